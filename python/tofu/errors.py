@@ -1,0 +1,42 @@
+"""Errors, split by blame.
+
+Every text says where, what was found, what was expected and what to do.
+"""
+
+__all__ = [
+    "ConfigError",
+    "GraphError",
+    "InconclusiveError",
+    "InternalError",
+    "PlanError",
+    "TdlError",
+    "TofuError",
+]
+
+
+class TofuError(Exception):
+    """Base of all errors that tofu raises on purpose."""
+
+
+class ConfigError(TofuError, ValueError):
+    """An environment variable, option or argument has a value tofu cannot use."""
+
+
+class TdlError(TofuError):
+    """An operator description is not valid TDL."""
+
+
+class InconclusiveError(TofuError):
+    """The analysis cannot decide; it never guesses."""
+
+
+class GraphError(TofuError, ValueError):
+    """A symbol JSON, graph or strategy table cannot be read."""
+
+
+class PlanError(TofuError, ValueError):
+    """A plan cannot be read, or does not fit the graph."""
+
+
+class InternalError(TofuError):
+    """A broken invariant of tofu itself: please report it."""

@@ -1,0 +1,68 @@
+// Boxes of index space and how a plan divides tensors and operators into
+// them. All geometry of the project is here; search, partition and fetch only
+// ask it.
+#ifndef TOFU_GRAPH_BOX_H_
+#define TOFU_GRAPH_BOX_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+// Half-open: begin[d] <= index < end[d]. Empty when some extent is <= 0.
+struct Box {
+  std::vector<int64_t> begin;
+  std::vector<int64_t> end;
+
+  int rank() const { return static_cast<int>(begin.size()); }
+  int64_t Volume() const;
+  Shape Extents() const;
+  bool operator==(const Box& other) const {
+    return begin == other.begin && end == other.end;
+  }
+};
+
+Box WholeBox(const Shape& shape);
+Box Intersect(const Box& a, const Box& b);
+bool Contains(const Box& outer, const Box& inner);
+
+// Range of an index variable, half-open.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+constexpr int kReplicated = -1;
+
+// The digits of `worker` in the mixed radix `parts`, step 1 first and most
+// significant.
+std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts);
+
+// The tile of a tensor of `shape` after the first `cuts.size()` steps, for a
+// worker with these digits: nested, contiguous, equal pieces. cuts[i] is a
+// dimension or kReplicated.
+Box TileBox(const Shape& shape, const std::vector<int>& cuts,
+            const std::vector<int>& parts, const std::vector<int>& digits);
+
+// The extent of variable `var` of `row` at `node`.
+int64_t VarExtent(const StrategyRow& row, int var, const Graph& graph, int node);
+
+// The ranges of all variables of `row` at `node` after the first cuts.size()
+// steps, for a worker with these digits. cuts[i] is a variable or kReplicated.
+std::vector<Range> VarRanges(const StrategyRow& row, const Graph& graph, int node,
+                             const std::vector<int>& cuts, const std::vector<int>& parts,
+                             const std::vector<int>& digits);
+
+// The region that `dims` touches of a tensor of `shape`, given the variables'
+// ranges; not clipped. Dimensions that `dims` does not list are whole.
+Box AccessBox(const std::vector<DimAccess>& dims, const Shape& shape,
+              const std::vector<Range>& ranges);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_BOX_H_

@@ -1,0 +1,72 @@
+// The training graph: operators, tensors, shapes and dtypes, as NNVM's JSON
+// holds them. No operator is known here by its name.
+//
+// Input:  NNVM JSON with the graph attributes "shape", "dtype" and
+//         "tofu_heads" (docs/formats.md).
+// Errors: UserError(kGraph) for text that is not such a graph; the message
+//         says where in the document, what was found and what was expected.
+#ifndef TOFU_GRAPH_GRAPH_H_
+#define TOFU_GRAPH_GRAPH_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tofu {
+
+using Shape = std::vector<int64_t>;
+
+// Output number `index` of node number `node`: one tensor of the graph.
+struct NodeEntry {
+  int node = 0;
+  int index = 0;
+};
+
+struct Node {
+  std::string op;  // empty for a variable
+  std::string name;
+  std::map<std::string, std::string> attrs;
+  std::vector<NodeEntry> inputs;
+  std::vector<int> control_deps;
+  int num_outputs = 1;  // hidden outputs included
+
+  bool is_variable() const { return op.empty(); }
+};
+
+// Nodes stand in topological order. Entries are numbered consecutively:
+// entry_id = first_entry[node] + index.
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<NodeEntry> heads;
+  std::vector<std::string> head_roles;  // parallel to heads, may be empty
+  std::vector<int> first_entry;         // size nodes + 1
+  std::vector<Shape> shapes;            // per entry
+  std::vector<int> dtypes;              // per entry, MXNet's type flags
+
+  int num_nodes() const { return static_cast<int>(nodes.size()); }
+  int num_entries() const { return first_entry.empty() ? 0 : first_entry.back(); }
+  int entry_id(NodeEntry e) const { return first_entry[e.node] + e.index; }
+  const Shape& shape(NodeEntry e) const { return shapes[entry_id(e)]; }
+  int dtype(NodeEntry e) const { return dtypes[entry_id(e)]; }
+};
+
+// Number of elements of `shape`; 1 for a scalar.
+int64_t NumElements(const Shape& shape);
+
+// Bytes of one element of MXNet type flag `dtype`; UserError when unknown.
+int64_t DtypeBytes(int dtype);
+
+// Sets first_entry from the nodes' num_outputs.
+void IndexEntries(Graph* graph);
+
+Graph ReadGraph(const std::string& json);
+std::string WriteGraph(const Graph& graph);
+
+// A hash of the graph's structure, shapes and dtypes, stable over runs and
+// machines (16 hexadecimal digits).
+std::string GraphHash(const Graph& graph);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_GRAPH_H_

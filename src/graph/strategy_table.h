@@ -1,0 +1,106 @@
+// The strategy table: for every node of a graph, the ways in which its
+// operator can be partitioned, as the analysis of its description found them
+// (paper section 4.2). docs/formats.md documents the JSON form.
+//
+// Errors: UserError(kTable) for text that is no table, a table of another
+//         version, or one that does not fit the graph.
+#ifndef TOFU_GRAPH_STRATEGY_TABLE_H_
+#define TOFU_GRAPH_STRATEGY_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+constexpr int kStrategyTableVersion = 1;
+
+// floor((sum of coef * bound(var) + constant) / divisor).
+struct AffineForm {
+  struct Term {
+    int var = 0;
+    bool upper = false;  // the inclusive upper bound of var, else its lower
+    int64_t coef = 0;
+  };
+  std::vector<Term> terms;
+  int64_t constant = 0;
+  int64_t divisor = 1;
+};
+
+// What is touched of one dimension, both ends inclusive. A whole dimension is
+// touched whatever the variables' ranges are.
+struct DimAccess {
+  bool whole = true;
+  AffineForm lo;
+  AffineForm hi;
+};
+
+enum class Reducer { kSum, kMax, kMin, kProd };
+
+struct Padding {
+  std::vector<int> vars;   // regions are not clipped when one of these is split
+  std::string fill = "0";  // value of what lies outside the tensor
+};
+
+struct InputAccess {
+  std::vector<DimAccess> dims;
+  std::vector<int> only_first;  // vars of which parts other than 0 get zeros
+  std::optional<Padding> pad;
+};
+
+struct OutputAccess {
+  std::vector<DimAccess> dims;
+  std::map<int, Reducer> reduce;  // reduction variable -> how parts combine
+};
+
+struct IndexVar {
+  enum class Extent { kConstant, kInput, kOutput };
+  std::string name;
+  Extent kind = Extent::kConstant;
+  int slot = 0;         // input or output number
+  int dim = 0;
+  int64_t constant = 0;  // kConstant
+};
+
+// An operator attribute that names a size of the tile.
+struct AttrRewrite {
+  enum class Kind { kSize, kSizes, kConst, kOutputShape };
+  std::string name;
+  std::vector<int> vars;  // rewritten when one of these is split
+  Kind kind = Kind::kConst;
+  std::vector<int> sizes;  // kSize (one), kSizes
+  std::string text;        // kConst
+  int output = 0;          // kOutputShape
+};
+
+struct StrategyRow {
+  std::string op;
+  std::string source;  // "file:line" of the description
+  bool elementwise = false;
+  bool random = false;
+  std::vector<IndexVar> vars;
+  std::vector<int> splittable;
+  std::vector<OutputAccess> outputs;
+  std::vector<InputAccess> inputs;
+  std::vector<AttrRewrite> attrs;
+};
+
+struct StrategyTable {
+  std::vector<StrategyRow> rows;
+  std::vector<int> node_rows;  // per graph node; -1: variable or undescribed
+
+  // Null for a node that no description covers.
+  const StrategyRow* row(int node) const {
+    return node_rows[node] < 0 ? nullptr : &rows[node_rows[node]];
+  }
+};
+
+StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_STRATEGY_TABLE_H_
