@@ -1,0 +1,139 @@
+"""From a training graph to the graphs that MXNet binds: the C++ passes, in order.
+
+``compile_graph`` is the one entry: plan, partition, split into phases. With a
+dump directory every pass leaves a readable file there, numbered in the order
+in which the passes ran.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from .plan import DTYPE_BYTES, Plan
+
+__all__ = ["Compiled", "compile_graph", "factors"]
+
+_WORKER = re.compile(r"^worker(\d+)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A partitioned training graph and what it costs.
+
+    Attributes:
+        plan: the plan.
+        partitioned: the partitioned graph (JSON, docs/formats.md).
+        phases: its forward and backward graphs (JSON), to be bound.
+        serial_bytes: bytes of all tensors of the serial graph.
+        bytes_per_worker: bytes of all tensors on each worker, fetched regions included.
+    """
+
+    plan: Plan
+    partitioned: str
+    phases: str
+    serial_bytes: int
+    bytes_per_worker: tuple[int, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers a run reports, as JSON-able values."""
+        return {
+            "workers": self.plan.workers,
+            "parts": list(self.plan.parts),
+            "bytes_per_step": self.plan.total_bytes,
+            "bytes_per_worker": list(self.bytes_per_worker),
+            "serial_bytes": self.serial_bytes,
+            "search_seconds": self.plan.search_seconds,
+            "status": self.plan.status,
+        }
+
+
+def compile_graph(
+    graph_json: str,
+    table_json: str,
+    *,
+    workers: int,
+    pins: Optional[Mapping[str, Sequence[int]]] = None,
+    dump_dir: Optional[Path] = None,
+) -> Compiled:
+    """Plan, partition and split a training graph.
+
+    Args:
+        graph_json: training graph, NNVM JSON with shapes and dtypes.
+        table_json: strategy table of that graph.
+        workers: number of workers, at least 1.
+        pins: variable name to the dimension cut at each step, fixed beforehand.
+        dump_dir: where every pass leaves a readable file, or None.
+
+    Raises:
+        GraphError: the graph or the table cannot be read.
+        PlanError: a pin does not fit the graph.
+    """
+    from tofu import _core
+
+    on_pass = _dumper(dump_dir) if dump_dir is not None else None
+    plan_json = _core.plan(
+        graph_json,
+        table_json,
+        workers=workers,
+        pins={name: list(cuts) for name, cuts in (pins or {}).items()},
+        on_pass=on_pass,
+    )
+    partitioned = _core.partition(graph_json, table_json, plan_json, on_pass=on_pass)
+    graph, divided = json.loads(graph_json), json.loads(partitioned)
+    return Compiled(
+        plan=Plan.from_json(plan_json),
+        partitioned=partitioned,
+        phases=_core.phases(partitioned),
+        serial_bytes=sum(_entry_bytes(graph)),
+        bytes_per_worker=_bytes_per_worker(divided["graph"], workers),
+    )
+
+
+def factors(workers: int) -> tuple[int, ...]:
+    """The prime factors of `workers`, largest first: the parts of the steps.
+
+    >>> factors(12)
+    (3, 2, 2)
+    """
+    found, divisor = [], 2
+    while workers > 1:
+        while workers % divisor == 0:
+            found.append(divisor)
+            workers //= divisor
+        divisor += 1
+    return tuple(reversed(found))
+
+
+def _dumper(directory: Path) -> Callable[[str, str], None]:
+    directory.mkdir(parents=True, exist_ok=True)
+    taken = {path.name.split("-", 1)[0] for path in directory.glob("[0-9][0-9][0-9]-*.txt")}
+    count = len(taken)
+
+    def on_pass(name: str, text: str) -> None:
+        nonlocal count
+        count += 1
+        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        (directory / f"{count:03d}-{slug}.txt").write_text(text, encoding="utf-8")
+
+    return on_pass
+
+
+def _entry_bytes(graph: Mapping[str, Any]) -> list[int]:
+    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
+    return [math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in zip(shapes, dtypes)]
+
+
+def _bytes_per_worker(graph: Mapping[str, Any], workers: int) -> tuple[int, ...]:
+    sizes, first = _entry_bytes(graph), graph["node_row_ptr"]
+    totals = [0] * workers
+    for node, begin, end in zip(graph["nodes"], first, first[1:]):
+        match = _WORKER.match(node.get("attrs", {}).get("__ctx_group__", ""))
+        if match:
+            totals[int(match.group(1))] += sum(sizes[begin:end])
+    return tuple(totals)
