@@ -1,0 +1,106 @@
+# make demo   train the two examples serially and over four workers, print what differs
+# make test   all tests, C++ and Python
+# make check  formatting, lint, types
+# make build  just the set-up: .venv with tofu in it, from this folder (editable)
+#
+# Each does all of its set-up. Variables: PYTHON (which Python 3.9 to 3.11 to use),
+# VENV (.venv), BUILD (build), JOBS (compiler processes).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?=
+VENV ?= .venv
+BUILD ?= build
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
+SITE = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+INSTALL_TOFU := CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) PATH="$(abspath $(VENV))/bin:$$PATH" \
+  $(PIP) install --no-build-isolation -Cbuild-dir='$(BUILD)/{wheel_tag}'
+CXX_SOURCES := $(shell find CMakeLists.txt cmake src -type f 2>/dev/null)
+CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
+# One thread a worker: the workers run beside each other.
+RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
+
+.PHONY: help build demo test test-cpp test-python check format clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+# --- set-up ---------------------------------------------------------------------------------
+
+$(VENV)/.python:
+	@command -v c++ g++ clang++ $(CXX) >/dev/null || { \
+	  echo "tofu needs a C++17 compiler: install one with 'sudo apt-get install g++'" >&2; exit 1; }
+	@echo "creating $(VENV)"
+	@python=$$(PYTHON="$(PYTHON)" scripts/find_python.sh) && "$$python" -m venv $(VENV)
+	@$(PIP) install 'pip>=23'
+	@touch $@
+
+# The extension is built by an editable install, without build isolation, so that a change
+# in C++ recompiles only what it touches; a change in Python needs nothing.
+$(VENV)/.requirements: pyproject.toml | $(VENV)/.python
+	@echo "installing build tools"
+	@$(PIP) install 'scikit-build-core>=1.1' 'pybind11>=2.13' 'nlohmann-json==3.12.0' \
+	  'cmake>=3.25' 'ninja>=1.11'
+	@touch $@
+
+$(VENV)/.build: pyproject.toml python/tofu-switch.pth $(CXX_SOURCES) $(VENV)/.requirements
+	@echo "building tofu, installing MXNet and scikit-learn (about 150 MB the first time)"
+	@$(INSTALL_TOFU) -e '.[cpu,examples,test]'
+	@touch $@
+
+build: $(VENV)/.build
+
+# --- demo -----------------------------------------------------------------------------------
+
+demo: $(VENV)/.build
+	@$(RUN_ENV) $(VENV)/bin/python examples/demo.py
+
+# --- tests ----------------------------------------------------------------------------------
+
+test: test-cpp test-python
+
+$(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
+	@scripts/find_googletest.sh $(VENV)/bin/cmake
+	@echo "building the C++ tests"
+	@$(VENV)/bin/cmake -S . -B $(BUILD)/tests -G Ninja -DTOFU_BUILD_TESTS=ON \
+	  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+	  -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" -DCMAKE_PREFIX_PATH="$(SITE)" \
+	  --log-level=WARNING >/dev/null
+	@$(VENV)/bin/cmake --build $(BUILD)/tests -j $(JOBS)
+	@touch $@
+
+test-cpp: $(BUILD)/tests/.built
+	@$(VENV)/bin/ctest --test-dir $(BUILD)/tests --output-on-failure -j $(JOBS) --no-tests=error
+
+test-python: $(VENV)/.build
+	@$(RUN_ENV) $(VENV)/bin/python -m pytest
+
+# --- checks ---------------------------------------------------------------------------------
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.build
+	@echo "installing linters"
+	@$(INSTALL_TOFU) -e '.[cpu,examples,test,dev]'
+	@touch $@
+
+CXX_FILES = $(shell find src tests/cpp -name '*.h' -o -name '*.cc')
+
+check: $(VENV)/.dev $(BUILD)/tests/.built
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
+	printf '%s\n' $(filter src/graph/%.cc src/passes/%.cc,$(CXX_FILES)) | \
+	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/tests --quiet
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff check --fix-only .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(CXX_FILES)
+
+clean:
+	rm -rf $(BUILD) $(VENV)
