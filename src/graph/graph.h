@@ -60,6 +60,10 @@ int64_t DtypeBytes(int dtype);
 // Sets first_entry from the nodes' num_outputs.
 void IndexEntries(Graph* graph);
 
+// Per entry: whether a head, or an operator that some head is computed from,
+// reads it. What nobody reads is neither fetched nor counted.
+std::vector<bool> UsedEntries(const Graph& graph);
+
 Graph ReadGraph(const std::string& json);
 std::string WriteGraph(const Graph& graph);
 

@@ -17,7 +17,7 @@ namespace tofu {
 
 enum class PlanStatus {
   kOptimal,   // every step is a proven optimum of its step
-  kFeasible,  // valid, at a cost of at most lower_bound_bytes * (1 + gap)
+  kFeasible,  // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
 struct Plan {

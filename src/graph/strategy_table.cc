@@ -1,0 +1,260 @@
+#include "graph/strategy_table.h"
+
+#include <string>
+
+#include "graph/box.h"
+#include "graph/error.h"
+#include "graph/json.h"
+
+namespace tofu {
+namespace {
+
+constexpr char kFormat[] = "strategy table";
+constexpr char kFormatId[] = "tofu-strategy-table";
+constexpr char kHint[] = "make it again with this version of tofu";
+// Keeps sums of coef * bound within int64 for tensors of up to 2^40 elements.
+constexpr int64_t kMaxCoefficient = int64_t{1} << 20;
+constexpr int64_t kMaxConstant = int64_t{1} << 50;
+
+// --- One row -----------------------------------------------------------------
+
+AffineForm ReadForm(const JsonCursor& cursor, int num_vars) {
+  AffineForm form;
+  const JsonCursor terms = cursor.At("terms");
+  for (int i = 0; i < terms.Size(); ++i) {
+    const JsonCursor term = terms.At(i);
+    if (term.Size() != 3) term.Fail("[variable, bound, coefficient]");
+    form.terms.push_back({term.At(0).Index(num_vars), term.At(1).Index(2) == 1,
+                          term.At(2).Int(-kMaxCoefficient, kMaxCoefficient)});
+  }
+  if (cursor.Has("const")) {
+    form.constant = cursor.At("const").Int(-kMaxConstant, kMaxConstant);
+  }
+  if (cursor.Has("div")) form.divisor = cursor.At("div").Int(1, kMaxConstant);
+  return form;
+}
+
+std::vector<DimAccess> ReadDims(const JsonCursor& cursor, int num_vars) {
+  std::vector<DimAccess> dims(static_cast<size_t>(cursor.Size()));
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const JsonCursor dim = cursor.At(static_cast<int>(d));
+    if (dim.value().is_null()) continue;
+    dims[d].whole = false;
+    dims[d].lo = ReadForm(dim.At("lo"), num_vars);
+    dims[d].hi = ReadForm(dim.At("hi"), num_vars);
+  }
+  return dims;
+}
+
+// The name of a variable by number, as a key of an object: "2".
+int ReadVarKey(const JsonCursor& object, const std::string& key, int num_vars) {
+  for (int v = 0; v < num_vars; ++v) {
+    if (key == std::to_string(v)) return v;
+  }
+  object.Fail("keys that are variables' numbers below " + std::to_string(num_vars) +
+              " (found \"" + key + "\")");
+}
+
+Reducer ReadReducer(const JsonCursor& cursor) {
+  const std::string& name = cursor.String();
+  if (name == "sum") return Reducer::kSum;
+  if (name == "max") return Reducer::kMax;
+  if (name == "min") return Reducer::kMin;
+  if (name == "prod") return Reducer::kProd;
+  cursor.Fail("\"sum\", \"max\", \"min\" or \"prod\"");
+}
+
+OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars) {
+  OutputAccess output;
+  output.dims = ReadDims(cursor.At("dims"), num_vars);
+  if (!cursor.Has("reduce")) return output;
+  const JsonCursor reduce = cursor.At("reduce");
+  if (!reduce.value().is_object()) reduce.Fail("an object, variable to reducer");
+  for (const auto& [key, value] : reduce.value().items()) {
+    output.reduce[ReadVarKey(reduce, key, num_vars)] =
+        ReadReducer(reduce.At(key.c_str()));
+  }
+  return output;
+}
+
+// A number or "-inf", kept as the text that an operator's attribute takes.
+std::string ReadFill(const JsonCursor& cursor) {
+  if (cursor.value().is_string()) return cursor.String();
+  if (!cursor.value().is_number()) cursor.Fail("a number or a string such as \"-inf\"");
+  return cursor.value().dump();
+}
+
+InputAccess ReadInput(const JsonCursor& cursor, int num_vars) {
+  InputAccess input;
+  input.dims = ReadDims(cursor.At("dims"), num_vars);
+  if (cursor.Has("only_first")) {
+    input.only_first = cursor.At("only_first").Indices(num_vars);
+  }
+  if (cursor.Has("pad") && !cursor.At("pad").value().is_null()) {
+    const JsonCursor pad = cursor.At("pad");
+    Padding padding;
+    padding.vars = pad.At("vars").Indices(num_vars);
+    if (pad.Has("fill")) padding.fill = ReadFill(pad.At("fill"));
+    input.pad = padding;
+  }
+  return input;
+}
+
+IndexVar ReadVar(const JsonCursor& cursor) {
+  constexpr int kMaxSlot = 1 << 20;
+  IndexVar var;
+  var.name = cursor.At("name").String();
+  const JsonCursor extent = cursor.At("extent");
+  if (extent.value().is_number()) {
+    var.constant = extent.Int(1, kMaxConstant);
+    return var;
+  }
+  if (extent.Size() != 3) extent.Fail("[\"input\" or \"output\", slot, dimension]");
+  const std::string& kind = extent.At(0).String();
+  if (kind != "input" && kind != "output") extent.Fail("\"input\" or \"output\" first");
+  var.kind = kind == "input" ? IndexVar::Extent::kInput : IndexVar::Extent::kOutput;
+  var.slot = extent.At(1).Index(kMaxSlot);
+  var.dim = extent.At(2).Index(kMaxSlot);
+  return var;
+}
+
+AttrRewrite ReadAttr(const JsonCursor& cursor, int num_vars, int num_outputs) {
+  AttrRewrite attr;
+  attr.name = cursor.At("name").String();
+  attr.vars = cursor.At("vars").Indices(num_vars);
+  const JsonCursor value = cursor.At("value");
+  if (value.Has("size")) {
+    attr.kind = AttrRewrite::Kind::kSize;
+    attr.sizes.push_back(value.At("size").Index(num_vars));
+  } else if (value.Has("sizes")) {
+    attr.kind = AttrRewrite::Kind::kSizes;
+    attr.sizes = value.At("sizes").Indices(num_vars);
+  } else if (value.Has("const")) {
+    attr.kind = AttrRewrite::Kind::kConst;
+    attr.text = value.At("const").String();
+  } else if (value.Has("output_shape")) {
+    attr.kind = AttrRewrite::Kind::kOutputShape;
+    attr.output = value.At("output_shape").Index(num_outputs);
+  } else {
+    value.Fail("\"size\", \"sizes\", \"const\" or \"output_shape\"");
+  }
+  return attr;
+}
+
+StrategyRow ReadRow(const JsonCursor& cursor) {
+  StrategyRow row;
+  row.op = cursor.At("op").String();
+  if (cursor.Has("source")) row.source = cursor.At("source").String();
+  if (cursor.Has("elementwise")) row.elementwise = cursor.At("elementwise").Bool();
+  if (cursor.Has("random")) row.random = cursor.At("random").Bool();
+  const JsonCursor vars = cursor.At("vars");
+  for (int i = 0; i < vars.Size(); ++i) row.vars.push_back(ReadVar(vars.At(i)));
+  const int num_vars = vars.Size();
+  row.splittable = cursor.At("splittable").Indices(num_vars);
+  const JsonCursor outputs = cursor.At("outputs");
+  for (int i = 0; i < outputs.Size(); ++i) {
+    row.outputs.push_back(ReadOutput(outputs.At(i), num_vars));
+  }
+  const JsonCursor inputs = cursor.At("inputs");
+  for (int i = 0; i < inputs.Size(); ++i) {
+    row.inputs.push_back(ReadInput(inputs.At(i), num_vars));
+  }
+  if (cursor.Has("attrs")) {
+    const JsonCursor attrs = cursor.At("attrs");
+    for (int i = 0; i < attrs.Size(); ++i) {
+      row.attrs.push_back(ReadAttr(attrs.At(i), num_vars, outputs.Size()));
+    }
+  }
+  return row;
+}
+
+// --- Row against node ----------------------------------------------------------
+
+[[noreturn]] void FailFit(const Graph& graph, int node, const StrategyRow& row,
+                          const std::string& what) {
+  throw UserError(Blame::kTable, std::string(kFormat) + ": node \"" +
+                                     graph.nodes[static_cast<size_t>(node)].name +
+                                     "\", row of \"" + row.op + "\": " + what + "; " +
+                                     "make the table from this very graph");
+}
+
+void CheckSlot(const Graph& graph, int node, const StrategyRow& row,
+               const std::string& slot, const std::vector<DimAccess>& dims,
+               const Shape& shape) {
+  if (dims.size() == shape.size()) return;
+  FailFit(graph, node, row,
+          slot + ": found " + std::to_string(dims.size()) + " dimensions, expected " +
+              std::to_string(shape.size()) + " as the tensor has");
+}
+
+void CheckVar(const Graph& graph, int node, const StrategyRow& row, const IndexVar& var) {
+  if (var.kind == IndexVar::Extent::kConstant) return;
+  const Node& n = graph.nodes[static_cast<size_t>(node)];
+  const bool input = var.kind == IndexVar::Extent::kInput;
+  const int slots = input ? static_cast<int>(n.inputs.size()) : n.num_outputs;
+  const std::string where = "extent of variable \"" + var.name + "\": ";
+  if (var.slot >= slots) {
+    FailFit(graph, node, row,
+            where + "found slot " + std::to_string(var.slot) + ", expected less than " +
+                std::to_string(slots));
+  }
+  const NodeEntry entry =
+      input ? n.inputs[static_cast<size_t>(var.slot)] : NodeEntry{node, var.slot};
+  const size_t rank = graph.shape(entry).size();
+  if (static_cast<size_t>(var.dim) >= rank) {
+    FailFit(graph, node, row,
+            where + "found dimension " + std::to_string(var.dim) +
+                ", expected less than " + std::to_string(rank));
+  }
+}
+
+void CheckFit(const Graph& graph, int node, const StrategyRow& row) {
+  const Node& n = graph.nodes[static_cast<size_t>(node)];
+  if (n.is_variable()) FailFit(graph, node, row, "found a row, expected -1 (a variable)");
+  if (row.inputs.size() > n.inputs.size()) {
+    FailFit(graph, node, row,
+            "found " + std::to_string(row.inputs.size()) + " inputs, expected at most " +
+                std::to_string(n.inputs.size()));
+  }
+  if (row.outputs.size() > static_cast<size_t>(n.num_outputs)) {
+    FailFit(graph, node, row,
+            "found " + std::to_string(row.outputs.size()) +
+                " outputs, expected at most " + std::to_string(n.num_outputs));
+  }
+  for (const IndexVar& var : row.vars) CheckVar(graph, node, row, var);
+  for (size_t i = 0; i < row.inputs.size(); ++i) {
+    CheckSlot(graph, node, row, "input " + std::to_string(i), row.inputs[i].dims,
+              graph.shape(n.inputs[i]));
+  }
+  for (size_t i = 0; i < row.outputs.size(); ++i) {
+    CheckSlot(graph, node, row, "output " + std::to_string(i), row.outputs[i].dims,
+              graph.shape({node, static_cast<int>(i)}));
+  }
+}
+
+}  // namespace
+
+StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph) {
+  const JsonDocument document = ParseJson(json, Blame::kTable, kFormat, kHint);
+  const JsonCursor root(document);
+  if (root.At("format").String() != kFormatId) {
+    root.At("format").Fail(std::string("\"") + kFormatId + "\"");
+  }
+  root.At("version").Int(kStrategyTableVersion, kStrategyTableVersion);
+  StrategyTable table;
+  const JsonCursor rows = root.At("rows");
+  for (int i = 0; i < rows.Size(); ++i) table.rows.push_back(ReadRow(rows.At(i)));
+  const JsonCursor nodes = root.At("nodes");
+  if (nodes.Size() != graph.num_nodes()) {
+    nodes.Fail("an array of " + std::to_string(graph.num_nodes()) +
+               ", one row a node of the graph");
+  }
+  for (int i = 0; i < nodes.Size(); ++i) {
+    const int row = static_cast<int>(nodes.At(i).Int(-1, rows.Size() - 1));
+    table.node_rows.push_back(row);
+    if (row >= 0) CheckFit(graph, i, table.rows[static_cast<size_t>(row)]);
+  }
+  return table;
+}
+
+}  // namespace tofu
