@@ -7,17 +7,18 @@ in which the passes ran.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 from .plan import DTYPE_BYTES, Plan
 
-__all__ = ["Compiled", "compile_graph", "factors"]
+__all__ = ["Compiled", "compile_graph", "factors", "observe"]
 
 _WORKER = re.compile(r"^worker(\d+)$")
 
@@ -86,13 +87,32 @@ def compile_graph(
     )
     partitioned = _core.partition(graph_json, table_json, plan_json, on_pass=on_pass)
     graph, divided = json.loads(graph_json), json.loads(partitioned)
-    return Compiled(
+    compiled = Compiled(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
         phases=_core.phases(partitioned),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided["graph"], workers),
     )
+    for observer in _observers:
+        observer(compiled)
+    return compiled
+
+
+_observers: list[Callable[[Compiled], None]] = []
+
+
+@contextlib.contextmanager
+def observe(observer: Callable[[Compiled], None]) -> Iterator[None]:
+    """Call `observer` with everything that compile_graph makes inside this context.
+
+    What it raises ends compile_graph; ``tofu plan`` stops a script that way.
+    """
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
 
 
 def factors(workers: int) -> tuple[int, ...]:
