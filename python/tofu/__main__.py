@@ -1,0 +1,5 @@
+"""``python -m tofu``: the command ``tofu``."""
+
+from tofu.cli import main
+
+main()
