@@ -9,9 +9,9 @@ Bad input ends with one line on standard error and exit status 2.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -36,9 +36,7 @@ class Script(click.Command):
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(
-    importlib.metadata.version(DISTRIBUTION), prog_name="tofu", message="%(prog)s %(version)s"
-)
+@click.version_option(package_name=DISTRIBUTION, prog_name="tofu", message="%(prog)s %(version)s")
 def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""
 
@@ -185,10 +183,14 @@ def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str])
     Config.from_environment()
 
 
-def main() -> None:
-    """Run the command; errors that tofu raises on purpose become one line each."""
+def main(args: Optional[Sequence[str]] = None) -> None:
+    """Run the command; errors that tofu raises on purpose become one line each.
+
+    Args:
+        args: what follows ``tofu`` on the command line; None for this process's own.
+    """
     try:
-        cli(prog_name="tofu")
+        cli(args, prog_name="tofu")
     except InternalError:
         raise
     except TofuError as error:

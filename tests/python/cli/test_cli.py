@@ -1,0 +1,275 @@
+"""The command tofu: what it accepts, and what it says to bad input."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tofu import cli
+
+PROBE = """
+import os, sys
+if __name__ == "__main__":
+    print(sys.argv, sys.path[0], os.environ["MXNET_GRAPH_PASS"], os.environ.get("TOFU_WORKERS"))
+    sys.exit(3)
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG"):
+        # Set first, so that what the command sets is undone, too.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def fail(capsys, *args):
+    """Run the command, expect status 2 and one line on standard error, and return it."""
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(arg) for arg in args])
+    captured = capsys.readouterr()
+    assert end.value.code == 2
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+@pytest.fixture
+def symbol_file(tmp_path):
+    def write(text):
+        path = tmp_path / "net-symbol.json"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("workers", ["0", "-1", "two", "1.5", "", "100000"])
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_worker_count_must_be_a_whole_number(capsys, tmp_path, command, workers):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    message = fail(capsys, command, f"--workers={workers}", script)
+    assert f"--workers={workers}: expected a whole number of workers" in message
+
+
+def test_environment_is_checked_as_well(capsys, tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    monkeypatch.setenv("TOFU_WORKERS", "two")
+    assert "TOFU_WORKERS=two: expected a whole number" in fail(capsys, "run", script)
+
+
+def test_unknown_log_word(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    assert "'loud' is not known; expected" in fail(capsys, "run", "--log=loud", script)
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_missing_file(capsys, tmp_path, command):
+    message = fail(capsys, command, tmp_path / "absent.py")
+    assert "absent.py: no such file; expected the path of a script" in message
+
+
+def test_folder_in_place_of_a_script(capsys, tmp_path):
+    assert "is a folder; expected the path of a script" in fail(capsys, "run", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('{"nodes": [', "not JSON, or cut off", id="truncated"),
+        pytest.param("", "not JSON, or cut off", id="empty"),
+        pytest.param("[1, 2]", 'JSON without the list "nodes"', id="list"),
+        pytest.param('{"layers": []}', 'JSON without the list "nodes"', id="foreign"),
+        pytest.param('{"nodes": [], "heads": []}', 'without the list "arg_nodes"', id="incomplete"),
+    ],
+)
+def test_not_a_symbol(capsys, symbol_file, text, expected):
+    message = fail(capsys, "plan", symbol_file(text), "--shape", "data=1,2")
+    assert expected in message
+    assert "expected a symbol that MXNet saved" in message
+
+
+def test_binary_file_is_no_symbol(capsys, tmp_path):
+    path = tmp_path / "net.json"
+    path.write_bytes(bytes(range(256)))
+    assert "not a text file" in fail(capsys, "plan", path)
+
+
+@pytest.mark.parametrize("shape", ["data", "data=", "=1,2", "data=1,x", "data=0,2", "data=-1,-2"])
+def test_shape_must_be_a_name_and_sizes(capsys, symbol_file, shape):
+    message = fail(capsys, "plan", symbol_file("{}"), "--shape", shape)
+    assert "expected a name and positive sizes" in message
+
+
+def test_unknown_dtype(capsys, symbol_file):
+    message = fail(capsys, "plan", symbol_file("{}"), "--dtype", "data=float31")
+    assert "--dtype float31: expected one of float16" in message
+
+
+def test_arguments_after_a_symbol_file(capsys, symbol_file):
+    assert "'extra' after" in fail(capsys, "plan", symbol_file("{}"), "extra")
+
+
+def test_symbol_options_do_not_fit_a_script(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    message = fail(capsys, "plan", "--shape", "data=1,2", script)
+    assert "belong to a symbol file" in message
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("tofu 0.")
+
+
+def run_tofu(*args, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "tofu", *map(str, args)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_run_is_python_with_the_switch_on(tmp_path):
+    script = tmp_path / "scripts" / "train.py"
+    script.parent.mkdir()
+    script.write_text(PROBE)
+    ran = run_tofu("run", "--workers", "3", script, "--workers", "9", "x.json", cwd=tmp_path)
+    argv = [str(script), "--workers", "9", "x.json"]
+    assert ran.stdout == f"{argv} {script.parent} tofu 3\n"
+    assert ran.returncode == 3
+
+
+def test_run_leaves_the_number_of_workers_to_the_environment(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(PROBE)
+    assert run_tofu("run", script, cwd=tmp_path).stdout.endswith(" tofu None\n")
+
+
+MLP = """
+import mxnet as mx
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+import sys
+
+net = nn.HybridSequential()
+net.add(nn.Dense(16, activation="relu"), nn.Dense(8))
+net.initialize()
+print("started", sys.argv[1:])
+if "--hybridize" in sys.argv:
+    net.hybridize()
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+for step in range(2):
+    with autograd.record():
+        loss = net(mx.nd.ones((4, 12))).sum()
+    loss.backward()
+    trainer.step(4)
+print("trained")
+"""
+
+
+@pytest.fixture
+def mlp_script(tmp_path):
+    script = tmp_path / "mlp.py"
+    script.write_text(MLP)
+    return script
+
+
+def test_plan_of_a_script_stops_at_its_first_training_call(mlp_script):
+    ran = run_tofu(
+        "plan", "--workers=2", "--device=cpu", mlp_script, "--hybridize", cwd=mlp_script.parent
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "2 workers" in ran.stdout
+    assert "FullyConnected" in ran.stdout
+    assert "started ['--hybridize']" in ran.stderr
+    assert "trained" not in ran.stdout + ran.stderr
+
+
+def test_plan_says_when_a_script_never_trains(mlp_script):
+    ran = run_tofu("plan", "--workers=2", "--device=cpu", mlp_script, cwd=mlp_script.parent)
+    assert ran.returncode == 2
+    assert "ended (status 0) before its first partitioned training call" in ran.stderr
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    mx = pytest.importorskip("mxnet")
+    data = mx.sym.Variable("data")
+    hidden = mx.sym.Activation(mx.sym.FullyConnected(data, num_hidden=16, name="fc1"), "relu")
+    output = mx.sym.FullyConnected(hidden, num_hidden=8, name="fc2")
+    path = tmp_path_factory.mktemp("symbol") / "mlp-symbol.json"
+    output.save(str(path))
+    return path
+
+
+def plan_symbol(exported, *options):
+    ran = run_tofu("plan", exported, *options, cwd=exported.parent)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("optimizer", ["none", "sgd", "sgd_mom", "adam"])
+def test_plan_of_a_symbol_file(exported, optimizer):
+    text = plan_symbol(
+        exported, "--shape=data=4,12", "--workers=4", "--optimizer", optimizer, "--format=json"
+    )
+    plan = json.loads(text)
+    assert plan["workers"] == 4
+    assert plan["total_bytes"] == sum(step["bytes"] for step in plan["steps"])
+    names = {tensor["node"] for tensor in plan["tensors"]}
+    assert {"data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"} <= names
+
+
+def test_predict_plans_fewer_operators_than_training(exported):
+    options = ("--shape=data=4,12", "--workers=2", "--format=json")
+    training = json.loads(plan_symbol(exported, *options))
+    predicting = json.loads(plan_symbol(exported, *options, "--predict"))
+    assert 0 < len(predicting["operators"]) < len(training["operators"])
+
+
+def test_dtype_doubles_the_bytes(exported):
+    options = ("--shape=data=4,12", "--workers=2", "--format=json")
+    single = json.loads(plan_symbol(exported, *options))
+    double = json.loads(plan_symbol(exported, *options, "--dtype=float64"))
+    assert double["lower_bound_bytes"] == 2 * single["lower_bound_bytes"]
+    assert {tensor["dtype"] for tensor in double["tensors"]} == {1}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param((), "no shapes; give those of its inputs", id="none"),
+        pytest.param(("--shape=image=4,12",), "no variable 'image'; it has data,", id="unknown"),
+        pytest.param(
+            ("--shape=fc1_weight=16,12",), "cannot tell the shape of data", id="insufficient"
+        ),
+        pytest.param(
+            ("--shape=data=4,12", "--shape=fc1_weight=16,13"), "the shapes do not fit", id="unfit"
+        ),
+    ],
+)
+def test_shapes_that_do_not_fit_a_symbol(exported, options, expected):
+    ran = run_tofu("plan", exported, *options, cwd=exported.parent)
+    assert ran.returncode == 2
+    assert expected in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_symbol_with_an_operator_mxnet_lacks(exported, tmp_path):
+    path = tmp_path / "net-symbol.json"
+    path.write_text(exported.read_text().replace("FullyConnected", "FullyDisconnected"))
+    ran = run_tofu("plan", path, "--shape=data=4,12", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "MXNet cannot load it" in ran.stderr
+    assert "FullyDisconnected" in ran.stderr
+    assert "Traceback" not in ran.stderr
