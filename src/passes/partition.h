@@ -1,0 +1,43 @@
+// Generates the partitioned graph: k instances of every operator, each with the
+// regions it needs, and the tiles of every tensor (paper section 6).
+//
+// Input:      a training graph, its strategy table, a plan for it.
+// Output:     a new graph whose nodes all carry a worker, with the tiles of
+//             variables and heads; the bytes that its fetches move.
+// Invariants: instances stand in the topological order of the serial graph;
+//             an output is brought to its tiles once, consumers fetch from
+//             tiles; every worker reduces only its own tile, terms in the same
+//             order everywhere; the bytes fetched for an operator are exactly
+//             those that the plan's cost counts, for a plan of the same heads.
+// Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
+//             when parts of an operator leave out some of its output.
+// Position:   after search, which makes the plan; before phases, which needs
+//             workers and tiles.
+// Complexity: O(n * k^2 * r) for n nodes and k workers of tensors of rank r.
+// Not handled: sharing equal fetches between consumers; control dependencies.
+#ifndef TOFU_PASSES_PARTITION_H_
+#define TOFU_PASSES_PARTITION_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/partitioned.h"
+#include "passes/plan.h"
+
+namespace tofu {
+
+struct PartitionOptions {
+  // Roles of the heads to generate, whole ("gradient:w") or by kind
+  // ("gradient"). Default: all but "update".
+  std::optional<std::vector<std::string>> heads;
+};
+
+Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,
+                           const Plan& plan, const PartitionOptions& options = {});
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_H_
