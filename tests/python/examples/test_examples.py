@@ -1,0 +1,85 @@
+"""The example scripts: plain Gluon, and the same serially and partitioned."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+SCRIPTS = ("digits_resnet.py", "text_lstm.py")
+
+
+def run_example(script, folder, *args, **variables):
+    """Run a script for one epoch and return the metrics it wrote and its printed text."""
+    folder.mkdir(exist_ok=True)
+    metrics = folder / "metrics.json"
+    command = [sys.executable, EXAMPLES / script, "--epochs", "1", "--metrics", metrics, *args]
+    ran = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(metrics.read_text()), ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_script_does_not_know_tofu(script):
+    assert "tofu" not in (EXAMPLES / script).read_text(encoding="utf-8").lower()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_two_serial_runs_are_equal(script, tmp_path):
+    runs = [run_example(script, tmp_path, "--save", tmp_path / f"{i}.params") for i in range(2)]
+    assert runs[0][0]["step_loss"] == runs[1][0]["step_loss"]
+    assert (tmp_path / "0.params").read_bytes() == (tmp_path / "1.params").read_bytes()
+
+
+def test_digits_end_with_a_smaller_batch(tmp_path):
+    metrics, _ = run_example("digits_resnet.py", tmp_path)
+    assert len(metrics["step_loss"]) == 24  # 1,500 images: 23 batches of 64 and one of 28
+    assert metrics["loss"][0] < 2.3  # better than guessing, ln(10)
+
+
+@pytest.mark.parametrize(
+    ("script", "workers", "optimizer"),
+    [("digits_resnet.py", 3, "adam"), ("text_lstm.py", 2, "sgd")],
+)
+def test_partitioned_run_equals_the_serial_one(script, workers, optimizer, tmp_path):
+    options = ("--dtype", "float64", "--optimizer", optimizer)
+    serial, _ = run_example(script, tmp_path, *options)
+    switch = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": str(workers), "TOFU_DEVICE": "cpu"}
+    partitioned, text = run_example(script, tmp_path, *options, **switch)
+    assert partitioned["step_loss"] == pytest.approx(serial["step_loss"], rel=1e-9)
+    assert f"{workers} workers" in text
+
+
+@pytest.mark.slow
+def test_demo_ends_with_a_table():
+    command = [EXAMPLES / "demo.py", "--epochs", "1", "--workers", "2", "digits_resnet.py"]
+    ran = subprocess.run(
+        [sys.executable, *map(str, command)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "TOFU_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    for row in ("loss, epoch 1", "largest difference", "bytes communicated per step", "search"):
+        assert row in ran.stdout
+
+
+def test_demo_fails_when_nothing_was_partitioned(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import demo
+
+    run = demo.Run(losses=[1.0], weights=tmp_path, seconds=1.0, summary=None)
+    with pytest.raises(SystemExit, match="partitioned none of its blocks"):
+        demo.make_table("net.py", 4, run, run)

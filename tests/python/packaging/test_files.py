@@ -1,0 +1,62 @@
+"""Files at the top of the repository agree with each other."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tofu import config
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "Makefile"])
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_text_installs_the_other_projects_distribution(path):
+    commands = re.findall(r"pip install[^\n`]*", path.read_text(encoding="utf-8"))
+    assert not [line for line in commands if re.search(r"(?<![\w/-])tofu(?![\w/.-])", line)]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_between_files_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (path.parent / link).exists()]
+
+
+def test_readme_lists_every_variable():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    source = Path(config.__file__).read_text(encoding="utf-8")
+    variables = set(re.findall(r'"((?:TOFU|MXNET_GRAPH)_[A-Z_]+)"', source))
+    assert {"MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG"} <= variables
+    assert not [name for name in variables if f"`{name}`" not in readme]
+    assert len(readme.splitlines()) < 150
+
+
+def test_make_installs_what_the_build_requires():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    requires = re.search(r"\[build-system\]\nrequires = \[(.*?)\]", pyproject, re.DOTALL)
+    assert requires is not None
+    for requirement in re.findall(r'"([^"]+)"', requires.group(1)):
+        assert f"'{requirement}'" in makefile
+
+
+def find_python(python):
+    return subprocess.run(
+        [ROOT / "scripts" / "find_python.sh"],
+        env={"PATH": "/usr/bin:/bin", "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_find_python_refuses_a_version_mxnet_does_not_run_on(tmp_path):
+    fake = tmp_path / "python3.12"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    ran = find_python(fake)
+    assert ran.returncode == 1
+    assert "needs Python 3.9, 3.10 or 3.11" in ran.stderr
+    assert str(fake) in ran.stderr
