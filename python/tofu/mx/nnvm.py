@@ -1,0 +1,228 @@
+"""A graph as objects that can be rewritten, read from and written as NNVM's JSON.
+
+    graph = Graph.from_symbol(symbol)
+    for node in graph.topological():
+        print(node.op, node.name, [entry.node.name for entry in node.inputs])
+    symbol = graph.to_symbol()
+
+A node's outputs are entries; the graph is what its heads reach, and the variables
+in ``kept``, which stay even where nothing reads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Union
+
+import mxnet as mx
+
+from tofu.errors import GraphError
+
+__all__ = ["Entry", "Graph", "Node", "Shape", "VARIABLE", "format_shape", "unique_names"]
+
+Shape = tuple[int, ...]
+
+VARIABLE = "null"
+_MXNET_VERSION = 10901
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+    """An operator or variable (``op`` is VARIABLE); compared by identity.
+
+    ``shapes`` and ``dtypes`` have one element an output once they are inferred.
+    """
+
+    op: str
+    name: str
+    attrs: dict[str, str] = dataclasses.field(default_factory=dict)
+    inputs: list[Entry] = dataclasses.field(default_factory=list)
+    control_deps: list[Node] = dataclasses.field(default_factory=list)
+    num_outputs: int = 1
+    shapes: list[Shape] = dataclasses.field(default_factory=list)
+    dtypes: list[int] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable."""
+        return self.op == VARIABLE
+
+
+class Entry(NamedTuple):
+    """One output of a node."""
+
+    node: Node
+    index: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape, once inferred."""
+        return self.node.shapes[self.index]
+
+    @property
+    def dtype(self) -> int:
+        """Its MXNet type flag, once inferred."""
+        return self.node.dtypes[self.index]
+
+
+@dataclasses.dataclass
+class Graph:
+    """What the heads and the kept variables reach."""
+
+    heads: list[Entry]
+    kept: list[Node] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, text: str) -> Graph:
+        """Read NNVM JSON. Raises GraphError for anything else."""
+        try:
+            return _read(json.loads(text))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise GraphError(
+                f"symbol JSON: cannot be read ({type(error).__name__}: {error}); expected the "
+                "text that mxnet.sym.Symbol.tojson() or save() writes"
+            ) from error
+
+    @classmethod
+    def from_symbol(cls, symbol: mx.sym.Symbol) -> Graph:
+        """Read an MXNet symbol."""
+        return cls.from_json(symbol.tojson())
+
+    def topological(self) -> list[Node]:
+        """All nodes, each after its inputs and control dependencies."""
+        order: list[Node] = []
+        done: set[Node] = set()
+        roots = [*(entry.node for entry in self.heads), *self.kept]
+        for root in roots:
+            stack: list[tuple[Node, Iterator[Node]]] = []
+            if root not in done:
+                done.add(root)
+                stack.append((root, _before(root)))
+            while stack:
+                node, pending = stack[-1]
+                child = next((each for each in pending if each not in done), None)
+                if child is None:
+                    order.append(node)
+                    stack.pop()
+                else:
+                    done.add(child)
+                    stack.append((child, _before(child)))
+        return order
+
+    def variables(self) -> dict[str, Node]:
+        """The variables by name."""
+        return {node.name: node for node in self.topological() if node.is_variable}
+
+    def replace(self, replacements: dict[Entry, Entry]) -> None:
+        """Let all readers of an entry read another one instead, heads included."""
+
+        def resolve(entry: Entry) -> Entry:
+            while entry in replacements:
+                entry = replacements[entry]
+            return entry
+
+        self.heads = [resolve(entry) for entry in self.heads]
+        # Newly spliced nodes become reachable while we go: repeat until nothing changes.
+        seen: set[Node] = set()
+        pending = [entry.node for entry in self.heads]
+        while pending:
+            node = pending.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            node.inputs = [resolve(entry) for entry in node.inputs]
+            pending += [entry.node for entry in node.inputs]
+            pending += node.control_deps
+
+    def to_json(self, attrs: dict[str, Any] | None = None, *, all_heads: bool = False) -> str:
+        """Write NNVM JSON with extra graph attributes.
+
+        all_heads: write every entry as a head, hidden outputs included.
+        """
+        order = self.topological()
+        ids = {node: i for i, node in enumerate(order)}
+        row = [0]
+        for node in order:
+            row.append(row[-1] + node.num_outputs)
+        heads: Iterable[Entry] = self.heads
+        if all_heads:
+            heads = (Entry(node, i) for node in order for i in range(node.num_outputs))
+        return json.dumps(
+            {
+                "nodes": [_node_json(node, ids) for node in order],
+                "arg_nodes": [i for i, node in enumerate(order) if node.is_variable],
+                "node_row_ptr": row,
+                "heads": [[ids[entry.node], entry.index, 0] for entry in heads],
+                "attrs": {"mxnet_version": ["int", _MXNET_VERSION], **(attrs or {})},
+            }
+        )
+
+    def to_symbol(self, *, all_heads: bool = False) -> mx.sym.Symbol:
+        """An MXNet symbol of it. Raises GraphError when MXNet refuses the graph."""
+        try:
+            return mx.sym.load_json(self.to_json(all_heads=all_heads))
+        except mx.base.MXNetError as error:
+            raise GraphError(f"MXNet cannot load the rewritten graph: {error}") from error
+
+
+def format_shape(shape: Iterable[int]) -> str:
+    """A shape as MXNet's attributes want it: "(2, 3)", "(2,)"."""
+    return str(tuple(shape))
+
+
+def unique_names(graph: Graph) -> None:
+    """Give every node a name of its own; variables and the first of each name keep theirs."""
+    order = graph.topological()
+    taken = {node.name for node in order if node.is_variable}
+    counts: dict[str, int] = {}
+    for node in order:
+        if node.is_variable:
+            continue
+        name = node.name
+        while name in taken:
+            counts[node.name] = counts.get(node.name, 0) + 1
+            name = f"{node.name}_{counts[node.name]}"
+        node.name = name
+        taken.add(name)
+
+
+def _before(node: Node) -> Iterator[Node]:
+    for entry in node.inputs:
+        yield entry.node
+    yield from node.control_deps
+
+
+def _read(data: dict[str, Any]) -> Graph:
+    rows = data["node_row_ptr"]
+    nodes: list[Node] = []
+    for i, record in enumerate(data["nodes"]):
+        if "subgraphs" in record:
+            raise GraphError(
+                f"node {record['name']!r} ({record['op']}) contains a subgraph (control flow), "
+                "which cannot be partitioned"
+            )
+        nodes.append(
+            Node(
+                op=record["op"],
+                name=record["name"],
+                attrs=dict(record.get("attrs", record.get("param", {}))),
+                inputs=[Entry(nodes[each[0]], each[1]) for each in record["inputs"]],
+                control_deps=[nodes[each] for each in record.get("control_deps", [])],
+                num_outputs=rows[i + 1] - rows[i],
+            )
+        )
+    heads = [Entry(nodes[head[0]], head[1]) for head in data["heads"]]
+    reached = set(Graph(heads).topological())
+    return Graph(heads, [node for node in nodes if node.is_variable and node not in reached])
+
+
+def _node_json(node: Node, ids: dict[Node, int]) -> dict[str, Any]:
+    record: dict[str, Union[str, dict[str, str], list[Any]]] = {"op": node.op, "name": node.name}
+    if node.attrs:
+        record["attrs"] = node.attrs
+    record["inputs"] = [[ids[entry.node], entry.index, 0] for entry in node.inputs]
+    if node.control_deps:
+        record["control_deps"] = [ids[dep] for dep in node.control_deps]
+    return record

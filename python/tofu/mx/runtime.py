@@ -1,0 +1,203 @@
+"""tofu's extension library inside MXNet, and the settings partitioned graphs need.
+
+``load()`` must have run before a graph is differentiated or bound. It raises a
+TofuError with the reason where this MXNet cannot run partitioned graphs; the caller
+then runs the script as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Optional
+
+import mxnet as mx
+import numpy as np
+from mxnet.libinfo import find_lib_path
+
+import tofu
+from tofu.errors import GraphError, TofuError
+
+from .nnvm import VARIABLE, Entry, Graph, Node, Shape
+
+__all__ = [
+    "SUPPORTED_VERSION",
+    "UnsupportedMXNetError",
+    "is_stateful_backward",
+    "load",
+    "mxnet_errors",
+    "taught",
+]
+
+SUPPORTED_VERSION = "1.9.1"
+_LIBRARY = "libtofu_mxnet.so"
+_FLOAT64 = 1
+# Common-expression elimination ignores control dependencies; a subgraph backend would
+# be applied again and again, with a chain of copies on every edge between contexts.
+_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0", "MXNET_SUBGRAPH_BACKEND": "NONE"}
+
+_lock = threading.RLock()
+_library: Optional[ctypes.CDLL] = None
+_stateful: frozenset[str] = frozenset()
+
+
+class UnsupportedMXNetError(TofuError):
+    """This MXNet cannot run partitioned graphs."""
+
+
+@contextlib.contextmanager
+def mxnet_errors(doing: str) -> Iterator[None]:
+    """Turn an error of MXNet into a GraphError that says what tofu was doing."""
+    try:
+        yield
+    except mx.base.MXNetError as error:
+        raise GraphError(f"{doing}: MXNet refused: {error}") from error
+
+
+def load(library: Optional[Path] = None) -> None:
+    """Load the extension library, once, and check that MXNet can be taught shapes.
+
+    library: the file to load instead of the installed one.
+
+    Raises:
+        UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
+            load, or the self-test fails.
+    """
+    global _library, _stateful
+    with _lock:
+        if _library is not None:
+            return
+        check_version(mx.__version__)
+        path = str(library or _find_library())
+        try:
+            mx.base.check_call(mx.base._LIB.MXLoadLib(mx.base.c_str(path), 0))
+            handle = ctypes.CDLL(path)
+        except (mx.base.MXNetError, OSError) as error:
+            raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
+        open_teaching(handle, find_lib_path()[0])
+        os.environ.update(_ENVIRONMENT)
+        _library = handle
+        try:
+            self_test()
+        except TofuError:
+            _library = None
+            raise
+        _stateful = frozenset(_stateful_ops(handle))
+
+
+def check_version(version: str) -> None:
+    """Raise UnsupportedMXNetError unless `version` is the one tofu knows from inside."""
+    if version != SUPPORTED_VERSION:
+        raise UnsupportedMXNetError(
+            f"MXNet {version} is installed, tofu's execution needs exactly {SUPPORTED_VERSION}: "
+            "install mxnet==1.9.1 or mxnet-cu112==1.9.1"
+        )
+
+
+def open_teaching(library: ctypes.CDLL, libmxnet: str) -> None:
+    """Find the shape-function slots in `libmxnet`, or raise UnsupportedMXNetError."""
+    library.TofuTeachOpen.restype = ctypes.c_char_p
+    reason = library.TofuTeachOpen(os.fsencode(libmxnet))
+    if reason is not None:
+        raise UnsupportedMXNetError(
+            f"MXNet cannot be taught the shapes of partitioned backward operators: "
+            f"{reason.decode()}"
+        )
+
+
+def is_stateful_backward(op: str) -> bool:
+    """Whether a backward operator reads state that its forward operator left behind."""
+    return op in _stateful
+
+
+@contextlib.contextmanager
+def taught(shapes: Mapping[str, tuple[Sequence[Shape], Sequence[int]]]) -> Iterator[None]:
+    """While it is open, MXNet infers the outputs of backward operators from `shapes`.
+
+    shapes: node name -> (shape of every output, type flag of every output). Only
+    operators without a shape (type) function of their own look there.
+    """
+    with _lock:
+        library = _library
+        if library is None:
+            raise TofuError("tofu.mx.runtime.load() has not been called")
+        for name, (node_shapes, dtypes) in shapes.items():
+            dims = [dim for shape in node_shapes for dim in shape]
+            library.TofuTeachNode(
+                name.encode(),
+                len(node_shapes),
+                (ctypes.c_int * len(node_shapes))(*map(len, node_shapes)),
+                (ctypes.c_int64 * len(dims))(*dims),
+                (ctypes.c_int * len(dtypes))(*dtypes),
+            )
+        library.TofuTeachBegin()
+        try:
+            yield
+        finally:
+            library.TofuTeachEnd()
+
+
+def self_test() -> None:
+    """Infer shapes and dtypes of taught operators; raises UnsupportedMXNetError if wrong.
+
+    One operator has more dimensions than MXNet keeps inside a shape.
+    """
+    data, weight, head = (Node(VARIABLE, name) for name in ("data", "weight", "head"))
+    dense = Node(
+        "_backward_FullyConnected",
+        "tofu_test_dense",
+        {"num_hidden": "4", "no_bias": "True"},
+        [Entry(head), Entry(data), Entry(weight)],
+        num_outputs=2,
+    )
+    wide = Node(
+        "_backward_Convolution",
+        "tofu_test_wide",
+        {"num_filter": "4", "kernel": "(1, 1, 1)", "no_bias": "True"},
+        [Entry(head), Entry(data), Entry(weight)],
+        num_outputs=2,
+    )
+    expected = [(2, 3), (4, 3), (2, 3, 5, 7, 11)]
+    table = {
+        dense.name: (expected[:2], [_FLOAT64] * 2),
+        wide.name: (expected[2:] * 2, [_FLOAT64] * 2),
+    }
+    try:
+        symbol = Graph([Entry(dense, 0), Entry(dense, 1), Entry(wide)]).to_symbol()
+        with taught(table):
+            _, types, _ = symbol.infer_type(data="float64", weight="float64", head="float64")
+            _, shapes, _ = symbol.infer_shape_partial(data=(2, 3), weight=(4, 3), head=(2, 4))
+    except (mx.base.MXNetError, TofuError) as error:
+        raise UnsupportedMXNetError(f"the self-test of shape teaching failed: {error}") from error
+    if shapes != expected or types != [np.float64] * 3:
+        raise UnsupportedMXNetError(
+            f"the self-test of shape teaching found shapes {shapes} and types {types}, "
+            f"expected {expected} and float64"
+        )
+
+
+def _find_library() -> Path:
+    places = [Path(entry) for entry in tofu.__path__]
+    spec = importlib.util.find_spec("tofu._core")
+    if spec is not None and spec.origin is not None:
+        places.insert(0, Path(spec.origin).parent)
+    for place in places:
+        if (place / _LIBRARY).is_file():
+            return place / _LIBRARY
+    raise UnsupportedMXNetError(
+        f"{_LIBRARY} is not beside tofu's compiled module (looked in "
+        f"{', '.join(map(str, places))}): reinstall mxnet-tofu"
+    )
+
+
+def _stateful_ops(library: ctypes.CDLL) -> Iterator[str]:
+    library.TofuTeachStatefulOp.restype = ctypes.c_char_p
+    index = 0
+    while (name := library.TofuTeachStatefulOp(index)) is not None:
+        yield name.decode()
+        index += 1
