@@ -1,0 +1,69 @@
+"""tofu: partitions the training graphs of MXNet Gluon scripts over several workers.
+
+A script needs no line of it: ``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4 python train.py``.
+In a notebook::
+
+    import tofu
+
+    tofu.enable(workers=4)
+
+Operators are described in the paper's language with ``tofu.op``, ``tofu.Sum``,
+``tofu.Max``, ``tofu.Min``, ``tofu.Prod`` and ``tofu.Opaque``. Importing tofu imports
+neither MXNet nor anything else that is large: each of these names is loaded when it
+is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tofu.errors import (
+    ConfigError,
+    GraphError,
+    InconclusiveError,
+    InternalError,
+    PlanError,
+    TdlError,
+    TofuError,
+)
+
+if TYPE_CHECKING:
+    from tofu.gluon import disable, enable
+    from tofu.lang import Max, Min, Opaque, Prod, Sum, op
+
+__all__ = [
+    "ConfigError",
+    "GraphError",
+    "InconclusiveError",
+    "InternalError",
+    "Max",
+    "Min",
+    "Opaque",
+    "PlanError",
+    "Prod",
+    "Sum",
+    "TdlError",
+    "TofuError",
+    "disable",
+    "enable",
+    "op",
+]
+
+_HOME = {
+    "disable": "tofu.gluon",
+    "enable": "tofu.gluon",
+    **dict.fromkeys(("Max", "Min", "Opaque", "Prod", "Sum", "op"), "tofu.lang"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tofu' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
