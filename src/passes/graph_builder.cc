@@ -129,6 +129,11 @@ NodeEntry GraphBuilder::Fill(const std::string& name, int worker, const Shape& s
   return AddOne("_full", name, worker, std::move(attrs), {}, shape, dtype);
 }
 
+NodeEntry GraphBuilder::Copy(const std::string& name, int worker, NodeEntry source) {
+  const Shape source_shape = shape(source);
+  return AddOne("_copy", name, worker, {}, {source}, source_shape, dtype(source));
+}
+
 NodeEntry GraphBuilder::Cast(const std::string& name, int worker, NodeEntry source,
                              int dtype) {
   const Shape source_shape = shape(source);

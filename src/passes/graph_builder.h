@@ -39,12 +39,14 @@ class GraphBuilder {
                    const std::vector<NodeEntry>& parts, int dim);
   NodeEntry Fill(const std::string& name, int worker, const Shape& shape, int dtype,
                  const std::string& value);
+  NodeEntry Copy(const std::string& name, int worker, NodeEntry source);
   NodeEntry Cast(const std::string& name, int worker, NodeEntry source, int dtype);
   NodeEntry Reduce(const std::string& name, int worker,
                    const std::vector<NodeEntry>& terms, Reducer reduce);
 
   const Shape& shape(NodeEntry entry) const { return graph_.shape(entry); }
   int dtype(NodeEntry entry) const { return graph_.dtype(entry); }
+  int worker(NodeEntry entry) const { return node_workers_[entry.node]; }
   Graph& graph() { return graph_; }
   std::vector<int>& node_workers() { return node_workers_; }
 

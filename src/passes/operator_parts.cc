@@ -32,6 +32,29 @@ bool AnySplit(const std::vector<int>& cuts, const std::vector<int>& vars) {
                      [&](int var) { return IsSplit(cuts, var); });
 }
 
+bool DependsOnSplit(const DimAccess& access, const std::vector<int>& cuts) {
+  for (const AffineForm* form : {&access.lo, &access.hi}) {
+    for (const AffineForm::Term& term : form->terms) {
+      if (IsSplit(cuts, term.var)) return true;
+    }
+  }
+  return false;
+}
+
+// The region that a part needs or produces. Along a dimension that no split
+// variable moves in, it is whole even where the operator skips elements: there
+// the instance does what the serial operator does.
+Box PartRegion(const std::vector<DimAccess>& dims, const Shape& shape,
+               const std::vector<int>& cuts, const std::vector<Range>& ranges) {
+  Box box = AccessBox(dims, shape, ranges);
+  for (size_t d = 0; d < dims.size() && d < shape.size(); ++d) {
+    if (DependsOnSplit(dims[d], cuts)) continue;
+    box.begin[d] = 0;
+    box.end[d] = shape[d];
+  }
+  return Clipped(box, shape);
+}
+
 std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& ranges,
                           const std::vector<Box>& outputs, const std::string& where) {
   switch (rewrite.kind) {
@@ -60,12 +83,11 @@ std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& 
 InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
                          const std::vector<int>& cuts, const std::vector<Range>& ranges) {
   InputRegion region;
-  const Box touched = AccessBox(access.dims, shape, ranges);
   if (access.pad && AnySplit(cuts, access.pad->vars)) {
-    region.box = Normalized(touched);
+    region.box = Normalized(AccessBox(access.dims, shape, ranges));
     region.fill = access.pad->fill;
   } else {
-    region.box = Clipped(touched, shape);
+    region.box = PartRegion(access.dims, shape, cuts, ranges);
   }
   region.zeros = std::any_of(access.only_first.begin(), access.only_first.end(),
                              [&](int v) { return ranges.at(v).begin != 0; });
@@ -90,9 +112,9 @@ OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
   for (int output = 0; output < n.num_outputs; ++output) {
     const Shape& shape = graph.shape({node, output});
     const bool listed = output < static_cast<int>(row.outputs.size());
-    part.outputs.push_back(
-        listed ? Clipped(AccessBox(row.outputs[output].dims, shape, ranges), shape)
-               : WholeBox(shape));
+    part.outputs.push_back(listed
+                               ? PartRegion(row.outputs[output].dims, shape, cuts, ranges)
+                               : WholeBox(shape));
   }
   part.attrs = WithoutTofuAttrs(n.attrs);
   for (const AttrRewrite& rewrite : row.attrs) {

@@ -239,9 +239,10 @@ class Partitioner {
         continue;
       }
       const FetchSpec spec = PlanTile(output, w, parts, reduction);
-      tiles_[entry].push_back(EmitCounted(spec, produced, graph_.dtypes[entry],
-                                          AtWorker(graph_.nodes[output.node].name, w) +
-                                              "/out" + std::to_string(output.index)));
+      const std::string name = AtWorker(graph_.nodes[output.node].name, w) + "/out" +
+                               std::to_string(output.index);
+      const NodeEntry tile = EmitCounted(spec, produced, graph_.dtypes[entry], name);
+      tiles_[entry].push_back(OnWorker(tile, w, name));
     }
   }
 
@@ -279,6 +280,12 @@ class Partitioner {
     return EmitPlain(spec, entries, dtype, name, &builder_);
   }
 
+  // A tile must lie on its own worker even when it was produced on another.
+  NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name) {
+    if (builder_.worker(tile) == worker) return tile;
+    return builder_.Copy(name + "/copy", worker, tile);
+  }
+
   void AddHead(const HeadRequest& request) {
     const int entry = graph_.entry_id(request.entry);
     PartitionedHead head;
@@ -290,9 +297,9 @@ class Partitioner {
       const Box box = request.variable < 0
                           ? boxes_[entry][w]
                           : boxes_[graph_.entry_id({request.variable, 0})][w];
-      const NodeEntry tile =
-          FetchFromTiles(request.entry, box, "0", w, "head/" + AtWorker(request.role, w));
-      head.tiles.push_back({HeadNumber(tile), w, box});
+      const std::string name = "head/" + AtWorker(request.role, w);
+      const NodeEntry tile = FetchFromTiles(request.entry, box, "0", w, name);
+      head.tiles.push_back({HeadNumber(OnWorker(tile, w, name)), w, box});
     }
     result_.heads.push_back(std::move(head));
   }
