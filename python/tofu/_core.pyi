@@ -1,0 +1,69 @@
+"""The graph passes in C++: texts in, texts out, all of them JSON (docs/formats.md)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+expected_table_version: int
+
+def plan(
+    graph: str,
+    table: str,
+    *,
+    workers: int,
+    pins: Mapping[str, Sequence[int]] = ...,
+    mode: str = "tofu",
+    time_limit_s: float = ...,
+    on_pass: Callable[[str, str], None] | None = None,
+) -> str:
+    """Search a plan for a training graph.
+
+    Args:
+        graph: training graph.
+        table: strategy table of that graph.
+        workers: number of workers, at least 1.
+        pins: variable name to the dimension cut at each step (-1: none), fixed beforehand.
+        mode: how tensors may be cut.
+        time_limit_s: after which the best plan found so far is returned.
+        on_pass: called with the name and a readable dump after every pass.
+
+    Raises:
+        tofu.errors.GraphError: the graph or the table cannot be read.
+        tofu.errors.PlanError: an option does not fit the graph.
+    """
+
+def partition(
+    graph: str,
+    table: str,
+    plan: str,
+    *,
+    heads: Sequence[str] | None = None,
+    on_pass: Callable[[str, str], None] | None = None,
+) -> str:
+    """Generate the partitioned graph of a training graph and its plan.
+
+    Args:
+        graph: training graph.
+        table: strategy table of that graph.
+        plan: plan of that graph.
+        heads: roles ("gradient:w") or kinds of roles ("gradient") of the heads to
+            generate; None: all but the updates.
+        on_pass: called with "partition" and a readable dump.
+
+    Raises:
+        tofu.errors.GraphError: a text cannot be read, no head has such a role, or the
+            parts of an operator leave out some of its output.
+        tofu.errors.PlanError: the plan is of another graph.
+    """
+
+def phases(partitioned: str, *, on_pass: Callable[[str, str], None] | None = None) -> str:
+    """Split a partitioned graph into its forward and backward graphs.
+
+    Raises:
+        tofu.errors.GraphError: the text is no partitioned graph.
+    """
+
+def graph_hash(graph: str) -> str:
+    """Hash of a graph's structure, shapes and dtypes: 16 hexadecimal digits.
+
+    Raises:
+        tofu.errors.GraphError: the text is no graph.
+    """

@@ -1,0 +1,52 @@
+#include "bindings/errors.h"
+
+#include <pybind11/pybind11.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "graph/error.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+const char* ClassName(Blame blame) {
+  return blame == Blame::kPlan ? "PlanError" : "GraphError";
+}
+
+// Sets tofu.errors.<name>. The text may quote bytes of the user's that are cut
+// in the middle of a character.
+void Raise(const char* name, const char* text) {
+  const auto type = py::module_::import("tofu.errors").attr(name);
+  const auto message = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "replace"));
+  if (message) PyErr_SetObject(type.ptr(), message.ptr());
+}
+
+void Translate(std::exception_ptr pointer) {
+  if (!pointer) return;
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const UserError& error) {
+    Raise(ClassName(error.blame()), error.what());
+  } catch (const InternalError& error) {
+    Raise("InternalError", error.what());
+  } catch (const py::error_already_set&) {
+    throw;
+  } catch (const py::builtin_exception&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    Raise("InternalError", error.what());
+  }
+}
+
+}  // namespace
+
+void BindErrors() { py::register_local_exception_translator(&Translate); }
+
+}  // namespace tofu

@@ -1,0 +1,11 @@
+// The Python module tofu._core.
+#include <pybind11/pybind11.h>
+
+#include "bindings/errors.h"
+#include "bindings/passes.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The graph passes in C++: texts in, texts out, all of them JSON.";
+  tofu::BindErrors();
+  tofu::BindPasses(&module);
+}

@@ -1,0 +1,71 @@
+#include "bindings/passes.h"
+
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/partition.h"
+#include "passes/partitioned.h"
+#include "passes/phases.h"
+#include "passes/plan.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+// Texts are copied out of Python before, and back into it after, the lock is
+// released; only the callback takes it again.
+using Callback = std::optional<py::function>;
+
+void Call(const Callback& on_pass, const char* name, const std::string& dump) {
+  py::gil_scoped_acquire lock;
+  (*on_pass)(name, dump);
+}
+
+std::string Partition(const std::string& graph_json, const std::string& table_json,
+                      const std::string& plan_json,
+                      const std::optional<std::vector<std::string>>& heads,
+                      const Callback& on_pass) {
+  py::gil_scoped_release unlock;
+  const Graph graph = ReadGraph(graph_json);
+  const StrategyTable table = ReadStrategyTable(table_json, graph);
+  const Plan plan = ReadPlan(plan_json, graph, table);
+  const Partitioned partitioned = PartitionGraph(graph, table, plan, {heads});
+  if (on_pass) Call(on_pass, "partition", DumpGraph(partitioned.graph));
+  return WritePartitioned(partitioned);
+}
+
+std::string SplitIntoPhases(const std::string& partitioned_json,
+                            const Callback& on_pass) {
+  py::gil_scoped_release unlock;
+  const Phases phases = SplitPhases(ReadPartitioned(partitioned_json));
+  if (on_pass) Call(on_pass, "phases", DumpPhases(phases));
+  return WritePhases(phases);
+}
+
+std::string HashOf(const std::string& graph_json) {
+  py::gil_scoped_release unlock;
+  return GraphHash(ReadGraph(graph_json));
+}
+
+}  // namespace
+
+void BindPasses(py::module_* module) {
+  module->attr("expected_table_version") = kStrategyTableVersion;
+  module->def("partition", &Partition, py::arg("graph"), py::arg("table"),
+              py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
+              py::arg("on_pass") = py::none(),
+              "Generate the partitioned graph (JSON) of a training graph and its plan.");
+  module->def("phases", &SplitIntoPhases, py::arg("partitioned"), py::kw_only(),
+              py::arg("on_pass") = py::none(),
+              "Split a partitioned graph into its forward and backward graphs (JSON).");
+  module->def("graph_hash", &HashOf, py::arg("graph"),
+              "Hash of a graph's structure, shapes and dtypes, 16 hexadecimal digits.");
+}
+
+}  // namespace tofu
