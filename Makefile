@@ -19,7 +19,8 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 SITE = $$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 INSTALL_TOFU := CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) PATH="$(abspath $(VENV))/bin:$$PATH" \
-  $(PIP) install --no-build-isolation -Cbuild-dir='$(BUILD)/{wheel_tag}'
+  $(PIP) install --no-build-isolation -Cbuild-dir='$(BUILD)/python' \
+  -Ccmake.define.CMAKE_EXPORT_COMPILE_COMMANDS=ON
 CXX_SOURCES := $(shell find CMakeLists.txt cmake src -type f 2>/dev/null)
 CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread a worker: the workers run beside each other.
@@ -68,7 +69,7 @@ $(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
 	@scripts/find_googletest.sh $(VENV)/bin/cmake
 	@echo "building the C++ tests"
 	@$(VENV)/bin/cmake -S . -B $(BUILD)/tests -G Ninja -DTOFU_BUILD_TESTS=ON \
-	  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+	  -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" -DCMAKE_PREFIX_PATH="$(SITE)" \
 	  --log-level=WARNING >/dev/null
 	@$(VENV)/bin/cmake --build $(BUILD)/tests -j $(JOBS)
@@ -89,13 +90,13 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.build
 
 CXX_FILES = $(shell find src tests/cpp -name '*.h' -o -name '*.cc')
 
-check: $(VENV)/.dev $(BUILD)/tests/.built
+check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
-	printf '%s\n' $(filter src/graph/%.cc src/passes/%.cc,$(CXX_FILES)) | \
-	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/tests --quiet
+	find src -name '*.cc' | \
+	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/python --quiet
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix-only .
