@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Union
+from typing import Any, Optional, Union
 
 import mxnet as mx
 
@@ -50,7 +50,8 @@ class Node:
         return self.op == VARIABLE
 
 
-class Entry(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Entry:
     """One output of a node."""
 
     node: Node
@@ -136,7 +137,7 @@ class Graph:
             pending += [entry.node for entry in node.inputs]
             pending += node.control_deps
 
-    def to_json(self, attrs: dict[str, Any] | None = None, *, all_heads: bool = False) -> str:
+    def to_json(self, attrs: Optional[dict[str, Any]] = None, *, all_heads: bool = False) -> str:
         """Write NNVM JSON with extra graph attributes.
 
         all_heads: write every entry as a head, hidden outputs included.

@@ -37,9 +37,8 @@ __all__ = [
 SUPPORTED_VERSION = "1.9.1"
 _LIBRARY = "libtofu_mxnet.so"
 _FLOAT64 = 1
-# Common-expression elimination ignores control dependencies; a subgraph backend would
-# be applied again and again, with a chain of copies on every edge between contexts.
-_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0", "MXNET_SUBGRAPH_BACKEND": "NONE"}
+# Read at every bind. MXNet merges equal nodes even where they belong to different workers.
+_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 
 _lock = threading.RLock()
 _library: Optional[ctypes.CDLL] = None

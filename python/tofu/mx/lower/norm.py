@@ -115,7 +115,7 @@ def _batch_norm(node: Node, build: Builder) -> tuple[Entry, Entry, Entry, Entry]
 
 
 def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) -> None:
-    """running = momentum running + (1 - momentum) batch; the variance is the biased one."""
+    """Momentum times the running value plus the rest of the batch's; biased variance."""
     # MXNet keeps the momentum in single precision.
     momentum = float(np.float32(number(node, "momentum", 0.9)))
     for running, batch in ((node.inputs[3], mean), (node.inputs[4], variance)):

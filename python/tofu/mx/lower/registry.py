@@ -33,9 +33,7 @@ class Builder:
         self._node = node
         self._count = 0
 
-    def op(
-        self, op: str, *inputs: Entry, num_outputs: int = 1, **attrs: Optional[AttrValue]
-    ) -> Entry:
+    def op(self, op: str, *inputs: Entry, **attrs: Optional[AttrValue]) -> Entry:
         """Output 0 of a new node. Attributes that are None are left out."""
         self._count += 1
         node = Node(
@@ -44,7 +42,6 @@ class Builder:
             {key: _format(value) for key, value in attrs.items() if value is not None},
             list(inputs),
             list(self._node.control_deps),
-            num_outputs,
         )
         return Entry(node)
 

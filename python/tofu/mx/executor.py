@@ -1,0 +1,97 @@
+"""Binding one graph over several contexts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mxnet as mx
+
+from tofu.errors import GraphError
+
+from .nnvm import VARIABLE, Shape
+from .runtime import mxnet_errors, taught
+
+__all__ = ["bind"]
+
+_GROUP = "__ctx_group__"
+# The context of nodes without a group, of which there are none. It only has to differ from
+# cpu(0), where MXNet would activate a subgraph backend that chains five copies on every
+# edge between contexts, and from GPUs, where it would fuse operators of several workers.
+_NOWHERE = mx.cpu(1)
+
+
+def bind(
+    what: str,
+    graph: Mapping[str, Any],
+    contexts: Sequence[mx.Context],
+    arrays: Mapping[str, mx.nd.NDArray],
+) -> mx.executor.Executor:
+    """Bind a graph whose nodes name their worker.
+
+    Args:
+        what: which graph, for errors.
+        graph: NNVM JSON with shape and dtype of every entry and "worker<w>" as the
+            context group of every node.
+        contexts: one per worker.
+        arrays: variable -> array, bound in place; more may be given.
+
+    Raises GraphError when a node has no such group, a variable no array on its worker's
+    context, or MXNet refuses the graph.
+    """
+    groups = {f"worker{worker}": context for worker, context in enumerate(contexts)}
+    _check(what, graph, groups, arrays)
+    with mxnet_errors(f"loading the {what} graph"):
+        symbol = mx.sym.load_json(json.dumps(_without_entries(graph)))
+    arguments = {name: arrays[name] for name in symbol.list_arguments()}
+    states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
+    with mxnet_errors(f"binding the {what} graph"), taught(_shapes(graph)):
+        return symbol.bind(
+            _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
+        )
+
+
+def _check(
+    what: str,
+    graph: Mapping[str, Any],
+    groups: Mapping[str, mx.Context],
+    arrays: Mapping[str, mx.nd.NDArray],
+) -> None:
+    # MXNet reads out of bounds where a node has no context: look before it does.
+    for node in graph["nodes"]:
+        group = node.get("attrs", {}).get(_GROUP)
+        if group not in groups:
+            raise GraphError(
+                f"{what} graph, node {node['name']!r}: found context group {group!r}, expected "
+                f"one of worker0 to worker{len(groups) - 1}"
+            )
+        if node["op"] != VARIABLE:
+            continue
+        array = arrays.get(node["name"])
+        if array is None or array.context != groups[group]:
+            raise GraphError(
+                f"{what} graph, variable {node['name']!r}: found "
+                f"{'no array' if array is None else f'an array on {array.context}'}, expected "
+                f"one on {groups[group]}"
+            )
+
+
+def _without_entries(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """The graph without the attributes that are only ours."""
+    version = {"mxnet_version": graph["attrs"].get("mxnet_version", ["int", 10901])}
+    return {**graph, "attrs": version}
+
+
+def _shapes(graph: Mapping[str, Any]) -> dict[str, tuple[list[Shape], list[int]]]:
+    """Shapes and dtypes of internal operators, the only ones without shape functions."""
+    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
+    rows = graph["node_row_ptr"]
+    return {
+        node["name"]: (
+            [tuple(shape) for shape in shapes[rows[i] : rows[i + 1]]],
+            list(dtypes[rows[i] : rows[i + 1]]),
+        )
+        for i, node in enumerate(graph["nodes"])
+        if node["op"].startswith("_")
+    }
