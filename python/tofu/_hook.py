@@ -1,0 +1,113 @@
+"""The switch: turns tofu on when a script imports MXNet.
+
+A ``.pth`` file calls ``install()`` at interpreter start if ``MXNET_GRAPH_PASS`` is
+set; with it unset none of this is loaded. Only the standard library's built-in
+import machinery is used here, so that the start costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Optional
+
+__all__ = ["ENVIRONMENT", "install", "uninstall"]
+
+TARGET = "mxnet"
+
+# What partitioned graphs need of MXNet, which reads its environment as it is loaded:
+# its common-expression elimination ignores control dependencies, and a subgraph
+# backend copies every edge between contexts once per property.
+ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0", "MXNET_SUBGRAPH_BACKEND": "NONE"}
+
+
+class _Finder:
+    """Finds MXNet as Python would, with a loader that turns tofu on afterwards."""
+
+    def __init__(self) -> None:
+        self._busy = False
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        """The spec of `mxnet`; None, for the other finders to answer, for other modules.
+
+        Raises:
+            ConfigError: a variable of tofu has a value it cannot use.
+        """
+        if name != TARGET or self._busy:
+            return None
+        from tofu.config import Config, graph_pass
+
+        if graph_pass() is None:
+            return None
+        Config.from_environment()
+        self._busy = True
+        try:
+            spec = _spec_of(name, path, target)
+        finally:
+            self._busy = False
+        if spec is not None and spec.loader is not None:
+            os.environ.update(ENVIRONMENT)
+            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+        return spec
+
+
+class _Loader:
+    """Loads MXNet with its own loader, then turns tofu on."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
+        """Leave the module's making to the real loader."""
+        made: Optional[ModuleType] = self._real.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run MXNet's own code, then tofu's."""
+        module.__loader__ = self._real
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._real
+        self._real.exec_module(module)
+        from tofu import gluon
+
+        gluon.enable()
+
+
+def install() -> None:
+    """Turn tofu on when MXNet is imported, or at once if it has been; idempotent."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder())
+    if TARGET in sys.modules:
+        from tofu import gluon
+        from tofu.config import graph_pass
+
+        if graph_pass() is not None:
+            gluon.enable()
+
+
+def uninstall() -> None:
+    """Take the finder away; MXNet imported afterwards is plain MXNet."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+
+
+def _spec_of(
+    name: str, path: Optional[Sequence[str]], target: Optional[ModuleType]
+) -> Optional[ModuleSpec]:
+    """What the finders after ours find."""
+    for finder in list(sys.meta_path):
+        find = getattr(finder, "find_spec", None)
+        if find is None or isinstance(finder, _Finder):
+            continue
+        spec: Optional[ModuleSpec] = find(name, path, target)
+        if spec is not None:
+            return spec
+    return None

@@ -1,0 +1,133 @@
+"""Partitioned computations in MXNet's autograd graph, gradients staying on their workers.
+
+MXNet allocates the gradients of one recorded function on one context. A partitioned
+computation has inputs on many (its parameters' tiles), so it is recorded as
+
+    tiles on worker 0 ──> gate 0 ──token──┐
+    tiles on worker 1 ──> gate 1 ──token──┼──> the computation ──> outputs
+    inputs of the script ─────────────────┘
+
+Tokens are single numbers. Backward, the computation keeps the tiles' gradients,
+and each gate hands those of its worker to MXNet, which writes or adds them as the
+parameters' ``grad_req`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+from mxnet import autograd, nd
+from mxnet.base import MXNetError
+
+from .recording import NULL, KeptError, record_function, watch, write_gradient
+
+__all__ = ["Recording"]
+
+# From head gradients to gradients of the inputs and of the tiles, None for zeros.
+Differentiate = Callable[[list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]]
+
+
+class Recording:
+    """One partitioned computation in the graph, from its forward pass to its last backward.
+
+    Args:
+        inputs: arrays on the script's context whose gradients are wanted.
+        tiles: arrays on any contexts whose gradients are wanted.
+        outputs: fresh arrays on the script's context.
+        differentiate: the backward pass.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Any],
+        tiles: Sequence[Any],
+        outputs: Sequence[Any],
+        differentiate: Differentiate,
+    ) -> None:
+        self._differentiate = differentiate
+        self._num_inputs = len(inputs)
+        self._error: Optional[BaseException] = None
+        self._tile_gradients: Sequence[Optional[Any]] = ()
+        self._open_gates: set[int] = set()
+        self._ran = False
+        self._dropped = False
+        self._context = outputs[0].context
+        self._record(list(inputs), tiles, outputs)
+        watch(self)
+
+    def finished(self) -> bool:
+        """Whether no backward pass can come any more.
+
+        So it is once the graph is gone, or a backward pass ran that did not retain it.
+        """
+        if self._dropped:
+            return True
+        return self._ran and not self._open_gates and not self._probe._fresh_grad
+
+    def triggered(self) -> bool:
+        """Whether a backward call went through here since the last time this was asked."""
+        if not self._sentinel._fresh_grad:
+            return False
+        self._sentinel._fresh_grad = False
+        return True
+
+    def wait(self) -> None:
+        """Return when the backward pass is pushed; raise what went wrong in it."""
+        try:
+            self._sentinel_gradient.wait_to_read()
+        except MXNetError:
+            if self._error is None:
+                raise
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _record(self, inputs: list[Any], tiles: Sequence[Any], outputs: Sequence[Any]) -> None:
+        context = self._context
+        # Backward marks a variable's gradient as fresh at once: that tells whether it
+        # came through here. The probe's own mark goes with the graph.
+        self._sentinel = nd.zeros((1,), ctx=context)
+        self._sentinel_gradient = nd.zeros((1,), ctx=context)
+        autograd.mark_variables([self._sentinel], [self._sentinel_gradient], "write")
+        self._probe = nd.identity(self._sentinel)
+        self._probe._fresh_grad = True
+        by_context: dict[Any, list[int]] = {}
+        for index, tile in enumerate(tiles):
+            by_context.setdefault(tile.context, []).append(index)
+        tokens = []
+        for gate, (worker, indices) in enumerate(by_context.items()):
+            token = nd.zeros((1,), ctx=worker)
+            record_function([tiles[i] for i in indices], [token], self._gate(gate, indices))
+            tokens.append(token.as_in_context(context))
+        record_function([*inputs, *tokens, self._probe], outputs, self._backward, self._forget)
+
+    def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+        self._ran = True
+        try:
+            # Only what an input gradient depends on keeps the head gradients alive.
+            own = [head.copy() for head in heads]
+            for head in own:
+                head.wait_to_read()
+            of_inputs, self._tile_gradients = self._differentiate(own)
+            values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
+            gates = requests[self._num_inputs : -1]
+            self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
+            for target, value, request in zip(gradients, values, requests):
+                write_gradient(target, value, request)
+        except BaseException as error:
+            self._error = error
+            raise KeptError from error
+
+    def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
+        def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+            for index, target, request in zip(indices, gradients, requests):
+                write_gradient(target, self._tile_gradients[index], request)
+            self._open_gates.discard(gate)
+            if not self._open_gates:
+                self._tile_gradients = ()
+
+        return backward
+
+    def _forget(self) -> None:
+        self._dropped = True

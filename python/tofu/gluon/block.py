@@ -1,0 +1,268 @@
+"""Hybridized blocks, run partitioned.
+
+A HybridBlock's cached operator is the seam: what Gluon traced for it is planned,
+and calls go to partitioned programs instead. A block without trainable parameters
+(a hybridized loss) runs as MXNet would run it, and so does one that cannot be
+partitioned, after one warning with the reason.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
+
+import numpy as np
+from mxnet import autograd
+from mxnet.base import MXNetError
+from mxnet.gluon import HybridBlock
+from mxnet.gluon import block as gluon_block
+from mxnet.ndarray import NDArray
+
+from tofu.errors import ConfigError, TofuError
+
+from . import report, session, views
+from .parameter import is_tiled, peeking
+from .programs import Pool, Signature, make_pool
+from .recording import in_graph
+
+__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "forget_blocks"]
+
+# Signatures (batch sizes, modes) of a block that are kept bound at the same time.
+_MAX_POOLS = 32
+
+
+class PartitionedBlock:
+    """What tofu keeps for one traced block.
+
+    Args:
+        block: the block, traced and with its parameters initialized.
+    """
+
+    def __init__(self, block: Any) -> None:
+        self.cached_op = block._cached_op
+        self.name = block.name or type(block).__name__
+        self._symbol = block._cached_graph[1]
+        arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
+        self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
+        self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
+        self._pools: collections.OrderedDict[Signature, Optional[Pool]] = collections.OrderedDict()
+        self._told: set[str] = set()
+
+    def wanted(self) -> bool:
+        """Whether there is anything to partition: a trainable or tiled parameter."""
+        return any(p.grad_req != "null" or is_tiled(p) for p in self._parameters.values())
+
+    def run(self, arrays: Sequence[Any], current: session.Session) -> Optional[list[Any]]:
+        """The outputs, or None where the block has to run serially.
+
+        Args:
+            arrays: the flat inputs of the call.
+            current: the workers.
+        """
+        inputs = {name: arrays[at] for name, at in self._inputs}
+        if any(array.stype != "default" for array in inputs.values()):
+            self.warn_serial("an input is sparse, expected dense ones")
+            return None
+        trained = {name for name, p in self._parameters.items() if p.grad_req != "null"}
+        train, record = autograd.is_training(), autograd.is_recording()
+        gradients = set(trained)
+        if record:
+            gradients |= {name for name, array in inputs.items() if in_graph(array)}
+        record = record and bool(gradients)
+        if not record and not train:
+            gradients = set()
+        signature = self._signature(inputs, gradients, train=train)
+        pool = self._pool(signature, trained, current)
+        if pool is None:
+            return None
+        views.flush()
+        return pool.run(inputs, record=record, context=arrays[0].context)
+
+    def warn_serial(self, reason: str) -> None:
+        """Say once why the block, or some of its calls, runs serially."""
+        if reason not in self._told:
+            self._told.add(reason)
+            report.serial(self.name, reason)
+
+    def _signature(
+        self, inputs: Mapping[str, Any], gradients: set[str], *, train: bool
+    ) -> Signature:
+        return Signature(
+            tuple(
+                (name, array.shape, np.dtype(array.dtype).name) for name, array in inputs.items()
+            ),
+            tuple(np.dtype(p.dtype).name for p in self._parameters.values()),
+            frozenset(gradients),
+            train,
+        )
+
+    def _pool(
+        self, signature: Signature, trained: set[str], current: session.Session
+    ) -> Optional[Pool]:
+        if signature in self._pools:
+            self._pools.move_to_end(signature)
+            return self._pools[signature]
+        try:
+            untiled = any(not is_tiled(p) for p in self._parameters.values())
+            if not signature.gradients and trained and untiled:
+                # Training decides how the parameters are tiled; this graph follows.
+                training = Signature(
+                    signature.inputs, signature.parameter_dtypes, frozenset(trained), True
+                )
+                self._make(training, current)
+            pool = self._make(signature, current)
+            pool.prepare()
+        except ConfigError:
+            raise
+        except (TofuError, MXNetError) as error:
+            self._pools[signature] = None
+            self.warn_serial(str(error))
+            return None
+        return pool
+
+    def _make(self, signature: Signature, current: session.Session) -> Pool:
+        pool = self._pools.get(signature)
+        if pool is None:
+            first = not any(self._pools.values())
+            pool = make_pool(
+                self.name, self._symbol, self._parameters, signature, current, first=first
+            )
+            self._pools[signature] = pool
+            while len(self._pools) > _MAX_POOLS:
+                self._pools.popitem(last=False)
+        return pool
+
+
+_blocks: weakref.WeakKeyDictionary[Any, PartitionedBlock] = weakref.WeakKeyDictionary()
+
+
+def forget_blocks() -> None:
+    """Drop all programs."""
+    _blocks.clear()
+
+
+def build_cache(original: Callable[..., None]) -> Callable[..., None]:
+    """HybridBlock._build_cache: its look at every parameter need not gather them."""
+
+    def _build_cache(self: Any, *args: Any) -> None:
+        if self._backend:
+            original(self, *args)
+        else:
+            with peeking():
+                original(self, *args)
+
+    return _build_cache
+
+
+def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
+    """HybridBlock._call_cached_op: run partitioned what can be."""
+
+    def _call_cached_op(self: Any, *args: Any) -> Any:
+        current = session.active()
+        if current is None:
+            return original(self, *args)
+        if self._cached_op is None:
+            self._build_cache(*args)
+        state = _blocks.get(self)
+        if state is None or state.cached_op is not self._cached_op:
+            state = _blocks[self] = PartitionedBlock(self)
+        if not state.wanted():
+            return original(self, *args)
+        reason = _reason_for_serial(self, args)
+        if reason is not None:
+            state.warn_serial(reason)
+            return original(self, *args)
+        flat, structure = gluon_block._flatten(args, "input")
+        _check_structure(self, structure)
+        arrays = [array for array in flat if array is not None]
+        outputs = state.run(arrays, current)
+        if outputs is None:
+            return original(self, *args)
+        return gluon_block._regroup(outputs, self._out_format)
+
+    return _call_cached_op
+
+
+def _reason_for_serial(block: Any, args: Any) -> Optional[str]:
+    if block._backend:
+        return f"it is optimized for the backend {block._backend!r}"
+    if block._callback:
+        return "register_op_hook watches its inner operators"
+    if gluon_block.is_np_array():
+        return "it works on mx.np arrays, expected mx.nd arrays"
+    return None
+
+
+def _check_structure(block: Any, found: Any) -> None:
+    """Raise ValueError unless the arguments nest as those of the first call did."""
+
+    def core(structure: Any) -> Any:
+        # Trailing Nones may be left out.
+        if isinstance(structure, list):
+            while structure and structure[-1] == -1:
+                structure = structure[:-1]
+        return structure
+
+    expected = block._in_format
+    if found != expected and core(found) != core(expected):
+        raise ValueError(
+            f"{block.name}: arguments nested as {found}, expected {expected} as in the first "
+            "call (0 stands for an array, -1 for None); call hybridize() again to change it"
+        )
+
+
+class _Depth(threading.local):
+    level = 0
+    touched = False
+
+
+_depth = _Depth()
+_warned: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def call(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Block.__call__: warn of trainable parameters that a script uses eagerly."""
+
+    def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
+        if session.active() is None:
+            return original(self, *args)
+        if _uses_parameters_eagerly(self, args):
+            _depth.touched = True
+        _depth.level += 1
+        try:
+            return original(self, *args)
+        finally:
+            _depth.level -= 1
+            if not _depth.level:
+                touched, _depth.touched = _depth.touched, False
+                if touched and self not in _warned:
+                    _warned.add(self)
+                    _warn_eager(self)
+
+    return __call__
+
+
+def _uses_parameters_eagerly(block: Any, args: Any) -> bool:
+    if not block._reg_params or not args or getattr(block, "_active", False):
+        return False
+    if isinstance(block, gluon_block.SymbolBlock) or not isinstance(args[0], (NDArray, list)):
+        return False
+    return bool(
+        autograd.is_recording() and any(p.grad_req != "null" for p in block._reg_params.values())
+    )
+
+
+def _warn_eager(block: Any) -> None:
+    hybrid = isinstance(block, HybridBlock)
+    advice = (
+        "call its hybridize() before training"
+        if hybrid
+        else "make it, or the part of it that trains, a HybridBlock and call hybridize()"
+    )
+    report.warn(
+        f"{block.name or type(block).__name__} is not hybridized and runs eagerly, "
+        f"not partitioned; {advice}"
+    )

@@ -1,0 +1,290 @@
+"""Parameters that live as tiles on the workers.
+
+``tile`` turns an initialized Parameter into one whose value is spread over the
+workers; the object stays the same, so every block and Trainer that refers to it
+sees the change. ``untile`` turns it back.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import dataclasses
+import functools
+import weakref
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import numpy as np
+from mxnet import autograd, context, nd
+from mxnet.ndarray import NDArray
+
+from tofu.errors import InternalError, PlanError
+
+from . import rooms
+from .autograd import Recording
+from .views import View, gather_plain
+
+__all__ = ["TileState", "Tiled", "check_tileable", "is_tiled", "tile", "tiled", "untile"]
+
+
+@dataclasses.dataclass(eq=False)
+class TileState:
+    """How a parameter is spread over the workers.
+
+    Attributes:
+        layout: the box of every worker's tile.
+        contexts: the workers' contexts.
+        cuts: the dimension that each step of the plan cuts, -1 where none.
+        tiles: the memory of the tiles, bound by programs.
+        generation: counts replacements of that memory.
+    """
+
+    layout: Any
+    contexts: tuple[Any, ...]
+    cuts: tuple[int, ...]
+    tiles: list[Any] = dataclasses.field(default_factory=list)
+    generation: int = 0
+    value: Optional[View] = None
+    gradient: Optional[View] = None
+
+    def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
+        """The tiles of `whole`."""
+        layout = _with_dtype(self.layout, whole)
+        return rooms.current().scatter(whole, layout, self.contexts, out=out)
+
+    def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
+        """The whole array of `tiles` on `ctx`."""
+        return rooms.current().gather(tiles, _with_dtype(self.layout, tiles[0]), ctx, out=out)
+
+
+class Tiled:
+    """A Parameter, or Constant, whose value lives as tiles.
+
+    Differences to the parent class:
+
+    - ``list_data`` and ``list_grad`` are the tiles, one per worker;
+    - ``data`` and ``grad`` are whole arrays, gathered on the script's context. What is
+      written into them reaches the tiles before these are next used. While autograd
+      records, ``data`` is part of the graph, as the parent's is;
+    - ``list_ctx`` names the script's contexts, and ``reset_ctx`` changes only them.
+    """
+
+    _tofu: TileState
+    _data: Optional[list[Any]]
+    _grad: Optional[list[Any]]
+    _ctx_list: list[Any]
+    _plain_class: type
+    grad_req: str
+
+    def _check_and_get(self, arr_list: Optional[list[Any]], ctx: Any) -> Any:
+        if arr_list is None:
+            return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
+        of_gradient = arr_list is self._grad
+        if ctx is list:
+            for view in (self._tofu.value, self._tofu.gradient):
+                if view is not None:
+                    view.suspend()
+            return arr_list
+        if _peeking:
+            return arr_list[0]
+        where = self._script_context(ctx)
+        value, gradient = self._views()
+        if of_gradient:
+            return gradient.get(where)
+        if self.grad_req != "null" and autograd.is_recording():
+            value.flush()
+            return self._recorded_whole(where)
+        return value.get(where)
+
+    def _script_context(self, ctx: Any) -> Any:
+        if ctx is None:
+            return self._ctx_list[0]
+        # The parent's check of contexts, on a stand-in for its list of arrays.
+        return super()._check_and_get(list(self._ctx_list), ctx)  # type: ignore[misc]
+
+    def _views(self) -> tuple[View, View]:
+        state = self._tofu
+        if state.value is None:
+            state.value = View(self, of_gradient=False)
+        if state.gradient is None:
+            state.gradient = View(self, of_gradient=True)
+        return state.value, state.gradient
+
+    def _recorded_whole(self, ctx: Any) -> Any:
+        assert self._data is not None
+        state = self._tofu
+        whole = gather_plain(self._data, _with_dtype(state.layout, self._data[0]), ctx)
+        Recording([], self._data, [whole], lambda heads: ((), state.scatter(heads[0])))
+        return whole
+
+    def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
+        super()._init_impl(data, ctx_list)  # type: ignore[misc]
+        assert self._data is not None
+        state = self._tofu
+        _forget_views(state)
+        with autograd.pause():
+            state.scatter(self._data[0], out=state.tiles)
+        self._data = [array.detach() for array in state.tiles]
+        self._init_grad()  # type: ignore[attr-defined]
+
+    def _reduce(self) -> Any:
+        tiles = self.list_data()  # type: ignore[attr-defined]
+        return gather_plain(tiles, _with_dtype(self._tofu.layout, tiles[0]), context.cpu())
+
+    def set_data(self, data: Any) -> None:
+        """Set the value on all workers."""
+        self.shape = data.shape
+        if self._data is None:
+            super().set_data(data)  # type: ignore[misc]
+            return
+        value, _ = self._views()
+        whole = data if isinstance(data, NDArray) else nd.array(data, ctx=self._ctx_list[0])
+        with autograd.pause():
+            if np.dtype(whole.dtype) != np.dtype(self._data[0].dtype):
+                whole = whole.astype(self._data[0].dtype)
+            self._tofu.scatter(whole, out=self._data)
+        value.refresh()
+
+    def zero_grad(self) -> None:
+        """Set the gradient on all workers to 0."""
+        super().zero_grad()  # type: ignore[misc]
+        self._views()[1].refresh()
+
+    def cast(self, dtype: Any) -> None:
+        """Change the data type of value and gradient."""
+        value, gradient = self._views()
+        value.flush()
+        gradient.flush()
+        super().cast(dtype)  # type: ignore[misc]
+        if self._data is not None:
+            _forget_views(self._tofu)
+            self._tofu.tiles = list(self._data)
+            self._tofu.generation += 1
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A copy, or what a pickle holds, is a plain parameter.
+        state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
+        for name in ("_data", "_grad"):
+            if state[name] is not None:
+                state[name] = [_plain_copy(self, state[name])]
+        return copyreg.__newobj__, (self._plain_class,), state  # type: ignore[attr-defined]
+
+
+_tiled: weakref.WeakSet[Any] = weakref.WeakSet()
+_peeking = False
+
+
+class peeking:  # noqa: N801 - reads as a statement: with peeking(): ...
+    """Inside this context ``data`` returns some array, for callers that only ask for one."""
+
+    def __enter__(self) -> None:
+        global _peeking
+        self._before, _peeking = _peeking, True
+
+    def __exit__(self, *_exception: object) -> None:
+        global _peeking
+        _peeking = self._before
+
+
+def tiled() -> list[Any]:
+    """All parameters that are tiled."""
+    return list(_tiled)
+
+
+def is_tiled(parameter: Any) -> bool:
+    """Whether a parameter lives as tiles."""
+    return isinstance(parameter, Tiled)
+
+
+def check_tileable(parameter: Any) -> None:
+    """Raise PlanError unless `parameter` can be tiled."""
+    if parameter._stype != "default" or parameter._grad_stype != "default":
+        raise PlanError(
+            f"parameter {parameter.name}: value or gradient is sparse "
+            f"({parameter._stype}, {parameter._grad_stype}), expected dense ones; "
+            "make the layer without sparse_grad"
+        )
+    if len(parameter.list_ctx()) != 1:
+        raise PlanError(
+            f"parameter {parameter.name}: initialized on {parameter.list_ctx()}, expected one "
+            "context; initialize on one, and the batch is split over the workers by itself"
+        )
+
+
+def tile(parameter: Any, layout: Any, contexts: Sequence[Any], cuts: Sequence[int]) -> None:
+    """Spread an initialized parameter over the workers and drop its whole array.
+
+    Args:
+        parameter: a Parameter; its class changes to a subclass of Tiled.
+        layout: the box of every worker's tile.
+        contexts: the workers' contexts.
+        cuts: the dimension that each step of the plan cuts, -1 where none.
+    """
+    if is_tiled(parameter):
+        raise InternalError(f"parameter {parameter.name} is tiled already")
+    check_tileable(parameter)
+    whole, gradient = parameter._data[0], parameter._grad
+    state = TileState(layout, tuple(contexts), tuple(cuts))
+    with autograd.pause():
+        state.tiles = state.scatter(whole)
+        gradients = state.scatter(gradient[0]) if gradient is not None else None
+    fresh = gradient is not None and bool(whole._fresh_grad)
+    plain: type = type(parameter)
+    parameter.__class__ = _tiled_class(plain)
+    parameter._tofu = state
+    parameter._data = [array.detach() for array in state.tiles]
+    _mark(parameter, gradients, fresh)
+    _tiled.add(parameter)
+
+
+def untile(parameter: Any) -> None:
+    """Turn a tiled parameter back into a plain one on the script's context."""
+    state: TileState = parameter._tofu
+    for view in (state.value, state.gradient):
+        if view is not None:
+            view.flush()
+    _forget_views(state)
+    where = parameter._ctx_list[0]
+    tiles, gradients = parameter._data, parameter._grad
+    parameter.__class__ = parameter._plain_class
+    del parameter._tofu
+    _tiled.discard(parameter)
+    if tiles is None:
+        return
+    fresh = gradients is not None and all(array._fresh_grad for array in tiles)
+    with autograd.pause():
+        parameter._data = [state.gather(tiles, where)]
+        whole_gradient = [state.gather(gradients, where)] if gradients is not None else None
+    _mark(parameter, whole_gradient, fresh)
+
+
+@functools.cache
+def _tiled_class(plain: type) -> type:
+    return type(f"Tiled{plain.__name__}", (Tiled, plain), {"_plain_class": plain})
+
+
+def _mark(parameter: Any, gradients: Optional[list[Any]], fresh: bool) -> None:
+    parameter._grad = gradients
+    if gradients is None:
+        return
+    autograd.mark_variables(parameter._data, gradients, parameter.grad_req)
+    for array in parameter._data:
+        array._fresh_grad = fresh
+
+
+def _forget_views(state: TileState) -> None:
+    for view in (state.value, state.gradient):
+        if view is not None:
+            view.forget()
+
+
+def _plain_copy(parameter: Any, tiles: list[Any]) -> Any:
+    for view in parameter._views():
+        view.flush()
+    layout = _with_dtype(parameter._tofu.layout, tiles[0])
+    return gather_plain(tiles, layout, parameter._ctx_list[0])
+
+
+def _with_dtype(layout: Any, array: Any) -> Any:
+    dtype = np.dtype(array.dtype).name
+    return layout if layout.dtype == dtype else dataclasses.replace(layout, dtype=dtype)

@@ -1,0 +1,238 @@
+"""From a block's symbol to programs that run it: plan, tile the parameters, bind.
+
+A ``Pool`` holds the programs for one signature. Several are needed when a script
+calls a block again before the backward pass of an earlier call: each keeps the
+tensors saved for its own backward pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from tofu.errors import InternalError, PlanError
+from tofu.plan import Compiled
+
+from . import report, rooms
+from .autograd import Recording
+from .parameter import check_tileable, is_tiled, tile
+from .session import Session
+
+__all__ = ["Pool", "Signature", "make_pool"]
+
+Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What distinguishes one training graph of a symbol from another.
+
+    Attributes:
+        inputs: name, shape and dtype of the script's inputs.
+        parameter_dtypes: dtype of every parameter, in the symbol's order.
+        gradients: names of the inputs and parameters whose gradient is wanted.
+        train: whether operators behave as in training.
+    """
+
+    inputs: tuple[Described, ...]
+    parameter_dtypes: tuple[str, ...]
+    gradients: frozenset[str]
+    train: bool
+
+
+@dataclasses.dataclass
+class _Bound:
+    """One program and the recording that may still need its saved tensors."""
+
+    program: Any
+    recording: Optional[Recording] = None
+
+    def free(self) -> bool:
+        return self.recording is None or self.recording.finished()
+
+
+class Pool:
+    """The programs for one signature of one symbol.
+
+    Args:
+        compiled: the partitioned graph.
+        parameters: the symbol's parameters by name, all of them tiled.
+        signature: what the graph was made for.
+        session: the workers.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        parameters: Mapping[str, Any],
+        signature: Signature,
+        session: Session,
+    ) -> None:
+        self._compiled = compiled
+        self._parameters = dict(parameters)
+        self._signature = signature
+        self._session = session
+        self._names = _tile_names(compiled.partitioned, parameters)
+        self._bound: list[_Bound] = []
+        self._generations: tuple[int, ...] = ()
+
+    def run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
+        """The outputs for `inputs`, whole and on `context`.
+
+        Args:
+            inputs: the script's arrays by name.
+            record: whether to enter the outputs in autograd's graph.
+            context: the script's context.
+        """
+        bound = self._take()
+        recording = autograd.set_recording(False)
+        try:
+            outputs: list[Any] = bound.program.forward(
+                inputs, is_train=self._signature.train, ctx=context
+            )
+        finally:
+            autograd.set_recording(recording)
+        if record:
+            bound.recording = self._record(bound.program, inputs, outputs, context)
+        return outputs
+
+    def prepare(self) -> None:
+        """Bind a program if there is none, so that faults show before anything runs."""
+        self._drop_stale()
+        if not self._bound:
+            self._bound.append(self._bind())
+
+    def _take(self) -> _Bound:
+        self._drop_stale()
+        for bound in self._bound:
+            if bound.free():
+                bound.recording = None
+                return bound
+        self._bound.append(self._bind())
+        return self._bound[-1]
+
+    def _drop_stale(self) -> None:
+        generations = tuple(p._tofu.generation for p in self._parameters.values())
+        if generations != self._generations:
+            self._bound.clear()
+            self._generations = generations
+
+    def _bind(self) -> _Bound:
+        tiles = {
+            tile_name: array
+            for name, parameter in self._parameters.items()
+            for tile_name, array in zip(self._names[name], parameter._tofu.tiles)
+        }
+        make = rooms.current().program
+        return _Bound(make(self._compiled.phases, self._session.contexts, tiles))
+
+    def _record(
+        self, program: Any, inputs: Mapping[str, Any], outputs: Sequence[Any], context: Any
+    ) -> Recording:
+        gradients = self._signature.gradients
+        wanted = [name for name in inputs if name in gradients]
+        trained = [name for name in self._parameters if name in gradients]
+        tiles = [array for name in trained for array in self._parameters[name]._data]
+        gather = rooms.current().gather
+
+        def differentiate(heads: list[Any]) -> tuple[list[Any], list[Any]]:
+            found = program.backward(heads)
+            return (
+                [gather(found[name], program.layouts[name], context) for name in wanted],
+                [array for name in trained for array in found[name]],
+            )
+
+        return Recording([inputs[name] for name in wanted], tiles, outputs, differentiate)
+
+
+def make_pool(
+    name: str,
+    symbol: Any,
+    parameters: Mapping[str, Any],
+    signature: Signature,
+    session: Session,
+    *,
+    first: bool,
+) -> Pool:
+    """Plan `symbol` for `signature` and tile those of its parameters that are not yet.
+
+    Args:
+        name: the block, for what the user is told.
+        symbol: the block's symbol.
+        parameters: its parameters by name, initialized.
+        signature: shapes, dtypes and mode.
+        session: the workers.
+        first: whether this is the block's first graph, which the user hears of.
+
+    Raises:
+        TofuError: the graph cannot be partitioned, or a parameter not be tiled.
+    """
+    for parameter in parameters.values():
+        if not is_tiled(parameter):
+            check_tileable(parameter)
+    room = rooms.current()
+    graph = _training_graph(symbol, parameters, signature)
+    table, unknown = room.strategy_table(graph)
+    compiled = room.compile_graph(
+        graph,
+        table,
+        workers=session.workers,
+        pins={n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)},
+        dump_dir=session.dump_dir,
+    )
+    if signature.gradients and json.loads(compiled.phases)["backward"] is None:
+        raise PlanError("no gradients are to be had in this mode; expected a backward graph")
+    layouts = room.layouts(compiled.partitioned)
+    for parameter_name, parameter in parameters.items():
+        layout = layouts[parameter_name]
+        if not is_tiled(parameter):
+            cuts = compiled.plan.tensor(parameter_name).cuts
+            tile(parameter, layout, session.contexts, cuts)
+        elif parameter._tofu.layout.boxes != layout.boxes:
+            raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
+    size = sum(int(np.prod(parameter.shape)) for parameter in parameters.values())
+    report.partitioned(name, compiled, size, session, first=first)
+    if first:
+        report.replicated(name, compiled)
+        if unknown:
+            report.undescribed(name, unknown, compiled)
+    return Pool(compiled, parameters, signature, session)
+
+
+def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
+    """Which update to plan for: "sgd", "sgd_mom", "adam", or None for others and none yet."""
+    trainers = [p._trainer for p in parameters.values() if getattr(p, "_trainer", None)]
+    if not trainers:
+        return None
+    optimizer = trainers[0]._optimizer
+    if type(optimizer) is mx.optimizer.SGD:
+        return "sgd_mom" if optimizer.momentum else "sgd"
+    return "adam" if type(optimizer) is mx.optimizer.Adam else None
+
+
+def _training_graph(symbol: Any, parameters: Mapping[str, Any], signature: Signature) -> str:
+    auxiliary = set(symbol.list_auxiliary_states())
+    described = {
+        name: (tuple(parameter.shape), dtype)
+        for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
+    }
+    return rooms.current().training_graph(
+        symbol,
+        inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
+        parameters={n: d for n, d in described.items() if n not in auxiliary},
+        aux={n: d for n, d in described.items() if n in auxiliary},
+        gradients=sorted(signature.gradients),
+        train=signature.train,
+        optimizer=optimizer_kind(parameters) if signature.gradients else None,
+    )
+
+
+def _tile_names(partitioned: str, parameters: Mapping[str, Any]) -> dict[str, list[str]]:
+    variables = json.loads(partitioned)["variables"]
+    return {name: [t["name"] for t in variables[name]["tiles"]] for name in parameters}

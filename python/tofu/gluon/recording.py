@@ -1,0 +1,211 @@
+"""Own functions in MXNet's autograd graph.
+
+``record_function`` enters a computation with its own backward callback, as
+``mx.autograd.Function`` does, but honours every gradient request. MXNet calls back
+on threads of its own, after the head gradients are computed; what a callback
+pushes to the engine therefore comes after everything that the script has pushed
+since. ``waiting_backward`` makes ``backward`` return only when all callbacks that
+push work have run, so that a later write to a parameter (an optimizer's) cannot
+get ahead of the backward pass that reads it, and wait for itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import traceback
+import weakref
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Protocol
+
+from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call
+from mxnet.ndarray import NDArray
+
+__all__ = [
+    "KeptError",
+    "Recorded",
+    "in_graph",
+    "record_function",
+    "waiting_backward",
+    "watch",
+    "write_gradient",
+]
+
+NULL, WRITE, INPLACE, ADD = range(4)  # MXNet's gradient requests
+
+Backward = Callable[[list[Any], list[Any], list[int]], None]
+
+
+class KeptError(Exception):
+    """Ends a callback whose recording keeps the real error for ``Recorded.wait``."""
+
+
+class Recorded(Protocol):
+    """A recording that ``waiting_backward`` waits for."""
+
+    def triggered(self) -> bool:
+        """Whether the backward call that just returned goes through this recording."""
+
+    def wait(self) -> None:
+        """Return when the backward callback has pushed its work; raise what it raised."""
+
+
+class _Function:
+    """One recorded function: its callbacks and what MXNet needs to reach them."""
+
+    def __init__(self, backward: Backward, released: Optional[Callable[[], None]]) -> None:
+        self.backward = backward
+        self.released = released
+        self.callbacks: Any = None
+
+
+_functions: dict[int, _Function] = {}
+_keys = itertools.count(1)
+
+_BackwardCallback = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.POINTER(ctypes.c_int),
+    ctypes.c_int,
+    ctypes.c_void_p,
+)
+_DeleteCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_AnyCallback = ctypes.CFUNCTYPE(ctypes.c_int)
+
+
+def _on_backward(
+    num_heads: int, num_inputs: int, arrays: Any, requests: Any, _is_train: int, key: int
+) -> int:
+    # The arrays are ours to free, which their Python objects do.
+    heads = [
+        NDArray(ctypes.cast(arrays[i], NDArrayHandle), writable=False) for i in range(num_heads)
+    ]
+    inputs = [NDArray(ctypes.cast(arrays[num_heads + i], NDArrayHandle)) for i in range(num_inputs)]
+    try:
+        _functions[key].backward(heads, inputs, [requests[i] for i in range(num_inputs)])
+    except KeptError:
+        return 0
+    except BaseException:  # a C++ caller: nothing may pass but a status
+        traceback.print_exc()
+        return 0
+    return 1
+
+
+def _on_delete(key: int) -> int:
+    function = _functions.pop(key, None)
+    if function is not None and function.released is not None:
+        function.released()
+    return 1
+
+
+_FUNCTIONS = (_BackwardCallback(_on_backward), _DeleteCallback(_on_delete))
+_CALLBACKS = (_AnyCallback * 2)(*(ctypes.cast(each, _AnyCallback) for each in _FUNCTIONS))
+
+
+def record_function(
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    backward: Backward,
+    released: Optional[Callable[[], None]] = None,
+) -> None:
+    """Enter `outputs`, computed from `inputs` outside of autograd, in its graph.
+
+    All outputs lie on one context; so should the inputs, where their gradients are
+    allocated.
+
+    Args:
+        inputs: arrays of the graph or not; of the latter no gradient is asked.
+        outputs: fresh arrays, not in the graph.
+        backward: called with the head gradients (readable while it runs, and
+            afterwards by what input gradients depend on), the input gradients to
+            fill and a request for each.
+        released: called when the graph no longer holds this function.
+    """
+    key = next(_keys)
+    function = _Function(backward, released)
+    function.callbacks = MXCallbackList(
+        2,
+        ctypes.cast(_CALLBACKS, ctypes.POINTER(_AnyCallback)),
+        ctypes.cast((ctypes.c_void_p * 2)(key, key), ctypes.POINTER(ctypes.c_void_p)),
+    )
+    _functions[key] = function
+    check_call(
+        _LIB.MXCustomFunctionRecord(
+            ctypes.c_int(len(inputs)),
+            c_handle_array(inputs),
+            ctypes.c_int(len(outputs)),
+            c_handle_array(outputs),
+            ctypes.byref(function.callbacks),
+        )
+    )
+
+
+def write_gradient(target: Any, value: Optional[Any], request: int) -> None:
+    """Put `value` into an input gradient as its request says; None stands for zeros."""
+    if request == ADD:
+        if value is not None:
+            target += value.as_in_context(target.context)
+    elif request != NULL:
+        if value is None:
+            target[:] = 0
+        else:
+            value.copyto(target)
+
+
+def in_graph(array: Any) -> bool:
+    """Whether a gradient with respect to `array` could be asked."""
+    if array.grad is not None:
+        return True
+    handle = ctypes.c_void_p()
+    if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)) != 0:
+        return False
+    from mxnet.symbol import Symbol
+
+    # A constant that has taken part in a recorded computation is a variable "null...".
+    return any(not name.startswith("null") for name in Symbol(handle).list_inputs())
+
+
+_recorded: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def watch(recorded: Recorded) -> None:
+    """Have backward calls wait for this recording's callback."""
+    _recorded.add(recorded)
+
+
+def waiting_backward(
+    backward: Callable[..., int], before: Callable[[], None], after: Callable[[], None]
+) -> Callable[..., int]:
+    """``MXAutogradBackwardEx``, through which every backward call of MXNet's Python goes.
+
+    Args:
+        backward: the function of MXNet's library.
+        before: called before it.
+        after: called once all callbacks that it triggered have pushed their work.
+    """
+
+    def wrapped(*args: Any) -> int:
+        before()
+        status = backward(*args)
+        if status == 0:
+            for recorded in list(_recorded):
+                if recorded.triggered():
+                    recorded.wait()
+            if args[3] and len(_recorded):
+                _wait_for_results(args[3], args[8])
+            after()
+        return status
+
+    return wrapped
+
+
+def _wait_for_results(count: int, arrays: Any) -> None:
+    """Wait for what ``autograd.grad`` returns: no mark tells which recordings it ran."""
+    handles = arrays._obj
+    for i in range(count):
+        if _LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) != 0:
+            for recorded in list(_recorded):
+                recorded.wait()
+            raise MXNetError("backward failed; see the error above")

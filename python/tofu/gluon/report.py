@@ -1,0 +1,121 @@
+"""What a user is told: one line per partitioned block, one warning per surprise."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+
+from tofu.plan import Compiled
+from tofu.plan.plan import format_bytes
+
+from .session import Session, describe_contexts
+
+__all__ = [
+    "TofuWarning",
+    "partitioned",
+    "replicated",
+    "serial",
+    "set_level",
+    "undescribed",
+    "warn",
+]
+
+_LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+# A replicated tensor is worth a word if it holds this share of the graph's bytes.
+_LARGE_SHARE = 0.01
+_NAMES_SHOWN = 8
+
+_log = logging.getLogger("tofu")
+
+
+class TofuWarning(UserWarning):
+    """Something runs otherwise than a reader of the script would expect."""
+
+
+class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to what sys.stderr is now, not to what it was when tofu was turned on."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+_handler = _Stderr()
+_handler.setFormatter(logging.Formatter("tofu: %(message)s"))
+
+
+def set_level(level: str) -> None:
+    """Show lines of this level and above on standard error."""
+    _log.setLevel(_LEVELS[level])
+    _log.propagate = False
+    if _handler not in _log.handlers:
+        _log.addHandler(_handler)
+
+
+def warn(text: str) -> None:
+    """Give one warning."""
+    warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=2)
+
+
+def partitioned(
+    name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
+) -> None:
+    """Tell what was partitioned over what; later programs of a block only to the curious."""
+    plan = compiled.plan
+    _log.log(
+        logging.INFO if first else logging.DEBUG,
+        "%s (%s operators, %s parameters) over %d worker%s %s: "
+        "%s communicated per step, search %.2f s",
+        name,
+        f"{len(plan.operators):,}",
+        _in_short(parameters),
+        session.workers,
+        "" if session.workers == 1 else "s",
+        describe_contexts(session.contexts),
+        format_bytes(plan.total_bytes),
+        plan.search_seconds,
+    )
+
+
+def serial(name: str, reason: str) -> None:
+    """Warn that a block runs as MXNet alone would run it."""
+    warn(f"{name} runs serially: {reason}")
+
+
+def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None:
+    """Warn of operators that no description covers, with what they cost."""
+    unknown = set(operators)
+    cost = sum(o.bytes for o in compiled.plan.operators if o.op in unknown)
+    warn(
+        f"{name}: no description of {', '.join(sorted(unknown))}; every worker computes them "
+        f"whole, which costs {format_bytes(cost)} of communication per step. "
+        "A description in TDL would let them be split"
+    )
+
+
+def replicated(name: str, compiled: Compiled) -> None:
+    """Warn of large tensors of which every worker keeps a whole copy."""
+    sizes = compiled.plan.replicated_bytes()
+    large = {
+        tensor: size
+        for tensor, size in sizes.items()
+        if size >= _LARGE_SHARE * max(compiled.serial_bytes, 1)
+    }
+    if not large:
+        return
+    shown = [f"{tensor} ({format_bytes(size)})" for tensor, size in large.items()]
+    more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
+    warn(
+        f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
+        "of workers; they are replicated. A batch or layer size that is a multiple of it "
+        "would be split"
+    )
+
+
+def _in_short(count: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return str(count)

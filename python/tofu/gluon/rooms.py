@@ -1,0 +1,71 @@
+"""The rooms below, as the Gluon layer uses them: the one place to put others in.
+
+with rooms.using(dataclasses.replace(rooms.current(), program=Fake)): ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Callable
+
+__all__ = ["Rooms", "current", "using"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rooms:
+    """What this layer needs of others.
+
+    Attributes:
+        training_graph: tofu.mx.graph.training_graph
+        strategy_table: tofu.mx.graph.strategy_table
+        compile_graph: tofu.plan.compile_graph
+        program: tofu.mx.program.Program
+        layouts: from a partitioned graph (JSON) to each variable's tiles.
+        scatter: tofu.mx.tiles.scatter
+        gather: tofu.mx.tiles.gather
+    """
+
+    training_graph: Callable[..., str]
+    strategy_table: Callable[[str], tuple[str, list[str]]]
+    compile_graph: Callable[..., Any]
+    program: Callable[..., Any]
+    layouts: Callable[[str], dict[str, Any]]
+    scatter: Callable[..., list[Any]]
+    gather: Callable[..., Any]
+
+
+_current: list[Rooms] = []
+
+
+def current() -> Rooms:
+    """The rooms in use, tofu's own unless ``using`` says otherwise."""
+    if not _current:
+        _current.append(_own())
+    return _current[-1]
+
+
+@contextlib.contextmanager
+def using(others: Rooms) -> Iterator[None]:
+    """Use other rooms inside this context."""
+    _current.append(others)
+    try:
+        yield
+    finally:
+        _current.remove(others)
+
+
+def _own() -> Rooms:
+    from tofu.mx import graph, program, tiles
+    from tofu.plan import compile_graph
+
+    return Rooms(
+        training_graph=graph.training_graph,
+        strategy_table=graph.strategy_table,
+        compile_graph=compile_graph,
+        program=program.Program,
+        layouts=tiles.layouts,
+        scatter=tiles.scatter,
+        gather=tiles.gather,
+    )

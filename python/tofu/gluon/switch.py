@@ -1,0 +1,135 @@
+"""``enable`` and ``disable``: put tofu into MXNet's seams, and take it out again."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Optional
+
+from mxnet import autograd as mx_autograd
+from mxnet import gluon
+from mxnet.base import _LIB
+from mxnet.ndarray import NDArray
+
+from tofu import _hook
+from tofu.config import Config, parse_workers
+
+from . import block, parameter, recording, report, session, trainer, views
+
+__all__ = ["disable", "enable"]
+
+_undo: list[Callable[[], None]] = []
+
+
+def enable(
+    workers: Optional[int] = None, device: Optional[str] = None, log: Optional[str] = None
+) -> None:
+    """Run hybridized blocks partitioned from now on.
+
+    Calling it again with the same settings does nothing; with others, tofu is
+    turned off and on with those.
+
+    Args:
+        workers: number of workers; None: TOFU_WORKERS, else all GPUs, else 2.
+        device: "gpu" or "cpu"; None: TOFU_DEVICE, else "gpu" where there is one.
+        log: what TOFU_LOG takes; None: TOFU_LOG.
+
+    Raises:
+        ConfigError: a setting has a value that tofu cannot use here.
+    """
+    wanted = session.Session.from_config(_config(workers, device, log))
+    if session.active() == wanted:
+        return
+    disable()
+    report.set_level(wanted.log_level)
+    _set_environment()
+    _patch_mxnet()
+    session.activate(wanted)
+
+
+def disable() -> None:
+    """Leave MXNet as it was: its own functions, and every parameter whole again."""
+    if session.active() is None:
+        return
+    session.activate(None)
+    for one in trainer.trainers():
+        trainer.merge_states(one)
+    for one in parameter.tiled():
+        parameter.untile(one)
+    block.forget_blocks()
+    while _undo:
+        _undo.pop()()
+
+
+def _config(workers: Optional[int], device: Optional[str], log: Optional[str]) -> Config:
+    environ = dict(os.environ)
+    for name, value in (("TOFU_DEVICE", device), ("TOFU_LOG", log)):
+        if value is not None:
+            environ[name] = value
+    if workers is not None:
+        environ["TOFU_WORKERS"] = str(parse_workers(workers, "workers"))
+    return Config.from_environment(environ)
+
+
+def _set_environment() -> None:
+    for name, value in _hook.ENVIRONMENT.items():
+        before = os.environ.get(name)
+        os.environ[name] = value
+        _undo.append(_restorer(name, before))
+
+
+def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:
+    def restore() -> None:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
+
+    return restore
+
+
+def _patch_mxnet() -> None:
+    _replace(gluon.Block, "__call__", block.call)
+    _replace(gluon.HybridBlock, "_build_cache", block.build_cache)
+    _replace(gluon.HybridBlock, "_call_cached_op", block.call_cached_op)
+    _replace(gluon.Trainer, "__init__", trainer.init)
+    _replace(gluon.Trainer, "_init_kvstore", trainer.init_kvstore)
+    _replace(gluon.Trainer, "_update", trainer.update)
+    _replace(gluon.Trainer, "save_states", trainer.save_states)
+    _replace(gluon.Trainer, "load_states", trainer.load_states)
+    _replace(mx_autograd, "grad", _grad)
+    # Every backward call of MXNet's Python goes through this one function.
+    _replace(
+        _LIB,
+        "MXAutogradBackwardEx",
+        lambda original: recording.waiting_backward(original, views.flush, views.refresh),
+    )
+
+
+def _replace(owner: Any, name: str, replacement: Callable[[Any], Any]) -> None:
+    original = getattr(owner, name)
+    setattr(owner, name, replacement(original))
+    _undo.append(lambda: setattr(owner, name, original))
+
+
+def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
+    """autograd.grad: with respect to a tiled parameter's value, by way of its tiles."""
+
+    def grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = [variables] if isinstance(variables, NDArray) else list(variables)
+        owners = [getattr(array, "parameter", None) for array in asked]
+        if not any(owners):
+            return original(heads, variables, *args, **kwargs)
+        flat = [
+            tile
+            for array, owner in zip(asked, owners)
+            for tile in (owner._data if owner is not None else [array])
+        ]
+        found = iter(original(heads, flat, *args, **kwargs))
+        return [
+            next(found)
+            if owner is None
+            else owner._tofu.gather([next(found) for _ in owner._data], array.context)
+            for array, owner in zip(asked, owners)
+        ]
+
+    return grad

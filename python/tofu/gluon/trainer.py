@@ -1,0 +1,319 @@
+"""gluon.Trainer on tiled parameters: every worker updates its own tiles.
+
+Nothing is reduced between workers: a tile's gradient is complete when the backward
+pass is. Parameters that are not tiled are updated as before, in the same step. An
+optimizer that does not update element by element gets whole weights and gradients.
+State files are those of plain MXNet: whole states, gathered.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import weakref
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+
+from tofu.errors import ConfigError
+
+from . import report, session, views
+from .elementwise import updates_elementwise
+from .parameter import is_tiled
+from .session import describe_contexts
+
+__all__ = [
+    "init",
+    "init_kvstore",
+    "load_states",
+    "merge_states",
+    "save_states",
+    "trainers",
+    "update",
+]
+
+Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an updater's arguments
+
+
+@dataclasses.dataclass(eq=False)
+class _State:
+    """What tofu keeps for one Trainer.
+
+    Attributes:
+        optimizer: the optimizer that the rest belongs to.
+        elementwise: whether it may update tiles.
+        updaters: one per worker, for tiles.
+        split: indices of parameters whose optimizer states are with `updaters`; all
+            others are with the Trainer's own updater.
+    """
+
+    optimizer: Any
+    elementwise: bool
+    updaters: list[Any]
+    split: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+
+_states: weakref.WeakKeyDictionary[Any, _State] = weakref.WeakKeyDictionary()
+
+
+def trainers() -> list[Any]:
+    """All trainers with optimizer states on the workers."""
+    return list(_states)
+
+
+def init(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer.__init__: distributed training and tiles exclude each other."""
+
+    def __init__(  # noqa: N807 - replaces the method of that name
+        self: Any,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: Any = None,
+        kvstore: Any = "device",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        kind = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
+        if session.active() is not None and isinstance(kind, str) and "dist" in kind:
+            raise ConfigError(
+                f"gluon.Trainer(kvstore={kind!r}): tofu partitions over the workers of one "
+                "machine; expected a local kvstore, such as the default. "
+                "Unset MXNET_GRAPH_PASS for distributed training"
+            )
+        original(self, params, optimizer, optimizer_params, kvstore, *args, **kwargs)
+
+    return __init__
+
+
+def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer._init_kvstore: without one, for parameters that are, or will be, tiled."""
+
+    def _init_kvstore(self: Any) -> None:
+        sparse = self._contains_sparse_weight or self._contains_sparse_grad
+        if session.active() is None or sparse or len(self._contexts) != 1:
+            original(self)
+            return
+        # With one context a local kvstore has nothing to reduce.
+        self._kvstore = self._update_on_kvstore = None
+        self._distributed = False
+        self._kv_initialized = True
+
+    return _init_kvstore
+
+
+def update(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer._update: tiles by the workers' updaters, other parameters as before."""
+
+    def _update(self: Any, ignore_stale_grad: bool = False) -> None:
+        if not any(map(is_tiled, self._params)):
+            original(self, ignore_stale_grad)
+            return
+        views.flush()
+        if _overflows(self):
+            return
+        state = _state(self)
+        tiles: list[list[Job]] = [[] for _ in state.updaters]
+        whole: list[Job] = []
+        gathered: list[tuple[Any, Any]] = []
+        for index, parameter in enumerate(self._params):
+            if parameter.grad_req == "null" or not _is_fresh(parameter, ignore_stale_grad):
+                continue
+            if not is_tiled(parameter):
+                whole.append((index, parameter._grad[0], parameter._data[0]))
+            elif state.elementwise:
+                for jobs, gradient, weight in zip(tiles, parameter._grad, parameter._data):
+                    jobs.append((index, gradient, weight))
+            else:
+                gathered.append((index, parameter))
+        _split_states(self, state, [index for index, _, _ in tiles[0]])
+        for updater, jobs in zip([*state.updaters, self._updaters[0]], [*tiles, whole]):
+            if jobs:
+                updater(*zip(*jobs))
+        _update_gathered(self, gathered)
+        views.refresh()
+
+    return _update
+
+
+def save_states(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer.save_states: the file that plain MXNet would write."""
+
+    def _save_states(self: Any, fname: str) -> None:
+        state = _states.get(self)
+        if state is None or not state.split:
+            original(self, fname)
+            return
+        optimizer = copy.copy(self._optimizer)
+        device = self._contexts[0].device_id
+        counts = dict(_counts(optimizer, device))
+        counts.update(_counts(optimizer, state.updaters[0].tofu_device))
+        optimizer._all_index_update_counts = {device: counts}
+        optimizer._index_update_count = counts
+        updater = mx.optimizer.get_updater(optimizer)
+        updater.states = _whole_states(self, state)
+        with open(fname, "wb") as file:
+            file.write(updater.get_states(dump_optimizer=True))
+
+    return _save_states
+
+
+def load_states(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer.load_states: whole states, split again at the next update."""
+
+    def _load_states(self: Any, fname: str) -> None:
+        original(self, fname)
+        _states.pop(self, None)
+
+    return _load_states
+
+
+def merge_states(trainer: Any) -> None:
+    """Give a Trainer's own updater all optimizer states back, whole."""
+    state = _states.pop(trainer, None)
+    if state is None or not state.split:
+        return
+    updater = trainer._updaters[0]
+    updater.states = _whole_states(trainer, state)
+    updater.states_synced = dict.fromkeys(updater.states, True)
+    counts = _counts(trainer._optimizer, state.updaters[0].tofu_device)
+    trainer._optimizer._all_index_update_counts = {trainer._contexts[0].device_id: counts}
+
+
+def _state(trainer: Any) -> _State:
+    state = _states.get(trainer)
+    if state is not None and state.optimizer is trainer._optimizer:
+        return state
+    optimizer = trainer._optimizer
+    tiled = next(filter(is_tiled, trainer._params))
+    contexts = tiled._tofu.contexts
+    elementwise = updates_elementwise(optimizer, contexts[0])
+    if not elementwise:
+        report.warn(
+            f"{type(optimizer).__name__} does not update every element by itself: each step "
+            f"gathers weights and gradients whole from {describe_contexts(contexts)} on "
+            f"{trainer._contexts[0]} and updates them there; SGD or Adam would update the tiles"
+        )
+    updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
+    for updater, context in zip(updaters, contexts):
+        updater.tofu_device = context.device_id
+    state = _states[trainer] = _State(optimizer, elementwise, updaters)
+    return state
+
+
+def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
+    """Whether to update a parameter; takes the marks of its gradients off.
+
+    Raises:
+        UserWarning: its gradient is stale, and that is not to be ignored (as MXNet has it).
+    """
+    fresh = all(array._fresh_grad for array in parameter._data)
+    if not fresh and not ignore_stale_grad:
+        raise UserWarning(
+            f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
+            "not been updated by backward since last `step`. This could mean a bug in your model "
+            "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
+            "are intentionally only using a subset, call step with ignore_stale_grad=True to "
+            "suppress this warning and skip updating of Parameters with stale gradient"
+        )
+    for array in parameter._data:
+        array._fresh_grad = False
+    return fresh
+
+
+def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
+    """Update whole weights, as many at a time as the optimizer takes in one call."""
+    at_once = max(1, trainer._optimizer.aggregate_num)
+    for begin in range(0, len(gathered), at_once):
+        some = gathered[begin : begin + at_once]
+        with autograd.pause():
+            jobs = [
+                (index, *(p._tofu.gather(tiles, p._ctx_list[0]) for tiles in (p._grad, p._data)))
+                for index, p in some
+            ]
+            trainer._updaters[0](*zip(*jobs))
+            for (_, parameter), (_, _, weight) in zip(some, jobs):
+                parameter._tofu.scatter(weight, out=parameter._data)
+
+
+def _split_states(trainer: Any, state: _State, indices: Sequence[int]) -> None:
+    """Move the states of these parameters, made or loaded before, to the workers."""
+    own, optimizer = trainer._updaters[0], trainer._optimizer
+    counts = _counts(optimizer, trainer._contexts[0].device_id)
+    for index in indices:
+        if index in state.split:
+            continue
+        tile_state = trainer._params[index]._tofu
+        state.split[index] = tile_state
+        for updater in state.updaters:
+            if index in counts:
+                _counts(optimizer, updater.tofu_device).setdefault(index, counts[index])
+        if index not in own.states:
+            continue
+        whole = own.states.pop(index)
+        own.states_synced.pop(index, None)
+        for updater, part in zip(state.updaters, _scatter(whole, tile_state)):
+            updater.states[index] = part
+            updater.states_synced[index] = True
+
+
+def _whole_states(trainer: Any, state: _State) -> dict[int, Any]:
+    found = dict(trainer._updaters[0].states)
+    where = trainer._contexts[0]
+    for index, tile_state in state.split.items():
+        if index in state.updaters[0].states:
+            parts = [updater.states[index] for updater in state.updaters]
+            found[index] = _gather(parts, tile_state, where)
+    return dict(sorted(found.items()))
+
+
+def _scatter(whole: Any, tile_state: Any) -> list[Any]:
+    """Each worker's part of an optimizer state: an array, None, or a nesting of these."""
+    if isinstance(whole, NDArray) and whole.shape == tuple(tile_state.layout.shape):
+        with autograd.pause():
+            parts: list[Any] = tile_state.scatter(whole)
+        return parts
+    if isinstance(whole, (tuple, list)):
+        columns = [_scatter(item, tile_state) for item in whole]
+        workers = range(len(tile_state.contexts))
+        return [type(whole)(column[worker] for column in columns) for worker in workers]
+    return [copy.deepcopy(whole) for _ in tile_state.contexts]
+
+
+def _gather(parts: Sequence[Any], tile_state: Any, context: Any) -> Any:
+    first = parts[0]
+    if isinstance(first, NDArray):
+        with autograd.pause():
+            return tile_state.gather(parts, context)
+    if isinstance(first, (tuple, list)):
+        return type(first)(_gather(column, tile_state, context) for column in zip(*parts))
+    return first
+
+
+def _counts(optimizer: Any, device: int) -> dict[int, int]:
+    """How often the optimizer has updated each parameter on a device."""
+    counts: dict[int, int] = optimizer._all_index_update_counts.setdefault(device, {})
+    return counts
+
+
+class _Flag:
+    """Stands for a parameter towards AMP's loss scaler: one gradient, infinite or finite."""
+
+    grad_req = "write"
+
+    def __init__(self, gradients: Sequence[Any], context: Any) -> None:
+        finite = [mx.nd.multi_all_finite(g, num_arrays=1) for g in gradients]  # 0 or 1
+        self._grad = [mx.nd.add_n(*[1.0 / flag.as_in_context(context) for flag in finite])]
+
+
+def _overflows(trainer: Any) -> bool:
+    """Whether AMP's loss scaler finds a gradient that is not finite; the step is skipped then."""
+    scaler: Optional[Any] = getattr(trainer, "_amp_loss_scaler", None)
+    if scaler is None:
+        return False
+    context = trainer._contexts[0]
+    with autograd.pause():
+        flags = [_Flag(p._grad, context) for p in trainer._params if p._grad is not None]
+    return bool(scaler.has_overflow(flags))

@@ -1,0 +1,149 @@
+"""Whole arrays handed out for tiled ones, kept as good as the real thing.
+
+A script may write into what ``Parameter.data()`` or ``grad()`` returned, or hold it
+over many steps. The array it gets is a gathered copy, so two directions are kept up:
+
+``flush``    before tiles are used or changed: what the script wrote goes into them.
+             The copy was equal to the tiles, so it is written back unseen.
+``refresh``  after tiles have changed: copies that the script still holds follow.
+
+A copy that nobody holds any more is dropped at the next flush, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Optional
+
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import _new_alloc_handle
+
+from . import rooms
+
+if TYPE_CHECKING:
+    from .parameter import Tiled
+
+__all__ = ["View", "Whole", "flush", "refresh"]
+
+
+class Whole(NDArray):  # type: ignore[misc]
+    """A gathered copy of a tiled parameter's value or gradient.
+
+    Differences to NDArray: ``grad`` is the parameter's gradient, and it can be
+    referenced weakly.
+    """
+
+    __slots__ = ("__weakref__", "parameter")
+
+    @property
+    def grad(self) -> Optional[Any]:
+        """The gradient of the parameter whose value this is, or None."""
+        parameter: Any = getattr(self, "parameter", None)
+        if parameter is None or parameter._grad is None:
+            return None
+        return parameter.grad(self.context)
+
+
+class View:
+    """The copy handed out for one list of tiles, if there is one.
+
+    Args:
+        owner: the parameter.
+        of_gradient: whether the tiles are those of its gradient.
+    """
+
+    def __init__(self, owner: Tiled, *, of_gradient: bool) -> None:
+        self._owner = weakref.ref(owner)
+        self._of_gradient = of_gradient
+        self._held: Optional[Whole] = None  # until the next flush, even if the script drops it
+        self._whole: Optional[weakref.ref[Whole]] = None
+        self._equal = False  # whether nothing but the script can have changed either side
+
+    def get(self, context: Any) -> Whole:
+        """The whole array on `context`; the same one as long as the script holds it."""
+        whole = self._whole() if self._whole is not None else None
+        if whole is not None and whole.context == context:
+            if not self._equal:
+                self._gather(whole)
+        else:
+            owner, tiles = self._owner(), self._tiles()
+            assert owner is not None
+            shape = owner._tofu.layout.shape
+            whole = Whole(_new_alloc_handle(shape, context, False, tiles[0].dtype))
+            whole.parameter = None if self._of_gradient else owner
+            self._whole = weakref.ref(whole)
+            self._gather(whole)
+        self._held = whole
+        _views.add(self)
+        return whole
+
+    def flush(self) -> None:
+        """Write the copy back into the tiles, and keep it only if the script does."""
+        whole = self._whole() if self._whole is not None else None
+        tiles = self._tiles()
+        if whole is None or not tiles:
+            self.forget()
+            return
+        if self._equal:
+            owner = self._owner()
+            assert owner is not None
+            with autograd.pause():
+                owner._tofu.scatter(whole, out=tiles)
+        self._held = None
+        del whole
+        if self._whole is None or self._whole() is None:
+            self.forget()
+
+    def refresh(self) -> None:
+        """Read the tiles into the copy if the script holds one."""
+        whole = self._whole() if self._whole is not None else None
+        if whole is None or not self._tiles():
+            self.forget()
+        else:
+            self._gather(whole)
+
+    def suspend(self) -> None:
+        """Flush, and let the tiles win from here on: a stranger may write to them."""
+        self.flush()
+        self._equal = False
+
+    def forget(self) -> None:
+        """Stop following; what the script holds becomes a plain copy."""
+        self._held = self._whole = None
+        self._equal = False
+        _views.discard(self)
+
+    def _tiles(self) -> list[Any]:
+        owner = self._owner()
+        if owner is None:
+            return []
+        return list((owner._grad if self._of_gradient else owner._data) or ())
+
+    def _gather(self, whole: Whole) -> None:
+        owner = self._owner()
+        assert owner is not None
+        with autograd.pause():
+            owner._tofu.gather(self._tiles(), whole.context, out=whole)
+        self._equal = True
+
+
+_views: set[View] = set()
+
+
+def flush() -> None:
+    """Write all handed-out copies back into their tiles."""
+    for view in list(_views):
+        view.flush()
+
+
+def refresh() -> None:
+    """Read all tiles into the copies that scripts still hold."""
+    for view in list(_views):
+        view.refresh()
+
+
+def gather_plain(tiles: list[Any], layout: Any, context: Any) -> Any:
+    """The whole array of `tiles`, outside of autograd."""
+    with autograd.pause():
+        return rooms.current().gather(tiles, layout, context)

@@ -1,0 +1,182 @@
+"""Rooms that run a symbol serially behind the interface of the partitioned program.
+
+Parameters are tiled for real (along the first dimension that divides, step by step);
+a program gathers them, runs the symbol on one context, and scatters the gradients.
+So the Gluon layer is tested alone, and its results must be the serial ones exactly.
+"""
+
+import itertools
+import json
+import types
+
+import mxnet as mx
+import numpy as np
+
+from tofu.errors import GraphError
+from tofu.gluon.rooms import Rooms
+from tofu.mx import tiles
+from tofu.plan import factors
+
+DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+REFUSED = "Sign"  # an operator that the fake cannot plan
+UNDESCRIBED = "Hypot"
+
+
+class Log:
+    """What the fake rooms were asked to do."""
+
+    def __init__(self):
+        self.graphs = []
+        self.pins = []
+        self.programs = 0
+
+
+def rooms(log=None):
+    log = log or Log()
+
+    def training_graph(symbol, *, inputs, parameters, aux, gradients, train, optimizer=None):
+        text = symbol.tojson()
+        if f'"op": "{REFUSED}"' in text:
+            raise GraphError(f"operator {REFUSED}: the fake refuses it")
+        log.graphs.append({"train": train, "gradients": set(gradients), "optimizer": optimizer})
+        variables = {}
+        for role, group in (("data", inputs), ("parameter", parameters), ("aux", aux)):
+            for name, (shape, dtype) in group.items():
+                variables[name] = {"role": role, "shape": list(shape), "dtype": dtype}
+        return json.dumps(
+            {
+                "symbol": text,
+                "variables": variables,
+                "gradients": list(gradients),
+                "train": train,
+            }
+        )
+
+    def strategy_table(graph):
+        text = json.loads(graph)["symbol"]
+        return "{}", [UNDESCRIBED] if UNDESCRIBED.lower() in text else []
+
+    def compile_graph(graph, table, *, workers, pins, dump_dir=None):
+        log.pins.append(dict(pins))
+        document = json.loads(graph)
+        parts = factors(workers)
+        plans = []
+        for name, record in document["variables"].items():
+            cuts = pins.get(name)
+            if cuts is None:
+                cuts = _cuts(record["shape"], parts) if record["role"] != "data" else None
+            cuts = tuple(cuts) if cuts is not None else (-1,) * len(parts)
+            record["tiles"] = _tiles(name, record["shape"], cuts, parts)
+            record["dtype"] = DTYPES.index(record["dtype"])
+            plans.append(types.SimpleNamespace(name=name, cuts=cuts))
+        text = json.dumps(
+            {
+                **document,
+                "workers": workers,
+                "backward": {} if document["gradients"] else None,
+            }
+        )
+        return types.SimpleNamespace(
+            plan=_plan(plans, document), partitioned=text, phases=text, serial_bytes=4096
+        )
+
+    def program(phases, contexts, arrays):
+        log.programs += 1
+        return Program(phases, contexts, arrays)
+
+    return Rooms(
+        training_graph=training_graph,
+        strategy_table=strategy_table,
+        compile_graph=compile_graph,
+        program=program,
+        layouts=tiles.layouts,
+        scatter=tiles.scatter,
+        gather=tiles.gather,
+    )
+
+
+class Program:
+    """Runs the symbol on the script's context."""
+
+    def __init__(self, phases, contexts, arrays):
+        document = json.loads(phases)
+        self._symbol = mx.sym.load_json(document["symbol"])
+        self._variables = document["variables"]
+        self._gradients = document["gradients"]
+        self._contexts = contexts
+        self._arrays = dict(arrays)
+        self._executor = None
+        self.layouts = tiles.layouts_of(self._variables)
+
+    def forward(self, inputs, *, is_train, ctx):
+        values = {
+            name: inputs[name].copyto(ctx)
+            if record["role"] == "data"
+            else tiles.gather(self._tiles(name), self.layouts[name], ctx)
+            for name, record in self._variables.items()
+        }
+        auxiliary = set(self._symbol.list_auxiliary_states())
+        self._executor = self._symbol.bind(
+            ctx,
+            {n: v for n, v in values.items() if n not in auxiliary},
+            args_grad={n: mx.nd.zeros_like(values[n]) for n in self._gradients},
+            grad_req={n: "write" if n in self._gradients else "null" for n in values},
+            aux_states={n: v for n, v in values.items() if n in auxiliary},
+        )
+        return [array.copy() for array in self._executor.forward(is_train=is_train)]
+
+    def backward(self, head_gradients):
+        self._executor.backward(list(head_gradients))
+        for name in self._gradients:
+            # MXNet does not order its writes of running statistics otherwise.
+            self._executor.grad_dict[name].wait_to_read()
+        for name, array in self._executor.aux_dict.items():
+            tiles.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
+        return {
+            name: tiles.scatter(self._executor.grad_dict[name], self.layouts[name], self._contexts)
+            for name in self._gradients
+        }
+
+    def _tiles(self, name):
+        return [self._arrays[tile["name"]] for tile in self._variables[name]["tiles"]]
+
+
+def _plan(tensors, document):
+    undescribed = UNDESCRIBED.lower() in document["symbol"]
+    replicated = {
+        t.name: 4 * int(np.prod(document["variables"][t.name]["shape"]))
+        for t in tensors
+        if -1 in t.cuts and document["variables"][t.name]["role"] == "parameter"
+    }
+    operators = [types.SimpleNamespace(op=UNDESCRIBED, bytes=2048)] if undescribed else []
+    by_name = {t.name: t for t in tensors}
+    return types.SimpleNamespace(
+        operators=operators,
+        total_bytes=1024,
+        search_seconds=0.01,
+        tensor=lambda name: by_name[name],
+        replicated_bytes=lambda: replicated,
+    )
+
+
+def _cuts(shape, parts):
+    extents, cuts = list(shape), []
+    for count in parts:
+        cut = next((d for d, n in enumerate(extents) if n >= count and n % count == 0), -1)
+        if cut >= 0:
+            extents[cut] //= count
+        cuts.append(cut)
+    return cuts
+
+
+def _tiles(name, shape, cuts, parts):
+    found = []
+    for worker, digits in enumerate(itertools.product(*map(range, parts))):
+        begin, end = [0] * len(shape), list(shape)
+        for cut, count, digit in zip(cuts, parts, digits):
+            if cut >= 0:
+                piece = (end[cut] - begin[cut]) // count
+                begin[cut] += digit * piece
+                end[cut] = begin[cut] + piece
+        found.append({"name": f"{name}@{worker}", "worker": worker, "begin": begin, "end": end})
+    return found
