@@ -11,8 +11,8 @@ namespace tofu {
 namespace {
 
 // A graph with larger tensors is refused, so that byte counts over thousands
-// of workers cannot overflow (2^40 elements x 8 bytes x 2^16 fetches < 2^63).
-constexpr int64_t kMaxElements = int64_t{1} << 40;
+// of workers cannot overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
+constexpr int64_t kMaxElements = int64_t{1} << 34;
 // The version of MXNet whose JSON dialect this is, as MXNet encodes it.
 constexpr int kMxnetVersion = 10901;
 
@@ -83,7 +83,7 @@ Shape ReadShape(const JsonCursor& cursor) {
   int64_t elements = 1;
   for (size_t d = 0; d < shape.size(); ++d) {
     shape[d] = cursor.At(static_cast<int>(d)).Int(1, kMaxElements);
-    if (elements > kMaxElements / shape[d]) cursor.Fail("at most 2^40 elements");
+    if (elements > kMaxElements / shape[d]) cursor.Fail("at most 2^34 elements");
     elements *= shape[d];
   }
   return shape;

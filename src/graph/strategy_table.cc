@@ -12,15 +12,18 @@ namespace {
 constexpr char kFormat[] = "strategy table";
 constexpr char kFormatId[] = "tofu-strategy-table";
 constexpr char kHint[] = "make it again with this version of tofu";
-// Keeps sums of coef * bound within int64 for tensors of up to 2^40 elements.
+// Keeps sums of coef * bound within int64 for tensors of up to 2^34 elements.
 constexpr int64_t kMaxCoefficient = int64_t{1} << 20;
-constexpr int64_t kMaxConstant = int64_t{1} << 50;
+constexpr int64_t kMaxConstant = int64_t{1} << 54;
+constexpr int64_t kMaxExtent = int64_t{1} << 34;
+constexpr int kMaxTerms = 64;
 
 // --- One row -----------------------------------------------------------------
 
 AffineForm ReadForm(const JsonCursor& cursor, int num_vars) {
   AffineForm form;
   const JsonCursor terms = cursor.At("terms");
+  if (terms.Size() > kMaxTerms) terms.Fail("at most 64 terms");
   for (int i = 0; i < terms.Size(); ++i) {
     const JsonCursor term = terms.At(i);
     if (term.Size() != 3) term.Fail("[variable, bound, coefficient]");
@@ -106,7 +109,7 @@ IndexVar ReadVar(const JsonCursor& cursor) {
   var.name = cursor.At("name").String();
   const JsonCursor extent = cursor.At("extent");
   if (extent.value().is_number()) {
-    var.constant = extent.Int(1, kMaxConstant);
+    var.constant = extent.Int(1, kMaxExtent);
     return var;
   }
   if (extent.Size() != 3) extent.Fail("[\"input\" or \"output\", slot, dimension]");

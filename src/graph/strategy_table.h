@@ -61,7 +61,7 @@ struct IndexVar {
   enum class Extent { kConstant, kInput, kOutput };
   std::string name;
   Extent kind = Extent::kConstant;
-  int slot = 0;         // input or output number
+  int slot = 0;  // input or output number
   int dim = 0;
   int64_t constant = 0;  // kConstant
 };

@@ -10,7 +10,6 @@ namespace {
 
 constexpr char kFormatId[] = "tofu-plan";
 constexpr int kVersion = 1;
-constexpr int kMaxWorkers = 1 << 20;
 
 using Json = nlohmann::ordered_json;
 
@@ -175,7 +174,8 @@ void ReadSteps(const JsonCursor& root, Plan* plan) {
   for (int i = 0; i < parts.Size(); ++i) {
     plan->parts.push_back(static_cast<int>(parts.At(i).Int(2, kMaxWorkers)));
     workers *= plan->parts.back();
-    if (workers > kMaxWorkers) parts.Fail("at most 2^20 workers in all");
+    if (workers > kMaxWorkers)
+      parts.Fail("at most " + std::to_string(kMaxWorkers) + " workers in all");
   }
   root.At("workers").Int(workers, workers);
   const JsonCursor steps = root.At("steps");

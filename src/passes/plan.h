@@ -15,6 +15,8 @@
 
 namespace tofu {
 
+constexpr int kMaxWorkers = 1 << 14;
+
 enum class PlanStatus {
   kOptimal,   // every step is a proven optimum of its step
   kFeasible,  // valid, at most total_bytes - lower_bound_bytes from the optimum

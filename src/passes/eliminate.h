@@ -1,0 +1,72 @@
+// Minimises a sum of cost tables over few variables each, by variable
+// elimination. The dynamic programming over a linear coarsened graph (paper
+// section 5.1) is the special case in which every elimination leaves a table
+// over one neighbour; fork-join and other graphs need no special treatment.
+//
+// Input:      a PairwiseProblem: minimise, over x_v in 0 .. domain[v] - 1,
+//               constant + sum_v unary_v(x_v) + sum_(a,b) pair_ab(x_a, x_b).
+// Output:     values, their cost, a lower bound on every cost, and a status.
+// Recurrence: eliminating v replaces the tables T_1 .. T_r that mention v by
+//               M(x_U) = min over x_v of sum_j T_j,
+//             U being v's neighbours. The next v is the one whose neighbours
+//             need the fewest new edges among them (min-fill), then the one
+//             with the smallest M, then the lowest number.
+// Limit:      a table M of more than max_table cells is not made. Then the
+//             tables of v are divided into several sums, each minimised by
+//             itself (mini-buckets), which gives a lower bound. Values found
+//             that way are improved by solving exactly, again and again, what
+//             remains when a few variables keep their values.
+// Complexity: O(V log V + sum over v of |M_v| * domain[v] * r_v); linear in V
+//             for graphs of bounded width. Memory: sum of |M_v|.
+// Determinism: equal problems give equal values, unless the time limit ends
+//             the improvement; ties go to the lowest value.
+// Errors:     none.
+#ifndef TOFU_PASSES_ELIMINATE_H_
+#define TOFU_PASSES_ELIMINATE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace tofu {
+
+struct PairwiseProblem {
+  struct Pair {
+    int a = 0;
+    int b = 0;                  // not a
+    std::vector<int64_t> cost;  // [x_a * domain[b] + x_b]
+  };
+
+  std::vector<int> domain;                  // [variable], at least 1
+  std::vector<std::vector<int64_t>> unary;  // [variable]: empty means zeros
+  std::vector<Pair> pairs;
+  int64_t constant = 0;
+
+  int AddVariable(int domain_size);
+  int64_t Cost(const std::vector<int>& values) const;
+};
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct EliminateOptions {
+  int64_t max_table = int64_t{1} << 20;  // cells of one table
+  // Additions a solver may spend; more is refused with kTooBig beforehand.
+  int64_t max_work = int64_t{1} << 62;
+  Deadline deadline = Deadline::max();
+};
+
+enum class EliminateStatus { kOptimal, kFeasible, kTooBig };
+
+struct EliminateResult {
+  EliminateStatus status = EliminateStatus::kTooBig;
+  std::vector<int> values;
+  int64_t cost = 0;
+  int64_t lower_bound = 0;
+};
+
+EliminateResult Eliminate(const PairwiseProblem& problem,
+                          const EliminateOptions& options);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_ELIMINATE_H_

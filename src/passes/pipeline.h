@@ -1,0 +1,43 @@
+// From a training graph to its plan: the paper's sections 5.1 and 5.2 as one
+// sequence of passes.
+//
+// Errors: UserError(kPlan) for options that cannot be used.
+#ifndef TOFU_PASSES_PIPELINE_H_
+#define TOFU_PASSES_PIPELINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/plan.h"
+
+namespace tofu {
+
+struct PlanOptions {
+  int workers = 1;
+  // Parts of the steps, their product being `workers`; empty: the prime
+  // factors, largest first.
+  std::vector<int> parts;
+  // Variable name -> dimension cut at each step (-1: replicated), fixed.
+  std::map<std::string, std::vector<int>> pins;
+  // "tofu": the recursion, then joint improvement. "recursion": the paper's.
+  std::string mode = "tofu";
+  double time_limit_s = 60;
+  int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
+};
+
+// Called after every pass with its name ("group", "coalesce", "search step 1",
+// ..., "plan") and a readable dump of what it found.
+using PassCallback =
+    std::function<void(const std::string& name, const std::string& dump)>;
+
+Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions& options,
+              const PassCallback& on_pass = nullptr);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PIPELINE_H_

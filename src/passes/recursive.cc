@@ -1,0 +1,239 @@
+#include "passes/recursive.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "graph/box.h"
+#include "graph/error.h"
+#include "passes/dump.h"
+#include "passes/pins.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kMaxSweeps = 8;   // times that every step is decided anew
+constexpr int kMaxOrders = 24;  // orders of the steps that are tried
+// The joint problem is solved when it has at most this many alternatives a
+// class, cells to fill (each some ten nanoseconds) and additions to make.
+constexpr size_t kJointAlternatives = 256;
+constexpr int64_t kJointCells = int64_t{1} << 22;
+constexpr int64_t kJointWork = int64_t{1} << 24;
+
+class Recursion {
+ public:
+  Recursion(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+            const RecursiveOptions& options)
+      : graph_(graph),
+        table_(table),
+        coarse_(coarse),
+        options_(options),
+        parts_(options.parts),
+        pins_(ResolvePins(graph, coarse, options.pins, options.parts)) {}
+
+  Plan Run() {
+    Recurse();
+    if (options_.improve && parts_.size() > 1) {
+      SolveJointly();
+      if (best_bytes_ > lower_bound_) TryOrders();
+      if (options_.on_search) {
+        options_.on_search("improve",
+                           DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
+      }
+    }
+    return MakePlan();
+  }
+
+ private:
+  SearchOptions Options() const {
+    SearchOptions options;
+    options.eliminate.max_table = options_.max_table;
+    options.eliminate.deadline = options_.deadline;
+    return options;
+  }
+
+  bool IsOver() const {
+    return options_.deadline != Deadline::max() &&
+           std::chrono::steady_clock::now() >= options_.deadline;
+  }
+
+  // The paper's recursion: step i given steps 1 .. i-1.
+  void Recurse() {
+    ClassCuts cuts;
+    cuts.tensors.resize(coarse_.tensors.size());
+    cuts.operators.resize(coarse_.operators.size());
+    std::vector<int> parts;
+    int64_t before = 0;
+    for (size_t step = 0; step < parts_.size(); ++step) {
+      parts.push_back(parts_[step]);
+      for (size_t c = 0; c < cuts.tensors.size(); ++c) {
+        cuts.tensors[c].push_back(pins_[c][step]);
+      }
+      for (Cuts& op : cuts.operators) op.push_back(kFree);
+      SearchResult found =
+          SearchPartition(graph_, table_, coarse_, cuts, parts, Options());
+      optimal_ = optimal_ && found.status == EliminateStatus::kOptimal;
+      // Later steps only add to what the first one needs.
+      if (step == 0) lower_bound_ = found.lower_bound_bytes;
+      if (options_.on_search) {
+        options_.on_search("search step " + std::to_string(step + 1),
+                           DumpSearch(coarse_, found, parts, before));
+      }
+      before = found.bytes;
+      cuts = std::move(found.cuts);
+    }
+    best_ = std::move(cuts);
+    recursion_bytes_ = best_bytes_ = before;
+  }
+
+  // All steps at once, if that is cheap: proves how far the recursion is off.
+  void SolveJointly() {
+    ClassCuts given = {
+        pins_, std::vector<Cuts>(coarse_.operators.size(), Cuts(parts_.size(), kFree))};
+    SearchOptions options = Options();
+    options.max_alternatives = kJointAlternatives;
+    options.max_cells = kJointCells;
+    options.eliminate.max_work = kJointWork;
+    SearchResult found = SearchPartition(graph_, table_, coarse_, given, parts_, options);
+    if (found.status == EliminateStatus::kTooBig) return;
+    lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
+    Accept(std::move(found));
+  }
+
+  void Accept(SearchResult found) {
+    if (found.bytes >= best_bytes_) return;
+    best_ = std::move(found.cuts);
+    best_bytes_ = found.bytes;
+  }
+
+  // Steps of equal parts may change places: every extent still divides.
+  void TryOrders() {
+    const ClassCuts start = best_;
+    std::vector<size_t> order(parts_.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (int tried = 0; tried < kMaxOrders && !IsOver(); ++tried) {
+      if (IsPossible(order)) Sweep(Permuted(start, order));
+      if (best_bytes_ == lower_bound_ ||
+          !std::next_permutation(order.begin(), order.end())) {
+        return;
+      }
+    }
+  }
+
+  bool IsPossible(const std::vector<size_t>& order) const {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (parts_[order[i]] != parts_[i]) return false;
+    }
+    return std::is_sorted(order.begin(), order.end()) || options_.pins.empty();
+  }
+
+  ClassCuts Permuted(ClassCuts cuts, const std::vector<size_t>& order) const {
+    for (std::vector<Cuts>* list : {&cuts.tensors, &cuts.operators}) {
+      for (Cuts& one : *list) {
+        const Cuts old = one;
+        for (size_t i = 0; i < order.size() && !old.empty(); ++i) one[i] = old[order[i]];
+      }
+    }
+    return cuts;
+  }
+
+  // Decides every step anew, the others given, until none gets cheaper.
+  void Sweep(ClassCuts cuts) {
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+    size_t unchanged = 0;
+    for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
+      for (size_t step = 0; step < parts_.size(); ++step) {
+        if (unchanged == parts_.size() || IsOver()) return;
+        SearchResult found = SearchPartition(graph_, table_, coarse_, Freed(cuts, step),
+                                             parts_, Options());
+        unchanged = found.bytes < bytes ? 0 : unchanged + 1;
+        if (found.bytes < bytes) {
+          bytes = found.bytes;
+          cuts = found.cuts;
+          Accept(std::move(found));
+        }
+      }
+    }
+  }
+
+  ClassCuts Freed(ClassCuts cuts, size_t step) const {
+    for (size_t c = 0; c < cuts.tensors.size(); ++c) {
+      cuts.tensors[c][step] = pins_[c][step];
+    }
+    for (Cuts& op : cuts.operators) op[step] = kFree;
+    return cuts;
+  }
+
+  Plan MakePlan() const {
+    Plan plan;
+    plan.parts = parts_;
+    plan.status = optimal_ ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+    plan.lower_bound_bytes = std::min(lower_bound_, best_bytes_);
+    for (int tensor : coarse_.tensor_class) {
+      plan.tensor_cuts.push_back(best_.tensors[tensor]);
+    }
+    plan.node_bytes.assign(graph_.nodes.size(), 0);
+    plan.step_bytes.assign(parts_.size(), 0);
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      plan.op_cuts.push_back(NodeCuts(node));
+    }
+    for (size_t p = 0; p < coarse_.operators.size(); ++p)
+      AddBytes(static_cast<int>(p), &plan);
+    TOFU_CHECK(plan.total_bytes() == best_bytes_)
+        << "the plan's operators fetch " << plan.total_bytes() << " bytes, the search "
+        << "found " << best_bytes_;
+    return plan;
+  }
+
+  Cuts NodeCuts(int node) const {
+    const int p = coarse_.op_class[node];
+    if (p < 0) return Cuts(parts_.size(), kReplicated);
+    if (!coarse_.operators[p].elementwise) return best_.operators[p];
+    const int tensor = coarse_.tensor_class[graph_.first_entry[node]];
+    return ElementwiseCuts(*table_.row(node), best_.tensors[tensor]);
+  }
+
+  void AddBytes(int p, Plan* plan) const {
+    const std::vector<int>& nodes = coarse_.operators[p].nodes;
+    int64_t before = 0;
+    for (size_t step = 0; step < parts_.size(); ++step) {
+      const int64_t bytes =
+          ClassBytes(graph_, table_, coarse_, best_, p, step + 1, parts_);
+      plan->step_bytes[step] += (bytes - before) * static_cast<int64_t>(nodes.size());
+      before = bytes;
+    }
+    for (int node : nodes) plan->node_bytes[node] = before;
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const CoarseGraph& coarse_;
+  const RecursiveOptions& options_;
+  const std::vector<int>& parts_;
+  const std::vector<Cuts> pins_;  // [tensor class]
+  ClassCuts best_;
+  int64_t best_bytes_ = 0;
+  int64_t recursion_bytes_ = 0;
+  int64_t lower_bound_ = 0;
+  bool optimal_ = true;  // every step of the recursion is
+};
+
+}  // namespace
+
+Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
+                       const CoarseGraph& coarse, const RecursiveOptions& options) {
+  return Recursion(graph, table, coarse, options).Run();
+}
+
+std::vector<int> PrimeFactors(int workers) {
+  std::vector<int> factors;
+  for (int divisor = 2; divisor * divisor <= workers; ++divisor) {
+    for (; workers % divisor == 0; workers /= divisor) factors.push_back(divisor);
+  }
+  if (workers > 1) factors.push_back(workers);
+  std::reverse(factors.begin(), factors.end());
+  return factors;
+}
+
+}  // namespace tofu

@@ -1,0 +1,54 @@
+// Partitions a graph over k workers, one step after the other (paper section
+// 5.2), and then improves the steps jointly.
+//
+// k = k_1 * k_2 * ... with k_i >= k_(i+1). Step i cuts every tensor along one
+// dimension in k_i parts, given the tiles and regions that the earlier steps
+// left. Nested tiles are contiguous, so that the order of steps matters where
+// a tensor is cut twice along a dimension, against the paper's Theorem 1.
+// Hence, unless the mode is "recursion":
+//   - steps of equal parts are also tried in other orders;
+//   - each step is decided anew, the others given, until nothing improves;
+//   - where the joint problem over all steps is small, it is solved exactly.
+//
+// Input:      a graph, its table and classes; the parts; pinned tensors.
+// Output:     the plan: never dearer than the recursion's.
+// Errors:     UserError(kPlan) for pins that do not fit the graph or each other.
+// Position:   after coalesce; partition reads the plan.
+// Complexity: a search (search.h) a step; improvement at most kMaxSweeps times
+//             that, within the time limit.
+#ifndef TOFU_PASSES_RECURSIVE_H_
+#define TOFU_PASSES_RECURSIVE_H_
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coalesce.h"
+#include "passes/plan.h"
+#include "passes/search.h"
+
+namespace tofu {
+
+struct RecursiveOptions {
+  std::vector<int> parts;
+  std::map<std::string, std::vector<int>> pins;  // variable -> cut per step
+  bool improve = true;
+  int64_t max_table = int64_t{1} << 20;
+  Deadline deadline = Deadline::max();
+  // Called with "search step 1", ..., "improve" and what was found.
+  std::function<void(const std::string& name, const std::string& text)> on_search;
+};
+
+// Sets all of the plan but search_seconds.
+Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
+                       const CoarseGraph& coarse, const RecursiveOptions& options);
+
+// The prime factors of `workers`, largest first.
+std::vector<int> PrimeFactors(int workers);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_RECURSIVE_H_

@@ -1,0 +1,72 @@
+// Chooses, for every tensor class, how the undecided steps cut it, and for
+// every operator class how they split it, so that the workers communicate
+// least in all (paper section 5: the optimization goal and the dynamic program).
+//
+// One search decides one step when the others are given (the paper's
+// recursion), or several at once. With c_v the alternatives of tensor class v
+// and s_p those of operator class p it minimises
+//   sum over p of multiplicity_p * min over s_p of
+//     sum over p's slots of bytes(slot, s_p, c_class(slot)),
+// by elimination over variables c and s: an operator with many tensors needs
+// no table over all of them.
+//
+// Input:      a graph, its table and classes; the steps already decided.
+// Output:     the cuts of every class, their cost after all of the steps, a
+//             lower bound on it and a status.
+// Invariants: a tensor stays whole at a step only if no dimension divides
+//             there or if that was given; an operator may always stay whole.
+// Errors:     none: given cuts must be possible (TOFU_CHECK).
+// Position:   after coalesce; recursive.h calls it once a step and more.
+// Complexity: tables: one matrix for each different (operator, shapes, given
+//             cuts), O(|s| * |c| * workers * rank); then eliminate.h's.
+#ifndef TOFU_PASSES_SEARCH_H_
+#define TOFU_PASSES_SEARCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coalesce.h"
+#include "passes/cuts.h"
+#include "passes/eliminate.h"
+
+namespace tofu {
+
+// How every class is cut; kFree where a search is to decide.
+struct ClassCuts {
+  std::vector<Cuts> tensors;    // [tensor class]
+  std::vector<Cuts> operators;  // [operator class]; elementwise: as its tensors
+};
+
+struct SearchOptions {
+  EliminateOptions eliminate;
+  // More alternatives of one class, or matrix cells to be filled in all, are
+  // refused with kTooBig.
+  size_t max_alternatives = 1 << 12;
+  int64_t max_cells = int64_t{1} << 40;
+};
+
+struct SearchResult {
+  EliminateStatus status = EliminateStatus::kTooBig;
+  ClassCuts cuts;
+  int64_t bytes = 0;  // of all steps given and decided
+  int64_t lower_bound_bytes = 0;
+  int num_variables = 0;
+};
+
+SearchResult SearchPartition(const Graph& graph, const StrategyTable& table,
+                             const CoarseGraph& coarse, const ClassCuts& given,
+                             const std::vector<int>& parts, const SearchOptions& options);
+
+// The cuts of a node of an element-wise class when its tensors have these.
+Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts);
+
+// Bytes of one operator of class `op` after the first `steps` steps.
+int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
+                   const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
+                   const std::vector<int>& parts);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_H_
