@@ -21,7 +21,7 @@ from tofu.errors import GraphError
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
 from .lower import AFTER, BEFORE
-from .nnvm import Entry, Graph, Node, Shape, format_shape, unique_names
+from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .optimizer import append_updates
 from .runtime import is_stateful_backward, load
 
@@ -67,6 +67,7 @@ def training_graph(
     roles = _roles(inputs, parameters, aux)
     variables = {**inputs, **parameters, **aux}
     graph = Graph.from_symbol(symbol)
+    merge_variables(graph)
     _check_variables(graph, variables, gradients)
     _drop_hidden_attributes(graph.topological())
     infer(graph, variables)

@@ -20,7 +20,16 @@ import mxnet as mx
 
 from tofu.errors import GraphError
 
-__all__ = ["Entry", "Graph", "Node", "Shape", "VARIABLE", "format_shape", "unique_names"]
+__all__ = [
+    "Entry",
+    "Graph",
+    "Node",
+    "Shape",
+    "VARIABLE",
+    "format_shape",
+    "merge_variables",
+    "unique_names",
+]
 
 Shape = tuple[int, ...]
 
@@ -187,6 +196,16 @@ def unique_names(graph: Graph) -> None:
             name = f"{node.name}_{counts[node.name]}"
         node.name = name
         taken.add(name)
+
+
+def merge_variables(graph: Graph) -> None:
+    """Make one variable of all that have the same name."""
+    first: dict[str, Entry] = {}
+    same: dict[Entry, Entry] = {}
+    for node in graph.topological():
+        if node.is_variable and first.setdefault(node.name, Entry(node)) != Entry(node):
+            same[Entry(node)] = first[node.name]
+    graph.replace(same)
 
 
 def _before(node: Node) -> Iterator[Node]:

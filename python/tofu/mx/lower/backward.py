@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Optional
+
+import numpy as np
 
 from tofu.mx.infer import dtype_name
 from tofu.mx.nnvm import Entry, Node, format_shape
@@ -72,8 +75,9 @@ def make_loss(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     if normalization == "valid":
         return None
     if normalization == "batch":
-        scale /= out.shape[0]
-    return [build.op("_full", shape=out.shape, dtype=dtype_name(out.dtype), value=scale)]
+        scale /= math.prod(out.shape[:-1])  # what MXNet takes for the batch
+    value = float(np.float32(scale))  # MXNet divides in single precision
+    return [build.op("_full", shape=out.shape, dtype=dtype_name(out.dtype), value=value)]
 
 
 @AFTER.lowering(
