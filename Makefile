@@ -38,7 +38,7 @@ $(VENV)/.python:
 	  echo "tofu needs a C++17 compiler: install one with 'sudo apt-get install g++'" >&2; exit 1; }
 	@echo "creating $(VENV)"
 	@python=$$(PYTHON="$(PYTHON)" scripts/find_python.sh) && "$$python" -m venv $(VENV)
-	@$(PIP) install 'pip>=23'
+	@$(PIP) install --upgrade 'pip>=23.1'
 	@touch $@
 
 # The extension is built by an editable install, without build isolation, so that a change
