@@ -1,0 +1,125 @@
+"""Loading the extension library, and every way in which it must refuse."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mxnet as mx
+import pytest
+
+from tofu.errors import GraphError, TofuError
+from tofu.mx import runtime
+from tofu.mx.nnvm import Entry, Graph, Node
+from tofu.mx.runtime import UnsupportedMXNetError
+
+
+def backward_dense(name):
+    inputs = [Entry(Node("null", each)) for each in ("head", "data", "weight")]
+    node = Node(
+        "_backward_FullyConnected",
+        name,
+        {"num_hidden": "4", "no_bias": "True"},
+        inputs,
+        num_outputs=2,
+    )
+    return Graph([Entry(node, 0), Entry(node, 1)]).to_symbol()
+
+
+def infer(symbol):
+    return symbol.infer_shape_partial(data=(2, 3), weight=(4, 3), head=(2, 4))[1]
+
+
+def test_taught_shapes_hold_only_inside_the_context():
+    symbol = backward_dense("dense")
+    with runtime.taught({"dense": ([(2, 3), (4, 3)], [0, 0])}):
+        assert infer(symbol) == [(2, 3), (4, 3)]
+    assert infer(symbol) == [(), ()]
+
+
+def test_a_node_that_was_not_taught_stays_unknown():
+    with runtime.taught({"another": ([(2, 3), (4, 3)], [0, 0])}):
+        assert infer(backward_dense("dense")) == [(), ()]
+
+
+def test_teaching_ends_after_an_error():
+    def fail():
+        with runtime.taught({"dense": ([(2, 3), (4, 3)], [0, 0])}):
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
+    assert infer(backward_dense("dense")) == [(), ()]
+
+
+def test_another_version_is_refused():
+    with pytest.raises(UnsupportedMXNetError, match=r"MXNet 1\.9\.0 .* needs exactly 1\.9\.1"):
+        runtime.check_version("1.9.0")
+
+
+@pytest.fixture
+def unloaded(monkeypatch):
+    monkeypatch.setattr(runtime, "_library", None)
+
+
+def test_another_version_is_refused_by_load(monkeypatch, unloaded):
+    monkeypatch.setattr(mx, "__version__", "2.0.0")
+    with pytest.raises(UnsupportedMXNetError, match=r"MXNet 2\.0\.0 is installed"):
+        runtime.load()
+
+
+def test_a_failed_self_test_is_refused(monkeypatch, unloaded):
+    path = os.environ.get("TOFU_MXNET_LIBRARY")
+
+    def fail():
+        raise UnsupportedMXNetError("the self-test of shape teaching found nothing")
+
+    monkeypatch.setattr(runtime, "self_test", fail)
+    with pytest.raises(UnsupportedMXNetError, match="self-test"):
+        runtime.load(Path(path) if path else None)
+    with pytest.raises(TofuError, match="has not been called"), runtime.taught({}):
+        pass
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path, unloaded):
+    file = tmp_path / "libtofu_mxnet.so"
+    file.write_text("no library")
+    with pytest.raises(UnsupportedMXNetError, match=r"MXNet cannot load .*libtofu_mxnet\.so"):
+        runtime.load(file)
+
+
+def test_a_library_that_is_not_mxnet_cannot_be_taught():
+    code = (
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
+        "library.TofuTeachOpen.restype = ctypes.c_char_p;"
+        "print(library.TofuTeachOpen(sys.argv[2].encode()).decode(), library.TofuTeachBegin())"
+    )
+
+    def answer(path):
+        done = subprocess.run(
+            [sys.executable, "-c", code, runtime._library._name, path],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    assert "no library is loaded from /nowhere.so 0" in answer("/nowhere.so")
+    assert "does not export the functions of MXNet 1.9.1 0" in answer("libc.so.6")
+
+
+def test_stateful_backward_operators_are_known():
+    assert runtime.is_stateful_backward("_backward_RNN")
+    assert not runtime.is_stateful_backward("_backward_FullyConnected")
+
+
+def test_mxnets_own_zeros_is_untouched():
+    assert mx.nd.zeros((2, 3)).shape == (2, 3)
+    assert "tofu" not in (mx.nd.op.zeros_like.__doc__ or "")
+
+
+def test_errors_of_mxnet_say_what_tofu_was_doing():
+    expected = pytest.raises(GraphError, match="trying something: MXNet refused")
+    with expected, runtime.mxnet_errors("trying something"):
+        mx.base.check_call(mx.base._LIB.MXLoadLib(ctypes.c_char_p(b"/nowhere.so"), 0))
