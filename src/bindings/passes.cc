@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "passes/partition.h"
 #include "passes/partitioned.h"
 #include "passes/phases.h"
+#include "passes/pipeline.h"
 #include "passes/plan.h"
 
 namespace py = pybind11;
@@ -22,9 +24,23 @@ namespace {
 // released; only the callback takes it again.
 using Callback = std::optional<py::function>;
 
-void Call(const Callback& on_pass, const char* name, const std::string& dump) {
+void Call(const Callback& on_pass, const std::string& name, const std::string& dump) {
   py::gil_scoped_acquire lock;
   (*on_pass)(name, dump);
+}
+
+std::string PlanPartition(const std::string& graph_json, const std::string& table_json,
+                          const PlanOptions& options, const Callback& on_pass) {
+  py::gil_scoped_release unlock;
+  const Graph graph = ReadGraph(graph_json);
+  const StrategyTable table = ReadStrategyTable(table_json, graph);
+  PassCallback callback;
+  if (on_pass) {
+    callback = [&on_pass](const std::string& name, const std::string& dump) {
+      Call(on_pass, name, dump);
+    };
+  }
+  return WritePlan(MakePlan(graph, table, options, callback), graph, table);
 }
 
 std::string Partition(const std::string& graph_json, const std::string& table_json,
@@ -57,6 +73,23 @@ std::string HashOf(const std::string& graph_json) {
 
 void BindPasses(py::module_* module) {
   module->attr("expected_table_version") = kStrategyTableVersion;
+  const PlanOptions defaults;
+  module->def(
+      "plan",
+      [](const std::string& graph, const std::string& table, int workers,
+         const std::map<std::string, std::vector<int>>& pins, const std::string& mode,
+         double time_limit_s, const Callback& on_pass) {
+        PlanOptions options;
+        options.workers = workers;
+        options.pins = pins;
+        options.mode = mode;
+        options.time_limit_s = time_limit_s;
+        return PlanPartition(graph, table, options, on_pass);
+      },
+      py::arg("graph"), py::arg("table"), py::kw_only(), py::arg("workers"),
+      py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
+      py::arg("time_limit_s") = defaults.time_limit_s, py::arg("on_pass") = py::none(),
+      "Search a plan (JSON) for a training graph.");
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
               py::arg("on_pass") = py::none(),

@@ -1,12 +1,14 @@
 #include "passes/partitioned.h"
 
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "graph/error.h"
 #include "graph/json.h"
 #include "passes/graph_builder.h"
+#include "passes/plan.h"
 
 namespace tofu {
 namespace {
@@ -15,7 +17,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kFormatId[] = "tofu-partitioned";
 constexpr int kVersion = 1;
-constexpr int kMaxWorkers = 1 << 20;
 constexpr int kMaxDtype = 127;
 // Of a "graph" value: {nodes: [{attrs: {name: text}}]}.
 constexpr int kMaxGraphDepth = 8;
@@ -53,25 +54,20 @@ Box ReadBox(const JsonCursor& tile, const Shape& shape) {
   return box;
 }
 
-// The number of the worker that `context` names; -1 when it names none.
-int WorkerOf(const Node& node, int workers) {
-  const auto found = node.attrs.find(kContextAttr);
-  if (found == node.attrs.end()) return -1;
-  for (int w = 0; w < workers; ++w) {
-    if (found->second == WorkerContext(w)) return w;
-  }
-  return -1;
-}
-
 void ReadNodeWorkers(Partitioned* partitioned) {
+  std::map<std::string, int> numbers;
+  for (int w = 0; w < partitioned->workers; ++w) numbers[WorkerContext(w)] = w;
   for (const Node& node : partitioned->graph.nodes) {
-    const int worker = WorkerOf(node, partitioned->workers);
-    TOFU_CHECK_USER(worker >= 0, Blame::kGraph)
-        << "partitioned graph: node " << node.name << " has no attribute " << kContextAttr
-        << " that names one of the " << partitioned->workers << " workers, expected "
+    const auto context = node.attrs.find(kContextAttr);
+    const auto worker =
+        context == node.attrs.end() ? numbers.end() : numbers.find(context->second);
+    TOFU_CHECK_USER(worker != numbers.end(), Blame::kGraph)
+        << "partitioned graph: node " << node.name << ": found "
+        << (context == node.attrs.end() ? "no value" : context->second)
+        << " for the attribute " << kContextAttr << ", expected one of "
         << WorkerContext(0) << " to " << WorkerContext(partitioned->workers - 1)
         << "; partition the graph anew";
-    partitioned->node_workers.push_back(worker);
+    partitioned->node_workers.push_back(worker->second);
   }
 }
 

@@ -164,7 +164,6 @@ std::string WritePhases(const Phases& phases) {
   Json json = {{"format", kFormatId}, {"version", kVersion}, {"workers", phases.workers}};
   json["variables"] = VariablesJson(phases.variables);
   json["forward"] = PhaseJson(phases.forward);
-  json["forward"]["outputs"] = json["forward"]["heads"];
   json["backward"] = phases.backward ? PhaseJson(*phases.backward) : Json();
   json["saved"] = Json::array();
   for (const SavedEntry& saved : phases.saved) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "mock_graph.h"
+#include "passes/cost.h"
 #include "passes/partition.h"
 #include "passes/phases.h"
 
@@ -169,6 +170,36 @@ int64_t RecountedBytes(const MockGraph& mock, const Plan& plan) {
   return bytes;
 }
 
+// As the search counts them.
+int64_t PlannedBytes(const MockGraph& mock, const Plan& plan) {
+  const Graph& graph = mock.graph;
+  const std::vector<bool> used = UsedEntries(graph);
+  int64_t bytes = 0;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const Node& n = graph.nodes[node];
+    if (n.is_variable()) continue;
+    const OperatorRegions regions(graph, mock.table, node, plan.op_cuts[node],
+                                  plan.parts);
+    const auto tiles = [&](NodeEntry entry) {
+      return TileBoxes(graph.shape(entry), plan.tensor_cuts[graph.entry_id(entry)],
+                       plan.parts);
+    };
+    bool live = false;
+    for (int output = 0; output < n.num_outputs; ++output) {
+      const NodeEntry entry{node, output};
+      if (!used[graph.entry_id(entry)]) continue;
+      live = true;
+      bytes +=
+          regions.OutputElements(output, tiles(entry)) * DtypeBytes(graph.dtype(entry));
+    }
+    for (size_t slot = 0; live && slot < n.inputs.size(); ++slot) {
+      bytes += regions.InputElements(static_cast<int>(slot), tiles(n.inputs[slot])) *
+               DtypeBytes(graph.dtype(n.inputs[slot]));
+    }
+  }
+  return bytes;
+}
+
 // Bytes on the edges between workers.
 int64_t CrossingBytes(const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
@@ -238,6 +269,7 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     const auto& fetched = partitioned.fetched_bytes_per_worker;
     const int64_t total = std::accumulate(fetched.begin(), fetched.end(), int64_t{0});
     EXPECT_EQ(total, RecountedBytes(mock, plan));
+    EXPECT_EQ(total, PlannedBytes(mock, plan));
     EXPECT_EQ(total, CrossingBytes(partitioned));
     if (!AllFinite(serial)) continue;
     ++compared;
