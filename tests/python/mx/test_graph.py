@@ -46,7 +46,7 @@ def head_shapes(graph):
 
 
 def test_every_entry_has_a_shape_and_a_dtype():
-    graph = build(*zoo("resnet18_v1", (2, 3, 32, 32), thumbnail=True))
+    graph = build(*zoo("resnet18_v1", (2, 3, 16, 16), thumbnail=True))
     attrs, rows = graph["attrs"], graph["node_row_ptr"]
     assert len(attrs["shape"][1]) == len(attrs["dtype"][1]) == rows[-1]
     assert all(shape and min(shape) > 0 for shape in attrs["shape"][1])
@@ -55,7 +55,7 @@ def test_every_entry_has_a_shape_and_a_dtype():
 
 
 def test_roles_and_heads():
-    symbol, inputs, parameters, aux = zoo("resnet18_v1", (2, 3, 32, 32), thumbnail=True)
+    symbol, inputs, parameters, aux = zoo("resnet18_v1", (2, 3, 16, 16), thumbnail=True)
     graph = build(symbol, inputs, parameters, aux)
     found = roles(graph)
     assert found["data"] == "data"

@@ -10,8 +10,8 @@ CASES = {
     "mlp": (mlp, 1e-6),
     "lstm": (lstm, 1e-6),
     "convolutions": (convolutions, 1e-6),
-    "resnet18": (lambda: zoo("resnet18_v1", (4, 3, 32, 32), "float64", thumbnail=True), 1e-9),
-    "mobilenet": (lambda: zoo("mobilenet0.25", (4, 3, 64, 64), "float64"), 1e-9),
+    "resnet18": (lambda: zoo("resnet18_v1", (2, 3, 16, 16), "float64", thumbnail=True), 1e-9),
+    "mobilenet": (lambda: zoo("mobilenet0.25", (2, 3, 64, 64), "float64"), 1e-9),
 }
 
 
