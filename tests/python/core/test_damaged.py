@@ -1,0 +1,129 @@
+"""Damaged documents raise an error of tofu's, whatever the damage; nothing crashes."""
+
+import copy
+import json
+import random
+
+import pytest
+
+from tofu import _core
+from tofu.errors import InternalError, TofuError
+
+from . import documents
+
+ROUNDS = 400
+SEED = 20190325
+
+GRAPH, TABLE = documents.graph(), documents.table()
+PLAN = json.loads(_core.plan(json.dumps(GRAPH), json.dumps(TABLE), workers=4))
+DIVIDED = json.loads(_core.partition(*map(json.dumps, (GRAPH, TABLE, PLAN))))
+
+VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    3,
+    7,
+    99,
+    2**31,
+    2**63 - 1,
+    -(2**63),
+    2**64 - 1,
+    1.5,
+    "",
+    "x",
+    [],
+    {},
+)
+
+
+def _places(value, path=()):
+    """Paths to all values inside a document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield (*path, key)
+        if isinstance(inner, (dict, list)):
+            yield from _places(inner, (*path, key))
+
+
+def _damage(document, rng):
+    """A copy with one value replaced, removed or doubled."""
+    damaged = copy.deepcopy(document)
+    *path, key = rng.choice(list(_places(document)))
+    holder = damaged
+    for step in path:
+        holder = holder[step]
+    action = rng.randrange(4)
+    if action == 0:
+        del holder[key]
+    elif action == 1 and isinstance(holder, list):
+        holder.insert(key, copy.deepcopy(holder[key]))
+    else:
+        holder[key] = copy.deepcopy(rng.choice(VALUES))
+    return damaged
+
+
+def _run(graph, table, plan):
+    texts = [json.dumps(document) for document in (graph, table, plan)]
+    _core.phases(_core.partition(*texts))
+
+
+def _plan(graph, table):
+    _core.plan(json.dumps(graph), json.dumps(table), workers=4, time_limit_s=1)
+
+
+CASES = {
+    "graph": (GRAPH, lambda damaged: _plan(damaged, TABLE)),
+    "table": (TABLE, lambda damaged: _plan(GRAPH, damaged)),
+    "table of a plan": (TABLE, lambda damaged: _run(GRAPH, damaged, PLAN)),
+    "plan": (PLAN, lambda damaged: _run(GRAPH, TABLE, damaged)),
+    "partitioned graph": (DIVIDED, lambda damaged: _core.phases(json.dumps(damaged))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_damaged_values_raise_errors_of_tofu(case):
+    document, run = CASES[case]
+    rng = random.Random(SEED)
+    refused = 0
+    for round_number in range(ROUNDS):
+        damaged = _damage(document, rng)
+        try:
+            run(damaged)
+        except InternalError as error:
+            pytest.fail(f"seed {SEED}, round {round_number}: {error}\n{json.dumps(damaged)}")
+        except TofuError:
+            refused += 1
+    assert refused > ROUNDS // 4
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_truncated_texts_raise_errors_of_tofu(case):
+    text = json.dumps(CASES[case][0])
+    rng = random.Random(SEED)
+    for _ in range(100):
+        cut = text[: rng.randrange(len(text))]
+        with pytest.raises(TofuError):
+            _TEXTS[case](cut)
+
+
+_TEXTS = {
+    "graph": lambda text: _core.plan(text, json.dumps(TABLE), workers=4),
+    "table": lambda text: _core.plan(json.dumps(GRAPH), text, workers=4),
+    "table of a plan": lambda text: _core.partition(json.dumps(GRAPH), text, json.dumps(PLAN)),
+    "plan": lambda text: _core.partition(json.dumps(GRAPH), json.dumps(TABLE), text),
+    "partitioned graph": _core.phases,
+}
+
+
+@pytest.mark.parametrize("case", _TEXTS)
+def test_deep_nesting_does_not_exhaust_the_stack(case):
+    for text in (
+        "[" * 500_000,
+        '{"graph":' * 200_000,
+        '{"nodes":' + "[" * 10**5 + "]" * 10**5 + "}",
+    ):
+        with pytest.raises(TofuError):
+            _TEXTS[case](text)
