@@ -19,7 +19,6 @@
 // tofu.mx.runtime adds a fifth: an inference on real operators, checked.
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -28,9 +27,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "safe_reader.h"
+
 #define TOFU_EXPORT __attribute__((visibility("default")))
 
 namespace {
+
+using tofu::SafeReader;
 
 constexpr int kMxnetVersion = 10901;
 
@@ -157,47 +160,6 @@ bool ManageNothing(void* /*target*/, const void* /*source*/, int /*operation*/) 
   return false;
 }
 
-// --- Reading memory that may not be there -----------------------------------
-
-// Reads through a pipe: the kernel answers a bad address with an error.
-class SafeReader {
- public:
-  SafeReader() : is_open_(pipe(ends_) == 0) {}
-  SafeReader(const SafeReader&) = delete;
-  SafeReader& operator=(const SafeReader&) = delete;
-  ~SafeReader() {
-    if (!is_open_) return;
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-
-  bool Read(const void* from, void* to, size_t num_bytes) const {
-    constexpr size_t kChunk = 4096;  // a pipe takes this much without a reader
-    for (size_t done = 0; done < num_bytes; done += kChunk) {
-      const size_t chunk = std::min(kChunk, num_bytes - done);
-      if (!is_open_ || write(ends_[1], static_cast<const char*>(from) + done, chunk) !=
-                           static_cast<ssize_t>(chunk)) {
-        return false;
-      }
-      if (read(ends_[0], static_cast<char*>(to) + done, chunk) !=
-          static_cast<ssize_t>(chunk)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  bool TextIs(const void* address, const char* expected) const {
-    std::vector<char> text(std::strlen(expected) + 1);
-    return Read(address, text.data(), text.size()) &&
-           std::memcmp(text.data(), expected, text.size()) == 0;
-  }
-
- private:
-  int ends_[2] = {-1, -1};
-  bool is_open_;
-};
-
 // --- Finding the slots ------------------------------------------------------
 
 struct Mxnet {
@@ -228,9 +190,8 @@ State& GetState() {
 
 template <typename F>
 bool Load(void* library, const char* symbol, F* function) {
-  void* address = dlsym(library, symbol);
-  std::memcpy(function, &address, sizeof(address));
-  return address != nullptr;
+  *function = reinterpret_cast<F>(dlsym(library, symbol));
+  return *function != nullptr;
 }
 
 std::string FindMxnet(const char* path, Mxnet* mxnet) {
@@ -299,12 +260,13 @@ std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
     if (mxnet.get_op(name.c_str(), &op) != 0 || !reader.Read(op, bytes, kOpBytes)) {
       return {};
     }
-    const void* own_name;
+    uintptr_t own_name;  // old string ABI: a pointer to the text, and first of all
     uint32_t index;
     std::memcpy(&own_name, bytes, sizeof(own_name));
     std::memcpy(&index, bytes + kOpIndexOffset, sizeof(index));
     if (index >= kMaxOps || ops.emplace(index, op).first->second != op) return {};
-    if (reader.TextIs(own_name, name.c_str())) indices.emplace(name, index);
+    if (reader.TextIs(reinterpret_cast<const void*>(own_name), name.c_str()))
+      indices.emplace(name, index);
   }
   // Every operator is listed under its own name, and perhaps under others.
   if (indices.size() != ops.size()) return {};
@@ -314,7 +276,7 @@ std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
 std::string Open(const char* path) {
   State& state = GetState();
   Mxnet mxnet;
-  const std::string problem = FindMxnet(path, &mxnet);
+  std::string problem = FindMxnet(path, &mxnet);
   if (!problem.empty()) return problem;
   const SafeReader reader;
   state.shape_functions = FindOpMap<Slot>(mxnet, reader, "FInferShape");
