@@ -92,8 +92,15 @@ struct RawAny {
   void* content;
 };
 
-constexpr size_t kOpIndexOffset = 152;  // nnvm::Op::index_
-constexpr size_t kOpBytes = 160;
+// nnvm::Op; its name is a string of the old ABI, a pointer to the text.
+struct RawOp {
+  const char* name;
+  char others[144];
+  uint32_t index;
+  uint32_t padding;
+};
+static_assert(sizeof(RawOp) == 160, "nnvm::Op::index_ lies at byte 152");
+
 constexpr uint32_t kMaxOps = 1 << 16;
 
 // --- The table --------------------------------------------------------------
@@ -256,17 +263,12 @@ std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
   std::unordered_map<uint32_t, const void*> ops;
   for (const std::string& name : all) {
     void* op = nullptr;
-    char bytes[kOpBytes];
-    if (mxnet.get_op(name.c_str(), &op) != 0 || !reader.Read(op, bytes, kOpBytes)) {
+    RawOp raw;
+    if (mxnet.get_op(name.c_str(), &op) != 0 || !reader.Read(op, &raw, sizeof(raw))) {
       return {};
     }
-    uintptr_t own_name;  // old string ABI: a pointer to the text, and first of all
-    uint32_t index;
-    std::memcpy(&own_name, bytes, sizeof(own_name));
-    std::memcpy(&index, bytes + kOpIndexOffset, sizeof(index));
-    if (index >= kMaxOps || ops.emplace(index, op).first->second != op) return {};
-    if (reader.TextIs(reinterpret_cast<const void*>(own_name), name.c_str()))
-      indices.emplace(name, index);
+    if (raw.index >= kMaxOps || ops.emplace(raw.index, op).first->second != op) return {};
+    if (reader.TextIs(raw.name, name.c_str())) indices.emplace(name, raw.index);
   }
   // Every operator is listed under its own name, and perhaps under others.
   if (indices.size() != ops.size()) return {};
