@@ -29,6 +29,7 @@ __all__ = ["Program"]
 _FORMAT = "tofu-phases"
 _VERSION = 1
 _OWN_ROLES = ("data", "head_grad:")
+_PLANNED_ROLE = "state:"  # of the optimizer, which updates outside of these graphs
 
 
 class Program:
@@ -142,6 +143,8 @@ class Program:
 
     def _allocate(self) -> None:
         for name, record in self._variables.items():
+            if record["role"].startswith(_PLANNED_ROLE):
+                continue
             layout = self.layouts[name]
             for tile, box in zip(_by_worker(record), layout.boxes):
                 context = self._contexts[tile["worker"]]
