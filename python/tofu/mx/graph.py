@@ -5,7 +5,7 @@
                           gradients=["w"], train=True)
     table, undescribed = strategy_table(text)
 
-The text is NNVM's JSON with the shape and dtype of every entry; see docs for the format.
+The text is NNVM's JSON with the shape and dtype of every entry (docs/formats.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tofu.errors import GraphError
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
 from .lower import AFTER, BEFORE
-from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .optimizer import append_updates
 from .runtime import is_stateful_backward, load
 
@@ -30,8 +30,6 @@ __all__ = ["ROLE", "strategy_table", "training_graph"]
 Variables = Mapping[str, tuple[Shape, str]]
 
 ROLE = "__tofu_role__"
-TABLE_FORMAT = "tofu-strategy-table"
-TABLE_VERSION = 1
 
 
 def training_graph(
@@ -107,38 +105,24 @@ def training_graph(
 def strategy_table(graph_json: str) -> tuple[str, list[str]]:
     """The strategies of every operator of a training graph.
 
-    Returns the table (JSON) and the names of the operators without a description.
+    Returns the table (JSON, docs/formats.md) and the operators without a description.
     """
-    from tofu.analysis.table import row_for
+    from tofu.analysis.table import document, row_for
 
     graph = json.loads(graph_json)
-    shapes = graph["attrs"]["shape"][1]
-    row_ptr = graph["node_row_ptr"]
-    rows: list[Any] = []
-    indices: list[int] = []
-    seen: dict[str, int] = {}
+    shapes = [tuple(shape) for shape in graph["attrs"]["shape"][1]]
+    starts = graph["node_row_ptr"]
+    rows: list[Optional[dict[str, Any]]] = []
     undescribed: dict[str, None] = {}
-    for i, node in enumerate(graph["nodes"]):
-        if node["op"] == "null":
-            indices.append(-1)
-            continue
-        row = row_for(
-            node["op"],
-            node.get("attrs", {}),
-            [tuple(shapes[row_ptr[source] + index]) for source, index, *_ in node["inputs"]],
-            [tuple(shape) for shape in shapes[row_ptr[i] : row_ptr[i + 1]]],
-        )
-        if row is None:
-            undescribed[node["op"]] = None
-            indices.append(-1)
-            continue
-        key = json.dumps(row, sort_keys=True)
-        if key not in seen:
-            seen[key] = len(rows)
-            rows.append(row)
-        indices.append(seen[key])
-    table = {"format": TABLE_FORMAT, "version": TABLE_VERSION, "nodes": indices, "rows": rows}
-    return json.dumps(table), list(undescribed)
+    for node, start, end in zip(graph["nodes"], starts, starts[1:]):
+        row = None
+        if node["op"] != VARIABLE:
+            sources = [shapes[starts[source] + index] for source, index, *_ in node["inputs"]]
+            row = row_for(node["op"], node.get("attrs", {}), sources, shapes[start:end])
+            if row is None:
+                undescribed[node["op"]] = None
+        rows.append(row)
+    return document(rows), list(undescribed)
 
 
 def _roles(inputs: Variables, parameters: Variables, aux: Variables) -> dict[str, str]:

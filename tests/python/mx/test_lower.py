@@ -208,6 +208,36 @@ def test_dropout_that_drops_nothing_is_left_out():
     assert "Dropout" not in operators(sym.Dropout(sym.var("x"), p=0), {}, {"x": random((2, 3))})
 
 
+def test_softmax_output_divides_by_the_whole_batch():
+    symbol = sym.SoftmaxOutput(
+        sym.var("x") * 2, sym.var("label"), normalization="batch", grad_scale=3
+    )
+    inputs, parameters = {"label": mx.nd.array([1, 4, 2])}, {"x": random((3, 5))}
+    assert_equal(symbol, inputs, parameters, tolerance=1e-6)
+    text = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux={},
+        gradients=["x"],
+        train=True,
+    )
+    (node,) = [n for n in json.loads(text)["nodes"] if n["op"] == "_backward_SoftmaxOutput"]
+    assert (node["attrs"]["normalization"], node["attrs"]["grad_scale"]) == ("null", "1.0")
+
+
+def test_the_gradient_of_an_embedding_is_dense():
+    table = {"w": random((7, 3))}
+    options = {"input_dim": 7, "output_dim": 3}
+    words = {"words": mx.nd.array([[1, 3], [6, 1]])}
+    symbol = sym.Embedding(sym.var("words"), sym.var("w"), sparse_grad=True, **options)
+    heads = [random((2, 2, 3))]
+    ours = train(symbol, words, table, head_gradients=heads)
+    dense = sym.Embedding(sym.var("words"), sym.var("w"), **options)
+    own = own_gradients(dense, words, table, head_gradients=heads)
+    np.testing.assert_allclose(ours[1]["w"], own[1]["w"], rtol=1e-6)
+
+
 def test_state_that_cannot_be_removed_is_named():
     rnn = sym.RNN(
         sym.var("x"), sym.var("w"), sym.var("h"), state_size=3, num_layers=1, mode="rnn_tanh"

@@ -143,6 +143,13 @@ def test_parameters_are_bound_where_they_lie():
     assert y.context == mx.cpu(1)
 
 
+def test_the_optimizers_states_are_none_of_its_business():
+    data = phases()
+    data["variables"]["w:mom"] = record("state:w", (HIDDEN, WIDTH), 0, 0, "name", ["m@0", "m@1"])
+    program = Program(json.dumps(data), CONTEXTS, weights()[1])
+    assert program.layouts["w:mom"].boxes == program.layouts["w"].boxes
+
+
 def test_an_edge_between_workers_is_copied_once():
     _, tiles = weights()
     program = Program(json.dumps(phases()), CONTEXTS, tiles)

@@ -47,3 +47,10 @@ def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     if not flag(node, "cudnn_off"):
         node.attrs["cudnn_off"] = "True"
     return None
+
+
+@BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles")
+def embedding(node: Node, build: Builder) -> None:
+    """The same with a dense gradient."""
+    del build
+    node.attrs.pop("sparse_grad", None)
