@@ -29,6 +29,7 @@ from tofu.errors import (
 )
 
 if TYPE_CHECKING:
+    from tofu.analysis import analyze
     from tofu.gluon import disable, enable
     from tofu.lang import Max, Min, Opaque, Prod, Sum, op
 
@@ -45,12 +46,14 @@ __all__ = [
     "Sum",
     "TdlError",
     "TofuError",
+    "analyze",
     "disable",
     "enable",
     "op",
 ]
 
 _HOME = {
+    "analyze": "tofu.analysis",
     "disable": "tofu.gluon",
     "enable": "tofu.gluon",
     **dict.fromkeys(("Max", "Min", "Opaque", "Prod", "Sum", "op"), "tofu.lang"),

@@ -1,0 +1,158 @@
+"""Case 2 of the discovery: may a reduction variable be split, and how do parts combine?
+
+Let ``e`` be an output's element, in which ``v`` is a reduction variable. Splitting ``v``
+is right if ``e`` over the whole range is the reduction, by one reducer, of ``e`` over
+the parts. That holds when the reducer is outermost, and through every operation that
+the reducer distributes over:
+
+* a sum through negation, scaling by what does not depend on ``v``, and addition of
+  further sums; a max through further maxima, a min through further minima;
+* ``Sum(...) + g`` where ``g`` does not depend on ``v``: every part would add ``g``. It
+  is right if all parts but the first are given zeros for tensors that occur in ``g``
+  alone, and ``g`` of zeros is zero (``only_first``).
+
+Everything else is refused: a wrong strategy is worse than a missing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Optional
+
+from tofu.lang import ir
+
+__all__ = ["Combination", "combination"]
+
+_SCALED_BY_REST = ("mul", "div")
+_IDEMPOTENT = {"max": "maximum", "min": "minimum"}
+_ZERO_AT_ZERO = ("neg", "add", "sub", "like")
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How the parts of an output combine when a variable is split.
+
+    Attributes:
+        reducer: sum, max, min or prod; None: the output does not depend on it.
+        only_first: inputs that are zeros in all parts but the first.
+    """
+
+    reducer: Optional[str]
+    only_first: frozenset[int] = frozenset()
+
+
+_FREE = Combination(None)
+
+
+def combination(body: ir.Expr, variable: str) -> Optional[Combination]:
+    """How parts of `body` combine when `variable`, bound inside it, is split.
+
+    None: they do not.
+    """
+    found = _combine(body, variable)
+    if found is None or not found.only_first:
+        return found
+    # Tensors that are zeroed must not be read by the sum itself.
+    inside = {e.slot for r in _reductions(body, variable) for e in ir.elements(r)}
+    return None if inside & found.only_first else found
+
+
+def _reductions(body: ir.Expr, variable: str) -> Iterable[ir.Reduce]:
+    return (e for e in ir.walk(body) if isinstance(e, ir.Reduce) and variable in e.variables)
+
+
+def _depends(expr: ir.Expr, variable: str) -> bool:
+    return any(True for _ in _reductions(expr, variable))
+
+
+def _combine(expr: ir.Expr, v: str) -> Optional[Combination]:
+    if not _depends(expr, v):
+        return _FREE
+    if isinstance(expr, ir.Reduce):
+        return _reduce(expr, v)
+    if isinstance(expr, ir.Call):
+        return _call(expr, v)
+    return None  # inside an opaque function
+
+
+def _reduce(expr: ir.Reduce, v: str) -> Optional[Combination]:
+    if v in expr.variables:
+        return None if _depends(expr.body, v) else Combination(expr.kind)
+    inner = _combine(expr.body, v)
+    if inner is None or inner.reducer != expr.kind:
+        return None  # a sum of maxima is no maximum of sums
+    return inner
+
+
+def _call(expr: ir.Call, v: str) -> Optional[Combination]:
+    if expr.function == "like":
+        rest = any(_depends(arg, v) for arg in expr.args[1:])
+        return None if rest else _combine(expr.args[0], v)
+    if expr.function == "neg":
+        inner = _combine(expr.args[0], v)
+        return inner if inner is not None and inner.reducer == "sum" else None
+    if len(expr.args) != 2:
+        return None
+    a, b = expr.args
+    if expr.function in _SCALED_BY_REST:
+        return _scaled(expr.function, a, b, v)
+    if expr.function in ("add", "sub"):
+        return _added(a, b, v)
+    if expr.function in _IDEMPOTENT.values():
+        return _idempotent(expr.function, a, b, v)
+    return None
+
+
+def _scaled(function: str, a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
+    """``Sum * g`` and ``Sum / g``: the sum distributes over both."""
+    if function == "mul" and not _depends(a, v):
+        a, b = b, a
+    if _depends(b, v):
+        return None
+    inner = _combine(a, v)
+    if inner is None or inner.reducer != "sum":
+        return None
+    scale = {e.slot for e in ir.elements(b)}
+    return None if scale & inner.only_first else inner
+
+
+def _added(a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
+    parts = [_combine(a, v), _combine(b, v)]
+    only_first: frozenset[int] = frozenset()
+    for expr, part in zip((a, b), parts):
+        if part is None or part.reducer not in (None, "sum"):
+            return None
+        only_first |= part.only_first
+        if part.reducer is None:
+            zeroed = frozenset(e.slot for e in ir.elements(expr))
+            if not _vanishes(expr, zeroed):
+                return None
+            only_first |= zeroed
+    return Combination("sum", only_first)
+
+
+def _vanishes(expr: ir.Expr, zeroed: frozenset[int]) -> bool:
+    """Whether ``expr`` is zero when the tensors `zeroed` are: decided, not guessed."""
+    if isinstance(expr, ir.Const):
+        return expr.value == 0
+    if isinstance(expr, ir.Element):
+        return expr.slot in zeroed and expr.fill in (None, "0")
+    if isinstance(expr, ir.Reduce):
+        return expr.kind == "sum" and _vanishes(expr.body, zeroed)
+    if not isinstance(expr, ir.Call):
+        return False
+    if expr.function == "like":
+        return _vanishes(expr.args[0], zeroed)
+    if expr.function == "mul":
+        return any(_vanishes(arg, zeroed) for arg in expr.args)
+    return expr.function in _ZERO_AT_ZERO and all(_vanishes(a, zeroed) for a in expr.args)
+
+
+def _idempotent(function: str, a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
+    """``maximum(Max, g)``: reducing g with itself changes nothing."""
+    reducer = next(r for r, f in _IDEMPOTENT.items() if f == function)
+    for part in (_combine(a, v), _combine(b, v)):
+        if part is None or part.reducer not in (None, reducer):
+            return None
+    return Combination(reducer)

@@ -1,0 +1,140 @@
+"""A strategy table row applied: what every part reads, computes and produces.
+
+The reference for the C++ passes, which compute the same: docs/formats.md. It is how
+strategies are verified on the real operators.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tofu.lang.tracing import Shape
+
+__all__ = ["Box", "Part", "parts_of"]
+
+Box = tuple[tuple[int, int], ...]  # begin and end per dimension, half-open
+Ranges = list[tuple[int, int]]  # per variable, inclusive
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part does.
+
+    Attributes:
+        digits: the part's number at each split.
+        inputs: the region of each input; it may reach outside where `fills` says so.
+        fills: per input what is read outside it.
+        zeros: per input whether the part gets zeros instead.
+        outputs: the region of each output.
+        attributes: the operator's attributes in this part.
+    """
+
+    digits: tuple[int, ...]
+    inputs: tuple[Box, ...]
+    fills: tuple[Optional[float], ...]
+    zeros: tuple[bool, ...]
+    outputs: tuple[Box, ...]
+    attributes: Mapping[str, str]
+
+
+def parts_of(
+    row: Mapping[str, Any],
+    attributes: Mapping[str, str],
+    in_shapes: Sequence[Shape],
+    out_shapes: Sequence[Shape],
+    splits: Sequence[tuple[int, int]],
+) -> list[Part]:
+    """The parts of an operator.
+
+    Args:
+        row: its row (``tofu.analysis.row_for``).
+        attributes: its attributes.
+        in_shapes: one per input.
+        out_shapes: one per output.
+        splits: variable and number of parts per step, outermost first; each must divide
+            what the steps before it left.
+    """
+    digits = itertools.product(*(range(count) for _, count in splits))
+    return [_part(row, attributes, in_shapes, out_shapes, splits, each) for each in digits]
+
+
+def _part(
+    row: Mapping[str, Any],
+    attributes: Mapping[str, str],
+    ins: Sequence[Shape],
+    outs: Sequence[Shape],
+    splits: Sequence[tuple[int, int]],
+    digits: tuple[int, ...],
+) -> Part:
+    ranges: Ranges = [(0, _extent(var["extent"], ins, outs) - 1) for var in row["vars"]]
+    for (var, count), digit in zip(splits, digits):
+        low, high = ranges[var]
+        size = (high - low + 1) // count
+        ranges[var] = (low + digit * size, low + (digit + 1) * size - 1)
+    split = {var for var, _ in splits}
+    inputs = [_input(access, shape, ranges, split) for access, shape in zip(row["inputs"], ins)]
+    inputs += [(_whole(shape), None, False) for shape in ins[len(inputs) :]]
+    outputs = [_clipped(out["dims"], shape, ranges) for out, shape in zip(row["outputs"], outs)]
+    outputs += [_whole(shape) for shape in outs[len(outputs) :]]
+    own = dict(attributes)
+    for rewrite in row["attrs"]:
+        if split & set(rewrite["vars"]):
+            own[rewrite["name"]] = _value(rewrite["value"], ranges, outputs)
+    boxes, fills, zeros = zip(*inputs) if inputs else ((), (), ())
+    return Part(digits, boxes, fills, zeros, tuple(outputs), own)
+
+
+def _extent(extent: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
+    if isinstance(extent, int):
+        return extent
+    kind, slot, dim = extent
+    return (ins if kind == "input" else outs)[slot][dim]
+
+
+def _input(
+    access: Mapping[str, Any], shape: Shape, ranges: Ranges, split: set[int]
+) -> tuple[Box, Optional[float], bool]:
+    pad = access.get("pad")
+    zeros = any(ranges[var][0] != 0 for var in access["only_first"])
+    if pad is not None and split & set(pad["vars"]):
+        return _box(access["dims"], shape, ranges), float(pad["fill"]), zeros
+    return _clipped(access["dims"], shape, ranges), None, zeros
+
+
+def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
+    return tuple(
+        (0, size)
+        if dim is None
+        else (_form(dim["lo"], ranges), _form(dim["hi"], ranges) + 1)
+        for dim, size in zip(dims, shape)
+    )
+
+
+def _clipped(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
+    box = _box(dims, shape, ranges)
+    return tuple((max(low, 0), min(high, size)) for (low, high), size in zip(box, shape))
+
+
+def _whole(shape: Shape) -> Box:
+    return tuple((0, size) for size in shape)
+
+
+def _form(form: Mapping[str, Any], ranges: Ranges) -> int:
+    total = sum(coef * ranges[var][bound] for var, bound, coef in form["terms"])
+    return int((total + form["const"]) // form["div"])
+
+
+def _value(value: Mapping[str, Any], ranges: Ranges, outputs: Sequence[Box]) -> str:
+    if "const" in value:
+        return str(value["const"])
+    if "size" in value:
+        low, high = ranges[value["size"]]
+        return str(high - low + 1)
+    if "sizes" in value:
+        sizes = [ranges[var][1] - ranges[var][0] + 1 for var in value["sizes"]]
+    else:
+        sizes = [high - low for low, high in outputs[value["output_shape"]]]
+    return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"

@@ -1,0 +1,382 @@
+"""The strategies of an operator, from its description (paper section 4.2).
+
+``analyze`` works on symbolic shapes: regions are intervals in the variables' bounds.
+A strategy splits one variable, in any number of equal contiguous parts:
+
+* case 1, an output variable: every part computes its range of the output;
+* case 2, a reduction variable: every part computes the whole output from its range, and
+  the parts' outputs are reduced (``tofu.analysis.combine`` says when that is right).
+
+With several outputs, variables of one name are one variable, and every output must
+allow the split. ``tofu.analysis.tiles`` checks each strategy against concrete shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+from tofu.analysis.combine import combination
+from tofu.errors import InconclusiveError, TdlError
+from tofu.lang import ir
+from tofu.lang.description import Description
+from tofu.lang.interval import Interval, hull, interval_of
+from tofu.lang.tracing import Shape, Trace
+
+__all__ = [
+    "Analysis",
+    "Extent",
+    "InputRegion",
+    "OutputPart",
+    "Strategy",
+    "analyze",
+    "analyze_trace",
+]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a variable ranges over: a dimension of an input or output, or a number."""
+
+    kind: str  # "input", "output", "constant"
+    slot: int
+    dim: int
+    constant: int = 0
+
+
+@dataclass(frozen=True)
+class InputRegion:
+    """What the operator reads of an input, in the variables' bounds.
+
+    Attributes:
+        name: the tensor.
+        dims: an interval per dimension, None for the whole dimension.
+        fill: what is read outside the tensor; None: nothing is.
+        pad_variables: variables that move an index that may leave the tensor.
+    """
+
+    name: str
+    dims: tuple[Optional[Interval], ...]
+    fill: Optional[str]
+    pad_variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OutputPart:
+    """What the parts of a split make of one output.
+
+    Attributes:
+        reducer: sum, max, min, prod; None for a concatenation, or for an output that
+            every part computes whole.
+        concatenated: whether the parts are disjoint regions.
+    """
+
+    reducer: Optional[str]
+    concatenated: bool
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to split the operator.
+
+    Attributes:
+        variable: the variable whose range is split.
+        outputs: what happens to each output.
+        only_first: inputs of which all parts but the first get zeros.
+    """
+
+    variable: str
+    outputs: tuple[OutputPart, ...]
+    only_first: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The result for one description; ``str()`` of it is a table.
+
+    Attributes:
+        trace: the executed description.
+        extents: every variable, output variables first, and what it ranges over.
+        inputs: regions by input; None for an input that is never read.
+        outputs: regions by output.
+        strategies: the ways to split it, in the order of ``extents``.
+        pointwise: whether all is read exactly at the output's index.
+    """
+
+    trace: Trace
+    extents: Mapping[str, Extent]
+    inputs: tuple[Optional[InputRegion], ...]
+    outputs: tuple[tuple[Interval, ...], ...]
+    strategies: tuple[Strategy, ...]
+    pointwise: bool
+
+    def __str__(self) -> str:
+        from tofu.analysis.printing import table
+
+        return table(self)
+
+
+def analyze(
+    description: Description,
+    in_shapes: Optional[Sequence[Shape]] = None,
+    out_shapes: Optional[Sequence[Shape]] = None,
+    *,
+    attributes: Optional[Mapping[str, Any]] = None,
+) -> Analysis:
+    """Find the strategies of a described operator, symbolic in the shapes.
+
+    Args:
+        description: what ``@tofu.op`` made.
+        in_shapes: only for descriptions that ask for shapes or take any rank.
+        out_shapes: likewise.
+        attributes: the operator's attributes; they enter as constants.
+
+    Raises:
+        TdlError: the description is not valid.
+
+    Example:
+        >>> import tofu
+        >>> @tofu.op
+        ... def dense(data, weight):
+        ...     return lambda b, o: tofu.Sum(lambda i: data[b, i] * weight[o, i])
+        >>> print(tofu.analyze(dense))  # doctest: +ELLIPSIS
+        dense ...
+          variable  output 0     data                weight
+          b         concatenate  [b.lo..b.hi, :]     [:, :]
+          o         concatenate  [:, :]              [o.lo..o.hi, :]
+          i         reduce sum   [:, i.lo..i.hi]     [:, i.lo..i.hi]
+    """
+    return analyze_trace(description.trace(in_shapes, out_shapes, attributes))
+
+
+def analyze_trace(trace: Trace) -> Analysis:
+    """The strategies of an executed description."""
+    extents = _extents(trace)
+    outputs = tuple(tuple(interval_of(i) for i in out.index) for out in trace.outputs)
+    unsplittable = _unsplittable(trace)
+    strategies = [
+        strategy
+        for name in extents
+        if name not in unsplittable
+        for strategy in [_strategy(trace, name)]
+        if strategy is not None
+    ]
+    return Analysis(
+        trace,
+        extents,
+        tuple(_region(trace, slot) for slot in range(len(trace.inputs))),
+        outputs,
+        tuple(strategies),
+        _is_pointwise(trace),
+    )
+
+
+# --- Variables ---------------------------------------------------------------------
+
+
+def _extents(trace: Trace) -> dict[str, Extent]:
+    """What bounds each variable: the description, an output, or an input's dimension."""
+    found: dict[str, Extent] = {}
+    for k, output in enumerate(trace.outputs):
+        for d, index in enumerate(output.index):
+            name = index.plain
+            if name is not None and name not in trace.extents:
+                found.setdefault(name, Extent("output", k, d))
+        for name in output.variables:
+            if name in trace.extents:
+                found.setdefault(name, Extent("constant", 0, 0, trace.extents[name]))
+    for output in trace.outputs:
+        for expr in ir.walk(output.body):
+            if isinstance(expr, ir.Reduce):
+                for name in expr.variables:
+                    if name not in found:
+                        found[name] = _reduction_extent(trace, expr, name)
+    return found
+
+
+def _reduction_extent(trace: Trace, reduction: ir.Reduce, name: str) -> Extent:
+    if name in trace.extents:
+        return Extent("constant", 0, 0, trace.extents[name])
+    for element in ir.elements(reduction.body):
+        for d, dim in enumerate(element.dims):
+            if isinstance(dim, ir.Index) and dim.plain == name and element.fill is None:
+                return Extent("input", element.slot, d)
+    raise trace.source.error(
+        f"variable {name} is never bounded",
+        ir.show(reduction),
+        f"use {name} alone as an index of some tensor, x[{name}, ...], so that it ranges "
+        f"over that dimension, or give its extent: Sum(lambda {name}: ..., extent=3)",
+    )
+
+
+def _unsplittable(trace: Trace) -> frozenset[str]:
+    """Variables that a part of the operator would see shifted.
+
+    Those are variables used as values, inside a floor, or to index what an opaque
+    function gives, which every part computes whole.
+    """
+    found: set[str] = set()
+    for output in trace.outputs:
+        for index in output.index:
+            found |= _inside_floors(index)
+        for expr in ir.walk(output.body):
+            if isinstance(expr, ir.IndexValue):
+                found |= expr.index.variables
+            elif isinstance(expr, ir.OpaqueElement):
+                for index in expr.result:
+                    found |= index.variables
+            elif isinstance(expr, ir.Element):
+                for dim in expr.dims:
+                    if isinstance(dim, ir.Index):
+                        found |= _inside_floors(dim)
+    return frozenset(found)
+
+
+def _inside_floors(index: ir.Index) -> frozenset[str]:
+    floors = (a.index.variables for a, _ in index.terms if isinstance(a, ir.FloorDiv))
+    return frozenset().union(*floors)
+
+
+# --- Regions -----------------------------------------------------------------------
+
+
+def _region(trace: Trace, slot: int) -> Optional[InputRegion]:
+    """The hull of all that is read of an input."""
+    accesses = [e for out in trace.outputs for e in ir.elements(out.body) if e.slot == slot]
+    if not accesses:
+        return None
+    dims = tuple(
+        _dimension([access.dims[d] for access in accesses]) for d in range(len(accesses[0].dims))
+    )
+    fills = sorted({a.fill for a in accesses if a.fill is not None})
+    if len(fills) > 1:
+        raise trace.source.error(
+            "a tensor is padded in two ways", f"fills {', '.join(fills)}", "one fill per tensor"
+        )
+    moving = {
+        name: None
+        for access in accesses
+        if access.fill is not None
+        for dim in access.dims
+        if isinstance(dim, ir.Index) and dim.plain is None
+        for name in sorted(dim.variables)
+    }
+    return InputRegion(trace.inputs[slot].name, dims, fills[0] if fills else None, tuple(moving))
+
+
+def _dimension(dims: Sequence[ir.Dim]) -> Optional[Interval]:
+    """The hull of a dimension's indices; whole where it cannot be told."""
+    result: Optional[Interval] = None
+    for dim in dict.fromkeys(dims):
+        if isinstance(dim, ir.Whole):
+            return None
+        try:
+            interval = interval_of(dim)
+            result = interval if result is None else hull(result, interval)
+        except InconclusiveError:
+            return None
+    return result
+
+
+# --- Strategies --------------------------------------------------------------------
+
+
+def _strategy(trace: Trace, variable: str) -> Optional[Strategy]:
+    parts: list[OutputPart] = []
+    only_first: frozenset[int] = frozenset()
+    for output in trace.outputs:
+        part = _output_part(output.variables, output.body, variable)
+        if part is None:
+            return None
+        outcome, zeroed = part
+        parts.append(outcome)
+        only_first |= zeroed
+    if all(p == OutputPart(None, False) for p in parts):
+        return None
+    if only_first and not _zeroed_alone(trace, variable, only_first):
+        return None
+    return Strategy(variable, tuple(parts), only_first)
+
+
+def _output_part(
+    variables: tuple[str, ...], body: ir.Expr, variable: str
+) -> Optional[tuple[OutputPart, frozenset[int]]]:
+    if variable in variables:
+        return OutputPart(None, True), frozenset()
+    found = combination(body, variable)
+    if found is None:
+        return None
+    return OutputPart(found.reducer, False), found.only_first
+
+
+def _zeroed_alone(trace: Trace, variable: str, only_first: frozenset[int]) -> bool:
+    """Whether tensors given as zeros serve only outputs where that is right."""
+    for output in trace.outputs:
+        reads = {e.slot for e in ir.elements(output.body)}
+        found = None if variable in output.variables else combination(output.body, variable)
+        zeroed = found.only_first if found is not None else frozenset()
+        if reads & only_first - zeroed:
+            return False
+    return True
+
+
+def _is_pointwise(trace: Trace) -> bool:
+    """All outputs have the same variables, and all is read exactly at their index."""
+    at = trace.outputs[0].index
+    if any(i.plain is None for i in at):
+        return False
+    for output in trace.outputs:
+        if output.index != at:
+            return False
+        for expr in ir.walk(output.body):
+            if isinstance(expr, (ir.Reduce, ir.OpaqueElement, ir.IndexValue)):
+                return False
+            if isinstance(expr, ir.Element) and (expr.dims != at or expr.fill is not None):
+                return False
+    return True
+
+
+def extent_of(extent: Extent, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
+    """The number that a variable ranges over, for concrete shapes."""
+    if extent.kind == "constant":
+        return extent.constant
+    shapes: Union[Sequence[Shape], Sequence[Shape]] = ins if extent.kind == "input" else outs
+    return shapes[extent.slot][extent.dim]
+
+
+def concrete_extents(
+    analysis: Analysis, ins: Sequence[Shape], outs: Sequence[Shape]
+) -> dict[str, int]:
+    """Every variable's extent for concrete shapes.
+
+    Raises:
+        TdlError: the description and the shapes disagree.
+    """
+    sizes = {name: extent_of(e, ins, outs) for name, e in analysis.extents.items()}
+    source = analysis.trace.source
+    for k, output in enumerate(analysis.trace.outputs):
+        for d, index in enumerate(output.index):
+            if index.plain is not None and sizes[index.plain] != outs[k][d]:
+                raise _mismatch(source, index.plain, sizes, f"output {k}", d, outs[k][d])
+        for element in ir.elements(output.body):
+            for d, dim in enumerate(element.dims):
+                name = dim.plain if isinstance(dim, ir.Index) else None
+                if name is None or element.fill is not None:
+                    continue
+                size = ins[element.slot][d]
+                prefix = analysis.extents[name].kind != "input" and size > sizes[name]
+                if size != sizes[name] and not prefix:
+                    raise _mismatch(source, name, sizes, element.tensor, d, size)
+    return sizes
+
+
+def _mismatch(
+    source: Any, name: str, sizes: Mapping[str, int], where: str, dim: int, found: int
+) -> TdlError:
+    error: TdlError = source.error(
+        f"variable {name} ranges over {sizes[name]}, and dimension {dim} of {where} has {found}",
+        f"{where}[..., {name}, ...]",
+        "a variable that indexes several dimensions alone, dimensions of one size",
+    )
+    return error

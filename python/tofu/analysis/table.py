@@ -1,0 +1,266 @@
+"""The strategy table: one row per operator, shapes and attributes (docs/formats.md).
+
+Example:
+    >>> from tofu.analysis import row_for
+    >>> row = row_for("relu", {}, [(8, 16)], [(8, 16)])
+    >>> row["elementwise"], row["splittable"]
+    (True, [0, 1])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
+
+from tofu.analysis.strategies import (
+    Analysis,
+    InputRegion,
+    Strategy,
+    analyze_trace,
+    concrete_extents,
+)
+from tofu.analysis.tiles import Instance, anchored, holds
+from tofu.errors import InconclusiveError
+from tofu.lang.description import Rewrite, lookup
+from tofu.lang.interval import Form, Interval
+from tofu.lang.tracing import Shape
+
+__all__ = ["TABLE_VERSION", "Row", "document", "row_for"]
+
+TABLE_VERSION = 1
+_FORMAT = "tofu-strategy-table"
+_PARTS_TRIED = (2, 3, 5, 7)
+Row = dict[str, Any]
+
+
+def row_for(
+    op: str,
+    attrs: Mapping[str, str],
+    input_shapes: Sequence[Shape],
+    output_shapes: Sequence[Shape],
+) -> Optional[Row]:
+    """The strategy table's row of an operator, or None where none describes it.
+
+    Args:
+        op: its name.
+        attrs: its attributes, as MXNet's strings.
+        input_shapes: one per input.
+        output_shapes: one per output, hidden ones included.
+
+    Returns:
+        A row (docs/formats.md), shared between calls: not to be changed. None also for
+        attributes that the description leaves out.
+
+    Raises:
+        TdlError: the description is wrong, or does not fit these shapes.
+    """
+    return _row(
+        op,
+        tuple(sorted(attrs.items())),
+        tuple(tuple(s) for s in input_shapes),
+        tuple(tuple(s) for s in output_shapes),
+    )
+
+
+def document(rows: Iterable[Optional[Row]]) -> str:
+    """The strategy table of a graph as JSON, from one row (or None) per node."""
+    numbers: dict[int, int] = {}
+    unique: list[Row] = []
+    nodes = []
+    for row in rows:
+        if row is None:
+            nodes.append(-1)
+            continue
+        if id(row) not in numbers:
+            numbers[id(row)] = len(unique)
+            unique.append(row)
+        nodes.append(numbers[id(row)])
+    return json.dumps(
+        {"format": _FORMAT, "version": TABLE_VERSION, "nodes": nodes, "rows": unique}
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _row(
+    op: str,
+    attrs: tuple[tuple[str, str], ...],
+    ins: tuple[Shape, ...],
+    outs: tuple[Shape, ...],
+) -> Optional[Row]:
+    description = lookup(op)
+    if description is None:
+        importlib.import_module("tofu.tdl")
+        description = lookup(op)
+    if description is None:
+        return None
+    attributes = dict(attrs)
+    try:
+        analysis = analyze_trace(description.trace(ins, outs, attributes))
+    except InconclusiveError:
+        return None
+    analysis = dataclasses.replace(analysis, inputs=tuple(anchored(r) for r in analysis.inputs))
+    extents = concrete_extents(analysis, ins, outs)
+    rewrites = _with_variables(description.rewrites(ins, attributes), tuple(extents))
+    instance = Instance(description, analysis, ins, outs, attributes, extents, rewrites)
+    instance = _fitting_whole(instance)
+    return _emit(op, instance, _splittable(instance))
+
+
+def _with_variables(rewrites: Iterable[Rewrite], names: tuple[str, ...]) -> tuple[Rewrite, ...]:
+    """Rewrites with `when` filled in."""
+    result = []
+    for rewrite in rewrites:
+        when = rewrite.when
+        if when is None and "size" in rewrite.value:
+            when = (rewrite.value["size"],)
+        elif when is None and "sizes" in rewrite.value:
+            when = tuple(rewrite.value["sizes"])
+        when = names if when is None else tuple(n for n in when if n in names)
+        if when:
+            result.append(Rewrite(rewrite.name, rewrite.value, when))
+    return tuple(result)
+
+
+def _fitting_whole(instance: Instance) -> Instance:
+    """The instance with whole inputs where its own regions would change its meaning."""
+    if holds(instance, _whole_ranges(instance), ()):
+        return instance
+    whole = tuple(
+        None
+        if region is None
+        else InputRegion(region.name, (None,) * len(region.dims), region.fill, ())
+        for region in instance.analysis.inputs
+    )
+    analysis = dataclasses.replace(instance.analysis, inputs=whole)
+    return dataclasses.replace(instance, analysis=analysis)
+
+
+def _whole_ranges(instance: Instance) -> dict[str, tuple[int, int]]:
+    return {name: (0, extent - 1) for name, extent in instance.extents.items()}
+
+
+def _splittable(instance: Instance) -> tuple[Strategy, ...]:
+    """The strategies that hold for parts of these very shapes, alone and together."""
+    found = [
+        s
+        for s in instance.analysis.strategies
+        if instance.extents[s.variable] > 1 and _every_part_holds(instance, s.variable)
+    ]
+    while len(found) > 1 and not _together(instance, [s.variable for s in found]):
+        found.pop()
+    return tuple(found)
+
+
+def _every_part_holds(instance: Instance, variable: str) -> bool:
+    extent = instance.extents[variable]
+    tried = [p for p in _PARTS_TRIED if extent % p == 0][:2] or [extent]
+    for parts in tried:
+        size = extent // parts
+        for part in sorted({0, 1, parts - 1}):
+            ranges = _whole_ranges(instance)
+            ranges[variable] = (part * size, (part + 1) * size - 1)
+            if not holds(instance, ranges, (variable,)):
+                return False
+    return True
+
+
+def _together(instance: Instance, variables: Sequence[str]) -> bool:
+    ranges = _whole_ranges(instance)
+    for name in variables:
+        extent = instance.extents[name]
+        parts = next((p for p in _PARTS_TRIED if extent % p == 0), extent)
+        ranges[name] = (extent - extent // parts, extent - 1)
+    return holds(instance, ranges, variables)
+
+
+# --- JSON --------------------------------------------------------------------------
+
+
+def _emit(op: str, instance: Instance, strategies: Sequence[Strategy]) -> Row:
+    analysis = instance.analysis
+    numbers = {name: k for k, name in enumerate(analysis.extents)}
+    split = [s.variable for s in strategies]
+    splits_all = {n for n, extent in instance.extents.items() if extent > 1} == set(split)
+    one_shape = len({*instance.in_shapes, *instance.out_shapes}) == 1
+    return {
+        "op": op,
+        "source": instance.description.location,
+        "elementwise": analysis.pointwise and one_shape and splits_all,
+        "random": instance.description.random,
+        "vars": [{"name": name, "extent": _extent(analysis, name)} for name in numbers],
+        "splittable": [numbers[name] for name in split],
+        "outputs": [
+            {
+                "dims": [_range(i, numbers) for i in intervals],
+                "reduce": {
+                    str(numbers[s.variable]): s.outputs[k].reducer
+                    for s in strategies
+                    if s.outputs[k].reducer is not None
+                },
+            }
+            for k, intervals in enumerate(analysis.outputs)
+        ],
+        "inputs": [
+            _input(region, shape, slot, strategies, numbers)
+            for slot, (region, shape) in enumerate(zip(analysis.inputs, instance.in_shapes))
+        ],
+        "attrs": [
+            {
+                "name": rewrite.name,
+                "vars": [numbers[n] for n in rewrite.when or ()],
+                "value": _rewrite_value(rewrite, numbers),
+            }
+            for rewrite in instance.rewrites
+            if set(rewrite.when or ()) & set(split)
+        ],
+    }
+
+
+def _extent(analysis: Analysis, name: str) -> Any:
+    extent = analysis.extents[name]
+    if extent.kind == "constant":
+        return extent.constant
+    return [extent.kind, extent.slot, extent.dim]
+
+
+def _input(
+    region: Optional[InputRegion],
+    shape: Shape,
+    slot: int,
+    strategies: Sequence[Strategy],
+    numbers: Mapping[str, int],
+) -> Row:
+    if region is None:
+        return {"dims": [None] * len(shape), "only_first": []}
+    row: Row = {
+        "dims": [None if d is None else _range(d, numbers) for d in region.dims],
+        "only_first": [numbers[s.variable] for s in strategies if slot in s.only_first],
+    }
+    if region.fill is not None and region.pad_variables:
+        fill = region.fill if region.fill == "-inf" else float(region.fill)
+        row["pad"] = {
+            "vars": [numbers[n] for n in region.pad_variables],
+            "fill": int(fill) if fill == 0 else fill,
+        }
+    return row
+
+
+def _rewrite_value(rewrite: Rewrite, numbers: Mapping[str, int]) -> Row:
+    if "size" in rewrite.value:
+        return {"size": numbers[rewrite.value["size"]]}
+    if "sizes" in rewrite.value:
+        return {"sizes": [numbers[n] for n in rewrite.value["sizes"]]}
+    return dict(rewrite.value)
+
+
+def _range(interval: Interval, numbers: Mapping[str, int]) -> Row:
+    return {"lo": _form(interval.lo, numbers), "hi": _form(interval.hi, numbers)}
+
+
+def _form(form: Form, numbers: Mapping[str, int]) -> Row:
+    terms = [[numbers[name], bound, coef] for name, bound, coef in form.terms]
+    return {"terms": terms, "const": form.const, "div": form.divisor}

@@ -1,0 +1,58 @@
+"""TDL, the language of operator descriptions (paper section 4.1), and its intervals.
+
+Example:
+    >>> import tofu
+    >>> @tofu.op
+    ... def relu(x):
+    ...     return lambda *i: tofu.lang.maximum(x[i], 0)
+    >>> relu.trace([(4, 5)], [(4, 5)]).outputs[0].variables
+    ('i0', 'i1')
+
+docs/tdl.md is the language's reference.
+"""
+
+from tofu.lang.adjoint import adjoint
+from tofu.lang.description import Description, Rewrite, lookup, op, parse_attribute, registered
+from tofu.lang.functions import (
+    Max,
+    Min,
+    Opaque,
+    Prod,
+    Sum,
+    apply,
+    exp,
+    like,
+    log,
+    maximum,
+    minimum,
+    sqrt,
+    where,
+)
+from tofu.lang.tracing import Over, Reindex, Shape, Trace
+
+__all__ = [
+    "Description",
+    "Max",
+    "Min",
+    "Opaque",
+    "Over",
+    "Prod",
+    "Reindex",
+    "Rewrite",
+    "Shape",
+    "Sum",
+    "Trace",
+    "adjoint",
+    "apply",
+    "exp",
+    "like",
+    "log",
+    "lookup",
+    "maximum",
+    "minimum",
+    "op",
+    "parse_attribute",
+    "registered",
+    "sqrt",
+    "where",
+]

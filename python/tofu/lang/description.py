@@ -1,0 +1,271 @@
+"""``tofu.op``: a function of tensors that describes an operator."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional, Union, overload
+
+from tofu.errors import TdlError
+from tofu.lang.handles import TensorHandle
+from tofu.lang.source import Source
+from tofu.lang.tracing import Shape, Trace, execute
+
+__all__ = ["Description", "Rewrite", "lookup", "op", "parse_attribute", "registered"]
+
+_REGISTRY: dict[str, Description] = {}
+_OUT_SHAPES = "out_shapes"
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """An attribute that changes in a part of the operator.
+
+    Attributes:
+        name: the attribute.
+        value: ``{"size": variable}``, ``{"sizes": [variable, ...]}``,
+            ``{"const": text}`` or ``{"output_shape": number}``.
+        when: the variables whose splitting changes it; None: those of the value, and
+            for the others every variable.
+    """
+
+    name: str
+    value: Mapping[str, Any]
+    when: Optional[tuple[str, ...]] = None
+
+
+Rewrites = Union[Sequence[Rewrite], Callable[..., Sequence[Rewrite]]]
+
+
+class Description:
+    """An operator's description, made by ``tofu.op``.
+
+    Attributes:
+        names: the operators that it describes.
+        source: where it stands.
+        random: whether two workers that both compute the whole get different results.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        names: tuple[str, ...],
+        rewrites: Rewrites,
+        random: bool,
+    ) -> None:
+        self.names = names
+        self.source = Source(names[0], function)
+        self.random = random
+        self._function = function
+        self._rewrites = rewrites
+        self._tensors: list[inspect.Parameter] = []
+        self._attributes: dict[str, Any] = {}
+        self._variadic: Optional[str] = None
+        self._wants_out_shapes = False
+        self._read_signature()
+        self.__doc__ = function.__doc__
+        self.__name__ = names[0]
+
+    def _read_signature(self) -> None:
+        for parameter in inspect.signature(self._function).parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                self._variadic = parameter.name
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                if parameter.name == _OUT_SHAPES:
+                    self._wants_out_shapes = True
+                else:
+                    self._attributes[parameter.name] = parameter.default
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                raise self.source.error(
+                    "unnamed attributes",
+                    f"**{parameter.name}",
+                    "name every attribute that matters, after a bare *",
+                )
+            else:
+                self._tensors.append(parameter)
+
+    @property
+    def location(self) -> str:
+        """File and line."""
+        return self.source.location
+
+    def __repr__(self) -> str:
+        return f"<tofu.op {self.names[0]} at {self.location}>"
+
+    def attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that the description knows, parsed; the others are left out."""
+        values = {}
+        for name, default in self._attributes.items():
+            if name in given:
+                values[name] = parse_attribute(given[name], default)
+            elif default is inspect.Parameter.empty:
+                raise self.source.error(
+                    f"attribute {name} is missing",
+                    f"attributes {sorted(given)}",
+                    f"give {name} to the operator, or a default to the description",
+                )
+            else:
+                values[name] = default
+        return values
+
+    def trace(
+        self,
+        in_shapes: Optional[Sequence[Shape]] = None,
+        out_shapes: Optional[Sequence[Shape]] = None,
+        attributes: Optional[Mapping[str, Any]] = None,
+    ) -> Trace:
+        """Execute the description.
+
+        Args:
+            in_shapes: one shape per input; None: symbolic shapes, of the ranks that the
+                description uses.
+            out_shapes: one shape per output, hidden ones included.
+            attributes: the operator's attributes, as values or as MXNet's strings.
+
+        Raises:
+            TdlError: the description is not valid.
+        """
+        values: dict[str, Any] = self.attributes(attributes or {})
+        if self._wants_out_shapes:
+            if out_shapes is None:
+                raise self.source.error(
+                    "the description asks for the outputs' shapes, and was given none",
+                    _OUT_SHAPES,
+                    "give shapes to the analysis",
+                )
+            values[_OUT_SHAPES] = tuple(tuple(s) for s in out_shapes)
+        tensors = self._handles(in_shapes)
+        return execute(self.source, self._function, tensors, values, out_shapes)
+
+    def rewrites(
+        self, in_shapes: Sequence[Shape], attributes: Optional[Mapping[str, Any]] = None
+    ) -> list[Rewrite]:
+        """The attributes that change in parts of an operator of these shapes."""
+        if callable(self._rewrites):
+            return list(self._rewrites(in_shapes, **self.attributes(attributes or {})))
+        return list(self._rewrites)
+
+    def _handles(self, shapes: Optional[Sequence[Shape]]) -> list[TensorHandle]:
+        names = [p.name for p in self._tensors]
+        required = sum(p.default is inspect.Parameter.empty for p in self._tensors)
+        if shapes is None:
+            if self._variadic is not None:
+                raise self.source.error(
+                    "the number of tensors is not known",
+                    f"*{self._variadic}",
+                    "give shapes: tofu.analyze(description, [shape, ...])",
+                )
+            return [TensorHandle(k, name, None) for k, name in enumerate(names[:required])]
+        if self._variadic is not None:
+            names += [f"{self._variadic}[{k}]" for k in range(len(shapes) - len(names))]
+        if not required <= len(shapes) <= len(names):
+            raise self.source.error(
+                f"the operator has {len(shapes)} inputs",
+                f"({', '.join(names)})",
+                f"{required} to {len(names)} tensors",
+            )
+        return [TensorHandle(k, names[k], tuple(s)) for k, s in enumerate(shapes)]
+
+
+def parse_attribute(value: Any, default: Any = inspect.Parameter.empty) -> Any:
+    """An attribute from MXNet's text: "(3, 3)", "True", "None", "64", "relu".
+
+    A flag written as "0" or "1" becomes a bool where the default is one, a number a
+    tuple where the default is a tuple.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        lowered = {"true": "True", "false": "False", "none": "None"}.get(text.lower(), text)
+        try:
+            value = ast.literal_eval(lowered.replace("L", ""))
+        except (ValueError, SyntaxError):
+            value = text
+    if isinstance(value, list):
+        value = tuple(value)
+    if isinstance(default, bool) and isinstance(value, int):
+        return bool(value)
+    if isinstance(default, tuple) and isinstance(value, int):
+        return (value,)
+    return value
+
+
+@overload
+def op(function: Callable[..., Any]) -> Description: ...
+
+
+@overload
+def op(
+    *,
+    name: Union[str, Sequence[str], None] = ...,
+    rewrites: Rewrites = ...,
+    random: bool = ...,
+) -> Callable[[Callable[..., Any]], Description]: ...
+
+
+def op(
+    function: Optional[Callable[..., Any]] = None,
+    *,
+    name: Union[str, Sequence[str], None] = None,
+    rewrites: Rewrites = (),
+    random: bool = False,
+) -> Any:
+    """Describe an operator by a function of its tensors that returns a lambda.
+
+    The function's positional parameters are the operator's inputs (a default of None:
+    the operator may lack it; ``*args``: any number), its keyword-only parameters the
+    attributes that matter. It returns one lambda over the output's index variables, or a
+    tuple of lambdas, one per output; variables of one name are one variable.
+
+    Args:
+        function: the description, when used as a plain ``@tofu.op``.
+        name: the operator's name, or several that the description holds for; default:
+            the function's.
+        rewrites: attributes that change in parts of the operator; or a function of the
+            input shapes and the attributes that gives them.
+        random: whether two runs of the operator differ.
+
+    Raises:
+        TdlError: another file's description has this name already.
+
+    Example:
+        >>> import tofu
+        >>> from tofu import Sum
+        >>> @tofu.op
+        ... def conv1d(data, filters):
+        ...     return lambda b, co, x: Sum(
+        ...         lambda ci, dx: data[b, ci, x + dx] * filters[ci, co, dx])
+        >>> [s.variable for s in tofu.analyze(conv1d).strategies]
+        ['b', 'co', 'x', 'ci', 'dx']
+    """
+
+    def register(described: Callable[..., Any]) -> Description:
+        names = (described.__name__,) if name is None else (name,) if isinstance(name, str) else name
+        description = Description(described, tuple(names), rewrites, random)
+        for each in description.names:
+            known = _REGISTRY.get(each)
+            if known is not None and name is not None and not _same_place(known, description):
+                raise TdlError(
+                    f"description of {each} at {description.location}: it is described at "
+                    f"{known.location} already; expected one description an operator, so "
+                    "remove or rename one"
+                )
+            _REGISTRY[each] = description
+        return description
+
+    return register if function is None else register(function)
+
+
+def _same_place(a: Description, b: Description) -> bool:
+    return (a.source.file, a.source.line) == (b.source.file, b.source.line)
+
+
+def lookup(name: str) -> Optional[Description]:
+    """The description of an operator, or None."""
+    return _REGISTRY.get(name)
+
+
+def registered() -> dict[str, Description]:
+    """All descriptions by operator name."""
+    return dict(_REGISTRY)

@@ -1,0 +1,90 @@
+"""Where a description stands in its author's source, and errors that show it."""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Optional
+
+from tofu.errors import TdlError
+
+__all__ = ["Source", "current", "fail"]
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Source:
+    """The name, file, line and text of a description.
+
+    Attributes:
+        name: the operator's name.
+        location: "file:line" of the description.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        self.name = name
+        self.file = code.co_filename
+        self.line = code.co_firstlineno
+        self._function = function
+
+    @property
+    def location(self) -> str:
+        """File and line; a shipped description's file is relative to the package."""
+        parts = self.file.replace(os.sep, "/").split("/")
+        short = "/".join(parts[-2:]) if "tdl" in parts[-2:-1] else self.file
+        return f"{short}:{self.line}"
+
+    def text(self, marked_line: Optional[int] = None) -> str:
+        """The description's lines; the marked one is pointed at."""
+        try:
+            lines, first = inspect.getsourcelines(self._function)
+        except (OSError, TypeError):
+            return "    (its source text is not available)"
+        return "\n".join(
+            f"{'  > ' if first + i == marked_line else '    '}{line.rstrip()}"
+            for i, line in enumerate(lines)
+        )
+
+    def error(self, what: str, found: str, allowed: str, line: Optional[int] = None) -> TdlError:
+        """A TdlError about one sub-expression.
+
+        Args:
+            what: what is wrong, in a few words.
+            found: the sub-expression.
+            allowed: what the language allows there, and what to do.
+            line: the line at fault, None for the description as a whole.
+        """
+        place = f"{self.file}:{line or self.line}"
+        return TdlError(
+            f"description of {self.name}: {what}\n"
+            f"  in {place}\n{self.text(line)}\n"
+            f"  found: {found}\n"
+            f"  allowed: {allowed}"
+        )
+
+
+current: contextvars.ContextVar[Optional[Source]] = contextvars.ContextVar(
+    "tofu_description", default=None
+)
+
+
+def fail(what: str, found: str, allowed: str) -> TdlError:
+    """The error for the description that is being executed, at the line it is at."""
+    source = current.get()
+    if source is None:
+        return TdlError(f"{what}\n  found: {found}\n  allowed: {allowed}")
+    return source.error(what, found, allowed, _line_in(source.file))
+
+
+def _line_in(file: str) -> Optional[int]:
+    frame = sys._getframe(1)
+    outside: Optional[int] = None
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            return frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return outside

@@ -1,0 +1,268 @@
+"""The symbolic execution of a description: from its lambdas to terms."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from tofu.errors import TdlError
+from tofu.lang import ir
+from tofu.lang.handles import IndexHandle, TensorHandle, to_expr, to_index
+from tofu.lang.source import Source, current, fail
+
+__all__ = [
+    "InputTrace",
+    "OutputTrace",
+    "Over",
+    "Reindex",
+    "Shape",
+    "Trace",
+    "declare_extent",
+    "execute",
+    "scope",
+]
+
+Shape = tuple[int, ...]
+
+
+class Over:
+    """A lambda whose variables' names are computed: ``Over(["b", "i0"], fn)``.
+
+    Args:
+        names: the variables.
+        function: called with one index per name.
+    """
+
+    def __init__(self, names: Sequence[str], function: Callable[..., Any]) -> None:
+        self.names = tuple(names)
+        self.function = function
+
+
+class Reindex:
+    """An output in whose dimensions several variables share an index.
+
+    ``output[at(*v)] = value(*v)`` for all values of the variables, which must reach
+    every element exactly once: a reshape of (6, 5) to (30,) is
+    ``Reindex(["a", "b"], [6, 5], at=lambda a, b: a*5 + b, value=lambda a, b: x[a, b])``.
+
+    Args:
+        names: the variables.
+        extents: how far each ranges.
+        at: the output's index, one expression per dimension.
+        value: the element there.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        extents: Sequence[int],
+        *,
+        at: Callable[..., Any],
+        value: Callable[..., Any],
+    ) -> None:
+        self.names = tuple(names)
+        self.extents = tuple(extents)
+        self.at = at
+        self.value = value
+
+
+Lambda = Union[Over, Reindex, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class InputTrace:
+    """An input tensor: its name, its rank where it is known, its shape where given."""
+
+    name: str
+    rank: Optional[int]
+    shape: Optional[Shape]
+
+
+@dataclass(frozen=True)
+class OutputTrace:
+    """An output: its variables, its index in them (one per dimension), its element."""
+
+    variables: tuple[str, ...]
+    index: tuple[ir.Index, ...]
+    body: ir.Expr
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a description does, as terms.
+
+    Attributes:
+        source: where the description stands.
+        inputs: its tensors.
+        outputs: its outputs, in order.
+        extents: what the description itself declares variables to range over.
+    """
+
+    source: Source
+    inputs: tuple[InputTrace, ...]
+    outputs: tuple[OutputTrace, ...]
+    extents: Mapping[str, int]
+
+
+@dataclass
+class _State:
+    extents: dict[str, int] = field(default_factory=dict)
+    bound: list[str] = field(default_factory=list)
+
+
+_state: contextvars.ContextVar[Optional[_State]] = contextvars.ContextVar("_state", default=None)
+
+
+def declare_extent(name: str, extent: int) -> None:
+    """Note what a variable ranges over. Raises TdlError for a second, other extent."""
+    state = _state.get()
+    if state is None:
+        return
+    if state.extents.setdefault(name, extent) != extent:
+        raise fail(
+            f"variable {name} has two extents",
+            f"{state.extents[name]} and {extent}",
+            "variables of one name are one variable; give the second another name",
+        )
+
+
+@contextlib.contextmanager
+def scope(
+    body: Union[Over, Callable[..., Any]], rank: Optional[int], where: str
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Execute a lambda with its variables bound; yields their names and its result."""
+    names, call = _signature(body, rank, where)
+    state = _state.get()
+    bound = state.bound if state is not None else []
+    for name in names:
+        if name in bound or names.count(name) > 1:
+            raise fail(
+                f"variable {name} is bound twice",
+                where,
+                "every lambda in another names its own variables; rename this one",
+            )
+    bound.extend(names)
+    try:
+        yield names, call([IndexHandle(ir.variable(name)) for name in names])
+    finally:
+        del bound[len(bound) - len(names) :]
+
+
+def _signature(
+    body: Union[Over, Callable[..., Any]], rank: Optional[int], where: str
+) -> tuple[tuple[str, ...], Callable[[list[IndexHandle]], Any]]:
+    """A lambda's variables, ``*i`` expanded to the rank, and how to call it."""
+    if isinstance(body, Over):
+        return body.names, lambda handles: body.function(*handles)
+    positional: list[str] = []
+    keywords: list[str] = []
+    variadic = None
+    for parameter in inspect.signature(body).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            variadic = parameter.name
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            keywords.append(parameter.name)
+        else:
+            positional.append(parameter.name)
+    if variadic is not None:
+        if rank is None:
+            raise fail(
+                f"*{variadic} stands for as many variables as there are dimensions, and "
+                "their number is not known here",
+                where,
+                "give shapes to the analysis; in a reducer name the variables (tofu.lang.Over)",
+            )
+        count = max(rank - len(positional) - len(keywords), 0)
+        positional += [f"{variadic}{d}" for d in range(count)]
+    names = tuple(positional + keywords)
+
+    def call(handles: list[IndexHandle]) -> Any:
+        named = dict(zip(keywords, handles[len(positional) :]))
+        return body(*handles[: len(positional)], **named)
+
+    return names, call
+
+
+def _output(item: Lambda, number: int, shape: Optional[Shape]) -> OutputTrace:
+    where = f"output {number}"
+    if isinstance(item, Reindex):
+        for name, extent in zip(item.names, item.extents):
+            declare_extent(name, extent)
+        with scope(Over(item.names, item.at), None, where) as (names, at):
+            dims = at if isinstance(at, (tuple, list)) else (at,)
+            index = tuple(to_index(dim, f"{where}: at") for dim in dims)
+        with scope(Over(item.names, item.value), None, where) as (_, value):
+            body = to_expr(value)
+    elif callable(item) or isinstance(item, Over):
+        with scope(item, None if shape is None else len(shape), where) as (names, value):
+            body = to_expr(value)
+        index = tuple(ir.variable(name) for name in names)
+    else:
+        raise fail(
+            f"{where} is not described by a lambda",
+            f"{item!r}",
+            "return lambda i, j: ..., or a tuple of lambdas, one for every output",
+        )
+    if shape is not None and len(shape) != len(index):
+        raise fail(
+            f"wrong rank: {where} has {len(shape)} dimensions, its lambda has {len(index)}",
+            f"lambda {', '.join(names)}: ...",
+            "one variable for every dimension of the output, or *i",
+        )
+    return OutputTrace(names, index, body)
+
+
+def execute(
+    source: Source,
+    function: Callable[..., Any],
+    tensors: Sequence[TensorHandle],
+    attributes: Mapping[str, Any],
+    out_shapes: Optional[Sequence[Shape]],
+) -> Trace:
+    """Execute a description symbolically.
+
+    Outputs beyond those the operator has (`out_shapes`) are dropped: an operator may
+    have fewer hidden ones in another build of MXNet.
+
+    Raises:
+        TdlError: the description is not in the language, with its source and what is
+            allowed.
+    """
+    state = _State()
+    tokens = current.set(source), _state.set(state)
+    try:
+        result = function(*tensors, **attributes)
+        items = list(result) if isinstance(result, (tuple, list)) else [result]
+        if out_shapes is not None:
+            if len(items) < len(out_shapes):
+                raise fail(
+                    f"the operator has {len(out_shapes)} outputs, {len(items)} are described",
+                    f"{len(items)} lambdas",
+                    "one lambda for every output, hidden ones included",
+                )
+            items = items[: len(out_shapes)]
+        shapes = out_shapes if out_shapes is not None else [None] * len(items)
+        outputs = [_output(item, k, shape) for k, (item, shape) in enumerate(zip(items, shapes))]
+    except NameError as error:
+        raise fail(
+            "unknown name",
+            str(error),
+            "the description's tensors and attributes, the lambda's variables, and what the "
+            "file imports",
+        ) from error
+    finally:
+        current.reset(tokens[0])
+        _state.reset(tokens[1])
+    inputs = tuple(InputTrace(t.name, t.rank, _shape_of(t)) for t in tensors)
+    return Trace(source, inputs, tuple(outputs), dict(state.extents))
+
+
+def _shape_of(tensor: TensorHandle) -> Optional[Shape]:
+    try:
+        return tensor.shape
+    except TdlError:
+        return None

@@ -1,0 +1,217 @@
+"""Helpers for descriptions that depend on ranks and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional, Union
+
+from tofu.errors import InconclusiveError
+from tofu.lang import Over, Reindex, Sum
+
+Axes = Union[None, int, Sequence[int]]
+
+
+def axis_of(axis: int, ndim: int) -> int:
+    """A non-negative axis."""
+    return axis + ndim if axis < 0 else axis
+
+
+def axes_of(axis: Axes, ndim: int, *, exclude: bool = False) -> tuple[int, ...]:
+    """Non-negative axes, sorted; None and () are all of them."""
+    if axis is None or axis == ():
+        chosen = set(range(ndim))
+        return tuple(sorted(chosen))
+    given = (axis,) if isinstance(axis, int) else axis
+    chosen = {axis_of(a, ndim) for a in given}
+    if exclude:
+        chosen = set(range(ndim)) - chosen
+    return tuple(sorted(chosen))
+
+
+def without(index: Sequence[Any], axes: Union[int, Iterable[int]]) -> tuple[Any, ...]:
+    """The index less some of its dimensions."""
+    dropped = {axes} if isinstance(axes, int) else set(axes)
+    return tuple(v for d, v in enumerate(index) if d not in dropped)
+
+
+def at(index: Sequence[Any], axes: Union[int, Iterable[int]], value: Any) -> tuple[Any, ...]:
+    """The index with one value at some of its dimensions."""
+    replaced = {axes} if isinstance(axes, int) else set(axes)
+    return tuple(value if d in replaced else v for d, v in enumerate(index))
+
+
+def inserted(index: Sequence[Any], axis: int, value: Any) -> tuple[Any, ...]:
+    """The index with one more dimension."""
+    return (*index[:axis], value, *index[axis:])
+
+
+def whole(index: Sequence[Any], axes: Union[int, Iterable[int]]) -> tuple[Any, ...]:
+    """The index with whole dimensions at some places."""
+    return at(index, axes, slice(None))
+
+
+def names(ndim: int, prefix: str = "i") -> list[str]:
+    """Variables i0, i1, ... as ``lambda *i`` has them."""
+    return [f"{prefix}{d}" for d in range(ndim)]
+
+
+def broadcast(tensor: Any, index: Sequence[Any], shape: Sequence[int]) -> Any:
+    """The tensor's element that is stretched to `index` of a tensor of `shape`."""
+    skipped = len(shape) - tensor.ndim
+    return tensor[
+        tuple(
+            0 if size == 1 and shape[d + skipped] != 1 else index[d + skipped]
+            for d, size in enumerate(tensor.shape)
+        )
+    ]
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that tensors of these shapes are stretched to."""
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
+    return tuple(max(sizes) for sizes in zip(*padded))
+
+
+def unbroadcast(small: Sequence[int], shape: Sequence[int], element: Any) -> Over:
+    """The gradient of broadcasting: `element` summed over the stretched dimensions.
+
+    Args:
+        small: the gradient's shape.
+        shape: what it was stretched to.
+        element: the value at an index of `shape`.
+    """
+    skipped = len(shape) - len(small)
+    full = names(len(shape))
+    own = []
+    for d, size in enumerate(small):
+        stretched = size == 1 and shape[d + skipped] != 1
+        own.append(f"one{d}" if stretched else full[d + skipped])
+    summed = [name for name in full if name not in own]
+
+    def body(*index: Any) -> Any:
+        known = dict(zip(own, index))
+        if not summed:
+            return element(*(known[n] for n in full))
+
+        def inner(*rest: Any) -> Any:
+            every = {**known, **dict(zip(summed, rest))}
+            return element(*(every[n] for n in full))
+
+        return Sum(Over(summed, inner))
+
+    return Over(own, body)
+
+
+class Factors:
+    """How a reshape's dimensions are made of common factors.
+
+    Both shapes are walked from the left; each factor belongs to one dimension of either
+    side (or to none, if that has no more), so that both indices are affine in the
+    factors' variables. A stretch that does not factor, (4, 6) to (6, 4), is `mixed`.
+
+    Attributes:
+        names, extents: a variable per factor.
+        mixed: whether some stretch does not factor.
+    """
+
+    def __init__(self, source: Sequence[int], target: Sequence[int]) -> None:
+        self.names: list[str] = []
+        self.extents: list[int] = []
+        self._source: list[list[int]] = [[] for _ in source]
+        self._target: list[list[int]] = [[] for _ in target]
+        self._source_whole: set[int] = set()
+        self._target_whole: set[int] = set()
+        self._walk(list(source), list(target))
+        self.mixed = bool(self._source_whole)
+
+    def _walk(self, source: list[int], target: list[int]) -> None:
+        s = t = 0
+        while s < len(source) or t < len(target):
+            left = source[s] if s < len(source) else 1
+            right = target[t] if t < len(target) else 1
+            factor = min(left, right)
+            if max(left, right) % factor:
+                s, t = self._mix(source, target, s, t)
+                continue
+            self._add(factor, s if s < len(source) else None, t if t < len(target) else None)
+            if s < len(source):
+                source[s] //= factor
+            if t < len(target):
+                target[t] //= factor
+            s, t = self._next(source, target, s, t)
+
+    @staticmethod
+    def _next(source: list[int], target: list[int], s: int, t: int) -> tuple[int, int]:
+        done_s = s < len(source) and source[s] == 1
+        done_t = t < len(target) and target[t] == 1
+        return s + done_s, t + done_t
+
+    def _mix(
+        self, source: list[int], target: list[int], s: int, t: int
+    ) -> tuple[int, int]:
+        """Take both sides whole until their products meet."""
+        left, right = source[s], target[t]
+        self._source_whole.add(s)
+        self._target_whole.add(t)
+        while left != right:
+            if left < right:
+                s += 1
+                left *= source[s]
+                self._source_whole.add(s)
+            else:
+                t += 1
+                right *= target[t]
+                self._target_whole.add(t)
+        return s + 1, t + 1
+
+    def _add(self, factor: int, s: Optional[int], t: Optional[int]) -> None:
+        number = len(self.names)
+        self.names.append(f"f{number}")
+        self.extents.append(factor)
+        if s is not None:
+            self._source[s].append(number)
+        if t is not None:
+            self._target[t].append(number)
+
+    def _index(self, groups: list[list[int]], variables: Sequence[Any]) -> list[Any]:
+        result = []
+        for group in groups:
+            value: Any = 0
+            for number in group:
+                value = value * self.extents[number] + variables[number]
+            result.append(value)
+        return result
+
+    def source(self, variables: Sequence[Any]) -> tuple[Any, ...]:
+        """The input's index; mixed dimensions are whole."""
+        return whole(self._index(self._source, variables), self._source_whole)
+
+    def target(self, variables: Sequence[Any]) -> tuple[Any, ...]:
+        """The output's index, of factors only: not for a mixed reshape."""
+        return tuple(self._index(self._target, variables))
+
+
+def reshaped(tensor: Any, shape: Sequence[int], wrap: Any = None) -> Any:
+    """The output that is `tensor` in another shape, elements in row-major order.
+
+    Args:
+        tensor: the input.
+        shape: the output's.
+        wrap: a function of the element and the output's index that gives the value.
+    """
+    finish = wrap if wrap is not None else (lambda value, _: value)
+    if tuple(tensor.shape) == tuple(shape):
+        return lambda *i: finish(tensor[i], i)
+    factors = Factors(tensor.shape, shape)
+    if factors.mixed:
+        raise InconclusiveError(
+            f"reshape of {tuple(tensor.shape)} to {tuple(shape)}: expected dimensions that "
+            "are products of common factors"
+        )
+    return Reindex(
+        factors.names,
+        factors.extents,
+        at=lambda *f: factors.target(f),
+        value=lambda *f: finish(tensor[factors.source(f)], factors.target(f)),
+    )

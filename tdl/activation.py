@@ -1,0 +1,133 @@
+"""Activations, softmax and dropout, and their gradients."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, apply
+from tofu.tdl._shapes import axis_of, names, whole
+
+
+@tofu.op(name="Activation")
+def activation(x):
+    """A function of each element."""
+    return lambda *i: apply("activation", x[i])
+
+
+@tofu.op(name="_backward_Activation")
+def backward_activation(*args):
+    """A function of the head gradient, the output and, for some, the input."""
+    return lambda *i: apply("by_input", *(x[i] for x in args))
+
+
+def _check_leaky(act_type):
+    if act_type in ("prelu", "rrelu"):
+        raise tofu.InconclusiveError(f"act_type {act_type} is not described")
+
+
+@tofu.op(name="LeakyReLU")
+def leaky_relu(*args, act_type="leaky"):
+    """A function of each element: leaky, elu, selu, gelu."""
+    _check_leaky(act_type)
+    return lambda *i: apply("leaky", args[0][i])
+
+
+@tofu.op(name="_backward_LeakyReLU")
+def backward_leaky_relu(*args, act_type="leaky"):
+    """A function of the head gradient, the input and the output."""
+    _check_leaky(act_type)
+    return lambda *i: apply("by_input", *(x[i] for x in args))
+
+
+def _along(tensors, axis, function):
+    """An opaque function of whole lines of the tensors, one output element per index."""
+    line = tofu.Opaque(function)
+    axis = axis_of(axis, tensors[0].ndim)
+    return lambda *i: line(*(x[whole(i, axis)] for x in tensors))[i[axis]]
+
+
+def _check_length(tensors, count):
+    if len(tensors) != count:
+        raise tofu.InconclusiveError("softmax with a length input is not described")
+
+
+@tofu.op(name=("softmax", "softmin", "log_softmax"))
+def softmax(*args, axis=-1):
+    """The softmax, its negative's, or its logarithm, along an axis."""
+    _check_length(args, 1)
+    return _along(args, axis, "Softmax")
+
+
+@tofu.op(name=("_backward_softmax", "_backward_softmin", "_backward_log_softmax"))
+def backward_softmax(*args, axis=-1):
+    """A function of whole lines of the head gradient and the output."""
+    _check_length(args, 2)
+    return _along(args, axis, "SoftmaxGradient")
+
+
+def _channels(tensors, mode, function):
+    """Softmax over channels, or over everything but the batch."""
+    line = tofu.Opaque(function)
+    ndim = tensors[0].ndim
+    over = [1] if mode == "channel" else list(range(1, ndim))
+    return lambda *i: line(*(x[whole(i, over)] for x in tensors))[tuple(i[d] for d in over)]
+
+
+@tofu.op(name="SoftmaxActivation")
+def softmax_activation(x, *, mode="instance"):
+    """The softmax of each instance, or of the channels at each place."""
+    return _channels([x], mode, "Softmax")
+
+
+@tofu.op(name="_backward_SoftmaxActivation")
+def backward_softmax_activation(ograd, out, *, mode="instance"):
+    """A function of whole lines of the head gradient and the output."""
+    return _channels([ograd, out], mode, "SoftmaxGradient")
+
+
+@tofu.op(name="softmax_cross_entropy")
+def softmax_cross_entropy(data, label):
+    """The summed cross entropy of a batch: one number."""
+    loss = tofu.Opaque("CrossEntropy")
+    return Over(["one0"], lambda _: tofu.Sum(lambda n: loss(data[n, :], label[n])))
+
+
+@tofu.op(name="_backward_softmax_cross_entropy")
+def backward_softmax_cross_entropy(ograd, data, label):
+    """The gradients by data and label."""
+    loss = tofu.Opaque("CrossEntropyGradient")
+    return (
+        lambda n, c: loss(ograd[0], data[n, :], label[n])[c],
+        lambda n: apply("zero", label[n]),
+    )
+
+
+@tofu.op(name="Dropout", random=True)
+def dropout(x, *, axes=()):
+    """The element or zero by chance, and the mask; along `axes` one mask serves all."""
+    axes = [axis_of(a, x.ndim) for a in axes]
+    if axes and any(x.shape[a] > 1 for a in axes):
+        return _shared_dropout(x, axes)
+    return (
+        lambda *i: apply("dropout", x[i]),
+        lambda *i: apply("mask", x[i]),
+    )
+
+
+def _shared_dropout(x, axes):
+    """With a mask that is drawn once along some axes, which stay whole."""
+    drop = tofu.Opaque("Dropout")
+    index = [f"one{d}" if d in axes else name for d, name in enumerate(names(x.ndim))]
+    return (
+        lambda *i: drop(x[whole(i, axes)])[tuple(i[d] for d in axes)],
+        Over(index, lambda *i: drop(x[whole(i, axes)])),
+    )
+
+
+@tofu.op(name="_backward_Dropout")
+def backward_dropout(ograd, mask):
+    """The head gradient under the mask."""
+    return lambda *i: apply(
+        "masked",
+        ograd[i],
+        mask[tuple(0 if m != n else v for v, m, n in zip(i, mask.shape, ograd.shape))],
+    )

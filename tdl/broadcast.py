@@ -1,0 +1,76 @@
+"""Binary operators that stretch dimensions of size 1, stretching itself, and gradients."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Rewrite, apply, like
+from tofu.tdl._shapes import axes_of, broadcast, broadcast_shape, unbroadcast
+
+_ARITHMETIC = ("add", "sub", "mul", "div", "mod", "power", "maximum", "minimum", "hypot")
+_LOGIC = (
+    *("equal", "not_equal", "greater", "greater_equal", "lesser", "lesser_equal"),
+    *("logical_and", "logical_or", "logical_xor"),
+)
+_BY_OPERANDS = tuple(name for name in _ARITHMETIC if name not in ("add", "sub"))
+
+
+@tofu.op(name=tuple(f"broadcast_{name}" for name in (*_ARITHMETIC, *_LOGIC)))
+def broadcast_binary(lhs, rhs):
+    """A function of two elements; a dimension of size 1 serves every index."""
+    shape = broadcast_shape(lhs.shape, rhs.shape)
+    return lambda *i: apply("binary", broadcast(lhs, i, shape), broadcast(rhs, i, shape))
+
+
+@tofu.op(name=("_backward_broadcast_add", "_backward_broadcast_sub"))
+def backward_broadcast_sum(ograd, *, out_shapes):
+    """The head gradient summed over the dimensions that were stretched."""
+    return tuple(unbroadcast(s, ograd.shape, lambda *i: ograd[i]) for s in out_shapes)
+
+
+@tofu.op(name=tuple(f"_backward_broadcast_{name}" for name in _BY_OPERANDS))
+def backward_broadcast_binary(ograd, lhs, rhs):
+    """The gradients by both operands, summed over the dimensions that were stretched."""
+    shape = ograd.shape
+
+    def element(*i):
+        return apply("by", ograd[i], broadcast(lhs, i, shape), broadcast(rhs, i, shape))
+
+    return tuple(unbroadcast(x.shape, shape, element) for x in (lhs, rhs))
+
+
+@tofu.op(name="broadcast_to", rewrites=[Rewrite("shape", {"output_shape": 0})])
+def broadcast_to(data, *, out_shapes):
+    """The tensor stretched to a shape."""
+    return lambda *i: broadcast(data, i, out_shapes[0])
+
+
+def _axis_sizes(shapes, axis):
+    stretched = (axis,) if isinstance(axis, int) else tuple(axis)
+    ndim = len(shapes[0])
+    return [Rewrite("size", {"sizes": [f"i{a % ndim}" for a in stretched]})]
+
+
+@tofu.op(name="broadcast_axis", rewrites=_axis_sizes)
+def broadcast_axis(data, *, axis=(), out_shapes):
+    """The tensor stretched along some axes."""
+    return lambda *i: broadcast(data, i, out_shapes[0])
+
+
+@tofu.op(name="broadcast_like")
+def broadcast_like(lhs, rhs, *, lhs_axes=None, rhs_axes=None):
+    """The first tensor stretched to the shape of the second."""
+    if lhs_axes is not None or rhs_axes is not None:
+        raise tofu.InconclusiveError("broadcast_like with lhs_axes: only whole shapes")
+    return lambda *i: like(broadcast(lhs, i, rhs.shape), rhs[i])
+
+
+@tofu.op(name="_broadcast_backward")
+def broadcast_backward(ograd, *, axis=(), keepdims=False, exclude=False, out_shapes):
+    """The head gradient summed over the stretched dimensions."""
+    small = out_shapes[0]
+    if len(small) != ograd.ndim:
+        summed = axes_of(axis, ograd.ndim, exclude=exclude)
+        small = tuple(1 if d in summed else n for d, n in enumerate(ograd.shape))
+        if len(out_shapes[0]) != len([d for d in range(ograd.ndim) if d not in summed]):
+            raise tofu.InconclusiveError(f"gradient {ograd.shape} of shape {out_shapes[0]}")
+    return unbroadcast(small, ograd.shape, lambda *i: ograd[i])

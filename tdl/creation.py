@@ -1,0 +1,58 @@
+"""Operators that make tensors from nothing, or from a shape."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Rewrite, apply, like
+
+_SHAPE = (Rewrite("shape", {"output_shape": 0}),)
+_RANDOM = ("uniform", "normal", "exponential", "gamma", "poisson", "negative_binomial")
+
+
+@tofu.op(name=("_zeros", "_ones", "_full", "_zeros_without_dtype"), rewrites=_SHAPE)
+def filled():
+    """A constant."""
+    return lambda *i: 0
+
+
+@tofu.op(
+    name=tuple(f"_random_{name}" for name in (*_RANDOM, "generalized_negative_binomial", "randint")),
+    rewrites=_SHAPE,
+    random=True,
+)
+def random_filled():
+    """Independent random numbers."""
+    return lambda *i: apply("random")
+
+
+@tofu.op(
+    name=tuple(
+        f"_random_{name}_like" for name in (*_RANDOM, "generalized_negative_binomial")
+    ),
+    random=True,
+)
+def random_like(data):
+    """Independent random numbers in the shape of a tensor."""
+    return lambda *i: like(apply("random"), data[i])
+
+
+@tofu.op(name="_arange")
+def arange():
+    """Equally spaced numbers: a part would start anew."""
+    return lambda i: apply("at", i)
+
+
+@tofu.op(name="_eye")
+def eye():
+    """Ones on a diagonal."""
+    return lambda i, j: apply("equal", i, j)
+
+
+@tofu.op(name="_contrib_arange_like")
+def arange_like(data, *, axis=None, repeat=1):
+    """Positions along an axis, in the size of a tensor's axis."""
+    if axis is None or repeat != 1:
+        raise tofu.InconclusiveError("arange_like of the flattened tensor is not described")
+    place = tofu.Opaque("Position")
+    whole = (slice(None),) * data.ndim
+    return lambda i: place(data[whole])[i]

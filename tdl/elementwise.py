@@ -1,0 +1,114 @@
+"""Element-wise operators: unary, with a scalar, binary; and their gradients."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import apply, like
+
+_ACTIVATIONS = ("relu", "sigmoid", "hard_sigmoid", "softsign", "tanh", "erf", "erfinv")
+_POWERS = ("sqrt", "rsqrt", "cbrt", "rcbrt", "square", "reciprocal")
+_EXPONENTIALS = ("exp", "expm1", "log", "log10", "log1p", "log2", "gamma", "gammaln")
+_TRIGONOMETRY = (
+    *("sin", "cos", "tan", "sinh", "cosh", "degrees", "radians"),
+    *("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh"),
+)
+_ROUNDING = ("round", "rint", "ceil", "floor", "trunc", "fix", "sign", "abs", "negative")
+_BY_VALUE = ("clip", "smooth_l1", "Cast", "amp_cast", "logical_not", "_contrib_quadratic")
+_PASSING_ON = ("_copy", "BlockGrad", "make_loss", "_contrib_gradientmultiplier", "_copyto")
+_CONSTANT = ("zeros_like", "ones_like")
+
+_ARITHMETIC_SCALAR = (
+    *("_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar"),
+    *("_rdiv_scalar", "_mod_scalar", "_rmod_scalar", "_power_scalar", "_rpower_scalar"),
+    *("_maximum_scalar", "_minimum_scalar", "_hypot_scalar"),
+)
+_LOGIC_SCALAR = (
+    *("_equal_scalar", "_not_equal_scalar", "_greater_scalar", "_greater_equal_scalar"),
+    *("_lesser_scalar", "_lesser_equal_scalar"),
+    *("_logical_and_scalar", "_logical_or_scalar", "_logical_xor_scalar"),
+)
+
+_ARITHMETIC = (
+    *("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add"),
+    *("_maximum", "_minimum", "_hypot", "_mod", "_power"),
+)
+_LOGIC = (
+    *("_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"),
+    *("_logical_and", "_logical_or", "_logical_xor"),
+)
+
+# Gradients of one input: of the head gradient alone, or of it and the input or output.
+_GRADIENT = (
+    *("_backward_cast", "_backward_amp_cast", "_backward_mul_scalar", "_backward_div_scalar"),
+    "_contrib_backward_gradientmultiplier",
+)
+_GRADIENT_AND_VALUE = (
+    *(f"_backward_{name}" for name in (*_ACTIVATIONS, *_POWERS, *_TRIGONOMETRY)),
+    *(f"_backward_{name}" for name in _EXPONENTIALS if name != "exp"),
+    *(f"_backward_{name}" for name in ("abs", "sign", "clip", "smooth_l1")),
+    *("_backward_rdiv_scalar", "_backward_mod_scalar", "_backward_rmod_scalar"),
+    *("_backward_power_scalar", "_backward_rpower_scalar", "_backward_hypot_scalar"),
+    *("_backward_maximum_scalar", "_backward_minimum_scalar", "_contrib_backward_quadratic"),
+)
+_GRADIENTS_OF_TWO = tuple(
+    f"_backward_{name}" for name in ("mul", "div", "maximum", "minimum", "hypot", "mod", "power")
+)
+
+
+@tofu.op(
+    name=(
+        *(*_ACTIVATIONS, *_POWERS, *_EXPONENTIALS, *_TRIGONOMETRY, *_ROUNDING),
+        *(*_BY_VALUE, *_PASSING_ON, *_ARITHMETIC_SCALAR, *_LOGIC_SCALAR, *_GRADIENT),
+    )
+)
+def unary(x):
+    """A function of each element."""
+    return lambda *i: apply("unary", x[i])
+
+
+@tofu.op(name=_CONSTANT)
+def constant_like(x):
+    """A constant in the shape of a tensor."""
+    return lambda *i: like(0, x[i])
+
+
+@tofu.op(name=(*_ARITHMETIC, *_LOGIC, *_GRADIENT_AND_VALUE))
+def binary(x, y):
+    """A function of two elements at one index."""
+    return lambda *i: apply("binary", x[i], y[i])
+
+
+@tofu.op(name=_GRADIENTS_OF_TWO)
+def backward_binary(ograd, x, y):
+    """The gradients by both operands."""
+    return (
+        lambda *i: apply("by_first", ograd[i], x[i], y[i]),
+        lambda *i: apply("by_second", ograd[i], x[i], y[i]),
+    )
+
+
+@tofu.op(name=("_backward_add", "_backward_sub"))
+def backward_sum(ograd):
+    """The head gradient, or its negative, for both operands."""
+    return lambda *i: apply("by_first", ograd[i]), lambda *i: apply("by_second", ograd[i])
+
+
+@tofu.op(name="add_n")
+def add_n(*args):
+    """The sum of any number of tensors."""
+    return lambda *i: apply("add_n", *(x[i] for x in args))
+
+
+@tofu.op(name="amp_multicast")
+def amp_multicast(*args):
+    """Every tensor in the widest type among them."""
+    names = [[f"t{k}_{d}" for d in range(x.ndim)] for k, x in enumerate(args)]
+    return tuple(
+        tofu.lang.Over(own, lambda *i, x=x: apply("cast", x[i])) for own, x in zip(names, args)
+    )
+
+
+@tofu.op(name="_identity_with_attr_like_rhs")
+def identity_like(lhs, rhs):
+    """The first operand; the second gives its shape."""
+    return lambda *i: like(lhs[i], rhs[i])

@@ -1,0 +1,137 @@
+"""Operators whose indices are data: what they index is whole."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, Rewrite, apply, like
+from tofu.tdl._shapes import axis_of, names, whole, without
+
+
+@tofu.op(name="Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
+def embedding(data, weight):
+    """The row of weight that each element of data names."""
+    row = tofu.Opaque("Row")
+    return lambda *i, d: row(data[i], weight[:, d])
+
+
+@tofu.op(name="_backward_Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
+def backward_embedding(ograd, data, *, sparse_grad=False):
+    """The gradients by data, which is zero, and by weight: a sum over all of data."""
+    if sparse_grad:
+        raise tofu.InconclusiveError("a sparse gradient is not described")
+    rows = tofu.Opaque("Rows")
+    tokens = names(data.ndim)
+    return (
+        Over(tokens, lambda *i: like(0, data[i])),
+        lambda v, d: tofu.Sum(Over(tokens, lambda *i: rows(ograd[i, d], data[i])[v])),
+    )
+
+
+@tofu.op(name="take")
+def take(a, indices, *, axis=0):
+    """Slices of a along an axis, by number."""
+    axis = axis_of(axis, a.ndim)
+    outer, inner = names(a.ndim, "a"), names(indices.ndim)
+    pick_one = tofu.Opaque("Take")
+    own = [*outer[:axis], *inner, *outer[axis + 1 :]]
+
+    def element(*v):
+        i = v[axis : axis + len(inner)]
+        rest = (*v[:axis], slice(None), *v[axis + len(inner) :])
+        return pick_one(a[rest], indices[i])
+
+    return Over(own, element)
+
+
+@tofu.op(name="_backward_take")
+def backward_take(ograd, indices, *, axis=0, out_shapes):
+    """The gradients by a, a sum over the indices, and by the indices, which is zero."""
+    ndim = len(out_shapes[0])
+    axis = axis_of(axis, ndim)
+    outer, inner = names(ndim, "a"), names(indices.ndim)
+    add_to = tofu.Opaque("AddTo")
+
+    def by_a(*v):
+        return tofu.Sum(
+            Over(inner, lambda *i: add_to(ograd[v[:axis], i, v[axis + 1 :]], indices[i])[v[axis]])
+        )
+
+    return Over(outer, by_a), Over(inner, lambda *i: like(0, indices[i]))
+
+
+@tofu.op(name="pick")
+def pick(data, index, *, axis=-1, keepdims=False):
+    """One element along an axis, by number."""
+    if axis is None:
+        raise tofu.InconclusiveError("pick of the flattened tensor is not described")
+    axis = axis_of(axis, data.ndim)
+    choose = tofu.Opaque("Pick")
+    every = names(data.ndim)
+    every[axis] = f"one{axis}"
+    own = every if keepdims else list(without(every, axis)) or ["one0"]
+
+    def element(*v):
+        known = dict(zip(own, v))
+        place = [known.get(name, 0) for name in every]
+        chosen = place if index.ndim == data.ndim else without(place, axis) or (0,)
+        return choose(data[whole(place, axis)], index[chosen])
+
+    return Over(own, element)
+
+
+@tofu.op(name="_backward_pick")
+def backward_pick(ograd, index, *, axis=-1, keepdims=False, out_shapes):
+    """The head gradient at the picked place, else zero."""
+    if axis is None:
+        raise tofu.InconclusiveError("pick of the flattened tensor is not described")
+    ndim = len(out_shapes[0])
+    axis = axis_of(axis, ndim)
+    place = tofu.Opaque("Place")
+
+    def element(*i):
+        rest = without(i, axis) or (0,)
+        one = (*i[:axis], 0, *i[axis + 1 :])
+        return place(
+            ograd[one if ograd.ndim == ndim else rest],
+            index[one if index.ndim == ndim else rest],
+        )[i[axis]]
+
+    return element
+
+
+@tofu.op(name="one_hot")
+def one_hot(indices):
+    """1 where the position along a new axis is the index."""
+    return lambda *i, k: apply("equal", indices[i], k)
+
+
+@tofu.op(name="where")
+def where(condition, x, y):
+    """x or y by a condition, which may be of the first dimension only."""
+    if condition.ndim != x.ndim:
+        return lambda *i: tofu.lang.where(condition[i[0]], x[i], y[i])
+    return lambda *i: tofu.lang.where(condition[i], x[i], y[i])
+
+
+@tofu.op(name="_backward_where")
+def backward_where(ograd, condition):
+    """The head gradient for the operand that was chosen."""
+
+    def chosen(i):
+        return condition[i if condition.ndim == ograd.ndim else i[0]]
+
+    return (
+        lambda *i: apply("if_chosen", ograd[i], chosen(i)),
+        lambda *i: apply("if_not_chosen", ograd[i], chosen(i)),
+    )
+
+
+@tofu.op(name="SequenceMask")
+def sequence_mask(*args, axis=0):
+    """A value behind each sequence's end, which is counted along the time axis."""
+    data = args[0]
+    mask = tofu.Opaque("Mask")
+    batch = 1 - axis
+    if len(args) == 1:
+        return lambda *i: data[i]
+    return lambda *i: mask(data[whole(i, axis)], args[1][i[batch]])[i[axis]]

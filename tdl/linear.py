@@ -1,0 +1,133 @@
+"""Matrix products: FullyConnected, dot, batch_dot; and their gradients."""
+
+from __future__ import annotations
+
+import math
+
+import tofu
+from tofu.lang import Over, Reindex, Rewrite, adjoint, like
+from tofu.tdl._shapes import names
+
+_OUT = Rewrite("num_hidden", {"size": "o"})
+
+
+def _strides(shape):
+    """Row-major strides of the dimensions after the first."""
+    return [math.prod(shape[d + 1 :]) for d in range(1, len(shape))]
+
+
+def _flat(index, strides):
+    """The position in the flattened dimensions."""
+    return sum((v * s for v, s in zip(index, strides)), 0)
+
+
+def _fully_connected(data, weight, bias, flatten):
+    """The output's lambda: over the batch dimensions and o."""
+    if not flatten or data.ndim == 2:
+        batch = names(data.ndim - 1, "b")
+
+        def element(*v):
+            b, o = v[:-1], v[-1]
+            return tofu.Sum(lambda i: data[(*b, i)] * weight[o, i])
+
+    else:
+        batch = ["b0"]
+        strides = _strides(data.shape)
+        features = names(data.ndim - 1, "c")
+
+        def element(b, o):
+            return tofu.Sum(Over(features, lambda *c: data[b, c] * weight[o, _flat(c, strides)]))
+
+    if bias is None:
+        return Over([*batch, "o"], element)
+    return Over([*batch, "o"], lambda *v: element(*v) + bias[v[-1]])
+
+
+@tofu.op(name="FullyConnected", rewrites=[_OUT])
+def fully_connected(data, weight, bias=None, *, flatten=True):
+    """data weight^T + bias, over the last dimension or over all but the first."""
+    return _fully_connected(data, weight, bias, flatten)
+
+
+@tofu.op(name="_backward_FullyConnected", rewrites=[_OUT])
+def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False):
+    """The gradients by data, weight and bias."""
+    if not flatten or data.ndim == 2:
+        batch = names(data.ndim - 1, "b")
+        gradients = adjoint(_fully_connected(data, weight, None, flatten), ograd, [data, weight])
+    else:
+        batch = ["b0"]
+        gradients = _backward_flattened(ograd, data, weight)
+    if no_bias:
+        return tuple(gradients)
+    return (*gradients, Over(["o"], lambda o: tofu.Sum(Over(batch, lambda *b: ograd[b, o]))))
+
+
+def _backward_flattened(ograd, data, weight):
+    """With the features in several dimensions of data, and in one of weight."""
+    features, strides = names(data.ndim - 1, "c"), _strides(data.shape)
+
+    def by_data(b, *c):
+        value = tofu.Sum(lambda o: ograd[b, o] * weight[o, _flat(c, strides)])
+        return like(value, data[b, c])
+
+    def by_weight(o, *c):
+        value = tofu.Sum(lambda b0: ograd[b0, o] * data[b0, c])
+        return like(value, weight[o, _flat(c, strides)])
+
+    extents = (weight.shape[0], *data.shape[1:])
+    weight_gradient = Reindex(
+        ["o", *features],
+        extents,
+        at=lambda o, *c: (o, _flat(c, strides)),
+        value=by_weight,
+    )
+    return [Over(["b0", *features], by_data), weight_gradient]
+
+
+def _dot(lhs, rhs, transpose_a, transpose_b):
+    """The product over the last dimension of lhs and the first of rhs."""
+    left = names(lhs.ndim - 1)
+    right = names(rhs.ndim - 1, "j")
+
+    def element(*v):
+        i, j = v[: len(left)], v[len(left) :]
+        return tofu.Sum(
+            lambda k: lhs[(k, *i) if transpose_a else (*i, k)]
+            * rhs[(*j, k) if transpose_b else (k, *j)]
+        )
+
+    return left, right, element
+
+
+@tofu.op(name="dot")
+def dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
+    """The matrix product; vectors give a scalar of shape (1,)."""
+    left, right, element = _dot(lhs, rhs, transpose_a, transpose_b)
+    if not left and not right:
+        return Over(["one0"], lambda _: element())
+    return Over([*left, *right], element)
+
+
+@tofu.op(name="_backward_dot")
+def backward_dot(ograd, lhs, rhs, *, transpose_a=False, transpose_b=False):
+    """The gradients by both operands."""
+    left, right, element = _dot(lhs, rhs, transpose_a, transpose_b)
+    if not left and not right:
+        raise tofu.InconclusiveError("the gradient of a product of vectors is not described")
+    return tuple(adjoint(Over([*left, *right], element), ograd, [lhs, rhs]))
+
+
+@tofu.op(name="batch_dot")
+def batch_dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
+    """A matrix product for every index of the leading dimensions."""
+    batch = names(lhs.ndim - 2, "b")
+
+    def element(*v):
+        b, i, j = v[:-2], v[-2], v[-1]
+        return tofu.Sum(
+            lambda k: lhs[(*b, k, i) if transpose_a else (*b, i, k)]
+            * rhs[(*b, j, k) if transpose_b else (*b, k, j)]
+        )
+
+    return Over([*batch, "i", "j"], element)

@@ -1,0 +1,276 @@
+"""Operators that move elements: reshapes, transposes, slices, joins; and gradients."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, Rewrite, apply, like
+from tofu.tdl._shapes import (
+    at,
+    axes_of,
+    axis_of,
+    inserted,
+    names,
+    reshaped,
+    whole,
+    without,
+)
+
+
+_TO_SHAPE = (Rewrite("shape", {"output_shape": 0}), Rewrite("reverse", {"const": "False"}))
+
+
+@tofu.op(name="Reshape", rewrites=_TO_SHAPE)
+def reshape(data, *, out_shapes):
+    """The elements in another shape, in row-major order."""
+    return reshaped(data, out_shapes[0])
+
+
+@tofu.op(name=("Flatten", "_backward_reshape", "_backward_copy", "_backward_squeeze"))
+def reshape_like_output(data, *, out_shapes):
+    """The elements in the output's shape, which no attribute names."""
+    return reshaped(data, out_shapes[0])
+
+
+@tofu.op(name="reshape_like")
+def reshape_like(lhs, rhs, *, lhs_begin=None, rhs_begin=None, out_shapes):
+    """The elements in the shape of another tensor."""
+    if lhs_begin is not None or rhs_begin is not None:
+        raise tofu.InconclusiveError("reshape_like of some dimensions is not described")
+    return reshaped(lhs, out_shapes[0], lambda value, index: like(value, rhs[index]))
+
+
+@tofu.op(name="expand_dims")
+def expand_dims(data, *, axis):
+    """One more dimension, of size 1."""
+    axis = axis_of(axis, data.ndim + 1)
+    return lambda *i: data[without(i, axis)]
+
+
+@tofu.op(name="squeeze")
+def squeeze(data, *, axis=None, out_shapes):
+    """Without dimensions of size 1."""
+    gone = axes_of(axis, data.ndim) if axis is not None else ()
+    gone = [d for d, n in enumerate(data.shape) if n == 1 and (axis is None or d in gone)]
+    if len(out_shapes[0]) != data.ndim - len(gone):
+        return reshaped(data, out_shapes[0])
+    kept = [d for d in range(data.ndim) if d not in gone]
+    return lambda *i: data[tuple(i[kept.index(d)] if d in kept else 0 for d in range(data.ndim))]
+
+
+@tofu.op(name="transpose")
+def transpose(data, *, axes=()):
+    """Permuted dimensions; reversed where no axes are named."""
+    order = tuple(axes) if axes else tuple(reversed(range(data.ndim)))
+    return lambda *i: data[tuple(i[order.index(d)] for d in range(data.ndim))]
+
+
+@tofu.op(name=("SwapAxis", "_backward_SwapAxis"))
+def swap_axis(data, *, dim1=0, dim2=0):
+    """Two dimensions exchanged."""
+    order = list(range(data.ndim))
+    order[dim1], order[dim2] = order[dim2], order[dim1]
+    return lambda *i: data[tuple(i[d] for d in order)]
+
+
+@tofu.op(name=("reverse", "_backward_reverse"))
+def reverse(data, *, axis):
+    """Some dimensions from their end."""
+    axes = axes_of(axis, data.ndim)
+    last = [n - 1 for n in data.shape]
+    return lambda *i: data[tuple(last[d] - v if d in axes else v for d, v in enumerate(i))]
+
+
+# --- Slices --------------------------------------------------------------------------
+
+
+def _slice_bounds(shape, begin, end, step):
+    """Per dimension: begin and step, with MXNet's defaults and negative positions."""
+    bounds = []
+    for d, size in enumerate(shape):
+        stride = (step[d] if d < len(step) else None) or 1
+        first = begin[d] if d < len(begin) else None
+        if first is None:
+            first = 0 if stride > 0 else size - 1
+        elif first < 0:
+            first += size
+        bounds.append((first, stride))
+    return bounds
+
+
+def _open_end(shapes, begin, **_):
+    """A part is sliced to the end of what it is given."""
+    nones = ", ".join(["None"] * len(begin))
+    return [Rewrite("end", {"const": f"({nones},)"}, tuple(names(len(shapes[0]))))]
+
+
+@tofu.op(name="slice", rewrites=_open_end)
+def slice_(data, *, begin, end=(), step=()):
+    """Every step-th element from begin to end."""
+    bounds = _slice_bounds(data.shape, begin, end, step)
+    if any(stride < 0 for _, stride in bounds):
+        raise tofu.InconclusiveError("slice with a negative step is not described")
+    return lambda *i: data[tuple(v * s + b for v, (b, s) in zip(i, bounds))]
+
+
+def _full(small, big, bounds):
+    """The dimensions that a slice takes whole."""
+    return [d for d, (n, m) in enumerate(zip(small, big)) if n == m and bounds[d] == (0, 1)]
+
+
+def _scattered(ograd, shape, full):
+    """The gradient of a slice: zeros around the head gradient, cut dimensions whole."""
+    cut = [d for d in range(len(shape)) if d not in full]
+    scatter = tofu.Opaque("Scatter")
+    if not cut:
+        return lambda *i: ograd[i]
+    return lambda *i: scatter(ograd[whole(i, cut)])[tuple(i[d] for d in cut)]
+
+
+@tofu.op(name="_backward_slice")
+def backward_slice(ograd, *, begin, end=(), step=(), out_shapes):
+    """Zeros around the head gradient."""
+    shape = out_shapes[0]
+    full = _full(ograd.shape, shape, _slice_bounds(shape, begin, end, step))
+    fixed = [d for d in full if d < len(end) and end[d] is not None]
+    return _scattered(ograd, shape, [d for d in full if d not in fixed])
+
+
+def _axis_end(shapes, axis, **_):
+    axis = axis_of(axis, len(shapes[0]))
+    return [Rewrite("end", {"const": "None"}, (f"i{axis}",))]
+
+
+@tofu.op(name="slice_axis", rewrites=_axis_end)
+def slice_axis(data, *, axis, begin, end=None):
+    """From begin to end along one axis."""
+    axis = axis_of(axis, data.ndim)
+    first = begin + data.shape[axis] if begin < 0 else begin
+    if begin < 0 and first:  # a part would count from its own end
+        first_of = tofu.Opaque("Tail")
+        return lambda *i: first_of(data[whole(i, axis)])[i[axis]]
+    return lambda *i: data[at(i, axis, i[axis] + first)]
+
+
+@tofu.op(name="_backward_slice_axis")
+def backward_slice_axis(ograd, *, axis, begin, end=None, out_shapes):
+    """Zeros around the head gradient."""
+    shape = out_shapes[0]
+    axis = axis_of(axis, len(shape))
+    whole_axis = ograd.shape[axis] == shape[axis] and end is None
+    full = [d for d in range(len(shape)) if d != axis or whole_axis]
+    return _scattered(ograd, shape, full)
+
+
+@tofu.op(name="slice_like")
+def slice_like(data, shape_like, *, axes=()):
+    """From 0, as far as another tensor goes."""
+    if axes or data.ndim != shape_like.ndim:
+        raise tofu.InconclusiveError("slice_like of some axes is not described")
+    return lambda *i: like(data[i], shape_like[i])
+
+
+# --- Joins and splits -----------------------------------------------------------------
+
+
+def _joined(tensors, axis):
+    join = tofu.Opaque("Join")
+    return lambda *i: join(*(x[whole(i, axis)] for x in tensors))[i[axis]]
+
+
+@tofu.op(name="Concat")
+def concat(*args, dim=1):
+    """One tensor after the other along a dimension, which is whole."""
+    return _joined(args, axis_of(dim, args[0].ndim))
+
+
+@tofu.op(name="_backward_Concat")
+def backward_concat(*args, dim=1, out_shapes):
+    """The pieces of the head gradient."""
+    ograd, tensors = args[0], args[1:]
+    axis = axis_of(dim, ograd.ndim)
+    return tuple(_piece(ograd, axis, k, tensors[k : k + 1]) for k in range(len(out_shapes)))
+
+
+def _piece(tensor, axis, number, shaped=()):
+    """The lambda of a piece along an axis, which is whole; `shaped` has its shape."""
+    piece = tofu.Opaque(f"Piece{number}")
+    own = at(names(tensor.ndim), axis, f"p{number}")
+
+    def element(*i):
+        line = whole(i, axis)
+        return piece(tensor[line], *(x[line] for x in shaped))[i[axis]]
+
+    return Over(own, element)
+
+
+@tofu.op(name="SliceChannel")
+def slice_channel(data, *, axis=1, squeeze_axis=False, num_outputs=1):
+    """Equal pieces along an axis, which is whole."""
+    axis = axis_of(axis, data.ndim)
+    if not squeeze_axis:
+        return tuple(_piece(data, axis, k) for k in range(num_outputs))
+    kept = list(without(names(data.ndim), axis))
+    piece = tofu.Opaque("Piece")
+    return tuple(
+        Over(kept, lambda *i: piece(data[inserted(i, axis, slice(None))]))
+        for _ in range(num_outputs)
+    )
+
+
+@tofu.op(name="_backward_SliceChannel")
+def backward_slice_channel(*args, axis=1, squeeze_axis=False):
+    """The head gradients one after the other."""
+    if not squeeze_axis:
+        return _joined(args, axis_of(axis, args[0].ndim))
+    return _stacked(args, axis_of(axis, args[0].ndim + 1))
+
+
+def _stacked(tensors, axis):
+    join = tofu.Opaque("Stack")
+    return lambda *i: join(*(x[without(i, axis)] for x in tensors))[i[axis]]
+
+
+@tofu.op(name="stack")
+def stack(*args, axis=0):
+    """Tensors side by side along a new axis."""
+    return _stacked(args, axis_of(axis, args[0].ndim + 1))
+
+
+@tofu.op(name="_backward_stack")
+def backward_stack(*args, axis=0, out_shapes):
+    """The head gradient's slices along the axis."""
+    ograd = args[0]
+    axis = axis_of(axis, ograd.ndim)
+    piece = tofu.Opaque("Piece")
+    kept = list(without(names(ograd.ndim), axis))
+    return tuple(
+        Over(kept, lambda *i: piece(ograd[inserted(i, axis, slice(None))]))
+        for _ in out_shapes
+    )
+
+
+@tofu.op(name="repeat")
+def repeat(data, *, repeats, axis=None):
+    """Each element several times along an axis."""
+    if axis is None:
+        raise tofu.InconclusiveError("repeat of the flattened tensor is not described")
+    axis = axis_of(axis, data.ndim)
+    every = [*names(data.ndim), "again"]
+    return tofu.lang.Reindex(
+        every,
+        [*data.shape, repeats],
+        at=lambda *v: at(v[:-1], axis, v[axis] * repeats + v[-1]),
+        value=lambda *v: data[v[:-1]],
+    )
+
+
+@tofu.op(name="_backward_repeat")
+def backward_repeat(ograd, *, repeats, axis=None):
+    """The sum over an element's copies."""
+    if axis is None:
+        raise tofu.InconclusiveError("repeat of the flattened tensor is not described")
+    axis = axis_of(axis, ograd.ndim)
+    return lambda *i: apply(
+        "copies",
+        tofu.Sum(lambda again: ograd[at(i, axis, i[axis] * repeats + again)], extent=repeats),
+    )

@@ -1,0 +1,66 @@
+"""Weight updates: element-wise in the weight, its gradient and the states."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, apply
+
+_SINGLE = (
+    *("sgd_update", "sgd_mom_update", "mp_sgd_update", "mp_sgd_mom_update"),
+    *("nag_mom_update", "mp_nag_mom_update", "adam_update", "ftrl_update", "ftml_update"),
+    *("rmsprop_update", "rmspropalex_update", "signsgd_update", "signum_update"),
+)
+# Tensors per weight in the fused forms: the weight, its gradient, states.
+_FUSED = {
+    "multi_sgd_update": 2,
+    "multi_sgd_mom_update": 3,
+    "multi_mp_sgd_update": 3,
+    "multi_mp_sgd_mom_update": 4,
+}
+
+
+@tofu.op(name=_SINGLE)
+def update(*args):
+    """The new weight."""
+    return lambda *i: apply("update", *(x[i] for x in args))
+
+
+def _fused(tensors, per_weight, shared=()):
+    """One lambda per weight; `shared` tensors are read whole by each."""
+    step = tofu.Opaque("Update")
+    lambdas = []
+    for k in range(len(tensors) // per_weight):
+        own = tensors[k * per_weight : (k + 1) * per_weight]
+        wholes = [x[(slice(None),) * x.ndim] for x in shared]
+
+        def element(*i, own=own, wholes=wholes):
+            values = [x[i] for x in own]
+            return step(*values, *wholes) if wholes else apply("update", *values)
+
+        lambdas.append(Over([f"w{k}_{d}" for d in range(own[0].ndim)], element))
+    return tuple(lambdas)
+
+
+def _describe_fused(name, per_weight):
+    @tofu.op(name=name)
+    def fused(*args):
+        """The new weights; each is updated by itself."""
+        return _fused(args, per_weight)
+
+    @tofu.op(name=f"preloaded_{name}")
+    def preloaded(*args):
+        """The new weights, with the learning rates and decays as two last tensors."""
+        return _fused(args[:-2], per_weight, args[-2:])
+
+    return fused, preloaded
+
+
+for _name, _per_weight in _FUSED.items():
+    _describe_fused(_name, _per_weight)
+
+
+@tofu.op(name=("_adamw_update", "_mp_adamw_update"))
+def adamw_update(*args):
+    """The new weight, scaled by a last tensor of one element."""
+    *tensors, scale = args
+    return lambda *i: apply("update", *(x[i] for x in tensors), scale[(0,) * scale.ndim])

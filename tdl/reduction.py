@@ -1,0 +1,157 @@
+"""Reductions over axes, and their gradients.
+
+``mean`` divides by the number of elements of its own input: a part of it that reduces a
+part of an axis would divide by less. Its description has that count as a constant, so the
+analysis leaves the reduced axes whole.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tofu
+from tofu.lang import Over, apply, sqrt
+from tofu.tdl._shapes import axes_of, names, without
+
+
+def _reduced(data, axis, keepdims, exclude, out_shapes, reducer, element, finish=None):
+    """The lambda of a reduction; `finish` makes the result of what is reduced."""
+    axes = axes_of(axis, data.ndim, exclude=exclude)
+    every = names(data.ndim)
+    kept = without(every, axes)
+    ones = len(out_shapes[0]) - len(kept)
+    own = list(kept)
+    if keepdims and ones:
+        own = [f"one{d}" if d in axes else every[d] for d in range(data.ndim)]
+    elif ones:  # all axes are reduced: MXNet's scalars have the shape (1,)
+        own = ["one0"]
+
+    def body(*index):
+        known = dict(zip(own, index))
+
+        def inner(*rest):
+            reducing = dict(zip((every[d] for d in axes), rest))
+            return element(*(reducing.get(n, known.get(n)) for n in every))
+
+        value = reducer(Over([every[d] for d in axes], inner))
+        return finish(value) if finish is not None else value
+
+    if not axes:
+        return lambda *i: element(*i)
+    return Over(own, body)
+
+
+@tofu.op(name="sum")
+def sum_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
+    """The sum over axes."""
+    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Sum, lambda *i: data[i])
+
+
+@tofu.op(name="nansum")
+def nansum(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
+    """The sum over axes, without what is no number."""
+    element = lambda *i: apply("nan_to_zero", data[i])  # noqa: E731
+    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Sum, element)
+
+
+@tofu.op(name="mean")
+def mean(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
+    """The mean over axes: the sum over the number of the input's own elements."""
+    count = math.prod(data.shape[d] for d in axes_of(axis, data.ndim, exclude=exclude))
+    return _reduced(
+        data, axis, keepdims, exclude, out_shapes, tofu.Sum, lambda *i: data[i], lambda s: s / count
+    )
+
+
+@tofu.op(name="max")
+def max_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
+    """The maximum over axes."""
+    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Max, lambda *i: data[i])
+
+
+@tofu.op(name="min")
+def min_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
+    """The minimum over axes."""
+    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Min, lambda *i: data[i])
+
+
+@tofu.op(name="prod")
+def prod_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
+    """The product over axes."""
+    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Prod, lambda *i: data[i])
+
+
+@tofu.op(name="norm")
+def norm(data, *, ord=2, axis=None, keepdims=False, out_shapes):  # noqa: A002 MXNet's name
+    """The sum of magnitudes (ord 1), or the root of the sum of squares."""
+    if ord == 1:
+        element, finish = lambda *i: apply("abs", data[i]), None
+    else:
+        element, finish = lambda *i: data[i] * data[i], sqrt
+    return _reduced(data, axis, keepdims, False, out_shapes, tofu.Sum, element, finish)
+
+
+@tofu.op(name=("argmax", "argmin"))
+def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
+    """Where along an axis the extreme value is: the axis is whole."""
+    if axis is None:
+        raise tofu.InconclusiveError("argmax over the flattened tensor is not described")
+    (reduced,) = axes_of(axis, data.ndim)
+    argument = tofu.Opaque("Arg")
+    every = names(data.ndim)
+    own = [f"one{reduced}" if d == reduced else n for d, n in enumerate(every)]
+    if not keepdims:
+        own = list(without(every, reduced)) or ["one0"]
+
+    def body(*index):
+        known = dict(zip(own, index))
+        return argument(data[tuple(known.get(n, slice(None)) for n in every)])
+
+    return Over(own, body)
+
+
+def _stretched(tensor, shape, axes):
+    """A function that gives the reduced tensor's element for an index of `shape`."""
+
+    def element(*i):
+        if tensor.ndim == len(shape):
+            return tensor[tuple(0 if d in axes else v for d, v in enumerate(i))]
+        kept = without(i, axes)
+        return tensor[kept if kept else (0,)]
+
+    return element
+
+
+@tofu.op(name="_backward_sum")
+def backward_sum(ograd, *, axis=None, exclude=False, out_shapes):
+    """The head gradient at every reduced index."""
+    shape = out_shapes[0]
+    gradient = _stretched(ograd, shape, axes_of(axis, len(shape), exclude=exclude))
+    return lambda *i: gradient(*i)
+
+
+@tofu.op(name="_backward_mean")
+def backward_mean(ograd, *, axis=None, exclude=False, out_shapes):
+    """The head gradient over the number of the gradient's own elements."""
+    shape = out_shapes[0]
+    axes = axes_of(axis, len(shape), exclude=exclude)
+    gradient = _stretched(ograd, shape, axes)
+    count = math.prod(shape[d] for d in axes)
+    return lambda *i: gradient(*i) / count
+
+
+@tofu.op(name=("_backward_max", "_backward_min", "_backward_prod", "_backward_nansum"))
+def backward_extreme(ograd, data, out, *, axis=None, exclude=False):
+    """A function of the element, the result and its gradient."""
+    axes = axes_of(axis, data.ndim, exclude=exclude)
+    gradient, result = _stretched(ograd, data.shape, axes), _stretched(out, data.shape, axes)
+    return lambda *i: apply("by", gradient(*i), data[i], result(*i))
+
+
+@tofu.op(name="_backward_norm")
+def backward_norm(ograd, data, out, *, axis=None):
+    """The element over the norm, times the head gradient."""
+    axes = axes_of(axis, data.ndim)
+    gradient, result = _stretched(ograd, data.shape, axes), _stretched(out, data.shape, axes)
+    return lambda *i: apply("by", gradient(*i), data[i], result(*i))
+
