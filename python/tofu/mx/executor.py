@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from tofu.errors import GraphError
 from .nnvm import VARIABLE, Shape
 from .runtime import mxnet_errors, taught
 
-__all__ = ["bind"]
+__all__ = ["bind", "bind_apart"]
 
 _GROUP = "__ctx_group__"
 # The context of nodes without a group, of which there are none. It only has to differ from
@@ -50,6 +51,25 @@ def bind(
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
+
+
+# MXNet lends operators temporary space per thread that binds or calls them.
+_apart = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="tofu-bind")
+
+
+def bind_apart(
+    what: str,
+    graph: Mapping[str, Any],
+    contexts: Sequence[mx.Context],
+    arrays: Mapping[str, mx.nd.NDArray],
+) -> mx.executor.Executor:
+    """Bind a graph as ``bind`` does, with temporary space that the script's thread never uses.
+
+    For a graph that autograd calls back to run: by then the script's thread has
+    pushed operators that wait for its results. If these held temporary space that it
+    needs as well, each would wait for the other.
+    """
+    return _apart.submit(bind, what, graph, contexts, arrays).result()
 
 
 def _check(

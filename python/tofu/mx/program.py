@@ -20,9 +20,9 @@ import numpy as np
 
 from tofu.errors import GraphError
 
-from .executor import bind
+from .executor import bind, bind_apart
 from .runtime import load
-from .tiles import Layout, gather, layout_of, layouts_of, scatter
+from .tiles import Layout, gather, layout_of, scatter
 
 __all__ = ["Program"]
 
@@ -59,7 +59,9 @@ class Program:
         data = _parse(phases, len(contexts))
         self._contexts = list(contexts)
         self._variables: dict[str, dict[str, Any]] = data["variables"]
-        self.layouts: dict[str, Layout] = layouts_of(self._variables)
+        self.layouts: dict[str, Layout] = {
+            name: layout_of(record) for name, record in self._variables.items()
+        }
         self._tiles = dict(tiles)
         self._allocate()
         self._forward = bind("forward", data["forward"]["graph"], self._contexts, self._tiles)
@@ -70,7 +72,7 @@ class Program:
             arrays = self._forward.outputs
             saved = {each["name"]: arrays[each["forward_head"]] for each in data["saved"]}
             backward = data["backward"]
-            self._backward = bind(
+            self._backward = bind_apart(
                 "backward", backward["graph"], self._contexts, {**self._tiles, **saved}
             )
             self._heads = backward["heads"]

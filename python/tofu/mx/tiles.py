@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd
 
 from tofu.errors import GraphError
@@ -21,7 +20,7 @@ from tofu.errors import GraphError
 from .infer import dtype_name
 from .nnvm import Shape
 
-__all__ = ["Box", "Layout", "gather", "layouts", "layouts_of", "scatter"]
+__all__ = ["Box", "Layout", "gather", "layout_of", "layouts", "scatter"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +53,7 @@ class Layout:
 
 def layouts(partitioned: str) -> dict[str, Layout]:
     """The layout of every variable of a partitioned graph or its phases (JSON)."""
-    return layouts_of(json.loads(partitioned)["variables"])
-
-
-def layouts_of(variables: Mapping[str, Mapping[str, Any]]) -> dict[str, Layout]:
-    """The layouts of the records of variables or heads."""
+    variables = json.loads(partitioned)["variables"]
     return {name: layout_of(record) for name, record in variables.items()}
 
 
@@ -148,8 +143,3 @@ def _check(what: str, shape: Shape, layout: Layout, count: int) -> None:
             f"{what}: found an array of shape {tuple(shape)} and {count} workers, expected "
             f"shape {layout.shape} and {len(layout.boxes)} workers"
         )
-
-
-def same_dtype(array: mx.nd.NDArray, layout: Layout) -> bool:
-    """Whether an array has the layout's dtype."""
-    return bool(np.dtype(array.dtype).name == layout.dtype)
