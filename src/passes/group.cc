@@ -50,7 +50,8 @@ class Grouper {
     ClaimByControlDependency();
     ClaimByStructure();
     GroupVariables();
-    GroupGradients();
+    GroupGradients(/*exact=*/true);
+    GroupGradients(/*exact=*/false);
     return std::move(groups_);
   }
 
@@ -152,8 +153,9 @@ class Grouper {
   }
 
   // The gradient that reaches operator p's group from operator f's is that of
-  // an output of p that f reads. Sums are met before what they add.
-  void GroupGradients() {
+  // an output of p that f reads (exact), or else of p's only output of its shape.
+  // Sums are met before what they add.
+  void GroupGradients(bool exact) {
     for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
       if (!IsBackward(node)) continue;
       const bool sum = IsGradientSum(node) && !IsClaimed(node);
@@ -163,12 +165,12 @@ class Grouper {
       for (NodeEntry input : graph_.nodes[node].inputs) {
         int& group = groups_.tensor_group[graph_.entry_id(input)];
         if (group >= 0 || !IsBackward(input.node)) continue;
-        group = sum ? groups_.node_tensor[node] : GradientOf(input, node);
+        group = sum ? groups_.node_tensor[node] : GradientOf(input, node, exact);
       }
     }
   }
 
-  int GradientOf(NodeEntry gradient, int consumer) const {
+  int GradientOf(NodeEntry gradient, int consumer, bool exact) const {
     const int p = groups_.op_group[consumer];
     if (p < 0 || p == groups_.op_group[gradient.node]) return -1;
     int only = -1;
@@ -180,7 +182,7 @@ class Grouper {
       ++matches;
       if (Reads(groups_.op_group[gradient.node], only)) return only;
     }
-    return matches == 1 ? only : -1;
+    return !exact && matches == 1 ? only : -1;
   }
 
   bool Reads(int node, int entry) const {

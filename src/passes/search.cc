@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "graph/box.h"
@@ -22,6 +23,20 @@ Cuts Prefix(const Cuts& cuts, size_t steps) {
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
   return slot.is_output ? NodeEntry{node, slot.index}
                         : graph.nodes[node].inputs[slot.index];
+}
+
+// Parts of one output can only be combined by one operation.
+bool ReducesOneWay(const StrategyRow& row, const Cuts& cuts) {
+  for (const OutputAccess& output : row.outputs) {
+    std::optional<Reducer> reducer;
+    for (int cut : cuts) {
+      const auto it = output.reduce.find(cut);
+      if (it == output.reduce.end()) continue;
+      if (reducer.value_or(it->second) != it->second) return false;
+      reducer = it->second;
+    }
+  }
+  return true;
 }
 
 // The alternatives of one tensor class with the tiles that each gives.
@@ -99,7 +114,12 @@ class Searcher {
             EnumerateCuts(extents, row == nullptr ? std::vector<int>() : row->splittable,
                           given_.operators[p], parts_, WholeStep::kAlways,
                           options_.max_alternatives, &complete);
-        TOFU_CHECK(!choice.alternatives.empty()) << "operator class " << p;
+        std::vector<Cuts>& all = choice.alternatives;
+        const auto mixes = [row](const Cuts& cuts) {
+          return row != nullptr && !ReducesOneWay(*row, cuts);
+        };
+        all.erase(std::remove_if(all.begin(), all.end(), mixes), all.end());
+        TOFU_CHECK(!all.empty()) << "operator class " << p << " has no way to split";
       }
       if (!complete) return false;
       operators_.push_back(std::move(choice));

@@ -1,0 +1,120 @@
+#include "passes/eliminate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tofu {
+namespace {
+
+// `variables` variables of domain 1 to 4 and `pairs` random tables.
+PairwiseProblem RandomProblem(unsigned seed, int variables, int pairs) {
+  std::mt19937 random(seed);
+  PairwiseProblem problem;
+  problem.constant = static_cast<int64_t>(random() % 10);
+  for (int v = 0; v < variables; ++v) {
+    problem.AddVariable(1 + static_cast<int>(random() % 4));
+    for (int x = 0; x < problem.domain[v] && v % 2 == 0; ++x) {
+      problem.unary[v].push_back(static_cast<int64_t>(random() % 100));
+    }
+  }
+  for (int i = 0; i < pairs; ++i) {
+    const int a = static_cast<int>(random() % static_cast<unsigned>(variables));
+    const int b = static_cast<int>(random() % static_cast<unsigned>(variables));
+    if (a == b) continue;
+    PairwiseProblem::Pair pair{a, b, {}};
+    for (int c = 0; c < problem.domain[a] * problem.domain[b]; ++c) {
+      pair.cost.push_back(static_cast<int64_t>(random() % 100));
+    }
+    problem.pairs.push_back(pair);
+  }
+  return problem;
+}
+
+int64_t BruteForce(const PairwiseProblem& problem) {
+  std::vector<int> values(problem.domain.size(), 0);
+  int64_t best = problem.Cost(values);
+  while (true) {
+    size_t v = 0;
+    while (v < values.size() && ++values[v] == problem.domain[v]) values[v++] = 0;
+    if (v == values.size()) return best;
+    best = std::min(best, problem.Cost(values));
+  }
+}
+
+TEST(Eliminate, EqualsBruteForceOnRandomProblems) {
+  for (unsigned seed = 1; seed <= 500; ++seed) {
+    const int variables = 1 + static_cast<int>(seed % 7);
+    const PairwiseProblem problem =
+        RandomProblem(seed, variables, static_cast<int>(seed % 15));
+    const EliminateResult result = Eliminate(problem, {});
+    ASSERT_EQ(result.status, EliminateStatus::kOptimal) << "seed " << seed;
+    ASSERT_EQ(result.cost, BruteForce(problem)) << "seed " << seed;
+    ASSERT_EQ(result.lower_bound, result.cost) << "seed " << seed;
+    ASSERT_EQ(problem.Cost(result.values), result.cost) << "seed " << seed;
+  }
+}
+
+TEST(Eliminate, BelowTheTableLimitItBoundsTheOptimumFromBothSides) {
+  int64_t optimum = 0;
+  int64_t found = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    const PairwiseProblem problem = RandomProblem(seed, 8, 24);
+    EliminateOptions options;
+    options.max_table = 8;
+    const EliminateResult result = Eliminate(problem, options);
+    const int64_t expected = BruteForce(problem);
+    ASSERT_LE(result.lower_bound, expected) << "seed " << seed;
+    ASSERT_GE(result.cost, expected) << "seed " << seed;
+    ASSERT_EQ(problem.Cost(result.values), result.cost) << "seed " << seed;
+    ASSERT_EQ(result.status == EliminateStatus::kOptimal,
+              result.cost == result.lower_bound);
+    optimum += expected;
+    found += result.cost;
+  }
+  EXPECT_LE(found, optimum + optimum / 50) << "on average within 2% of the optimum";
+}
+
+TEST(Eliminate, AWideProblemEndsWithABoundWithinItsTime) {
+  const PairwiseProblem problem = RandomProblem(7, 120, 4000);
+  EliminateOptions options;
+  options.max_table = 1 << 12;
+  options.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  const EliminateResult result = Eliminate(problem, options);
+  EXPECT_EQ(result.status, EliminateStatus::kFeasible);
+  EXPECT_LT(result.lower_bound, result.cost);
+}
+
+TEST(Eliminate, EqualProblemsGiveEqualValues) {
+  EliminateOptions options;
+  options.max_table = 16;
+  const PairwiseProblem problem = RandomProblem(3, 20, 90);
+  EXPECT_EQ(Eliminate(problem, options).values, Eliminate(problem, options).values);
+}
+
+TEST(Eliminate, RefusesMoreWorkThanAllowed) {
+  EliminateOptions options;
+  options.max_work = 3;
+  const EliminateResult result = Eliminate(RandomProblem(5, 6, 12), options);
+  EXPECT_EQ(result.status, EliminateStatus::kTooBig);
+}
+
+TEST(Eliminate, TiesGoToTheLowestValue) {
+  PairwiseProblem problem;
+  problem.AddVariable(3);
+  problem.AddVariable(2);
+  problem.pairs.push_back({1, 0, std::vector<int64_t>(6, 5)});
+  EXPECT_EQ(Eliminate(problem, {}).values, (std::vector<int>{0, 0}));
+}
+
+TEST(Eliminate, AProblemWithoutVariablesIsItsConstant) {
+  PairwiseProblem problem;
+  problem.constant = 42;
+  const EliminateResult result = Eliminate(problem, {});
+  EXPECT_EQ(result.status, EliminateStatus::kOptimal);
+  EXPECT_EQ(result.cost, 42);
+}
+
+}  // namespace
+}  // namespace tofu

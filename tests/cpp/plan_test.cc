@@ -1,0 +1,108 @@
+#include "passes/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "example_graphs.h"
+#include "graph/error.h"
+#include "passes/pipeline.h"
+
+namespace tofu {
+namespace {
+
+using Json = nlohmann::json;
+
+class PlanText : public testing::Test {
+ protected:
+  PlanText() : example_(Mlp(24, 12, 2)) {
+    PlanOptions options;
+    options.workers = 6;
+    plan_ = MakePlan(example_.graph(), example_.table(), options);
+    json_ = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
+  }
+
+  Plan Read(const Json& json) {
+    return ReadPlan(json.dump(), example_.graph(), example_.table());
+  }
+
+  std::string ErrorOf(const Json& json) {
+    try {
+      Read(json);
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.blame(), Blame::kPlan);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  ExampleGraph example_;
+  Plan plan_;
+  Json json_;
+};
+
+TEST_F(PlanText, WhatIsWrittenReadsBackTheSame) {
+  const Plan plan = Read(json_);
+  EXPECT_EQ(plan.parts, (std::vector<int>{3, 2}));
+  EXPECT_EQ(plan.tensor_cuts, plan_.tensor_cuts);
+  EXPECT_EQ(plan.op_cuts, plan_.op_cuts);
+  EXPECT_EQ(plan.node_bytes, plan_.node_bytes);
+  EXPECT_EQ(plan.step_bytes, plan_.step_bytes);
+  EXPECT_EQ(plan.status, plan_.status);
+  EXPECT_EQ(WritePlan(plan, example_.graph(), example_.table()),
+            WritePlan(plan_, example_.graph(), example_.table()));
+}
+
+TEST_F(PlanText, CountsItsGroupsAndBytes) {
+  EXPECT_EQ(json_["workers"], 6);
+  EXPECT_EQ(json_["steps"][0]["groups"], 1);
+  EXPECT_EQ(json_["steps"][1]["groups"], 3);
+  int64_t bytes = 0;
+  for (const Json& op : json_["operators"]) bytes += op["bytes"].get<int64_t>();
+  EXPECT_EQ(json_["total_bytes"], bytes);
+  EXPECT_EQ(json_["total_bytes"], json_["steps"][0]["bytes"].get<int64_t>() +
+                                      json_["steps"][1]["bytes"].get<int64_t>());
+  EXPECT_GE(json_["gap"].get<double>(), 0.0);
+}
+
+TEST_F(PlanText, APlanOfAnotherGraphIsRefused) {
+  ExampleGraph other = Mlp(24, 24, 2);
+  try {
+    ReadPlan(json_.dump(), other.graph(), other.table());
+    ADD_FAILURE() << "read";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("the plan is of another graph"),
+              std::string::npos);
+  }
+}
+
+TEST_F(PlanText, CutsThatAreImpossibleAreRefused) {
+  Json json = json_;
+  json["tensors"][0]["cuts"] = {5, 0};
+  EXPECT_NE(ErrorOf(json).find("tensors[0].cuts[0]: found 5"), std::string::npos);
+  json = json_;
+  json["tensors"][0]["cuts"] = {0};
+  EXPECT_NE(ErrorOf(json).find("an array of 2, one cut a step"), std::string::npos);
+  json = json_;
+  json["parts"] = {5, 2};
+  json["workers"] = 10;
+  EXPECT_NE(ErrorOf(json).find("divides by 5"), std::string::npos) << ErrorOf(json);
+  json = json_;
+  json["operators"][0]["cuts"][0] = "zz";
+  EXPECT_NE(ErrorOf(json).find("can be split along"), std::string::npos);
+  json = json_;
+  json["version"] = 9;
+  EXPECT_NE(ErrorOf(json).find("version: found 9"), std::string::npos);
+}
+
+TEST_F(PlanText, EveryTruncatedDocumentIsAUserError) {
+  const std::string text = json_.dump();
+  for (size_t length = 0; length < text.size(); ++length) {
+    ASSERT_THROW(ReadPlan(text.substr(0, length), example_.graph(), example_.table()),
+                 UserError)
+        << "at " << length;
+  }
+}
+
+}  // namespace
+}  // namespace tofu
