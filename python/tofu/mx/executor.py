@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
@@ -47,7 +49,7 @@ def bind(
         symbol = mx.sym.load_json(json.dumps(_without_entries(graph)))
     arguments = {name: arrays[name] for name in symbol.list_arguments()}
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
-    with mxnet_errors(f"binding the {what} graph"), taught(_shapes(graph)):
+    with mxnet_errors(f"binding the {what} graph"), taught(_shapes(graph)), _own_memory(contexts):
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
@@ -70,6 +72,25 @@ def bind_apart(
     needs as well, each would wait for the other.
     """
     return _apart.submit(bind, what, graph, contexts, arrays).result()
+
+
+@contextlib.contextmanager
+def _own_memory(contexts: Sequence[mx.Context]) -> Iterator[None]:
+    """On CPUs, give every tensor of graphs bound inside memory of its own.
+
+    MXNet's copies between contexts trust the MKL-DNN layout that a memory block last
+    had, which may be that of another tensor of another shape that shared the block.
+    """
+    name, before = "NNVM_EXEC_MATCH_RANGE", os.environ.get("NNVM_EXEC_MATCH_RANGE")
+    if all(context.device_type == "cpu" for context in contexts):
+        os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 def _check(
