@@ -129,6 +129,10 @@ nlohmann::ordered_json NodeJson(const Node& node) {
   return json;
 }
 
+std::string Dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 // FNV-1a over length-prefixed fields, so that no two graphs read alike.
 class Hasher {
  public:
@@ -198,7 +202,10 @@ Graph ReadGraph(const std::string& json) {
   const JsonDocument document =
       ParseJson(json, Blame::kGraph, "graph",
                 "write it with Symbol.tojson() after shape and type inference");
-  const JsonCursor root(document);
+  return ReadGraph(JsonCursor(document));
+}
+
+Graph ReadGraph(const JsonCursor& root) {
   const JsonCursor nodes = root.At("nodes");
   Graph graph;
   graph.nodes.resize(static_cast<size_t>(nodes.Size()));
@@ -217,10 +224,12 @@ Graph ReadGraph(const std::string& json) {
 
 std::string WriteGraph(const Graph& graph) {
   using Json = nlohmann::ordered_json;
-  Json nodes = Json::array();
+  // Node by node: a document of all nodes would take far more memory than text.
+  std::string text = R"({"nodes":[)";
   Json variables = Json::array();
   for (int i = 0; i < graph.num_nodes(); ++i) {
-    nodes.push_back(NodeJson(graph.nodes[i]));
+    if (i > 0) text += ',';
+    text += Dump(NodeJson(graph.nodes[i]));
     if (graph.nodes[i].is_variable()) variables.push_back(i);
   }
   Json heads = Json::array();
@@ -231,13 +240,12 @@ std::string WriteGraph(const Graph& graph) {
   if (!graph.head_roles.empty()) {
     attrs["tofu_heads"] = Json::array({"list_str", graph.head_roles});
   }
-  Json json;
-  json["nodes"] = std::move(nodes);
-  json["arg_nodes"] = std::move(variables);
-  json["node_row_ptr"] = graph.first_entry;
-  json["heads"] = std::move(heads);
-  json["attrs"] = std::move(attrs);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json rest;
+  rest["arg_nodes"] = std::move(variables);
+  rest["node_row_ptr"] = graph.first_entry;
+  rest["heads"] = std::move(heads);
+  rest["attrs"] = std::move(attrs);
+  return text + "]," + Dump(rest).substr(1);
 }
 
 std::string GraphHash(const Graph& graph) {

@@ -15,6 +15,8 @@
 
 namespace tofu {
 
+class JsonCursor;
+
 using Shape = std::vector<int64_t>;
 
 // Output number `index` of node number `node`: one tensor of the graph.
@@ -65,6 +67,8 @@ void IndexEntries(Graph* graph);
 std::vector<bool> UsedEntries(const Graph& graph);
 
 Graph ReadGraph(const std::string& json);
+// The same of a graph that is part of another document (graph/json.h).
+Graph ReadGraph(const JsonCursor& root);
 std::string WriteGraph(const Graph& graph);
 
 // A hash of the graph's structure, shapes and dtypes, stable over runs and

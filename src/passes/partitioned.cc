@@ -18,25 +18,6 @@ using Json = nlohmann::ordered_json;
 constexpr char kFormatId[] = "tofu-partitioned";
 constexpr int kVersion = 1;
 constexpr int kMaxDtype = 127;
-// Of a "graph" value: {nodes: [{attrs: {name: text}}]}.
-constexpr int kMaxGraphDepth = 8;
-
-// A document that nests deeper than a graph does could exhaust the stack.
-bool IsShallow(const nlohmann::json& value, int depth) {
-  if (!value.is_structured()) return true;
-  if (depth == 0) return false;
-  for (const auto& element : value) {
-    if (!IsShallow(element, depth - 1)) return false;
-  }
-  return true;
-}
-
-Graph ReadGraphPart(const JsonCursor& cursor) {
-  if (!cursor.value().is_object() || !IsShallow(cursor.value(), kMaxGraphDepth)) {
-    cursor.Fail("a graph");
-  }
-  return ReadGraph(cursor.value().dump());
-}
 
 std::vector<int64_t> ReadNumbers(const JsonCursor& cursor) {
   std::vector<int64_t> numbers;
@@ -156,17 +137,22 @@ Json HeadsJson(const std::vector<PartitionedHead>& heads) {
   return json;
 }
 
+std::string WithMember(const Json& object, const std::string& key,
+                       const std::string& value) {
+  std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.back() = ',';
+  return text + "\"" + key + "\":" + value + "}";
+}
+
 std::string WritePartitioned(const Partitioned& partitioned) {
   const std::vector<int64_t>& fetched = partitioned.fetched_bytes_per_worker;
-  Json json = {{"format", kFormatId},
-               {"version", kVersion},
-               {"workers", partitioned.workers},
-               {"graph", Json::parse(WriteGraph(partitioned.graph))}};
+  Json json = {
+      {"format", kFormatId}, {"version", kVersion}, {"workers", partitioned.workers}};
   json["variables"] = VariablesJson(partitioned.variables);
   json["heads"] = HeadsJson(partitioned.heads);
   json["fetched_bytes"] = std::accumulate(fetched.begin(), fetched.end(), int64_t{0});
   json["fetched_bytes_per_worker"] = fetched;
-  return json.dump();
+  return WithMember(json, "graph", WriteGraph(partitioned.graph));
 }
 
 Partitioned ReadPartitioned(const std::string& json) {
@@ -179,7 +165,7 @@ Partitioned ReadPartitioned(const std::string& json) {
   root.At("version").Int(kVersion, kVersion);
   Partitioned partitioned;
   partitioned.workers = static_cast<int>(root.At("workers").Int(1, kMaxWorkers));
-  partitioned.graph = ReadGraphPart(root.At("graph"));
+  partitioned.graph = ReadGraph(root.At("graph"));
   ReadNodeWorkers(&partitioned);
   ReadVariables(root.At("variables"), &partitioned);
   ReadHeads(root.At("heads"), &partitioned);

@@ -63,6 +63,11 @@ std::string DumpGraph(const Graph& graph);
 nlohmann::ordered_json VariablesJson(const std::vector<PartitionedVariable>& variables);
 nlohmann::ordered_json HeadsJson(const std::vector<PartitionedHead>& heads);
 
+// The text of a non-empty object with one more member, whose value is text
+// already: a large graph is written once, not parsed into its document.
+std::string WithMember(const nlohmann::ordered_json& object, const std::string& key,
+                       const std::string& value);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_PARTITIONED_H_

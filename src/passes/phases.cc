@@ -109,9 +109,9 @@ class Copier {
   GraphBuilder builder_;
 };
 
-Json PhaseJson(const PhaseGraph& phase) {
-  return {{"graph", Json::parse(WriteGraph(phase.graph))},
-          {"heads", HeadsJson(phase.heads)}};
+std::string PhaseText(const PhaseGraph& phase) {
+  return WithMember({{"heads", HeadsJson(phase.heads)}}, "graph",
+                    WriteGraph(phase.graph));
 }
 
 }  // namespace
@@ -163,15 +163,16 @@ Phases SplitPhases(const Partitioned& partitioned) {
 std::string WritePhases(const Phases& phases) {
   Json json = {{"format", kFormatId}, {"version", kVersion}, {"workers", phases.workers}};
   json["variables"] = VariablesJson(phases.variables);
-  json["forward"] = PhaseJson(phases.forward);
-  json["backward"] = phases.backward ? PhaseJson(*phases.backward) : Json();
   json["saved"] = Json::array();
   for (const SavedEntry& saved : phases.saved) {
     json["saved"].push_back({{"name", saved.name},
                              {"forward_head", saved.forward_head},
                              {"worker", saved.worker}});
   }
-  return json.dump();
+  std::string text = WithMember(json, "forward", PhaseText(phases.forward));
+  text.back() = ',';
+  return text +
+         "\"backward\":" + (phases.backward ? PhaseText(*phases.backward) : "null") + "}";
 }
 
 std::string DumpPhases(const Phases& phases) {
