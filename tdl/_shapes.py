@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
@@ -122,6 +123,8 @@ class Factors:
         self._target: list[list[int]] = [[] for _ in target]
         self._source_whole: set[int] = set()
         self._target_whole: set[int] = set()
+        if math.prod(source) != math.prod(target):
+            raise InconclusiveError(f"reshape of {tuple(source)} to {tuple(target)}")
         self._walk(list(source), list(target))
         self.mixed = bool(self._source_whole)
 

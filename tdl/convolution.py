@@ -154,7 +154,7 @@ def pooling(
         return (_opaque_pooling(data, space),) * 2
     reducer = _POOL_REDUCERS[pool_type]
     count = math.prod(kernel) if pool_type == "avg" else 1
-    source = data.padded("-inf" if pool_type == "max" else 0) if padded else data
+    source = data.padded("-inf" if pool_type == "max" else 0)
 
     def element(b, c, *y):
         body = Over(taps, lambda *k: source[b, c, window.position(y, k)])

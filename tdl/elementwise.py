@@ -14,7 +14,7 @@ _TRIGONOMETRY = (
 )
 _ROUNDING = ("round", "rint", "ceil", "floor", "trunc", "fix", "sign", "abs", "negative")
 _BY_VALUE = ("clip", "smooth_l1", "Cast", "amp_cast", "logical_not", "_contrib_quadratic")
-_PASSING_ON = ("_copy", "BlockGrad", "make_loss", "_contrib_gradientmultiplier", "_copyto")
+_PASSING_ON = ("_copy", "BlockGrad", "make_loss", "_contrib_gradientmultiplier")
 _CONSTANT = ("zeros_like", "ones_like")
 
 _ARITHMETIC_SCALAR = (
@@ -87,9 +87,9 @@ def backward_binary(ograd, x, y):
     )
 
 
-@tofu.op(name=("_backward_add", "_backward_sub"))
-def backward_sum(ograd):
-    """The head gradient, or its negative, for both operands."""
+@tofu.op(name="_backward_sub")
+def backward_difference(ograd):
+    """The head gradient, and its negative."""
     return lambda *i: apply("by_first", ograd[i]), lambda *i: apply("by_second", ograd[i])
 
 
@@ -97,15 +97,6 @@ def backward_sum(ograd):
 def add_n(*args):
     """The sum of any number of tensors."""
     return lambda *i: apply("add_n", *(x[i] for x in args))
-
-
-@tofu.op(name="amp_multicast")
-def amp_multicast(*args):
-    """Every tensor in the widest type among them."""
-    names = [[f"t{k}_{d}" for d in range(x.ndim)] for k, x in enumerate(args)]
-    return tuple(
-        tofu.lang.Over(own, lambda *i, x=x: apply("cast", x[i])) for own, x in zip(names, args)
-    )
 
 
 @tofu.op(name="_identity_with_attr_like_rhs")

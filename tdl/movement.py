@@ -83,7 +83,7 @@ def reverse(data, *, axis):
 # --- Slices --------------------------------------------------------------------------
 
 
-def _slice_bounds(shape, begin, end, step):
+def _slice_bounds(shape, begin, step):
     """Per dimension: begin and step, with MXNet's defaults and negative positions."""
     bounds = []
     for d, size in enumerate(shape):
@@ -97,19 +97,32 @@ def _slice_bounds(shape, begin, end, step):
     return bounds
 
 
-def _open_end(shapes, begin, **_):
-    """A part is sliced to the end of what it is given."""
-    nones = ", ".join(["None"] * len(begin))
-    return [Rewrite("end", {"const": f"({nones},)"}, tuple(names(len(shapes[0]))))]
+def _from_the_end(*positions):
+    """Dimensions where something is counted from the end, a part's own would be another."""
+    return sorted({d for each in positions for d, n in enumerate(each) if n is not None and n < 0})
+
+
+def _open_end(shapes, begin, end=(), step=()):
+    """A part is sliced to the end of what it is given, except where that is whole."""
+    fixed = _from_the_end(begin, end, step)
+    ends = [str(e) if d in fixed else "None" for d, e in enumerate(end)]
+    return [Rewrite("end", {"const": f"({', '.join(ends)},)"}, tuple(names(len(shapes[0]))))]
 
 
 @tofu.op(name="slice", rewrites=_open_end)
 def slice_(data, *, begin, end=(), step=()):
     """Every step-th element from begin to end."""
-    bounds = _slice_bounds(data.shape, begin, end, step)
-    if any(stride < 0 for _, stride in bounds):
-        raise tofu.InconclusiveError("slice with a negative step is not described")
-    return lambda *i: data[tuple(v * s + b for v, (b, s) in zip(i, bounds))]
+    bounds = _slice_bounds(data.shape, begin, step)
+    fixed = _from_the_end(begin, end, step)
+    if not fixed:
+        return lambda *i: data[tuple(v * s + b for v, (b, s) in zip(i, bounds))]
+    tail = tofu.Opaque("Slice")
+
+    def element(*i):
+        place = [v * s + b for v, (b, s) in zip(i, bounds)]
+        return tail(data[whole(place, fixed)])[tuple(i[d] for d in fixed)]
+
+    return element
 
 
 def _full(small, big, bounds):
@@ -130,7 +143,7 @@ def _scattered(ograd, shape, full):
 def backward_slice(ograd, *, begin, end=(), step=(), out_shapes):
     """Zeros around the head gradient."""
     shape = out_shapes[0]
-    full = _full(ograd.shape, shape, _slice_bounds(shape, begin, end, step))
+    full = _full(ograd.shape, shape, _slice_bounds(shape, begin, step))
     fixed = [d for d in full if d < len(end) and end[d] is not None]
     return _scattered(ograd, shape, [d for d in full if d not in fixed])
 
@@ -144,11 +157,10 @@ def _axis_end(shapes, axis, **_):
 def slice_axis(data, *, axis, begin, end=None):
     """From begin to end along one axis."""
     axis = axis_of(axis, data.ndim)
-    first = begin + data.shape[axis] if begin < 0 else begin
-    if begin < 0 and first:  # a part would count from its own end
-        first_of = tofu.Opaque("Tail")
-        return lambda *i: first_of(data[whole(i, axis)])[i[axis]]
-    return lambda *i: data[at(i, axis, i[axis] + first)]
+    if begin < 0 or (end is not None and end < 0):  # a part would count from its own end
+        tail = tofu.Opaque("Slice")
+        return lambda *i: tail(data[whole(i, axis)])[i[axis]]
+    return lambda *i: data[at(i, axis, i[axis] + begin)]
 
 
 @tofu.op(name="_backward_slice_axis")

@@ -29,14 +29,14 @@ def _batch_norm(tensors, axis, big):
     return full, lambda c: of(c)
 
 
-@tofu.op(name=("BatchNorm", "_contrib_BatchNormWithReLU"))
+@tofu.op(name="BatchNorm")
 def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1):
     """Normalized per channel; statistics are over all the rest."""
     full, channel = _batch_norm([data, gamma, beta, moving_mean, moving_var], axis, 0)
-    return full, channel, channel, full
+    return full, channel, channel
 
 
-@tofu.op(name=("_backward_BatchNorm", "_backward_contrib_BatchNormWithReLU"))
+@tofu.op(name="_backward_BatchNorm")
 def backward_batch_norm(*args, axis=1):
     """The gradients by data, gamma and beta."""
     full, channel = _batch_norm(list(args), axis, 0)

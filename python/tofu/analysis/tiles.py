@@ -65,11 +65,16 @@ def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
         return region
     dims = tuple(
         d
-        if d is None or d.lo.const <= 0 or d.lo.divisor != 1
+        if d is None or not _offset(d.lo)
         else Interval(Form(d.lo.terms, 0, 1), d.hi, False)
         for d in region.dims
     )
     return InputRegion(region.name, dims, region.fill, region.pad_variables)
+
+
+def _offset(lo: Form) -> bool:
+    """Whether an index starts behind what its variables say; a falling one does not."""
+    return lo.const > 0 and lo.divisor == 1 and all(coef > 0 for _, _, coef in lo.terms)
 
 
 def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
