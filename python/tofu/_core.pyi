@@ -9,9 +9,9 @@ def plan(
     table: str,
     *,
     workers: int,
-    pins: Mapping[str, Sequence[int]] = ...,
+    pins: Mapping[str, Sequence[int]] = {},
     mode: str = "tofu",
-    time_limit_s: float = ...,
+    time_limit_s: float = 60,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
     """Search a plan for a training graph.
@@ -21,7 +21,8 @@ def plan(
         table: strategy table of that graph.
         workers: number of workers, at least 1.
         pins: variable name to the dimension cut at each step (-1: none), fixed beforehand.
-        mode: how tensors may be cut.
+        mode: "tofu" (the recursion, then a joint improvement of its steps) or "recursion"
+            (as in the paper).
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
 
@@ -56,6 +57,10 @@ def partition(
 
 def phases(partitioned: str, *, on_pass: Callable[[str, str], None] | None = None) -> str:
     """Split a partitioned graph into its forward and backward graphs.
+
+    Args:
+        partitioned: what `partition` returns.
+        on_pass: called with "phases" and a readable dump.
 
     Raises:
         tofu.errors.GraphError: the text is no partitioned graph.
