@@ -192,7 +192,7 @@ std::string DumpGraph(const Graph& graph) {
         text += "." + std::to_string(input.index);
       }
     }
-    text += "\n";
+    text += '\n';
   }
   for (NodeEntry head : graph.heads) {
     text +=
