@@ -116,8 +116,8 @@ def main():
     net.cast(args.dtype)
     net.hybridize()
     settings = {
-        "sgd": {"learning_rate": 0.05, "momentum": 0.9, "wd": 1e-4},
-        "adam": {"learning_rate": 0.002},
+        "sgd": {"learning_rate": 0.01, "momentum": 0.9, "wd": 1e-4},
+        "adam": {"learning_rate": 0.001},
     }
     trainer = gluon.Trainer(net.collect_params(), args.optimizer, settings[args.optimizer])
     loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
