@@ -150,9 +150,7 @@ class Factors:
         done_t = t < len(target) and target[t] == 1
         return s + done_s, t + done_t
 
-    def _mix(
-        self, source: list[int], target: list[int], s: int, t: int
-    ) -> tuple[int, int]:
+    def _mix(self, source: list[int], target: list[int], s: int, t: int) -> tuple[int, int]:
         """Take both sides whole until their products meet."""
         left, right = source[s], target[t]
         self._source_whole.add(s)

@@ -39,8 +39,7 @@ class _Window:
     def position(self, y, k):
         """The input position, an index per dimension."""
         return tuple(
-            a * s + b * d - p
-            for a, b, s, d, p in zip(y, k, self.stride, self.dilate, self.pad)
+            a * s + b * d - p for a, b, s, d, p in zip(y, k, self.stride, self.dilate, self.pad)
         )
 
 

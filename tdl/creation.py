@@ -6,7 +6,10 @@ import tofu
 from tofu.lang import Rewrite, apply, like
 
 _SHAPE = (Rewrite("shape", {"output_shape": 0}),)
-_RANDOM = ("uniform", "normal", "exponential", "gamma", "poisson", "negative_binomial")
+_RANDOM = (
+    *("uniform", "normal", "exponential", "gamma", "poisson", "negative_binomial"),
+    "generalized_negative_binomial",
+)
 
 
 @tofu.op(name=("_zeros", "_ones", "_full", "_zeros_without_dtype"), rewrites=_SHAPE)
@@ -16,7 +19,7 @@ def filled():
 
 
 @tofu.op(
-    name=tuple(f"_random_{name}" for name in (*_RANDOM, "generalized_negative_binomial", "randint")),
+    name=tuple(f"_random_{name}" for name in (*_RANDOM, "randint")),
     rewrites=_SHAPE,
     random=True,
 )
@@ -26,9 +29,7 @@ def random_filled():
 
 
 @tofu.op(
-    name=tuple(
-        f"_random_{name}_like" for name in (*_RANDOM, "generalized_negative_binomial")
-    ),
+    name=tuple(f"_random_{name}_like" for name in _RANDOM),
     random=True,
 )
 def random_like(data):

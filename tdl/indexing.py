@@ -107,7 +107,7 @@ def one_hot(indices):
 
 @tofu.op(name="where")
 def where(condition, x, y):
-    """x or y by a condition, which may be of the first dimension only."""
+    """Either x or y by a condition, which may be of the first dimension only."""
     if condition.ndim != x.ndim:
         return lambda *i: tofu.lang.where(condition[i[0]], x[i], y[i])
     return lambda *i: tofu.lang.where(condition[i], x[i], y[i])

@@ -45,7 +45,7 @@ def _fully_connected(data, weight, bias, flatten):
 
 @tofu.op(name="FullyConnected", rewrites=[_OUT])
 def fully_connected(data, weight, bias=None, *, flatten=True):
-    """data weight^T + bias, over the last dimension or over all but the first."""
+    """The product data weight^T + bias, over the last dimension or over all but the first."""
     return _fully_connected(data, weight, bias, flatten)
 
 
@@ -93,8 +93,9 @@ def _dot(lhs, rhs, transpose_a, transpose_b):
     def element(*v):
         i, j = v[: len(left)], v[len(left) :]
         return tofu.Sum(
-            lambda k: lhs[(k, *i) if transpose_a else (*i, k)]
-            * rhs[(*j, k) if transpose_b else (k, *j)]
+            lambda k: (
+                lhs[(k, *i) if transpose_a else (*i, k)] * rhs[(*j, k) if transpose_b else (k, *j)]
+            )
         )
 
     return left, right, element
@@ -126,8 +127,10 @@ def batch_dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
     def element(*v):
         b, i, j = v[:-2], v[-2], v[-1]
         return tofu.Sum(
-            lambda k: lhs[(*b, k, i) if transpose_a else (*b, i, k)]
-            * rhs[(*b, j, k) if transpose_b else (*b, k, j)]
+            lambda k: (
+                lhs[(*b, k, i) if transpose_a else (*b, i, k)]
+                * rhs[(*b, j, k) if transpose_b else (*b, k, j)]
+            )
         )
 
     return Over([*batch, "i", "j"], element)

@@ -15,7 +15,6 @@ from tofu.tdl._shapes import (
     without,
 )
 
-
 _TO_SHAPE = (Rewrite("shape", {"output_shape": 0}), Rewrite("reverse", {"const": "False"}))
 
 
@@ -256,8 +255,7 @@ def backward_stack(*args, axis=0, out_shapes):
     piece = tofu.Opaque("Piece")
     kept = list(without(names(ograd.ndim), axis))
     return tuple(
-        Over(kept, lambda *i: piece(ograd[inserted(i, axis, slice(None))]))
-        for _ in out_shapes
+        Over(kept, lambda *i: piece(ograd[inserted(i, axis, slice(None))])) for _ in out_shapes
     )
 
 

@@ -20,9 +20,7 @@ def _batch_norm(tensors, axis, big):
     every[axis] = "c"
 
     def of(channel):
-        slices = (
-            _channel_slices(x, axis if x.ndim > 1 else 0, channel) for x in tensors
-        )
+        slices = (_channel_slices(x, axis if x.ndim > 1 else 0, channel) for x in tensors)
         return norm(*slices)
 
     full = Over(every, lambda *i: of(i[axis])[without(i, axis)])

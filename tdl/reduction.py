@@ -82,7 +82,7 @@ def prod_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
 
 
 @tofu.op(name="norm")
-def norm(data, *, ord=2, axis=None, keepdims=False, out_shapes):  # noqa: A002 MXNet's name
+def norm(data, *, ord=2, axis=None, keepdims=False, out_shapes):
     """The sum of magnitudes (ord 1), or the root of the sum of squares."""
     if ord == 1:
         element, finish = lambda *i: apply("abs", data[i]), None
@@ -154,4 +154,3 @@ def backward_norm(ograd, data, out, *, axis=None):
     axes = axes_of(axis, data.ndim)
     gradient, result = _stretched(ograd, data.shape, axes), _stretched(out, data.shape, axes)
     return lambda *i: apply("by", gradient(*i), data[i], result(*i))
-

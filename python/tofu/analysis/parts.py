@@ -91,7 +91,8 @@ def _extent(extent: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
     if isinstance(extent, int):
         return extent
     kind, slot, dim = extent
-    return (ins if kind == "input" else outs)[slot][dim]
+    size: int = (ins if kind == "input" else outs)[slot][dim]
+    return size
 
 
 def _input(
@@ -106,9 +107,7 @@ def _input(
 
 def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
     return tuple(
-        (0, size)
-        if dim is None
-        else (_form(dim["lo"], ranges), _form(dim["hi"], ranges) + 1)
+        (0, size) if dim is None else (_form(dim["lo"], ranges), _form(dim["hi"], ranges) + 1)
         for dim, size in zip(dims, shape)
     )
 
@@ -123,8 +122,11 @@ def _whole(shape: Shape) -> Box:
 
 
 def _form(form: Mapping[str, Any], ranges: Ranges) -> int:
-    total = sum(coef * ranges[var][bound] for var, bound, coef in form["terms"])
-    return int((total + form["const"]) // form["div"])
+    total: int = form["const"]
+    for var, bound, coef in form["terms"]:
+        total += coef * ranges[var][bound]
+    divisor: int = form["div"]
+    return total // divisor
 
 
 def _value(value: Mapping[str, Any], ranges: Ranges, outputs: Sequence[Box]) -> str:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from tofu.analysis.combine import combination
 from tofu.errors import InconclusiveError, TdlError
 from tofu.lang import ir
 from tofu.lang.description import Description
 from tofu.lang.interval import Interval, hull, interval_of
+from tofu.lang.source import Source
 from tofu.lang.tracing import Shape, Trace
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Strategy",
     "analyze",
     "analyze_trace",
+    "concrete_extents",
+    "variable_extents",
 ]
 
 
@@ -152,7 +155,7 @@ def analyze(
 
 def analyze_trace(trace: Trace) -> Analysis:
     """The strategies of an executed description."""
-    extents = _extents(trace)
+    extents = variable_extents(trace)
     outputs = tuple(tuple(interval_of(i) for i in out.index) for out in trace.outputs)
     unsplittable = _unsplittable(trace)
     strategies = [
@@ -175,8 +178,12 @@ def analyze_trace(trace: Trace) -> Analysis:
 # --- Variables ---------------------------------------------------------------------
 
 
-def _extents(trace: Trace) -> dict[str, Extent]:
-    """What bounds each variable: the description, an output, or an input's dimension."""
+def variable_extents(trace: Trace) -> dict[str, Extent]:
+    """What bounds each variable: the description, an output, or an input's dimension.
+
+    Raises:
+        TdlError: nothing bounds a variable.
+    """
     found: dict[str, Extent] = {}
     for k, output in enumerate(trace.outputs):
         for d, index in enumerate(output.index):
@@ -337,46 +344,45 @@ def _is_pointwise(trace: Trace) -> bool:
     return True
 
 
-def extent_of(extent: Extent, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
-    """The number that a variable ranges over, for concrete shapes."""
-    if extent.kind == "constant":
-        return extent.constant
-    shapes: Union[Sequence[Shape], Sequence[Shape]] = ins if extent.kind == "input" else outs
-    return shapes[extent.slot][extent.dim]
-
-
 def concrete_extents(
-    analysis: Analysis, ins: Sequence[Shape], outs: Sequence[Shape]
+    trace: Trace, extents: Mapping[str, Extent], ins: Sequence[Shape], outs: Sequence[Shape]
 ) -> dict[str, int]:
     """Every variable's extent for concrete shapes.
+
+    A variable that an output bounds may index a longer dimension of an input: the
+    operator then reads the beginning of it.
 
     Raises:
         TdlError: the description and the shapes disagree.
     """
-    sizes = {name: extent_of(e, ins, outs) for name, e in analysis.extents.items()}
-    source = analysis.trace.source
-    for k, output in enumerate(analysis.trace.outputs):
+    sizes = {name: _extent_of(e, ins, outs) for name, e in extents.items()}
+    for k, output in enumerate(trace.outputs):
         for d, index in enumerate(output.index):
             if index.plain is not None and sizes[index.plain] != outs[k][d]:
-                raise _mismatch(source, index.plain, sizes, f"output {k}", d, outs[k][d])
+                raise _mismatch(trace.source, index.plain, sizes, f"output {k}", d, outs[k][d])
         for element in ir.elements(output.body):
             for d, dim in enumerate(element.dims):
                 name = dim.plain if isinstance(dim, ir.Index) else None
                 if name is None or element.fill is not None:
                     continue
                 size = ins[element.slot][d]
-                prefix = analysis.extents[name].kind != "input" and size > sizes[name]
-                if size != sizes[name] and not prefix:
-                    raise _mismatch(source, name, sizes, element.tensor, d, size)
+                beginning = extents[name].kind != "input" and size > sizes[name]
+                if size != sizes[name] and not beginning:
+                    raise _mismatch(trace.source, name, sizes, element.tensor, d, size)
     return sizes
 
 
+def _extent_of(extent: Extent, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
+    if extent.kind == "constant":
+        return extent.constant
+    return (ins if extent.kind == "input" else outs)[extent.slot][extent.dim]
+
+
 def _mismatch(
-    source: Any, name: str, sizes: Mapping[str, int], where: str, dim: int, found: int
+    source: Source, name: str, sizes: Mapping[str, int], where: str, dim: int, found: int
 ) -> TdlError:
-    error: TdlError = source.error(
+    return source.error(
         f"variable {name} ranges over {sizes[name]}, and dimension {dim} of {where} has {found}",
         f"{where}[..., {name}, ...]",
         "a variable that indexes several dimensions alone, dimensions of one size",
     )
-    return error

@@ -79,12 +79,10 @@ def document(rows: Iterable[Optional[Row]]) -> str:
             numbers[id(row)] = len(unique)
             unique.append(row)
         nodes.append(numbers[id(row)])
-    return json.dumps(
-        {"format": _FORMAT, "version": TABLE_VERSION, "nodes": nodes, "rows": unique}
-    )
+    return json.dumps({"format": _FORMAT, "version": TABLE_VERSION, "nodes": nodes, "rows": unique})
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _row(
     op: str,
     attrs: tuple[tuple[str, str], ...],
@@ -103,7 +101,7 @@ def _row(
     except InconclusiveError:
         return None
     analysis = dataclasses.replace(analysis, inputs=tuple(anchored(r) for r in analysis.inputs))
-    extents = concrete_extents(analysis, ins, outs)
+    extents = concrete_extents(analysis.trace, analysis.extents, ins, outs)
     rewrites = _with_variables(description.rewrites(ins, attributes), tuple(extents))
     instance = Instance(description, analysis, ins, outs, attributes, extents, rewrites)
     instance = _fitting_whole(instance)

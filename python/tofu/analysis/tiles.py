@@ -18,8 +18,8 @@ from typing import Any, Optional
 from tofu.analysis.strategies import (
     Analysis,
     InputRegion,
-    analyze_trace,
     concrete_extents,
+    variable_extents,
 )
 from tofu.errors import TofuError
 from tofu.lang import ir
@@ -64,9 +64,7 @@ def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
     if region is None or region.fill is not None:
         return region
     dims = tuple(
-        d
-        if d is None or not _offset(d.lo)
-        else Interval(Form(d.lo.terms, 0, 1), d.hi, False)
+        d if d is None or not _offset(d.lo) else Interval(Form(d.lo.terms, 0, 1), d.hi, False)
         for d in region.dims
     )
     return InputRegion(region.name, dims, region.fill, region.pad_variables)
@@ -95,8 +93,8 @@ def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
         tile_outs.append(tuple(end - begin for begin, end in out_box))
     attributes = _rewritten(instance, ranges, split, tile_outs)
     try:
-        part = analyze_trace(instance.description.trace(tile_ins, tile_outs, attributes))
-        part_extents = concrete_extents(part, tile_ins, tile_outs)
+        part = instance.description.trace(tile_ins, tile_outs, attributes)
+        part_extents = concrete_extents(part, variable_extents(part), tile_ins, tile_outs)
     except TofuError:
         return False  # the operator is not defined on such a part
     sizes = {name: hi - lo + 1 for name, (lo, hi) in ranges.items()}
@@ -108,7 +106,7 @@ def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
         _shifted(out.index, out_start, whole) == _shifted(own_out.index, None, own)
         and whole.expr(out.body) == own.expr(own_out.body)
         for out, own_out, out_start in zip(
-            instance.analysis.trace.outputs, part.trace.outputs, out_starts
+            instance.analysis.trace.outputs, part.outputs, out_starts
         )
     )
 
@@ -183,9 +181,7 @@ def _shifted(
     index: tuple[ir.Index, ...], start: Optional[tuple[int, ...]], normal: _Normal
 ) -> tuple[ir.Index, ...]:
     offsets = start if start is not None else (0,) * len(index)
-    return tuple(
-        ir.add(normal.index(i), ir.constant(-offset)) for i, offset in zip(index, offsets)
-    )
+    return tuple(ir.add(normal.index(i), ir.constant(-offset)) for i, offset in zip(index, offsets))
 
 
 class _Normal:
@@ -199,9 +195,7 @@ class _Normal:
         self._starts = starts
         self._ones = {name for name, (lo, hi) in ranges.items() if lo == hi}
         self._values = {
-            name: ir.constant(lo)
-            if lo == hi
-            else ir.add(ir.variable(name), ir.constant(lo))
+            name: ir.constant(lo) if lo == hi else ir.add(ir.variable(name), ir.constant(lo))
             for name, (lo, hi) in ranges.items()
         }
 

@@ -88,9 +88,7 @@ def _gradient(
     return Over(names, lambda *_: ValueHandle(value))
 
 
-def _gradient_index(
-    name: str, element: ir.Element
-) -> tuple[tuple[str, ...], tuple[ir.Index, ...]]:
+def _gradient_index(name: str, element: ir.Element) -> tuple[tuple[str, ...], tuple[ir.Index, ...]]:
     """The gradient's variables, and those that index what the opaque function gives."""
     names: list[str] = []
     result: list[ir.Index] = []
@@ -121,8 +119,7 @@ def _entangled(body: ir.Expr) -> frozenset[str]:
 def _untangled(element: ir.Element, entangled: frozenset[str]) -> ir.Element:
     """The element with whole dimensions in place of entangled indices."""
     dims = tuple(
-        ir.WHOLE if isinstance(d, ir.Whole) or d.variables & entangled else d
-        for d in element.dims
+        ir.WHOLE if isinstance(d, ir.Whole) or d.variables & entangled else d for d in element.dims
     )
     return ir.Element(element.slot, element.tensor, dims, None)
 
@@ -146,9 +143,7 @@ def _occurrences(expr: ir.Expr, slot: int) -> Iterator[_Occurrence]:
             if not linear:
                 others = tuple(ir.elements(expr))
             elif isinstance(expr, ir.Call) and expr.function == "mul":
-                others = tuple(
-                    e for arg in expr.args if arg is not child for e in ir.elements(arg)
-                )
+                others = tuple(e for arg in expr.args if arg is not child for e in ir.elements(arg))
             yield _extended(found, others, (), linear)
 
 

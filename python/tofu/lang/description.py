@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -176,19 +177,26 @@ def parse_attribute(value: Any, default: Any = inspect.Parameter.empty) -> Any:
     tuple where the default is a tuple.
     """
     if isinstance(value, str):
-        text = value.strip()
-        lowered = {"true": "True", "false": "False", "none": "None"}.get(text.lower(), text)
-        try:
-            value = ast.literal_eval(lowered.replace("L", ""))
-        except (ValueError, SyntaxError):
-            value = text
-    if isinstance(value, list):
-        value = tuple(value)
+        value = _parse_text(value.strip())
     if isinstance(default, bool) and isinstance(value, int):
         return bool(value)
     if isinstance(default, tuple) and isinstance(value, int):
         return (value,)
     return value
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse_text(text: str) -> Any:
+    known = {"true": True, "false": False, "none": None}
+    if text.lower() in known:
+        return known[text.lower()]
+    if not text or text[0] not in "([+-.0123456789":
+        return text
+    try:
+        value = ast.literal_eval(text.replace("L", ""))
+    except (ValueError, SyntaxError):
+        return text
+    return tuple(value) if isinstance(value, list) else value
 
 
 @overload
@@ -241,8 +249,8 @@ def op(
     """
 
     def register(described: Callable[..., Any]) -> Description:
-        names = (described.__name__,) if name is None else (name,) if isinstance(name, str) else name
-        description = Description(described, tuple(names), rewrites, random)
+        names = (name,) if isinstance(name, str) else tuple(name or (described.__name__,))
+        description = Description(described, names, rewrites, random)
         for each in description.names:
             known = _REGISTRY.get(each)
             if known is not None and name is not None and not _same_place(known, description):

@@ -7,6 +7,7 @@ shows the description and says what is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn, Optional, Union
 
 from tofu.lang import ir
@@ -203,7 +204,7 @@ class IndexHandle:
 class TensorHandle:
     """An input tensor. ``shape`` is known where the analysis is given shapes."""
 
-    __slots__ = ("slot", "name", "_shape", "rank", "fill")
+    __slots__ = ("_shape", "fill", "name", "rank", "slot")
 
     def __init__(
         self,
@@ -244,7 +245,7 @@ class TensorHandle:
             if isinstance(item, slice):
                 dims.append(self._whole(item))
             else:
-                dims.append(to_index(item, f"{self.name}[{_text(key)}]"))
+                dims.append(to_index(item, lambda: f"{self.name}[{_text(key)}]"))
         if self.rank is None:
             self.rank = len(dims)
         if self.rank != len(dims):
@@ -277,13 +278,14 @@ class OpaqueHandle(ValueHandle):
     def __getitem__(self, key: object) -> ValueHandle:
         node = self.node
         assert isinstance(node, ir.OpaqueElement)
-        text = f"{node.function}(...)[{_text(key)}]"
-        result = tuple(to_index(item, text) for item in _flatten(key))
+        result = tuple(
+            to_index(item, lambda: f"{node.function}(...)[{_text(key)}]") for item in _flatten(key)
+        )
         return ValueHandle(ir.OpaqueElement(node.function, node.args, result))
 
 
-def to_index(item: object, where: str) -> ir.Index:
-    """An index expression from a handle or a whole number; `where` is shown in errors."""
+def to_index(item: object, where: Callable[[], str]) -> ir.Index:
+    """An index expression from a handle or a whole number; `where` is for errors."""
     if isinstance(item, IndexHandle):
         return item.index
     if _is_int(item):
@@ -291,7 +293,7 @@ def to_index(item: object, where: str) -> ir.Index:
     what = "a tensor's element" if isinstance(item, ValueHandle) else f"{_text(item)!r}"
     raise fail(
         f"{what} used as an index",
-        where,
+        where(),
         "indices are affine in the index variables; describe data-dependent indexing by an "
         "opaque function of the element and of a whole dimension: "
         "Lookup(indices[i], table[:, d])",

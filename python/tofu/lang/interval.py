@@ -29,7 +29,7 @@ _MAX_DIVISOR = 1 << 31
 class Form:
     """``floor((sum of coef * bound(variable) + const) / divisor)``."""
 
-    __slots__ = ("terms", "const", "divisor")
+    __slots__ = ("const", "divisor", "terms")
     terms: tuple[tuple[str, int, int], ...]  # variable, LOWER or UPPER, coefficient
     const: int
     divisor: int
@@ -54,7 +54,7 @@ class Form:
 class Interval:
     """From ``lo`` to ``hi``, inclusive."""
 
-    __slots__ = ("lo", "hi", "exact")
+    __slots__ = ("exact", "hi", "lo")
     lo: Form
     hi: Form
     exact: bool

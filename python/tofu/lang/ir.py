@@ -53,7 +53,7 @@ __all__ = [
 class FloorDiv:
     """``floor(index / divisor)`` for a positive divisor."""
 
-    __slots__ = ("index", "divisor")
+    __slots__ = ("divisor", "index")
     index: Index
     divisor: int
 
@@ -65,7 +65,7 @@ Atom = Union[str, FloorDiv]
 class Index:
     """The sum of coefficient * atom over ``terms``, plus ``const``."""
 
-    __slots__ = ("terms", "const")
+    __slots__ = ("const", "terms")
     terms: tuple[tuple[Atom, int], ...]
     const: int
 
@@ -121,7 +121,7 @@ class Element:
     Outside the tensor a ``fill`` is read; None where nothing outside is read.
     """
 
-    __slots__ = ("slot", "tensor", "dims", "fill")
+    __slots__ = ("dims", "fill", "slot", "tensor")
     slot: int
     tensor: str
     dims: tuple[Dim, ...]
@@ -132,7 +132,7 @@ class Element:
 class Call:
     """A scalar function or an arithmetic operation of values."""
 
-    __slots__ = ("function", "args")
+    __slots__ = ("args", "function")
     function: str
     args: tuple[Expr, ...]
 
@@ -141,7 +141,7 @@ class Call:
 class Reduce:
     """``body`` reduced over variables; kind is sum, max, min or prod."""
 
-    __slots__ = ("kind", "variables", "body")
+    __slots__ = ("body", "kind", "variables")
     kind: str
     variables: tuple[str, ...]
     body: Expr
@@ -151,7 +151,7 @@ class Reduce:
 class OpaqueElement:
     """Element ``result`` of what an opaque function makes of its arguments."""
 
-    __slots__ = ("function", "args", "result")
+    __slots__ = ("args", "function", "result")
     function: str
     args: tuple[Expr, ...]
     result: tuple[Index, ...]

@@ -7,13 +7,12 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Optional
 
 from tofu.errors import TdlError
 
 __all__ = ["Source", "current", "fail"]
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Source:
@@ -81,10 +80,9 @@ def fail(what: str, found: str, allowed: str) -> TdlError:
 
 
 def _line_in(file: str) -> Optional[int]:
-    frame = sys._getframe(1)
-    outside: Optional[int] = None
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == file:
             return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return outside
+        frame = frame.f_back
+    return None

@@ -194,7 +194,7 @@ def _output(item: Lambda, number: int, shape: Optional[Shape]) -> OutputTrace:
             declare_extent(name, extent)
         with scope(Over(item.names, item.at), None, where) as (names, at):
             dims = at if isinstance(at, (tuple, list)) else (at,)
-            index = tuple(to_index(dim, f"{where}: at") for dim in dims)
+            index = tuple(to_index(dim, lambda: f"{where}: at") for dim in dims)
         with scope(Over(item.names, item.value), None, where) as (_, value):
             body = to_expr(value)
     elif callable(item) or isinstance(item, Over):

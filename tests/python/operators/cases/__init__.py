@@ -1,0 +1,17 @@
+"""Sample shapes and attributes of every described operator.
+
+Sizes are multiples of 6 where a dimension is to be split in 2, 3 or 6 parts.
+"""
+
+from . import broadcast, elementwise, layers, linear, movement, rest
+
+ALL = [
+    *elementwise.CASES,
+    *broadcast.CASES,
+    *linear.CASES,
+    *layers.CASES,
+    *movement.CASES,
+    *rest.CASES,
+]
+
+__all__ = ["ALL"]

@@ -1,0 +1,116 @@
+"""Samples of matrix products, convolutions and poolings."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ..harness import Case, In
+from ..samples import back, case, real
+
+__all__ = ["CASES"]
+
+
+def _linear() -> list[Case]:
+    cases = []
+    weight, bias = real(6, 12), real(6)
+    for data, flatten in (
+        (real(4, 12), "True"),
+        (real(4, 2, 12), "False"),
+        (real(4, 3, 2, 2), "True"),
+    ):
+        for no_bias in ("True", "False"):
+            attrs = {"num_hidden": "6", "flatten": flatten, "no_bias": no_bias}
+            inputs = (data, weight) if no_bias == "True" else (data, weight, bias)
+            cases.append(case("FullyConnected", *inputs, attrs=attrs))
+            cases.append(back("_backward_FullyConnected", "g0 i0 i1", *inputs, attrs=attrs))
+    named = {"num_hidden": "6", "flatten": "0"}
+    cases.append(case("FullyConnected", real(4, 12), weight, bias, attrs=named, expect="b0 o i"))
+    for ta, tb in product(("True", "False"), repeat=2):
+        attrs = {"transpose_a": ta, "transpose_b": tb}
+        lhs = real(6, 4) if ta == "True" else real(4, 6)
+        rhs = real(2, 6) if tb == "True" else real(6, 2)
+        cases.append(case("dot", lhs, rhs, attrs=attrs, expect="i0 j0 k"))
+        cases.append(back("_backward_dot", "g0 i0 i1", lhs, rhs, attrs=attrs, expect="i0 j0 k"))
+        batched = In((2, *lhs.shape)), In((2, *rhs.shape))
+        cases.append(case("batch_dot", *batched, attrs=attrs, expect="b0 i j k"))
+    cases += [
+        case("dot", real(6), real(6), expect="k"),
+        case("dot", real(2, 4, 6), real(6, 3), expect="i0 i1 j0 k"),
+        case("dot", real(4, 6), real(6, 2, 3), expect="i0 j0 j1 k"),
+        case("batch_dot", real(2, 3, 4, 6), real(2, 3, 6, 2), expect="b0 b1 i j k"),
+    ]
+    return cases
+
+
+CONVOLUTIONS = (
+    # data, weight, attributes, splittable forward, backward
+    ((4, 6, 8, 8), (4, 6, 3, 3), {"pad": "(1, 1)"}, "b co y0 y1 ci k0 k1", "b ci co"),
+    ((4, 6, 8, 8), (4, 6, 3, 3), {}, "b co y0 y1 ci k0 k1", "b ci co"),
+    ((2, 2, 9, 9), (4, 2, 3, 3), {"stride": "(2, 2)", "pad": "(1, 1)"}, None, None),
+    ((2, 2, 12, 8), (4, 2, 2, 2), {"stride": "(2, 2)"}, "b co y0 y1 ci k0 k1", None),
+    ((2, 2, 9, 9), (4, 2, 3, 2), {"dilate": "(2, 1)", "pad": "(2, 1)"}, None, None),
+    ((4, 6, 6, 6), (4, 6, 1, 1), {}, "b co y0 y1 ci", "b ci co y0 y1"),
+    ((4, 6, 12, 12), (4, 6, 1, 1), {"stride": "(2, 2)"}, "b co y0 y1 ci", None),
+    ((4, 6, 8, 8), (6, 1, 3, 3), {"pad": "(1, 1)", "num_group": "6"}, None, "b co"),
+    ((4, 6, 12), (4, 6, 3), {"pad": "(1,)"}, "b co y0 ci k0", "b ci co"),
+    ((2, 2, 4, 4, 4), (2, 2, 3, 3, 3), {"pad": "(1, 1, 1)"}, None, "b ci co"),
+    ((2, 2, 6, 6), (2, 2, 3, 3), {"pad": "(2, 0)"}, None, None),
+    ((2, 2, 6, 6), (2, 2, 3, 3), {"pad": "(3, 3)", "stride": "(3, 1)"}, None, None),
+)
+
+
+def _convolution() -> list[Case]:
+    cases = []
+    for data, weight, more, expect, backward in CONVOLUTIONS:
+        for no_bias in ("True", "False"):
+            kernel = str(tuple(weight[2:]))
+            attrs = {"kernel": kernel, "num_filter": str(weight[0]), "no_bias": no_bias, **more}
+            inputs = [In(data), In(weight)]
+            reads = "g0 i0 i1"
+            if no_bias == "False":
+                inputs.append(real(weight[0]))
+                reads += " i2"
+            cases.append(case("Convolution", *inputs, attrs=attrs, expect=expect))
+            cases.append(
+                back("_backward_Convolution", reads, *inputs, attrs=attrs, expect=backward)
+            )
+    return cases
+
+
+POOLINGS = (
+    ({"kernel": "(2, 2)", "stride": "(2, 2)"}, "b c y0 y1"),
+    ({"kernel": "(3, 3)", "stride": "(2, 2)", "pad": "(1, 1)"}, "b c y0 y1"),
+    ({"kernel": "(3, 3)", "stride": "(1, 1)", "pad": "(1, 1)"}, "b c y0 y1"),
+    ({"kernel": "(3, 2)"}, "b c y0 y1"),
+    ({"kernel": "(3, 3)", "stride": "(2, 2)", "pooling_convention": "full"}, "b c"),
+    ({"kernel": "(1, 1)", "global_pool": "True"}, None),
+    ({"global_pool": "True"}, None),
+)
+
+
+def _pooling() -> list[Case]:
+    cases = []
+    for (attrs, expect), kind in product(POOLINGS, ("max", "avg", "sum")):
+        attrs = {**attrs, "pool_type": kind}
+        # A kernel of known rank gives the maximum a hidden workspace on the CPU.
+        outputs = 2 if kind == "max" and "kernel" in attrs else 1
+        size = 9 if attrs["pool_type"] == "max" else 12
+        data = In((4, 6, size, 12))
+        common = {"outputs": outputs, "skip": (1,)[: outputs - 1]}
+        cases.append(case("Pooling", data, attrs=attrs, expect=expect, **common))
+        cases.append(case("Pooling", data, attrs=attrs, expect=expect, dtype="float32", **common))
+        reads = "g0 z1 i0 o0 o1" if outputs == 2 else "g0 i0 o0"
+        gradient = back(
+            "_backward_Pooling", reads, data, attrs=attrs, outputs=outputs, expect="b c"
+        )
+        cases.append(gradient)
+    uncounted = {**POOLINGS[1][0], "pool_type": "avg", "count_include_pad": "False"}
+    cases += [
+        case("Pooling", real(4, 6, 8, 8), attrs=uncounted, expect="b c"),
+        case("Pooling", real(4, 6, 12), attrs={"kernel": "(3,)", "pool_type": "avg"}),
+        case("Pooling", real(2, 2, 4, 6, 4), attrs={"kernel": "(2, 2, 2)", "pool_type": "avg"}),
+    ]
+    return cases
+
+
+CASES = [*_linear(), *_convolution(), *_pooling()]
