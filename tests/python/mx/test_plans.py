@@ -1,0 +1,85 @@
+"""Real plans of real graphs: whole against partitioned, over two to four workers."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from tofu.mx.graph import strategy_table, training_graph
+from tofu.mx.program import Program
+from tofu.mx.tiles import gather, layouts, scatter
+from tofu.plan import compile_graph
+
+from .models import convolutions, lstm, mlp, random, zoo
+from .whole import own_gradients, shapes_of
+
+CASES = {
+    "mlp": (lambda: mlp("float64"), 1e-12),
+    "lstm": (lstm, 1e-5),
+    "convolutions": (lambda: convolutions("float64"), 1e-12),
+    "resnet18": (lambda: zoo("resnet18_v1", (4, 3, 16, 16), "float64", thumbnail=True), 1e-9),
+}
+
+
+def compiled_program(case, workers):
+    symbol, inputs, parameters, aux = case
+    graph = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux),
+        gradients=list(parameters),
+        train=True,
+    )
+    compiled = compile_graph(graph, strategy_table(graph)[0], workers=workers)
+    contexts = [mx.cpu(worker) for worker in range(workers)]
+    records = json.loads(compiled.partitioned)["variables"]
+    tiles = {}
+    for name, layout in layouts(compiled.partitioned).items():
+        if name in parameters or name in aux:
+            parts = scatter({**parameters, **aux}[name], layout, contexts)
+            tiles.update((tile["name"], parts[tile["worker"]]) for tile in records[name]["tiles"])
+    return Program(compiled.phases, contexts, tiles), tiles, records
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_a_partitioned_step_equals_the_whole_one(name, workers):
+    make, tolerance = CASES[name]
+    case = symbol, inputs, parameters, aux = make()
+    program, tiles, records = compiled_program(case, workers)
+    outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
+    heads = [random(output.shape, output.dtype) for output in outputs]
+    gradients = program.backward(heads)
+    own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads)
+    for mine, theirs in zip(outputs, own[0]):
+        np.testing.assert_allclose(mine.asnumpy(), theirs, rtol=tolerance, atol=tolerance)
+    states = {
+        key: [tiles[tile["name"]] for tile in sorted(records[key]["tiles"], key=_worker)]
+        for key in aux
+    }
+    for found, expected in ((gradients, own[1]), (states, own[2])):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            mine = gather(found[key], program.layouts[key], mx.cpu()).asnumpy()
+            scale = np.abs(value).max() + 1e-6
+            np.testing.assert_allclose(mine / scale, value / scale, atol=tolerance, err_msg=key)
+
+
+def test_every_operator_of_a_lowered_resnet_is_described():
+    symbol, inputs, parameters, aux = zoo("resnet18_v1", (2, 3, 16, 16), thumbnail=True)
+    graph = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux),
+        gradients=list(parameters),
+        train=True,
+        optimizer="sgd_mom",
+    )
+    assert strategy_table(graph)[1] == []
+
+
+def _worker(tile):
+    return tile["worker"]
