@@ -14,18 +14,30 @@ parameters' ``grad_req`` says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import threading
+from collections.abc import Hashable, Sequence
 from typing import Any, Callable, Optional
 
 from mxnet import autograd, nd
 from mxnet.base import MXNetError
 
-from .recording import NULL, KeptError, record_function, watch, write_gradient
+from .recording import (
+    NULL,
+    KeptError,
+    must_take_turns,
+    record_function,
+    watch,
+    write_gradient,
+)
 
 __all__ = ["Recording"]
 
 # From head gradients to gradients of the inputs and of the tiles, None for zeros.
 Differentiate = Callable[[list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]]
+
+_serials = itertools.count()
+_pushing = threading.Lock()  # what two callbacks do to running statistics must not mix
 
 
 class Recording:
@@ -36,6 +48,8 @@ class Recording:
         tiles: arrays on any contexts whose gradients are wanted.
         outputs: fresh arrays on the script's context.
         differentiate: the backward pass.
+        group: recordings of a group differentiate one after the other, the latest first,
+            so that what they do to running statistics is the same in every run.
     """
 
     def __init__(
@@ -44,7 +58,12 @@ class Recording:
         tiles: Sequence[Any],
         outputs: Sequence[Any],
         differentiate: Differentiate,
+        group: Optional[Hashable] = None,
     ) -> None:
+        self.serial = next(_serials)
+        self.group = group
+        self.arrived = threading.Event()
+        self._turn = threading.Event()
         self._differentiate = differentiate
         self._num_inputs = len(inputs)
         self._error: Optional[BaseException] = None
@@ -72,6 +91,10 @@ class Recording:
         self._sentinel._fresh_grad = False
         return True
 
+    def proceed(self) -> None:
+        """Let the backward pass be pushed."""
+        self._turn.set()
+
     def wait(self) -> None:
         """Return when the backward pass is pushed; raise what went wrong in it."""
         try:
@@ -79,18 +102,19 @@ class Recording:
         except MXNetError:
             if self._error is None:
                 raise
+        finally:
+            self.arrived.clear()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def _record(self, inputs: list[Any], tiles: Sequence[Any], outputs: Sequence[Any]) -> None:
         context = self._context
-        # Backward marks a variable's gradient as fresh at once: that tells whether it
-        # came through here. The probe's own mark goes with the graph.
-        self._sentinel = nd.zeros((1,), ctx=context)
-        self._sentinel_gradient = nd.zeros((1,), ctx=context)
-        autograd.mark_variables([self._sentinel], [self._sentinel_gradient], "write")
-        self._probe = nd.identity(self._sentinel)
+        # Backward marks a variable's gradient as fresh at once: that tells whether it came
+        # through here. As an input of its own its gradient waits for nothing else. The
+        # probe's mark goes with the graph.
+        self._sentinel, self._sentinel_gradient = _variable(context)
+        self._probe = nd.identity(_variable(context)[0])
         self._probe._fresh_grad = True
         by_context: dict[Any, list[int]] = {}
         for index, tile in enumerate(tiles):
@@ -100,19 +124,25 @@ class Recording:
             token = nd.zeros((1,), ctx=worker)
             record_function([tiles[i] for i in indices], [token], self._gate(gate, indices))
             tokens.append(token.as_in_context(context))
-        record_function([*inputs, *tokens, self._probe], outputs, self._backward, self._forget)
+        own = [*tokens, self._probe, self._sentinel]
+        record_function([*inputs, *own], outputs, self._backward, self._forget)
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
-        self._ran = True
         try:
             # Only what an input gradient depends on keeps the head gradients alive.
             own = [head.copy() for head in heads]
             for head in own:
                 head.wait_to_read()
-            of_inputs, self._tile_gradients = self._differentiate(own)
+            self.arrived.set()
+            if must_take_turns():
+                self._turn.wait()
+            self._turn.clear()
+            with _pushing:
+                of_inputs, self._tile_gradients = self._differentiate(own)
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
-            gates = requests[self._num_inputs : -1]
+            gates = requests[self._num_inputs : -2]
             self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
+            self._ran = True
             for target, value, request in zip(gradients, values, requests):
                 write_gradient(target, value, request)
         except BaseException as error:
@@ -131,3 +161,10 @@ class Recording:
 
     def _forget(self) -> None:
         self._dropped = True
+
+
+def _variable(context: Any) -> tuple[Any, Any]:
+    """A number that gradients are asked of, and its gradient."""
+    value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
+    autograd.mark_variables([value], [gradient], "write")
+    return value, gradient

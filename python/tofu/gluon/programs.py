@@ -79,6 +79,10 @@ class Pool:
         self._signature = signature
         self._session = session
         self._names = _tile_names(compiled.partitioned, parameters)
+        # Calls that update the same running statistics.
+        self._group = next(
+            (p for name, p in parameters.items() if name not in signature.gradients), None
+        )
         self._bound: list[_Bound] = []
         self._generations: tuple[int, ...] = ()
 
@@ -148,7 +152,9 @@ class Pool:
                 [array for name in trained for array in found[name]],
             )
 
-        return Recording([inputs[name] for name in wanted], tiles, outputs, differentiate)
+        return Recording(
+            [inputs[name] for name in wanted], tiles, outputs, differentiate, self._group
+        )
 
 
 def make_pool(

@@ -11,11 +11,13 @@ get ahead of the backward pass that reads it, and wait for itself.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import itertools
+import threading
 import traceback
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Callable, Optional, Protocol
 
 from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call
@@ -25,6 +27,7 @@ __all__ = [
     "KeptError",
     "Recorded",
     "in_graph",
+    "must_take_turns",
     "record_function",
     "waiting_backward",
     "watch",
@@ -41,13 +44,27 @@ class KeptError(Exception):
 
 
 class Recorded(Protocol):
-    """A recording that ``waiting_backward`` waits for."""
+    """A recording whose backward callback pushes work to the engine.
+
+    Attributes:
+        serial: grows with every recording.
+        group: recordings of one group push one after the other, the latest first; None:
+            the order does not matter.
+        arrived: set when the callback is ready to push.
+    """
+
+    serial: int
+    group: Optional[Hashable]
+    arrived: threading.Event
 
     def triggered(self) -> bool:
         """Whether the backward call that just returned goes through this recording."""
 
+    def proceed(self) -> None:
+        """Let the callback push."""
+
     def wait(self) -> None:
-        """Return when the backward callback has pushed its work; raise what it raised."""
+        """Return when the callback has pushed; raise what it raised."""
 
 
 class _Function:
@@ -168,6 +185,12 @@ def in_graph(array: Any) -> bool:
 
 
 _recorded: weakref.WeakSet[Any] = weakref.WeakSet()
+_one_at_a_time = threading.RLock()
+_caller: Optional[int] = None  # the thread of an ordered backward call
+# How long to keep an order that MXNet's engine, which runs operators in bunches, may be
+# unable to keep: the head gradients of a later recording can share a bunch with what
+# waits for an earlier one.
+_PATIENCE_S = 0.5
 
 
 def watch(recorded: Recorded) -> None:
@@ -175,34 +198,78 @@ def watch(recorded: Recorded) -> None:
     _recorded.add(recorded)
 
 
+def must_take_turns() -> bool:
+    """Whether a callback has to wait until it may proceed.
+
+    It need not where MXNet's naive engine calls back on the caller's own thread.
+    """
+    return _caller is not None and _caller != threading.get_ident()
+
+
 def waiting_backward(
     backward: Callable[..., int], before: Callable[[], None], after: Callable[[], None]
 ) -> Callable[..., int]:
     """``MXAutogradBackwardEx``, through which every backward call of MXNet's Python goes.
 
+    It returns when the callbacks have pushed their work.
+
     Args:
         backward: the function of MXNet's library.
         before: called before it.
-        after: called once all callbacks that it triggered have pushed their work.
+        after: called after it.
     """
 
     def wrapped(*args: Any) -> int:
-        before()
-        status = backward(*args)
-        if status == 0:
-            for recorded in list(_recorded):
-                if recorded.triggered():
-                    recorded.wait()
-            if args[3] and len(_recorded):
-                _wait_for_results(args[3], args[8])
-            after()
+        global _caller
+        num_variables, found = args[3], args[8]
+        with _one_at_a_time:
+            before()
+            # Nothing marks the recordings that autograd.grad (with variables) goes through.
+            _caller = None if num_variables else threading.get_ident()
+            try:
+                status = backward(*args)
+                _finish()
+            finally:
+                _caller = None
+            if status == 0:
+                if num_variables and len(_recorded):
+                    _wait_for_results(num_variables, found)
+                after()
         return status
 
     return wrapped
 
 
+def _finish() -> None:
+    """Let the recordings of a backward call proceed; raise the first error of any."""
+    triggered = [recorded for recorded in _recorded if recorded.triggered()]
+    triggered.sort(key=lambda recorded: recorded.serial, reverse=True)
+    sizes = collections.Counter(recorded.group for recorded in triggered)
+    ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
+    for recorded in triggered:
+        if recorded not in ordered:
+            recorded.proceed()
+    errors = []
+    for recorded in ordered:
+        in_order = recorded.arrived.wait(_PATIENCE_S)
+        recorded.proceed()
+        if in_order:
+            errors.append(_error_of(recorded))
+            triggered.remove(recorded)
+    errors += map(_error_of, triggered)
+    for error in filter(None, errors):
+        raise error
+
+
+def _error_of(recorded: Recorded) -> Optional[Exception]:
+    try:
+        recorded.wait()
+    except Exception as error:
+        return error
+    return None
+
+
 def _wait_for_results(count: int, arrays: Any) -> None:
-    """Wait for what ``autograd.grad`` returns: no mark tells which recordings it ran."""
     handles = arrays._obj
     for i in range(count):
         if _LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) != 0:

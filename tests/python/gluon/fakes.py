@@ -5,6 +5,7 @@ a program gathers them, runs the symbol on one context, and scatters the gradien
 So the Gluon layer is tested alone, and its results must be the serial ones exactly.
 """
 
+import concurrent.futures
 import itertools
 import json
 import types
@@ -20,6 +21,7 @@ from tofu.plan import factors
 DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 REFUSED = "Sign"  # an operator that the fake cannot plan
 UNDESCRIBED = "Hypot"
+APART = concurrent.futures.ThreadPoolExecutor(1)
 
 
 class Log:
@@ -100,13 +102,16 @@ class Program:
 
     def __init__(self, phases, contexts, arrays):
         document = json.loads(phases)
-        self._symbol = mx.sym.load_json(document["symbol"])
+        # Each output has a gradient of its own, also where two are the same tensor.
+        self._symbol = mx.sym.Group(
+            [mx.sym.identity(output) for output in mx.sym.load_json(document["symbol"])]
+        )
         self._variables = document["variables"]
         self._gradients = document["gradients"]
         self._contexts = contexts
         self._arrays = dict(arrays)
         self._executor = None
-        self.layouts = tiles.layouts_of(self._variables)
+        self.layouts = tiles.layouts(phases)
 
     def forward(self, inputs, *, is_train, ctx):
         values = {
@@ -115,18 +120,23 @@ class Program:
             else tiles.gather(self._tiles(name), self.layouts[name], ctx)
             for name, record in self._variables.items()
         }
+        self._is_train = is_train
         auxiliary = set(self._symbol.list_auxiliary_states())
-        self._executor = self._symbol.bind(
+        # In a thread of its own for its temporary space: see tofu.mx.executor.bind_apart.
+        self._executor = APART.submit(
+            self._symbol.bind,
             ctx,
             {n: v for n, v in values.items() if n not in auxiliary},
             args_grad={n: mx.nd.zeros_like(values[n]) for n in self._gradients},
             grad_req={n: "write" if n in self._gradients else "null" for n in values},
             aux_states={n: v for n, v in values.items() if n in auxiliary},
-        )
+        ).result()
         return [array.copy() for array in self._executor.forward(is_train=is_train)]
 
     def backward(self, head_gradients):
-        self._executor.backward(list(head_gradients))
+        for name, array in self._executor.aux_dict.items():
+            tiles.gather(self._tiles(name), self.layouts[name], array.context, out=array)
+        self._executor.backward(list(head_gradients), is_train=self._is_train)
         for name in self._gradients:
             # MXNet does not order its writes of running statistics otherwise.
             self._executor.grad_dict[name].wait_to_read()

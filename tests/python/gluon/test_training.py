@@ -6,77 +6,9 @@ import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-import tofu.gluon
 from tofu.gluon.parameter import is_tiled
 
-STEPS = 4
-
-
-def make_net(hybrid=True):
-    net = nn.HybridSequential(prefix="net_")
-    with net.name_scope():
-        net.add(nn.Dense(12, activation="relu"), nn.BatchNorm(), nn.Dropout(0.0), nn.Dense(6))
-    mx.random.seed(7)
-    np.random.seed(7)
-    net.initialize(mx.init.Xavier())
-    if hybrid:
-        net.hybridize()
-    return net
-
-
-def batches(count=STEPS, batch=12):
-    random = np.random.RandomState(1)
-    for i in range(count):
-        size = batch if i < count - 1 else batch // 2  # the last one is smaller
-        yield (
-            mx.nd.array(random.uniform(-1, 1, (size, 10))),
-            mx.nd.array(random.randint(0, 6, (size,))),
-        )
-
-
-def train(optimizer="sgd", params=None, net=None, steps=STEPS, grad_req="write"):
-    net = net or make_net()
-    if grad_req != "write":
-        net.collect_params().setattr("grad_req", grad_req)
-    trainer = gluon.Trainer(
-        net.collect_params(), optimizer, params or {"learning_rate": 0.1, "momentum": 0.9}
-    )
-    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
-    loss_of.hybridize()
-    losses = []
-    for data, label in batches(steps):
-        with autograd.record():
-            loss = loss_of(net(data), label)
-        loss.backward()
-        trainer.step(len(data))
-        if grad_req == "add":
-            net.collect_params().zero_grad()
-        losses.append(loss.asnumpy())
-    losses.append(net(data).asnumpy())
-    return losses, weights(net), trainer
-
-
-def weights(net):
-    return {name: p.data().asnumpy() for name, p in net.collect_params().items()}
-
-
-def plainly(function, *args, **kwargs):
-    """The same without tofu; the fixture's rooms are kept."""
-    session = tofu.gluon.session.active()
-    tofu.gluon.disable()
-    try:
-        return function(*args, **kwargs)
-    finally:
-        tofu.gluon.enable(workers=session.workers, device="cpu", log="quiet")
-
-
-def assert_same(found, expected):
-    for one, other in zip(found[0], expected[0]):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
-    assert found[1].keys() == expected[1].keys()
-    for name, value in found[1].items():
-        np.testing.assert_allclose(value, expected[1][name], rtol=1e-6, atol=1e-7, err_msg=name)
-
+from .models import assert_same, batches, data, make_net, plainly, started, train, weights
 
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01},
@@ -91,10 +23,331 @@ def test_losses_and_weights(optimizer, workers):
     expected = plainly(train, optimizer, OPTIMIZERS[optimizer])
     net = make_net()
     found = train(optimizer, OPTIMIZERS[optimizer], net)
-    assert_same(found, expected)
+    assert_same(found[:2], expected[:2])
     assert all(map(is_tiled, net.collect_params().values()))
 
 
-def test_gradient_request_add(two):
-    expected = plainly(train, grad_req="add")
-    assert_same(train(grad_req="add"), expected)
+def test_predicting_first_plans_the_training_graph_first(two):
+    net = make_net()
+    net(data())
+    assert [graph["train"] for graph in two.graphs] == [True, False]
+    assert two.pins[0] == {}
+    assert set(two.pins[1]) == set(net.collect_params())
+    expected = plainly(train)
+    assert_same(train(net=net)[:2], expected[:2])
+
+
+def test_each_signature_is_planned_once(two):
+    net = make_net()
+    train(net=net, steps=6)
+    # Two batch sizes to train, one to predict.
+    assert len(two.graphs) == 3
+    assert two.programs == 3
+
+
+def test_the_optimizer_is_planned_for(two):
+    for optimizer, kind in (("sgd", "sgd_mom"), ("adam", "adam"), ("rmsprop", None)):
+        train(optimizer, OPTIMIZERS[optimizer], steps=1)
+        assert two.graphs[-2]["optimizer"] == kind
+
+
+def accumulate():
+    net = make_net()
+    params = net.collect_params()
+    params.setattr("grad_req", "add")
+    trainer = gluon.Trainer(params, "sgd", {"learning_rate": 0.1})
+    found = []
+    for inputs, label in batches():
+        for part in (slice(0, 3), slice(3, 6)):
+            with autograd.record():
+                loss = gluon.loss.SoftmaxCELoss()(net(inputs[part]), label[part])
+            loss.backward()
+        found.append(params["net_dense1_weight"].grad().asnumpy())
+        trainer.step(6)
+        params.zero_grad()
+    return found, weights(net)
+
+
+def test_gradient_accumulation(two):
+    assert_same(accumulate(), plainly(accumulate))
+
+
+def call_twice():
+    net = make_net()
+    one, other = data(), data() * 2
+    with autograd.record():
+        loss = (net(one) * net(other)).sum()
+    loss.backward()
+    gradients = {n: p.grad() for n, p in net.collect_params().items() if p.grad_req != "null"}
+    return gradients, loss
+
+
+def test_two_calls_in_one_record(two):
+    assert_same(call_twice(), plainly(call_twice))
+    assert two.programs == 2
+
+
+def test_programs_are_used_again(two):
+    net = make_net()
+    for _ in range(4):
+        with autograd.record():
+            loss = (net(data()) * net(data())).sum()
+        loss.backward()
+    with autograd.record():
+        net(data())
+        net(data())  # a call whose outputs are dropped without a backward pass
+        net(data())
+    assert two.programs == 2
+
+
+def retain():
+    net = make_net()
+    net.collect_params().setattr("grad_req", "add")
+    with autograd.record():
+        outputs = net(data())
+        first, second = outputs.sum(), (outputs * outputs).sum()
+    first.backward(retain_graph=True)
+    with autograd.record():
+        other = net(data() * 3).sum()  # must not take the program that is still needed
+    second.backward(retain_graph=True)  # MXNet's graphs share its running statistics
+    other.backward()
+    return {n: p.grad() for n, p in net.collect_params().items() if p.grad_req != "null"}
+
+
+def test_retained_graphs(two):
+    assert_same(retain(), plainly(retain))
+
+
+def gradients_of_inputs():
+    net, first = make_net(), make_net(prefix="first_")
+    inputs = data()
+    inputs.attach_grad()
+    with autograd.record():
+        hidden = nn.Dense(10, prefix="eager_") if False else inputs * 2
+        loss = (net(hidden) * 3).sum()
+    loss.backward()
+    with autograd.record():
+        loss = net(inputs).sum()
+    (asked,) = autograd.grad([loss], [inputs])
+    del first
+    return inputs.grad, asked
+
+
+def test_gradients_of_inputs(two):
+    assert_same(gradients_of_inputs(), plainly(gradients_of_inputs))
+
+
+def test_autograd_grad_of_parameters(two):
+    net = make_net()
+    net(data())
+    asked = [net[0].weight, net[3].bias]
+    with autograd.record():
+        loss = net(data()).sum()
+    found = autograd.grad(loss, [parameter.data() for parameter in asked])
+    with autograd.record():
+        net(data()).sum().backward()
+    assert_same(found, [parameter.grad() for parameter in asked])
+
+
+class Two(gluon.HybridBlock):
+    """Nested inputs and outputs, one parameter used twice."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.one = nn.Dense(8, in_units=8, flatten=False)
+            self.other = nn.Dense(8, params=self.one.params)
+
+    def hybrid_forward(self, F, x, states, scale=None):  # noqa: N803 - Gluon's name
+        first, (second,) = states
+        y = self.one(x) + first
+        z = self.other(y) * second
+        if scale is not None:
+            z = z * scale
+        return y, [z, [y + z]]
+
+
+def nested():
+    net = started(Two(prefix="two_"))
+    random = np.random.RandomState(3)
+    x, a, b = (mx.nd.array(random.uniform(size=(4, 8))) for _ in range(3))
+    a.attach_grad()
+    with autograd.record():
+        y, (z, (total,)) = net(x, [a, [b]])
+        loss = (z * total).sum()
+    loss.backward()
+    return y, z, total, a.grad, {n: p.grad() for n, p in net.collect_params().items()}
+
+
+def test_nested_inputs_outputs_and_shared_parameters(two):
+    assert_same(nested(), plainly(nested))
+
+
+def test_arguments_nested_otherwise_are_refused(two):
+    net = started(Two(prefix="two_"))
+    x = mx.nd.ones((4, 8))
+    net(x, [x, [x]])
+    net(x, [x, [x]], None)
+    with pytest.raises(ValueError, match="arguments nested as"):
+        net(x, [x, x])
+
+
+def two_blocks_share():
+    one = started(nn.Dense(8, in_units=8, prefix="shared_"))
+    other = nn.HybridSequential(prefix="other_")
+    with other.name_scope():
+        other.add(nn.Dense(8, in_units=8, params=one.params), nn.Dense(4, in_units=8))
+    other[1].initialize(mx.init.One())
+    other.hybridize()
+    trainer = gluon.Trainer(other.collect_params(), "sgd", {"learning_rate": 0.01})
+    found = []
+    for _ in range(3):
+        with autograd.record():
+            loss = one(mx.nd.ones((4, 8))).sum() + other(mx.nd.ones((4, 8)) * 2).sum()
+        loss.backward()
+        trainer.step(4)
+        found.append(loss)
+    return found, weights(other)
+
+
+def test_blocks_that_share_parameters(two):
+    assert_same(two_blocks_share(), plainly(two_blocks_share))
+    assert "shared_weight" in two.pins[1]
+
+
+def adversaries():
+    generator, judge = make_net(prefix="generator_"), make_net(prefix="judge_")
+    head = started(nn.Dense(10, prefix="head_"))
+    trainers = [
+        gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
+        for net in (generator, judge)
+    ]
+    head(mx.nd.ones((12, 6)))
+    for _ in range(3):
+        with autograd.record():
+            fake = head(generator(data()))
+            loss = judge(data() + 1).mean() - judge(fake.detach()).mean()
+        loss.backward()
+        trainers[1].step(1)
+        with autograd.record():
+            loss = judge(head(generator(data()))).mean()
+        loss.backward()
+        trainers[0].step(1)
+    return weights(generator), weights(judge)
+
+
+def test_two_nets_against_each_other(two):
+    assert_same(adversaries(), plainly(adversaries))
+
+
+def recorded_prediction():
+    net = make_net()
+    with autograd.record(train_mode=False):
+        loss = net(data()).sum()
+    loss.backward(train_mode=False)
+    return loss, net.collect_params()["net_dense0_weight"].grad()
+
+
+def test_recording_in_predict_mode(two):
+    assert_same(recorded_prediction(), plainly(recorded_prediction))
+
+
+def frozen():
+    net = make_net()
+    net[0].collect_params().setattr("grad_req", "null")
+    return train(net=net)[:2]
+
+
+def test_frozen_layers(two):
+    assert_same(frozen(), plainly(frozen))
+
+
+def test_frozen_after_tiling(two):
+    def run():
+        net = make_net()
+        train(net=net)
+        net[0].collect_params().setattr("grad_req", "null")
+        frozen = train(net=net)[:2]
+        net[0].collect_params().setattr("grad_req", "write")
+        return frozen, train(net=net)[:2]
+
+    assert_same(run(), plainly(run))
+
+
+def in_float64():
+    net = make_net()
+    inputs, label = next(batches(1))
+    net(inputs)
+    net.cast("float64")
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for _ in range(3):
+        with autograd.record():
+            loss = gluon.loss.SoftmaxCELoss()(net(inputs.astype("float64")), label)
+        loss.backward()
+        trainer.step(12)
+    assert loss.dtype == np.float64
+    double = weights(net)
+    net.cast("float32")
+    return loss, double, net(inputs)
+
+
+def test_cast(two):
+    assert_same(in_float64(), plainly(in_float64))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_dehybridized_blocks_run_eagerly(two):
+    def run():
+        net = make_net()
+        train(net=net)
+        net.hybridize(active=False)
+        eager = train(net=net)[:2]
+        net.hybridize()
+        return eager, train(net=net)[:2]
+
+    with pytest.warns(UserWarning, match="net is not hybridized"):
+        found = run()
+    assert_same(found, plainly(run))
+
+
+@pytest.mark.filterwarnings("ignore:Cannot decide type")
+def test_symbol_blocks(two, tmp_path):
+    def run():
+        net = make_net()
+        train(net=net)
+        path = str(tmp_path / "model")
+        net.export(path)
+        block = gluon.SymbolBlock.imports(f"{path}-symbol.json", ["data"], f"{path}-0000.params")
+        return net(data()), block(data()), train(net=block)[:2]
+
+    assert_same(run(), plainly(run))
+
+
+def test_blocks_without_parameters_stay_as_they_are(two):
+    loss_of = gluon.loss.L2Loss()
+    loss_of.hybridize()
+    loss_of(mx.nd.ones((4,)), mx.nd.zeros((4,)))
+    assert not two.graphs
+
+
+def test_recurrent_states(two):
+    def run():
+        cell = started(gluon.rnn.LSTMCell(8, input_size=4, prefix="lstm_"))
+        states = cell.begin_state(batch_size=4)
+        with autograd.record():
+            for _ in range(3):
+                output, states = cell(mx.nd.ones((4, 4)), states)
+            loss = output.sum()
+        loss.backward()
+        return loss, {n: p.grad() for n, p in cell.collect_params().items()}
+
+    assert_same(run(), plainly(run))
+    assert two.programs >= 3
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_deferred_initialization(two, steps):
+    net = make_net()
+    assert net[0].weight.shape == (12, 0)
+    train(net=net, steps=steps)
+    assert net[0].weight.shape == (12, 10)

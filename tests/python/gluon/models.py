@@ -1,0 +1,109 @@
+"""Nets and training loops of plain Gluon, and how to run them with and without tofu."""
+
+import contextlib
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu.gluon
+
+STEPS = 4
+
+
+def make_net(hybrid=True, prefix="net_"):
+    net = nn.HybridSequential(prefix=prefix)
+    with net.name_scope():
+        net.add(nn.Dense(12, activation="relu"), nn.BatchNorm(), nn.Dropout(0.0), nn.Dense(6))
+    return started(net, hybrid)
+
+
+def started(net, hybrid=True):
+    """The net with weights that do not depend on what ran before."""
+    mx.random.seed(7)
+    np.random.seed(7)
+    net.initialize(mx.init.Xavier())
+    if hybrid:
+        net.hybridize()
+    return net
+
+
+def batches(count=STEPS, batch=12):
+    random = np.random.RandomState(1)
+    for i in range(count):
+        size = batch if i < count - 1 or count == 1 else batch // 2  # the last one is smaller
+        yield (
+            mx.nd.array(random.uniform(-1, 1, (size, 10))),
+            mx.nd.array(random.randint(0, 6, (size,))),
+        )
+
+
+def data(batch=12):
+    return next(batches(1, batch))[0]
+
+
+def train(optimizer="sgd", params=None, net=None, steps=STEPS, after_backward=None):
+    """Losses and a prediction, weights, and the trainer."""
+    net = net or make_net()
+    trainer = gluon.Trainer(
+        net.collect_params(), optimizer, params or {"learning_rate": 0.1, "momentum": 0.9}
+    )
+    losses = fit(net, trainer, steps, after_backward)
+    return losses, weights(net), trainer
+
+
+def fit(net, trainer, steps=STEPS, after_backward=None):
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    loss_of.hybridize()
+    losses = []
+    for inputs, label in batches(steps):
+        with autograd.record():
+            loss = loss_of(net(inputs), label)
+        loss.backward()
+        if after_backward is not None:
+            after_backward(net)
+        trainer.step(len(inputs))
+        losses.append(loss.asnumpy())
+    losses.append(net(inputs).asnumpy())
+    return losses
+
+
+def weights(net):
+    return {name: p.data().asnumpy() for name, p in net.collect_params().items()}
+
+
+@contextlib.contextmanager
+def plain():
+    """Without tofu; the fixture's rooms are kept."""
+    session = tofu.gluon.session.active()
+    tofu.gluon.disable()
+    try:
+        yield
+    finally:
+        tofu.gluon.enable(workers=session.workers, device="cpu", log="quiet")
+
+
+def plainly(function, *args, **kwargs):
+    with plain():
+        return function(*args, **kwargs)
+
+
+def assert_same(found, expected, what=""):
+    """Nested lists and dicts of arrays agree to rounding."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert_same(found[name], expected[name], name)
+    elif isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected):
+            assert_same(one, other, what)
+    else:
+        np.testing.assert_allclose(
+            as_numpy(found), as_numpy(expected), rtol=1e-5, atol=1e-6, err_msg=what
+        )
+
+
+def as_numpy(value):
+    return value.asnumpy() if isinstance(value, mx.nd.NDArray) else value
