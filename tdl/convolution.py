@@ -85,7 +85,7 @@ def _convolution_sizes(shapes, kernel, num_group=1, **_):
 
 def _no_pad(n, taps):
     """The operator's own padding goes where its input comes padded."""
-    return Rewrite("pad", {"const": f"({', '.join('0' * n)},)"}, (*names(n, "y"), *taps))
+    return Rewrite("pad", {"const": str((0,) * n)}, (*names(n, "y"), *taps))
 
 
 @tofu.op(name="Convolution", rewrites=_convolution_sizes)

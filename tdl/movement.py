@@ -104,8 +104,8 @@ def _from_the_end(*positions):
 def _open_end(shapes, begin, end=(), step=()):
     """A part is sliced to the end of what it is given, except where that is whole."""
     fixed = _from_the_end(begin, end, step)
-    ends = [str(e) if d in fixed else "None" for d, e in enumerate(end)]
-    return [Rewrite("end", {"const": f"({', '.join(ends)},)"}, tuple(names(len(shapes[0]))))]
+    ends = tuple(e if d in fixed else None for d, e in enumerate(end))
+    return [Rewrite("end", {"const": str(ends)}, tuple(names(len(shapes[0]))))]
 
 
 @tofu.op(name="slice", rewrites=_open_end)

@@ -71,12 +71,31 @@ current: contextvars.ContextVar[Optional[Source]] = contextvars.ContextVar(
 )
 
 
-def fail(what: str, found: str, allowed: str) -> TdlError:
-    """The error for the description that is being executed, at the line it is at."""
+def fail(what: str, found: str, allowed: str, cause: Optional[BaseException] = None) -> TdlError:
+    """The error for the description that is being executed, at the line it is at.
+
+    Args:
+        what: what is wrong, in a few words.
+        found: the sub-expression.
+        allowed: what the language allows there.
+        cause: Python's own error, whose line counts then.
+    """
     source = current.get()
     if source is None:
         return TdlError(f"{what}\n  found: {found}\n  allowed: {allowed}")
-    return source.error(what, found, allowed, _line_in(source.file))
+    line = _line_in(source.file) if cause is None else _line_of(source.file, cause)
+    return source.error(what, found, allowed, line)
+
+
+def _line_of(file: str, error: BaseException) -> Optional[int]:
+    """The innermost line of the file that an error passed through."""
+    line = None
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == file:
+            line = step.tb_lineno
+        step = step.tb_next
+    return line
 
 
 def _line_in(file: str) -> Optional[int]:

@@ -253,6 +253,15 @@ def execute(
             str(error),
             "the description's tensors and attributes, the lambda's variables, and what the "
             "file imports",
+            error,
+        ) from error
+    except TypeError as error:
+        raise fail(
+            "not an operation of the language",
+            str(error),
+            "arithmetic of numbers, index variables and elements; a tensor is indexed in every "
+            "dimension, x[i, j]",
+            error,
         ) from error
     finally:
         current.reset(tokens[0])

@@ -1,0 +1,214 @@
+"""Rows of the strategy table, and parts of operators by them."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import numpy as np
+import pytest
+
+import tofu
+from tofu import Sum, TdlError
+from tofu.analysis import TABLE_VERSION, document, row_for
+from tofu.analysis.parts import parts_of
+from tofu.lang import Reindex, Rewrite, op
+
+
+@op
+def table_dense(data, weight, bias):
+    return lambda b, o: Sum(lambda i: data[b, i] * weight[o, i]) + bias[o]
+
+
+@op
+def table_shift(a):
+    return lambda i: a[i + 2]
+
+
+@op
+def table_mean(x):
+    count = x.shape[1]
+    return lambda b: Sum(lambda k: x[b, k]) / count
+
+
+@op
+def table_positions(x):
+    return lambda b, k: x[b, k] + k
+
+
+@op
+def table_merge(x):
+    a, b = x.shape
+    return Reindex(["a", "b"], [a, b], at=lambda i, j: i * b + j, value=lambda i, j: x[i, j])
+
+
+@op(rewrites=[Rewrite("size", {"size": "i"}), Rewrite("shape", {"output_shape": 0})])
+def table_pad(x):
+    source = x.padded(0)
+    return lambda b, i: Sum(lambda k: source[b, i + k - 1], extent=3)
+
+
+DENSE = ([(4, 6), (8, 6), (8,)], [(4, 8)])
+
+
+def _names(row: dict, key: str = "splittable") -> list[str]:
+    return [row["vars"][v]["name"] for v in row[key]]
+
+
+def test_a_row_is_what_the_format_says() -> None:
+    row = row_for("table_dense", {}, *DENSE)
+
+    def plain(v):
+        lo, hi = ({"terms": [[v, end, 1]], "const": 0, "div": 1} for end in (0, 1))
+        return {"lo": lo, "hi": hi}
+
+    assert row == {
+        "op": "table_dense",
+        "source": row["source"],
+        "elementwise": False,
+        "random": False,
+        "vars": [
+            {"name": "b", "extent": ["output", 0, 0]},
+            {"name": "o", "extent": ["output", 0, 1]},
+            {"name": "i", "extent": ["input", 0, 1]},
+        ],
+        "splittable": [0, 1, 2],
+        "outputs": [{"dims": [plain(0), plain(1)], "reduce": {"2": "sum"}}],
+        "inputs": [
+            {"dims": [plain(0), plain(2)], "only_first": []},
+            {"dims": [plain(1), plain(2)], "only_first": []},
+            {"dims": [plain(1)], "only_first": [2]},
+        ],
+        "attrs": [],
+    }
+
+
+def test_rows_are_made_once() -> None:
+    assert row_for("table_dense", {}, *DENSE) is row_for("table_dense", {}, *DENSE)
+
+
+def test_what_is_not_described_has_no_row() -> None:
+    assert row_for("no_such_operator", {}, [(2,)], [(2,)]) is None
+    attrs = {"kernel": "(3, 3)", "num_filter": "4", "layout": "NHWC"}
+    assert row_for("Convolution", attrs, [(2, 8, 8, 4), (4, 3, 3, 4)], [(2, 6, 6, 4)]) is None
+
+
+def test_shapes_that_contradict_the_description() -> None:
+    with pytest.raises(TdlError, match="variable i ranges over 6, and dimension 1 of weight has 5"):
+        row_for("table_dense", {}, [(4, 6), (8, 5), (8,)], [(4, 8)])
+
+
+def test_a_part_starts_where_its_own_offset_counts_from() -> None:
+    row = row_for("table_shift", {}, [(10,)], [(8,)])
+    parts = parts_of(row, {}, [(10,)], [(8,)], [(0, 2)])
+    assert [p.inputs for p in parts] == [(((0, 6),),), (((4, 10),),)]
+    assert [p.outputs for p in parts] == [(((0, 4),),), (((4, 8),),)]
+
+
+def test_a_mean_is_not_split_where_it_counts() -> None:
+    assert _names(row_for("table_mean", {}, [(4, 6)], [(4,)])) == ["b"]
+
+
+def test_positions_are_not_split() -> None:
+    assert _names(row_for("table_positions", {}, [(4, 6)], [(4, 6)])) == ["b"]
+
+
+def test_a_merged_dimension_splits_where_parts_are_contiguous() -> None:
+    row = row_for("table_merge", {}, [(6, 5)], [(30,)])
+    assert _names(row) == ["a"]
+    assert row["vars"][0]["extent"] == 6
+    parts = parts_of(row, {}, [(6, 5)], [(30,)], [(0, 3)])
+    assert [p.outputs[0] for p in parts] == [((0, 10),), ((10, 20),), ((20, 30),)]
+
+
+def test_extents_of_one_are_not_split() -> None:
+    assert _names(row_for("relu", {}, [(1, 6)], [(1, 6)])) == ["i1"]
+
+
+def test_padding_is_filled_where_space_is_split() -> None:
+    attrs = {"kernel": "(3, 3)", "num_filter": "4", "pad": "(1, 1)", "no_bias": "True"}
+    shapes = [(2, 2, 8, 8), (4, 2, 3, 3)], [(2, 4, 8, 8)]
+    row = row_for("Convolution", attrs, *shapes)
+    assert row["inputs"][0]["pad"]["fill"] == 0
+    y0 = [v["name"] for v in row["vars"]].index("y0")
+    first, second = parts_of(row, attrs, *shapes, [(y0, 2)])
+    assert first.inputs[0] == ((0, 2), (0, 2), (-1, 5), (-1, 9))
+    assert second.inputs[0] == ((0, 2), (0, 2), (3, 9), (-1, 9))
+    assert first.attributes["pad"] == "(0, 0)"
+    (b,) = (k for k, v in enumerate(row["vars"]) if v["name"] == "b")
+    assert parts_of(row, attrs, *shapes, [(b, 2)])[0].attributes["pad"] == "(1, 1)"
+
+
+def test_attributes_are_rewritten() -> None:
+    attrs = {"num_hidden": "8"}
+    row = row_for("FullyConnected", attrs, *DENSE)
+    assert row["attrs"] == [{"name": "num_hidden", "vars": [1], "value": {"size": 1}}]
+    assert parts_of(row, attrs, *DENSE, [(1, 4)])[0].attributes == {"num_hidden": "2"}
+    row = row_for("Reshape", {"shape": "(-1,)"}, [(6, 4)], [(24,)])
+    part = parts_of(row, {"shape": "(-1,)"}, [(6, 4)], [(24,)], [(0, 3)])[0]
+    assert part.attributes["shape"] == "(8,)"
+
+
+def test_a_document_lists_rows_once() -> None:
+    row = row_for("table_dense", {}, *DENSE)
+    relu = row_for("relu", {}, [(4, 8)], [(4, 8)])
+    table = json.loads(document([None, row, relu, None, row]))
+    assert table["format"] == "tofu-strategy-table" and table["version"] == TABLE_VERSION
+    assert table["nodes"] == [-1, 0, 1, -1, 0]
+    assert [r["op"] for r in table["rows"]] == ["table_dense", "relu"]
+
+
+def _dense(data, weight, bias):
+    return data @ weight.T + bias
+
+
+def _shift(a):
+    return a[2:]
+
+
+def _merge(x):
+    return x.reshape(-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "shapes"),
+    [
+        ("table_dense", _dense, [(4, 6), (8, 6), (8,)]),
+        ("table_shift", _shift, [(14,)]),
+        ("table_merge", _merge, [(6, 5)]),
+    ],
+)
+def test_two_steps_of_splits_against_numpy(name: str, function, shapes) -> None:
+    rng = np.random.default_rng(7)
+    inputs = [rng.normal(size=s) for s in shapes]
+    whole = function(*inputs)
+    row = row_for(name, {}, shapes, [whole.shape])
+    for first in row["splittable"]:
+        for second in row["splittable"]:
+            splits = [(first, 2), (second, 1 if first == second else 2)]
+            parts = parts_of(row, {}, shapes, [whole.shape], splits)
+            reduced = [
+                k for k, (v, _) in enumerate(splits) if str(v) in row["outputs"][0]["reduce"]
+            ]
+            terms: dict = {}
+            for part in parts:
+                given = [
+                    np.zeros_like(a[_slices(box)]) if zeros else a[_slices(box)]
+                    for a, box, zeros in zip(inputs, part.inputs, part.zeros)
+                ]
+                key = tuple(part.digits[k] for k in reduced)
+                term = terms.setdefault(key, np.full(whole.shape, np.nan))
+                term[_slices(part.outputs[0])] = function(*given)
+            total = functools.reduce(np.add, terms.values())
+            np.testing.assert_allclose(total, whole, err_msg=f"{name}: {splits}")
+
+
+def _slices(box) -> tuple[slice, ...]:
+    return tuple(slice(begin, end) for begin, end in box)
+
+
+def test_shipped_descriptions_say_where_they_stand() -> None:
+    row = row_for("relu", {}, [(4,)], [(4,)])
+    file, line = row["source"].split(":")
+    assert file == "tdl/elementwise.py" and int(line) > 1
+    assert tofu.analyze(table_pad, [(2, 8)], [(2, 8)]).inputs[0].pad_variables == ("i", "k")

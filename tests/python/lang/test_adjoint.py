@@ -1,0 +1,86 @@
+"""Adjoints derived from forward descriptions."""
+
+from __future__ import annotations
+
+import pytest
+
+import tofu
+from tofu import InconclusiveError, Sum
+from tofu.analysis import row_for
+from tofu.lang import adjoint, op
+
+
+def _strategies(description, ins, outs) -> dict[str, list]:
+    analysis = tofu.analyze(description, ins, outs)
+    return {
+        s.variable: [p.reducer or ("concat" if p.concatenated else "whole") for p in s.outputs]
+        for s in analysis.strategies
+    }
+
+
+def test_matrix_product() -> None:
+    @op
+    def backward(ograd, a, b):
+        forward = lambda i, j: Sum(lambda k: a[i, k] * b[k, j])  # noqa: E731
+        return tuple(adjoint(forward, ograd, [a, b]))
+
+    found = _strategies(backward, [(4, 8), (4, 6), (6, 8)], [(4, 6), (6, 8)])
+    assert found == {
+        "i": ["concat", "sum"],
+        "k": ["concat", "concat"],
+        "j": ["sum", "concat"],
+    }
+
+
+def test_entangled_variables_stay_whole() -> None:
+    @op
+    def backward(ograd, data, filters):
+        forward = lambda b, co, x: Sum(  # noqa: E731
+            lambda ci, dx: data[b, ci, x + dx] * filters[ci, co, dx]
+        )
+        return tuple(adjoint(forward, ograd, [data, filters]))
+
+    shapes = [(4, 6, 8), (4, 2, 10), (2, 6, 3)]
+    found = _strategies(backward, shapes, shapes[1:])
+    assert found == {
+        "b": ["concat", "sum"],
+        "ci": ["concat", "concat"],
+        "co": ["sum", "concat"],
+    }
+
+
+def test_a_bias_is_summed_over_what_it_lacks() -> None:
+    @op
+    def backward(ograd, data, bias):
+        return tuple(adjoint(lambda b, o: data[b, o] + bias[o], ograd, [data, bias]))
+
+    found = _strategies(backward, [(4, 6), (4, 6), (6,)], [(4, 6), (6,)])
+    assert found == {"b": ["concat", "sum"], "o": ["concat", "concat"]}
+
+
+def test_a_nonlinear_function_reads_its_own_operands() -> None:
+    @op
+    def backward(ograd, x, y):
+        forward = lambda i: tofu.lang.exp(x[i]) * y[i]  # noqa: E731
+        return tuple(adjoint(forward, ograd, [x, y]))
+
+    analysis = tofu.analyze(backward, [(4,)] * 3, [(4,)] * 2)
+    assert [s.variable for s in analysis.strategies] == ["i"]
+    assert all(region is not None for region in analysis.inputs)
+
+
+def test_two_places_are_refused() -> None:
+    @op
+    def backward(ograd, x):
+        return tuple(adjoint(lambda i: x[i] * x[i + 1], ograd, [x]))
+
+    with pytest.raises(InconclusiveError, match="gradient by x: it occurs at 2 indices"):
+        tofu.analyze(backward, [(4,), (5,)], [(5,)])
+
+
+def test_an_inconclusive_description_gives_no_row() -> None:
+    @op
+    def undecided(x):
+        raise InconclusiveError("not described")
+
+    assert row_for("undecided", {}, [(4,)], [(4,)]) is None
