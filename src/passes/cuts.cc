@@ -49,13 +49,11 @@ class Enumerator {
       if (given == kReplicated || Divides(step, given)) Take(step, given);
       return;
     }
-    bool any = false;
+    const size_t before = found_.size();
     for (int candidate : candidates_) {
-      if (!Divides(step, candidate)) continue;
-      any = true;
-      Take(step, candidate);
+      if (Divides(step, candidate)) Take(step, candidate);
     }
-    if (!any || whole_ == WholeStep::kAlways) Take(step, kReplicated);
+    if (found_.size() == before || whole_ == WholeStep::kAlways) Take(step, kReplicated);
   }
 
   std::vector<int64_t> extents_;

@@ -14,7 +14,9 @@ using Cuts = std::vector<int>;
 
 constexpr int kFree = -2;  // a step that is still to be decided
 
-// When a step may leave a tensor or an operator whole.
+// When a step may leave a tensor or an operator whole. A dimension that divides
+// at a step, but then no longer at a later step that is given to cut it, counts
+// as one that does not divide.
 enum class WholeStep { kOnlyWhenNothingDivides, kAlways };
 
 // Every way to fill the free steps of `given` from `candidates`, in
