@@ -24,7 +24,17 @@ from . import rooms
 from .autograd import Recording
 from .views import View, gather_plain
 
-__all__ = ["TileState", "Tiled", "check_tileable", "is_tiled", "tile", "tiled", "untile"]
+__all__ = [
+    "TileState",
+    "Tiled",
+    "check_tileable",
+    "is_tiled",
+    "peeking",
+    "shape_of",
+    "tile",
+    "tiled",
+    "untile",
+]
 
 
 @dataclasses.dataclass(eq=False)
@@ -194,6 +204,12 @@ def tiled() -> list[Any]:
 def is_tiled(parameter: Any) -> bool:
     """Whether a parameter lives as tiles."""
     return isinstance(parameter, Tiled)
+
+
+def shape_of(parameter: Any) -> tuple[int, ...]:
+    """The shape of an initialized parameter (its own attribute may be None)."""
+    whole = parameter._tofu.layout if is_tiled(parameter) else parameter._data[0]
+    return tuple(whole.shape)
 
 
 def check_tileable(parameter: Any) -> None:

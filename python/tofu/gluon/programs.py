@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd
 
 from tofu.errors import InternalError, PlanError
@@ -21,7 +21,7 @@ from tofu.plan import Compiled
 
 from . import report, rooms
 from .autograd import Recording
-from .parameter import check_tileable, is_tiled, tile
+from .parameter import check_tileable, is_tiled, shape_of, tile
 from .session import Session
 
 __all__ = ["Pool", "Signature", "make_pool"]
@@ -202,7 +202,7 @@ def make_pool(
             tile(parameter, layout, session.contexts, cuts)
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
-    size = sum(int(np.prod(parameter.shape)) for parameter in parameters.values())
+    size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
     report.partitioned(name, compiled, size, session, first=first)
     if first:
         report.replicated(name, compiled)
@@ -225,7 +225,7 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
 def _training_graph(symbol: Any, parameters: Mapping[str, Any], signature: Signature) -> str:
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
-        name: (tuple(parameter.shape), dtype)
+        name: (shape_of(parameter), dtype)
         for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
     }
     return rooms.current().training_graph(

@@ -101,7 +101,9 @@ def _patch_mxnet() -> None:
     _replace(
         _LIB,
         "MXAutogradBackwardEx",
-        lambda original: recording.waiting_backward(original, views.flush, views.refresh),
+        lambda original: recording.waiting_backward(
+            original, views.before_backward, views.after_backward
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from . import rooms
 if TYPE_CHECKING:
     from .parameter import Tiled
 
-__all__ = ["View", "Whole", "flush", "refresh"]
+__all__ = ["View", "Whole", "after_backward", "before_backward", "flush", "refresh"]
 
 
 class Whole(NDArray):  # type: ignore[misc]
@@ -59,6 +59,7 @@ class View:
         self._held: Optional[Whole] = None  # until the next flush, even if the script drops it
         self._whole: Optional[weakref.ref[Whole]] = None
         self._equal = False  # whether nothing but the script can have changed either side
+        self._recorded = False  # whether a recorded operator may write to it, backward
 
     def get(self, context: Any) -> Whole:
         """The whole array on `context`; the same one as long as the script holds it."""
@@ -75,8 +76,23 @@ class View:
             self._whole = weakref.ref(whole)
             self._gather(whole)
         self._held = whole
+        self._recorded = self._recorded or autograd.is_recording()
         _views.add(self)
         return whole
+
+    def before_backward(self) -> None:
+        """Flush; keep what the backward pass may write to (BatchNorm's statistics)."""
+        held = self._held if self._recorded else None
+        self.flush()
+        if held is not None:
+            self._held, self._recorded = held, True
+
+    def after_backward(self) -> None:
+        """Follow whichever side the backward pass has written to."""
+        if self._recorded:
+            self.flush()
+        else:
+            self.refresh()
 
     def flush(self) -> None:
         """Write the copy back into the tiles, and keep it only if the script does."""
@@ -90,7 +106,7 @@ class View:
             assert owner is not None
             with autograd.pause():
                 owner._tofu.scatter(whole, out=tiles)
-        self._held = None
+        self._held, self._recorded = None, False
         del whole
         if self._whole is None or self._whole() is None:
             self.forget()
@@ -111,7 +127,7 @@ class View:
     def forget(self) -> None:
         """Stop following; what the script holds becomes a plain copy."""
         self._held = self._whole = None
-        self._equal = False
+        self._equal = self._recorded = False
         _views.discard(self)
 
     def _tiles(self) -> list[Any]:
@@ -129,6 +145,18 @@ class View:
 
 
 _views: set[View] = set()
+
+
+def before_backward() -> None:
+    """Bring tiles and copies together before gradients are computed."""
+    for view in list(_views):
+        view.before_backward()
+
+
+def after_backward() -> None:
+    """Bring tiles and copies together after gradients are computed."""
+    for view in list(_views):
+        view.after_backward()
 
 
 def flush() -> None:

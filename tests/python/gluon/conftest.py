@@ -8,24 +8,33 @@ from tofu.gluon import rooms
 from . import fakes
 
 
+@pytest.fixture(params=["fake", "real"])
+def log(request):
+    """What the rooms below are asked to do; once fake ones, once tofu's own."""
+    log = fakes.Log()
+    found = fakes.rooms() if request.param == "fake" else rooms.current()
+    with rooms.using(fakes.logged(found, log)):
+        yield log
+
+
 @pytest.fixture
-def log():
-    return fakes.Log()
+def fake():
+    """Fake rooms below."""
+    with rooms.using(fakes.rooms()):
+        yield
 
 
 @pytest.fixture(params=(2, 3, 4))
 def workers(request, log):
-    """Tofu on over this many CPU workers, with fake rooms below it."""
-    with rooms.using(fakes.rooms(log)):
-        tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
-        yield request.param
-        tofu.gluon.disable()
+    """Tofu on over this many CPU workers."""
+    tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
+    yield request.param
+    tofu.gluon.disable()
 
 
 @pytest.fixture
 def two(log):
-    """Tofu on over two CPU workers, with fake rooms below it."""
-    with rooms.using(fakes.rooms(log)):
-        tofu.gluon.enable(workers=2, device="cpu", log="quiet")
-        yield log
-        tofu.gluon.disable()
+    """Tofu on over two CPU workers."""
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    yield log
+    tofu.gluon.disable()

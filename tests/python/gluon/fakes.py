@@ -6,6 +6,7 @@ So the Gluon layer is tested alone, and its results must be the serial ones exac
 """
 
 import concurrent.futures
+import dataclasses
 import itertools
 import json
 import types
@@ -25,7 +26,7 @@ APART = concurrent.futures.ThreadPoolExecutor(1)
 
 
 class Log:
-    """What the fake rooms were asked to do."""
+    """What the rooms were asked to do."""
 
     def __init__(self):
         self.graphs = []
@@ -33,14 +34,32 @@ class Log:
         self.programs = 0
 
 
-def rooms(log=None):
-    log = log or Log()
+def logged(rooms, log):
+    """The rooms, telling `log` what they are asked to do."""
 
+    def training_graph(symbol, **options):
+        keys = ("train", "gradients", "optimizer")
+        log.graphs.append({key: options[key] for key in keys})
+        return rooms.training_graph(symbol, **options)
+
+    def compile_graph(graph, table, **options):
+        log.pins.append(dict(options["pins"]))
+        return rooms.compile_graph(graph, table, **options)
+
+    def program(*args):
+        log.programs += 1
+        return rooms.program(*args)
+
+    return dataclasses.replace(
+        rooms, training_graph=training_graph, compile_graph=compile_graph, program=program
+    )
+
+
+def rooms():
     def training_graph(symbol, *, inputs, parameters, aux, gradients, train, optimizer=None):
         text = symbol.tojson()
         if f'"op": "{REFUSED}"' in text:
             raise GraphError(f"operator {REFUSED}: the fake refuses it")
-        log.graphs.append({"train": train, "gradients": set(gradients), "optimizer": optimizer})
         variables = {}
         for role, group in (("data", inputs), ("parameter", parameters), ("aux", aux)):
             for name, (shape, dtype) in group.items():
@@ -59,7 +78,6 @@ def rooms(log=None):
         return "{}", [UNDESCRIBED] if UNDESCRIBED.lower() in text else []
 
     def compile_graph(graph, table, *, workers, pins, dump_dir=None):
-        log.pins.append(dict(pins))
         document = json.loads(graph)
         parts = factors(workers)
         plans = []
@@ -82,15 +100,11 @@ def rooms(log=None):
             plan=_plan(plans, document), partitioned=text, phases=text, serial_bytes=4096
         )
 
-    def program(phases, contexts, arrays):
-        log.programs += 1
-        return Program(phases, contexts, arrays)
-
     return Rooms(
         training_graph=training_graph,
         strategy_table=strategy_table,
         compile_graph=compile_graph,
-        program=program,
+        program=Program,
         layouts=tiles.layouts,
         scatter=tiles.scatter,
         gather=tiles.gather,
@@ -136,6 +150,8 @@ class Program:
     def backward(self, head_gradients):
         for name, array in self._executor.aux_dict.items():
             tiles.gather(self._tiles(name), self.layouts[name], array.context, out=array)
+        # An executor's backward pass overwrites what a second one would need.
+        self._executor.forward(is_train=self._is_train)
         self._executor.backward(list(head_gradients), is_train=self._is_train)
         for name in self._gradients:
             # MXNet does not order its writes of running statistics otherwise.
