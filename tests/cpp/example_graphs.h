@@ -1,5 +1,5 @@
 // Training graphs with their strategy tables, made in memory for the tests of
-// the search, and two oracles that share no code with it.
+// the search.
 #ifndef TOFU_TESTS_CPP_EXAMPLE_GRAPHS_H_
 #define TOFU_TESTS_CPP_EXAMPLE_GRAPHS_H_
 
@@ -10,7 +10,6 @@
 
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
-#include "passes/plan.h"
 
 namespace tofu {
 
@@ -76,16 +75,6 @@ ExampleGraph Residual(int64_t batch, int64_t width, int blocks);
 
 // A random graph of `num_ops` operators; equal seeds give equal graphs.
 ExampleGraph RandomGraph(unsigned seed, int num_ops);
-
-// Bytes that all workers fetch under the plan, counted worker by worker.
-int64_t Recount(const Graph& graph, const StrategyTable& table, const Plan& plan);
-
-// The part of it that one node causes; used: UsedEntries(graph).
-int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& plan,
-                    const std::vector<bool>& used, int node);
-
-// The text of a failing instance.
-std::string Describe(const Graph& graph);
 
 }  // namespace tofu
 

@@ -10,6 +10,7 @@
 #include "graph/box.h"
 #include "graph/error.h"
 #include "passes/pipeline.h"
+#include "recount.h"
 
 namespace tofu {
 namespace {
@@ -131,7 +132,7 @@ TEST(Search, OneStepEqualsBruteForceOnRandomGraphs) {
       ++compared;
       ASSERT_EQ(plan.total_bytes(), expected)
           << "seed " << seed << ", " << workers
-          << " workers: " << Describe(example.graph());
+          << " workers: " << WriteGraph(example.graph());
       ASSERT_EQ(plan.lower_bound_bytes, expected) << "seed " << seed;
       ASSERT_EQ(plan.status, PlanStatus::kOptimal) << "seed " << seed;
     }
@@ -172,7 +173,7 @@ TEST(Search, ThePlanCostsWhatARecountOfEveryWorkerFinds) {
       const Plan plan = PlanFor(&example, workers);
       ASSERT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan))
           << "seed " << seed << ", " << workers
-          << " workers: " << Describe(example.graph());
+          << " workers: " << WriteGraph(example.graph());
     }
   }
 }
