@@ -21,7 +21,7 @@ TARGET = "mxnet"
 # What partitioned graphs need of MXNet, which reads its environment as it is loaded:
 # its common-expression elimination ignores control dependencies, and a subgraph
 # backend copies every edge between contexts once per property.
-ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0", "MXNET_SUBGRAPH_BACKEND": "NONE"}
+ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 
 
 class _Finder:
