@@ -96,23 +96,29 @@ def _slice_bounds(shape, begin, step):
     return bounds
 
 
-def _from_the_end(*positions):
-    """Dimensions where something is counted from the end, a part's own would be another."""
-    return sorted({d for each in positions for d, n in enumerate(each) if n is not None and n < 0})
+def _fixed(shape, begin, end, step):
+    """Dimensions of a slice that stay whole, and the one with an end of its own.
+
+    Those where something is counted from the end, which is another end in a part; and all
+    but one of those that end before the tensor does, for a part has its own `end`.
+    """
+    counted = {d for each in (begin, end, step) for d, n in enumerate(each) if n and n < 0}
+    early = [d for d, n in enumerate(end) if n is not None and n < shape[d] and d not in counted]
+    return sorted(counted | set(early[1:])), early[:1]
 
 
 def _open_end(shapes, begin, end=(), step=()):
-    """A part is sliced to the end of what it is given, except where that is whole."""
-    fixed = _from_the_end(begin, end, step)
-    ends = tuple(e if d in fixed else None for d, e in enumerate(end))
-    return [Rewrite("end", {"const": str(ends)}, tuple(names(len(shapes[0]))))]
+    """A part is sliced to the end of what it is given."""
+    early = _fixed(shapes[0], begin, end, step)[1]
+    ends = tuple(None if d in early else n for d, n in enumerate(end))
+    return [Rewrite("end", {"const": str(ends)}, tuple(f"i{d}" for d in early))]
 
 
 @tofu.op(name="slice", rewrites=_open_end)
 def slice_(data, *, begin, end=(), step=()):
     """Every step-th element from begin to end."""
     bounds = _slice_bounds(data.shape, begin, step)
-    fixed = _from_the_end(begin, end, step)
+    fixed = _fixed(data.shape, begin, end, step)[0]
     if not fixed:
         return lambda *i: data[tuple(v * s + b for v, (b, s) in zip(i, bounds))]
     tail = tofu.Opaque("Slice")

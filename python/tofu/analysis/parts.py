@@ -77,7 +77,9 @@ def _part(
     split = {var for var, _ in splits}
     inputs = [_input(access, shape, ranges, split) for access, shape in zip(row["inputs"], ins)]
     inputs += [(_whole(shape), None, False) for shape in ins[len(inputs) :]]
-    outputs = [_clipped(out["dims"], shape, ranges) for out, shape in zip(row["outputs"], outs)]
+    outputs = [
+        _clipped(out["dims"], shape, ranges, split) for out, shape in zip(row["outputs"], outs)
+    ]
     outputs += [_whole(shape) for shape in outs[len(outputs) :]]
     own = dict(attributes)
     for rewrite in row["attrs"]:
@@ -102,7 +104,7 @@ def _input(
     zeros = any(ranges[var][0] != 0 for var in access["only_first"])
     if pad is not None and split & set(pad["vars"]):
         return _box(access["dims"], shape, ranges), float(pad["fill"]), zeros
-    return _clipped(access["dims"], shape, ranges), None, zeros
+    return _clipped(access["dims"], shape, ranges, split), None, zeros
 
 
 def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
@@ -112,9 +114,15 @@ def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
     )
 
 
-def _clipped(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
-    box = _box(dims, shape, ranges)
+def _clipped(dims: Sequence[Any], shape: Shape, ranges: Ranges, split: set[int]) -> Box:
+    """The region within the tensor; whole along a dimension where nothing is split."""
+    moving = [dim if dim is not None and _variables(dim) & split else None for dim in dims]
+    box = _box(moving, shape, ranges)
     return tuple((max(low, 0), min(high, size)) for (low, high), size in zip(box, shape))
+
+
+def _variables(dim: Mapping[str, Any]) -> set[int]:
+    return {var for end in ("lo", "hi") for var, _, _ in dim[end]["terms"]}
 
 
 def _whole(shape: Shape) -> Box:

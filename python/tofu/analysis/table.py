@@ -104,7 +104,6 @@ def _row(
     extents = concrete_extents(analysis.trace, analysis.extents, ins, outs)
     rewrites = _with_variables(description.rewrites(ins, attributes), tuple(extents))
     instance = Instance(description, analysis, ins, outs, attributes, extents, rewrites)
-    instance = _fitting_whole(instance)
     return _emit(op, instance, _splittable(instance))
 
 
@@ -121,20 +120,6 @@ def _with_variables(rewrites: Iterable[Rewrite], names: tuple[str, ...]) -> tupl
         if when:
             result.append(Rewrite(rewrite.name, rewrite.value, when))
     return tuple(result)
-
-
-def _fitting_whole(instance: Instance) -> Instance:
-    """The instance with whole inputs where its own regions would change its meaning."""
-    if holds(instance, _whole_ranges(instance), ()):
-        return instance
-    whole = tuple(
-        None
-        if region is None
-        else InputRegion(region.name, (None,) * len(region.dims), region.fill, ())
-        for region in instance.analysis.inputs
-    )
-    analysis = dataclasses.replace(instance.analysis, inputs=whole)
-    return dataclasses.replace(instance, analysis=analysis)
 
 
 def _whole_ranges(instance: Instance) -> dict[str, tuple[int, int]]:

@@ -148,13 +148,16 @@ def _rewritten(
 def _input_box(
     region: Optional[InputRegion], shape: Shape, ranges: Ranges, split: Sequence[str]
 ) -> Box:
-    """The half-open box that the part is given, as the passes compute it."""
+    """The half-open box that the part is given, as the passes compute it.
+
+    Along a dimension in which no split variable moves, it is whole.
+    """
     if region is None:
         return tuple((0, size) for size in shape)
     free = region.fill is not None and set(region.pad_variables) & set(split)
     box = []
     for interval, size in zip(region.dims, shape):
-        if interval is None:
+        if interval is None or not (free or interval.variables & set(split)):
             box.append((0, size))
             continue
         begin, end = interval.lo.evaluate(ranges), interval.hi.evaluate(ranges) + 1
