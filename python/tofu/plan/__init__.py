@@ -1,6 +1,6 @@
 """Plans: making them, reading them, printing them."""
 
-from .compiler import Compiled, compile_graph, factors, observe
+from .compiler import Compiled, compile_graph, observe
 from .plan import OperatorPlan, Plan, Step, TensorPlan
 
 __all__ = [
@@ -10,6 +10,5 @@ __all__ = [
     "Step",
     "TensorPlan",
     "compile_graph",
-    "factors",
     "observe",
 ]

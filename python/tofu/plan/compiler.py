@@ -18,7 +18,7 @@ from typing import Any, Callable, Optional
 
 from .plan import DTYPE_BYTES, Plan
 
-__all__ = ["Compiled", "compile_graph", "factors", "observe"]
+__all__ = ["Compiled", "compile_graph", "observe"]
 
 _WORKER = re.compile(r"^worker(\d+)$")
 
@@ -90,9 +90,9 @@ def compile_graph(
     compiled = Compiled(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
-        phases=_core.phases(partitioned),
+        phases=_core.phases(partitioned, on_pass=on_pass),
         serial_bytes=sum(_entry_bytes(graph)),
-        bytes_per_worker=_bytes_per_worker(divided["graph"], workers),
+        bytes_per_worker=_bytes_per_worker(divided, workers),
     )
     for observer in _observers:
         observer(compiled)
@@ -115,21 +115,6 @@ def observe(observer: Callable[[Compiled], None]) -> Iterator[None]:
         _observers.remove(observer)
 
 
-def factors(workers: int) -> tuple[int, ...]:
-    """The prime factors of `workers`, largest first: the parts of the steps.
-
-    >>> factors(12)
-    (3, 2, 2)
-    """
-    found, divisor = [], 2
-    while workers > 1:
-        while workers % divisor == 0:
-            found.append(divisor)
-            workers //= divisor
-        divisor += 1
-    return tuple(reversed(found))
-
-
 def _dumper(directory: Path) -> Callable[[str, str], None]:
     directory.mkdir(parents=True, exist_ok=True)
     taken = {path.name.split("-", 1)[0] for path in directory.glob("[0-9][0-9][0-9]-*.txt")}
@@ -149,9 +134,11 @@ def _entry_bytes(graph: Mapping[str, Any]) -> list[int]:
     return [math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in zip(shapes, dtypes)]
 
 
-def _bytes_per_worker(graph: Mapping[str, Any], workers: int) -> tuple[int, ...]:
+def _bytes_per_worker(partitioned: Mapping[str, Any], workers: int) -> tuple[int, ...]:
+    """All tensors of a worker, and what MXNet's copies bring to it from others."""
+    graph = partitioned["graph"]
     sizes, first = _entry_bytes(graph), graph["node_row_ptr"]
-    totals = [0] * workers
+    totals = list(partitioned["fetched_bytes_per_worker"])
     for node, begin, end in zip(graph["nodes"], first, first[1:]):
         match = _WORKER.match(node.get("attrs", {}).get("__ctx_group__", ""))
         if match:

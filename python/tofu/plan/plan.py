@@ -168,7 +168,8 @@ class Plan:
         )
         lines += ["", "Tensors (pieces along each dimension; '=' marks a replicated one)", ""]
         lines += _table(
-            ("tensor", "shape", "dtype", "tiles", "cut per step"), map(self._tensor_row, self.tensors)
+            ("tensor", "shape", "dtype", "tiles", "cut per step"),
+            map(self._tensor_row, self.tensors),
         )
         lines += ["", "Operators (index variable split at each step)", ""]
         lines += _table(
@@ -214,4 +215,6 @@ def format_bytes(count: float) -> str:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     body = [tuple(header), *map(tuple, rows)]
     widths = [max(len(row[i]) for row in body) for i in range(len(header))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in body]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in body
+    ]

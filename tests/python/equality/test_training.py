@@ -25,7 +25,7 @@ def switched_on():
     tofu.disable()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def serial(model, dtype):
     return train(CASES[model], dtype)
 

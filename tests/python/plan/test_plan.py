@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tofu.errors import PlanError
-from tofu.plan import Plan, factors
+from tofu.plan import Plan
 
 
 def _document(**changes):
@@ -69,10 +69,3 @@ def test_refuses_other_documents(text, message):
 def test_unknown_tensor_is_named():
     with pytest.raises(PlanError, match="no tensor 'v'"):
         Plan.from_json(json.dumps(_document())).tensor("v")
-
-
-@pytest.mark.parametrize(
-    ("workers", "expected"), [(1, ()), (2, (2,)), (6, (3, 2)), (8, (2, 2, 2)), (7, (7,))]
-)
-def test_factors_are_largest_first(workers, expected):
-    assert factors(workers) == expected
