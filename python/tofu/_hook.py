@@ -18,9 +18,8 @@ __all__ = ["ENVIRONMENT", "install", "uninstall"]
 
 TARGET = "mxnet"
 
-# What partitioned graphs need of MXNet, which reads its environment as it is loaded:
-# its common-expression elimination ignores control dependencies, and a subgraph
-# backend copies every edge between contexts once per property.
+# What partitioned graphs need of MXNet: its common-expression elimination ignores
+# control dependencies.
 ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 
 

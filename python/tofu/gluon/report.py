@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import warnings
@@ -62,8 +63,16 @@ def warn(text: str) -> None:
 def partitioned(
     name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
 ) -> None:
-    """Tell what was partitioned over what; later programs of a block only to the curious."""
+    """Tell what was partitioned over what; later programs of a block only to the curious.
+
+    With a dump directory its numbers also go to ``summary.json`` there, one line of
+    JSON for every program.
+    """
     plan = compiled.plan
+    if session.dump_dir is not None:
+        record = {"block": name, "parameters": parameters, **compiled.summary()}
+        with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
     _log.log(
         logging.INFO if first else logging.DEBUG,
         "%s (%s operators, %s parameters) over %d worker%s %s: "
