@@ -1,0 +1,27 @@
+"""Models to plan and to measure with, in plain Gluon (paper section 7.1, and beyond).
+
+    graph = tofu.models.build("wresnet-152-10", batch_size=8)
+    text = graph.training_graph()
+
+Building allocates no tensor: the block is traced with symbols, the shapes are inferred.
+See docs/models.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .registry import MODELS, Model, Size, find
+
+if TYPE_CHECKING:
+    from .graph import ModelGraph, build
+
+__all__ = ["MODELS", "Model", "ModelGraph", "Size", "build", "find"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("ModelGraph", "build"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import graph  # Imports MXNet, which a look at the registry does not need.
+
+    return getattr(graph, name)

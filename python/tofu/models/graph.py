@@ -1,0 +1,96 @@
+"""A model's symbol with its training loss, and the shape of every variable of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import mxnet as mx
+from mxnet import gluon
+
+from tofu.errors import ConfigError
+
+from .registry import LABEL, Shape, find
+
+__all__ = ["ModelGraph", "build"]
+
+_DTYPE = "float32"
+Variables = Mapping[str, tuple[Shape, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelGraph:
+    """What tofu.mx.training_graph needs to know of a model.
+
+    Attributes:
+        name: the model's name.
+        symbol: the forward graph; its output is the loss of each example.
+        inputs: name to shape and data type, the label included.
+        parameters: the same of the weights.
+        aux: the same of auxiliary states, such as running statistics.
+    """
+
+    name: str
+    symbol: mx.sym.Symbol
+    inputs: Variables
+    parameters: Variables
+    aux: Variables
+
+    def training_graph(self, *, optimizer: Optional[str] = "sgd") -> str:
+        """The graph of forward, backward and update; see tofu.mx.graph.training_graph."""
+        from tofu.mx.graph import training_graph
+
+        return training_graph(
+            self.symbol,
+            inputs=self.inputs,
+            parameters=self.parameters,
+            aux=self.aux,
+            gradients=tuple(self.parameters),
+            train=True,
+            optimizer=optimizer,
+        )
+
+
+def build(name: str, batch_size: Optional[int] = None, *, reduced: bool = False) -> ModelGraph:
+    """Build a model and infer its shapes; no memory is taken for any of its tensors.
+
+    Args:
+        name: a name of tofu.models.MODELS.
+        batch_size: number of examples; None for the model's own.
+        reduced: whether to build the small version of the same structure.
+
+    Raises:
+        ConfigError: there is no such model, or the batch size is not positive.
+    """
+    model = find(name)
+    batch_size = model.batch_size if batch_size is None else batch_size
+    if batch_size < 1:
+        raise ConfigError(f"model {name}: batch size {batch_size}, expected at least 1")
+    size = model.reduced if reduced else model.full
+    shapes = {key: (batch_size, *shape) for key, shape in size.inputs.items()}
+    module, _, factory = model.factory.partition(":")
+    create = getattr(importlib.import_module(f".{module}", __package__), factory)
+    # With a prefix of its own, the names in the graph do not depend on what was built before.
+    block = create(prefix=f"{model.name.partition('-')[0]}_", **size.options)
+    return _trace(model.name, block, shapes)
+
+
+def _trace(name: str, block: Any, shapes: Mapping[str, Shape]) -> ModelGraph:
+    variables = {key: mx.sym.var(key) for key in shapes}
+    output = block(*(variables[key] for key in shapes if key != LABEL))
+    symbol = gluon.loss.SoftmaxCrossEntropyLoss(prefix="loss_")(output, variables[LABEL])
+    found, _, aux = symbol.infer_shape(**shapes)
+    arguments = dict(zip(symbol.list_arguments(), found))
+    return ModelGraph(
+        name=name,
+        symbol=symbol,
+        inputs={key: (shape, _DTYPE) for key, shape in shapes.items()},
+        parameters={
+            key: (tuple(shape), _DTYPE) for key, shape in arguments.items() if key not in shapes
+        },
+        aux={
+            key: (tuple(shape), _DTYPE) for key, shape in zip(symbol.list_auxiliary_states(), aux)
+        },
+    )
