@@ -56,38 +56,38 @@ def names(ndim: int, prefix: str = "i") -> list[str]:
     return [f"{prefix}{d}" for d in range(ndim)]
 
 
-def broadcast(tensor: Any, index: Sequence[Any], shape: Sequence[int]) -> Any:
-    """The tensor's element that is stretched to `index` of a tensor of `shape`."""
-    skipped = len(shape) - tensor.ndim
+def broadcast(tensor: Any, index: Sequence[Any], ones: Sequence[bool]) -> Any:
+    """The tensor's element that is stretched to `index` of a shape with these ones."""
+    skipped = len(ones) - tensor.ndim
     return tensor[
         tuple(
-            0 if size == 1 and shape[d + skipped] != 1 else index[d + skipped]
-            for d, size in enumerate(tensor.shape)
+            0 if one and not ones[d + skipped] else index[d + skipped]
+            for d, one in enumerate(tensor.ones)
         )
     ]
 
 
-def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that tensors of these shapes are stretched to."""
-    ndim = max(map(len, shapes))
-    padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
-    return tuple(max(sizes) for sizes in zip(*padded))
+def broadcast_ones(*tensors: Any) -> tuple[bool, ...]:
+    """Which dimensions have size 1 after the tensors are stretched to one shape."""
+    ndim = max(x.ndim for x in tensors)
+    padded = [(True,) * (ndim - x.ndim) + tuple(x.ones) for x in tensors]
+    return tuple(all(dims) for dims in zip(*padded))
 
 
-def unbroadcast(small: Sequence[int], shape: Sequence[int], element: Any) -> Over:
+def unbroadcast(small: Sequence[bool], ones: Sequence[bool], element: Any) -> Over:
     """The gradient of broadcasting: `element` summed over the stretched dimensions.
 
     Args:
-        small: the gradient's shape.
-        shape: what it was stretched to.
-        element: the value at an index of `shape`.
+        small: which dimensions of the gradient have size 1.
+        ones: which have after stretching.
+        element: the value at an index of the stretched shape.
     """
-    skipped = len(shape) - len(small)
-    full = names(len(shape))
-    own = []
-    for d, size in enumerate(small):
-        stretched = size == 1 and shape[d + skipped] != 1
-        own.append(f"one{d}" if stretched else full[d + skipped])
+    skipped = len(ones) - len(small)
+    full = names(len(ones))
+    own = [
+        f"one{d}" if one and not ones[d + skipped] else full[d + skipped]
+        for d, one in enumerate(small)
+    ]
     summed = [name for name in full if name not in own]
 
     def body(*index: Any) -> Any:

@@ -105,7 +105,7 @@ def backward_softmax_cross_entropy(ograd, data, label):
 def dropout(x, *, axes=()):
     """The element or zero by chance, and the mask; along `axes` one mask serves all."""
     axes = [axis_of(a, x.ndim) for a in axes]
-    if axes and any(x.shape[a] > 1 for a in axes):
+    if not all(x.ones[a] for a in axes):
         return _shared_dropout(x, axes)
     return (
         lambda *i: apply("dropout", x[i]),
@@ -129,5 +129,5 @@ def backward_dropout(ograd, mask):
     return lambda *i: apply(
         "masked",
         ograd[i],
-        mask[tuple(0 if m != n else v for v, m, n in zip(i, mask.shape, ograd.shape))],
+        mask[tuple(0 if m and not n else v for v, m, n in zip(i, mask.ones, ograd.ones))],
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tofu
-from tofu.lang import Rewrite, apply, like
-from tofu.tdl._shapes import axes_of, broadcast, broadcast_shape, unbroadcast
+from tofu.lang import Over, Rewrite, apply, like
+from tofu.tdl._shapes import axes_of, broadcast, broadcast_ones, names, unbroadcast, without
 
 _ARITHMETIC = ("add", "sub", "mul", "div", "mod", "power", "maximum", "minimum", "hypot")
 _LOGIC = (
@@ -17,31 +17,31 @@ _BY_OPERANDS = tuple(name for name in _ARITHMETIC if name not in ("add", "sub"))
 @tofu.op(name=tuple(f"broadcast_{name}" for name in (*_ARITHMETIC, *_LOGIC)))
 def broadcast_binary(lhs, rhs):
     """A function of two elements; a dimension of size 1 serves every index."""
-    shape = broadcast_shape(lhs.shape, rhs.shape)
-    return lambda *i: apply("binary", broadcast(lhs, i, shape), broadcast(rhs, i, shape))
+    ones = broadcast_ones(lhs, rhs)
+    return lambda *i: apply("binary", broadcast(lhs, i, ones), broadcast(rhs, i, ones))
 
 
 @tofu.op(name=("_backward_broadcast_add", "_backward_broadcast_sub"))
 def backward_broadcast_sum(ograd, *, out_shapes):
     """The head gradient summed over the dimensions that were stretched."""
-    return tuple(unbroadcast(s, ograd.shape, lambda *i: ograd[i]) for s in out_shapes)
+    return tuple(unbroadcast(s.ones, ograd.ones, lambda *i: ograd[i]) for s in out_shapes)
 
 
 @tofu.op(name=tuple(f"_backward_broadcast_{name}" for name in _BY_OPERANDS))
 def backward_broadcast_binary(ograd, lhs, rhs):
     """The gradients by both operands, summed over the dimensions that were stretched."""
-    shape = ograd.shape
+    ones = ograd.ones
 
     def element(*i):
-        return apply("by", ograd[i], broadcast(lhs, i, shape), broadcast(rhs, i, shape))
+        return apply("by", ograd[i], broadcast(lhs, i, ones), broadcast(rhs, i, ones))
 
-    return tuple(unbroadcast(x.shape, shape, element) for x in (lhs, rhs))
+    return tuple(unbroadcast(x.ones, ones, element) for x in (lhs, rhs))
 
 
 @tofu.op(name="broadcast_to", rewrites=[Rewrite("shape", {"output_shape": 0})])
 def broadcast_to(data, *, out_shapes):
     """The tensor stretched to a shape."""
-    return lambda *i: broadcast(data, i, out_shapes[0])
+    return lambda *i: broadcast(data, i, out_shapes[0].ones)
 
 
 def _axis_sizes(shapes, axis):
@@ -53,7 +53,7 @@ def _axis_sizes(shapes, axis):
 @tofu.op(name="broadcast_axis", rewrites=_axis_sizes)
 def broadcast_axis(data, *, axis=(), out_shapes):
     """The tensor stretched along some axes."""
-    return lambda *i: broadcast(data, i, out_shapes[0])
+    return lambda *i: broadcast(data, i, out_shapes[0].ones)
 
 
 @tofu.op(name="broadcast_like")
@@ -61,16 +61,25 @@ def broadcast_like(lhs, rhs, *, lhs_axes=None, rhs_axes=None):
     """The first tensor stretched to the shape of the second."""
     if lhs_axes is not None or rhs_axes is not None:
         raise tofu.InconclusiveError("broadcast_like with lhs_axes: only whole shapes")
-    return lambda *i: like(broadcast(lhs, i, rhs.shape), rhs[i])
+    return lambda *i: like(broadcast(lhs, i, rhs.ones), rhs[i])
 
 
 @tofu.op(name="_broadcast_backward")
-def broadcast_backward(ograd, *, axis=(), keepdims=False, exclude=False, out_shapes):
+def broadcast_backward(ograd, *, axis=(), exclude=False, out_shapes):
     """The head gradient summed over the stretched dimensions."""
     small = out_shapes[0]
-    if len(small) != ograd.ndim:
-        summed = axes_of(axis, ograd.ndim, exclude=exclude)
-        small = tuple(1 if d in summed else n for d, n in enumerate(ograd.shape))
-        if len(out_shapes[0]) != len([d for d in range(ograd.ndim) if d not in summed]):
-            raise tofu.InconclusiveError(f"gradient {ograd.shape} of shape {out_shapes[0]}")
-    return unbroadcast(small, ograd.shape, lambda *i: ograd[i])
+    if len(small) == ograd.ndim:
+        return unbroadcast(small.ones, ograd.ones, lambda *i: ograd[i])
+    summed = axes_of(axis, ograd.ndim, exclude=exclude)
+    every = names(ograd.ndim)
+    kept, rest = without(every, summed), [every[d] for d in summed]
+    if len(small) != len(kept):
+        raise tofu.InconclusiveError(f"gradient of rank {len(small)} of rank {ograd.ndim}")
+
+    def element(*index):
+        known = dict(zip(kept, index))
+        return tofu.Sum(
+            Over(rest, lambda *r: ograd[[{**known, **dict(zip(rest, r))}[n] for n in every]])
+        )
+
+    return Over(kept, element)

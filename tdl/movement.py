@@ -49,7 +49,7 @@ def expand_dims(data, *, axis):
 def squeeze(data, *, axis=None, out_shapes):
     """Without dimensions of size 1."""
     gone = axes_of(axis, data.ndim) if axis is not None else ()
-    gone = [d for d, n in enumerate(data.shape) if n == 1 and (axis is None or d in gone)]
+    gone = [d for d, one in enumerate(data.ones) if one and (axis is None or d in gone)]
     if len(out_shapes[0]) != data.ndim - len(gone):
         return reshaped(data, out_shapes[0])
     kept = [d for d in range(data.ndim) if d not in gone]

@@ -25,7 +25,7 @@ from tofu.analysis.strategies import (
 )
 from tofu.analysis.tiles import Instance, anchored, holds
 from tofu.errors import InconclusiveError
-from tofu.lang.description import Rewrite, lookup
+from tofu.lang.description import Description, Rewrite, lookup
 from tofu.lang.interval import Form, Interval
 from tofu.lang.tracing import Shape
 
@@ -89,22 +89,68 @@ def _row(
     ins: tuple[Shape, ...],
     outs: tuple[Shape, ...],
 ) -> Optional[Row]:
+    description = _description(op)
+    if description is None:
+        return None
+    key = (op, attrs, _ones(ins), _ones(outs))
+    found = _SYMBOLIC.get(key)
+    if found is None:
+        try:
+            found = _analysed(op, description, dict(attrs), ins, outs)
+        except InconclusiveError:
+            return None
+        if not found.reads_sizes:
+            _SYMBOLIC[key] = found
+    else:
+        concrete_extents(found.analysis.trace, found.analysis.extents, ins, outs)
+    one_shape = len({*ins, *outs}) == 1
+    return found.row if one_shape or not found.row["elementwise"] else found.unequal_row
+
+
+@dataclasses.dataclass(frozen=True)
+class _Symbolic:
+    """An analysis that holds for all sizes, if `reads_sizes` is false.
+
+    Its row is `row` where all shapes are one, else `unequal_row`.
+    """
+
+    analysis: Analysis
+    row: Row
+    unequal_row: Row
+    reads_sizes: bool
+
+
+_SYMBOLIC: dict[tuple[Any, ...], _Symbolic] = {}
+
+
+def _description(op: str) -> Optional[Description]:
     description = lookup(op)
     if description is None:
         importlib.import_module("tofu.tdl")
         description = lookup(op)
-    if description is None:
-        return None
-    attributes = dict(attrs)
-    try:
-        analysis = analyze_trace(description.trace(ins, outs, attributes))
-    except InconclusiveError:
-        return None
+    return description
+
+
+def _ones(shapes: tuple[Shape, ...]) -> tuple[tuple[bool, ...], ...]:
+    return tuple(tuple(size == 1 for size in shape) for shape in shapes)
+
+
+def _analysed(
+    op: str,
+    description: Description,
+    attributes: Mapping[str, str],
+    ins: tuple[Shape, ...],
+    outs: tuple[Shape, ...],
+) -> _Symbolic:
+    analysis = analyze_trace(description.trace(ins, outs, attributes))
     analysis = dataclasses.replace(analysis, inputs=tuple(anchored(r) for r in analysis.inputs))
     extents = concrete_extents(analysis.trace, analysis.extents, ins, outs)
-    rewrites = _with_variables(description.rewrites(ins, attributes), tuple(extents))
+    declared, reads_sizes = description.rewrites(ins, attributes)
+    rewrites = _with_variables(declared, tuple(extents))
     instance = Instance(description, analysis, ins, outs, attributes, extents, rewrites)
-    return _emit(op, instance, _splittable(instance))
+    row = _emit(op, instance, _splittable(instance))
+    unequal_row = {**row, "elementwise": False}
+    return _Symbolic(analysis, row, unequal_row, reads_sizes or analysis.trace.reads_sizes)
 
 
 def _with_variables(rewrites: Iterable[Rewrite], names: tuple[str, ...]) -> tuple[Rewrite, ...]:
@@ -168,11 +214,10 @@ def _emit(op: str, instance: Instance, strategies: Sequence[Strategy]) -> Row:
     numbers = {name: k for k, name in enumerate(analysis.extents)}
     split = [s.variable for s in strategies]
     splits_all = {n for n, extent in instance.extents.items() if extent > 1} == set(split)
-    one_shape = len({*instance.in_shapes, *instance.out_shapes}) == 1
     return {
         "op": op,
         "source": instance.description.location,
-        "elementwise": analysis.pointwise and one_shape and splits_all,
+        "elementwise": analysis.pointwise and splits_all,
         "random": instance.description.random,
         "vars": [{"name": name, "extent": _extent(analysis, name)} for name in numbers],
         "splittable": [numbers[name] for name in split],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Optional, Union, overload
 
 from tofu.errors import TdlError
 from tofu.lang.handles import TensorHandle
+from tofu.lang.shapes import KnownShape, ShapeUse
 from tofu.lang.source import Source
 from tofu.lang.tracing import Shape, Trace, execute
 
@@ -129,26 +131,31 @@ class Description:
             TdlError: the description is not valid.
         """
         values: dict[str, Any] = self.attributes(attributes or {})
+        use = ShapeUse()
+        outs = None if out_shapes is None else tuple(KnownShape(s, use) for s in out_shapes)
         if self._wants_out_shapes:
-            if out_shapes is None:
+            if outs is None:
                 raise self.source.error(
                     "the description asks for the outputs' shapes, and was given none",
                     _OUT_SHAPES,
                     "give shapes to the analysis",
                 )
-            values[_OUT_SHAPES] = tuple(tuple(s) for s in out_shapes)
-        tensors = self._handles(in_shapes)
-        return execute(self.source, self._function, tensors, values, out_shapes)
+            values[_OUT_SHAPES] = outs
+        ins = None if in_shapes is None else [KnownShape(s, use) for s in in_shapes]
+        trace = execute(self.source, self._function, self._handles(ins), values, outs)
+        return dataclasses.replace(trace, reads_sizes=use.sizes)
 
     def rewrites(
         self, in_shapes: Sequence[Shape], attributes: Optional[Mapping[str, Any]] = None
-    ) -> list[Rewrite]:
-        """The attributes that change in parts of an operator of these shapes."""
-        if callable(self._rewrites):
-            return list(self._rewrites(in_shapes, **self.attributes(attributes or {})))
-        return list(self._rewrites)
+    ) -> tuple[list[Rewrite], bool]:
+        """The attributes that change in parts, and whether that depends on sizes."""
+        if not callable(self._rewrites):
+            return list(self._rewrites), False
+        use = ShapeUse()
+        shapes = [KnownShape(s, use) for s in in_shapes]
+        return list(self._rewrites(shapes, **self.attributes(attributes or {}))), use.sizes
 
-    def _handles(self, shapes: Optional[Sequence[Shape]]) -> list[TensorHandle]:
+    def _handles(self, shapes: Optional[Sequence[KnownShape]]) -> list[TensorHandle]:
         names = [p.name for p in self._tensors]
         required = sum(p.default is inspect.Parameter.empty for p in self._tensors)
         if shapes is None:
@@ -167,7 +174,7 @@ class Description:
                 f"({', '.join(names)})",
                 f"{required} to {len(names)} tensors",
             )
-        return [TensorHandle(k, names[k], tuple(s)) for k, s in enumerate(shapes)]
+        return [TensorHandle(k, names[k], s) for k, s in enumerate(shapes)]
 
 
 def parse_attribute(value: Any, default: Any = inspect.Parameter.empty) -> Any:

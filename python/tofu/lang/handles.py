@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Optional, Union
 
 from tofu.lang import ir
+from tofu.lang.shapes import KnownShape
 from tofu.lang.source import fail
 
 __all__ = ["IndexHandle", "OpaqueHandle", "TensorHandle", "ValueHandle", "to_expr", "to_index"]
@@ -210,7 +211,7 @@ class TensorHandle:
         self,
         slot: int,
         name: str,
-        shape: Optional[tuple[int, ...]],
+        shape: Optional[KnownShape],
         fill: Optional[str] = None,
     ) -> None:
         self.slot = slot
@@ -220,7 +221,7 @@ class TensorHandle:
         self.fill = fill
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> KnownShape:
         """The tensor's extents. Raises TdlError in an analysis without shapes."""
         if self._shape is None:
             raise fail(
@@ -234,6 +235,11 @@ class TensorHandle:
     def ndim(self) -> int:
         """The number of dimensions. Raises TdlError in an analysis without shapes."""
         return len(self.shape)
+
+    @property
+    def ones(self) -> tuple[bool, ...]:
+        """Which dimensions have size 1. Raises TdlError in an analysis without shapes."""
+        return self.shape.ones
 
     def padded(self, fill: Union[int, str] = 0) -> TensorHandle:
         """This tensor, with `fill` ("-inf" is allowed) read wherever an index is outside."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
-from tofu.errors import TdlError
 from tofu.lang import ir
 from tofu.lang.handles import IndexHandle, TensorHandle, to_expr, to_index
 from tofu.lang.source import Source, current, fail
@@ -75,11 +74,10 @@ Lambda = Union[Over, Reindex, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class InputTrace:
-    """An input tensor: its name, its rank where it is known, its shape where given."""
+    """An input tensor: its name, and its rank where it is known."""
 
     name: str
     rank: Optional[int]
-    shape: Optional[Shape]
 
 
 @dataclass(frozen=True)
@@ -100,12 +98,14 @@ class Trace:
         inputs: its tensors.
         outputs: its outputs, in order.
         extents: what the description itself declares variables to range over.
+        reads_sizes: whether it depends on sizes other than 1.
     """
 
     source: Source
     inputs: tuple[InputTrace, ...]
     outputs: tuple[OutputTrace, ...]
     extents: Mapping[str, int]
+    reads_sizes: bool = False
 
 
 @dataclass
@@ -266,12 +266,5 @@ def execute(
     finally:
         current.reset(tokens[0])
         _state.reset(tokens[1])
-    inputs = tuple(InputTrace(t.name, t.rank, _shape_of(t)) for t in tensors)
+    inputs = tuple(InputTrace(t.name, t.rank) for t in tensors)
     return Trace(source, inputs, tuple(outputs), dict(state.extents))
-
-
-def _shape_of(tensor: TensorHandle) -> Optional[Shape]:
-    try:
-        return tensor.shape
-    except TdlError:
-        return None
