@@ -97,6 +97,7 @@ class Partitioner {
       }
     }
     for (const HeadRequest& head : heads) AddHead(head);
+    KeepOutputsTogether();
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
     result_.node_workers = std::move(builder_.node_workers());
@@ -173,7 +174,9 @@ class Partitioner {
     const std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
     std::vector<int> instances(workers_, -1);
     for (int w = 0; w < workers_; ++w) {
-      if (parts[w].active) instances[w] = AddInstance(node, w, parts[w]);
+      if (!parts[w].active) continue;
+      instances[w] = AddInstance(node, w, parts[w]);
+      instances_.emplace_back(instances[w], node);
     }
     for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
       if (used_[graph_.entry_id({node, output})]) {
@@ -313,15 +316,44 @@ class Partitioner {
     return found->second;
   }
 
+  // An instance of which somebody reads one output writes all outputs that the
+  // serial operator writes: those that nobody reads become heads. MXNet's
+  // operators are only right for the outputs that a serial graph asks for (a
+  // bias gradient, for one, is left out with the weight gradient).
+  void KeepOutputsTogether() {
+    const Graph& graph = builder_.graph();
+    std::vector<bool> read(graph.num_entries(), false);
+    std::vector<bool> live(graph.num_nodes(), false);
+    const auto mark = [&](NodeEntry entry) {
+      read[graph.entry_id(entry)] = true;
+      live[entry.node] = true;
+    };
+    for (NodeEntry head : graph.heads) mark(head);
+    for (int node = graph.num_nodes() - 1; node >= 0; --node) {
+      if (!live[node]) continue;
+      for (NodeEntry input : graph.nodes[node].inputs) mark(input);
+    }
+    for (const auto& [instance, node] : instances_) {
+      for (int output = 0; live[instance] && output < graph_.nodes[node].num_outputs;
+           ++output) {
+        const NodeEntry entry{instance, output};
+        if (used_[graph_.entry_id({node, output})] && !read[graph.entry_id(entry)]) {
+          HeadNumber(entry);
+        }
+      }
+    }
+  }
+
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
   const int workers_;
   const std::vector<std::vector<int>> preference_;
   std::map<std::string, int> variables_;
-  std::vector<bool> used_;                     // per serial entry
-  std::vector<std::vector<NodeEntry>> tiles_;  // per serial entry and worker
-  std::vector<std::vector<Box>> boxes_;        // per serial entry and worker
+  std::vector<bool> used_;                      // per serial entry
+  std::vector<std::vector<NodeEntry>> tiles_;   // per serial entry and worker
+  std::vector<std::vector<Box>> boxes_;         // per serial entry and worker
+  std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
   Partitioned result_;

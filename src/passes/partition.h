@@ -9,6 +9,8 @@
 //             tiles; every worker reduces only its own tile, terms in the same
 //             order everywhere; the bytes fetched for an operator are exactly
 //             those that the plan's cost counts, for a plan of the same heads.
+//             An instance is read in all the outputs in which the serial
+//             operator is, or in none: the rest are further heads of the graph.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             when parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs

@@ -44,6 +44,19 @@ std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entri
   return needed;
 }
 
+// Heads of the graph that are no tile of a head: outputs kept beside others.
+std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
+  std::vector<bool> named(partitioned.graph.heads.size(), false);
+  for (const PartitionedHead& head : partitioned.heads) {
+    for (const HeadTile& tile : head.tiles) named[tile.head] = true;
+  }
+  std::vector<NodeEntry> kept;
+  for (size_t h = 0; h < named.size(); ++h) {
+    if (!named[h]) kept.push_back(partitioned.graph.heads[h]);
+  }
+  return kept;
+}
+
 // Copies a part of a partitioned graph.
 class Copier {
  public:
@@ -153,8 +166,14 @@ Phases SplitPhases(const Partitioned& partitioned) {
     }
     PhaseGraph phase;
     phase.heads = backward.AddHeads(others);
+    for (NodeEntry entry : KeptEntries(partitioned)) {
+      if (backward_nodes[entry.node]) backward.AddHead(entry);
+    }
     phase.graph = backward.TakeGraph();
     phases.backward = std::move(phase);
+  }
+  for (NodeEntry entry : KeptEntries(partitioned)) {
+    if (forward_nodes[entry.node]) forward.AddHead(entry);
   }
   phases.forward.graph = forward.TakeGraph();
   return phases;

@@ -6,6 +6,7 @@
 // Output:     the forward graph: what the "output" heads need; the backward
 //             graph: what the other heads need beyond that. Entries that cross
 //             become heads of the former and variables of the latter ("saved").
+//             Outputs that partition kept beside others stay heads.
 // Invariants: no node is computed in both; variables appear where they are read.
 // Errors:     none of its own.
 // Position:   after partition, which places nodes and names heads.
@@ -23,7 +24,7 @@ namespace tofu {
 
 struct PhaseGraph {
   Graph graph;
-  std::vector<PartitionedHead> heads;  // saved entries are not among them
+  std::vector<PartitionedHead> heads;  // without saved and kept entries
 };
 
 // The backward graph's variable `name` is the forward graph's head number

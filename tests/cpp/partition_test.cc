@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "graph/error.h"
 #include "mock_graph.h"
+#include "passes/phases.h"
 
 namespace tofu {
 namespace {
@@ -234,6 +236,34 @@ TEST(Partition, TakesVariablesScalarsAndOneEntryTwiceAsHeads) {
   const NodeEntry variable = divided.graph.heads[divided.heads[2].tiles[0].head];
   EXPECT_EQ(divided.graph.nodes[variable.node].name, "x@0");
   EXPECT_EQ(Fetched(divided), 2 * 8);
+}
+
+// Worker 1 computes the sums of columns that others already have nearer, and
+// the hidden output that it needs itself: both are written.
+TEST(Partition, KeepsTheOutputsOfAnInstanceTogether) {
+  MockGraph mock;
+  const NodeEntry moments = mock.Moments(mock.Variable("x", {4, 8}));
+  mock.Head({moments.node, 0}, "output");
+  mock.Head({moments.node, 2}, "output");
+  Plan plan = ReplicatedPlan(mock, {2, 2});
+  plan.op_cuts[moments.node] = {1, kReplicated};
+  plan.tensor_cuts[mock.graph.entry_id({moments.node, 0})] = {kReplicated, 0};
+  plan.tensor_cuts[mock.graph.entry_id({moments.node, 2})] = {1, kReplicated};
+  const Partitioned divided = PartitionGraph(mock.graph, mock.table, plan);
+  std::set<int> named;
+  for (const PartitionedHead& head : divided.heads) {
+    for (const HeadTile& tile : head.tiles) named.insert(tile.head);
+  }
+  std::vector<std::string> kept;
+  for (size_t h = 0; h < divided.graph.heads.size(); ++h) {
+    const NodeEntry entry = divided.graph.heads[h];
+    if (named.count(static_cast<int>(h)) > 0) continue;
+    kept.push_back(divided.graph.nodes[entry.node].name + "." +
+                   std::to_string(entry.index));
+  }
+  EXPECT_EQ(kept, std::vector<std::string>{"moments1@1.0"});
+  const Phases phases = SplitPhases(divided);
+  EXPECT_EQ(phases.forward.graph.heads.size(), divided.graph.heads.size());
 }
 
 TEST(Partition, HandlesEmptyTensors) {
