@@ -238,6 +238,19 @@ def test_the_gradient_of_an_embedding_is_dense():
     np.testing.assert_allclose(ours[1]["w"], own[1]["w"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{"stride": (2, 2)}, {"pad": (1, 1)}, {"global_pool": True}])
+def test_the_gradient_of_a_maximum_reads_no_workspace(options):
+    symbol = sym.Pooling(sym.var("x"), kernel=(2, 2), pool_type="max", **options)
+    parameters = {"x": random((3, 2, 6, 6))}
+    assert_equal(symbol, {}, parameters, tolerance=1e-6)
+    text = training_graph(
+        symbol, inputs={}, parameters=shapes_of(parameters), aux={}, gradients=["x"], train=True
+    )
+    nodes = json.loads(text)["nodes"]
+    (node,) = [n for n in nodes if n["op"] == "_backward_Pooling"]
+    assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
+
+
 def test_state_that_cannot_be_removed_is_named():
     rnn = sym.RNN(
         sym.var("x"), sym.var("w"), sym.var("h"), state_size=3, num_layers=1, mode="rnn_tanh"

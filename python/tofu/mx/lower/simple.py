@@ -49,6 +49,17 @@ def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return None
 
 
+@BEFORE.lowering("Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles")
+def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """A maximum to be differentiated is taken in double precision, as oneDNN never does."""
+    (data,) = node.inputs
+    if not build.train or node.num_outputs == 1 or _FLOATS.get(data.dtype) != "float32":
+        return None
+    out = build.op("Pooling", build.op("Cast", data, dtype="float64"), **node.attrs)
+    out.node.num_outputs = node.num_outputs
+    return [build.op("Cast", out, dtype="float32"), Entry(out.node, 1)]
+
+
 @BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles")
 def embedding(node: Node, build: Builder) -> None:
     """The same with a dense gradient."""
