@@ -1,7 +1,7 @@
-"""The plain form of fetches on stock MXNet: tensors cut at random, operators whole.
+"""Random plans on stock MXNet: whatever the cuts, losses and gradients are the serial ones.
 
-No operator is described here, so that every worker fetches all it reads and cuts its
-tiles from what it computes: all that is tested is that the tiles and fetches are right.
+Once with no operator described, so that every worker fetches all it reads and cuts its
+tiles from what it computes, and once with operators split at random too.
 """
 
 import json
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tofu import _core
-from tofu.mx.graph import training_graph
+from tofu.mx.graph import strategy_table, training_graph
 from tofu.mx.program import Program
 from tofu.mx.tiles import gather, layouts, scatter
 
@@ -53,27 +53,52 @@ def _expected(symbol, inputs, parameters):
     return loss.asnumpy(), {name: array.asnumpy() for name, array in gradients.items()}
 
 
-def _random_cuts(shape, parts, rng):
-    shape, cuts = list(shape), []
+def _random_cuts(extents, choices, parts, rng):
+    """One of `choices` (or None) a step, where its extent divides."""
+    extents, cuts = list(extents), []
     for part in parts:
-        fitting = [d for d, extent in enumerate(shape) if extent % part == 0]
-        cuts.append(rng.choice([*fitting, *fitting, -1]))
-        if cuts[-1] >= 0:
-            shape[cuts[-1]] //= part
+        fitting = [choice for choice in choices if extents[choice] % part == 0]
+        cuts.append(rng.choice([*fitting, *fitting, None]))
+        if cuts[-1] is not None:
+            extents[cuts[-1]] //= part
     return cuts
 
 
-def _random_plan(graph_json, parts, rng):
-    """A plan that cuts every tensor at random and no operator; what it costs is left open."""
+def _extent(variable, inputs, outputs):
+    """The extent of an index variable of a row, given the shapes of its node."""
+    extent = variable["extent"]
+    if isinstance(extent, int):
+        return extent
+    kind, slot, dim = extent
+    return (inputs if kind == "input" else outputs)[slot][dim]
+
+
+def _operator_cuts(row, inputs, outputs, parts, rng):
+    variables = row["vars"]
+    extents = [_extent(variable, inputs, outputs) for variable in variables]
+    cuts = _random_cuts(extents, row["splittable"], parts, rng)
+    return [None if cut is None else variables[cut]["name"] for cut in cuts]
+
+
+def _random_plan(graph_json, table, parts, rng):
+    """A plan that cuts every tensor and operator at random; its costs are left open."""
     graph = json.loads(graph_json)
-    shapes, rows = graph["attrs"]["shape"][1], graph["node_row_ptr"]
+    shapes, first = graph["attrs"]["shape"][1], graph["node_row_ptr"]
     tensors, operators = [], []
     for number, node in enumerate(graph["nodes"]):
-        for entry in range(rows[number], rows[number + 1]):
-            cuts = _random_cuts(shapes[entry], parts, rng)
-            tensors.append({"node": node["name"], "output": entry - rows[number], "cuts": cuts})
-        if node["op"] != "null":
-            operators.append({"node": node["name"], "cuts": [None] * len(parts), "bytes": 0})
+        outputs = shapes[first[number] : first[number + 1]]
+        for output, shape in enumerate(outputs):
+            cuts = _random_cuts(shape, range(len(shape)), parts, rng)
+            cuts = [-1 if cut is None else cut for cut in cuts]
+            tensors.append({"node": node["name"], "output": output, "cuts": cuts})
+        if node["op"] == "null":
+            continue
+        inputs = [shapes[first[source] + output] for source, output, *_ in node["inputs"]]
+        row = table["nodes"][number]
+        cuts = [None] * len(parts)
+        if row >= 0:
+            cuts = _operator_cuts(table["rows"][row], inputs, outputs, parts, rng)
+        operators.append({"node": node["name"], "cuts": cuts, "bytes": 0})
     return json.dumps(
         {
             "format": "tofu-plan",
@@ -93,7 +118,8 @@ def _random_plan(graph_json, parts, rng):
 
 @pytest.mark.parametrize("workers", PARTS)
 @pytest.mark.parametrize("seed", range(3))
-def test_random_tiles_give_the_losses_and_gradients_of_mxnet(workers, seed):
+@pytest.mark.parametrize("described", [False, True], ids=["undescribed", "described"])
+def test_random_plans_give_the_losses_and_gradients_of_mxnet(described, workers, seed):
     symbol, inputs, parameters = _network()
     records = {name: (array.shape, "float64") for name, array in {**inputs, **parameters}.items()}
     graph = training_graph(
@@ -104,9 +130,10 @@ def test_random_tiles_give_the_losses_and_gradients_of_mxnet(workers, seed):
         gradients=list(parameters),
         train=True,
     )
-    undescribed = [-1] * len(json.loads(graph)["nodes"])
-    table = {"format": "tofu-strategy-table", "version": 1, "nodes": undescribed, "rows": []}
-    plan = _random_plan(graph, PARTS[workers], random.Random(seed))
+    table = json.loads(strategy_table(graph)[0])
+    if not described:
+        table["nodes"] = [-1] * len(table["nodes"])
+    plan = _random_plan(graph, table, PARTS[workers], random.Random(seed))
     phases = _core.phases(_core.partition(graph, json.dumps(table), plan))
 
     contexts = [mx.cpu(w) for w in range(workers)]
