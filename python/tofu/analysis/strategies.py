@@ -145,10 +145,10 @@ def analyze(
         ...     return lambda b, o: tofu.Sum(lambda i: data[b, i] * weight[o, i])
         >>> print(tofu.analyze(dense))  # doctest: +ELLIPSIS
         dense ...
-          variable  output 0     data                weight
-          b         concatenate  [b.lo..b.hi, :]     [:, :]
-          o         concatenate  [:, :]              [o.lo..o.hi, :]
-          i         reduce sum   [:, i.lo..i.hi]     [:, i.lo..i.hi]
+          variable  output 0     data             weight
+          b         concatenate  [b.lo..b.hi, :]  [:, :]
+          o         concatenate  [:, :]           [o.lo..o.hi, :]
+          i         reduce sum   [:, i.lo..i.hi]  [:, i.lo..i.hi]
     """
     return analyze_trace(description.trace(in_shapes, out_shapes, attributes))
 

@@ -3,9 +3,9 @@
 Example:
     >>> import tofu
     >>> @tofu.op
-    ... def relu(x):
+    ... def positive_part(x):
     ...     return lambda *i: tofu.lang.maximum(x[i], 0)
-    >>> relu.trace([(4, 5)], [(4, 5)]).outputs[0].variables
+    >>> positive_part.trace([(4, 5)], [(4, 5)]).outputs[0].variables
     ('i0', 'i1')
 
 docs/tdl.md is the language's reference.

@@ -19,6 +19,7 @@ from tofu.lang.tracing import Shape, Trace, execute
 __all__ = ["Description", "Rewrite", "lookup", "op", "parse_attribute", "registered"]
 
 _REGISTRY: dict[str, Description] = {}
+_NAMED: set[str] = set()  # those whose description names its operator itself
 _OUT_SHAPES = "out_shapes"
 
 
@@ -242,7 +243,8 @@ def op(
         random: whether two runs of the operator differ.
 
     Raises:
-        TdlError: another file's description has this name already.
+        TdlError: another description names this operator already. Only functions
+            decorated by a plain ``@tofu.op`` may be defined again.
 
     Example:
         >>> import tofu
@@ -258,22 +260,25 @@ def op(
     def register(described: Callable[..., Any]) -> Description:
         names = (name,) if isinstance(name, str) else tuple(name or (described.__name__,))
         description = Description(described, names, rewrites, random)
-        for each in description.names:
+        for each in names:
             known = _REGISTRY.get(each)
-            if known is not None and name is not None and not _same_place(known, description):
+            if known is not None and not _redefines(description, known, named=name is not None):
                 raise TdlError(
                     f"description of {each} at {description.location}: it is described at "
                     f"{known.location} already; expected one description an operator, so "
                     "remove or rename one"
                 )
             _REGISTRY[each] = description
+            _NAMED.update({each} if name is not None else ())
         return description
 
     return register if function is None else register(function)
 
 
-def _same_place(a: Description, b: Description) -> bool:
-    return (a.source.file, a.source.line) == (b.source.file, b.source.line)
+def _redefines(new: Description, known: Description, *, named: bool) -> bool:
+    """Whether a description may take the place of another: an edited one, as in a notebook."""
+    same_place = (new.source.file, new.source.line) == (known.source.file, known.source.line)
+    return same_place or not (named or _NAMED & set(new.names))
 
 
 def lookup(name: str) -> Optional[Description]:

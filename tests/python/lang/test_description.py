@@ -8,7 +8,7 @@ import pytest
 
 import tofu
 from tofu import Max, Sum, TdlError
-from tofu.lang import Over, Reindex, op, parse_attribute
+from tofu.lang import Over, Reindex, lookup, op, parse_attribute
 
 HERE = str(Path(__file__).resolve())
 
@@ -185,6 +185,26 @@ def test_a_name_is_described_once() -> None:
             return lambda *i: x[i]
 
 
+def test_a_plain_description_may_be_edited_but_takes_no_shipped_name() -> None:
+    @op
+    def edited_in_a_notebook(x):
+        return lambda i: x[i]
+
+    @op
+    def edited_in_a_notebook(x, y):  # noqa: F811 that is the point
+        return lambda i: x[i] + y[i]
+
+    assert lookup("edited_in_a_notebook") is edited_in_a_notebook
+
+    import tofu.tdl  # noqa: F401 the shipped description
+
+    with pytest.raises(TdlError, match=r"sigmoid.*is described at"):
+
+        @op
+        def sigmoid(x):
+            return lambda *i: x[i]
+
+
 def test_one_variable_has_one_extent() -> None:
     @op
     def two_extents(x):
@@ -277,12 +297,12 @@ def test_missing_and_surplus_outputs() -> None:
 
 def test_shapes_are_asked_for_only_where_given() -> None:
     @op
-    def mean(x):
+    def divided_by_its_size(x):
         return lambda i: x[i] / x.shape[0]
 
     with pytest.raises(TdlError, match="asks for a shape"):
-        tofu.analyze(mean)
-    assert tofu.analyze(mean, [(4,)], [(4,)]).strategies
+        tofu.analyze(divided_by_its_size)
+    assert tofu.analyze(divided_by_its_size, [(4,)], [(4,)]).strategies
 
 
 def test_computed_variables_and_shared_dimensions() -> None:
