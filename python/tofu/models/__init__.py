@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from .registry import MODELS, Model, Size, find
 
 if TYPE_CHECKING:
-    from .graph import ModelGraph, build
+    from .graph import ModelGraph, build, create_block
 
-__all__ = ["MODELS", "Model", "ModelGraph", "Size", "build", "find"]
+__all__ = ["MODELS", "Model", "ModelGraph", "Size", "build", "create_block", "find"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("ModelGraph", "build"):
+    if name not in ("ModelGraph", "build", "create_block"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import graph  # Imports MXNet, which a look at the registry does not need.
 

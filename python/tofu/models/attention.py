@@ -12,7 +12,7 @@ __all__ = ["MASKED", "Attention", "FeedForward", "Residual", "causal_bias"]
 MASKED = -1e9
 
 
-class Attention(nn.HybridBlock):
+class Attention(nn.HybridBlock):  # type: ignore[misc]
     """Scaled dot-product attention with several heads.
 
     Args:
@@ -55,7 +55,7 @@ class Attention(nn.HybridBlock):
         return F.reshape(F.transpose(heads, (0, 2, 1, 3)), (-3, 0, 0))
 
 
-class FeedForward(nn.HybridBlock):
+class FeedForward(nn.HybridBlock):  # type: ignore[misc]
     """Two fully connected layers, applied at each position.
 
     Args:
@@ -76,7 +76,7 @@ class FeedForward(nn.HybridBlock):
         return self.contract(self.activate(self.expand(x)))
 
 
-class Residual(nn.HybridBlock):
+class Residual(nn.HybridBlock):  # type: ignore[misc]
     """A layer with dropout, a shortcut around it and a LayerNorm.
 
     Args:

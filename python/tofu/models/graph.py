@@ -12,9 +12,9 @@ from mxnet import gluon
 
 from tofu.errors import ConfigError
 
-from .registry import LABEL, Shape, find
+from .registry import LABEL, Model, Shape, find
 
-__all__ = ["ModelGraph", "build"]
+__all__ = ["ModelGraph", "build", "create_block"]
 
 _DTYPE = "float32"
 Variables = Mapping[str, tuple[Shape, str]]
@@ -70,11 +70,18 @@ def build(name: str, batch_size: Optional[int] = None, *, reduced: bool = False)
         raise ConfigError(f"model {name}: batch size {batch_size}, expected at least 1")
     size = model.reduced if reduced else model.full
     shapes = {key: (batch_size, *shape) for key, shape in size.inputs.items()}
+    return _trace(model.name, create_block(model, reduced=reduced), shapes)
+
+
+def create_block(model: Model, *, reduced: bool = False) -> gluon.HybridBlock:
+    """Create a model's Gluon block, not initialized.
+
+    Names of its layers and parameters do not depend on what was created before.
+    """
     module, _, factory = model.factory.partition(":")
     create = getattr(importlib.import_module(f".{module}", __package__), factory)
-    # With a prefix of its own, the names in the graph do not depend on what was built before.
-    block = create(prefix=f"{model.name.partition('-')[0]}_", **size.options)
-    return _trace(model.name, block, shapes)
+    options = (model.reduced if reduced else model.full).options
+    return create(prefix=f"{model.name.partition('-')[0]}_", **options)
 
 
 def _trace(name: str, block: Any, shapes: Mapping[str, Shape]) -> ModelGraph:

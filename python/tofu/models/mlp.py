@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 __all__ = ["Mlp"]
 
 
-class Mlp(nn.HybridBlock):
+class Mlp(nn.HybridBlock):  # type: ignore[misc]
     """Fully connected layers of one width, with rectifiers between them.
 
     Args:

@@ -9,7 +9,7 @@ from mxnet.gluon import nn, rnn
 __all__ = ["LstmStack"]
 
 
-class LstmStack(nn.HybridBlock):
+class LstmStack(nn.HybridBlock):  # type: ignore[misc]
     """LSTM layers unrolled over the steps of a sequence, and a classifier at every step.
 
     Args:

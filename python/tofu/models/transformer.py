@@ -11,7 +11,7 @@ from .attention import MASKED, Attention, FeedForward, Residual, causal_bias
 __all__ = ["Gpt", "Transformer"]
 
 
-class Transformer(nn.HybridBlock):
+class Transformer(nn.HybridBlock):  # type: ignore[misc]
     """The encoder-decoder of Vaswani et al., with learned positions.
 
     One mask of the source feeds every layer of the encoder and of the decoder.
@@ -80,7 +80,7 @@ class Transformer(nn.HybridBlock):
         return self.output(x)
 
 
-class Gpt(nn.HybridBlock):
+class Gpt(nn.HybridBlock):  # type: ignore[misc]
     """A decoder whose layers see only earlier positions, normalising first.
 
     Args:
@@ -127,7 +127,7 @@ class Gpt(nn.HybridBlock):
         return self.output(self.norm(x))
 
 
-class _Embedding(nn.HybridBlock):
+class _Embedding(nn.HybridBlock):  # type: ignore[misc]
     """The sum of a token's vector and its position's."""
 
     def __init__(self, vocabulary: int, positions: int, units: int, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ STEM_CHANNELS = 64
 EXPANSION = 4
 
 
-class Bottleneck(nn.HybridBlock):
+class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
     """Convolutions of 1x1, 3x3 and 1x1 around a shortcut.
 
     Args:
@@ -41,7 +41,7 @@ class Bottleneck(nn.HybridBlock):
         return F.relu(self.body(x) + self.shortcut(x))
 
 
-class WResNet(nn.HybridBlock):
+class WResNet(nn.HybridBlock):  # type: ignore[misc]
     """A residual network whose channels, the first layer's included, are `width` times as many.
 
     Args:
