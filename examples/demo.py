@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -46,7 +47,8 @@ def run_script(
     command = [sys.executable, str(script), "--epochs", str(epochs)]
     command += ["--save", str(weights), "--metrics", str(metrics)]
     shown = " ".join(f"{name}={value}" for name, value in env.items() if name != "TOFU_LOG")
-    console.print(f"\n[bold]{title}[/]: {shown}{' ' if shown else ''}python examples/{script.name}")
+    started = f"{shown} python examples/{script.name}".lstrip()
+    console.print(f"\n[bold]{title}[/]: {started}", soft_wrap=True)
     start = time.perf_counter()
     process = subprocess.Popen(
         command,
@@ -59,7 +61,7 @@ def run_script(
     assert process.stdout is not None
     with console.status(f"{script.name}, {title}"):
         for line in process.stdout:
-            console.print(f"  {line.rstrip()}", markup=False, highlight=False)
+            console.print(f"  {line.rstrip()}", markup=False, soft_wrap=True)
     if process.wait() != 0:
         raise SystemExit(f"demo: {script.name} ({title}) failed with status {process.returncode}")
     return Run(
@@ -93,7 +95,7 @@ def make_table(script: str, workers: int, serial: Run, partitioned: Run) -> Tabl
     summary = partitioned.summary
     if summary is None:
         raise SystemExit(f"demo: {script} ran, but tofu partitioned none of its blocks")
-    table = Table(title=f"\n{script}", title_justify="left", title_style="bold")
+    table = Table(title=f"\n{script}", title_justify="left", title_style="bold", box=box.SIMPLE)
     table.add_column("")
     for heading in ("serial", f"{workers} workers", "difference"):
         table.add_column(heading, justify="right")
