@@ -24,7 +24,7 @@ from mxnet.base import MXNetError
 
 from .recording import (
     NULL,
-    KeptError,
+    Function,
     must_take_turns,
     record_function,
     watch,
@@ -66,13 +66,12 @@ class Recording:
         self._turn = threading.Event()
         self._differentiate = differentiate
         self._num_inputs = len(inputs)
-        self._error: Optional[BaseException] = None
+        self._error: Optional[Exception] = None
         self._tile_gradients: Sequence[Optional[Any]] = ()
         self._open_gates: set[int] = set()
         self._ran = False
-        self._dropped = False
         self._context = outputs[0].context
-        self._record(list(inputs), tiles, outputs)
+        self._function = self._record(list(inputs), tiles, outputs)
         watch(self)
 
     def finished(self) -> bool:
@@ -80,7 +79,7 @@ class Recording:
 
         So it is once the graph is gone, or a backward pass ran that did not retain it.
         """
-        if self._dropped:
+        if self._function.dropped():
             return True
         return self._ran and not self._open_gates and not self._probe._fresh_grad
 
@@ -108,7 +107,7 @@ class Recording:
             error, self._error = self._error, None
             raise error
 
-    def _record(self, inputs: list[Any], tiles: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def _record(self, inputs: list[Any], tiles: Sequence[Any], outputs: Sequence[Any]) -> Function:
         context = self._context
         # Backward marks a variable's gradient as fresh at once: that tells whether it came
         # through here. As an input of its own its gradient waits for nothing else. The
@@ -125,7 +124,7 @@ class Recording:
             record_function([tiles[i] for i in indices], [token], self._gate(gate, indices))
             tokens.append(token.as_in_context(context))
         own = [*tokens, self._probe, self._sentinel]
-        record_function([*inputs, *own], outputs, self._backward, self._forget)
+        return record_function([*inputs, *own], outputs, self._backward)
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
         try:
@@ -145,22 +144,19 @@ class Recording:
             self._ran = True
             for target, value, request in zip(gradients, values, requests):
                 write_gradient(target, value, request)
-        except BaseException as error:
+        except Exception as error:  # for `wait` to raise where the script can see it
             self._error = error
-            raise KeptError from error
 
     def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
         def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+            found = self._tile_gradients  # empty after an error, which `wait` raises
             for index, target, request in zip(indices, gradients, requests):
-                write_gradient(target, self._tile_gradients[index], request)
+                write_gradient(target, found[index] if found else None, request)
             self._open_gates.discard(gate)
             if not self._open_gates:
                 self._tile_gradients = ()
 
         return backward
-
-    def _forget(self) -> None:
-        self._dropped = True
 
 
 def _variable(context: Any) -> tuple[Any, Any]:

@@ -7,7 +7,6 @@ sees the change. ``untile`` turns it back.
 
 from __future__ import annotations
 
-import copyreg
 import dataclasses
 import functools
 import weakref
@@ -177,7 +176,7 @@ class Tiled:
         for name in ("_data", "_grad"):
             if state[name] is not None:
                 state[name] = [_plain_copy(self, state[name])]
-        return copyreg.__newobj__, (self._plain_class,), state  # type: ignore[attr-defined]
+        return object.__new__, (self._plain_class,), state
 
 
 _tiled: weakref.WeakSet[Any] = weakref.WeakSet()

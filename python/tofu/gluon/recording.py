@@ -11,7 +11,9 @@ get ahead of the backward pass that reads it, and wait for itself.
 
 from __future__ import annotations
 
+import atexit
 import collections
+import contextlib
 import ctypes
 import itertools
 import threading
@@ -21,10 +23,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Callable, Optional, Protocol
 
 from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call
-from mxnet.ndarray import NDArray
+from mxnet.ndarray import NDArray, waitall
 
 __all__ = [
-    "KeptError",
+    "Function",
     "Recorded",
     "in_graph",
     "must_take_turns",
@@ -37,10 +39,6 @@ __all__ = [
 NULL, WRITE, INPLACE, ADD = range(4)  # MXNet's gradient requests
 
 Backward = Callable[[list[Any], list[Any], list[int]], None]
-
-
-class KeptError(Exception):
-    """Ends a callback whose recording keeps the real error for ``Recorded.wait``."""
 
 
 class Recorded(Protocol):
@@ -67,16 +65,46 @@ class Recorded(Protocol):
         """Return when the callback has pushed; raise what it raised."""
 
 
-class _Function:
-    """One recorded function: its callbacks and what MXNet needs to reach them."""
+class _Shared(ctypes.Structure):
+    """The part of a recorded function that MXNet refers to.
 
-    def __init__(self, backward: Backward, released: Optional[Callable[[], None]]) -> None:
+    MXNet may drop a function on any of its threads, and after the interpreter has
+    ended. Its deleter is therefore no Python: the C library's ``time``, given the
+    address of `deleted`, writes there.
+    """
+
+    _fields_ = (
+        ("callbacks", MXCallbackList),
+        ("contexts", ctypes.c_void_p * 2),
+        ("deleted", ctypes.c_longlong),
+    )
+
+
+class Function:
+    """A recorded function.
+
+    Args:
+        key: its number, by which MXNet calls back.
+        backward: see ``record_function``.
+    """
+
+    def __init__(self, key: int, backward: Backward) -> None:
         self.backward = backward
-        self.released = released
-        self.callbacks: Any = None
+        self.shared = _Shared()
+        self.shared.contexts[0] = key
+        self.shared.contexts[1] = ctypes.addressof(self.shared) + _Shared.deleted.offset
+        self.shared.callbacks = MXCallbackList(
+            2,
+            ctypes.cast(_CALLBACKS, ctypes.POINTER(_AnyCallback)),
+            ctypes.cast(self.shared.contexts, ctypes.POINTER(ctypes.c_void_p)),
+        )
+
+    def dropped(self) -> bool:
+        """Whether the graph no longer holds this function."""
+        return bool(self.shared.deleted)
 
 
-_functions: dict[int, _Function] = {}
+_functions: dict[int, Function] = {}
 _keys = itertools.count(1)
 
 _BackwardCallback = ctypes.CFUNCTYPE(
@@ -88,7 +116,6 @@ _BackwardCallback = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.c_void_p,
 )
-_DeleteCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _AnyCallback = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
@@ -102,31 +129,34 @@ def _on_backward(
     inputs = [NDArray(ctypes.cast(arrays[num_heads + i], NDArrayHandle)) for i in range(num_inputs)]
     try:
         _functions[key].backward(heads, inputs, [requests[i] for i in range(num_inputs)])
-    except KeptError:
-        return 0
     except BaseException:  # a C++ caller: nothing may pass but a status
         traceback.print_exc()
         return 0
     return 1
 
 
-def _on_delete(key: int) -> int:
-    function = _functions.pop(key, None)
-    if function is not None and function.released is not None:
-        function.released()
-    return 1
+def _keep_for_good(value: Any) -> None:
+    """Never free an object, not even when the interpreter ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
-_FUNCTIONS = (_BackwardCallback(_on_backward), _DeleteCallback(_on_delete))
-_CALLBACKS = (_AnyCallback * 2)(*(ctypes.cast(each, _AnyCallback) for each in _FUNCTIONS))
+_ENTRY = _BackwardCallback(_on_backward)
+_CALLBACKS = (_AnyCallback * 2)(
+    ctypes.cast(_ENTRY, _AnyCallback), ctypes.cast(ctypes.CDLL(None).time, _AnyCallback)
+)
+_keep_for_good(_CALLBACKS)
 
 
-def record_function(
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    backward: Backward,
-    released: Optional[Callable[[], None]] = None,
-) -> None:
+@atexit.register
+def _finish() -> None:
+    """Let callbacks end while there is an interpreter to run them."""
+    with contextlib.suppress(MXNetError):  # told where the script waited, if it did
+        waitall()
+    for function in _functions.values():
+        _keep_for_good(function.shared)
+
+
+def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Backward) -> Function:
     """Enter `outputs`, computed from `inputs` outside of autograd, in its graph.
 
     All outputs lie on one context; so should the inputs, where their gradients are
@@ -138,25 +168,21 @@ def record_function(
         backward: called with the head gradients (readable while it runs, and
             afterwards by what input gradients depend on), the input gradients to
             fill and a request for each.
-        released: called when the graph no longer holds this function.
     """
+    for key in [key for key, function in _functions.items() if function.dropped()]:
+        del _functions[key]
     key = next(_keys)
-    function = _Function(backward, released)
-    function.callbacks = MXCallbackList(
-        2,
-        ctypes.cast(_CALLBACKS, ctypes.POINTER(_AnyCallback)),
-        ctypes.cast((ctypes.c_void_p * 2)(key, key), ctypes.POINTER(ctypes.c_void_p)),
-    )
-    _functions[key] = function
+    function = _functions[key] = Function(key, backward)
     check_call(
         _LIB.MXCustomFunctionRecord(
             ctypes.c_int(len(inputs)),
             c_handle_array(inputs),
             ctypes.c_int(len(outputs)),
             c_handle_array(outputs),
-            ctypes.byref(function.callbacks),
+            ctypes.byref(function.shared.callbacks),
         )
     )
+    return function
 
 
 def write_gradient(target: Any, value: Optional[Any], request: int) -> None:
@@ -228,7 +254,7 @@ def waiting_backward(
             _caller = None if num_variables else threading.get_ident()
             try:
                 status = backward(*args)
-                _finish()
+                _release()
             finally:
                 _caller = None
             if status == 0:
@@ -240,7 +266,7 @@ def waiting_backward(
     return wrapped
 
 
-def _finish() -> None:
+def _release() -> None:
     """Let the recordings of a backward call proceed; raise the first error of any."""
     triggered = [recorded for recorded in _recorded if recorded.triggered()]
     triggered.sort(key=lambda recorded: recorded.serial, reverse=True)
@@ -271,8 +297,8 @@ def _error_of(recorded: Recorded) -> Optional[Exception]:
 
 def _wait_for_results(count: int, arrays: Any) -> None:
     handles = arrays._obj
-    for i in range(count):
-        if _LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) != 0:
-            for recorded in list(_recorded):
-                recorded.wait()
-            raise MXNetError("backward failed; see the error above")
+    statuses = [_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) for i in range(count)]
+    for recorded in list(_recorded):
+        recorded.wait()
+    if any(statuses):
+        raise MXNetError("autograd.grad: an operator failed; see the error above")

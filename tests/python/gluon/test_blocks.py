@@ -1,0 +1,291 @@
+"""What a user is told, and what runs serially instead."""
+
+import types
+
+import mxnet as mx
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu.gluon
+from tofu.errors import ConfigError, PlanError
+from tofu.gluon import report, rooms
+from tofu.gluon.parameter import is_tiled
+from tofu.gluon.recording import record_function
+
+from . import fakes
+from .models import assert_same, data, make_net, plainly, started, train, weights
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def on(fake):
+    """Tofu on over two workers and fake rooms, with its usual lines."""
+    tofu.gluon.enable(workers=2, device="cpu", log="info")
+    yield
+    tofu.gluon.disable()
+
+
+def warnings_of(seen):
+    return [str(w.message) for w in seen if issubclass(w.category, report.TofuWarning)]
+
+
+class Refused(gluon.HybridBlock):
+    """Uses an operator that the fake rooms refuse."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.dense = nn.Dense(8, in_units=10)
+            self.norm = nn.BatchNorm(in_channels=8)
+
+    def hybrid_forward(self, F, x):
+        return self.norm(self.dense(x)) + F.sign(self.dense(x)) * 0.1
+
+
+def test_one_line_tells_what_is_partitioned(on, capsys):
+    net = make_net()
+    train(net=net)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tofu:")]
+    assert lines == [
+        "tofu: net (0 operators, 258 parameters) over 2 workers cpu(0-1): "
+        "1.0 KiB communicated per step, search 0.01 s"
+    ]
+
+
+def test_quiet_is_quiet(fake, capsys):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    train(net=make_net())
+    tofu.gluon.disable()
+    assert "tofu:" not in capsys.readouterr().err
+
+
+def test_debug_tells_of_every_graph(fake, capsys):
+    tofu.gluon.enable(workers=2, device="cpu", log="debug")
+    train(net=make_net())
+    tofu.gluon.disable()
+    assert capsys.readouterr().err.count("tofu: net (") == 3
+
+
+def serially():
+    net = started(Refused(prefix="refused_"))
+    losses = train(net=net)
+    return losses[:2], net
+
+
+def test_what_cannot_be_planned_runs_serially(on):
+    with pytest.warns(report.TofuWarning) as seen:
+        found, net = serially()
+    assert warnings_of(seen) == ["tofu: refused runs serially: operator sign: the fake refuses it"]
+    assert not any(map(is_tiled, net.collect_params().values()))
+    assert_same(found, plainly(serially)[0])
+
+
+def test_serial_blocks_use_tiled_parameters(on):
+    def run():
+        net = started(Refused(prefix="refused_"))
+        tiling = nn.HybridSequential(prefix="tiling_")
+        tiling.add(net.dense, net.norm)
+        tiling.hybridize()
+        tiling(data())
+        return train(net=net)[:2], is_tiled(net.norm.running_mean)
+
+    with pytest.warns(report.TofuWarning):
+        found = run()
+    expected = plainly(run)
+    assert found[1] and not expected[1]
+    assert_same(found[0], expected[0])
+
+
+def test_what_cannot_be_bound_runs_serially(on):
+    def program(*_args):
+        raise PlanError("no room for a tile")
+
+    with (
+        rooms.using(types.SimpleNamespace(**{**vars(rooms.current()), "program": program})),
+        pytest.warns(report.TofuWarning, match="net runs serially: no room for a tile"),
+    ):
+        found = train()[:2]
+    assert_same(found, plainly(train)[:2])
+
+
+def test_configuration_errors_are_raised(on):
+    def compile_graph(*_args, **_options):
+        raise ConfigError("TOFU_LOG: cannot write there")
+
+    others = types.SimpleNamespace(**{**vars(rooms.current()), "compile_graph": compile_graph})
+    with rooms.using(others), pytest.raises(ConfigError, match="cannot write there"):
+        make_net()(data())
+
+
+def test_data_parallel_scripts_run_as_they_are(on):
+    def run():
+        net = nn.Dense(4, in_units=10, prefix="parallel_")
+        contexts = [mx.cpu(0), mx.cpu(1)]
+        net.initialize(mx.init.One(), ctx=contexts)
+        net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+        parts = gluon.utils.split_and_load(data(), contexts)
+        with autograd.record():
+            losses = [(net(part) ** 2).sum() for part in parts]
+        for loss in losses:
+            loss.backward()
+        trainer.step(12)
+        return net.weight.data(mx.cpu(0))
+
+    with pytest.warns(report.TofuWarning, match=r"runs serially.*expected one context"):
+        found = run()
+    assert_same(found, plainly(run))
+
+
+def test_sparse_gradients_run_serially(on):
+    net = nn.Embedding(8, 4, sparse_grad=True, prefix="sparse_")
+    started(net)
+    with pytest.warns(report.TofuWarning, match=r"sparse_weight.*row_sparse.*sparse_grad"):
+        net(mx.nd.array([1, 2]))
+
+
+@pytest.mark.filterwarnings("ignore:register_op_hook is experimental")
+def test_watched_blocks_run_serially(on):
+    net, names = make_net(), []
+    net(data())
+    net.register_op_hook(lambda name, opr, array: names.append(name))
+    with pytest.warns(report.TofuWarning, match="register_op_hook"):
+        net(data())
+    assert names
+
+
+def test_undescribed_operators_are_named_with_their_cost(on):
+    class Unknown(gluon.HybridBlock):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            with self.name_scope():
+                self.dense = nn.Dense(8, in_units=10)
+
+        def hybrid_forward(self, F, x):
+            y = self.dense(x)
+            return F.broadcast_hypot(y, y + 1)
+
+    net = started(Unknown(prefix="unknown_"))
+    with pytest.warns(report.TofuWarning) as seen:
+        train(net=net)
+    (text,) = warnings_of(seen)
+    assert f"no description of {fakes.UNDESCRIBED}" in text
+    assert "2.0 KiB of communication per step" in text
+
+
+def test_replicated_tensors_are_named(on):
+    net = started(nn.Dense(7, in_units=13, prefix="odd_"))
+    with pytest.warns(report.TofuWarning) as seen:
+        net(mx.nd.ones((3, 13)))
+    (text,) = warnings_of(seen)
+    assert "no dimension of odd_weight (364 bytes) divides" in text
+    assert net.weight.list_data()[1].shape == (7, 13)
+
+
+def test_an_eager_block_is_named(on):
+    net = make_net(hybrid=False)
+    with pytest.warns(report.TofuWarning) as seen:
+        found = train(net=net)[:2]
+    assert warnings_of(seen) == [
+        "tofu: net is not hybridized and runs eagerly, not partitioned; "
+        "call its hybridize() before training"
+    ]
+    assert_same(found, plainly(lambda: train(net=make_net(hybrid=False))[:2]))
+
+
+class Plain(gluon.Block):
+    """A block that cannot be hybridized, around one that can."""
+
+    def __init__(self, inner, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def test_a_plain_block_around_an_eager_one_is_named(on):
+    net = Plain(nn.Dense(4, in_units=10), prefix="plain_")
+    net.initialize()
+    with (
+        autograd.record(),
+        pytest.warns(report.TofuWarning, match="plain is not hybridized.*make it.*HybridBlock"),
+    ):
+        net(data())
+
+
+def test_a_plain_block_around_a_hybridized_one_is_fine(on):
+    def run():
+        net = Plain(nn.Dense(6, in_units=10, prefix="inner_"), prefix="plain_")
+        started(net)
+        return train(net=net)[:2], is_tiled(net.inner.weight)
+
+    found, expected = run(), plainly(run)
+    assert_same(found[0], expected[0])
+    assert (found[1], expected[1]) == (True, False)
+
+
+def test_eager_prediction_is_not_worth_a_word(on):
+    make_net(hybrid=False)(data())
+
+
+def test_hybridizing_again_plans_again(two):
+    net = make_net()
+    net(data())
+    count = len(two.graphs)
+    net.hybridize(static_alloc=True)
+    net(data())
+    assert len(two.graphs) > count
+    assert set(two.pins[-1]) == set(net.collect_params())
+
+
+def test_faults_of_a_backward_pass_reach_the_script(on):
+    def program(phases, contexts, arrays):
+        made = fakes.Program(phases, contexts, arrays)
+        made.backward = lambda heads: {}["lost"]
+        return made
+
+    with rooms.using(types.SimpleNamespace(**{**vars(rooms.current()), "program": program})):
+        net = make_net()
+        with autograd.record():
+            loss = net(data()).sum()
+        with pytest.raises(KeyError, match="lost"):
+            loss.backward()
+
+
+def test_recorded_functions_honour_every_request():
+    """mx.autograd.Function stops at the first null request and never adds."""
+    arrays = [mx.nd.ones((2,)) for _ in range(3)]
+    for array, request in zip(arrays, ("null", "write", "add")):
+        array.attach_grad(grad_req=request)
+    arrays[2].grad[:] = 10
+
+    def backward(heads, gradients, requests):
+        for gradient, request in zip(gradients, requests):
+            tofu.gluon.recording.write_gradient(gradient, heads[0] * 3, request)
+
+    with autograd.record():
+        output = mx.nd.zeros((2,))
+        function = record_function(arrays, [output], backward)
+        loss = output * 2
+    loss.backward()
+    assert_same(arrays[1].grad, mx.nd.array([6, 6]))
+    assert_same(arrays[2].grad, mx.nd.array([16, 16]))
+    assert not function.dropped()
+    del output, loss
+    assert function.dropped()
+
+
+def test_running_statistics_do_not_depend_on_threads(on):
+    def run():
+        net = make_net()
+        for _ in range(3):
+            with autograd.record():
+                loss = sum(((net(data() * i)) ** 2).sum() for i in range(1, 5))
+            loss.backward()
+        return weights(net)["net_batchnorm0_running_mean"].tobytes()
+
+    assert len({run() for _ in range(5)}) == 1

@@ -1,0 +1,343 @@
+"""Tiled parameters behave as plain ones towards a script."""
+
+import copy
+import pickle
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu.gluon
+from tofu.gluon import views
+from tofu.gluon.parameter import is_tiled
+
+from .models import assert_same, data, fit, make_net, plainly, train, weights
+
+
+@pytest.fixture
+def net(two):
+    """A net that has trained a little, its parameters tiled."""
+    net = make_net()
+    train(net=net, steps=2)
+    assert is_tiled(weight(net))
+    return net
+
+
+def weight(net):
+    return net[0].weight
+
+
+def trained(change=None, steps=3):
+    """Weights after `change(net, trainer)` between two trainings."""
+    net = make_net()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    losses = fit(net, trainer)
+    result = change(net, trainer) if change is not None else None
+    return losses, fit(net, trainer, steps), weights(net), result
+
+
+def assert_changes_agree(change):
+    assert_same(trained(change)[:3], plainly(trained, change)[:3])
+
+
+def test_no_worker_keeps_a_whole_copy(net):
+    parameter = weight(net)
+    tiles = parameter.list_data()
+    assert [tile.context for tile in tiles] == [mx.cpu(0), mx.cpu(1)]
+    assert sum(tile.size for tile in tiles) == parameter.data().size
+    assert [gradient.shape for gradient in parameter.list_grad()] == [t.shape for t in tiles]
+
+
+def test_contexts_are_the_scripts(net):
+    parameter = weight(net)
+    assert parameter.list_ctx() == [mx.cpu(0)]
+    assert parameter.data().context == parameter.data(mx.cpu(0)).context == mx.cpu(0)
+    with pytest.raises(RuntimeError, match="not initialized on context cpu"):
+        parameter.data(mx.cpu(1))
+    assert set(net.collect_params().list_ctx()) == {mx.cpu(0)}
+
+
+def test_the_class_says_what_it_is(net):
+    parameter = weight(net)
+    assert isinstance(parameter, gluon.Parameter)
+    assert repr(parameter) == "Parameter net_dense0_weight (shape=(12, 10), dtype=float32)"
+
+
+def overwrite(net, _trainer):
+    for parameter in net.collect_params().values():
+        parameter.data()[:] = parameter.data() * 0.5
+
+
+def test_writes_into_values(two):
+    assert_changes_agree(overwrite)
+
+
+def test_writes_are_seen_by_every_reader(net, tmp_path):
+    parameter = weight(net)
+    parameter.data()[:] = 3
+    assert all((tile.asnumpy() == 3).all() for tile in parameter.list_data())
+    parameter.data()[0] = 5
+    assert (parameter.data()[0].asnumpy() == 5).all()
+    assert (parameter.data()[1].asnumpy() == 3).all()
+    net.save_parameters(str(tmp_path / "net"))
+    assert (mx.nd.load(str(tmp_path / "net"))["0.weight"][0].asnumpy() == 5).all()
+
+
+def hold(net, trainer):
+    held = weight(net).data()
+    fit(net, trainer, 2)
+    after = held.asnumpy()
+    held[:] = 1
+    return after, weight(net).data()
+
+
+def test_held_values_follow_and_write(two):
+    found, expected = trained(hold), plainly(trained, hold)
+    assert_same(found, expected)
+
+
+def test_copies_nobody_holds_are_dropped(net):
+    weight(net).data()
+    net(data())
+    assert not views._views
+
+
+def clip(net):
+    gradients = [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+    gluon.utils.clip_global_norm(gradients, 0.1)
+
+
+def test_clipping_gradients(two):
+    found = train(after_backward=clip)[:2]
+    assert_same(found, plainly(train, after_backward=clip)[:2])
+
+
+def held_gradients():
+    net = make_net()
+    net(data())
+    held = [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+
+    def clip_held(_net):
+        gluon.utils.clip_global_norm(held, 0.1)
+
+    return train(net=net, after_backward=clip_held)[:2]
+
+
+def test_gradients_held_over_steps(two):
+    assert_same(held_gradients(), plainly(held_gradients))
+
+
+def scale(net):
+    for parameter in net.collect_params().values():
+        if parameter.grad_req != "null":
+            parameter.grad()[:] *= 0.5
+
+
+def test_scaling_gradients(two):
+    assert_same(train(after_backward=scale)[:2], plainly(train, after_backward=scale)[:2])
+
+
+def test_gradient_of_a_value_is_the_parameters(net):
+    assert_same(weight(net).data().grad, weight(net).grad())
+
+
+def test_zero_grad(net):
+    with autograd.record():
+        net(data()).sum().backward()
+    weight(net).grad()[:] = 1
+    net.collect_params().zero_grad()
+    assert not weight(net).grad().asnumpy().any()
+    weight(net).grad()[:] = 1
+    weight(net).zero_grad()
+    assert not weight(net).grad().asnumpy().any()
+
+
+def test_set_data(two):
+    values = mx.nd.array(np.random.RandomState(0).uniform(size=(12, 10)))
+    assert_changes_agree(lambda net, _: weight(net).set_data(values))
+    assert_changes_agree(lambda net, _: weight(net).set_data(values.astype("float64")))
+
+
+def test_set_data_of_another_shape_is_refused(net):
+    with pytest.raises(AssertionError, match="incompatible"):
+        weight(net).set_data(mx.nd.zeros((3, 3)))
+
+
+def test_forced_initialization(two):
+    def again(net, _trainer):
+        mx.random.seed(3)
+        np.random.seed(3)
+        net.initialize(mx.init.Uniform(0.1), force_reinit=True)
+
+    assert_changes_agree(again)
+
+
+def test_initialization_without_force_is_ignored(net):
+    before = weights(net)
+    with pytest.warns(UserWarning, match="already initialized"):
+        weight(net).initialize()
+    assert_same(weights(net), before)
+
+
+def test_reset_context(two):
+    def move(net, _trainer):
+        net.collect_params().reset_ctx(mx.cpu(0))
+
+    assert_changes_agree(move)
+
+
+def test_setting_attributes(two):
+    def scale_rates(net, _trainer):
+        net.collect_params().setattr("lr_mult", 0.5)
+
+    assert_changes_agree(scale_rates)
+
+
+def test_parameter_files_are_those_of_plain_mxnet(two, tmp_path):
+    def save(name):
+        net = make_net()
+        net(data())
+        net.save_parameters(str(tmp_path / name))
+        net.collect_params().save(str(tmp_path / f"{name}.dict"))
+        return [(tmp_path / each).read_bytes() for each in (name, f"{name}.dict")]
+
+    assert save("found") == plainly(save, "expected")
+
+
+def test_files_of_plain_mxnet_are_loaded(two, tmp_path):
+    path = str(tmp_path / "net")
+
+    def save():
+        net = make_net()
+        train(net=net)
+        net.save_parameters(path)
+        return net(data())
+
+    expected = plainly(save)
+    net = make_net()
+    train("adam", {"learning_rate": 0.1}, net=net)
+    net.load_parameters(path)
+    assert is_tiled(weight(net))
+    assert_same(net(data()), expected)
+    other = make_net()
+    other.load_parameters(path, ctx=mx.cpu(0))
+    assert_same(other(data()), expected)
+
+
+def test_loading_another_type(two, tmp_path):
+    path = str(tmp_path / "net")
+
+    def run():
+        net = make_net()
+        net(data())
+        net.save_parameters(path)
+        net.cast("float64")
+        net(data().astype("float64"))
+        net.load_parameters(path, cast_dtype=True)
+        return net(data().astype("float64")), weight(net).data()
+
+    found, expected = run(), plainly(run)
+    assert found[1].dtype == np.float64
+    assert_same(found, expected)
+
+
+def test_parameter_dictionaries_load(net, tmp_path):
+    path = str(tmp_path / "dict")
+    before = weights(net)
+    net.collect_params().save(path)
+    train(net=net, steps=2)
+    net.collect_params().load(path)
+    assert_same(weights(net), before)
+
+
+def test_export_and_import(net, tmp_path):
+    net.export(str(tmp_path / "net"))
+    saved = mx.nd.load(str(tmp_path / "net-0000.params"))
+    assert_same(saved["arg:net_dense0_weight"], weight(net).data())
+    assert_same(saved["aux:net_batchnorm0_running_mean"], net[1].running_mean.data())
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_copies_are_plain_parameters(net, duplicate):
+    parameter = net[1].running_mean
+    parameter._trainer = None
+    twin = duplicate(parameter)
+    assert type(twin) is gluon.Parameter
+    assert_same(twin.data(), parameter.data())
+    twin.set_data(mx.nd.ones(12))
+    assert not (parameter.data().asnumpy() == 1).all()
+
+
+class Scaled(gluon.HybridBlock):
+    """A constant that operators read, and set_data changes."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.factor = self.params.get_constant("factor", np.full((4, 8), 3.0, "float32"))
+            self.dense = nn.Dense(8, in_units=8)
+
+    def hybrid_forward(self, F, x, factor):
+        return self.dense(x) * factor
+
+
+def constants():
+    net = Scaled(prefix="scaled_")
+    net.initialize(mx.init.One())
+    net.hybridize()
+    found = []
+    for value in (3, 5):
+        net.factor.set_data(mx.nd.full((4, 8), value))
+        with autograd.record():
+            loss = (net(mx.nd.ones((4, 8))) ** 2).sum()
+        loss.backward()
+        found.append((loss, net.dense.weight.grad()))
+    return found, net.factor.grad_req
+
+
+def test_constants(two):
+    found, expected = constants(), plainly(constants)
+    assert_same(found[0], expected[0])
+    assert found[1] == "null"
+
+
+def eager():
+    net = make_net()
+    losses = train(net=net, steps=2)[0]
+    parameter = weight(net)
+    with autograd.record():
+        loss = (parameter.data() ** 2).sum() + (net(data()) ** 2).sum()
+    loss.backward()
+    return losses, loss, parameter.grad()
+
+
+def test_eager_use_of_tiled_parameters(two):
+    assert_same(eager(), plainly(eager))
+
+
+def test_eager_gradients_reach_replicas(fake):
+    """A dimension that nothing divides: every worker's copy gets the gradient."""
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    net = nn.Dense(3, in_units=5, prefix="odd_")
+    net.initialize(mx.init.One())
+    net.hybridize()
+    with pytest.warns(UserWarning, match="odd_weight"):
+        net(mx.nd.ones((2, 5)))
+    with autograd.record():
+        (net.weight.data() * 2).sum().backward()
+    assert [(g.asnumpy() == 2).all() for g in net.weight.list_grad()] == [True, True]
+    tofu.gluon.disable()
+
+
+def test_disabling_restores_plain_parameters(net):
+    before, losses = weights(net), train(net=net, steps=2)[0]
+    after = weights(net)
+    tofu.gluon.disable()
+    assert type(weight(net)) is gluon.Parameter
+    assert weight(net).list_data()[0].shape == (12, 10)
+    assert_same(weights(net), after)
+    assert len(losses) == 3
+    assert before.keys() == after.keys()
+    train(net=net, steps=2)

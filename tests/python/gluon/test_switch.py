@@ -1,0 +1,265 @@
+"""The switch: enable, disable, and what happens when a script imports MXNet."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import mxnet as mx
+import pytest
+from mxnet import autograd, gluon
+from mxnet.base import _LIB
+
+import tofu
+import tofu.gluon
+from tofu.config import Config
+from tofu.errors import ConfigError
+from tofu.gluon.session import Session, active, describe_contexts
+
+SEAMS = [
+    (gluon.Block, "__call__"),
+    (gluon.HybridBlock, "_build_cache"),
+    (gluon.HybridBlock, "_call_cached_op"),
+    (gluon.Trainer, "__init__"),
+    (gluon.Trainer, "_init_kvstore"),
+    (gluon.Trainer, "_update"),
+    (gluon.Trainer, "save_states"),
+    (gluon.Trainer, "load_states"),
+    (autograd, "grad"),
+    (_LIB, "MXAutogradBackwardEx"),
+]
+
+
+@pytest.fixture
+def off():
+    yield
+    tofu.gluon.disable()
+
+
+def test_disable_restores_every_seam(off):
+    before = [getattr(owner, name) for owner, name in SEAMS]
+    environment = dict(os.environ)
+    tofu.gluon.enable(workers=2, device="cpu")
+    assert all(
+        getattr(owner, name) is not function for (owner, name), function in zip(SEAMS, before)
+    )
+    tofu.gluon.disable()
+    assert [getattr(owner, name) for owner, name in SEAMS] == before
+    assert dict(os.environ) == environment
+    tofu.gluon.disable()
+
+
+def test_enable_again(off):
+    tofu.enable(workers=2, device="cpu")
+    function = gluon.Trainer._update
+    tofu.enable(workers=2, device="cpu")
+    assert gluon.Trainer._update is function
+    tofu.enable(workers=3, device="cpu")
+    assert active().workers == 3
+    tofu.disable()
+    assert active() is None
+
+
+def test_arguments_override_the_environment(off, monkeypatch):
+    monkeypatch.setenv("TOFU_WORKERS", "5")
+    monkeypatch.setenv("TOFU_DEVICE", "cpu")
+    tofu.enable()
+    assert active().contexts == tuple(mx.cpu(i) for i in range(5))
+    tofu.enable(workers=3, log="debug")
+    assert (active().workers, active().log_level) == (3, "debug")
+
+
+def test_defaults(monkeypatch):
+    monkeypatch.setattr(mx.context, "num_gpus", lambda: 0)
+    assert Session.from_config(Config()).contexts == (mx.cpu(0), mx.cpu(1))
+    monkeypatch.setattr(mx.context, "num_gpus", lambda: 3)
+    assert Session.from_config(Config()).contexts == tuple(mx.gpu(i) for i in range(3))
+    assert Session.from_config(Config(workers=2)).contexts == (mx.gpu(0), mx.gpu(1))
+    assert Session.from_config(Config(workers=4, device="cpu")).workers == 4
+
+
+def test_contexts_in_short():
+    assert describe_contexts(tuple(map(mx.cpu, range(4)))) == "cpu(0-3)"
+    assert describe_contexts((mx.gpu(0),)) == "gpu(0)"
+    assert describe_contexts((mx.gpu(0), mx.gpu(2))) == "gpu(0), gpu(2)"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "config", "text"),
+    [
+        (2, Config(workers=4), "TOFU_WORKERS=4: one worker is one GPU, and there are only 2"),
+        (2, Config(workers=3, device="gpu"), "there are only 2"),
+        (0, Config(device="gpu"), "TOFU_DEVICE=gpu: MXNet sees 0 GPUs"),
+        (0, Config(workers=2, device="gpu"), "0 GPUs"),
+    ],
+)
+def test_more_gpus_than_there_are(gpus, config, text, monkeypatch):
+    monkeypatch.setattr(mx.context, "num_gpus", lambda: gpus)
+    with pytest.raises(ConfigError, match=text):
+        Session.from_config(config)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": 0}, "workers=0"),
+        ({"workers": "two"}, "workers=two"),
+        ({"device": "tpu"}, "'tpu'"),
+        ({"log": "loud"}, "'loud'"),
+    ],
+)
+def test_bad_arguments(options, text, off):
+    with pytest.raises(ConfigError, match=text):
+        tofu.enable(**options)
+    assert active() is None
+
+
+# Starts as an installed tofu does: the line of the .pth file, then the script.
+START = """
+    import os; os.environ.get("MXNET_GRAPH_PASS") and __import__(
+        "tofu._hook", fromlist=["_"]).install()
+"""
+
+TRAINING = """
+    from mxnet import autograd, gluon, nd
+    net = gluon.nn.Dense(4, in_units=8, prefix="dense_")
+    net.initialize()
+    net.hybridize()
+    with autograd.record():
+        loss = net(nd.ones((4, 8))).sum()
+    loss.backward()
+    print("tiles", len(net.weight.list_data()))
+"""
+
+
+def run(script, **environment):
+    """Run a script in an interpreter of its own, as the .pth file has it."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOFU_", "MXNET_"))}
+    text = textwrap.dedent(START) + textwrap.dedent(script)
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        env={**clean, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+IMPORTS = {
+    "import": "import mxnet as mx",
+    "from": "from mxnet import nd, gluon",
+    "submodule": "import mxnet.gluon.nn",
+    "importlib": "import importlib; importlib.import_module('mxnet.gluon')",
+    "thread": """
+        import threading
+        def work():
+            import mxnet
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    """,
+}
+
+
+@pytest.mark.parametrize("way", IMPORTS)
+def test_importing_mxnet_turns_tofu_on(way):
+    done = run(
+        textwrap.dedent(IMPORTS[way]) + textwrap.dedent(TRAINING),
+        MXNET_GRAPH_PASS="tofu",
+        TOFU_WORKERS="4",
+        TOFU_DEVICE="cpu",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "tiles 4\n"
+    lines = [line for line in done.stderr.splitlines() if line.startswith("tofu:")]
+    assert len(lines) == 1
+    assert "dense (" in lines[0]
+    assert "over 4 workers cpu(0-3)" in lines[0]
+
+
+def test_unset_changes_nothing():
+    done = run("import sys\n" + textwrap.dedent(TRAINING) + "print('tofu' in sys.modules)")
+    assert done.stdout == "tiles 1\nFalse\n", done.stderr
+
+
+def test_the_finder_loads_nothing_heavy():
+    done = run(
+        """
+        import sys
+        print(sorted({"mxnet", "numpy", "tofu.gluon", "tofu.plan"} & set(sys.modules)))
+        """,
+        MXNET_GRAPH_PASS="tofu",
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_modules_keep_their_own_loaders():
+    done = run(
+        """
+        import inspect, mxnet
+        print(type(mxnet.__loader__).__name__, mxnet.__spec__.loader is mxnet.__loader__)
+        print("MXNet" in inspect.getsource(mxnet))
+        """,
+        MXNET_GRAPH_PASS="tofu",
+        TOFU_DEVICE="cpu",
+    )
+    assert done.stdout == "SourceFileLoader True\nTrue\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "text"),
+    [
+        ({"MXNET_GRAPH_PASS": "tufo"}, "MXNET_GRAPH_PASS='tufo': no such graph pass"),
+        ({"TOFU_WORKERS": "0"}, "TOFU_WORKERS=0: expected a whole number of workers"),
+        ({"TOFU_WORKERS": "-1"}, "TOFU_WORKERS=-1: expected a whole number"),
+        ({"TOFU_WORKERS": "two"}, "TOFU_WORKERS=two: expected a whole number"),
+        ({"TOFU_DEVICE": "tpu"}, "TOFU_DEVICE='tpu': expected 'gpu' or 'cpu'"),
+        ({"TOFU_LOG": "loud"}, "TOFU_LOG='loud'"),
+    ],
+)
+def test_bad_variables_are_told_at_the_import(environment, text):
+    done = run(
+        "print('before')\nimport mxnet\nprint('after')",
+        **{"MXNET_GRAPH_PASS": "tofu", **environment},
+    )
+    assert done.returncode == 1
+    assert done.stdout == "before\n"
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"tofu.errors.ConfigError: {text}")
+
+
+def test_missing_gpus_are_told_at_the_import():
+    if mx.context.num_gpus():
+        pytest.skip("there are GPUs here")
+    done = run("import mxnet", MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="gpu")
+    assert done.returncode == 1
+    assert "TOFU_DEVICE=gpu: MXNet sees 0 GPUs here" in done.stderr.strip().splitlines()[-1]
+
+
+def test_an_interpreter_ends_cleanly_with_graphs_alive():
+    done = run(
+        textwrap.dedent(TRAINING)
+        + textwrap.dedent(
+            """
+            kept = []
+            for _ in range(3):
+                with autograd.record():
+                    kept.append(net(nd.ones((4, 8))))
+            value = net.weight.data()
+            """
+        ),
+        MXNET_GRAPH_PASS="tofu",
+        TOFU_DEVICE="cpu",
+        TOFU_LOG="quiet",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_scripts_are_run_by_the_naive_engine():
+    done = run(
+        TRAINING,
+        MXNET_GRAPH_PASS="tofu",
+        TOFU_DEVICE="cpu",
+        MXNET_ENGINE_TYPE="NaiveEngine",
+    )
+    assert done.stdout == "tiles 2\n", done.stderr

@@ -1,0 +1,315 @@
+"""Trainer on tiles: updates, states, what it refuses and what it warns of."""
+
+import pickle
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu.gluon
+from tofu.errors import ConfigError
+from tofu.gluon.elementwise import updates_elementwise
+from tofu.gluon.parameter import is_tiled
+
+from .models import assert_same, batches, data, fit, make_net, plainly, started, train, weights
+
+# pytest.warns passes on what it does not expect, from wherever it came.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+RATE = {"learning_rate": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sgd", True),
+        ("adam", True),
+        ("adagrad", True),
+        ("rmsprop", True),
+        ("ftrl", True),
+        ("signum", True),
+        ("lars", False),
+        ("lamb", False),
+        ("nadam", False),
+        ("sgld", False),
+    ],
+)
+def test_elementwise_optimizers_are_found_by_trying(name, expected):
+    assert updates_elementwise(mx.optimizer.create(name, **RATE), mx.cpu(0)) is expected
+
+
+@mx.optimizer.Optimizer.register
+class Centered(mx.optimizer.SGD):
+    """Takes the mean off every gradient: no list of names would know it."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.aggregate_num = 0
+
+    def update(self, index, weight, grad, state):
+        super().update(index, weight, grad - grad.mean(), state)
+
+    update_multi_precision = update
+
+
+def test_own_optimizers_are_tried_too():
+    assert not updates_elementwise(Centered(), mx.cpu(0))
+    assert updates_elementwise(mx.optimizer.SGD(lr_scheduler=lambda count: 0.0), mx.cpu(0))
+
+
+@pytest.mark.parametrize("name", ["lamb", "lars", "nadam", "centered"])
+def test_other_optimizers_update_whole_tensors(name, two):
+    expected = plainly(train, name, RATE)
+    with pytest.warns(UserWarning, match="does not update every element") as seen:
+        found = train(name, RATE)
+    assert_same(found[:2], expected[:2])
+    assert len([w for w in seen if "every element" in str(w.message)]) == 1
+
+
+def test_learning_rate_schedules(two):
+    def run():
+        schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.2)
+        found = train("sgd", {"lr_scheduler": schedule})
+        return found[:2], found[2].learning_rate, found[2].optimizer.num_update
+
+    found, expected = run(), plainly(run)
+    assert found[1:] == expected[1:]
+    assert_same(found[0], expected[0])
+
+
+def test_setting_the_learning_rate(two):
+    def run():
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", dict(RATE))
+        fit(net, trainer)
+        trainer.set_learning_rate(0.01)
+        return fit(net, trainer), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_a_trainer_made_after_tiling(two):
+    def run():
+        net = make_net()
+        net(data())
+        return train(net=net)[:2]
+
+    assert_same(run(), plainly(run))
+
+
+def test_reduce_and_update_apart(two):
+    def run():
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", dict(RATE), update_on_kvstore=False)
+        for inputs, _ in batches():
+            with autograd.record():
+                loss = (net(inputs) ** 2).sum()
+            loss.backward()
+            trainer.allreduce_grads()
+            trainer.update(len(inputs))
+        return weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_a_local_kvstore_object(two):
+    def run():
+        net = make_net()
+        trainer = gluon.Trainer(
+            net.collect_params(), "adam", dict(RATE), kvstore=mx.kv.create("local")
+        )
+        return fit(net, trainer), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_tiled_and_other_parameters_in_one_trainer(two):
+    def run():
+        net = make_net()
+        free = gluon.Parameter("free", shape=(6,), init=mx.init.One())
+        free.initialize()
+        params = gluon.ParameterDict()
+        params.update(net.collect_params())
+        params.update({"free": free})
+        trainer = gluon.Trainer(params, "sgd", {"learning_rate": 0.05, "momentum": 0.5})
+        for inputs, _ in batches():
+            with autograd.record():
+                loss = ((net(inputs) * free.data()) ** 2).sum()
+            loss.backward()
+            trainer.step(len(inputs))
+        return weights(net), free.data(), is_tiled(free)
+
+    found, expected = run(), plainly(run)
+    assert_same(found[:2], expected[:2])
+    assert not found[2]
+
+
+def two_heads():
+    body = started(nn.Dense(8, in_units=10, prefix="body_"))
+    heads = [started(nn.Dense(4, in_units=8, prefix=f"head{i}_")) for i in range(2)]
+    params = body.collect_params()
+    for head in heads:
+        params.update(head.collect_params())
+    return body, heads, gluon.Trainer(params, "sgd", dict(RATE))
+
+
+def test_stale_gradients_raise_as_in_mxnet(two):
+    body, heads, trainer = two_heads()
+    heads[1](body(data()))
+    with autograd.record():
+        loss = (heads[0](body(data())) ** 2).sum()
+    loss.backward()
+    with pytest.raises(UserWarning, match=r"`head1_bias` on context cpu\(0\) has not been updated"):
+        trainer.step(4)
+
+
+def test_ignoring_stale_gradients(two):
+    def run():
+        body, heads, trainer = two_heads()
+        for step in range(4):
+            with autograd.record():
+                loss = (heads[step % 2](body(data())) ** 2).sum()
+            loss.backward()
+            trainer.step(4, ignore_stale_grad=True)
+        return [weights(each) for each in (body, *heads)]
+
+    assert_same(run(), plainly(run))
+
+
+def states_of(path):
+    states, optimizer = pickle.loads(path.read_bytes())
+    return states, optimizer
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_state_files_are_those_of_plain_mxnet(name, two, tmp_path):
+    params = {"learning_rate": 0.1} if name == "adam" else {"learning_rate": 0.1, "momentum": 0.9}
+
+    def save(file):
+        _, _, trainer = train(name, params)
+        trainer.save_states(str(tmp_path / file))
+        return states_of(tmp_path / file)
+
+    found, expected = save("found"), plainly(save, "expected")
+    assert list(found[0]) == list(expected[0])
+    assert_same(found[0], expected[0])
+    assert found[1]._all_index_update_counts == expected[1]._all_index_update_counts
+    assert found[1].num_update == expected[1].num_update
+
+
+@pytest.mark.parametrize("saved_by", ["tofu", "plain"])
+@pytest.mark.parametrize("tiled_before", [False, True])
+def test_training_goes_on_from_files(saved_by, tiled_before, two, tmp_path):
+    model, states = str(tmp_path / "net"), str(tmp_path / "states")
+
+    def save():
+        net = make_net()
+        _, _, trainer = train("adam", RATE, net)
+        net.save_parameters(model)
+        trainer.save_states(states)
+
+    def go_on():
+        net = make_net()
+        if tiled_before:
+            train("adam", RATE, net)
+        net.load_parameters(model, ctx=mx.cpu(0))
+        trainer = gluon.Trainer(net.collect_params(), "adam", dict(RATE))
+        trainer.load_states(states)
+        return fit(net, trainer), weights(net)
+
+    if saved_by == "tofu":
+        save()
+    else:
+        plainly(save)
+    assert_same(go_on(), plainly(go_on))
+
+
+def test_loading_states_in_the_middle(two, tmp_path):
+    def run():
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "adam", dict(RATE))
+        fit(net, trainer)
+        trainer.save_states(str(tmp_path / "states"))
+        fit(net, trainer, 2)
+        trainer.load_states(str(tmp_path / "states"))
+        return fit(net, trainer), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_states_survive_disabling(two):
+    def run(switch):
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "adam", dict(RATE))
+        fit(net, trainer)
+        switch()
+        return fit(net, trainer), weights(net)
+
+    found = run(tofu.gluon.disable)
+    assert_same(found, run(lambda: None))
+
+
+class Product(gluon.HybridBlock):
+    """Half precision that MXNet's CPU operators can differentiate."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = self.params.get("weight", shape=(4, 8), dtype="float16")
+
+    def hybrid_forward(self, F, x, weight):
+        return x * weight
+
+
+def test_multi_precision(two):
+    def run():
+        net = started(Product(prefix="half_"))
+        params = {"learning_rate": 0.1, "momentum": 0.9, "multi_precision": True}
+        trainer = gluon.Trainer(net.collect_params(), "sgd", params)
+        for _ in range(3):
+            with autograd.record():
+                loss = (net(mx.nd.ones((4, 8), dtype="float16")) ** 2).sum()
+            loss.backward()
+            trainer.step(4)
+        return {name: value.astype("float32") for name, value in weights(net).items()}
+
+    found, expected = run(), plainly(run)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], rtol=2e-3, atol=1e-4)
+
+
+class Scaler:
+    """As AMP's: asks whether all gradients are finite."""
+
+    def __init__(self):
+        self.seen = []
+
+    def has_overflow(self, params):
+        values = [p._grad[0].asnumpy() for p in params if p._grad is not None]
+        self.seen.append(not all(np.isfinite(value).all() for value in values))
+        return self.seen[-1]
+
+
+def test_overflow_on_any_worker_skips_the_step(two):
+    net = make_net()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", dict(RATE))
+    fit(net, trainer, 2)
+    trainer._amp_loss_scaler = Scaler()
+    before = weights(net)
+    with autograd.record():
+        (net(data()) ** 2).sum().backward()
+    net[3].weight.list_grad()[1][:] = np.inf
+    trainer.step(1)
+    assert_same({n: v for n, v in weights(net).items() if "running" not in n},
+                {n: v for n, v in before.items() if "running" not in n})  # fmt: skip
+    net[3].weight.list_grad()[1][:] = 0
+    trainer.step(1)
+    assert trainer._amp_loss_scaler.seen == [True, False]
+
+
+@pytest.mark.parametrize("kvstore", ["dist_sync", "dist_async", "dist_device_sync"])
+def test_distributed_training_is_refused(kvstore, two):
+    net = make_net()
+    with pytest.raises(ConfigError, match=f"kvstore='{kvstore}'.*one machine"):
+        gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore)
