@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
+import unittest.mock
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
@@ -140,7 +142,9 @@ def _bound(
     auxiliary = set(symbol.list_auxiliary_states())
     named = {n: a for n, a in arrays.items() if n in set(symbol.list_arguments())}
     states = {n: a for n, a in arrays.items() if n in auxiliary}
-    executor = symbol.bind(mx.cpu(), named, grad_req="null", aux_states=states)
+    # MXNet's subgraph backend, active on cpu(0), refuses control dependencies.
+    with unittest.mock.patch.dict(os.environ, {"MXNET_SUBGRAPH_BACKEND": "NONE"}):
+        executor = symbol.bind(mx.cpu(), named, grad_req="null", aux_states=states)
     return executor, arrays
 
 
