@@ -3,6 +3,7 @@
     tofu run --workers 4 train.py --epochs 3
     tofu plan --workers 4 train.py --epochs 3
     tofu plan --workers 4 --shape data=64,1,28,28 model-symbol.json
+    tofu plan --workers 8 wresnet-152-10
 
 Bad input ends with one line on standard error and exit status 2.
 """
@@ -111,9 +112,15 @@ def run(
     type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
     default="sgd",
     show_default=True,
-    help="Update of the parameters of a symbol file to plan for.",
+    help="Update of the parameters of a symbol file or model to plan for.",
 )
 @click.option("--predict", is_flag=True, help="Plan a symbol file's forward pass only.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Examples in a batch of a model. Default: the model's own.",
+)
 @click.option(
     "--format",
     "form",
@@ -122,7 +129,7 @@ def run(
     show_default=True,
     help="Tables to read, or the document that docs/formats.md describes.",
 )
-@click.argument("target", metavar="SCRIPT|SYMBOL.json")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
     workers: Optional[str],
@@ -133,6 +140,7 @@ def plan(
     inputs: tuple[str, ...],
     optimizer: str,
     predict: bool,
+    batch_size: Optional[int],
     form: str,
     target: str,
     args: tuple[str, ...],
@@ -140,15 +148,20 @@ def plan(
     """Print how every tensor and operator would be partitioned, and what it costs.
 
     SCRIPT is run until its first partitioned training call. SYMBOL.json is a symbol
-    that MXNet saved; give the shapes of its inputs.
+    that MXNet saved; give the shapes of its inputs. MODEL is a name that docs/models.md
+    lists, such as wresnet-152-10.
     """
     from tofu import cli_plan
 
-    check_script(target)
+    is_model = names_model(target)
+    if not is_model:
+        check_script(target)
+        if batch_size is not None:
+            raise ConfigError(f"tofu plan {target}: --batch-size belongs to a model's name")
     switch_on(workers, device, log)
+    if args and (is_model or target.endswith(".json")):
+        raise ConfigError(f"tofu plan: {args[0]!r} after {target}: expected options only")
     if target.endswith(".json"):
-        if args:
-            raise ConfigError(f"tofu plan: {args[0]!r} after {target}: expected options only")
         request = cli_plan.SymbolRequest.parse(
             Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs,
             optimizer=None if optimizer == "none" else optimizer, predict=predict,
@@ -158,10 +171,23 @@ def plan(
         if shapes or dtypes or inputs or predict:
             raise ConfigError(
                 f"tofu plan {target}: --shape, --dtype, --input and --predict belong to a symbol "
-                "file (SYMBOL.json); a script tells its shapes itself"
+                f"file (SYMBOL.json); a {'model' if is_model else 'script'} tells its shapes itself"
             )
-        found = cli_plan.plan_script(Path(target), args)
+        if is_model:
+            update = None if optimizer == "none" else optimizer
+            found = cli_plan.plan_model(target, batch_size=batch_size, optimizer=update)
+        else:
+            found = cli_plan.plan_script(Path(target), args)
     click.echo(found.to_json() if form == "json" else found.to_text(), nl=False)
+
+
+def names_model(target: str) -> bool:
+    """Whether `target` is a model's name. Raises ConfigError for a name that no model has."""
+    if os.path.exists(target) or os.path.basename(target) != target or "." in target:
+        return False
+    from tofu import models
+
+    return bool(models.find(target))
 
 
 def check_script(name: str) -> None:

@@ -1,4 +1,4 @@
-"""``tofu plan``: the plan of a saved symbol, or of a script's first training call."""
+"""``tofu plan``: the plan of a saved symbol, of a model, or of a script's first training call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any, Optional
 
 from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
-from tofu.plan import Compiled, Plan, compile_graph, observe
+from tofu.plan import Compiled, Plan, compile_graph, observe, plan_graph
 
-__all__ = ["SymbolRequest", "plan_script", "plan_symbol"]
+__all__ = ["SymbolRequest", "plan_model", "plan_script", "plan_symbol"]
 
 DEFAULT_WORKERS = 2
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
@@ -145,6 +145,28 @@ def plan_symbol(request: SymbolRequest) -> Plan:
     return compile_graph(
         document, table, workers=config.workers or DEFAULT_WORKERS, dump_dir=config.dump_dir
     ).plan
+
+
+def plan_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]) -> Plan:
+    """Plan the training graph of a model of tofu.models; its document also names the model.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+    os.environ.pop("MXNET_GRAPH_PASS", None)
+    from tofu import models
+    from tofu.mx.graph import strategy_table
+
+    document = models.build(name, batch_size).training_graph(optimizer=optimizer)
+    config = Config.from_environment()
+    plan = plan_graph(
+        document,
+        strategy_table(document)[0],
+        workers=config.workers or DEFAULT_WORKERS,
+        dump_dir=config.dump_dir,
+    )
+    facts = {"model": models.find(name).name, "nodes": len(json.loads(document)["nodes"])}
+    return Plan.from_json(json.dumps({**facts, **json.loads(plan.to_json())}))
 
 
 def check_symbol_text(path: Path) -> None:

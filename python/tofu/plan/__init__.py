@@ -1,6 +1,6 @@
 """Plans: making them, reading them, printing them."""
 
-from .compiler import Compiled, compile_graph, observe
+from .compiler import Compiled, compile_graph, observe, plan_graph
 from .plan import OperatorPlan, Plan, Step, TensorPlan
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "TensorPlan",
     "compile_graph",
     "observe",
+    "plan_graph",
 ]

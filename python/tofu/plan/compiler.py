@@ -1,7 +1,7 @@
 """From a training graph to the graphs that MXNet binds: the C++ passes, in order.
 
-``compile_graph`` is the one entry: plan, partition, split into phases. With a
-dump directory every pass leaves a readable file there, numbered in the order
+``compile_graph`` plans, partitions and splits into phases; ``plan_graph`` only plans.
+With a dump directory every pass leaves a readable file there, numbered in the order
 in which the passes ran.
 """
 
@@ -18,7 +18,9 @@ from typing import Any, Callable, Optional
 
 from .plan import DTYPE_BYTES, Plan
 
-__all__ = ["Compiled", "compile_graph", "observe"]
+__all__ = ["Compiled", "compile_graph", "observe", "plan_graph"]
+
+OnPass = Callable[[str, str], None]
 
 _WORKER = re.compile(r"^worker(\d+)$")
 
@@ -77,14 +79,8 @@ def compile_graph(
     """
     from tofu import _core
 
-    on_pass = _dumper(dump_dir) if dump_dir is not None else None
-    plan_json = _core.plan(
-        graph_json,
-        table_json,
-        workers=workers,
-        pins={name: list(cuts) for name, cuts in (pins or {}).items()},
-        on_pass=on_pass,
-    )
+    on_pass = _dumper(dump_dir)
+    plan_json = _plan_json(graph_json, table_json, workers, pins, on_pass)
     partitioned = _core.partition(graph_json, table_json, plan_json, on_pass=on_pass)
     graph, divided = json.loads(graph_json), json.loads(partitioned)
     compiled = Compiled(
@@ -97,6 +93,19 @@ def compile_graph(
     for observer in _observers:
         observer(compiled)
     return compiled
+
+
+def plan_graph(
+    graph_json: str,
+    table_json: str,
+    *,
+    workers: int,
+    pins: Optional[Mapping[str, Sequence[int]]] = None,
+    dump_dir: Optional[Path] = None,
+) -> Plan:
+    """Plan a training graph that is not going to be run; see compile_graph."""
+    on_pass = _dumper(dump_dir)
+    return Plan.from_json(_plan_json(graph_json, table_json, workers, pins, on_pass))
 
 
 _observers: list[Callable[[Compiled], None]] = []
@@ -115,7 +124,22 @@ def observe(observer: Callable[[Compiled], None]) -> Iterator[None]:
         _observers.remove(observer)
 
 
-def _dumper(directory: Path) -> Callable[[str, str], None]:
+def _plan_json(
+    graph_json: str,
+    table_json: str,
+    workers: int,
+    pins: Optional[Mapping[str, Sequence[int]]],
+    on_pass: Optional[OnPass],
+) -> str:
+    from tofu import _core
+
+    fixed = {name: list(cuts) for name, cuts in (pins or {}).items()}
+    return _core.plan(graph_json, table_json, workers=workers, pins=fixed, on_pass=on_pass)
+
+
+def _dumper(directory: Optional[Path]) -> Optional[OnPass]:
+    if directory is None:
+        return None
     directory.mkdir(parents=True, exist_ok=True)
     taken = {path.name.split("-", 1)[0] for path in directory.glob("[0-9][0-9][0-9]-*.txt")}
     count = len(taken)

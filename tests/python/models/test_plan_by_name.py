@@ -1,0 +1,63 @@
+"""tofu plan MODEL: a model of the registry, planned by its name."""
+
+import json
+
+import pytest
+
+from tofu import cli
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG"):
+        # Set first, so that what the command sets is undone, too.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def run(capsys, *args):
+    """Run tofu plan; returns its exit status, standard output and standard error."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(["plan", *args])
+    return end.value.code, *capsys.readouterr()
+
+
+def test_document_of_a_model(capsys):
+    status, out, _ = run(capsys, "mlp", "--workers", "8", "--batch-size=64", "--format=json")
+    plan = json.loads(out)
+    assert status == 0
+    assert (plan["model"], plan["workers"], plan["status"]) == ("mlp", 8, "optimal")
+    assert plan["nodes"] > len(plan["operators"]) > 0
+    assert plan["total_bytes"] == sum(step["bytes"] for step in plan["steps"])
+    assert [64, 8192] in [each["shape"] for each in plan["tensors"] if each["node"] == "data"]
+
+
+def test_text_of_a_model(capsys):
+    status, out, _ = run(capsys, "--workers", "2", "--optimizer", "none", "MLP")
+    assert status == 0
+    assert out.startswith("2 workers = 2, ")
+    assert "512x8192" in out  # the model's own batch size
+    assert "sgd_update" not in out
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["rnn-10-9k"], "no model 'rnn-10-9k'; did you mean rnn-10-8k"),
+        (["mlp", "--shape", "data=3"], "a model tells its shapes itself"),
+        (["mlp", "3"], "'3' after mlp: expected options only"),
+        (["./mlp"], "./mlp: no such file; expected the path of a script or a symbol file"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(capsys, args, expected):
+    status, out, error = run(capsys, *args)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert expected in error
+
+
+def test_a_script_has_its_own_batch_size(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    status, _, error = run(capsys, "--batch-size", "3", str(script))
+    assert status == 2
+    assert "--batch-size belongs to a model's name" in error
