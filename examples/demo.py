@@ -121,7 +121,7 @@ def main() -> None:
     """Run every script twice and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("scripts", nargs="*", metavar="SCRIPT", help="default: all of them")
     args = parser.parse_args()
     console = Console(highlight=False)
