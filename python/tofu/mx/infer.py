@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -55,7 +57,7 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
     for node in order:
         end = at + node.num_outputs
         node.shapes = [tuple(shape) for shape in (shapes or [])[at:end]]
-        node.dtypes = [_FLAGS.get(np.dtype(dtype).name, -1) for dtype in (dtypes or [])[at:end]]
+        node.dtypes = [_flag(dtype) for dtype in (dtypes or [])[at:end]]
         at = end
         known = [shape and all(dim > 0 for dim in shape) for shape in node.shapes]
         if len(known) != node.num_outputs or not all(known) or -1 in node.dtypes:
@@ -64,3 +66,8 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
                 f"variables given: found {node.shapes or 'no shapes'}; give the shape of every "
                 "input, parameter and auxiliary state"
             )
+
+
+@functools.lru_cache(maxsize=64)
+def _flag(dtype: Any) -> int:
+    return _FLAGS.get(np.dtype(dtype).name, -1)

@@ -104,21 +104,21 @@ class Graph:
         """All nodes, each after its inputs and control dependencies."""
         order: list[Node] = []
         done: set[Node] = set()
-        roots = [*(entry.node for entry in self.heads), *self.kept]
-        for root in roots:
-            stack: list[tuple[Node, Iterator[Node]]] = []
-            if root not in done:
-                done.add(root)
-                stack.append((root, _before(root)))
+        for root in [*(entry.node for entry in self.heads), *self.kept]:
+            if root in done:
+                continue
+            done.add(root)
+            stack = [(root, _before(root))]
             while stack:
                 node, pending = stack[-1]
-                child = next((each for each in pending if each not in done), None)
-                if child is None:
+                for child in pending:
+                    if child not in done:
+                        done.add(child)
+                        stack.append((child, _before(child)))
+                        break
+                else:
                     order.append(node)
                     stack.pop()
-                else:
-                    done.add(child)
-                    stack.append((child, _before(child)))
         return order
 
     def variables(self) -> dict[str, Node]:
@@ -209,9 +209,7 @@ def merge_variables(graph: Graph) -> None:
 
 
 def _before(node: Node) -> Iterator[Node]:
-    for entry in node.inputs:
-        yield entry.node
-    yield from node.control_deps
+    return iter([*(entry.node for entry in node.inputs), *node.control_deps])
 
 
 def _read(data: dict[str, Any]) -> Graph:
