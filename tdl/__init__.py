@@ -6,6 +6,7 @@ reference.
 
 from tofu.tdl import (
     activation,
+    batched,
     broadcast,
     convolution,
     creation,
@@ -20,6 +21,7 @@ from tofu.tdl import (
 
 __all__ = [
     "activation",
+    "batched",
     "broadcast",
     "convolution",
     "creation",

@@ -59,6 +59,18 @@ for _name, _per_weight in _FUSED.items():
     _describe_fused(_name, _per_weight)
 
 
+@tofu.op(name="lamb_update_phase1")
+def lamb_update(weight, grad, mean, var):
+    """The direction, before it is scaled by norms of the whole weight."""
+    return lambda *i: apply("update", weight[i], grad[i], mean[i], var[i])
+
+
+@tofu.op(name=("_multi_adamw_update", "_multi_mp_adamw_update"))
+def multi_adamw_update(*args, num_weights):
+    """The new weights, scaled by a last tensor of one element."""
+    return _fused(args[:-1], (len(args) - 1) // num_weights, args[-1:])
+
+
 @tofu.op(name=("_adamw_update", "_mp_adamw_update"))
 def adamw_update(*args):
     """The new weight, scaled by a last tensor of one element."""

@@ -118,6 +118,9 @@ def _optimizer() -> list[Case]:
             attrs={**plain, "eta": "1"},
         ),
     ]
+    cases.append(
+        case("lamb_update_phase1", weight, weight, state, state, attrs={"t": "1", "wd": "0.01"})
+    )
     fused = {"lrs": "(0.1, 0.2)", "wds": "(0.01, 0)", "num_weights": "2"}
     for name, kinds in {
         "multi_sgd_update": "ww",
@@ -133,6 +136,15 @@ def _optimizer() -> list[Case]:
         rates = In((2,), "positive", dtype="float32"), In((2,), "positive", dtype="float32")
         own = {"num_weights": "2"}
         cases.append(case(f"preloaded_{name}", *inputs, *rates, attrs=own, **more))
+    for name, kinds in {"_multi_adamw_update": "wwpp", "_multi_mp_adamw_update": "hhpps"}.items():
+        options = {"w": ("real", "float32"), "h": ("real", "float16")}
+        options.update(p=("positive", "float32"), s=("real", "float32"))
+        inputs = [
+            In(shape, options[k][0], dtype=options[k][1]) for shape in ((6, 4), (2,)) for k in kinds
+        ]
+        attrs = {**fused, "etas": "(1, 1)"}
+        more = {"outputs": 2, "expect": "w0_0 w0_1 w1_0", "shaped": (0, len(kinds))}
+        cases.append(case(name, *inputs, scale, attrs=attrs, **more))
     return [dataclasses.replace(c, imperative=True) for c in cases]
 
 

@@ -1,0 +1,297 @@
+"""Operators that work on each instance of a batch by itself, in ways TDL does not say."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, Reindex, Rewrite, apply
+from tofu.tdl._shapes import axis_of, names, whole
+
+
+def _rest(ndim):
+    return (slice(None),) * ndim
+
+
+def _each(tensors, function):
+    """An opaque function of one instance of each tensor."""
+    instance = tofu.Opaque(function)
+    return lambda n: instance(*(x[n, _rest(x.ndim - 1)] for x in tensors))
+
+
+# --- Softmax with a loss, regression outputs -------------------------------------------
+
+
+def _check_loss(normalization):
+    if normalization != "null":
+        raise tofu.InconclusiveError(
+            f"normalization {normalization} counts the instances of a part"
+        )
+
+
+@tofu.op(name="SoftmaxOutput")
+def softmax_output(data, label):
+    """The softmax of each instance; the label is for the gradient only."""
+    instance = _each([data, label], "Softmax")
+    return lambda *i: instance(i[0])[i[1:]]
+
+
+@tofu.op(name="_backward_SoftmaxOutput")
+def backward_softmax_output(out, label, *, normalization="null"):
+    """The gradients by data and label, which is zero."""
+    _check_loss(normalization)
+    instance = _each([out, label], "SoftmaxGradient")
+    by_label = tofu.Opaque("Zero")
+    return (
+        lambda *i: instance(i[0])[i[1:]],
+        lambda *i: by_label(label[i[0], _rest(label.ndim - 1)])[i[1:]],
+    )
+
+
+_REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput")
+
+
+@tofu.op(name=_REGRESSION)
+def regression_output(data, label):
+    """A function of each element; the label is for the gradient only."""
+    return lambda *i: tofu.lang.like(apply("link", data[i]), label[i])
+
+
+@tofu.op(name=("_backward_linear_reg_out", "_backward_logistic_reg_out", "_backward_mae_reg_out"))
+def backward_regression_output(label, out):
+    """Gradients over the number of elements of an instance: the batch may be split."""
+    instance = _each([label, out], "RegressionGradient")
+    return lambda *i: instance(i[0])[i[1:]], lambda *i: instance(i[0])[i[1:]]
+
+
+@tofu.op(name="CTCLoss")
+def ctc_loss(data, label, *lengths):
+    """The loss of each sequence, and its gradient by data."""
+    loss = tofu.Opaque("CTC")
+
+    def sequence(n):
+        return loss(data[:, n, :], label[n, :], *(x[n] for x in lengths))
+
+    return lambda n: sequence(n), lambda t, n, c: sequence(n)[t, c]
+
+
+@tofu.op(name="_backward_ctc_loss")
+def backward_ctc_loss(ograd, zero, out, gradient, *, out_shapes):
+    """The forward operator's own gradient, scaled; zero for the other inputs."""
+    by_data = Over(
+        ["t", "n", "c"], lambda t, n, c: apply("by", ograd[n], out[n], gradient[t, n, c])
+    )
+    others = [
+        Over(["n", *names(len(s) - 1, f"l{k}_")], lambda n, *_: apply("zero", ograd[n]))
+        for k, s in enumerate(out_shapes[1:])
+    ]
+    return (by_data, *others)
+
+
+# --- Vision -----------------------------------------------------------------------------
+
+
+@tofu.op(name="LRN")
+def lrn(data):
+    """Normalized over neighbouring channels, and the norm: channels are whole."""
+    norm = tofu.Opaque("LRN")
+    result = lambda *i: norm(data[whole(i, 1)])[i[1]]  # noqa: E731
+    return result, result
+
+
+@tofu.op(name="_backward_LRN")
+def backward_lrn(ograd, data, saved):
+    """The gradient by data."""
+    norm = tofu.Opaque("LRNGradient")
+    return lambda *i: norm(*(x[whole(i, 1)] for x in (ograd, data, saved)))[i[1]]
+
+
+@tofu.op(name="GroupNorm")
+def group_norm(data, gamma, beta):
+    """Normalized over groups of channels of an instance, with means and deviations."""
+    norm = tofu.Opaque("GroupNorm")
+
+    def instance(n):
+        return norm(data[n, _rest(data.ndim - 1)], gamma[:], beta[:])
+
+    every = ["n", *names(data.ndim - 1, "i")]
+    moments = lambda n, g: instance(n)[g]  # noqa: E731
+    return Over(every, lambda n, *i: instance(n)[i]), moments, moments
+
+
+@tofu.op(name="_backward_GroupNorm")
+def backward_group_norm(ograd, data, gamma, mean, std):
+    """The gradients by data, gamma and beta; the latter are sums over the batch."""
+    norm = tofu.Opaque("GroupNormGradient")
+
+    def instance(n):
+        slices = (x[n, _rest(x.ndim - 1)] for x in (ograd, data, mean, std))
+        return norm(*slices, gamma[:])
+
+    every = ["n", *names(data.ndim - 1, "i")]
+    parameter = Over(["g"], lambda g: tofu.Sum(lambda n: instance(n)[g]))
+    return Over(every, lambda n, *i: instance(n)[i]), parameter, parameter
+
+
+_RESAMPLING = ("_contrib_AdaptiveAvgPooling2D", "_backward_contrib_AdaptiveAvgPooling2D")
+
+
+@tofu.op(name=_RESAMPLING)
+def resample(data):
+    """Space is resampled, each channel by itself."""
+    plane = tofu.Opaque("Resample")
+    return lambda b, c, y, x: plane(data[b, c, :, :])[y, x]
+
+
+@tofu.op(name="Pad")
+def pad(data, *, pad_width):
+    """Padded at some dimensions, which are whole."""
+    padded = [d for d in range(data.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
+    if not padded:
+        return lambda *i: data[i]
+    border = tofu.Opaque("Pad")
+    return lambda *i: border(data[whole(i, padded)])[tuple(i[d] for d in padded)]
+
+
+@tofu.op(name="_contrib_MultiBoxTarget")
+def multi_box_target(anchor, label, prediction):
+    """Targets of each image's boxes: offsets, their mask, classes."""
+    match = tofu.Opaque("Match")
+    target = lambda n, a: match(anchor[:, :, :], label[n, :, :], prediction[n, :, :])[a]  # noqa: E731
+    return target, target, Over(["n", "b"], target)
+
+
+# --- Deconvolution ------------------------------------------------------------------------
+
+_FILTERS = (Rewrite("num_filter", {"size": "co"}),)
+
+
+def _check_deconvolution(num_group, layout, target_shape):
+    if num_group != 1 or layout not in (None, "None", "NCW", "NCHW", "NCDHW") or target_shape:
+        raise tofu.InconclusiveError("Deconvolution with groups or layouts is not described")
+
+
+@tofu.op(name="Deconvolution", rewrites=_FILTERS)
+def deconvolution(
+    data, weight, bias=None, *, num_group=1, layout=None, target_shape=(), no_bias=True
+):
+    """The transposed convolution: a sum over input channels, whole in space."""
+    _check_deconvolution(num_group, layout, target_shape)
+    spread = tofu.Opaque("Spread")
+    space = names(data.ndim - 2, "y")
+    planes = _rest(data.ndim - 2)
+
+    def element(b, co, *y):
+        value = tofu.Sum(lambda ci: spread(data[b, ci, planes], weight[ci, co, planes])[y])
+        return value if bias is None else value + bias[co]
+
+    return Over(["b", "co", *space], element)
+
+
+@tofu.op(name="_backward_Deconvolution", rewrites=_FILTERS)
+def backward_deconvolution(
+    ograd, data, weight, bias=None, *, num_group=1, layout=None, target_shape=(), no_bias=True
+):
+    """The gradients by data, weight and bias."""
+    _check_deconvolution(num_group, layout, target_shape)
+    gather = tofu.Opaque("Gather")
+    planes, space = _rest(data.ndim - 2), names(data.ndim - 2, "x")
+
+    def planes_of(b, ci, co):
+        return gather(ograd[b, co, planes], data[b, ci, planes], weight[ci, co, planes])
+
+    by_data = Over(
+        ["b", "ci", *space], lambda b, ci, *x: tofu.Sum(lambda co: planes_of(b, ci, co)[x])
+    )
+    taps = names(data.ndim - 2, "k")
+    by_weight = Over(
+        ["ci", "co", *taps], lambda ci, co, *k: tofu.Sum(lambda b: planes_of(b, ci, co)[k])
+    )
+    if no_bias:
+        return by_data, by_weight
+    total = tofu.Opaque("Total")
+    by_bias = Over(["co"], lambda co: tofu.Sum(lambda b: total(ograd[b, co, planes])))
+    return by_data, by_weight, by_bias
+
+
+# --- Attention with interleaved heads, (length, batch, heads * channels) -------------------
+
+
+def _heads(tensors, batch, heads, rows, columns, function):
+    """An output of (batch * heads, rows, columns): per instance, heads are whole."""
+    instance = tofu.Opaque(function)
+
+    def value(n, h, i, j):
+        return instance(*_instances(tensors, n, heads))[h, i, j]
+
+    return Reindex(
+        ["n", "h", "i", "j"],
+        [batch, heads, rows, columns],
+        at=lambda n, h, i, j: (n * heads + h, i, j),
+        value=value,
+    )
+
+
+def _instances(tensors, n, heads):
+    """The slices of one instance; a tensor of (batch * heads, ...) has its heads merged."""
+    slices = []
+    for tensor, merged in tensors:
+        if merged:
+            slices += [tensor[n * heads + h, :, :] for h in range(heads)]
+        else:
+            slices.append(tensor[:, n, :])
+    return slices
+
+
+def _sequence(tensors, heads, function):
+    """An output of (length, batch, channels)."""
+    instance = tofu.Opaque(function)
+    return lambda t, n, c: instance(*_instances(tensors, n, heads))[t, c]
+
+
+@tofu.op(name="_contrib_interleaved_matmul_selfatt_qk")
+def self_attention_scores(qkv, *, heads):
+    """Products of queries and keys."""
+    length, batch, _ = qkv.shape
+    return _heads([(qkv, False)], batch, heads, length, length, "Scores")
+
+
+@tofu.op(name="_backward_interleaved_matmul_selfatt_qk")
+def backward_self_attention_scores(ograd, qkv, *, heads):
+    """The gradient by queries, keys and values."""
+    return _sequence([(ograd, True), (qkv, False)], heads, "ScoresGradient")
+
+
+@tofu.op(name="_contrib_interleaved_matmul_selfatt_valatt")
+def self_attention_values(qkv, attention, *, heads):
+    """Values weighted by attention."""
+    return _sequence([(qkv, False), (attention, True)], heads, "Values")
+
+
+@tofu.op(name="_backward_interleaved_matmul_selfatt_valatt")
+def backward_self_attention_values(ograd, qkv, attention, *, heads):
+    """The gradients by queries, keys and values, and by attention."""
+    tensors = [(ograd, False), (qkv, False), (attention, True)]
+    length, batch, _ = qkv.shape
+    return (
+        Over(["t", "n", "c"], _sequence(tensors, heads, "ValuesGradient")),
+        _heads(tensors, batch, heads, length, attention.shape[2], "ValuesGradient"),
+    )
+
+
+@tofu.op(name="SequenceReverse")
+def sequence_reverse(data, length=None):
+    """Each sequence from its end: time, the first dimension, is whole."""
+    turn = tofu.Opaque("Reverse")
+    if length is None:
+        return lambda *i: turn(data[whole(i, 0)])[i[0]]
+    return lambda *i: turn(data[whole(i, 0)], length[i[1]])[i[0]]
+
+
+@tofu.op(name=("sort", "argsort"))
+def sort(data, *, axis=-1):
+    """Sorted along an axis, which is whole."""
+    if axis is None:
+        raise tofu.InconclusiveError("sorting the flattened tensor is not described")
+    axis = axis_of(axis, data.ndim)
+    line = tofu.Opaque("Sort")
+    result = lambda *i: line(data[whole(i, axis)])[i[axis]]  # noqa: E731
+    return result, result

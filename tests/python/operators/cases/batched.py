@@ -1,0 +1,104 @@
+"""Samples of operators that work on each instance of a batch by itself."""
+
+from __future__ import annotations
+
+from ..harness import Case, In
+from ..samples import back, case, ints, positive, real
+
+__all__ = ["CASES"]
+
+
+def _losses() -> list[Case]:
+    # These leave the gradient by the label, their second output, as it is.
+    labels, unwritten = ints(4, 6), {"skip": (1,)}
+    cases = [
+        case("SoftmaxOutput", real(6, 4), labels, expect="i0"),
+        back("_backward_SoftmaxOutput", "o0 i1", real(6, 4), labels, expect="i0", **unwritten),
+    ]
+    names = {"Linear": "linear", "Logistic": "logistic", "MAE": "mae"}
+    for name, short in names.items():
+        forward = f"{name}RegressionOutput"
+        inputs = real(6, 4), real(6, 4)
+        cases.append(case(forward, *inputs, expect="i0 i1"))
+        backward = f"_backward_{short}_reg_out"
+        cases.append(back(backward, "i1 o0", *inputs, forward=forward, expect="i0", **unwritten))
+    sequences = real(5, 6, 4), In((6, 2), "int", 3)
+    more = {"outputs": 2, "dtype": "float32"}
+    cases.append(case("CTCLoss", *sequences, expect="n", **more))
+    reads = "g0 z1 o0 o1"
+    more.update(forward="CTCLoss", **unwritten)
+    gradient = back("_backward_ctc_loss", reads, *sequences, **more)
+    cases.append(gradient)
+    return cases
+
+
+def _vision() -> list[Case]:
+    image = real(4, 6, 4, 4)
+    window = {"nsize": "3"}
+    groups = {"num_groups": "3"}
+    norm = image, positive(3), real(3)
+    widths = {"mode": "constant", "pad_width": "(0, 0, 0, 0, 1, 1, 0, 2)", "constant_value": "3"}
+    boxes = In((1, 4, 4), "positive"), In((6, 3, 5), "positive"), positive(6, 2, 4)
+    single = {"dtype": "float32"}
+    return [
+        # oneDNN, in single precision, leaves the hidden output as it is.
+        case("LRN", image, attrs=window, outputs=2, expect="i0 i2 i3", skip=(1,), **single),
+        back("_backward_LRN", "g0 i0 o1", image, attrs=window, outputs=2, **single),
+        case("GroupNorm", *norm, attrs=groups, outputs=3, expect="n"),
+        back("_backward_GroupNorm", "g0 i0 i1 o1 o2", *norm, attrs=groups, outputs=3, expect="n"),
+        case("_contrib_AdaptiveAvgPooling2D", image, attrs={"output_size": "2"}, expect="b c"),
+        back(
+            "_backward_contrib_AdaptiveAvgPooling2D",
+            "g0",
+            image,
+            attrs={"output_size": "2"},
+            forward="_contrib_AdaptiveAvgPooling2D",
+            expect="b c",
+        ),
+        case("Pad", image, attrs=widths, expect="i0 i1"),
+        case("Pad", image, attrs={**widths, "mode": "edge"}, expect="i0 i1"),
+        case("_contrib_MultiBoxTarget", *boxes, outputs=3, expect="n", **single),
+    ]
+
+
+def _deconvolution() -> list[Case]:
+    cases = []
+    shapes = (real(4, 6, 5, 5), real(6, 4, 3, 3)), (real(2, 2, 6), real(2, 4, 3))
+    for data, weight in shapes:
+        for bias in ((), (real(4),)):
+            kernel = str(weight.shape[2:])
+            stride = str((2,) * (len(weight.shape) - 2))
+            attrs = {"kernel": kernel, "stride": stride, "num_filter": "4"}
+            attrs["no_bias"] = str(not bias)
+            inputs = (data, weight, *bias)
+            cases.append(case("Deconvolution", *inputs, attrs=attrs, expect="b co ci"))
+            reads = "g0 i0 i1 i2" if bias else "g0 i0 i1"
+            more = {"attrs": attrs, "expect": "b co ci"}
+            cases.append(back("_backward_Deconvolution", reads, *inputs, **more))
+    return cases
+
+
+def _attention() -> list[Case]:
+    qkv, attention = real(4, 6, 18), real(12, 4, 4)
+    more = {"attrs": {"heads": "2"}, "expect": "n", "dtype": "float32"}
+    name = "_contrib_interleaved_matmul_selfatt"
+    backward = "_backward_interleaved_matmul_selfatt"
+    return [
+        case(f"{name}_qk", qkv, **more),
+        back(f"{backward}_qk", "g0 i0", qkv, forward=f"{name}_qk", **more),
+        case(f"{name}_valatt", qkv, attention, **more),
+        back(f"{backward}_valatt", "g0 i0 i1", qkv, attention, forward=f"{name}_valatt", **more),
+    ]
+
+
+def _lines() -> list[Case]:
+    lengths = {"use_sequence_length": "True"}
+    return [
+        case("SequenceReverse", real(4, 6, 2), expect="i1 i2"),
+        case("SequenceReverse", real(4, 6, 2), In((6,), "int", 3), attrs=lengths, expect="i1 i2"),
+        case("sort", real(6, 4), outputs=2, expect="i0"),
+        case("argsort", real(6, 4), attrs={"axis": "0"}, expect="i1"),
+    ]
+
+
+CASES = [*_losses(), *_vision(), *_deconvolution(), *_attention(), *_lines()]
