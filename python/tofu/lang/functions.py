@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Optional, Union
 
 from tofu.lang import ir
 from tofu.lang.handles import OpaqueHandle, ValueHandle, to_expr
 from tofu.lang.source import fail
-from tofu.lang.tracing import Over, scope
+from tofu.lang.tracing import Over, declare_extent, scope
 
 __all__ = [
     "Max",
@@ -132,17 +131,9 @@ def _reduce(
                 f"{name}(lambda {', '.join(names)}: ..., extent={tuple(extents)})",
                 "one extent for every variable",
             )
-        scope_extents(names, extents)
+        for variable, size in zip(names, extents):
+            declare_extent(variable, int(size))
         return ValueHandle(ir.Reduce(kind, names, to_expr(value)))
-
-
-def scope_extents(names: Sequence[str], extents: Sequence[int]) -> None:
-    """Declare what the variables of a reducer range over."""
-    from tofu.lang.tracing import declare_extent
-
-    for name, extent in itertools.zip_longest(names, extents):
-        if extent is not None:
-            declare_extent(name, int(extent))
 
 
 _DOC = """The {0} of the body over the lambda's variables.

@@ -121,6 +121,12 @@ def _optimizer() -> list[Case]:
     cases.append(
         case("lamb_update_phase1", weight, weight, state, state, attrs={"t": "1", "wd": "0.01"})
     )
+    return [dataclasses.replace(c, imperative=True) for c in cases]
+
+
+def _fused_optimizer() -> list[Case]:
+    cases = []
+    scale = In((1,), "positive", dtype="float32")
     fused = {"lrs": "(0.1, 0.2)", "wds": "(0.01, 0)", "num_weights": "2"}
     for name, kinds in {
         "multi_sgd_update": "ww",
@@ -148,4 +154,4 @@ def _optimizer() -> list[Case]:
     return [dataclasses.replace(c, imperative=True) for c in cases]
 
 
-CASES = [*_indexing(), *_creation(), *_optimizer()]
+CASES = [*_indexing(), *_creation(), *_optimizer(), *_fused_optimizer()]
