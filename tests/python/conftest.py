@@ -1,7 +1,6 @@
-"""Settings that all tests need before MXNet is imported."""
+"""What all tests need before MXNet is imported."""
 
 import os
 
-# Tests compare runs of one thread; this graph rewrite would change what runs.
+# One thread an operator: runs are compared, and workers run beside each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("MXNET_ELIMINATE_COMMON_EXPR", "0")
