@@ -56,8 +56,11 @@ def set_level(level: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Give one warning."""
-    warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=2)
+    """Give one warning, at the line of the script that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=level)
 
 
 def partitioned(
@@ -128,3 +131,7 @@ def _in_short(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return str(count)
+
+
+def _is_inside(module: str) -> bool:
+    return module.partition(".")[0] in ("tofu", "mxnet")

@@ -79,6 +79,8 @@ def test_what_cannot_be_planned_runs_serially(on):
         found, net = serially()
     assert warnings_of(seen) == ["tofu: refused runs serially: operator sign: the fake refuses it"]
     assert not any(map(is_tiled, net.collect_params().values()))
+    (found_at,) = {w.filename for w in seen if w.category is report.TofuWarning}
+    assert found_at.endswith("models.py")  # the caller, neither tofu nor MXNet
     assert_same(found, plainly(serially)[0])
 
 

@@ -1,11 +1,14 @@
 """Training runs are those of plain MXNet: losses, weights, running statistics."""
 
+import gc
+
 import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+from tofu.gluon import recording
 from tofu.gluon.parameter import is_tiled
 
 from .models import assert_same, batches, data, make_net, plainly, started, train, weights
@@ -98,6 +101,17 @@ def test_programs_are_used_again(two):
         net(data())  # a call whose outputs are dropped without a backward pass
         net(data())
     assert two.programs == 2
+
+
+def test_nothing_piles_up(two):
+    net = make_net()
+    train(net=net)
+    gc.collect()
+    before = len(recording._functions), len(recording._recorded)
+    train(net=net, steps=12)
+    gc.collect()
+    assert len(recording._functions) <= before[0] + 1
+    assert len(recording._recorded) <= before[1] + 1
 
 
 def retain():
