@@ -100,10 +100,10 @@ GroupBoxes AccessBoxes(const std::vector<DimAccess>& dims, const Shape& shape,
   GroupBoxes boxes;
   boxes.groups = ranges.groups;
   boxes.idle = ranges.idle;
+  static const DimAccess kWhole;
   for (size_t d = 0; d < shape.size(); ++d) {
-    const DimAccess whole;
     boxes.dims.push_back(
-        AccessIntervals(d < dims.size() ? dims[d] : whole, shape[d], ranges, exact));
+        AccessIntervals(d < dims.size() ? dims[d] : kWhole, shape[d], ranges, exact));
   }
   return boxes;
 }
@@ -192,7 +192,8 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
                                                  int slot, const Cuts& cuts,
                                                  const std::vector<int>& parts) const {
   const bool known = row != nullptr && slot < static_cast<int>(row->inputs.size());
-  const InputAccess access = known ? row->inputs[slot] : InputAccess();
+  static const InputAccess kWhole;
+  const InputAccess& access = known ? row->inputs[slot] : kWhole;
   const auto split = [&](int var) { return HasVar(cuts, var); };
   const bool padded =
       access.pad && std::any_of(access.pad->vars.begin(), access.pad->vars.end(), split);
@@ -211,7 +212,8 @@ OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
                                                   int index, const Cuts& cuts,
                                                   const std::vector<int>& parts) const {
   const bool known = row != nullptr && index < static_cast<int>(row->outputs.size());
-  const OutputAccess access = known ? row->outputs[index] : OutputAccess();
+  static const OutputAccess kWhole;
+  const OutputAccess& access = known ? row->outputs[index] : kWhole;
   Slot result;
   result.boxes = AccessBoxes(access.dims, graph.shape({node, index}), ranges_);
   for (size_t i = 0; i < cuts.size(); ++i) {

@@ -23,7 +23,11 @@ std::string SignatureText(const Graph& graph, const StrategyTable& table, int no
   const Node& n = graph.nodes[node];
   std::string text = n.op + '\n' + std::to_string(table.node_rows[node]) + '\n';
   for (const auto& [key, value] : n.attrs) {
-    if (!IsDecoration(key)) text += key + '=' + value + '\n';
+    if (IsDecoration(key)) continue;
+    text += key;
+    text += '=';
+    text += value;
+    text += '\n';
   }
   for (NodeEntry input : n.inputs) AppendTensor(graph, input, &text);
   text += '>';
@@ -54,8 +58,8 @@ class Aligner {
       const Node& n = graph.nodes[node];
       Slots shared;
       for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-        consumers_[graph.entry_id(n.inputs[slot])].push_back(
-            {node, static_cast<int>(slot)});
+        consumers_[graph.entry_id(n.inputs[slot])].emplace_back(node,
+                                                                static_cast<int>(slot));
         if (IsShared(graph.nodes[n.inputs[slot].node])) {
           shared.emplace_back(slot, n.inputs[slot].node);
         }
