@@ -1,11 +1,14 @@
 """The example scripts: plain Gluon, and the same serially and partitioned."""
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import mxnet as mx
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -47,17 +50,45 @@ def test_digits_end_with_a_smaller_batch(tmp_path):
     assert metrics["loss"][0] < 2.3  # better than guessing, ln(10)
 
 
-@pytest.mark.parametrize(
-    ("script", "workers", "optimizer"),
-    [("digits_resnet.py", 3, "adam"), ("text_lstm.py", 2, "sgd")],
-)
-def test_partitioned_run_equals_the_serial_one(script, workers, optimizer, tmp_path):
-    options = ("--dtype", "float64", "--optimizer", optimizer)
-    serial, _ = run_example(script, tmp_path, *options)
+@pytest.fixture(scope="module")
+def serial_runs(tmp_path_factory):
+    """A function from script and dtype to the serial run's metrics and parameters."""
+
+    @functools.cache
+    def run(script, dtype):
+        folder = tmp_path_factory.mktemp(f"serial-{dtype}")
+        metrics, _ = run_example(
+            script, folder, "--dtype", dtype, "--optimizer", "sgd", "--save", folder / "params"
+        )
+        return metrics["step_loss"], load_parameters(folder / "params")
+
+    return run
+
+
+def load_parameters(path):
+    return {name: array.asnumpy() for name, array in mx.nd.load(str(path)).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_partitioned_run_equals_the_serial_one(script, workers, dtype, serial_runs, tmp_path):
+    losses, parameters = serial_runs(script, dtype)
     switch = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": str(workers), "TOFU_DEVICE": "cpu"}
-    partitioned, text = run_example(script, tmp_path, *options, **switch)
-    assert partitioned["step_loss"] == pytest.approx(serial["step_loss"], rel=1e-9)
+    options = ("--dtype", dtype, "--optimizer", "sgd", "--save", tmp_path / "params")
+    metrics, text = run_example(script, tmp_path, *options, **switch)
     assert f"{workers} workers" in text
+    assert "serially" not in text
+    found = metrics["step_loss"]
+    assert len(found) >= 20
+    if dtype == "float32":
+        assert found[0] == pytest.approx(losses[0], rel=1e-5)
+        assert found[:20] == pytest.approx(losses[:20], rel=1e-4)
+    else:
+        assert found == pytest.approx(losses, rel=1e-9)
+        for name, array in load_parameters(tmp_path / "params").items():
+            np.testing.assert_allclose(array, parameters[name], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow
