@@ -155,8 +155,8 @@ class Plan:
         """The plan as tables for a terminal."""
         lines = [
             f"{self.workers} workers = {' x '.join(map(str, self.parts)) or '1'}, "
-            f"{format_bytes(self.total_bytes)} communicated per training step, "
-            f"{self.status}, found in {self.search_seconds:.3f} s",
+            f"{format_bytes(self.total_bytes)} communicated per training step "
+            f"({self._quality()}), found in {self.search_seconds:.3f} s",
             "",
         ]
         lines += _table(
@@ -180,6 +180,13 @@ class Plan:
             ),
         )
         return "\n".join(lines) + "\n"
+
+    def _quality(self) -> str:
+        """How good the plan is known to be: `status` speaks of each step by itself."""
+        if self.total_bytes <= self.lower_bound_bytes:
+            return "proven optimal"
+        bound = f"the least possible is at least {format_bytes(self.lower_bound_bytes)}"
+        return f"every step optimal by itself; {bound}" if self.status == "optimal" else bound
 
     def _tensor_row(self, tensor: TensorPlan) -> tuple[str, ...]:
         name = tensor.node if tensor.output == 0 else f"{tensor.node}[{tensor.output}]"
