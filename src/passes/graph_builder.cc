@@ -9,6 +9,8 @@
 namespace tofu {
 namespace {
 
+constexpr int kFloat32 = 0;
+
 // By MXNet's type flag.
 constexpr std::array<const char*, 13> kDtypeNames = {
     "float32", "float64", "float16", "uint8",  "int32",  "int8",    "int64",
@@ -96,9 +98,27 @@ NodeEntry GraphBuilder::Slice(const std::string& name, int worker, NodeEntry sou
                               const Box& box) {
   TOFU_CHECK(Contains(WholeBox(shape(source)), box))
       << name << ": a slice reaches outside its source";
-  return AddOne("slice", name, worker,
-                {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}}, {source},
-                box.Extents(), dtype(source));
+  if (dtype(source) != kFloat32) {
+    return AddOne("slice", name, worker,
+                  {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}},
+                  {source}, box.Extents(), dtype(source));
+  }
+  // On CPUs "slice" of float32 is oneDNN's, which divides by zero where a piece
+  // cuts through the blocks of a blocked layout, such as a convolution's.
+  // "slice_axis" always reads the plain layout.
+  NodeEntry sliced = source;
+  for (int dim = 0; dim < box.rank(); ++dim) {
+    Shape extents = shape(sliced);
+    const int64_t extent = box.end[dim] - box.begin[dim];
+    if (extent == extents[dim]) continue;
+    extents[dim] = extent;
+    sliced = AddOne("slice_axis", name, worker,
+                    {{"axis", std::to_string(dim)},
+                     {"begin", std::to_string(box.begin[dim])},
+                     {"end", std::to_string(box.end[dim])}},
+                    {sliced}, extents, dtype(source));
+  }
+  return sliced;
 }
 
 NodeEntry GraphBuilder::Concat(const std::string& name, int worker,

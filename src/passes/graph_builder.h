@@ -33,7 +33,7 @@ class GraphBuilder {
           const std::vector<int>& dtypes);
 
   // Operators of stock MXNet with one output. `box` is in the source's own
-  // coordinates.
+  // coordinates; where it is all of the source, Slice adds nothing.
   NodeEntry Slice(const std::string& name, int worker, NodeEntry source, const Box& box);
   NodeEntry Concat(const std::string& name, int worker,
                    const std::vector<NodeEntry>& parts, int dim);

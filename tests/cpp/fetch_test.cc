@@ -166,11 +166,24 @@ TEST_F(EmitPlainTest, AddsNothingForAWholeTileAndSlicesOnTheOwner) {
   EXPECT_EQ(whole.node, tiles[1].node);
   const NodeEntry part =
       EmitPlain(FetchTiles(0, {{3}, {4}}, {4}, {0}, {2}), tiles, 0, "n@0/in0", &builder_);
-  EXPECT_EQ(NodeOf(part).op, "slice");
+  EXPECT_EQ(NodeOf(part).op, "slice_axis");
   EXPECT_EQ(NodeOf(part).name, "n@0/in0/slice0");
-  EXPECT_EQ(NodeOf(part).attrs,
-            (std::map<std::string, std::string>{
-                {"__ctx_group__", "worker1"}, {"begin", "(1,)"}, {"end", "(2,)"}}));
+  EXPECT_EQ(
+      NodeOf(part).attrs,
+      (std::map<std::string, std::string>{
+          {"__ctx_group__", "worker1"}, {"axis", "0"}, {"begin", "1"}, {"end", "2"}}));
+}
+
+TEST_F(EmitPlainTest, SlicesFloat32OneDimensionAfterTheOther) {
+  const NodeEntry tile = Source(0, {4, 6});
+  const Box box = {{1, 2}, {3, 6}};
+  const NodeEntry part = builder_.Slice("part", 0, tile, box);
+  EXPECT_EQ(builder_.shape(part), (Shape{2, 4}));
+  EXPECT_EQ(NodeOf(part).attrs.at("axis"), "1");
+  const NodeEntry rows = NodeOf(part).inputs[0];
+  EXPECT_EQ(NodeOf(rows).op, "slice_axis");
+  EXPECT_EQ(builder_.shape(rows), (Shape{2, 6}));
+  EXPECT_EQ(NodeOf(rows).inputs[0].node, tile.node);
 }
 
 TEST_F(EmitPlainTest, ConcatenatesTheLastDimensionFirst) {

@@ -168,6 +168,14 @@ std::vector<Array> Slice(const Node& node, const Inputs& in) {
   return {Crop(*in[0], {TupleAttr(node, "begin"), TupleAttr(node, "end")})};
 }
 
+std::vector<Array> SliceAxis(const Node& node, const Inputs& in) {
+  const int64_t axis = IntAttr(node, "axis");
+  Box box = WholeBox(in[0]->shape);
+  box.begin[axis] = IntAttr(node, "begin");
+  box.end[axis] = IntAttr(node, "end");
+  return {Crop(*in[0], box)};
+}
+
 std::vector<Array> Concat(const Node& node, const Inputs& in) {
   if (IntAttr(node, "num_args") != static_cast<int64_t>(in.size())) {
     throw std::runtime_error("num_args is wrong");
@@ -216,6 +224,7 @@ const std::map<std::string, Kernel>& Kernels() {
       {"second_half", SecondHalf},
       {"reverse", Reverse},
       {"slice", Slice},
+      {"slice_axis", SliceAxis},
       {"Concat", Concat},
       {"add_n", Elementwise(Add)},
       {"_maximum", Elementwise(Max)},
