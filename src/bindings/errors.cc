@@ -26,6 +26,7 @@ void Raise(const char* name, const char* text) {
   if (message) PyErr_SetObject(type.ptr(), message.ptr());
 }
 
+// By value, as pybind11 calls it. NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Translate(std::exception_ptr pointer) {
   if (!pointer) return;
   try {
