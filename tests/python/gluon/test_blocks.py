@@ -1,6 +1,7 @@
 """What a user is told, and what runs serially instead."""
 
 import types
+import warnings
 
 import mxnet as mx
 import pytest
@@ -231,7 +232,10 @@ def test_a_plain_block_around_a_hybridized_one_is_fine(on):
 
 
 def test_eager_prediction_is_not_worth_a_word(on):
-    make_net(hybrid=False)(data())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make_net(hybrid=False)(data())
+    assert not [w for w in caught if issubclass(w.category, report.TofuWarning)]
 
 
 def test_hybridizing_again_plans_again(two):
