@@ -255,6 +255,10 @@ def waiting_backward(
             try:
                 status = backward(*args)
                 _release()
+            except BaseException:  # an interrupt: MXNet's threads must not wait for ever
+                for recorded in list(_recorded):
+                    recorded.proceed()
+                raise
             finally:
                 _caller = None
             if status == 0:

@@ -76,7 +76,8 @@ class View:
             self._whole = weakref.ref(whole)
             self._gather(whole)
         self._held = whole
-        self._recorded = self._recorded or autograd.is_recording()
+        # A gradient is written by the backward pass alone, to its tiles.
+        self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
         _views.add(self)
         return whole
 

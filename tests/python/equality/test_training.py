@@ -2,14 +2,14 @@
 
 import functools
 
+import mxnet as mx
 import numpy as np
 import pytest
-
-pytest.importorskip("mxnet")
+from mxnet import autograd
 
 import tofu
 
-from .models import CASES, train
+from .models import CASES, batch, train
 
 WORKERS = (2, 3, 4, 6, 8)
 
@@ -62,3 +62,27 @@ def test_equal_settings_give_bitwise_equal_runs(model, switched_on):
     assert losses.tobytes() == again.tobytes()
     for name, value in weights.items():
         assert value.tobytes() == weights_again[name].tobytes(), name
+
+
+def test_gradients_read_while_recording_are_computed_all_the_same(switched_on):
+    """As some scripts do that log the last step's gradients."""
+
+    def run():
+        mx.random.seed(3)
+        net = CASES["mlp"].net()
+        net.initialize(mx.init.Xavier())
+        net.hybridize()
+        for step in range(3):
+            data, _ = batch(CASES["mlp"], "float32", step)
+            with autograd.record():
+                loss = (net(data) ** 2).mean()
+                seen = [parameter.grad() for parameter in net.collect_params().values()]
+            loss.backward()
+        del seen
+        return [parameter.grad().asnumpy() for parameter in net.collect_params().values()]
+
+    expected = run()
+    switched_on(2)
+    for found, gradient in zip(run(), expected):
+        np.testing.assert_allclose(found, gradient, rtol=1e-5, atol=1e-7)
+        assert np.abs(gradient).max() > 0
