@@ -32,7 +32,8 @@ class Script(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Stop looking for our own options at the script; anywhere else they may stand."""
-        ctx.allow_interspersed_args = not any(arg.endswith(".py") for arg in args)
+        if any(arg.endswith(".py") for arg in args):
+            ctx.allow_interspersed_args = False
         return super().parse_args(ctx, args)
 
 

@@ -13,9 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+import click
+
 from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.plan import Compiled, Plan, compile_graph, observe, plan_graph
+from tofu.plan.plan import undescribed_text
 
 __all__ = ["SymbolRequest", "plan_model", "plan_script", "plan_symbol"]
 
@@ -140,11 +143,13 @@ def plan_symbol(request: SymbolRequest) -> Plan:
         train=not request.predict,
         optimizer=request.optimizer,
     )
-    table, _ = graph.strategy_table(document)
+    table, unknown = graph.strategy_table(document)
     config = Config.from_environment()
-    return compile_graph(
+    plan = compile_graph(
         document, table, workers=config.workers or DEFAULT_WORKERS, dump_dir=config.dump_dir
     ).plan
+    _tell_undescribed(request.path.name, unknown, plan)
+    return plan
 
 
 def plan_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]) -> Plan:
@@ -159,14 +164,22 @@ def plan_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]
 
     document = models.build(name, batch_size).training_graph(optimizer=optimizer)
     config = Config.from_environment()
+    table, unknown = strategy_table(document)
     plan = plan_graph(
         document,
-        strategy_table(document)[0],
+        table,
         workers=config.workers or DEFAULT_WORKERS,
         dump_dir=config.dump_dir,
     )
+    _tell_undescribed(name, unknown, plan)
     facts = {"model": models.find(name).name, "nodes": len(json.loads(document)["nodes"])}
     return Plan.from_json(json.dumps({**facts, **json.loads(plan.to_json())}))
+
+
+def _tell_undescribed(name: str, unknown: Sequence[str], plan: Plan) -> None:
+    """One line on standard error with the operators that no description covers."""
+    if unknown:
+        click.echo(f"tofu: {undescribed_text(name, set(unknown), plan)}", err=True)
 
 
 def check_symbol_text(path: Path) -> None:

@@ -89,13 +89,28 @@ def parse_workers(value: object, where: str) -> int:
     return workers
 
 
+def _writable(directory: Path, text: str) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"TOFU_LOG={text!r}: cannot make the directory {directory} ({error.strerror}); "
+            "expected one that can be written to"
+        ) from None
+    if not os.access(directory, os.W_OK):
+        raise ConfigError(
+            f"TOFU_LOG={text!r}: {directory} cannot be written to; choose another directory"
+        )
+    return directory
+
+
 def _parse_log(text: str) -> tuple[str, Optional[Path]]:
     level, dump_dir = "info", None
     for word in filter(None, (part.strip() for part in text.split(","))):
         if word in LOG_LEVELS:
             level = word
         elif word.startswith("dump:") and len(word) > len("dump:"):
-            dump_dir = Path(word[len("dump:") :])
+            dump_dir = _writable(Path(word[len("dump:") :]), text)
         else:
             raise ConfigError(
                 f"TOFU_LOG={text!r}: {word!r} is not known; expected a comma-separated "

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from tofu.plan import Compiled
-from tofu.plan.plan import format_bytes
+from tofu.plan.plan import format_bytes, undescribed_text
 
 from .session import Session, describe_contexts
 
@@ -98,13 +98,7 @@ def serial(name: str, reason: str) -> None:
 
 def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
-    unknown = set(operators)
-    cost = sum(o.bytes for o in compiled.plan.operators if o.op in unknown)
-    warn(
-        f"{name}: no description of {', '.join(sorted(unknown))}; every worker computes them "
-        f"whole, which costs {format_bytes(cost)} of communication per step. "
-        "A description in TDL would let them be split"
-    )
+    warn(undescribed_text(name, set(operators), compiled.plan))
 
 
 def replicated(name: str, compiled: Compiled) -> None:

@@ -141,8 +141,8 @@ def _dumper(directory: Optional[Path]) -> Optional[OnPass]:
     if directory is None:
         return None
     directory.mkdir(parents=True, exist_ok=True)
-    taken = {path.name.split("-", 1)[0] for path in directory.glob("[0-9][0-9][0-9]-*.txt")}
-    count = len(taken)
+    taken = (int(path.name.split("-", 1)[0]) for path in directory.glob("[0-9]*-*.txt"))
+    count = max(taken, default=0)
 
     def on_pass(name: str, text: str) -> None:
         nonlocal count

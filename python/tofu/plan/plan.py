@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Optional
 
 from ..errors import PlanError
 
-__all__ = ["OperatorPlan", "Plan", "Step", "TensorPlan", "format_bytes"]
+__all__ = ["OperatorPlan", "Plan", "Step", "TensorPlan", "format_bytes", "undescribed_text"]
 
 FORMAT = "tofu-plan"
 VERSION = 1
@@ -202,12 +202,21 @@ class Plan:
 
     def replicated_bytes(self) -> dict[str, int]:
         """Bytes per tensor of those that some step replicates, largest first."""
-        sizes = {
-            tensor.node: math.prod(tensor.shape) * DTYPE_BYTES[tensor.dtype]
-            for tensor in self.tensors
-            if tensor.replicated
-        }
+        sizes: dict[str, int] = {}
+        for tensor in filter(lambda tensor: tensor.replicated, self.tensors):
+            size = math.prod(tensor.shape) * DTYPE_BYTES[tensor.dtype]
+            sizes[tensor.node] = sizes.get(tensor.node, 0) + size
         return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
+
+
+def undescribed_text(name: str, operators: Collection[str], plan: Plan) -> str:
+    """What a user is told of the `operators` of graph `name` that no description covers."""
+    cost = sum(operator.bytes for operator in plan.operators if operator.op in operators)
+    return (
+        f"{name}: no description of {', '.join(sorted(operators))}; every worker computes them "
+        f"whole, which costs {format_bytes(cost)} of communication per step. "
+        "A description in TDL would let them be split"
+    )
 
 
 def format_bytes(count: float) -> str:

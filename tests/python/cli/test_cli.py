@@ -273,3 +273,34 @@ def test_symbol_with_an_operator_mxnet_lacks(exported, tmp_path):
     assert "MXNet cannot load it" in ran.stderr
     assert "FullyDisconnected" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_script_without_a_suffix_gets_its_own_options(tmp_path):
+    script = tmp_path / "train"
+    script.write_text(PROBE, encoding="utf-8")
+    command = [sys.executable, "-m", "tofu", "run", "--workers", "3", script, "--log", "x"]
+    ran = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    assert ran.returncode == 3
+    assert "'--log', 'x'" in ran.stdout
+
+
+def test_dump_directory_must_be_writable(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    script = tmp_path / "train.py"
+    script.write_text("")
+    message = fail(capsys, "run", f"--log=dump:{tmp_path / 'file'}", script)
+    assert "cannot make the directory" in message
+
+
+def test_plan_names_operators_without_a_description(tmp_path):
+    path = tmp_path / "net-symbol.json"
+    script = (
+        "import mxnet as mx\n"
+        "data = mx.sym.FullyConnected(mx.sym.var('data'), num_hidden=8, name='fc')\n"
+        f"mx.sym.topk(data, k=2, ret_typ='value').save({str(path)!r})\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    command = [sys.executable, "-m", "tofu", "plan", "--predict", "--shape", "data=4,6", path]
+    ran = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "no description of topk; every worker computes them whole, which costs" in ran.stderr

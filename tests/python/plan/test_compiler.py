@@ -67,3 +67,11 @@ def test_observers_see_what_is_made_while_they_watch(graph):
         compiled = compile_graph(graph, table, workers=2)
     compile_graph(graph, table, workers=2)
     assert seen == [compiled]
+
+
+def test_dumps_are_numbered_on_after_a_thousand(graph, tmp_path):
+    (tmp_path / "1000-plan.txt").write_text("earlier")
+    table, _ = strategy_table(graph)
+    compile_graph(graph, table, workers=2, dump_dir=tmp_path)
+    assert (tmp_path / "1000-plan.txt").read_text() == "earlier"
+    assert (tmp_path / "1001-group.txt").exists()
