@@ -60,6 +60,7 @@ class View:
         self._whole: Optional[weakref.ref[Whole]] = None
         self._equal = False  # whether nothing but the script can have changed either side
         self._recorded = False  # whether a recorded operator may write to it, backward
+        self._before: Optional[Any] = None  # what it then held before the backward pass
 
     def get(self, context: Any) -> Whole:
         """The whole array on `context`; the same one as long as the script holds it."""
@@ -86,14 +87,19 @@ class View:
         held = self._held if self._recorded else None
         self.flush()
         if held is not None:
-            self._held, self._recorded = held, True
+            self._held, self._recorded, self._before = held, True, held.copy()
 
     def after_backward(self) -> None:
         """Follow whichever side the backward pass has written to."""
-        if self._recorded:
-            self.flush()
-        else:
-            self.refresh()
+        before, self._before = self._before, None
+        whole = self._held
+        if self._recorded and before is not None and whole is not None:
+            if whole.asnumpy().tobytes() != before.asnumpy().tobytes():
+                self.flush()
+                return
+            self._held, self._recorded = None, False
+            del whole
+        self.refresh()
 
     def flush(self) -> None:
         """Write the copy back into the tiles, and keep it only if the script does."""

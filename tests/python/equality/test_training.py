@@ -86,3 +86,27 @@ def test_gradients_read_while_recording_are_computed_all_the_same(switched_on):
     for found, gradient in zip(run(), expected):
         np.testing.assert_allclose(found, gradient, rtol=1e-5, atol=1e-7)
         assert np.abs(gradient).max() > 0
+
+
+def test_statistics_read_while_recording_are_updated_all_the_same(switched_on):
+    """As some scripts do that log them after the forward pass."""
+
+    def run():
+        mx.random.seed(3)
+        net = CASES["residual_cnn"].net()
+        net.initialize(mx.init.Xavier())
+        net.hybridize()
+        for step in range(3):
+            data, _ = batch(CASES["residual_cnn"], "float32", step)
+            with autograd.record():
+                loss = (net(data) ** 2).mean()
+                seen = net[1].running_mean.data().asnumpy()
+            loss.backward()
+        return seen, net[1].running_mean.data().asnumpy()
+
+    expected = run()
+    assert np.abs(expected[1] - expected[0]).max() > 1e-4
+    switched_on(2)
+    found = run()
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
