@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from tofu.lang.tracing import Shape
 
-__all__ = ["Box", "Part", "parts_of"]
+__all__ = ["Box", "Part", "Split", "parts_of"]
 
 Box = tuple[tuple[int, int], ...]  # begin and end per dimension, half-open
 Ranges = list[tuple[int, int]]  # per variable, inclusive
+Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of equal parts, or sizes
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def parts_of(
     attributes: Mapping[str, str],
     in_shapes: Sequence[Shape],
     out_shapes: Sequence[Shape],
-    splits: Sequence[tuple[int, int]],
+    splits: Sequence[Split],
 ) -> list[Part]:
     """The parts of an operator.
 
@@ -54,10 +55,11 @@ def parts_of(
         attributes: its attributes.
         in_shapes: one per input.
         out_shapes: one per output.
-        splits: variable and number of parts per step, outermost first; each must divide
-            what the steps before it left.
+        splits: variable and number of parts per step, outermost first; the number must
+            divide what the steps before it left. Or the parts' sizes, which add up to it.
     """
-    digits = itertools.product(*(range(count) for _, count in splits))
+    counts = [parts if isinstance(parts, int) else len(parts) for _, parts in splits]
+    digits = itertools.product(*map(range, counts))
     return [_part(row, attributes, in_shapes, out_shapes, splits, each) for each in digits]
 
 
@@ -66,14 +68,15 @@ def _part(
     attributes: Mapping[str, str],
     ins: Sequence[Shape],
     outs: Sequence[Shape],
-    splits: Sequence[tuple[int, int]],
+    splits: Sequence[Split],
     digits: tuple[int, ...],
 ) -> Part:
     ranges: Ranges = [(0, _extent(var["extent"], ins, outs) - 1) for var in row["vars"]]
-    for (var, count), digit in zip(splits, digits):
+    for (var, parts), digit in zip(splits, digits):
         low, high = ranges[var]
-        size = (high - low + 1) // count
-        ranges[var] = (low + digit * size, low + (digit + 1) * size - 1)
+        sizes = parts if not isinstance(parts, int) else ((high - low + 1) // parts,) * parts
+        begin = low + sum(sizes[:digit])
+        ranges[var] = (begin, begin + sizes[digit] - 1)
     split = {var for var, _ in splits}
     inputs = [_input(access, shape, ranges, split) for access, shape in zip(row["inputs"], ins)]
     inputs += [(_whole(shape), None, False) for shape in ins[len(inputs) :]]

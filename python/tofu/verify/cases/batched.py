@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..harness import Case, In
-from ..samples import back, case, ints, positive, real
+from tofu.verify.case import Case, In
+from tofu.verify.samples import back, case, ints, positive, real
 
 __all__ = ["CASES"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from ..harness import Case, In
-from ..samples import back, case, real
+from tofu.verify.case import Case, In
+from tofu.verify.samples import back, case, real
 
 __all__ = ["CASES"]
 

@@ -3,7 +3,7 @@
 Sizes are multiples of 6 where a dimension is to be split in 2, 3 or 6 parts.
 """
 
-from . import batched, broadcast, elementwise, layers, linear, movement, rest
+from tofu.verify.cases import batched, broadcast, elementwise, layers, linear, movement, rest
 
 ALL = [
     *elementwise.CASES,
