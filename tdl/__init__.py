@@ -15,6 +15,7 @@ from tofu.tdl import (
     linear,
     movement,
     normalization,
+    numpy_elementwise,
     optimizer,
     reduction,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "linear",
     "movement",
     "normalization",
+    "numpy_elementwise",
     "optimizer",
     "reduction",
 ]

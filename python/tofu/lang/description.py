@@ -90,6 +90,22 @@ class Description:
             else:
                 self._tensors.append(parameter)
 
+    def serves(self, *names: str) -> Description:
+        """Let this description hold for more operators, which compute the same.
+
+        Args:
+            *names: the operators.
+
+        Returns:
+            The description.
+
+        Raises:
+            TdlError: another description names one of them already.
+        """
+        _enter(self, names, named=True)
+        self.names += names
+        return self
+
     @property
     def location(self) -> str:
         """File and line."""
@@ -260,25 +276,29 @@ def op(
     def register(described: Callable[..., Any]) -> Description:
         names = (name,) if isinstance(name, str) else tuple(name or (described.__name__,))
         description = Description(described, names, rewrites, random)
-        for each in names:
-            known = _REGISTRY.get(each)
-            if known is not None and not _redefines(description, known, named=name is not None):
-                raise TdlError(
-                    f"description of {each} at {description.location}: it is described at "
-                    f"{known.location} already; expected one description an operator, so "
-                    "remove or rename one"
-                )
-            _REGISTRY[each] = description
-            _NAMED.update({each} if name is not None else ())
+        _enter(description, names, named=name is not None)
         return description
 
     return register if function is None else register(function)
 
 
-def _redefines(new: Description, known: Description, *, named: bool) -> bool:
+def _enter(description: Description, names: Sequence[str], *, named: bool) -> None:
+    for each in names:
+        known = _REGISTRY.get(each)
+        if known is not None and not _redefines(description, each, known, named=named):
+            raise TdlError(
+                f"description of {each} at {description.location}: it is described at "
+                f"{known.location} already; expected one description an operator, so "
+                "remove or rename one"
+            )
+        _REGISTRY[each] = description
+        _NAMED.update({each} if named else ())
+
+
+def _redefines(new: Description, name: str, known: Description, *, named: bool) -> bool:
     """Whether a description may take the place of another: an edited one, as in a notebook."""
     same_place = (new.source.file, new.source.line) == (known.source.file, known.source.line)
-    return same_place or not (named or _NAMED & set(new.names))
+    return same_place or not (named or name in _NAMED)
 
 
 def lookup(name: str) -> Optional[Description]:

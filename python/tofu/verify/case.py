@@ -50,6 +50,8 @@ class Case:
         dtype: the type of inputs that name none.
         imperative: run by mx.nd, for what cannot be a node of a graph.
         shaped: for those, the inputs whose shapes the outputs have.
+        in_place: run by mx.nd into the first input, as some must be.
+        numpy: run with NumPy's shapes, where () is a number and not an unknown shape.
     """
 
     op: str
@@ -67,6 +69,8 @@ class Case:
     dtype: str = "float64"
     imperative: bool = False
     shaped: tuple[int, ...] = ()
+    in_place: bool = False
+    numpy: bool = False
 
     @property
     def name(self) -> str:

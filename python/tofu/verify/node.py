@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -12,6 +13,8 @@ from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
+from mxnet._ctypes.ndarray import _imperative_invoke
+from mxnet.base import _LIB, check_call
 
 from tofu.verify.case import Case, Shape
 
@@ -40,6 +43,7 @@ def run_node(
     forward: Optional[str] = None,
     forward_attrs: Optional[Mapping[str, str]] = None,
     donor: Sequence[Tensor] = (),
+    numpy: bool = False,
 ) -> list[Optional[Array]]:
     """The outputs of one node; None for those that are hidden.
 
@@ -52,24 +56,36 @@ def run_node(
         forward: the forward operator of a backward one.
         forward_attrs: that one's attributes.
         donor: that one's inputs, from which MXNet infers the gradients' shapes.
+        numpy: whether shapes are NumPy's, where () is a number.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
     more = tuple(sorted((forward_attrs or {}).items()))
     own = tuple(sorted(attrs.items()))
-    executor, arrays = _bound(op, own, key, outputs, hide, forward, more, tuple(donor))
-    for k, array in enumerate(inputs):
-        arrays[f"x{k}"][:] = mx.nd.array(array, dtype=array.dtype)
-    results = iter(executor.forward(is_train=True))
-    return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
+    with mx.util.np_shape(numpy):
+        executor, arrays = _bound(op, own, key, outputs, hide, forward, more, tuple(donor), numpy)
+        for k, array in enumerate(inputs):
+            mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
+        results = iter(executor.forward(is_train=True))
+        return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
 
 
 def run_imperatively(case: Case, attrs: Mapping[str, str], inputs: Sequence[Array]) -> list[Array]:
     """The outputs of an operator that cannot be a node of a graph."""
-    function = getattr(mx.nd, case.op, None) or getattr(mx.nd._internal, case.op)
-    arrays = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
-    out = [mx.nd.zeros(arrays[k].shape, dtype=arrays[k].dtype) for k in case.shaped]
-    result = function(*arrays, out=out or None, **attrs)
-    return [o.asnumpy() for o in (result if isinstance(result, list) else [result])]
+    with mx.util.np_shape(case.numpy):
+        arrays = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
+        out = [mx.nd.zeros(arrays[k].shape, dtype=arrays[k].dtype) for k in case.shaped]
+        out = arrays[:1] if case.in_place else out
+        texts = list(attrs), list(attrs.values())
+        handle = _operator(case.op).value
+        result = _imperative_invoke(handle, arrays, *texts, out or None, False, True)
+        return [o.asnumpy() for o in result]
+
+
+def _operator(name: str) -> ctypes.c_void_p:
+    """The handle of a registered operator."""
+    handle = ctypes.c_void_p()
+    check_call(_LIB.NNGetOpHandle(name.encode(), ctypes.byref(handle)))
+    return handle
 
 
 @functools.lru_cache(maxsize=64)
@@ -82,6 +98,7 @@ def _bound(
     forward: Optional[str],
     forward_attrs: tuple[tuple[str, str], ...],
     donor: tuple[Tensor, ...],
+    numpy: bool,
 ) -> tuple[Any, dict[str, Any]]:
     """An executor for one node, with its forward operator beside it where it needs one."""
     nodes = [_variable(f"x{k}") for k in range(len(inputs))]
@@ -104,7 +121,7 @@ def _bound(
         "nodes": nodes,
         "arg_nodes": [k for k, n in enumerate(nodes) if n["op"] == "null"],
         "heads": heads,
-        "attrs": {"mxnet_version": ["int", 10901]},
+        "attrs": {"mxnet_version": ["int", 10901], "is_np_shape": ["int", int(numpy)]},
     }
     symbol = mx.sym.load_json(json.dumps(graph))
     auxiliary = set(symbol.list_auxiliary_states())

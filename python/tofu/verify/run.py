@@ -59,7 +59,8 @@ class Run:
     def _backward_inputs(self, arrays: list[Array], rng: np.random.Generator) -> list[Array]:
         case = self.case
         assert case.forward is not None
-        outs = run_node(case.forward, self._forward_attrs(case.attrs), arrays, case.outputs)
+        own = self._forward_attrs(case.attrs)
+        outs = run_node(case.forward, own, arrays, case.outputs, numpy=case.numpy)
         result = []
         for read in case.reads:
             kind, number = read[0], int(read[1:])
@@ -98,13 +99,22 @@ class Run:
     ) -> list[Any]:
         """The operator's outputs for these inputs and attributes."""
         case = self.case
-        if case.imperative:
+        if case.imperative or case.in_place:
             return run_imperatively(case, attrs, inputs)
         if case.forward is None:
-            return run_node(case.op, attrs, inputs, case.outputs)
+            return run_node(case.op, attrs, inputs, case.outputs, numpy=case.numpy)
         more = self._forward_attrs(attrs, inputs[0].shape)
-        count = len(self.grads)
-        return run_node(case.op, attrs, inputs, count, case.hide, case.forward, more, donor)
+        return run_node(
+            case.op,
+            attrs,
+            inputs,
+            len(self.grads),
+            case.hide,
+            case.forward,
+            more,
+            donor,
+            numpy=case.numpy,
+        )
 
     def extent(self, variable: int) -> int:
         """What a variable of the row ranges over."""
@@ -113,7 +123,8 @@ class Run:
             return extent
         kind, slot, dim = extent
         shapes: list[Shape] = self.in_shapes if kind == "input" else self.out_shapes
-        return shapes[slot][dim]
+        size: int = shapes[slot][dim]
+        return size
 
     def names(self, numbers: Sequence[int]) -> list[str]:
         """The names of variables of the row."""
@@ -229,7 +240,7 @@ def _region(array: Array, box: Box, fill: Optional[float], zeros: bool) -> Array
     if zeros:
         return np.zeros(_sizes(box), array.dtype)
     if fill is None:
-        return np.ascontiguousarray(array[inside])
+        return np.array(array[inside], order="C")  # a copy, of 0 dimensions too
     result = np.full(_sizes(box), fill, array.dtype)
     place = tuple(
         slice(s.start - begin, s.start - begin + max(s.stop - s.start, 0))

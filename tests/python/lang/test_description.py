@@ -327,3 +327,18 @@ def test_importing_tofu_imports_nothing_large() -> None:
     code = "import sys, tofu; tofu.op; tofu.analyze; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False", result.stderr
+
+
+def test_a_description_serves_more_operators() -> None:
+    import tofu.tdl  # noqa: F401 the description of relu
+
+    @tofu.op(name="_test_serving")
+    def serving(x):
+        return lambda *i: tofu.lang.apply("f", x[i])
+
+    assert lookup("_test_served") is None
+    serving.serves("_test_served")
+    assert lookup("_test_served") is serving
+    assert serving.names == ("_test_serving", "_test_served")
+    with pytest.raises(TdlError, match=r"relu.*is described at tdl/elementwise\.py"):
+        serving.serves("relu")

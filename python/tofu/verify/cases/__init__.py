@@ -3,7 +3,16 @@
 Sizes are multiples of 6 where a dimension is to be split in 2, 3 or 6 parts.
 """
 
-from tofu.verify.cases import batched, broadcast, elementwise, layers, linear, movement, rest
+from tofu.verify.cases import (
+    batched,
+    broadcast,
+    elementwise,
+    layers,
+    linear,
+    movement,
+    numpy_elementwise,
+    rest,
+)
 
 ALL = [
     *elementwise.CASES,
@@ -12,6 +21,7 @@ ALL = [
     *layers.CASES,
     *movement.CASES,
     *rest.CASES,
+    *numpy_elementwise.CASES,
     *batched.CASES,
 ]
 
