@@ -110,15 +110,22 @@ class Searcher {
       bool complete = true;
       OpChoice choice;
       if (!coarse_.operators[p].elementwise) {
-        choice.alternatives =
-            EnumerateCuts(extents, row == nullptr ? std::vector<int>() : row->splittable,
-                          given_.operators[p], parts_, WholeStep::kAlways,
-                          options_.max_alternatives, &complete);
-        std::vector<Cuts>& all = choice.alternatives;
-        const auto mixes = [row](const Cuts& cuts) {
-          return row != nullptr && !ReducesOneWay(*row, cuts);
+        const std::vector<int> none;
+        const auto enumerate = [&](WholeStep whole) {
+          choice.alternatives = EnumerateCuts(
+              extents, row == nullptr ? none : row->splittable, given_.operators[p],
+              parts_, whole, options_.max_alternatives, &complete);
+          choice.alternatives.erase(
+              std::remove_if(choice.alternatives.begin(), choice.alternatives.end(),
+                             [row](const Cuts& cuts) {
+                               return row != nullptr && !ReducesOneWay(*row, cuts);
+                             }),
+              choice.alternatives.end());
         };
-        all.erase(std::remove_if(all.begin(), all.end(), mixes), all.end());
+        enumerate(WholeStep::kOnlyWhenNothingDivides);
+        // Only reductions of different kinds are left to split by.
+        if (choice.alternatives.empty()) enumerate(WholeStep::kAlways);
+        const std::vector<Cuts>& all = choice.alternatives;
         TOFU_CHECK(!all.empty()) << "operator class " << p << " has no way to split";
       }
       if (!complete) return false;

@@ -13,8 +13,10 @@
 // Input:      a graph, its table and classes; the steps already decided.
 // Output:     the cuts of every class, their cost after all of the steps, a
 //             lower bound on it and a status.
-// Invariants: a tensor stays whole at a step only if no dimension divides
-//             there or if that was given; an operator may always stay whole.
+// Invariants: a tensor, or an operator, stays whole at a step only if nothing
+//             of it divides there or if that was given. A whole operator often
+//             communicates no less and no more than a split one, but all
+//             workers of the step would compute the same, in whole-size memory.
 // Errors:     none: given cuts must be possible (TOFU_CHECK).
 // Position:   after coalesce; recursive.h calls it once a step and more.
 // Complexity: tables: one matrix for each different (operator, shapes, given

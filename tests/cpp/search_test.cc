@@ -64,7 +64,7 @@ class BruteForce {
           next.back().first.push_back(static_cast<int>(d));
           next.back().second[d] /= part;
         }
-        if (is_tensor && next.size() > before) continue;
+        if (next.size() > before) continue;
         next.emplace_back(cuts, left);
         next.back().first.push_back(kReplicated);
       }
