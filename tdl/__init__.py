@@ -16,6 +16,7 @@ from tofu.tdl import (
     movement,
     normalization,
     numpy_elementwise,
+    numpy_reduction,
     optimizer,
     reduction,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "movement",
     "normalization",
     "numpy_elementwise",
+    "numpy_reduction",
     "optimizer",
     "reduction",
 ]

@@ -80,7 +80,7 @@ def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
     starts, tile_ins = [], []
     for slot, shape in enumerate(instance.in_shapes):
         box = _input_box(instance.analysis.inputs[slot], shape, ranges, split)
-        if any(end <= begin for begin, end in box):
+        if any(end <= begin and size for (begin, end), size in zip(box, shape)):
             return False
         starts.append(tuple(begin for begin, _ in box))
         tile_ins.append(tuple(end - begin for begin, end in box))

@@ -330,7 +330,7 @@ def test_importing_tofu_imports_nothing_large() -> None:
 
 
 def test_a_description_serves_more_operators() -> None:
-    import tofu.tdl  # noqa: F401 the description of relu
+    import tofu.tdl
 
     @tofu.op(name="_test_serving")
     def serving(x):

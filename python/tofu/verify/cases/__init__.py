@@ -11,6 +11,7 @@ from tofu.verify.cases import (
     linear,
     movement,
     numpy_elementwise,
+    numpy_reduction,
     rest,
 )
 
@@ -22,6 +23,7 @@ ALL = [
     *movement.CASES,
     *rest.CASES,
     *numpy_elementwise.CASES,
+    *numpy_reduction.CASES,
     *batched.CASES,
 ]
 
