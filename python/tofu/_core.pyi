@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 expected_table_version: int
+search_modes: list[str]
 
 def plan(
     graph: str,
@@ -11,6 +12,8 @@ def plan(
     workers: int,
     pins: Mapping[str, Sequence[int]] = {},
     mode: str = "tofu",
+    parts: Sequence[int] = [],
+    allow_replication: bool = False,
     time_limit_s: float = 60,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
@@ -21,8 +24,10 @@ def plan(
         table: strategy table of that graph.
         workers: number of workers, at least 1.
         pins: variable name to the dimension cut at each step (-1: none), fixed beforehand.
-        mode: "tofu" (the recursion, then a joint improvement of its steps) or "recursion"
-            (as in the paper).
+        mode: one of `search_modes`, which docs/search.md defines.
+        parts: parts of each step, their product being `workers`; empty: the prime factors,
+            largest first.
+        allow_replication: whether tensors may stay whole where that is cheaper.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
 

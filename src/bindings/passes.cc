@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
+#include "passes/modes.h"
 #include "passes/partition.h"
 #include "passes/partitioned.h"
 #include "passes/phases.h"
@@ -73,21 +74,27 @@ std::string HashOf(const std::string& graph_json) {
 
 void BindPasses(py::module_* module) {
   module->attr("expected_table_version") = kStrategyTableVersion;
+  module->attr("search_modes") = SearchModes();
   const PlanOptions defaults;
   module->def(
       "plan",
       [](const std::string& graph, const std::string& table, int workers,
          const std::map<std::string, std::vector<int>>& pins, const std::string& mode,
-         double time_limit_s, const Callback& on_pass) {
+         const std::vector<int>& parts, bool allow_replication, double time_limit_s,
+         const Callback& on_pass) {
         PlanOptions options;
         options.workers = workers;
         options.pins = pins;
         options.mode = mode;
+        options.parts = parts;
+        options.allow_replication = allow_replication;
         options.time_limit_s = time_limit_s;
         return PlanPartition(graph, table, options, on_pass);
       },
       py::arg("graph"), py::arg("table"), py::kw_only(), py::arg("workers"),
       py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
+      py::arg("parts") = defaults.parts,
+      py::arg("allow_replication") = defaults.allow_replication,
       py::arg("time_limit_s") = defaults.time_limit_s, py::arg("on_pass") = py::none(),
       "Search a plan (JSON) for a training graph.");
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),

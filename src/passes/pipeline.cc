@@ -1,5 +1,6 @@
 #include "passes/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -7,6 +8,8 @@
 #include "passes/coalesce.h"
 #include "passes/dump.h"
 #include "passes/group.h"
+#include "passes/modes.h"
+#include "passes/pins.h"
 #include "passes/recursive.h"
 
 namespace tofu {
@@ -16,13 +19,25 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kMaxTimeLimitS = 1e6;
 
+// "a", "b" or "c".
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += i == 0 ? "" : i + 1 < names.size() ? ", " : " or ";
+    text += '"' + names[i] + '"';
+  }
+  return text;
+}
+
 void CheckOptions(const PlanOptions& options) {
   TOFU_CHECK_USER(options.workers >= 1 && options.workers <= kMaxWorkers, Blame::kPlan)
       << "plan: found " << options.workers << " workers, expected 1 to " << kMaxWorkers
       << "; set the number of workers";
-  TOFU_CHECK_USER(options.mode == "tofu" || options.mode == "recursion", Blame::kPlan)
-      << "plan: found mode \"" << options.mode
-      << "\", expected \"tofu\" or \"recursion\"; choose one of them";
+  const std::vector<std::string>& modes = SearchModes();
+  TOFU_CHECK_USER(std::find(modes.begin(), modes.end(), options.mode) != modes.end(),
+                  Blame::kPlan)
+      << "plan: found mode \"" << options.mode << "\", expected " << Joined(modes)
+      << "; choose one of them";
   TOFU_CHECK_USER(std::isfinite(options.time_limit_s) && options.time_limit_s > 0,
                   Blame::kPlan)
       << "plan: found a time limit of " << options.time_limit_s
@@ -66,13 +81,19 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
 
   RecursiveOptions recursive;
   recursive.parts = Parts(options);
-  recursive.pins = options.pins;
-  recursive.improve = options.mode != "recursion";
+  recursive.given.tensors = ResolvePins(graph, coarse, options.pins, recursive.parts);
+  recursive.given.operators.assign(coarse.operators.size(),
+                                   Cuts(recursive.parts.size(), kFree));
+  if (options.allow_replication) {
+    recursive.restrictions.may_be_whole = ReplicableTensors(graph, coarse);
+  }
+  SetMode(options.mode, graph, table, coarse, &recursive);
   recursive.max_table = options.max_table;
   recursive.deadline = start + Seconds(options.time_limit_s);
   recursive.on_search = on_pass;
   Plan plan = SearchRecursively(graph, table, coarse, recursive);
 
+  plan.mode = options.mode;
   plan.search_seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (on_pass) on_pass("plan", DumpPlan(graph, table, plan));
   return plan;

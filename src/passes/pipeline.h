@@ -24,8 +24,9 @@ struct PlanOptions {
   std::vector<int> parts;
   // Variable name -> dimension cut at each step (-1: replicated), fixed.
   std::map<std::string, std::vector<int>> pins;
-  // "tofu": the recursion, then joint improvement. "recursion": the paper's.
-  std::string mode = "tofu";
+  std::string mode = "tofu";  // one of SearchModes() (modes.h)
+  // Tensors may stay whole at any step where that is cheaper.
+  bool allow_replication = false;
   double time_limit_s = 60;
   int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
 };

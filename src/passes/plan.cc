@@ -201,6 +201,8 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
                {"lower_bound_bytes", plan.lower_bound_bytes},
                {"gap", Gap(plan)},
                {"status", plan.status == PlanStatus::kOptimal ? "optimal" : "feasible"},
+               {"mode", plan.mode},
+               {"nodes", graph.num_nodes()},
                {"search_seconds", plan.search_seconds}};
   json["tensors"] = TensorsJson(plan, graph);
   json["operators"] = OperatorsJson(plan, graph, table);
@@ -228,6 +230,7 @@ Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& 
     root.At("status").Fail("\"optimal\" or \"feasible\"");
   }
   plan.status = status == "optimal" ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  plan.mode = root.At("mode").String();
   plan.search_seconds = root.At("search_seconds").Number();
   return plan;
 }

@@ -30,6 +30,7 @@ struct Plan {
   std::vector<int64_t> node_bytes;            // [node], over all steps
   int64_t lower_bound_bytes = 0;
   PlanStatus status = PlanStatus::kFeasible;
+  std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
 
   int workers() const {

@@ -8,7 +8,6 @@
 #include "graph/box.h"
 #include "graph/error.h"
 #include "passes/dump.h"
-#include "passes/pins.h"
 
 namespace tofu {
 namespace {
@@ -20,6 +19,8 @@ constexpr int kMaxOrders = 24;  // orders of the steps that are tried
 constexpr size_t kJointAlternatives = 256;
 constexpr int64_t kJointCells = int64_t{1} << 22;
 constexpr int64_t kJointWork = int64_t{1} << 24;
+// Cells to fill when all steps are to be decided at once: minutes.
+constexpr int64_t kFlatCells = int64_t{1} << 33;
 
 class Recursion {
  public:
@@ -30,11 +31,15 @@ class Recursion {
         coarse_(coarse),
         options_(options),
         parts_(options.parts),
-        pins_(ResolvePins(graph, coarse, options.pins, options.parts)) {}
+        given_(options.given) {}
 
   Plan Run() {
+    if (options_.method == Method::kJoint || options_.method == Method::kGreedy) {
+      DecideAllAtOnce();
+      return MakePlan();
+    }
     Recurse();
-    if (options_.improve && parts_.size() > 1) {
+    if (options_.method == Method::kImproved && parts_.size() > 1) {
       SolveJointly();
       if (best_bytes_ > lower_bound_) TryOrders();
       if (options_.on_search) {
@@ -50,7 +55,29 @@ class Recursion {
     SearchOptions options;
     options.eliminate.max_table = options_.max_table;
     options.eliminate.deadline = options_.deadline;
+    options.restrictions = options_.restrictions;
     return options;
+  }
+
+  void DecideAllAtOnce() {
+    SearchOptions options = Options();
+    options.max_cells = kFlatCells;
+    options.tables_deadline = options_.deadline;
+    options.greedy = options_.method == Method::kGreedy;
+    SearchResult found =
+        SearchPartition(graph_, table_, coarse_, given_, parts_, options);
+    TOFU_CHECK_USER(found.status != EliminateStatus::kTooBig, Blame::kPlan)
+        << "plan: found a problem that is too large for a search over all "
+        << parts_.size()
+        << " steps at once, expected one that its tables hold within the "
+        << "time limit; raise the limit or choose mode \"tofu\", which goes step by step";
+    optimal_ = found.status == EliminateStatus::kOptimal;
+    lower_bound_ = found.lower_bound_bytes;
+    best_bytes_ = found.bytes;
+    if (options_.on_search) {
+      options_.on_search("search all steps", DumpSearch(coarse_, found, parts_, 0));
+    }
+    best_ = std::move(found.cuts);
   }
 
   bool IsOver() const {
@@ -68,9 +95,11 @@ class Recursion {
     for (size_t step = 0; step < parts_.size(); ++step) {
       parts.push_back(parts_[step]);
       for (size_t c = 0; c < cuts.tensors.size(); ++c) {
-        cuts.tensors[c].push_back(pins_[c][step]);
+        cuts.tensors[c].push_back(given_.tensors[c][step]);
       }
-      for (Cuts& op : cuts.operators) op.push_back(kFree);
+      for (size_t p = 0; p < cuts.operators.size(); ++p) {
+        cuts.operators[p].push_back(given_.operators[p][step]);
+      }
       SearchResult found =
           SearchPartition(graph_, table_, coarse_, cuts, parts, Options());
       optimal_ = optimal_ && found.status == EliminateStatus::kOptimal;
@@ -89,13 +118,12 @@ class Recursion {
 
   // All steps at once, if that is cheap: proves how far the recursion is off.
   void SolveJointly() {
-    ClassCuts given = {
-        pins_, std::vector<Cuts>(coarse_.operators.size(), Cuts(parts_.size(), kFree))};
     SearchOptions options = Options();
     options.max_alternatives = kJointAlternatives;
     options.max_cells = kJointCells;
     options.eliminate.max_work = kJointWork;
-    SearchResult found = SearchPartition(graph_, table_, coarse_, given, parts_, options);
+    SearchResult found =
+        SearchPartition(graph_, table_, coarse_, given_, parts_, options);
     if (found.status == EliminateStatus::kTooBig) return;
     lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
     Accept(std::move(found));
@@ -125,7 +153,18 @@ class Recursion {
     for (size_t i = 0; i < order.size(); ++i) {
       if (parts_[order[i]] != parts_[i]) return false;
     }
-    return std::is_sorted(order.begin(), order.end()) || options_.pins.empty();
+    return std::is_sorted(order.begin(), order.end()) || IsNothingGiven();
+  }
+
+  bool IsNothingGiven() const {
+    for (const std::vector<Cuts>* list : {&given_.tensors, &given_.operators}) {
+      for (const Cuts& cuts : *list) {
+        for (int cut : cuts) {
+          if (cut != kFree) return false;
+        }
+      }
+    }
+    return true;
   }
 
   ClassCuts Permuted(ClassCuts cuts, const std::vector<size_t>& order) const {
@@ -159,9 +198,11 @@ class Recursion {
 
   ClassCuts Freed(ClassCuts cuts, size_t step) const {
     for (size_t c = 0; c < cuts.tensors.size(); ++c) {
-      cuts.tensors[c][step] = pins_[c][step];
+      cuts.tensors[c][step] = given_.tensors[c][step];
     }
-    for (Cuts& op : cuts.operators) op[step] = kFree;
+    for (size_t p = 0; p < cuts.operators.size(); ++p) {
+      cuts.operators[p][step] = given_.operators[p][step];
+    }
     return cuts;
   }
 
@@ -211,7 +252,7 @@ class Recursion {
   const CoarseGraph& coarse_;
   const RecursiveOptions& options_;
   const std::vector<int>& parts_;
-  const std::vector<Cuts> pins_;  // [tensor class]
+  const ClassCuts& given_;
   ClassCuts best_;
   int64_t best_bytes_ = 0;
   int64_t recursion_bytes_ = 0;

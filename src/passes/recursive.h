@@ -5,14 +5,16 @@
 // dimension in k_i parts, given the tiles and regions that the earlier steps
 // left. Nested tiles are contiguous, so that the order of steps matters where
 // a tensor is cut twice along a dimension, against the paper's Theorem 1.
-// Hence, unless the mode is "recursion":
+// Hence, with Method::kImproved:
 //   - steps of equal parts are also tried in other orders;
 //   - each step is decided anew, the others given, until nothing improves;
 //   - where the joint problem over all steps is small, it is solved exactly.
 //
-// Input:      a graph, its table and classes; the parts; pinned tensors.
-// Output:     the plan: never dearer than the recursion's.
-// Errors:     UserError(kPlan) for pins that do not fit the graph or each other.
+// The other methods decide all steps at once, exactly or greedily.
+//
+// Input:      a graph, its table and classes; the parts; what is given.
+// Output:     the plan: kImproved is never dearer than the recursion.
+// Errors:     UserError(kPlan) where all steps at once are too large a problem.
 // Position:   after coalesce; partition reads the plan.
 // Complexity: a search (search.h) a step; improvement at most kMaxSweeps times
 //             that, within the time limit.
@@ -20,7 +22,6 @@
 #define TOFU_PASSES_RECURSIVE_H_
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,18 @@
 
 namespace tofu {
 
+enum class Method {
+  kRecursion,  // step after step, as the paper
+  kImproved,   // then all steps jointly
+  kJoint,      // all steps at once
+  kGreedy,     // all steps at once, the largest tensor first (greedy.h)
+};
+
 struct RecursiveOptions {
   std::vector<int> parts;
-  std::map<std::string, std::vector<int>> pins;  // variable -> cut per step
-  bool improve = true;
+  ClassCuts given;  // a decision or kFree for every class and step
+  Method method = Method::kImproved;
+  Restrictions restrictions;
   int64_t max_table = int64_t{1} << 20;
   Deadline deadline = Deadline::max();
   // Called with "search step 1", ..., "improve" and what was found.

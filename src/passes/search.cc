@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <optional>
 #include <utility>
 
 #include "graph/box.h"
 #include "graph/error.h"
 #include "passes/cost.h"
 #include "passes/elementwise.h"
+#include "passes/greedy.h"
 
 namespace tofu {
 namespace {
@@ -25,20 +24,6 @@ NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
                         : graph.nodes[node].inputs[slot.index];
 }
 
-// Parts of one output can only be combined by one operation.
-bool ReducesOneWay(const StrategyRow& row, const Cuts& cuts) {
-  for (const OutputAccess& output : row.outputs) {
-    std::optional<Reducer> reducer;
-    for (int cut : cuts) {
-      const auto it = output.reduce.find(cut);
-      if (it == output.reduce.end()) continue;
-      if (reducer.value_or(it->second) != it->second) return false;
-      reducer = it->second;
-    }
-  }
-  return true;
-}
-
 // The alternatives of one tensor class with the tiles that each gives.
 struct TensorChoice {
   std::vector<Cuts> alternatives;
@@ -50,6 +35,10 @@ struct OpChoice {
   std::vector<Cuts> alternatives;
   int variable = -1;
 };
+
+bool IsOver(Deadline deadline) {
+  return deadline != Deadline::max() && std::chrono::steady_clock::now() >= deadline;
+}
 
 class Searcher {
  public:
@@ -66,9 +55,11 @@ class Searcher {
   SearchResult Run() {
     SearchResult result;
     if (!EnumerateTensors() || !EnumerateOperators() || !IsSmallEnough()) return result;
-    for (size_t p = 0; p < coarse_.operators.size(); ++p)
+    for (size_t p = 0; p < coarse_.operators.size(); ++p) {
+      if (IsOver(options_.tables_deadline)) return result;
       AddOperator(static_cast<int>(p));
-    const EliminateResult solved = Eliminate(problem_, options_.eliminate);
+    }
+    const EliminateResult solved = Solve();
     result.status = solved.status;
     result.bytes = solved.cost;
     result.lower_bound_bytes = solved.lower_bound;
@@ -78,16 +69,45 @@ class Searcher {
   }
 
  private:
+  EliminateResult Solve() const {
+    EliminateResult solved = Eliminate(problem_, options_.eliminate);
+    if (!options_.greedy || solved.status == EliminateStatus::kTooBig) return solved;
+    // What is best in this mode still bounds what the greedy choice finds.
+    solved.values = DecideGreedily(problem_, LargestFirst());
+    solved.cost = problem_.Cost(solved.values);
+    solved.status = solved.cost == solved.lower_bound ? EliminateStatus::kOptimal
+                                                      : EliminateStatus::kFeasible;
+    return solved;
+  }
+
+  // Variables of tensors, by the bytes of one of them.
+  std::vector<int> LargestFirst() const {
+    std::vector<std::pair<int64_t, int>> order;
+    for (size_t c = 0; c < tensors_.size(); ++c) {
+      const TensorClass& tensor = coarse_.tensors[c];
+      if (tensors_[c].variable < 0) continue;
+      order.emplace_back(
+          -NumElements(tensor.shape) * DtypeBytes(graph_.dtypes[tensor.entries[0]]),
+          tensors_[c].variable);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<int> variables;
+    for (const auto& [bytes, variable] : order) variables.push_back(variable);
+    return variables;
+  }
+
+  bool MayBeWhole(size_t tensor_class) const {
+    const std::vector<bool>& whole = options_.restrictions.may_be_whole;
+    return !whole.empty() && whole[tensor_class];
+  }
+
   bool EnumerateTensors() {
     for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
-      const Shape& shape = coarse_.tensors[c].shape;
-      std::vector<int> dims(shape.size());
-      std::iota(dims.begin(), dims.end(), 0);
       bool complete = true;
       TensorChoice choice;
-      choice.alternatives = EnumerateCuts(shape, dims, given_.tensors[c], parts_,
-                                          WholeStep::kOnlyWhenNothingDivides,
-                                          options_.max_alternatives, &complete);
+      choice.alternatives = TensorAlternatives(
+          coarse_.tensors[c].shape, given_.tensors[c], parts_, options_.restrictions,
+          MayBeWhole(c), options_.max_alternatives, &complete);
       if (!complete) return false;
       TOFU_CHECK(!choice.alternatives.empty()) << "tensor class " << c << " has no cuts";
       if (choice.alternatives.size() > 1) {
@@ -101,34 +121,16 @@ class Searcher {
 
   bool EnumerateOperators() {
     for (size_t p = 0; p < coarse_.operators.size(); ++p) {
-      const int node = coarse_.operators[p].nodes[0];
-      const StrategyRow* row = table_.row(node);
-      std::vector<int64_t> extents;
-      for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
-        extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
-      }
       bool complete = true;
       OpChoice choice;
       if (!coarse_.operators[p].elementwise) {
-        const std::vector<int> none;
-        const auto enumerate = [&](WholeStep whole) {
-          choice.alternatives = EnumerateCuts(
-              extents, row == nullptr ? none : row->splittable, given_.operators[p],
-              parts_, whole, options_.max_alternatives, &complete);
-          choice.alternatives.erase(
-              std::remove_if(choice.alternatives.begin(), choice.alternatives.end(),
-                             [row](const Cuts& cuts) {
-                               return row != nullptr && !ReducesOneWay(*row, cuts);
-                             }),
-              choice.alternatives.end());
-        };
-        enumerate(WholeStep::kOnlyWhenNothingDivides);
-        // Only reductions of different kinds are left to split by.
-        if (choice.alternatives.empty()) enumerate(WholeStep::kAlways);
-        const std::vector<Cuts>& all = choice.alternatives;
-        TOFU_CHECK(!all.empty()) << "operator class " << p << " has no way to split";
+        choice.alternatives = OperatorAlternatives(
+            graph_, table_, coarse_.operators[p].nodes[0], given_.operators[p], parts_,
+            options_.restrictions, options_.max_alternatives, &complete);
+        if (!complete) return false;
+        TOFU_CHECK(!choice.alternatives.empty())
+            << "operator class " << p << " has no way to split";
       }
-      if (!complete) return false;
       operators_.push_back(std::move(choice));
     }
     return true;
@@ -209,7 +211,8 @@ class Searcher {
   // Operators of one signature under equal given cuts share their matrices.
   const Matrix& SlotMatrix(int p, const OpSlot& slot) {
     const OpClass& op = coarse_.operators[p];
-    std::vector<int> key = {op.signature, slot.is_output ? 1 : 0, slot.index};
+    std::vector<int> key = {op.signature, slot.is_output ? 1 : 0, slot.index,
+                            MayBeWhole(static_cast<size_t>(slot.tensor_class)) ? 1 : 0};
     const Cuts& of_op = given_.operators[p];
     const Cuts& of_tensor = given_.tensors[slot.tensor_class];
     key.insert(key.end(), of_op.begin(), of_op.end());

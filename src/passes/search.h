@@ -14,7 +14,8 @@
 // Output:     the cuts of every class, their cost after all of the steps, a
 //             lower bound on it and a status.
 // Invariants: a tensor, or an operator, stays whole at a step only if nothing
-//             of it divides there or if that was given. A whole operator often
+//             of it divides there, or if that was given or, for a tensor, is
+//             allowed (alternatives.h). A whole operator often
 //             communicates no less and no more than a split one, but all
 //             workers of the step would compute the same, in whole-size memory.
 // Errors:     none: given cuts must be possible (TOFU_CHECK).
@@ -29,6 +30,7 @@
 
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
+#include "passes/alternatives.h"
 #include "passes/coalesce.h"
 #include "passes/cuts.h"
 #include "passes/eliminate.h"
@@ -43,10 +45,15 @@ struct ClassCuts {
 
 struct SearchOptions {
   EliminateOptions eliminate;
+  Restrictions restrictions;
   // More alternatives of one class, or matrix cells to be filled in all, are
   // refused with kTooBig.
   size_t max_alternatives = 1 << 12;
   int64_t max_cells = int64_t{1} << 40;
+  // Matrices that are not filled by then are refused with kTooBig, too.
+  Deadline tables_deadline = Deadline::max();
+  // Decides the largest tensor first (greedy.h) instead of by elimination.
+  bool greedy = false;
 };
 
 struct SearchResult {
