@@ -4,22 +4,48 @@
 ``TOFU_WORKERS``      number of workers; unset: all GPUs, else 2.
 ``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` where there is one, else ``cpu``.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
+``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
+``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
+``TOFU_PLAN``         a file that ``tofu plan --save`` wrote; its plan is used, not searched.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
 
 from .errors import ConfigError
 
-__all__ = ["Config", "DEVICES", "LOG_LEVELS", "graph_pass", "parse_workers"]
+__all__ = [
+    "Config",
+    "DEVICES",
+    "LOG_LEVELS",
+    "MODES",
+    "graph_pass",
+    "parse_mode",
+    "parse_pins",
+    "parse_workers",
+    "read_pins",
+]
 
 DEVICES = ("gpu", "cpu")
 LOG_LEVELS = ("quiet", "info", "debug")
+# Search modes: ours, the paper's, and those that the paper compares with (section 7.3).
+MODES = (
+    "tofu",
+    "recursion",
+    "allrow-greedy",
+    "spartan",
+    "equalchop",
+    "icml18",
+    "data-parallel",
+    "flat",
+)
+Pin = tuple[str, tuple[int, ...]]
 _MAX_WORKERS = 1024
 
 
@@ -32,12 +58,18 @@ class Config:
         device: "gpu", "cpu", or None for whatever there is.
         log_level: one of LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
+        search: one of MODES.
+        pins: variables and the dimensions that the steps cut them along.
+        plan: the file of a saved plan, or None.
     """
 
     workers: Optional[int] = None
     device: Optional[str] = None
     log_level: str = "info"
     dump_dir: Optional[Path] = None
+    search: str = MODES[0]
+    pins: tuple[Pin, ...] = ()
+    plan: Optional[Path] = None
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -51,11 +83,15 @@ class Config:
                 "unset it to use GPUs where there are some, else the CPU"
             )
         level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
+        mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
         return cls(
             workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
             device=device or None,
             log_level=level,
             dump_dir=dump_dir,
+            search=parse_mode(mode, "TOFU_SEARCH") if mode else MODES[0],
+            pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
+            plan=Path(plan) if plan else None,
         )
 
 
@@ -87,6 +123,62 @@ def parse_workers(value: object, where: str) -> int:
             f"1 to {_MAX_WORKERS}; one GPU or CPU context is one worker"
         )
     return workers
+
+
+def parse_mode(text: str, where: str) -> str:
+    """A search mode; `where` names its source. Raises ConfigError for another word."""
+    mode = text.lower()
+    if mode not in MODES:
+        near = difflib.get_close_matches(mode, MODES, n=1)
+        raise ConfigError(
+            f"{where}={text}: no such search mode; expected one of {', '.join(MODES)}"
+            + (f" (did you mean {near[0]}?)" if near else "")
+        )
+    return mode
+
+
+def parse_pins(texts: Iterable[str], where: str) -> tuple[Pin, ...]:
+    """Pins from texts ``TENSOR=DIM[,DIM...]``; `where` names their source.
+
+    Raises ConfigError for a text that is none, and for two that differ of one tensor.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, dimensions = text.rpartition("=")
+        try:
+            cuts = tuple(int(cut) for cut in dimensions.split(","))
+        except ValueError:
+            cuts = ()
+        if not name.strip() or not cuts or min(cuts) < -1:
+            raise ConfigError(
+                f"{where} {text}: expected TENSOR=DIM or TENSOR=DIM,DIM,..., such as "
+                "fc1_weight=0: the dimension that every step, or each one, cuts (-1: none)"
+            )
+        name = name.strip()
+        if found.setdefault(name, cuts) != cuts:
+            before = ",".join(map(str, found[name]))
+            raise ConfigError(f"{where} {text}: pinned before as {name}={before}; keep one")
+    return tuple(found.items())
+
+
+def read_pins(path: Path, where: str) -> tuple[Pin, ...]:
+    """The pins of a file: one on each line, comments after "#". Raises ConfigError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ConfigError(
+            f"{where} {path}: cannot be read ({what}); expected a file with one "
+            "TENSOR=DIM[,DIM...] a line"
+        ) from None
+    texts = (line.partition("#")[0].strip() for line in lines)
+    return parse_pins(filter(None, texts), f"{where} {path}:")
+
+
+def _parse_pins_variable(text: str) -> tuple[Pin, ...]:
+    if text.strip() and "=" not in text:
+        return read_pins(Path(text.strip()), "TOFU_PINS")
+    return parse_pins(text.split(), "TOFU_PINS:")
 
 
 def _writable(directory: Path, text: str) -> Path:
