@@ -1,15 +1,22 @@
-"""Plans: making them, reading them, printing them."""
+"""Plans: making them, reading them, keeping them, printing them."""
 
-from .compiler import Compiled, compile_graph, observe, plan_graph
+from .compiler import Compiled, Problem, compile_graph, observe, plan_graph
+from .html import render_html
+from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
+from .text import render_text
 
 __all__ = [
     "Compiled",
     "OperatorPlan",
     "Plan",
+    "Problem",
+    "SearchOptions",
     "Step",
     "TensorPlan",
     "compile_graph",
     "observe",
     "plan_graph",
+    "render_html",
+    "render_text",
 ]

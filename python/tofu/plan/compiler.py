@@ -1,6 +1,7 @@
 """From a training graph to the graphs that MXNet binds: the C++ passes, in order.
 
-``compile_graph`` plans, partitions and splits into phases; ``plan_graph`` only plans.
+``compile_graph`` plans, partitions and splits into phases; ``plan_graph`` only plans, and
+``Problem`` is what it takes to do so.
 With a dump directory every pass leaves a readable file there, numbered in the order
 in which the passes ran.
 """
@@ -12,13 +13,15 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from ..errors import ConfigError, PlanError
+from .options import Pins, SearchOptions, spread_pins, variable_names
 from .plan import DTYPE_BYTES, Plan
 
-__all__ = ["Compiled", "compile_graph", "observe", "plan_graph"]
+__all__ = ["Compiled", "Problem", "compile_graph", "observe", "plan_graph"]
 
 OnPass = Callable[[str, str], None]
 
@@ -56,12 +59,37 @@ class Compiled:
         }
 
 
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A graph to plan.
+
+    Attributes:
+        name: what a reader knows it by.
+        graph: training graph, NNVM JSON with shapes and dtypes.
+        table: strategy table of that graph.
+        workers: number of workers.
+    """
+
+    name: str
+    graph: str
+    table: str
+    workers: int
+
+    def undescribed(self) -> list[str]:
+        """The operators that no description covers, each once."""
+        nodes, rows = json.loads(self.graph)["nodes"], json.loads(self.table)["nodes"]
+        bare = (n["op"] for n, row in zip(nodes, rows) if row < 0 and n["op"] != "null")
+        return list(dict.fromkeys(bare))
+
+
 def compile_graph(
     graph_json: str,
     table_json: str,
     *,
     workers: int,
-    pins: Optional[Mapping[str, Sequence[int]]] = None,
+    pins: Optional[Pins] = None,
+    options: Optional[SearchOptions] = None,
+    saved: Optional[str] = None,
     dump_dir: Optional[Path] = None,
 ) -> Compiled:
     """Plan, partition and split a training graph.
@@ -70,50 +98,69 @@ def compile_graph(
         graph_json: training graph, NNVM JSON with shapes and dtypes.
         table_json: strategy table of that graph.
         workers: number of workers, at least 1.
-        pins: variable name to the dimension cut at each step, fixed beforehand.
+        pins: variable name to the dimension cut at each step, fixed beforehand; those of
+            `options` apply to the others.
+        options: how to search; None: as by default.
+        saved: the plan to use in place of a search, or None.
         dump_dir: where every pass leaves a readable file, or None.
 
     Raises:
         GraphError: the graph or the table cannot be read.
         PlanError: a pin does not fit the graph.
+        ConfigError: the saved plan does not fit the graph.
     """
     from tofu import _core
 
+    for observer in _observers:
+        observer(graph_json, table_json, workers)
     on_pass = _dumper(dump_dir)
-    plan_json = _plan_json(graph_json, table_json, workers, pins, on_pass)
-    partitioned = _core.partition(graph_json, table_json, plan_json, on_pass=on_pass)
+    plan_json = saved
+    if plan_json is None:
+        options = options or SearchOptions()
+        plan_json = _plan_json(graph_json, table_json, workers, pins or {}, options, on_pass)
+    try:
+        partitioned = _core.partition(graph_json, table_json, plan_json, on_pass=on_pass)
+    except PlanError as error:
+        if saved is None:
+            raise
+        raise ConfigError(f"the saved plan cannot be used: {error}") from None
     graph, divided = json.loads(graph_json), json.loads(partitioned)
-    compiled = Compiled(
+    return Compiled(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
         phases=_core.phases(partitioned, on_pass=on_pass),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided, workers),
     )
-    for observer in _observers:
-        observer(compiled)
-    return compiled
 
 
 def plan_graph(
-    graph_json: str,
-    table_json: str,
+    problem: Problem,
+    options: Optional[SearchOptions] = None,
     *,
-    workers: int,
-    pins: Optional[Mapping[str, Sequence[int]]] = None,
     dump_dir: Optional[Path] = None,
 ) -> Plan:
-    """Plan a training graph that is not going to be run; see compile_graph."""
-    on_pass = _dumper(dump_dir)
-    return Plan.from_json(_plan_json(graph_json, table_json, workers, pins, on_pass))
+    """Plan a training graph that is not going to be run.
+
+    Raises:
+        GraphError: the graph or the table cannot be read.
+        PlanError: an option does not fit the graph.
+    """
+    text = _plan_json(
+        problem.graph, problem.table, problem.workers, {}, options or SearchOptions(),
+        _dumper(dump_dir),
+    )  # fmt: skip
+    facts = {"model": problem.name, "nodes": len(json.loads(problem.graph)["nodes"])}
+    return Plan.from_json(json.dumps({**facts, **json.loads(text)}))
 
 
-_observers: list[Callable[[Compiled], None]] = []
+Observer = Callable[[str, str, int], None]
+_observers: list[Observer] = []
 
 
 @contextlib.contextmanager
-def observe(observer: Callable[[Compiled], None]) -> Iterator[None]:
-    """Call `observer` with everything that compile_graph makes inside this context.
+def observe(observer: Observer) -> Iterator[None]:
+    """Call `observer` with graph, table and workers before compile_graph plans, in this context.
 
     What it raises ends compile_graph; ``tofu plan`` stops a script that way.
     """
@@ -128,13 +175,18 @@ def _plan_json(
     graph_json: str,
     table_json: str,
     workers: int,
-    pins: Optional[Mapping[str, Sequence[int]]],
+    pins: Pins,
+    options: SearchOptions,
     on_pass: Optional[OnPass],
 ) -> str:
     from tofu import _core
 
-    fixed = {name: list(cuts) for name, cuts in (pins or {}).items()}
-    return _core.plan(graph_json, table_json, workers=workers, pins=fixed, on_pass=on_pass)
+    fixed = {name: list(cuts) for name, cuts in pins.items()}
+    if options.pins:
+        fixed = {**spread_pins(options.pins, variable_names(graph_json), workers), **fixed}
+    return _core.plan(
+        graph_json, table_json, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments()
+    )
 
 
 def _dumper(directory: Optional[Path]) -> Optional[OnPass]:

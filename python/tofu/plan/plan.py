@@ -4,7 +4,7 @@ The C++ passes write plans as JSON (``docs/formats.md``); this module gives that
 document a type and prints it::
 
     plan = Plan.from_json(text)
-    print(plan.to_text())
+    print(tofu.plan.render_text(plan))
 """
 
 from __future__ import annotations
@@ -12,19 +12,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
 from ..errors import PlanError
 
-__all__ = ["OperatorPlan", "Plan", "Step", "TensorPlan", "format_bytes", "undescribed_text"]
+__all__ = [
+    "OperatorPlan",
+    "Plan",
+    "Step",
+    "TensorPlan",
+    "format_bytes",
+    "undescribed_text",
+]
 
 FORMAT = "tofu-plan"
 VERSION = 1
 REPLICATED = -1
 # Both by MXNet's type flags.
 DTYPE_BYTES = (4, 8, 2, 1, 4, 1, 8, 1)
-_DTYPE_NAMES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+DTYPE_NAMES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +66,22 @@ class TensorPlan:
         """Whether some step leaves a whole copy with every group."""
         return REPLICATED in self.cuts
 
+    @property
+    def name(self) -> str:
+        """The node's name, with the number of the output after a further one's."""
+        return self.node if self.output == 0 else f"{self.node}[{self.output}]"
+
+    @property
+    def dtype_name(self) -> str:
+        """The data type in words; its number where MXNet has no such type."""
+        known = 0 <= self.dtype < len(DTYPE_NAMES)
+        return DTYPE_NAMES[self.dtype] if known else str(self.dtype)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the whole tensor."""
+        return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
 
 @dataclasses.dataclass(frozen=True)
 class OperatorPlan:
@@ -83,6 +106,9 @@ class Plan:
         lower_bound_bytes: no plan of these steps can communicate less.
         status: "optimal" (every step is a proven optimum of its step) or "feasible".
         search_seconds: from graph in memory to plan.
+        model: what was planned, or "" where the document does not tell.
+        nodes: number of nodes of the training graph, variables included.
+        bytes_per_worker: what the fullest worker holds, by kind; empty where not told.
     """
 
     workers: int
@@ -95,6 +121,9 @@ class Plan:
     search_seconds: float
     tensors: tuple[TensorPlan, ...]
     operators: tuple[OperatorPlan, ...]
+    model: str = ""
+    nodes: int = 0
+    bytes_per_worker: Mapping[str, int] = dataclasses.field(default_factory=dict)
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
     @classmethod
@@ -137,6 +166,9 @@ class Plan:
                 OperatorPlan(o["node"], o["op"], tuple(o["cuts"]), o["bytes"])
                 for o in document["operators"]
             ),
+            model=str(document.get("model", "")),
+            nodes=int(document.get("nodes", 0)),
+            bytes_per_worker=dict(document.get("bytes_per_worker", {})),
             source=text,
         )
 
@@ -151,54 +183,12 @@ class Plan:
                 return tensor
         raise PlanError(f"plan: no tensor {node!r} (output {output}); see the plan's tensor names")
 
-    def to_text(self) -> str:
-        """The plan as tables for a terminal."""
-        lines = [
-            f"{self.workers} workers = {' x '.join(map(str, self.parts)) or '1'}, "
-            f"{format_bytes(self.total_bytes)} communicated per training step "
-            f"({self._quality()}), found in {self.search_seconds:.3f} s",
-            "",
-        ]
-        lines += _table(
-            ("step", "parts", "groups", "bytes"),
-            (
-                (str(i), str(s.parts), str(s.groups), f"{s.bytes:,}")
-                for i, s in enumerate(self.steps, 1)
-            ),
-        )
-        lines += ["", "Tensors (pieces along each dimension; '=' marks a replicated one)", ""]
-        lines += _table(
-            ("tensor", "shape", "dtype", "tiles", "cut per step"),
-            map(self._tensor_row, self.tensors),
-        )
-        lines += ["", "Operators (index variable split at each step)", ""]
-        lines += _table(
-            ("operator", "kind", "split per step", "bytes fetched"),
-            (
-                (o.node, o.op, " ".join(c or "-" for c in o.cuts), f"{o.bytes:,}")
-                for o in self.operators
-            ),
-        )
-        return "\n".join(lines) + "\n"
-
-    def _quality(self) -> str:
+    def quality(self) -> str:
         """How good the plan is known to be: `status` speaks of each step by itself."""
         if self.total_bytes <= self.lower_bound_bytes:
             return "proven optimal"
         bound = f"the least possible is at least {format_bytes(self.lower_bound_bytes)}"
         return f"every step optimal by itself; {bound}" if self.status == "optimal" else bound
-
-    def _tensor_row(self, tensor: TensorPlan) -> tuple[str, ...]:
-        name = tensor.node if tensor.output == 0 else f"{tensor.node}[{tensor.output}]"
-        pieces = "x".join(map(str, tensor.tiles(self.parts))) or "-"
-        known = 0 <= tensor.dtype < len(_DTYPE_NAMES)
-        return (
-            name,
-            "x".join(map(str, tensor.shape)) or "scalar",
-            _DTYPE_NAMES[tensor.dtype] if known else str(tensor.dtype),
-            pieces + ("=" if tensor.replicated else ""),
-            " ".join("-" if cut == REPLICATED else str(cut) for cut in tensor.cuts),
-        )
 
     def replicated_bytes(self) -> dict[str, int]:
         """Bytes per tensor of those that some step replicates, largest first."""
@@ -226,11 +216,3 @@ def format_bytes(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
         count /= 1024
     return f"{count:,.1f} TiB"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    body = [tuple(header), *map(tuple, rows)]
-    widths = [max(len(row[i]) for row in body) for i in range(len(header))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in body
-    ]

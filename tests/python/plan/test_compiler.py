@@ -1,5 +1,6 @@
 """From a training graph to phases: dumps, summaries and observers."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,9 +9,9 @@ pytest.importorskip("mxnet")
 
 import mxnet as mx
 
+from tofu.errors import ConfigError, PlanError
 from tofu.mx.graph import strategy_table, training_graph
-from tofu.plan import compile_graph
-from tofu.plan.compiler import observe
+from tofu.plan import Problem, SearchOptions, compile_graph, observe, plan_graph
 
 F32 = "float32"
 
@@ -60,13 +61,61 @@ def test_summary_counts_what_the_graph_holds(graph):
     assert max(summary["bytes_per_worker"]) < summary["serial_bytes"]
 
 
-def test_observers_see_what_is_made_while_they_watch(graph):
+def test_observers_see_a_graph_before_it_is_planned(graph):
     table, _ = strategy_table(graph)
     seen = []
-    with observe(seen.append):
-        compiled = compile_graph(graph, table, workers=2)
+    with observe(lambda *seen_now: seen.append(seen_now)):
+        compile_graph(graph, table, workers=2)
     compile_graph(graph, table, workers=2)
-    assert seen == [compiled]
+    assert seen == [(graph, table, 2)]
+
+
+def test_a_saved_plan_is_used_in_place_of_a_search(graph):
+    table, _ = strategy_table(graph)
+    pinned = SearchOptions(pins=(("weight", (1,)),))
+    saved = plan_graph(Problem("fc", graph, table, 2), pinned)
+    compiled = compile_graph(graph, table, workers=2, saved=saved.to_json())
+    assert compiled.plan.tensor("weight").cuts == (1,)
+    assert compiled.plan == saved
+
+
+def test_a_saved_plan_of_another_graph_is_refused(graph):
+    table, _ = strategy_table(graph)
+    saved = json.loads(plan_graph(Problem("fc", graph, table, 2)).to_json())
+    saved["graph_hash"] = "0" * 16
+    with pytest.raises(ConfigError, match=r"saved plan cannot be used.*of another graph"):
+        compile_graph(graph, table, workers=2, saved=json.dumps(saved))
+
+
+def test_a_problem_names_what_no_description_covers(graph):
+    table = json.loads(strategy_table(graph)[0])
+    problem = Problem("fc", graph, json.dumps(table), 2)
+    assert problem.undescribed() == []
+    row = next(i for i, row in enumerate(table["nodes"]) if row >= 0)
+    table["nodes"][row] = -1
+    op = json.loads(graph)["nodes"][row]["op"]
+    assert dataclasses.replace(problem, table=json.dumps(table)).undescribed() == [op]
+
+
+def test_one_dimension_is_pinned_at_every_step(graph):
+    table, _ = strategy_table(graph)
+    options = SearchOptions(pins=(("weight", (1,)),))
+    plan = plan_graph(Problem("fc", graph, table, 4), options)
+    assert plan.tensor("weight").cuts == (1, 1)
+    assert (plan.model, plan.nodes) == ("fc", len(json.loads(graph)["nodes"]))
+
+
+@pytest.mark.parametrize(
+    ("pin", "message"),
+    [
+        (("weigth", (0,)), "pin weigth: the graph has no variable .* did you mean weight"),
+        (("weight", (0, 1, 0)), "pin weight=0,1,0: 3 dimensions; expected one for all, .* 2 steps"),
+    ],
+)
+def test_pins_that_fit_nothing(graph, pin, message):
+    table, _ = strategy_table(graph)
+    with pytest.raises(PlanError, match=message):
+        plan_graph(Problem("fc", graph, table, 4), SearchOptions(pins=(pin,)))
 
 
 def test_dumps_are_numbered_on_after_a_thousand(graph, tmp_path):

@@ -1,0 +1,173 @@
+"""Plan files: plans kept for later runs, small, versioned, each for one graph.
+
+``tofu plan --save PLAN`` writes one, a run with ``TOFU_PLAN=PLAN`` uses it. A plan in it
+names no tensor: the hash says which graph it is for, and that graph has the names, so the
+file stores how each node is cut in the order of the graph's nodes (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from ..errors import ConfigError
+from .plan import Plan
+
+__all__ = ["FORMAT", "VERSION", "PlanFile", "read", "save"]
+
+FORMAT = "tofu-plan-file"
+VERSION = 1
+_ADVICE = "make it again with tofu plan --save"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanFile:
+    """The plans of a file.
+
+    Attributes:
+        path: the file.
+        plans: its plans, stored form, by graph hash and number of workers.
+    """
+
+    path: Path
+    plans: Mapping[tuple[str, int], Mapping[str, Any]]
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The numbers of workers that it has plans for."""
+        return tuple(sorted({workers for _, workers in self.plans}))
+
+    def check_workers(self, workers: int) -> None:
+        """Raise ConfigError unless some plan is for so many workers."""
+        if workers not in self.workers:
+            found = " and ".join(map(str, self.workers))
+            raise ConfigError(
+                f"{self.path}: a plan for {found} workers, and this run has {workers}; set "
+                f"TOFU_WORKERS={self.workers[0]}, or {_ADVICE} --workers {workers}"
+            )
+
+    def plan_for(self, graph_json: str, workers: int) -> Optional[str]:
+        """The plan document of a graph, or None where the file has none for it.
+
+        Raises:
+            ConfigError: the stored plan is not one of that graph after all.
+        """
+        from tofu import _core
+
+        graph_hash = _core.graph_hash(graph_json)
+        stored = self.plans.get((graph_hash, workers))
+        if stored is None:
+            return None
+        try:
+            return json.dumps(_expand(stored, json.loads(graph_json)))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ConfigError(f"{self.path}: damaged ({error!r}); {_ADVICE}") from None
+
+
+def read(path: Path) -> PlanFile:
+    """Read a plan file.
+
+    Raises:
+        ConfigError: there is no such file, it is no plan file, of another version, or
+            damaged.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {_ADVICE}") from None
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: not a plan file, or cut off ({type(error).__name__}: {error}); {_ADVICE}"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ConfigError(f'{path}: no plan file (no "format": "{FORMAT}"); {_ADVICE}')
+    if document.get("version") != VERSION:
+        raise ConfigError(
+            f"{path}: version {document.get('version')!r} of the format, this tofu reads version "
+            f"{VERSION}; {_ADVICE}"
+        )
+    plans = document.get("plans")
+    if not isinstance(plans, list) or not plans or document.get("sha256") != _digest(plans):
+        raise ConfigError(f"{path}: damaged (its checksum does not fit its plans); {_ADVICE}")
+    return PlanFile(path, {(plan["graph_hash"], plan["workers"]): plan for plan in plans})
+
+
+def save(path: Path, plan: Plan) -> None:
+    """Write a plan into a file; plans of other graphs that are there stay.
+
+    Raises:
+        ConfigError: the file is another one than a plan file, or cannot be written.
+    """
+    plans = dict(read(path).plans) if path.exists() else {}
+    plans[plan.graph_hash, plan.workers] = _pack(json.loads(plan.to_json()))
+    kept = list(plans.values())
+    lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in kept)
+    head = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(kept)})
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        beside.write_text(f'{head[:-1]}, "plans": [\n{lines}\n]}}\n', encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise ConfigError(
+            f"--save {path}: cannot be written ({error.strerror}); choose another place"
+        ) from None
+
+
+def _digest(plans: Sequence[Any]) -> str:
+    text = json.dumps(plans, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _pack(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored form of a plan document: nodes that are cut alike share one entry."""
+    packed = {k: v for k, v in document.items() if k not in ("tensors", "operators")}
+    operators = {operator["node"]: operator for operator in document["operators"]}
+    outputs: dict[str, list[Any]] = {}
+    for tensor in document["tensors"]:
+        outputs.setdefault(tensor["node"], []).append(tensor["cuts"])
+    alike: dict[str, int] = {}
+    nodes, sizes = [], []
+    for name, cuts in outputs.items():
+        operator = operators.get(name)
+        key = json.dumps([cuts, operator and operator["cuts"]])
+        nodes.append(alike.setdefault(key, len(alike)))
+        if operator:
+            sizes.append(operator["bytes"])
+    packed["alike"] = [json.loads(key) for key in alike]
+    packed["nodes_alike"] = nodes
+    packed["operator_bytes"] = sizes
+    return packed
+
+
+def _expand(packed: Mapping[str, Any], graph: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan document, with the names and shapes of its graph."""
+    stored = ("alike", "nodes_alike", "operator_bytes")
+    document: dict[str, Any] = {k: v for k, v in packed.items() if k not in stored}
+    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
+    starts, sizes = graph["node_row_ptr"], iter(packed["operator_bytes"])
+    tensors, operators = [], []
+    if len(graph["nodes"]) != len(packed["nodes_alike"]):
+        raise ValueError(f"{len(packed['nodes_alike'])} nodes")
+    for i, (node, number) in enumerate(zip(graph["nodes"], packed["nodes_alike"])):
+        cuts, split = packed["alike"][number]
+        for output, cut in enumerate(cuts):
+            at = starts[i] + output
+            tensors.append(
+                {
+                    "node": node["name"],
+                    "output": output,
+                    "shape": shapes[at],
+                    "dtype": dtypes[at],
+                    "cuts": cut,
+                }
+            )
+        if node["op"] != "null":
+            operators.append(
+                {"node": node["name"], "op": node["op"], "cuts": split, "bytes": next(sizes)}
+            )
+    return {**document, "tensors": tensors, "operators": operators}
