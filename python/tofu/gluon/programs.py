@@ -19,7 +19,7 @@ from mxnet import autograd
 from tofu.errors import InternalError, PlanError
 from tofu.plan import Compiled
 
-from . import report, rooms
+from . import planning, report, rooms
 from .autograd import Recording
 from .parameter import check_tileable, is_tiled, shape_of, tile
 from .session import Session
@@ -185,14 +185,18 @@ def make_pool(
     room = rooms.current()
     graph = _training_graph(symbol, parameters, signature)
     table, unknown = room.strategy_table(graph)
+    training = bool(signature.gradients)
+    pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     compiled = room.compile_graph(
         graph,
         table,
         workers=session.workers,
-        pins={n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)},
+        pins=pins,
+        options=planning.options_for(name, graph, session, training=training),
+        saved=planning.plan_for(name, graph, pins, session, training=training),
         dump_dir=session.dump_dir,
     )
-    if signature.gradients and json.loads(compiled.phases)["backward"] is None:
+    if training and json.loads(compiled.phases)["backward"] is None:
         raise PlanError("no gradients are to be had in this mode; expected a backward graph")
     layouts = room.layouts(compiled.partitioned)
     for parameter_name, parameter in parameters.items():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from tofu.plan import Compiled
 from tofu.plan.plan import format_bytes, undescribed_text
@@ -16,10 +18,12 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "partitioned",
+    "planned_anew",
     "replicated",
     "serial",
     "set_level",
     "undescribed",
+    "unpinned",
     "warn",
 ]
 
@@ -91,6 +95,16 @@ def partitioned(
     )
 
 
+def planned_anew(name: str, path: Path) -> None:
+    """Tell that a saved plan does not cover every graph of the run."""
+    _log.info(
+        "%s has no plan for a graph of %s (another batch size, a prediction or another block); "
+        "such graphs are searched as usual, the tiles of parameters stay",
+        path,
+        name,
+    )
+
+
 def serial(name: str, reason: str) -> None:
     """Warn that a block runs as MXNet alone would run it."""
     warn(f"{name} runs serially: {reason}")
@@ -99,6 +113,15 @@ def serial(name: str, reason: str) -> None:
 def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
     warn(undescribed_text(name, set(operators), compiled.plan))
+
+
+def unpinned(name: str, pins: Sequence[str], variables: Collection[str]) -> None:
+    """Warn of pins of variables that a block does not have."""
+    near = {near: None for pin in pins for near in difflib.get_close_matches(pin, variables, n=2)}
+    warn(
+        f"{name} has no variable {', '.join(pins)}, which TOFU_PINS pins"
+        + (f"; did you mean {', '.join(near)}?" if near else "; a later block may have it")
+    )
 
 
 def replicated(name: str, compiled: Compiled) -> None:

@@ -8,8 +8,11 @@ from typing import Any, Optional
 
 from tofu.config import Config
 from tofu.errors import ConfigError
+from tofu.plan import SearchOptions
+from tofu.plan import file as plan_file
+from tofu.plan.file import PlanFile
 
-__all__ = ["Session", "active", "activate", "describe_contexts"]
+__all__ = ["Session", "active", "activate", "describe_contexts", "number_of_workers"]
 
 CPU_WORKERS = 2
 
@@ -22,11 +25,15 @@ class Session:
         contexts: one MXNet context per worker.
         log_level: one of config.LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
+        options: how plans are searched.
+        plans: saved plans to use in place of a search, or None.
     """
 
     contexts: tuple[Any, ...]
     log_level: str = "info"
     dump_dir: Optional[Path] = None
+    options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
+    plans: Optional[PlanFile] = None
 
     @property
     def workers(self) -> int:
@@ -42,14 +49,23 @@ class Session:
         """
         import mxnet as mx
 
-        gpus = 0 if config.device == "cpu" else mx.context.num_gpus()
-        device = config.device or ("gpu" if gpus else "cpu")
-        if device == "cpu":
-            make, workers = mx.cpu, config.workers or CPU_WORKERS
+        gpus = _gpus(config)
+        plans = plan_file.read(config.plan) if config.plan else None
+        workers = number_of_workers(config, plans)
+        if (config.device or ("gpu" if gpus else "cpu")) == "cpu":
+            make = mx.cpu
         else:
-            make, workers = mx.gpu, config.workers or gpus
+            make = mx.gpu
             _check_gpus(workers, gpus)
-        return cls(tuple(make(i) for i in range(workers)), config.log_level, config.dump_dir)
+        if plans is not None:
+            plans.check_workers(workers)
+        return cls(
+            contexts=tuple(make(i) for i in range(workers)),
+            log_level=config.log_level,
+            dump_dir=config.dump_dir,
+            options=SearchOptions(mode=config.search, pins=config.pins),
+            plans=plans,
+        )
 
 
 _active: Optional[Session] = None
@@ -77,6 +93,21 @@ def describe_contexts(contexts: tuple[Any, ...]) -> str:
     if len(ids) > 1 and ids == list(range(ids[0], ids[0] + len(ids))):
         return f"{kind}({ids[0]}-{ids[-1]})"
     return ", ".join(map(str, contexts))
+
+
+def number_of_workers(config: Config, plans: Optional[PlanFile] = None) -> int:
+    """As many as asked for, as the saved plans are for, as there are GPUs, or two."""
+    if config.workers is not None:
+        return config.workers
+    if plans is not None and len(plans.workers) == 1:
+        return plans.workers[0]
+    return _gpus(config) or CPU_WORKERS
+
+
+def _gpus(config: Config) -> int:
+    import mxnet as mx
+
+    return 0 if config.device == "cpu" else int(mx.context.num_gpus())
 
 
 def _check_gpus(workers: int, gpus: int) -> None:

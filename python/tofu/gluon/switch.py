@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from typing import Any, Callable, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional, Union
 
 from mxnet import autograd as mx_autograd
 from mxnet import gluon
@@ -21,7 +23,13 @@ _undo: list[Callable[[], None]] = []
 
 
 def enable(
-    workers: Optional[int] = None, device: Optional[str] = None, log: Optional[str] = None
+    workers: Optional[int] = None,
+    device: Optional[str] = None,
+    log: Optional[str] = None,
+    *,
+    plan: Union[str, os.PathLike[str], None] = None,
+    search: Optional[str] = None,
+    pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
 ) -> None:
     """Run hybridized blocks partitioned from now on.
 
@@ -29,14 +37,18 @@ def enable(
     turned off and on with those.
 
     Args:
-        workers: number of workers; None: TOFU_WORKERS, else all GPUs, else 2.
+        workers: number of workers; None: TOFU_WORKERS, else as many as the saved plan is
+            for, else all GPUs, else 2.
         device: "gpu" or "cpu"; None: TOFU_DEVICE, else "gpu" where there is one.
         log: what TOFU_LOG takes; None: TOFU_LOG.
+        plan: a file that ``tofu plan --save`` wrote; None: TOFU_PLAN, else none.
+        search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
+        pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
 
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
     """
-    wanted = session.Session.from_config(_config(workers, device, log))
+    wanted = session.Session.from_config(_config(workers, device, log, plan, search, pins))
     if session.active() == wanted:
         return
     disable()
@@ -60,14 +72,30 @@ def disable() -> None:
         _undo.pop()()
 
 
-def _config(workers: Optional[int], device: Optional[str], log: Optional[str]) -> Config:
+def _config(
+    workers: Optional[int],
+    device: Optional[str],
+    log: Optional[str],
+    plan: Union[str, os.PathLike[str], None],
+    search: Optional[str],
+    pins: Optional[Mapping[str, Union[int, Sequence[int]]]],
+) -> Config:
     environ = dict(os.environ)
-    for name, value in (("TOFU_DEVICE", device), ("TOFU_LOG", log)):
+    for name, value in (
+        ("TOFU_DEVICE", device),
+        ("TOFU_LOG", log),
+        ("TOFU_PLAN", None if plan is None else os.fspath(plan)),
+        ("TOFU_SEARCH", search),
+    ):
         if value is not None:
             environ[name] = value
     if workers is not None:
         environ["TOFU_WORKERS"] = str(parse_workers(workers, "workers"))
-    return Config.from_environment(environ)
+    config = Config.from_environment(environ)
+    if pins is None:
+        return config
+    cuts = {n: (d,) if isinstance(d, int) else tuple(d) for n, d in pins.items()}
+    return dataclasses.replace(config, pins=tuple(cuts.items()))
 
 
 def _set_environment() -> None:

@@ -77,7 +77,7 @@ def rooms():
         text = json.loads(graph)["symbol"]
         return "{}", [UNDESCRIBED] if UNDESCRIBED.lower() in text else []
 
-    def compile_graph(graph, table, *, workers, pins, dump_dir=None):
+    def compile_graph(graph, table, *, workers, pins, **_options):
         document = json.loads(graph)
         parts = PARTS[workers]
         plans = []
