@@ -4,6 +4,8 @@
     tofu plan --workers 4 train.py --epochs 3
     tofu plan --workers 4 --shape data=64,1,28,28 model-symbol.json
     tofu plan --workers 8 wresnet-152-10
+    tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
+    tofu run --plan train.plan train.py
 
 Bad input ends with one line on standard error and exit status 2.
 """
@@ -18,7 +20,7 @@ from typing import Optional
 
 import click
 
-from tofu.config import DEVICES, Config, parse_workers
+from tofu.config import DEVICES, MODES, Config, parse_mode, parse_pins, parse_workers, read_pins
 from tofu.errors import ConfigError, InternalError, TofuError
 
 __all__ = ["main"]
@@ -59,16 +61,42 @@ _log = click.option(
 )
 
 
+_search = click.option(
+    "--search",
+    metavar="MODE",
+    help=f"How to search: {', '.join(MODES)}. Default: $TOFU_SEARCH, else {MODES[0]}.",
+)
+_pin = click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="TENSOR=DIM[,DIM...]",
+    help="Cut a variable along this dimension at every step, or at each; -1 leaves it "
+    "whole. Default: $TOFU_PINS.",
+)
+_pin_file = click.option(
+    "--pins", "pin_file", metavar="FILE", help="A file of pins, one a line, comments after #."
+)
+
+
 @cli.command(cls=Script, context_settings={"allow_interspersed_args": False})
 @_workers
 @_device
 @_log
+@_search
+@_pin
+@_pin_file
+@click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save kept; $TOFU_PLAN.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
     workers: Optional[str],
     device: Optional[str],
     log: Optional[str],
+    search: Optional[str],
+    pins: tuple[str, ...],
+    pin_file: Optional[str],
+    plan: Optional[str],
     script: str,
     args: tuple[str, ...],
 ) -> None:
@@ -77,6 +105,9 @@ def run(
     The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
     """
     check_script(script)
+    set_search(search, pins, pin_file)
+    if plan is not None:
+        os.environ["TOFU_PLAN"] = plan
     switch_on(workers, device, log)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, script, *args])
@@ -86,6 +117,20 @@ def run(
 @_workers
 @_device
 @_log
+@_search
+@_pin
+@_pin_file
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds after which the best plan found so far is taken.  [default: 60]",
+)
+@click.option(
+    "--allow-replication",
+    is_flag=True,
+    help="Leave tensors whole with every worker where that communicates less.",
+)
 @click.option(
     "--shape",
     "shapes",
@@ -125,17 +170,24 @@ def run(
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "html"]),
     default="text",
     show_default=True,
-    help="Tables to read, or the document that docs/formats.md describes.",
+    help="Tables to read, the document that docs/formats.md describes, or a web page.",
 )
+@click.option("--all", "everything", is_flag=True, help="Text: every tensor and operator.")
+@click.option("--save", metavar="PLAN", help="Keep the plan in a file, for tofu run --plan.")
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
     workers: Optional[str],
     device: Optional[str],
     log: Optional[str],
+    search: Optional[str],
+    pins: tuple[str, ...],
+    pin_file: Optional[str],
+    time_limit: Optional[float],
+    allow_replication: bool,
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -143,6 +195,8 @@ def plan(
     predict: bool,
     batch_size: Optional[int],
     form: str,
+    everything: bool,
+    save: Optional[str],
     target: str,
     args: tuple[str, ...],
 ) -> None:
@@ -152,34 +206,47 @@ def plan(
     that MXNet saved; give the shapes of its inputs. MODEL is a name that docs/models.md
     lists, such as wresnet-152-10.
     """
-    from tofu import cli_plan
+    from tofu import cli_plan, cli_sources
+    from tofu.plan import SearchOptions
 
+    update = None if optimizer == "none" else optimizer
     is_model = names_model(target)
+    is_symbol = target.endswith(".json")
+    _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
+    set_search(search, pins, pin_file)
+    os.environ.pop("TOFU_PLAN", None)  # what is planned here is planned anew
+    config = switch_on(workers, device, log)
+    if is_model:
+        problem = cli_sources.from_model(target, batch_size=batch_size, optimizer=update)
+    elif is_symbol:
+        request = cli_sources.SymbolRequest.parse(
+            Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
+            predict=predict,
+        )  # fmt: skip
+        problem = cli_sources.from_symbol(request)
+    else:
+        problem = cli_sources.from_script(Path(target), args)
+    options = SearchOptions(config.search, time_limit, config.pins, allow_replication)
+    output = cli_plan.Output(form, everything, Path(save) if save else None)
+    cli_plan.plan_and_print(problem, options, output)
+
+
+def _check_target(
+    target: str, args: tuple[str, ...], is_model: bool, batch_size: Optional[int], shaped: bool
+) -> None:
+    """Raise ConfigError for a file that is not there, and for options of another target."""
+    is_symbol = target.endswith(".json")
     if not is_model:
         check_script(target)
         if batch_size is not None:
             raise ConfigError(f"tofu plan {target}: --batch-size belongs to a model's name")
-    switch_on(workers, device, log)
-    if args and (is_model or target.endswith(".json")):
+    if args and (is_model or is_symbol):
         raise ConfigError(f"tofu plan: {args[0]!r} after {target}: expected options only")
-    if target.endswith(".json"):
-        request = cli_plan.SymbolRequest.parse(
-            Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs,
-            optimizer=None if optimizer == "none" else optimizer, predict=predict,
-        )  # fmt: skip
-        found = cli_plan.plan_symbol(request)
-    else:
-        if shapes or dtypes or inputs or predict:
-            raise ConfigError(
-                f"tofu plan {target}: --shape, --dtype, --input and --predict belong to a symbol "
-                f"file (SYMBOL.json); a {'model' if is_model else 'script'} tells its shapes itself"
-            )
-        if is_model:
-            update = None if optimizer == "none" else optimizer
-            found = cli_plan.plan_model(target, batch_size=batch_size, optimizer=update)
-        else:
-            found = cli_plan.plan_script(Path(target), args)
-    click.echo(found.to_json() if form == "json" else found.to_text(), nl=False)
+    if shaped and not is_symbol:
+        raise ConfigError(
+            f"tofu plan {target}: --shape, --dtype, --input and --predict belong to a symbol "
+            f"file (SYMBOL.json); a {'model' if is_model else 'script'} tells its shapes itself"
+        )
 
 
 def names_model(target: str) -> bool:
@@ -198,7 +265,21 @@ def check_script(name: str) -> None:
         raise ConfigError(f"{name}: {what}; expected the path of a script or a symbol file")
 
 
-def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str]) -> None:
+def set_search(search: Optional[str], pins: tuple[str, ...], pin_file: Optional[str]) -> None:
+    """Set the variables that steer the search. Raises ConfigError for values of no use."""
+    if search is not None:
+        os.environ["TOFU_SEARCH"] = parse_mode(search, "--search")
+    if pins or pin_file:
+        kept = read_pins(Path(pin_file), "--pins") if pin_file else ()
+        given = [*map(_pin_text, kept), *pins]
+        os.environ["TOFU_PINS"] = " ".join(map(_pin_text, parse_pins(given, "--pin")))
+
+
+def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
+    return f"{pin[0]}={','.join(map(str, pin[1]))}"
+
+
+def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str]) -> Config:
     """Set the variables that switch tofu on, in this process and those it starts."""
     if workers is not None:
         os.environ["TOFU_WORKERS"] = str(parse_workers(workers, "--workers"))
@@ -207,7 +288,7 @@ def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str])
     if log is not None:
         os.environ["TOFU_LOG"] = log
     os.environ["MXNET_GRAPH_PASS"] = "tofu"
-    Config.from_environment()
+    return Config.from_environment()
 
 
 def main(args: Optional[Sequence[str]] = None) -> None:

@@ -1,5 +1,7 @@
 """The command tofu: what it accepts, and what it says to bad input."""
 
+import importlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -16,9 +18,15 @@ if __name__ == "__main__":
 """
 
 
+VARIABLES = (
+    "MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "TOFU_SEARCH", "TOFU_PINS",
+    "TOFU_PLAN",
+)  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    for name in ("MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG"):
+    for name in VARIABLES:
         # Set first, so that what the command sets is undone, too.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -147,6 +155,59 @@ def test_run_is_python_with_the_switch_on(tmp_path):
     argv = [str(script), "--workers", "9", "x.json"]
     assert ran.stdout == f"{argv} {script.parent} tofu 3\n"
     assert ran.returncode == 3
+
+
+def test_run_hands_on_what_steers_the_search(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os\n"
+        "print(*(os.environ.get('TOFU_' + key) for key in ('SEARCH', 'PINS', 'PLAN', 'WORKERS')))"
+    )
+    (tmp_path / "pins").write_text("v=1  # columns\n")
+    ran = run_tofu(
+        "run", "--search=EqualChop", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.stdout == "equalchop v=1 w=0,1 a.plan None\n"
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("--search=tufo", "--search=tufo: no such search mode; expected one of tofu, recursion,"),
+        ("--pin=w", "--pin w: expected TENSOR=DIM"),
+        ("--pins=absent", "--pins absent: cannot be read (No such file or directory)"),
+    ],
+)
+def test_search_options_are_checked(capsys, tmp_path, command, option, expected):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    assert expected in fail(capsys, command, option, script)
+
+
+def test_plan_without_mxnet_says_what_to_install(capsys, symbol_file, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "mxnet" else find(name)
+    )
+    symbol = symbol_file('{"nodes": [], "arg_nodes": [], "heads": []}')
+    (symbol.parent / "train.py").write_text("")
+    for target in ("mlp", symbol, symbol.parent / "train.py"):
+        message = fail(capsys, "plan", target)
+        assert "tofu plan needs MXNet 1.9.1, and there is no module mxnet; install" in message
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError("libcuda.so.1: no such file"), AttributeError("np.bool")]
+)
+def test_plan_says_when_mxnet_cannot_be_imported(capsys, monkeypatch, fault):
+    def refuse(name):
+        raise fault
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    message = fail(capsys, "plan", "mlp")
+    assert f"mxnet cannot be imported ({fault}); install tofu with its extra [cpu]" in message
 
 
 def test_run_leaves_the_number_of_workers_to_the_environment(tmp_path):

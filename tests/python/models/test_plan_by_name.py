@@ -5,11 +5,19 @@ import json
 import pytest
 
 from tofu import cli
+from tofu.plan import file as plan_file
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    for name in ("MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG"):
+    for name in (
+        "MXNET_GRAPH_PASS",
+        "TOFU_WORKERS",
+        "TOFU_DEVICE",
+        "TOFU_LOG",
+        "TOFU_SEARCH",
+        "TOFU_PINS",
+    ):
         # Set first, so that what the command sets is undone, too.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -40,12 +48,43 @@ def test_text_of_a_model(capsys):
     assert "sgd_update" not in out
 
 
+def test_workers_are_all_gpus_where_there_are_some(capsys, monkeypatch):
+    import mxnet as mx
+
+    monkeypatch.setattr(mx.context, "num_gpus", lambda: 3)
+    args = ("mlp", "--batch-size=6", "--format=json")
+    assert json.loads(run(capsys, *args)[1])["workers"] == 3
+    # A plan needs no GPU: there may be more workers than there are.
+    assert json.loads(run(capsys, *args, "--workers=4")[1])["workers"] == 4
+    monkeypatch.delenv("TOFU_WORKERS")
+    assert json.loads(run(capsys, *args, "--device=cpu")[1])["workers"] == 2
+
+
+def test_pins_are_kept(capsys, tmp_path):
+    (tmp_path / "pins").write_text("mlp_dense1_weight=0,1\n")
+    args = ("--workers=4", f"--pins={tmp_path / 'pins'}", "--pin=mlp_dense2_weight=1")
+    _, out, _ = run(capsys, "mlp", *args, "--format=json")
+    cuts = {each["node"]: each["cuts"] for each in json.loads(out)["tensors"]}
+    assert (cuts["mlp_dense1_weight"], cuts["mlp_dense2_weight"]) == ([0, 1], [1, 1])
+
+
+def test_a_plan_is_saved_and_shown_as_a_page(capsys, tmp_path):
+    path = tmp_path / "mlp.plan"
+    _, out, _ = run(capsys, "mlp", "--workers=2", "--format=html", f"--save={path}")
+    assert out.startswith("<!DOCTYPE html>")
+    assert "Plan of mlp over 2 workers" in out
+    assert plan_file.read(path).workers == (2,)
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
         (["rnn-10-9k"], "no model 'rnn-10-9k'; did you mean rnn-10-8k"),
         (["mlp", "--shape", "data=3"], "a model tells its shapes itself"),
         (["mlp", "3"], "'3' after mlp: expected options only"),
+        (["mlp", "--pin", "mlp_dens0_weight=0"], "did you mean mlp_dense0_weight"),
+        (["mlp", "--workers=4", "--pin", "label=0,0,0"], "3 dimensions; expected one for all"),
+        (["mlp", "--save", "/dev/null/x"], "--save /dev/null/x: cannot be written"),
         (["./mlp"], "./mlp: no such file; expected the path of a script or a symbol file"),
     ],
 )
