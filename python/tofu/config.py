@@ -38,12 +38,12 @@ LOG_LEVELS = ("quiet", "info", "debug")
 MODES = (
     "tofu",
     "recursion",
+    "flat",
     "allrow-greedy",
     "spartan",
     "equalchop",
     "icml18",
     "data-parallel",
-    "flat",
 )
 Pin = tuple[str, tuple[int, ...]]
 _MAX_WORKERS = 1024

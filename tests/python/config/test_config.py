@@ -63,3 +63,8 @@ def test_files_of_pins_that_cannot_be_read(tmp_path):
         read_pins(tmp_path / "absent", "--pins")
     with pytest.raises(ConfigError, match=r"TOFU_PINS .*binary: cannot be read \(not a text file"):
         Config.from_environment({"TOFU_PINS": str(tmp_path / "binary")})
+
+
+def test_modes_are_those_of_the_search():
+    core = pytest.importorskip("tofu._core")
+    assert tuple(core.search_modes) == MODES
