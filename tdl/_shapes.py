@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
 from tofu.errors import InconclusiveError
-from tofu.lang import Over, Reindex, Sum
+from tofu.lang import Opaque, Over, Reindex, Sum
 
 Axes = Union[None, int, Sequence[int]]
 
@@ -102,6 +102,67 @@ def unbroadcast(small: Sequence[bool], ones: Sequence[bool], element: Any) -> Ov
         return Sum(Over(summed, inner))
 
     return Over(own, body)
+
+
+def instances(outputs: str, *reads: tuple[Any, str], tag: str = "o") -> tuple[Over, ...]:
+    """Outputs of an opaque function of regions of tensors, in the notation of einsum.
+
+    ``instances("nc.. n.", (data, "nc"), (rois, "n"))`` are two outputs: in the first, n
+    and c choose what is read and the other two dimensions index what the function gives;
+    the second, which lacks c, is the sum over c.
+
+    Args:
+        outputs: a word per output: a letter is a variable, a dot is computed whole.
+        reads: tensors; a letter of the word is that variable, a dot a whole dimension, 0
+            the first index. Dimensions beyond the word are whole.
+        tag: begins the names of the dots' variables; of its own for every call.
+    """
+    used = sorted({letter for _, word in reads for letter in word if letter.isalpha()})
+    return tuple(
+        _instance(word, reads, used, f"{tag}{k}_") for k, word in enumerate(outputs.split())
+    )
+
+
+def _instance(word: str, reads: Sequence[tuple[Any, str]], used: Sequence[str], tag: str) -> Over:
+    own = [letter if letter != "." else f"{tag}{d}" for d, letter in enumerate(word)]
+    function = Opaque("Instance")
+    summed = [letter for letter in used if letter not in word]
+    dots = [d for d, letter in enumerate(word) if letter == "."]
+
+    def value(known: dict[str, Any], index: Sequence[Any]) -> Any:
+        slices = []
+        for tensor, places in reads:
+            padded = places.ljust(tensor.ndim, ".")
+            slices.append(
+                tensor[
+                    tuple(slice(None) if p == "." else 0 if p == "0" else known[p] for p in padded)
+                ]
+            )
+        result = function(*slices)
+        return result[tuple(index[d] for d in dots)] if dots else result
+
+    def body(*index: Any) -> Any:
+        known = dict(zip(own, index))
+        if not summed:
+            return value(known, index)
+        return Sum(Over(summed, lambda *rest: value({**known, **dict(zip(summed, rest))}, index)))
+
+    return Over(own, body)
+
+
+def letters(ndim: int) -> str:
+    """A variable for every dimension, for `instances`."""
+    return "abcdefgh"[:ndim]
+
+
+def line(ndim: int, axes: Union[int, Iterable[int]]) -> str:
+    """A variable for every dimension, and the axes whole, for `instances`."""
+    return "".join(at(letters(ndim), axes, "."))
+
+
+def zero(tensor: Any, word: str) -> tuple[Over, ...]:
+    """An output of zeros in the shape of a tensor, with `instances`'s words for both."""
+    return instances(word.ljust(tensor.ndim, "."), (tensor, word), tag="z")
 
 
 class Factors:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import tofu
-from tofu.lang import Over, Reindex, Rewrite, apply
-from tofu.tdl._shapes import axis_of, names, whole
+from tofu.lang import Over, Rewrite, apply, like
+from tofu.tdl._shapes import instances, names, whole, zero
 
 
 def _rest(ndim):
@@ -52,7 +54,7 @@ _REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegress
 @tofu.op(name=_REGRESSION)
 def regression_output(data, label):
     """A function of each element; the label is for the gradient only."""
-    return lambda *i: tofu.lang.like(apply("link", data[i]), label[i])
+    return lambda *i: like(apply("link", data[i]), label[i])
 
 
 @tofu.op(name=("_backward_linear_reg_out", "_backward_logistic_reg_out", "_backward_mae_reg_out"))
@@ -60,6 +62,33 @@ def backward_regression_output(label, out):
     """Gradients over the number of elements of an instance: the batch may be split."""
     instance = _each([label, out], "RegressionGradient")
     return lambda *i: instance(i[0])[i[1:]], lambda *i: instance(i[0])[i[1:]]
+
+
+@tofu.op(name="_backward_MakeLoss")
+def backward_make_loss(*, normalization="null", out_shapes):
+    """A constant; counting the valid elements, or the batch, is the whole tensor's."""
+    if normalization == "valid":
+        raise tofu.InconclusiveError("normalization valid counts what the forward operator read")
+    rows = math.prod(out_shapes[0][:-1]) if normalization == "batch" else 1
+    return lambda *i: apply("scale", rows)
+
+
+@tofu.op(name="SVMOutput")
+def svm_output(data, label):
+    """The element; the label is for the gradient only."""
+    return lambda *i: like(data[i], label[i[0]])
+
+
+@tofu.op(name="_backward_SVMOutput")
+def backward_svm_output(label, out):
+    """By data, from an instance's margins; zero by the label."""
+    return *instances("n.", (label, "n"), (out, "n")), *zero(label, "n")
+
+
+@tofu.op(name="_backward_IdentityAttachKLSparseReg")
+def backward_identity_with_penalty(ograd, data, moving_avg):
+    """The head gradient and a penalty on each column's mean."""
+    return instances(".c", (ograd, ".c"), (data, ".c"), (moving_avg, "c"))
 
 
 @tofu.op(name="CTCLoss")
@@ -151,14 +180,6 @@ def pad(data, *, pad_width):
     return lambda *i: border(data[whole(i, padded)])[tuple(i[d] for d in padded)]
 
 
-@tofu.op(name="_contrib_MultiBoxTarget")
-def multi_box_target(anchor, label, prediction):
-    """Targets of each image's boxes: offsets, their mask, classes."""
-    match = tofu.Opaque("Match")
-    target = lambda n, a: match(anchor[:, :, :], label[n, :, :], prediction[n, :, :])[a]  # noqa: E731
-    return target, target, Over(["n", "b"], target)
-
-
 # --- Deconvolution ------------------------------------------------------------------------
 
 _FILTERS = (Rewrite("num_filter", {"size": "co"}),)
@@ -210,88 +231,3 @@ def backward_deconvolution(
     total = tofu.Opaque("Total")
     by_bias = Over(["co"], lambda co: tofu.Sum(lambda b: total(ograd[b, co, planes])))
     return by_data, by_weight, by_bias
-
-
-# --- Attention with interleaved heads, (length, batch, heads * channels) -------------------
-
-
-def _heads(tensors, batch, heads, rows, columns, function):
-    """An output of (batch * heads, rows, columns): per instance, heads are whole."""
-    instance = tofu.Opaque(function)
-
-    def value(n, h, i, j):
-        return instance(*_instances(tensors, n, heads))[h, i, j]
-
-    return Reindex(
-        ["n", "h", "i", "j"],
-        [batch, heads, rows, columns],
-        at=lambda n, h, i, j: (n * heads + h, i, j),
-        value=value,
-    )
-
-
-def _instances(tensors, n, heads):
-    """The slices of one instance; a tensor of (batch * heads, ...) has its heads merged."""
-    slices = []
-    for tensor, merged in tensors:
-        if merged:
-            slices += [tensor[n * heads + h, :, :] for h in range(heads)]
-        else:
-            slices.append(tensor[:, n, :])
-    return slices
-
-
-def _sequence(tensors, heads, function):
-    """An output of (length, batch, channels)."""
-    instance = tofu.Opaque(function)
-    return lambda t, n, c: instance(*_instances(tensors, n, heads))[t, c]
-
-
-@tofu.op(name="_contrib_interleaved_matmul_selfatt_qk")
-def self_attention_scores(qkv, *, heads):
-    """Products of queries and keys."""
-    length, batch, _ = qkv.shape
-    return _heads([(qkv, False)], batch, heads, length, length, "Scores")
-
-
-@tofu.op(name="_backward_interleaved_matmul_selfatt_qk")
-def backward_self_attention_scores(ograd, qkv, *, heads):
-    """The gradient by queries, keys and values."""
-    return _sequence([(ograd, True), (qkv, False)], heads, "ScoresGradient")
-
-
-@tofu.op(name="_contrib_interleaved_matmul_selfatt_valatt")
-def self_attention_values(qkv, attention, *, heads):
-    """Values weighted by attention."""
-    return _sequence([(qkv, False), (attention, True)], heads, "Values")
-
-
-@tofu.op(name="_backward_interleaved_matmul_selfatt_valatt")
-def backward_self_attention_values(ograd, qkv, attention, *, heads):
-    """The gradients by queries, keys and values, and by attention."""
-    tensors = [(ograd, False), (qkv, False), (attention, True)]
-    length, batch, _ = qkv.shape
-    return (
-        Over(["t", "n", "c"], _sequence(tensors, heads, "ValuesGradient")),
-        _heads(tensors, batch, heads, length, attention.shape[2], "ValuesGradient"),
-    )
-
-
-@tofu.op(name="SequenceReverse")
-def sequence_reverse(data, length=None):
-    """Each sequence from its end: time, the first dimension, is whole."""
-    turn = tofu.Opaque("Reverse")
-    if length is None:
-        return lambda *i: turn(data[whole(i, 0)])[i[0]]
-    return lambda *i: turn(data[whole(i, 0)], length[i[1]])[i[0]]
-
-
-@tofu.op(name=("sort", "argsort"))
-def sort(data, *, axis=-1):
-    """Sorted along an axis, which is whole."""
-    if axis is None:
-        raise tofu.InconclusiveError("sorting the flattened tensor is not described")
-    axis = axis_of(axis, data.ndim)
-    line = tofu.Opaque("Sort")
-    result = lambda *i: line(data[whole(i, axis)])[i[axis]]  # noqa: E731
-    return result, result

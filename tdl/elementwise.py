@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tofu
-from tofu.lang import apply, like
+from tofu.lang import Over, apply, like
+from tofu.tdl._shapes import names
 
 _ACTIVATIONS = ("relu", "sigmoid", "hard_sigmoid", "softsign", "tanh", "erf", "erfinv")
 _POWERS = ("sqrt", "rsqrt", "cbrt", "rcbrt", "square", "reciprocal")
@@ -14,13 +15,18 @@ _TRIGONOMETRY = (
 )
 _ROUNDING = ("round", "rint", "ceil", "floor", "trunc", "fix", "sign", "abs", "negative")
 _BY_VALUE = ("clip", "smooth_l1", "Cast", "amp_cast", "logical_not", "_contrib_quadratic")
-_PASSING_ON = ("_copy", "BlockGrad", "make_loss", "_contrib_gradientmultiplier")
+_PASSING_ON = (
+    *("_copy", "_copyto", "BlockGrad", "make_loss", "MakeLoss", "_contrib_gradientmultiplier"),
+    *("_CrossDeviceCopy", "_backward__CrossDeviceCopy"),
+    *("_contrib_round_ste", "_contrib_sign_ste"),
+)
 _CONSTANT = ("zeros_like", "ones_like")
 
 _ARITHMETIC_SCALAR = (
     *("_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar"),
     *("_rdiv_scalar", "_mod_scalar", "_rmod_scalar", "_power_scalar", "_rpower_scalar"),
     *("_maximum_scalar", "_minimum_scalar", "_hypot_scalar"),
+    *("_scatter_plus_scalar", "_scatter_minus_scalar"),
 )
 _LOGIC_SCALAR = (
     *("_equal_scalar", "_not_equal_scalar", "_greater_scalar", "_greater_equal_scalar"),
@@ -30,7 +36,7 @@ _LOGIC_SCALAR = (
 
 _ARITHMETIC = (
     *("elemwise_add", "elemwise_sub", "elemwise_mul", "elemwise_div", "_grad_add"),
-    *("_maximum", "_minimum", "_hypot", "_mod", "_power"),
+    *("_maximum", "_minimum", "_hypot", "_mod", "_power", "_scatter_elemwise_div"),
 )
 _LOGIC = (
     *("_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"),
@@ -87,9 +93,9 @@ def backward_binary(ograd, x, y):
     )
 
 
-@tofu.op(name="_backward_sub")
+@tofu.op(name=("_backward_add", "_backward_sub"))
 def backward_difference(ograd):
-    """The head gradient, and its negative."""
+    """The head gradient, and it or its negative."""
     return lambda *i: apply("by_first", ograd[i]), lambda *i: apply("by_second", ograd[i])
 
 
@@ -103,3 +109,20 @@ def add_n(*args):
 def identity_like(lhs, rhs):
     """The first operand; the second gives its shape."""
     return lambda *i: like(lhs[i], rhs[i])
+
+
+@tofu.op(name=("amp_multicast", "_backward_amp_multicast"))
+def each_by_itself(*args):
+    """Tensors of any shapes in one type."""
+    return tuple(
+        Over(names(x.ndim, f"t{k}_"), lambda *i, x=x: apply("cast", x[i]))
+        for k, x in enumerate(args)
+    )
+
+
+@tofu.op(name="IdentityAttachKLSparseReg")
+def identity_with_penalty(data, moving_avg):
+    """The element; each column has its own mean activation."""
+    if data.ndim != 2:
+        return lambda *i: apply("identity", data[i])
+    return lambda n, c: like(data[n, c], moving_avg[c])

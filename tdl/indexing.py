@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tofu
 from tofu.lang import Over, Rewrite, apply, like
-from tofu.tdl._shapes import axis_of, names, whole, without
+from tofu.tdl._shapes import axis_of, instances, line, names, whole, without, zero
+
+_TO_SHAPE = (Rewrite("shape", {"output_shape": 0}),)
 
 
 @tofu.op(name="Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
@@ -126,12 +128,58 @@ def backward_where(ograd, condition):
     )
 
 
-@tofu.op(name="SequenceMask")
-def sequence_mask(*args, axis=0):
-    """A value behind each sequence's end, which is counted along the time axis."""
-    data = args[0]
-    mask = tofu.Opaque("Mask")
-    batch = 1 - axis
-    if len(args) == 1:
-        return lambda *i: data[i]
-    return lambda *i: mask(data[whole(i, axis)], args[1][i[batch]])[i[axis]]
+@tofu.op(name="batch_take")
+def batch_take(a, indices):
+    """One element of each row."""
+    return instances("n", (a, "n"), (indices, "n"))
+
+
+def _rest(indices, ndim):
+    """Dots for the dimensions that the indices choose, letters for the others."""
+    chosen = indices.shape[0]
+    return line(ndim, range(chosen)), "stuvwxyz"[: indices.ndim - 1]
+
+
+@tofu.op(name="gather_nd")
+def gather_nd(data, indices):
+    """Slices of data at places named by columns of the indices."""
+    rest, places = _rest(indices, data.ndim)
+    return instances(places + rest.replace(".", ""), (data, rest), (indices, "." + places))
+
+
+@tofu.op(name="_backward_gather_nd", rewrites=_TO_SHAPE)
+def backward_gather_nd(ograd, indices, *, out_shapes):
+    """The head gradients added up where they were read."""
+    rest, places = _rest(indices, len(out_shapes[0]))
+    return instances(rest, (ograd, places + rest.replace(".", "")), (indices, "." + places))
+
+
+@tofu.op(name="scatter_nd", rewrites=_TO_SHAPE)
+def scatter_nd(data, indices, *, out_shapes):
+    """Slices at places named by columns of the indices; of two for one place, either."""
+    rest, places = _rest(indices, len(out_shapes[0]))
+    return instances(rest, (data, "." * len(places) + rest.replace(".", "")), (indices, ""))
+
+
+@tofu.op(name="_scatter_set_nd", rewrites=_TO_SHAPE)
+def scatter_set_nd(lhs, rhs, indices, *, out_shapes):
+    """A tensor with slices replaced."""
+    rest, places = _rest(indices, lhs.ndim)
+    reads = (lhs, rest), (rhs, "." * len(places) + rest.replace(".", "")), (indices, "")
+    return instances(rest, *reads)
+
+
+@tofu.op(name="_contrib_index_copy")
+def index_copy(old, index, new):
+    """A tensor with slices of its first dimension replaced."""
+    rest = line(old.ndim, 0)
+    return instances(rest, (old, rest), (index, ""), (new, rest))
+
+
+@tofu.op(name="_contrib_backward_index_copy")
+def backward_index_copy(ograd, old, index, new):
+    """The head gradient where nothing was replaced; zero; where something was."""
+    rest = line(old.ndim, 0)
+    reads = (ograd, rest), (old, rest), (index, ""), (new, rest)
+    by_old, by_new = instances(f"{rest} {rest}", *reads)
+    return by_old, *zero(index, ""), by_new

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tofu
 from tofu.lang import Over
-from tofu.tdl._shapes import at, axis_of, names, whole, without
+from tofu.tdl._shapes import at, axes_of, axis_of, instances, line, names, whole, without
 
 
 def _channel_slices(tensor, axis, channel):
@@ -27,18 +27,89 @@ def _batch_norm(tensors, axis, big):
     return full, lambda c: of(c)
 
 
-@tofu.op(name="BatchNorm")
+@tofu.op(name=("BatchNorm", "BatchNorm_v1"))
 def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1):
     """Normalized per channel; statistics are over all the rest."""
     full, channel = _batch_norm([data, gamma, beta, moving_mean, moving_var], axis, 0)
     return full, channel, channel
 
 
-@tofu.op(name="_backward_BatchNorm")
+@tofu.op(name=("_backward_BatchNorm", "_backward_BatchNorm_v1"))
 def backward_batch_norm(*args, axis=1):
     """The gradients by data, gamma and beta."""
     full, channel = _batch_norm(list(args), axis, 0)
     return full, channel, channel
+
+
+def _unsplit(tensors, data, rest):
+    """All of it from all of them."""
+    return instances(" ".join(["." * tensors[data].ndim, *rest]), *((x, "") for x in tensors))
+
+
+@tofu.op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"))
+def fused_batch_norm(*args, out_shapes):
+    """Not split: meets others by name, or packs where it was cut; tofu.mx lowers both."""
+    return _unsplit(args, 0, ["." * len(s) for s in out_shapes[1:]])
+
+
+@tofu.op(name=("_backward__contrib_SyncBatchNorm", "_backward_contrib_BatchNormWithReLU"))
+def backward_fused_batch_norm(*args):
+    """The gradients by data, gamma and beta."""
+    return _unsplit(args, 0, [".", "."])
+
+
+@tofu.op(name="InstanceNorm")
+def instance_norm(data, gamma, beta):
+    """Normalized per instance and channel, with its mean and variance."""
+    plane = "nc" + "." * (data.ndim - 2)
+    return instances(f"{plane} nc nc", (data, "nc"), (gamma, "c"), (beta, "c"))
+
+
+@tofu.op(name="_backward_InstanceNorm")
+def backward_instance_norm(ograd, mean, variance, data, gamma):
+    """The gradients by data, gamma and beta; the latter are sums over the batch."""
+    plane = "nc" + "." * (data.ndim - 2)
+    reads = (ograd, "nc"), (mean, "nc"), (variance, "nc"), (data, "nc"), (gamma, "c")
+    return instances(f"{plane} c c", *reads)
+
+
+def _l2_dims(ndim, mode):
+    """What is normalized together, and the norm's dimensions: one is kept for channels."""
+    together = {"channel": [1], "spatial": range(2, ndim)}.get(mode, range(1, ndim))
+    full = line(ndim, together)
+    return full, full if mode == "channel" else full.replace(".", "")
+
+
+@tofu.op(name="L2Normalization")
+def l2_normalization(data, *, mode="instance"):
+    """Over the root of a sum of squares, and that root."""
+    full, norm = _l2_dims(data.ndim, mode)
+    return instances(f"{full} {norm}", (data, full))
+
+
+@tofu.op(name="_backward_L2Normalization")
+def backward_l2_normalization(ograd, out, norm, *, mode="instance"):
+    """The gradient by data."""
+    full, rest = _l2_dims(ograd.ndim, mode)
+    return instances(full, (ograd, full), (out, full), (norm, rest))
+
+
+@tofu.op(name="moments")
+def moments(data, *, axes=None, keepdims=False):
+    """Mean and variance over some axes."""
+    reduced = axes_of(axes, data.ndim)
+    full = line(data.ndim, reduced)
+    small = full if keepdims else full.replace(".", "") or "."
+    return instances(f"{small} {small}", (data, full))
+
+
+@tofu.op(name="_backward_moments")
+def backward_moments(mean_grad, var_grad, data, mean, var, *, axes=None):
+    """The gradient by data."""
+    full = line(data.ndim, axes_of(axes, data.ndim))
+    small = full if mean.ndim == data.ndim else full.replace(".", "")
+    reads = ((x, small) for x in (mean_grad, var_grad, mean, var))
+    return instances(full, (data, full), *reads)
 
 
 @tofu.op(name="LayerNorm")

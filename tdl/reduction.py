@@ -7,11 +7,12 @@ analysis leaves the reduced axes whole.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import tofu
-from tofu.lang import Over, apply, sqrt
-from tofu.tdl._shapes import axes_of, names, without
+from tofu.lang import Over, apply, minimum, sqrt
+from tofu.tdl._shapes import axes_of, instances, letters, names, without
 
 
 def _reduced(data, axis, keepdims, exclude, out_shapes, reducer, element, finish=None):
@@ -75,7 +76,7 @@ def min_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Min, lambda *i: data[i])
 
 
-@tofu.op(name="prod")
+@tofu.op(name=("prod", "nanprod"))
 def prod_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The product over axes."""
     return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Prod, lambda *i: data[i])
@@ -110,6 +111,35 @@ def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
     return Over(own, body)
 
 
+@tofu.op(name="argmax_channel")
+def argmax_channel(data):
+    """Which channel, the second dimension, is the largest."""
+    own = letters(data.ndim)
+    return instances(own[0] + own[2:], (data, own[0] + "." + own[2:]))
+
+
+def _every(tensors, rank, element):
+    """One flag: the least of all elements' flags."""
+
+    def least(k):
+        return tofu.Min(Over(names(tensors[k].ndim, f"t{k}_"), lambda *i: element(k, i)))
+
+    flags = range(len(tensors))
+    return Over(["one0"][:rank], lambda *_: functools.reduce(minimum, map(least, flags)))
+
+
+@tofu.op(name=("all_finite", "multi_all_finite"))
+def all_finite(*args):
+    """Whether every element is a finite number."""
+    return _every(args, 1, lambda k, i: apply("is_finite", args[k][i]))
+
+
+@tofu.op(name="_contrib_allclose")
+def all_close(a, b):
+    """Whether two tensors are nearly equal."""
+    return _every([a], 0, lambda _, i: apply("is_close", a[i], b[i]))
+
+
 def _stretched(tensor, shape, axes):
     """A function that gives the reduced tensor's element for an index of `shape`."""
 
@@ -140,7 +170,7 @@ def backward_mean(ograd, *, axis=None, exclude=False, out_shapes):
     return lambda *i: gradient(*i) / count
 
 
-@tofu.op(name=("_backward_max", "_backward_min", "_backward_prod", "_backward_nansum"))
+@tofu.op(name=tuple(f"_backward_{name}" for name in ("max", "min", "prod", "nanprod", "nansum")))
 def backward_extreme(ograd, data, out, *, axis=None, exclude=False):
     """A function of the element, the result and its gradient."""
     axes = axes_of(axis, data.ndim, exclude=exclude)

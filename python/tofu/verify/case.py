@@ -17,8 +17,10 @@ class In:
 
     Attributes:
         shape: its shape.
-        kind: "real" (of both signs), "positive" (below 1), "int" or "flag" (0 and 1).
-        high: the bound of integers.
+        kind: "real" (of both signs), "positive" (below 1), "int", "flag" (0 and 1),
+            "permutation" (of the first whole numbers), "edges" (from 0 to 1), "count" (from
+            1 on), "boxes" (corners in the last four columns) or "rois" (in pixels).
+        high: the bound of integers, and of the first column of boxes.
         dtype: its type; None: the case's.
     """
 
@@ -43,6 +45,7 @@ class Case:
         like: forward inputs shaped like something that the backward operator reads.
         forward_attrs: where the forward operator's differ; in a part their "shape" is that
             of the gradient of output 0.
+        live: the forward operator beside it is given the real inputs, whose traces it keeps.
         hide: outputs that the operator refuses to compute.
         outputs: the number of outputs of the (forward) operator, hidden ones included.
         skip: outputs that are not compared (private workspaces, random values).
@@ -62,6 +65,7 @@ class Case:
     grads: Optional[tuple[str, ...]] = None
     like: Mapping[int, str] = dataclasses.field(default_factory=dict)
     forward_attrs: Optional[Mapping[str, str]] = None
+    live: bool = False
     hide: tuple[int, ...] = ()
     outputs: int = 1
     skip: tuple[int, ...] = ()

@@ -44,6 +44,7 @@ def run_node(
     forward_attrs: Optional[Mapping[str, str]] = None,
     donor: Sequence[Tensor] = (),
     numpy: bool = False,
+    seen: Optional[Mapping[int, Array]] = None,
 ) -> list[Optional[Array]]:
     """The outputs of one node; None for those that are hidden.
 
@@ -57,6 +58,7 @@ def run_node(
         forward_attrs: that one's attributes.
         donor: that one's inputs, from which MXNet infers the gradients' shapes.
         numpy: whether shapes are NumPy's, where () is a number.
+        seen: values of some of them, else zeros.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
     more = tuple(sorted((forward_attrs or {}).items()))
@@ -65,6 +67,8 @@ def run_node(
         executor, arrays = _bound(op, own, key, outputs, hide, forward, more, tuple(donor), numpy)
         for k, array in enumerate(inputs):
             mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
+        for k, array in (seen or {}).items():
+            mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
         results = iter(executor.forward(is_train=True))
         return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
 

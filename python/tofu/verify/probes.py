@@ -19,6 +19,15 @@ def values(spec: In, rng: np.random.Generator, dtype: Optional[str] = None) -> A
     kind = np.dtype(spec.dtype or dtype or "float64")
     if spec.kind == "int":
         drawn = rng.integers(0, spec.high, size).astype("float64")
+    elif spec.kind == "permutation":
+        drawn = rng.permutation(size).astype("float64")
+    elif spec.kind == "edges":
+        drawn = np.linspace(0.0, 1.0, size)
+    elif spec.kind == "count":
+        drawn = rng.integers(1, spec.high + 1, size).astype("float64")
+    elif spec.kind in ("boxes", "rois"):
+        drawn = _boxes(spec, rng)
+        drawn[:, -4:] *= 8 if spec.kind == "rois" else 1
     elif spec.kind == "flag":
         drawn = rng.integers(0, 2, size).astype("float64")
     else:
@@ -31,3 +40,15 @@ def values(spec: In, rng: np.random.Generator, dtype: Optional[str] = None) -> A
         elif kind.kind == "b":
             drawn = rng.integers(0, 2, size).astype("float64")
     return drawn.reshape(spec.shape).astype(kind)
+
+
+def _boxes(spec: In, rng: np.random.Generator) -> Array:
+    """Corners in the last four columns; before them numbers below `high`, or between 0 and 1."""
+    *rows, width = spec.shape
+    count = int(np.prod(rows))
+    before = rng.uniform(0.1, 0.9, (count, width - 4))
+    if spec.high:
+        before[:, :1] = rng.integers(0, spec.high, (count, min(1, width - 4)))
+    low = rng.uniform(0, 0.5, (count, 2))
+    boxes: Array = np.concatenate([before, low, low + rng.uniform(0.2, 0.5, (count, 2))], axis=1)
+    return boxes

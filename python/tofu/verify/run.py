@@ -103,7 +103,8 @@ class Run:
             return run_imperatively(case, attrs, inputs)
         if case.forward is None:
             return run_node(case.op, attrs, inputs, case.outputs, numpy=case.numpy)
-        more = self._forward_attrs(attrs, inputs[0].shape)
+        more = self._forward_attrs(attrs, inputs[0].shape if inputs else None)
+        seen = {int(r[1:]): x for r, x in zip(case.reads, inputs) if case.live and r[0] == "i"}
         return run_node(
             case.op,
             attrs,
@@ -114,6 +115,7 @@ class Run:
             more,
             donor,
             numpy=case.numpy,
+            seen=seen,
         )
 
     def extent(self, variable: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from tofu.verify.case import Case, In
 
-__all__ = ["back", "case", "ints", "positive", "real", "words"]
+__all__ = ["back", "boxes", "case", "ints", "positive", "real", "words"]
 
 
 def words(text: str) -> list[str]:
@@ -27,6 +27,11 @@ def positive(*shape: int) -> In:
 def ints(high: int, *shape: int) -> In:
     """An input of whole numbers below `high`."""
     return In(shape, "int", high)
+
+
+def boxes(*shape: int, high: int = 0) -> In:
+    """An input of boxes, with whole numbers below `high` in its first column."""
+    return In(shape, "boxes", high)
 
 
 def case(op: str, *inputs: In, attrs: Optional[dict[str, str]] = None, **options: Any) -> Case:

@@ -15,7 +15,7 @@ import tofu.tdl  # noqa: F401 registers the descriptions
 from tofu.analysis import row_for
 from tofu.lang import registered
 from tofu.verify.case import Case
-from tofu.verify.cases import ALL
+from tofu.verify.cases import ALL, NOT_RUN
 from tofu.verify.run import Run
 
 SEED = 20190325
@@ -41,7 +41,7 @@ def test_parts_make_the_whole(case: Case) -> None:
 
 def test_every_description_has_a_case() -> None:
     shipped = {n for n, d in registered().items() if d.location.startswith("tdl/")}
-    assert shipped - {case.op for case in ALL} == set()
+    assert shipped - {case.op for case in ALL} == set(NOT_RUN)
     assert len(shipped) > 300
 
 

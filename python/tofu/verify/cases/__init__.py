@@ -4,15 +4,22 @@ Sizes are multiples of 6 where a dimension is to be split in 2, 3 or 6 parts.
 """
 
 from tofu.verify.cases import (
+    attention,
     batched,
     broadcast,
+    detection,
     elementwise,
+    image,
     layers,
+    layout,
     linear,
     movement,
     numpy_elementwise,
     numpy_reduction,
+    recurrent,
     rest,
+    sampling,
+    sequence,
 )
 
 ALL = [
@@ -25,6 +32,24 @@ ALL = [
     *numpy_elementwise.CASES,
     *numpy_reduction.CASES,
     *batched.CASES,
+    *attention.CASES,
+    *detection.CASES,
+    *image.CASES,
+    *layout.CASES,
+    *recurrent.CASES,
+    *sampling.CASES,
+    *sequence.CASES,
 ]
 
-__all__ = ["ALL"]
+_GPU = "MXNet has it for GPUs only"
+# Described operators that cannot be run, and why.
+NOT_RUN = {
+    **dict.fromkeys(("_contrib_fft", "_contrib_ifft", "_contrib_count_sketch"), _GPU),
+    "_backward__contrib_fft": _GPU,
+    "_backward__contrib_ifft": _GPU,
+    "_backward__contrib_count_sketch": _GPU,
+    "_backward__contrib_ModulatedDeformableConvolution": _GPU,
+    "_backward_add": "no gradient uses it, and MXNet crashes",
+}
+
+__all__ = ["ALL", "NOT_RUN"]

@@ -1,0 +1,104 @@
+"""Attention with interleaved heads, whose projections are (length, batch, heads * channels).
+
+Scores are (batch * heads, rows, columns). A head's queries, keys and values lie side by
+side, so heads are not split; the rows and columns of an encoder's and a decoder's are.
+"""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Opaque, Over, Reindex
+
+
+def _merged(shape, heads, value):
+    """An output of (batch * heads, i, j)."""
+    return Reindex(
+        ["n", "h", "i", "j"],
+        [shape[0] // heads, heads, *shape[1:]],
+        at=lambda n, h, i, j: (n * heads + h, i, j),
+        value=value,
+    )
+
+
+def _of(tensor, heads, n, *place):
+    """A tensor of (batch * heads, ...) of one instance: a slice for every head."""
+    return [tensor[(n * heads + h, *place)] for h in range(heads)]
+
+
+_ALL = slice(None)
+
+
+@tofu.op(name="_contrib_interleaved_matmul_selfatt_qk")
+def self_attention_scores(qkv, *, heads, out_shapes):
+    """Products of queries and keys."""
+    scores = Opaque("Scores")
+    return _merged(out_shapes[0], heads, lambda n, h, i, j: scores(qkv[:, n, :])[h, i, j])
+
+
+@tofu.op(name="_backward_interleaved_matmul_selfatt_qk")
+def backward_self_attention_scores(ograd, qkv, *, heads):
+    """The gradient by queries, keys and values."""
+    scores = Opaque("ScoresGradient")
+    return lambda t, n, c: scores(*_of(ograd, heads, n, _ALL, _ALL), qkv[:, n, :])[t, c]
+
+
+@tofu.op(name="_contrib_interleaved_matmul_selfatt_valatt")
+def self_attention_values(qkv, attention, *, heads):
+    """Values weighted by attention."""
+    values = Opaque("Values")
+    return lambda t, n, c: values(qkv[:, n, :], *_of(attention, heads, n, _ALL, _ALL))[t, c]
+
+
+@tofu.op(name="_backward_interleaved_matmul_selfatt_valatt")
+def backward_self_attention_values(ograd, qkv, attention, *, heads):
+    """The gradients by queries, keys and values, and by attention."""
+    values = Opaque("ValuesGradient")
+
+    def instance(n):
+        return values(ograd[:, n, :], qkv[:, n, :], *_of(attention, heads, n, _ALL, _ALL))
+
+    by_attention = _merged(attention.shape, heads, lambda n, h, i, j: instance(n)[h, i, j])
+    return Over(["t", "n", "c"], lambda t, n, c: instance(n)[t, c]), by_attention
+
+
+@tofu.op(name="_contrib_interleaved_matmul_encdec_qk")
+def cross_attention_scores(queries, keys_values, *, heads, out_shapes):
+    """Products of one sequence's queries and another's keys."""
+    scores = Opaque("Scores")
+    value = lambda n, h, i, j: scores(queries[i, n, :], keys_values[j, n, :])[h]  # noqa: E731
+    return _merged(out_shapes[0], heads, value)
+
+
+@tofu.op(name="_backward_interleaved_matmul_encdec_qk")
+def backward_cross_attention_scores(ograd, queries, keys_values, *, heads):
+    """The gradients by both projections, each summed over the other's sequence."""
+    scores = Opaque("ScoresGradient")
+
+    def at(i, j, n):
+        return scores(*_of(ograd, heads, n, i, j), queries[i, n, :], keys_values[j, n, :])
+
+    by_queries = Over(["i", "n", "c"], lambda i, n, c: tofu.Sum(lambda j: at(i, j, n)[c]))
+    return by_queries, Over(["j", "n", "d"], lambda j, n, d: tofu.Sum(lambda i: at(i, j, n)[d]))
+
+
+@tofu.op(name="_contrib_interleaved_matmul_encdec_valatt")
+def cross_attention_values(keys_values, attention, *, heads):
+    """Values weighted by attention: a sum over their sequence."""
+    values = Opaque("Values")
+
+    def term(i, n, c, j):
+        return values(keys_values[j, n, :], *_of(attention, heads, n, i, j))[c]
+
+    return lambda i, n, c: tofu.Sum(lambda j: term(i, n, c, j))
+
+
+@tofu.op(name="_backward_interleaved_matmul_encdec_valatt")
+def backward_cross_attention_values(ograd, keys_values, attention, *, heads):
+    """The gradient by the values, summed over rows, and by attention."""
+    values = Opaque("ValuesGradient")
+
+    def at(i, j, n):
+        return values(ograd[i, n, :], keys_values[j, n, :], *_of(attention, heads, n, i, j))
+
+    by_attention = _merged(attention.shape, heads, lambda n, h, i, j: at(i, j, n)[h])
+    return Over(["j", "n", "c"], lambda j, n, c: tofu.Sum(lambda i: at(i, j, n)[c])), by_attention

@@ -1,0 +1,70 @@
+"""Image operators: of height, width, channel, or of batches of such images."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.tdl._shapes import instances, line
+
+
+@tofu.op(name="_image_to_tensor")
+def to_tensor(data):
+    """Channels first, divided by 255."""
+    if data.ndim == 3:
+        return lambda c, y, x: data[y, x, c] / 255
+    return lambda n, c, y, x: data[n, y, x, c] / 255
+
+
+@tofu.op(name="_image_normalize")
+def normalize(data):
+    """Each channel, the dimension before height and width, by its own numbers."""
+    own = line(data.ndim, data.ndim - 3)
+    return instances(own, (data, own))
+
+
+@tofu.op(name="_backward_image_normalize")
+def backward_normalize(ograd, data):
+    """The head gradient over each channel's deviation."""
+    own = line(data.ndim, data.ndim - 3)
+    return instances(own, (ograd, own), (data, own))
+
+
+@tofu.op(name="_image_crop")
+def crop(data):
+    """A window of the image."""
+    own = line(data.ndim, (data.ndim - 3, data.ndim - 2))
+    return instances(own, (data, own))
+
+
+@tofu.op(name="_backward_image_crop")
+def backward_crop(ograd):
+    """Zeros around the head gradient."""
+    own = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2))
+    return instances(own, (ograd, own))
+
+
+@tofu.op(name="_image_flip_left_right")
+def flip_left_right(data):
+    """The image from its right: of an odd width MXNet forgets the middle, so it is whole."""
+    own = line(data.ndim, data.ndim - 2)
+    return instances(own, (data, own))
+
+
+@tofu.op(name="_image_flip_top_bottom")
+def flip_top_bottom(data):
+    """The image from its bottom: of an odd height MXNet forgets the middle, so it is whole."""
+    own = line(data.ndim, data.ndim - 3)
+    return instances(own, (data, own))
+
+
+@tofu.op(name=("_image_resize", "_cvimresize", "_cvcopyMakeBorder"))
+def resize(data):
+    """The image resampled or with a border: height and width are whole."""
+    own = line(data.ndim, (data.ndim - 3, data.ndim - 2))
+    return instances(own, (data, own))
+
+
+@tofu.op(name="_image_adjust_lighting")
+def adjust_lighting(data):
+    """A number of each channel's own is added."""
+    own = line(data.ndim, data.ndim - 1)
+    return instances(own, (data, own))

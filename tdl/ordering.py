@@ -1,0 +1,33 @@
+"""Sorting and choosing along an axis, which is whole; all other dimensions are free."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.tdl._shapes import axis_of, instances, line
+
+
+def _line(ndim, axis, what):
+    if axis is None:
+        raise tofu.InconclusiveError(f"{what} of the flattened tensor needs all of it")
+    return line(ndim, axis_of(axis, ndim))
+
+
+@tofu.op(name=("sort", "argsort"))
+def sort(data, *, axis=-1):
+    """Sorted along an axis; sorting has the places as a hidden output."""
+    own = _line(data.ndim, axis, "sorting")
+    return instances(f"{own} {own}", (data, own))
+
+
+@tofu.op(name="topk")
+def topk(data, *, axis=-1):
+    """The largest or smallest along an axis, their places, or a mask of them."""
+    own = _line(data.ndim, axis, "the best")
+    return instances(f"{own} {own}", (data, own))
+
+
+@tofu.op(name="_backward_topk")
+def backward_topk(*args, axis=-1, out_shapes):
+    """The head gradient at the places of the chosen; from sort, too."""
+    own = _line(len(out_shapes[0]), axis, "the gradient of the best")
+    return instances(own, *((x, own) for x in args))

@@ -1,0 +1,44 @@
+"""The fused recurrent operator: sequences of a batch are independent of each other.
+
+Data are (time, batch, input), states (layers * directions, batch, hidden). Parameters are
+one vector of all layers' matrices, so that no part of them serves a part of a state.
+"""
+
+from __future__ import annotations
+
+import tofu
+from tofu.tdl._shapes import instances
+
+
+def _outputs(mode, state_outputs):
+    if not state_outputs:
+        return ".n."
+    return ".n. .n. .n." if mode == "lstm" else ".n. .n."
+
+
+def _reads(tensors, lengths):
+    """States and data by the batch, parameters whole, and the lengths."""
+    count = len(tensors) - lengths
+    words = ["" if k == 1 else ".n" if k < count else "n" for k in range(len(tensors))]
+    return list(zip(tensors, words))
+
+
+def _check(p):
+    if p:
+        raise tofu.InconclusiveError(f"RNN with dropout {p}: its masks are no output")
+
+
+@tofu.op(name="RNN")
+def rnn(*args, mode, state_outputs=False, use_sequence_length=False, p=0):
+    """Outputs of every step, and the last states."""
+    _check(p)
+    return instances(_outputs(mode, state_outputs), *_reads(args, use_sequence_length))
+
+
+@tofu.op(name="_backward_RNN")
+def backward_rnn(*args, mode, use_sequence_length=False, p=0):
+    """By data, parameters (a sum over the batch) and states."""
+    _check(p)
+    if use_sequence_length:
+        raise tofu.InconclusiveError("the gradient of RNN with lengths is not described")
+    return instances(".n. . " + ".n. " * (2 if mode == "lstm" else 1), *_reads(args, 0))

@@ -1,0 +1,270 @@
+"""Operators that sample images where other tensors say: batch and channel are free."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, Rewrite, apply
+from tofu.tdl._shapes import instances, zero
+
+# --- Sampling on a grid -------------------------------------------------------------------
+
+
+@tofu.op(name="BilinearSampler")
+def bilinear_sampler(data, grid):
+    """Each place of the grid reads anywhere in a plane; and the grid itself."""
+    (sampled,) = instances("ncyx", (data, "nc.."), (grid, "n.yx"))
+    return sampled, *instances("nyx.", (grid, "n.yx"), tag="g")
+
+
+@tofu.op(name="_backward_BilinearSampler")
+def backward_bilinear_sampler(ograd, data, saved, grid):
+    """By data, summed over the grid, and by the grid, summed over channels."""
+    reads = (ograd, "ncyx"), (data, "nc.."), (saved, "nyx."), (grid, "n.yx")
+    return instances("nc.. n.yx", *reads)
+
+
+@tofu.op(name="GridGenerator")
+def grid_generator(data):
+    """Places per instance; and a constant."""
+    constant = ".." if data.ndim == 2 else "..."
+    return *instances("n...", (data, "n")), *instances(constant, tag="c")
+
+
+@tofu.op(name="_backward_GridGenerator")
+def backward_grid_generator(ograd, *constant, out_shapes):
+    """The gradient by the transformation or by the flow."""
+    own = "n" + "." * (len(out_shapes[0]) - 1)
+    return instances(own, (ograd, "n"), *((x, "") for x in constant))
+
+
+@tofu.op(name="SpatialTransformer")
+def spatial_transformer(data, loc):
+    """Each instance sampled on its own grid; a constant; the grid."""
+    (sampled,) = instances("nc..", (data, "nc"), (loc, "n"))
+    return sampled, *instances("..", tag="c"), *instances("n..", (loc, "n"), tag="g")
+
+
+@tofu.op(name="_backward_SpatialTransformer")
+def backward_spatial_transformer(ograd, constant, grid, data):
+    """By data, and by the transformation, summed over channels."""
+    return instances("nc.. n.", (ograd, "nc"), (constant, ""), (grid, "n"), (data, "nc"))
+
+
+@tofu.op(name="Correlation")
+def correlation(first, second):
+    """Products of shifted images; and the images with their borders."""
+    return instances("n... n... n...", (first, "n"), (second, "n"))
+
+
+@tofu.op(name="_backward_Correlation")
+def backward_correlation(ograd, first, second):
+    """By both images."""
+    return instances("n... n...", (ograd, "n"), (first, "n"), (second, "n"))
+
+
+# --- Regions of interest, (number, 5), that name an image each ------------------------------
+
+
+@tofu.op(name="ROIPooling")
+def roi_pooling(data, rois):
+    """The maxima of a region's bins, and where they are: channels are counted, so whole."""
+    return instances("r... r...", (data, ""), (rois, "r"))
+
+
+@tofu.op(name="_backward_ROIPooling")
+def backward_roi_pooling(ograd, rois, places):
+    """By data, summed over regions; zero by the regions."""
+    by_data = instances("....", (ograd, "r"), (rois, "r"), (places, "r"))
+    return *by_data, *zero(rois, "r")
+
+
+@tofu.op(name=("_contrib_ROIAlign", "_contrib_RROIAlign"))
+def roi_align(data, rois, *, position_sensitive=False):
+    """The means of a region's bins; position sensitive, channels are whole."""
+    if position_sensitive:
+        return instances("r...", (data, ""), (rois, "r"))
+    return instances("rc..", (data, ".c"), (rois, "r"))
+
+
+@tofu.op(name="_backward_ROIAlign")
+def backward_roi_align(ograd, rois, *, position_sensitive=False):
+    """By data, summed over regions; zero by the regions."""
+    by_data, reads = ("....", "r") if position_sensitive else (".c..", "rc")
+    return *instances(by_data, (ograd, reads), (rois, "r")), *zero(rois, "r")
+
+
+@tofu.op(name="_contrib_PSROIPooling")
+def position_sensitive_pooling(data, rois):
+    """The means of a region's bins, each of its own channels."""
+    return instances("r...", (data, ""), (rois, "r"))
+
+
+@tofu.op(name="_backward__contrib_PSROIPooling")
+def backward_position_sensitive_pooling(ograd, rois):
+    """By data, summed over regions; zero by the regions."""
+    return *instances("....", (ograd, "r"), (rois, "r")), *zero(rois, "r")
+
+
+@tofu.op(name="_contrib_DeformablePSROIPooling")
+def deformable_pooling(data, rois, trans=None):
+    """The means of a region's shifted bins, and their counts."""
+    reads = [(data, ""), (rois, "r"), *([(trans, "r")] if trans is not None else [])]
+    return instances("r... r...", *reads)
+
+
+@tofu.op(name="_backward__contrib_DeformablePSROIPooling")
+def backward_deformable_pooling(ograd, data, rois, *rest):
+    """By data, summed over regions; zero by the regions; by the shifts."""
+    reads = (ograd, "r"), (data, ""), (rois, "r"), *((x, "r") for x in rest)
+    by_shift = instances("r...", *reads, tag="s") if len(rest) > 1 else ()
+    return *instances("....", *reads), *zero(rois, "r"), *by_shift
+
+
+# --- Resampling ----------------------------------------------------------------------------
+
+
+def _nearest(data, scale):
+    """Each element as a square."""
+    space, steps = ["y", "x"], ["u", "v"]
+    return tofu.lang.Reindex(
+        ["n", "c", *space, *steps],
+        [*data.shape, scale, scale],
+        at=lambda n, c, y, x, u, v: (n, c, y * scale + u, x * scale + v),
+        value=lambda n, c, y, x, *_: data[n, c, y, x],
+    )
+
+
+_FILTERS = (Rewrite("num_filter", {"size": "c"}),)
+
+
+@tofu.op(name="UpSampling", rewrites=_FILTERS)
+def up_sampling(*args, scale, sample_type="nearest", multi_input_mode="concat"):
+    """Planes stretched; several are joined along channels, or added."""
+    if sample_type == "bilinear":
+        return instances("nc..", (args[0], "nc"), (args[1], "c"))
+    if len(args) == 1:
+        return _nearest(args[0], scale)
+    if multi_input_mode == "sum":
+        return instances("nc..", *((x, "nc") for x in args))
+    return instances("n...", *((x, "n") for x in args))
+
+
+@tofu.op(name="_backward_UpSampling", rewrites=_FILTERS)
+def backward_up_sampling(ograd, *args, scale, sample_type="nearest", out_shapes):
+    """By each plane: the sum over a square; by the filter, the sum over the batch."""
+    if sample_type == "bilinear":
+        return instances("nc.. c...", (ograd, "nc"), (args[0], "nc"), (args[1], "c"))
+    if len(out_shapes) > 1:
+        return instances(" ".join(["n..."] * len(out_shapes)), (ograd, "n"))
+
+    def square(n, c, y, x):
+        body = lambda u, v: ograd[n, c, y * scale + u, x * scale + v]  # noqa: E731
+        return apply("square", tofu.Sum(body, extent=(scale, scale)))
+
+    return square
+
+
+def _shape_only(shapes):
+    """Zero by a tensor that gives the size."""
+    return instances(" ".join("." * len(s) for s in shapes), tag="z")
+
+
+@tofu.op(name="_contrib_BilinearResize2D")
+def bilinear_resize(data, like=None):
+    """Space is resampled, perhaps to the size of another tensor's."""
+    return instances("nc..", (data, "nc"), *([(like, "")] if like is not None else []))
+
+
+@tofu.op(name="_backward_contrib_BilinearResize2D")
+def backward_bilinear_resize(ograd, *, out_shapes):
+    """By data, and zero by the tensor that gives the size."""
+    return *instances("nc..", (ograd, "nc")), *_shape_only(out_shapes[1:])
+
+
+@tofu.op(name="Crop")
+def crop(data, like=None):
+    """A window of each plane, perhaps in the size of another tensor's."""
+    return instances("nc..", (data, "nc"), *([(like, "")] if like is not None else []))
+
+
+@tofu.op(name="_backward_Crop")
+def backward_crop(ograd, *, out_shapes):
+    """Zeros around the head gradient; zero by the tensor that gives the size."""
+    return *instances("nc..", (ograd, "nc")), *_shape_only(out_shapes[1:])
+
+
+# --- Convolution at learned places ------------------------------------------------------------
+
+_OUTPUT_CHANNELS = (Rewrite("num_filter", {"size": "o"}),)
+
+
+def _deformable(data, places, weight, bias, groups):
+    """Over batch and output channels; a sum over input channels where there is one group."""
+    sample = tofu.Opaque("Sample")
+    if groups != (1, 1):
+        rest = [*places, weight, *([bias] if bias is not None else [])]
+        return instances("n...", (data, "n"), *((x, "n" if x in places else "") for x in rest))
+
+    def element(n, o, *place):
+        whole = (slice(None),) * 3
+
+        def term(i):
+            shifts = (x[n, whole] for x in places)
+            return sample(data[n, i, whole[1:]], *shifts, weight[o, i, whole[1:]])[place]
+
+        value = tofu.Sum(term)
+        return value if bias is None else value + bias[o]
+
+    return Over(["n", "o", "y", "x"], element)
+
+
+def _backward_deformable(ograd, data, places, weight, no_bias, groups):
+    if groups != (1, 1):
+        reads = (ograd, "n"), (data, "n"), *((x, "n") for x in places), (weight, "")
+        by_weight = instances("....", *reads, tag="w")
+        by_bias = () if no_bias else instances(".", (ograd, "n"), tag="b")
+        return *instances("n... " * (1 + len(places)), *reads), *by_weight, *by_bias
+    reads = (ograd, "no"), (data, "ni"), *((x, "n") for x in places), (weight, "oi")
+    by_bias = () if no_bias else instances("o", (ograd, "no"), tag="b")
+    return *instances(f"ni.. {'n... ' * len(places)} oi..", *reads), *by_bias
+
+
+@tofu.op(name="_contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+def deformable_convolution(data, offset, weight, bias=None, *, num_group=1, num_deformable_group=1):
+    """A convolution whose window is shifted at every place."""
+    return _deformable(data, [offset], weight, bias, (num_group, num_deformable_group))
+
+
+@tofu.op(name="_backward__contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+def backward_deformable_convolution(
+    ograd, data, offset, weight, bias=None, *, num_group=1, num_deformable_group=1, no_bias=False
+):
+    """By data, offsets, weight and bias."""
+    groups = num_group, num_deformable_group
+    return _backward_deformable(ograd, data, [offset], weight, no_bias, groups)
+
+
+@tofu.op(name="_contrib_ModulatedDeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+def modulated_deformable_convolution(
+    data, offset, mask, weight, bias=None, *, num_group=1, num_deformable_group=1
+):
+    """A convolution whose window is shifted and weighted at every place."""
+    return _deformable(data, [offset, mask], weight, bias, (num_group, num_deformable_group))
+
+
+@tofu.op(name="_backward__contrib_ModulatedDeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+def backward_modulated_deformable_convolution(
+    ograd,
+    data,
+    offset,
+    mask,
+    weight,
+    bias=None,
+    *,
+    num_group=1,
+    num_deformable_group=1,
+    no_bias=False,
+):
+    """By data, offsets, mask, weight and bias."""
+    groups = num_group, num_deformable_group
+    return _backward_deformable(ograd, data, [offset, mask], weight, no_bias, groups)

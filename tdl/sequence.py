@@ -1,0 +1,48 @@
+"""Sequences of unequal length: time is whole, every other dimension is free."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.tdl._shapes import instances, letters, line, zero
+
+
+def _words(ndim, axis):
+    """The data's dimensions with time whole, and the batch's letter."""
+    return line(ndim, axis), letters(ndim)[1 - axis]
+
+
+def _reads(data, own, lengths, batch):
+    return [(data, own), *((x, batch) for x in lengths)]
+
+
+def _by(lengths, batch):
+    return zero(lengths[0], batch) if lengths else ()
+
+
+@tofu.op(name=("SequenceMask", "SequenceReverse"))
+def sequence(data, *length, axis=0):
+    """A value behind each sequence's end, or each from its end."""
+    own, batch = _words(data.ndim, axis)
+    return instances(own, *_reads(data, own, length, batch))
+
+
+@tofu.op(name=("_backward_SequenceMask", "_backward_SequenceReverse"))
+def backward_sequence(ograd, *length, axis=0):
+    """The same for the head gradient; zero by the lengths."""
+    own, batch = _words(ograd.ndim, axis)
+    return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
+
+
+@tofu.op(name="SequenceLast")
+def sequence_last(data, *length, axis=0):
+    """The last element of each sequence."""
+    own, batch = _words(data.ndim, axis)
+    return instances(own.replace(".", ""), *_reads(data, own, length, batch))
+
+
+@tofu.op(name="_backward_SequenceLast")
+def backward_sequence_last(ograd, *length, axis=0, out_shapes):
+    """Zeros but at the end of each sequence; zero by the lengths."""
+    own, batch = _words(len(out_shapes[0]), axis)
+    reads = _reads(ograd, own.replace(".", ""), length, batch)
+    return *instances(own, *reads), *_by(length, batch)
