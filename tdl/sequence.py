@@ -19,17 +19,31 @@ def _by(lengths, batch):
     return zero(lengths[0], batch) if lengths else ()
 
 
-@tofu.op(name=("SequenceMask", "SequenceReverse"))
-def sequence(data, *length, axis=0):
-    """A value behind each sequence's end, or each from its end."""
-    own, batch = _words(data.ndim, axis)
+@tofu.op(name="SequenceMask")
+def sequence_mask(data, *length, axis=0):
+    """A value behind each sequence's end; nothing changes without lengths."""
+    own, batch = _words(data.ndim, axis) if length else (letters(data.ndim), "")
     return instances(own, *_reads(data, own, length, batch))
 
 
-@tofu.op(name=("_backward_SequenceMask", "_backward_SequenceReverse"))
-def backward_sequence(ograd, *length, axis=0):
-    """The same for the head gradient; zero by the lengths."""
-    own, batch = _words(ograd.ndim, axis)
+@tofu.op(name="_backward_SequenceMask")
+def backward_sequence_mask(ograd, *length, axis=0):
+    """Zeros behind each sequence's end; zero by the lengths."""
+    own, batch = _words(ograd.ndim, axis) if length else (letters(ograd.ndim), "")
+    return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
+
+
+@tofu.op(name="SequenceReverse")
+def sequence_reverse(data, *length):
+    """Each sequence from its end."""
+    own, batch = _words(data.ndim, 0)
+    return instances(own, *_reads(data, own, length, batch))
+
+
+@tofu.op(name="_backward_SequenceReverse")
+def backward_sequence_reverse(ograd, *length):
+    """Each sequence of the head gradient from its end; zero by the lengths."""
+    own, batch = _words(ograd.ndim, 0)
     return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
 
 

@@ -20,7 +20,8 @@ def _multi_box() -> list[Case]:
         case(f"{name}Prior", image, attrs=sizes, expect="", **_SINGLE),
         back(f"_backward_{name}Prior", "g0 i0 o0", image, attrs=sizes, **_SINGLE),
         case(f"{name}Target", *targets, outputs=3, expect="n", **_SINGLE),
-        back(f"_backward_{name}Target", "", *targets, outputs=3, **_SINGLE),
+        # MXNet writes the last output only.
+        back(f"_backward_{name}Target", "", *targets, outputs=3, skip=(0, 1), **_SINGLE),
         case(f"{name}Detection", *found, expect="n", **_SINGLE),
         back(f"_backward_{name}Detection", "g0 i0 i1 i2 o0", *found, **_SINGLE),
     ]

@@ -105,6 +105,7 @@ def _types() -> list[Case]:
         back("_backward_amp_multicast", "g0 g1", *two, **more),
         case("_copyto", real(6, 4), imperative=True, shaped=(0,), expect="i0 i1"),
         case("_CrossDeviceCopy", real(6, 4), expect="i0 i1"),
+        back("_backward__CrossDeviceCopy", "g0", real(6, 4), forward="_CrossDeviceCopy"),
         case("_scatter_elemwise_div", real(6, 4), real(6, 4), expect="i0 i1"),
     ]
     for name in ("_contrib_round_ste", "_contrib_sign_ste"):

@@ -38,14 +38,6 @@ def _indexing() -> list[Case]:
     cases += [
         case("one_hot", ints(4, 6), attrs={"depth": "4"}, expect="i0"),
         case("one_hot", ints(4, 6, 2), attrs={"depth": "4"}, expect="i0 i1"),
-        case("SequenceMask", real(6, 4, 2), attrs={}, expect="i0 i1 i2"),
-        case(
-            "SequenceMask",
-            real(6, 4, 2),
-            ints(6, 4),
-            attrs={"use_sequence_length": "True", "value": "2"},
-            expect="i1 i2",
-        ),
     ]
     for condition in ((6, 4), (6,)):
         inputs = In(condition, "flag"), real(6, 4), real(6, 4)
