@@ -59,7 +59,7 @@ def squeeze(data, *, axis=None, out_shapes):
 @tofu.op(name="transpose")
 def transpose(data, *, axes=()):
     """Permuted dimensions; reversed where no axes are named."""
-    order = tuple(axes) if axes else tuple(reversed(range(data.ndim)))
+    order = tuple(axis_of(d, data.ndim) for d in axes or reversed(range(data.ndim)))
     return lambda *i: data[tuple(i[order.index(d)] for d in range(data.ndim))]
 
 

@@ -73,11 +73,21 @@ def run_node(
         return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
 
 
-def run_imperatively(case: Case, attrs: Mapping[str, str], inputs: Sequence[Array]) -> list[Array]:
-    """The outputs of an operator that cannot be a node of a graph."""
+def run_imperatively(
+    case: Case, attrs: Mapping[str, str], inputs: Sequence[Array], gradients: Sequence[Tensor]
+) -> list[Array]:
+    """The outputs of an operator that cannot be a node of a graph.
+
+    Args:
+        case: what it is.
+        attrs: its attributes.
+        inputs: its inputs' values.
+        gradients: its outputs, for a backward operator.
+    """
     with mx.util.np_shape(case.numpy):
         arrays = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
-        out = [mx.nd.zeros(arrays[k].shape, dtype=arrays[k].dtype) for k in case.shaped]
+        like = [*gradients, *(Tensor(arrays[k].shape, arrays[k].dtype) for k in case.shaped)]
+        out = [mx.nd.zeros(t.shape, dtype=t.dtype) for t in like]
         out = arrays[:1] if case.in_place else out
         texts = list(attrs), list(attrs.values())
         handle = _operator(case.op).value

@@ -100,7 +100,8 @@ class Run:
         """The operator's outputs for these inputs and attributes."""
         case = self.case
         if case.imperative or case.in_place:
-            return run_imperatively(case, attrs, inputs)
+            gradients = [donor[int(g[1:])] for g in self.grads] if case.forward else []
+            return run_imperatively(case, attrs, inputs, gradients)
         if case.forward is None:
             return run_node(case.op, attrs, inputs, case.outputs, numpy=case.numpy)
         more = self._forward_attrs(attrs, inputs[0].shape if inputs else None)

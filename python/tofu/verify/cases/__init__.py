@@ -15,6 +15,7 @@ from tofu.verify.cases import (
     linear,
     movement,
     numpy_elementwise,
+    numpy_movement,
     numpy_reduction,
     recurrent,
     rest,
@@ -39,6 +40,7 @@ ALL = [
     *recurrent.CASES,
     *sampling.CASES,
     *sequence.CASES,
+    *numpy_movement.CASES,
 ]
 
 _GPU = "MXNet has it for GPUs only"
