@@ -11,12 +11,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .registry import MODELS, Model, Size, find
+from .registry import LABEL, MODELS, Model, Size, find, make_rnn, make_wresnet
 
 if TYPE_CHECKING:
     from .graph import ModelGraph, build, create_block
 
-__all__ = ["MODELS", "Model", "ModelGraph", "Size", "build", "create_block", "find"]
+__all__ = [
+    "LABEL",
+    "MODELS",
+    "Model",
+    "ModelGraph",
+    "Size",
+    "build",
+    "create_block",
+    "find",
+    "make_rnn",
+    "make_wresnet",
+]
 
 
 def __getattr__(name: str) -> Any:

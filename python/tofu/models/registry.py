@@ -12,7 +12,7 @@ from typing import Any
 
 from tofu.errors import ConfigError
 
-__all__ = ["LABEL", "MODELS", "Model", "Size", "find"]
+__all__ = ["LABEL", "MODELS", "Model", "Size", "find", "make_rnn", "make_wresnet"]
 
 Shape = tuple[int, ...]
 
@@ -21,6 +21,8 @@ LABEL = "label"
 # Bottlenecks per stage by depth, as in He et al.'s "Deep Residual Learning", Table 1.
 _BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 _STEPS = 20
+_FEATURES = 128
+_LARGEST = 2**20  # of any option: beyond it is a slip of the finger
 _VGG16 = ((2, 2, 3, 3, 3), (64, 128, 256, 512, 512))
 
 
@@ -66,29 +68,60 @@ def find(name: str) -> Model:
     return model
 
 
+def make_wresnet(
+    depth: int, width: int, *, image: int = 224, classes: int = 1000, batch_size: int = 32
+) -> Model:
+    """WResNet-`depth`-`width` for square images.
+
+    Raises ConfigError: there is no such depth, or a size is out of range.
+    """
+    if depth not in _BLOCKS:
+        raise ConfigError(f"depth {depth}: expected one of {', '.join(map(str, _BLOCKS))}")
+    _check(width=width, image=image, classes=classes, batch_size=batch_size)
+    return Model(
+        f"wresnet-{depth}-{width}",
+        "wresnet:WResNet",
+        batch_size,
+        Size({"blocks": _BLOCKS[depth], "width": width, "classes": classes}, _image(image)),
+        Size({"blocks": (2, 1), "width": 1, "classes": 16}, _image(32)),
+    )
+
+
+def make_rnn(layers: int, hidden: int, *, steps: int = _STEPS, batch_size: int = 512) -> Model:
+    """RNN-`layers`-`hidden`, unrolled over `steps` steps.
+
+    Raises ConfigError: a size is out of range.
+    """
+    _check(layers=layers, hidden=hidden, steps=steps, batch_size=batch_size)
+    units = str(hidden) if hidden % 1024 else f"{hidden // 1024}k"
+    return Model(
+        f"rnn-{layers}-{units}",
+        "rnn:LstmStack",
+        batch_size,
+        _rnn(layers, hidden, features=_FEATURES, steps=steps),
+        _rnn(2, 32, features=16, steps=3),
+    )
+
+
+def _check(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if not 1 <= value <= _LARGEST:
+            raise ConfigError(f"{name.replace('_', ' ')} {value}: expected 1 to {_LARGEST}")
+
+
 def _wresnets() -> Iterator[Model]:
-    for depth, blocks in _BLOCKS.items():
+    for depth in _BLOCKS:
         for width in (4, 6, 8, 10):
-            yield Model(
-                f"wresnet-{depth}-{width}",
-                "wresnet:WResNet",
-                # The largest and the smallest model's batch sizes are the paper's (section 7.2).
-                {(152, 10): 8, (50, 4): 128}.get((depth, width), 32),
-                Size({"blocks": blocks, "width": width}, _image(224)),
-                Size({"blocks": (2, 1), "width": 1, "classes": 16}, _image(32)),
-            )
+            # The largest and the smallest model's batch sizes are the paper's (section 7.2).
+            batch_size = {(152, 10): 8, (50, 4): 128}.get((depth, width), 32)
+            yield make_wresnet(depth, width, batch_size=batch_size)
 
 
 def _rnns() -> Iterator[Model]:
     # Figure 10 adds the network of four layers to those of section 7.1.
     for layers, thousands in [(4, 8), *((n, k) for n in (6, 8, 10) for k in (4, 6, 8))]:
-        yield Model(
-            f"rnn-{layers}-{thousands}k",
-            "rnn:LstmStack",
-            128 if (layers, thousands) == (10, 8) else 512,
-            _rnn(layers, 1024 * thousands, features=128, steps=_STEPS),
-            _rnn(2, 32, features=16, steps=3),
-        )
+        batch_size = 128 if (layers, thousands) == (10, 8) else 512
+        yield make_rnn(layers, 1024 * thousands, batch_size=batch_size)
 
 
 def _rnn(layers: int, hidden: int, *, features: int, steps: int) -> Size:

@@ -1,0 +1,314 @@
+"""Training a model of tofu.models and measuring it: what wresnet.py and rnn.py share.
+
+``train`` is an ordinary Gluon training loop. Nothing in it depends on tofu, which is switched
+on by ``MXNET_GRAPH_PASS=tofu`` or by ``enable``; what tofu planned is observed from outside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, Optional
+
+from tofu import errors
+from tofu.config import graph_pass
+from tofu.models import LABEL, Model, create_block, find
+
+FETCHES = ("plain", "multifetch")
+MULTIFETCH = "_tofu_multifetch"  # the operator, in partitioned graphs that use it
+OPTIMIZERS = {
+    "sgd": {"learning_rate": 0.01, "momentum": 0.9},
+    "adam": {"learning_rate": 0.001},
+}
+
+
+@dataclasses.dataclass
+class Measured:
+    """What a training run left behind.
+
+    Attributes:
+        losses: the mean loss of every step.
+        step_seconds: the time of every step after the warm-up.
+        parameters: number of elements of all parameters.
+    """
+
+    losses: list[float]
+    step_seconds: list[float]
+    parameters: int
+
+
+@dataclasses.dataclass
+class Planned:
+    """The partitioned training graphs of a run; empty when it was serial."""
+
+    compiled: list[Any] = dataclasses.field(default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """Workers, traffic, memory and search time of the first graph, which is the training's."""
+        if not self.compiled:
+            return {
+                "workers": 1,
+                "bytes_per_step": 0,
+                "peak_bytes_per_worker": None,
+                "serial_bytes": None,
+                "search_seconds": 0.0,
+                "fetch": None,
+            }
+        found = self.compiled[0].summary()
+        return {
+            "workers": found["workers"],
+            "bytes_per_step": found["bytes_per_step"],
+            "peak_bytes_per_worker": found["bytes_per_worker"],
+            "serial_bytes": found["serial_bytes"],
+            "search_seconds": found["search_seconds"],
+            "fetch": FETCHES[MULTIFETCH in self.compiled[0].partitioned],
+        }
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and end."""
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that do not depend on the model."""
+    add = parser.add_argument
+    add("--model", metavar="NAME", help="a model by name instead of by its sizes")
+    add("--reduced", action="store_true", help="with --model: its small version for tests")
+    add("--batch-size", type=int, metavar="N", help="examples a step; default: the model's own")
+    add("--train-steps", type=int, default=20, metavar="N", help="measured steps (20)")
+    add("--warm-up", type=int, default=2, metavar="N", help="steps before these (2)")
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="sgd has momentum")
+    add("--seed", type=int, default=7, help="of the synthetic data and the weights")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--workers", type=int, metavar="K", help="partition over K workers")
+    how.add_argument("--serial", action="store_true", help="stock MXNet, even if switched on")
+    add("--fetch", choices=FETCHES, help="how a partitioned graph fetches; default: TOFU_FETCH")
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    family: str,
+    make_model: Callable[[argparse.Namespace], Model],
+    sizes: tuple[str, ...],
+) -> None:
+    """Train as the command line says; print the results, last one line of JSON.
+
+    Args:
+        parser: of the script, with all options.
+        family: what names of its models begin with.
+        make_model: the model of the sizes given.
+        sizes: names of the options that `make_model` uses, None where not given.
+    """
+    args = parser.parse_args()
+    try:
+        model = _model(args, family, make_model, sizes)
+        with _switched(args), _observed() as planned:
+            measured = train(model, args)
+    except (errors.ConfigError, ValueError) as error:
+        parser.error(str(error))
+    record = result(model, args, measured, planned)
+    for line in describe(record):
+        print(line)
+    print(json.dumps(record), flush=True)
+
+
+def train(model: Model, args: argparse.Namespace) -> Measured:
+    """Train on one synthetic batch; an ordinary Gluon loop."""
+    import mxnet as mx
+    from mxnet import autograd, gluon
+
+    ctx = mx.gpu() if mx.context.num_gpus() else mx.cpu()
+    mx.random.seed(args.seed)
+    net = _with_loss(create_block(model, reduced=args.reduced))
+    net.initialize(mx.init.Xavier(), ctx=ctx)
+    net.hybridize()
+    batch_size = args.batch_size or model.batch_size
+    data, label = synthetic_batch(model, batch_size, reduced=args.reduced, seed=args.seed)
+    data, label = mx.nd.array(data, ctx=ctx), mx.nd.array(label, ctx=ctx)
+    trainer = gluon.Trainer(net.collect_params(), args.optimizer, OPTIMIZERS[args.optimizer])
+    losses, seconds = [], []
+    for step in progress(args.warm_up + args.train_steps, f"training {model.name}"):
+        start = time.perf_counter()
+        with autograd.record():
+            loss = net(data, label)
+        loss.backward()
+        trainer.step(batch_size)
+        losses.append(float(loss.mean().asscalar()))
+        mx.nd.waitall()
+        if step >= args.warm_up:
+            seconds.append(time.perf_counter() - start)
+    shapes = [parameter.shape for parameter in net.collect_params().values()]
+    return Measured(losses, seconds, sum(_product(shape) for shape in shapes))
+
+
+def synthetic_batch(model: Model, batch_size: int, *, reduced: bool, seed: int) -> tuple[Any, Any]:
+    """Normal data and uniform labels, drawn from the seed alone."""
+    import numpy as np
+
+    size = model.reduced if reduced else model.full
+    random = np.random.RandomState(seed)
+    shapes = {name: (batch_size, *shape) for name, shape in size.inputs.items()}
+    data = random.standard_normal(shapes["data"]).astype("float32")
+    label = random.randint(size.options["classes"], size=shapes[LABEL]).astype("float32")
+    return data, label
+
+
+def result(
+    model: Model, args: argparse.Namespace, measured: Measured, planned: Planned
+) -> dict[str, Any]:
+    """The record that is printed as JSON (docs/models.md)."""
+    import mxnet as mx
+
+    batch_size = args.batch_size or model.batch_size
+    rates = [batch_size / seconds for seconds in measured.step_seconds]
+    low, _, high = statistics.quantiles(rates) if len(rates) > 1 else (rates[0],) * 3
+    size = model.reduced if args.reduced else model.full
+    return {
+        "model": model.name,
+        "reduced": args.reduced,
+        "options": {**size.options, "inputs": size.inputs},
+        "parameters": measured.parameters,
+        "batch_size": batch_size,
+        "optimizer": args.optimizer,
+        "data": f"synthetic, seed {args.seed}",
+        "device": "gpu" if mx.context.num_gpus() else "cpu",
+        **planned.summary(),
+        "train_steps": args.train_steps,
+        "warm_up": args.warm_up,
+        "samples_per_second": {"median": statistics.median(rates), "quartiles": [low, high]},
+        "first_loss": measured.losses[0],
+        "last_loss": measured.losses[-1],
+        "python": platform.python_version(),
+        "mxnet": mx.__version__,
+    }
+
+
+def describe(record: dict[str, Any]) -> Iterator[str]:
+    """The record for a reader."""
+    workers, rates = record["workers"], record["samples_per_second"]
+    how = "serial" if workers == 1 else f"{workers} workers"
+    yield (
+        f"{record['model']}{' (reduced)' * record['reduced']}: "
+        f"{record['parameters'] / 1e6:,.1f} million parameters, batch {record['batch_size']}, {how}"
+    )
+    low, high = rates["quartiles"]
+    yield (
+        f"  {rates['median']:,.2f} samples per second, the median of {record['train_steps']} steps "
+        f"(quartiles {low:,.2f} and {high:,.2f}); {record['data']}"
+    )
+    yield f"  loss {record['first_loss']:.6f} at first, {record['last_loss']:.6f} at last"
+    if workers > 1:
+        yield (
+            f"  {record['bytes_per_step']:,} bytes communicated per step, "
+            f"{max(record['peak_bytes_per_worker']):,} bytes on the fullest worker, "
+            f"search {record['search_seconds']:.2f} s"
+        )
+
+
+def progress(total: int, text: str) -> Iterator[int]:
+    """0 to `total` - 1, with a bar on standard error where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(file=sys.stderr)
+    shown = console.is_terminal
+    yield from track(range(total), text, console=console, disable=not shown, transient=True)
+
+
+def _with_loss(net: Any) -> Any:
+    """`net` and its loss as one block, so that both are one graph."""
+    from mxnet import gluon
+
+    class Training(gluon.HybridBlock):  # type: ignore[misc]
+        """The loss of every example."""
+
+        def __init__(self) -> None:
+            super().__init__(prefix="training_")
+            self.net = net
+            self.loss = gluon.loss.SoftmaxCrossEntropyLoss(prefix="loss_")
+
+        def hybrid_forward(self, F: Any, data: Any, label: Any) -> Any:
+            return self.loss(self.net(data), label)
+
+    return Training()
+
+
+def _model(
+    args: argparse.Namespace,
+    family: str,
+    make_model: Callable[[argparse.Namespace], Model],
+    sizes: tuple[str, ...],
+) -> Model:
+    workers = 1 if args.workers is None else args.workers
+    for name, value in (("train-steps", args.train_steps), ("workers", workers)):
+        if value < 1:
+            raise ValueError(f"--{name} {value}: expected at least 1")
+    if args.batch_size is not None and args.batch_size < 1:
+        raise ValueError(f"--batch-size {args.batch_size}: expected at least 1")
+    if args.warm_up < 0:
+        raise ValueError(f"--warm-up {args.warm_up}: expected at least 0")
+    if args.fetch and args.serial:
+        raise ValueError(f"--fetch {args.fetch}: nothing is fetched with --serial; leave one out")
+    if args.fetch and args.workers is None and graph_pass() is None:
+        raise ValueError(f"--fetch {args.fetch}: expected --workers, or MXNET_GRAPH_PASS=tofu")
+    if args.model is None:
+        if args.reduced:
+            raise ValueError("--reduced: expected --model NAME with it")
+        return make_model(args)
+    given = [f"--{name}" for name in sizes if getattr(args, name) is not None]
+    if given:
+        raise ValueError(f"--model {args.model}: has its own sizes; leave out {', '.join(given)}")
+    model = find(args.model)
+    if not model.name.startswith(f"{family}-"):
+        raise ValueError(f"--model {model.name}: expected a name that begins with {family}-")
+    return model
+
+
+@contextlib.contextmanager
+def _switched(args: argparse.Namespace) -> Iterator[None]:
+    """Turn tofu on or off as the options say; without any, the environment has said it."""
+    import tofu
+
+    before = os.environ.get("TOFU_FETCH")
+    if args.fetch:
+        os.environ["TOFU_FETCH"] = args.fetch
+    try:
+        if args.serial:
+            tofu.disable()
+        elif args.workers or args.fetch:
+            tofu.enable(workers=args.workers)
+        yield
+    finally:
+        if args.workers or args.fetch:
+            tofu.disable()
+        if args.fetch:
+            os.environ.pop("TOFU_FETCH")
+            os.environ.update({} if before is None else {"TOFU_FETCH": before})
+
+
+@contextlib.contextmanager
+def _observed() -> Iterator[Planned]:
+    from tofu.plan import observe
+
+    planned = Planned()
+    with observe(planned.compiled.append):
+        yield planned
+
+
+def _product(shape: Optional[tuple[int, ...]]) -> int:
+    product = 1
+    for dim in shape or ():
+        product *= dim
+    return product
