@@ -6,6 +6,8 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
+    tofu ops
+    tofu verify Convolution dot --seed 3
 
 Bad input ends with one line on standard error and exit status 2.
 """
@@ -20,6 +22,7 @@ from typing import Optional
 
 import click
 
+from tofu import cli_operators
 from tofu.config import DEVICES, MODES, Config, parse_mode, parse_pins, parse_workers, read_pins
 from tofu.errors import ConfigError, InternalError, TofuError
 
@@ -247,6 +250,10 @@ def _check_target(
             f"tofu plan {target}: --shape, --dtype, --input and --predict belong to a symbol "
             f"file (SYMBOL.json); a {'model' if is_model else 'script'} tells its shapes itself"
         )
+
+
+cli.add_command(cli_operators.ops)
+cli.add_command(cli_operators.verify)
 
 
 def names_model(target: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Optional, Union
 
 from tofu.lang.tracing import Shape
 
-__all__ = ["Box", "Part", "Split", "parts_of"]
+__all__ = ["Box", "Part", "Split", "extent_of", "parts_of"]
 
 Box = tuple[tuple[int, int], ...]  # begin and end per dimension, half-open
 Ranges = list[tuple[int, int]]  # per variable, inclusive
@@ -71,7 +71,7 @@ def _part(
     splits: Sequence[Split],
     digits: tuple[int, ...],
 ) -> Part:
-    ranges: Ranges = [(0, _extent(var["extent"], ins, outs) - 1) for var in row["vars"]]
+    ranges: Ranges = [(0, extent_of(var["extent"], ins, outs) - 1) for var in row["vars"]]
     for (var, parts), digit in zip(splits, digits):
         low, high = ranges[var]
         sizes = parts if not isinstance(parts, int) else ((high - low + 1) // parts,) * parts
@@ -92,7 +92,8 @@ def _part(
     return Part(digits, boxes, fills, zeros, tuple(outputs), own)
 
 
-def _extent(extent: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
+def extent_of(extent: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
+    """What a variable ranges over, from its row's entry."""
     if isinstance(extent, int):
         return extent
     kind, slot, dim = extent

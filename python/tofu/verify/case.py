@@ -55,6 +55,8 @@ class Case:
         shaped: for those, the inputs whose shapes the outputs have.
         in_place: run by mx.nd into the first input, as some must be.
         numpy: run with NumPy's shapes, where () is a number and not an unknown shape.
+        fixed: run with these sizes only: the operator does not check others, and may end
+            the process on them.
     """
 
     op: str
@@ -75,6 +77,7 @@ class Case:
     shaped: tuple[int, ...] = ()
     in_place: bool = False
     numpy: bool = False
+    fixed: bool = False
 
     @property
     def name(self) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import io
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -18,12 +20,16 @@ from mxnet.base import _LIB, check_call
 
 from tofu.verify.case import Case, Shape
 
-__all__ = ["Array", "Tensor", "run_imperatively", "run_node"]
+__all__ = ["Array", "Tensor", "inferred", "run_imperatively", "run_node", "visible_outputs"]
 
 Array = np.ndarray[Any, Any]
 # MXNet rewrites a graph when it binds it, in ways that lose control dependencies; and its
 # subgraph backend, active on cpu(0), refuses them.
-_AS_IT_IS = {"MXNET_ELIMINATE_COMMON_EXPR": "0", "MXNET_SUBGRAPH_BACKEND": "NONE"}
+_AS_IT_IS = {
+    "MXNET_ELIMINATE_COMMON_EXPR": "0",
+    "MXNET_SUBGRAPH_BACKEND": "NONE",
+    "MXNET_SUBGRAPH_VERBOSE": "0",
+}
 
 
 @dataclass(frozen=True)
@@ -63,14 +69,58 @@ def run_node(
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
     more = tuple(sorted((forward_attrs or {}).items()))
     own = tuple(sorted(attrs.items()))
-    with mx.util.np_shape(numpy):
-        executor, arrays = _bound(op, own, key, outputs, hide, forward, more, tuple(donor), numpy)
-        for k, array in enumerate(inputs):
-            mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
-        for k, array in (seen or {}).items():
-            mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
-        results = iter(executor.forward(is_train=True))
-        return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
+    try:
+        with mx.util.np_shape(numpy):
+            bound = _bound(op, own, key, outputs, hide, forward, more, tuple(donor), numpy)
+            executor, arrays = bound
+            for k, array in enumerate(inputs):
+                mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
+            for k, array in (seen or {}).items():
+                mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
+            results = iter(executor.forward(is_train=True))
+            return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
+    except mx.MXNetError:
+        _bound.cache_clear()  # its arrays would raise this error again
+        raise
+
+
+def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
+    """The shapes of a case's operator, inputs and outputs, as MXNet infers them.
+
+    Those of the forward operator for a backward one. None where it infers none, or others
+    than the case has.
+    """
+    ins = [i.shape for i in case.inputs]
+    shapes = {f"x{k}": shape for k, shape in enumerate(ins)}
+    try:
+        symbol = _forward_symbol(case, [[len(ins), k, 0] for k in range(case.outputs)])
+        quiet = contextlib.redirect_stdout(io.StringIO())  # where it prints the shapes, too
+        with mx.util.np_shape(case.numpy), quiet, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it cannot infer them
+            arguments, outs, states = symbol.infer_shape(**shapes)
+    except (mx.MXNetError, ValueError):
+        return None
+    if arguments is None:
+        return (ins, [ins[k] for k in case.shaped]) if case.shaped else None
+    names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
+    # Some operators overwrite the shapes that they are given.
+    return (ins, outs) if dict(zip(names, [*arguments, *states])) == shapes else None
+
+
+def visible_outputs(case: Case) -> int:
+    """How many outputs the operator shows; the forward one for a backward one."""
+    return len(_forward_symbol(case, [[len(case.inputs), 0, 0]]).get_internals())
+
+
+def _forward_symbol(case: Case, heads: Sequence[Sequence[int]]) -> Any:
+    """The case's operator alone, the forward one for a backward one."""
+    op, attrs = case.op, case.attrs
+    if case.forward is not None:
+        op = case.forward
+        attrs = attrs if case.forward_attrs is None else case.forward_attrs
+    nodes = [_variable(f"x{k}") for k in range(len(case.inputs))]
+    nodes.append(_node(op, "op", attrs, range(len(nodes))))
+    return _symbol(nodes, heads, case.numpy)
 
 
 def run_imperatively(
@@ -121,7 +171,7 @@ def _bound(
     if forward is not None:
         first = len(nodes)
         nodes += [_variable(f"f{k}") for k in range(len(donor))]
-        arrays.update({f"f{k}": mx.nd.zeros(t.shape, dtype=t.dtype) for k, t in enumerate(donor)})
+        arrays.update({f"f{k}": _blank(t) for k, t in enumerate(donor)})
         nodes.append(_node(forward, "forward", dict(forward_attrs), range(first, len(nodes))))
         control = [len(nodes) - 1]
     nodes.append(_node(op, "op", dict(attrs), range(len(inputs))))
@@ -131,19 +181,29 @@ def _bound(
     # The forward operator's output is asked for too: some do not run otherwise.
     heads = [[last, k, 0] for k in range(outputs) if k not in hide]
     heads += [[k, 0, 0] for k in control]
-    graph = {
-        "nodes": nodes,
-        "arg_nodes": [k for k, n in enumerate(nodes) if n["op"] == "null"],
-        "heads": heads,
-        "attrs": {"mxnet_version": ["int", 10901], "is_np_shape": ["int", int(numpy)]},
-    }
-    symbol = mx.sym.load_json(json.dumps(graph))
+    symbol = _symbol(nodes, heads, numpy)
     auxiliary = set(symbol.list_auxiliary_states())
     named = {n: a for n, a in arrays.items() if n in set(symbol.list_arguments())}
     states = {n: a for n, a in arrays.items() if n in auxiliary}
     with _environment(_AS_IT_IS):
         executor = symbol.bind(mx.cpu(), named, grad_req="null", aux_states=states)
     return executor, arrays
+
+
+def _blank(tensor: Tensor) -> Any:
+    """Zeros, which are safe to look up by, or ones, which are safe to divide by."""
+    whole = np.dtype(tensor.dtype).kind != "f"
+    return (mx.nd.ones if whole else mx.nd.zeros)(tensor.shape, dtype=tensor.dtype)
+
+
+def _symbol(nodes: Sequence[dict[str, Any]], heads: Sequence[Sequence[int]], numpy: bool) -> Any:
+    graph = {
+        "nodes": nodes,
+        "arg_nodes": [k for k, n in enumerate(nodes) if n["op"] == "null"],
+        "heads": heads,
+        "attrs": {"mxnet_version": ["int", 10901], "is_np_shape": ["int", int(numpy)]},
+    }
+    return mx.sym.load_json(json.dumps(graph))
 
 
 def _node(op: str, name: str, attrs: Mapping[str, str], inputs: Iterable[int]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Optional
 import numpy as np
 
 from tofu.analysis import row_for
-from tofu.analysis.parts import Box, Part, Split, parts_of
+from tofu.analysis.parts import Box, Part, Split, extent_of, parts_of
 from tofu.errors import TdlError
 from tofu.lang import lookup
 from tofu.verify.case import Case, In, Shape
@@ -121,13 +121,7 @@ class Run:
 
     def extent(self, variable: int) -> int:
         """What a variable of the row ranges over."""
-        extent = self.row["vars"][variable]["extent"]
-        if isinstance(extent, int):
-            return extent
-        kind, slot, dim = extent
-        shapes: list[Shape] = self.in_shapes if kind == "input" else self.out_shapes
-        size: int = shapes[slot][dim]
-        return size
+        return extent_of(self.row["vars"][variable]["extent"], self.in_shapes, self.out_shapes)
 
     def names(self, numbers: Sequence[int]) -> list[str]:
         """The names of variables of the row."""
@@ -187,13 +181,14 @@ class Run:
         reduce = {int(v): kind for v, kind in self.row["outputs"][number]["reduce"].items()}
         steps = [k for k, (var, _) in enumerate(splits) if var in reduce]
         whole = self.outputs[number]
+        exact = "float64" if whole.dtype.kind == "f" else "int64"
         terms: dict[tuple[int, ...], tuple[Array, Array]] = {}
         for part, result in zip(parts, results):
             digits = tuple(part.digits[k] for k in steps)
-            empty = (np.zeros(whole.shape, "float64"), np.zeros(whole.shape, "bool"))
+            empty = (np.zeros(whole.shape, exact), np.zeros(whole.shape, "bool"))
             term, done = terms.setdefault(digits, empty)
             place = tuple(slice(*d) for d in part.outputs[number])
-            value, again = result[number].astype("float64"), done[place]
+            value, again = result[number].astype(exact), done[place]
             if not self.random and not _close(term[place][again], value[again], whole.dtype):
                 raise MismatchError(f"{self.case.name}: parts disagree on output {number}")
             term[place], done[place] = value, True
@@ -201,18 +196,24 @@ class Run:
             raise MismatchError(f"{self.case.name}: parts leave out some of output {number}")
         kind = reduce[splits[steps[0]][0]] if steps else "sum"
         joined: Array = functools.reduce(_JOIN[kind], [term for term, _ in terms.values()])
-        return joined
+        return joined.astype(whole.dtype)
 
 
 def _close(one: Array, other: Array, dtype: Any) -> bool:
-    tolerance = _TOLERANCE.get(str(dtype), 0.0)
-    return np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+    """Whether two results are equal up to rounding, which is relative to the largest term."""
+    if dtype.kind != "f":
+        return np.array_equal(one, other)
+    finite = np.abs(other[np.isfinite(other)])
+    tolerance = _TOLERANCE[str(dtype)]
+    slack = tolerance * (1 + float(finite.max(initial=0)))
+    return np.allclose(one, other, rtol=tolerance, atol=slack, equal_nan=True)
 
 
 def _check_equal(assembled: Array, whole: Array, where: str) -> None:
-    if _close(assembled, whole.astype("float64"), whole.dtype):
+    one, other = (a.astype("float64") if a.dtype.kind == "f" else a for a in (assembled, whole))
+    if _close(one, other, whole.dtype):
         return
-    difference = np.abs(assembled - whole.astype("float64"))
+    difference = np.abs(one.astype("float64") - other.astype("float64"))
     raise MismatchError(f"{where}: differs by up to {np.nanmax(difference, initial=0):.3g}")
 
 
@@ -227,9 +228,7 @@ def _check_distribution(assembled: Array, whole: Array, where: str) -> None:
     ).max()
     allowed = _KOLMOGOROV * np.sqrt(2 / a.size)
     if distance > allowed:
-        raise MismatchError(
-            f"{where}: distributions are {distance:.2f} apart, expected {allowed:.2f}"
-        )
+        raise MismatchError(f"{where}: distributions {distance:.2f} apart, allowed {allowed:.2f}")
 
 
 def _sizes(box: Box) -> Shape:

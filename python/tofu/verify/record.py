@@ -1,0 +1,30 @@
+"""The results of ``tofu verify`` that are kept in the package."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PATH", "recorded", "write_record"]
+
+PATH = Path(__file__).with_name("recorded.json")
+
+
+@functools.cache
+def recorded() -> Mapping[str, Mapping[str, Any]]:
+    """By operator: the fingerprint of what was verified, the seed, how much was checked."""
+    if not PATH.exists():
+        return {}
+    operators: Mapping[str, Mapping[str, Any]] = json.loads(PATH.read_text(encoding="utf-8"))
+    return operators
+
+
+def write_record(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Keep these results beside those of other operators; an empty one removes."""
+    kept = {**recorded(), **results}
+    lines = [f"  {json.dumps(op)}: {json.dumps(kept[op])}" for op in sorted(kept) if kept[op]]
+    PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    recorded.cache_clear()
