@@ -6,7 +6,7 @@ import math
 
 import tofu
 from tofu.lang import Over, Rewrite, apply, like
-from tofu.tdl._shapes import instances, names, whole, zero
+from tofu.tdl._shapes import instances, line, names, whole, zero
 
 
 def _rest(ndim):
@@ -174,10 +174,16 @@ def resample(data):
 def pad(data, *, pad_width):
     """Padded at some dimensions, which are whole."""
     padded = [d for d in range(data.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
-    if not padded:
-        return lambda *i: data[i]
-    border = tofu.Opaque("Pad")
-    return lambda *i: border(data[whole(i, padded)])[tuple(i[d] for d in padded)]
+    own = line(data.ndim, padded)
+    return instances(own, (data, own))
+
+
+@tofu.op(name="_backward_Pad")
+def backward_pad(ograd, *, pad_width):
+    """The head gradient without what was added, or with that added up."""
+    padded = [d for d in range(ograd.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
+    own = line(ograd.ndim, padded)
+    return instances(own, (ograd, own))
 
 
 # --- Deconvolution ------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _no_pad(n, taps):
     return Rewrite("pad", {"const": str((0,) * n)}, (*names(n, "y"), *taps))
 
 
-@tofu.op(name="Convolution", rewrites=_convolution_sizes)
+@tofu.op(name=("Convolution", "Convolution_v1"), rewrites=_convolution_sizes)
 def convolution(
     data, weight, bias=None, *, kernel=(), stride=(), dilate=(), pad=(), num_group=1, layout=None
 ):
@@ -97,7 +97,7 @@ def convolution(
     return _convolution(data, weight, bias, _Window(kernel, stride, dilate, pad), num_group)
 
 
-@tofu.op(name="_backward_Convolution", rewrites=_convolution_sizes)
+@tofu.op(name=("_backward_Convolution", "_backward_Convolution_v1"), rewrites=_convolution_sizes)
 def backward_convolution(
     ograd,
     data,
@@ -111,11 +111,15 @@ def backward_convolution(
     num_group=1,
     layout=None,
 ):
-    """The gradients by data, weight and bias."""
+    """The gradients by data, weight and bias, which not all builds read."""
     _check_layout(layout)
     window = _Window(kernel, stride, dilate, pad)
-    forward = _convolution(data, weight, bias, window, num_group)
-    return tuple(adjoint(forward, ograd, [data, weight, bias]))
+    forward = _convolution(data, weight, None, window, num_group)
+    places = ["b", *names(len(window.kernel), "y")]
+    by_bias = Over(["co"], lambda co: tofu.Sum(Over(places, lambda b, *y: ograd[b, co, y])))
+    if bias is not None:
+        by_bias = adjoint(_convolution(data, weight, bias, window, num_group), ograd, [bias])[0]
+    return (*adjoint(forward, ograd, [data, weight]), by_bias)
 
 
 _POOL_REDUCERS = {"max": tofu.Max, "avg": tofu.Sum, "sum": tofu.Sum}
@@ -127,7 +131,7 @@ def _pooling_sizes(shapes, kernel=(), global_pool=False, **_):
     return [_no_pad(len(kernel), ())]
 
 
-@tofu.op(name="Pooling", rewrites=_pooling_sizes)
+@tofu.op(name=("Pooling", "Pooling_v1"), rewrites=_pooling_sizes)
 def pooling(
     data,
     *,
@@ -186,7 +190,7 @@ def _opaque_pooling(data, space):
     return Over(["b", "c", *space], lambda b, c, *y: pool(data[b, c, whole])[y])
 
 
-@tofu.op(name="_backward_Pooling")
+@tofu.op(name=("_backward_Pooling", "_backward_Pooling_v1"))
 def backward_pooling(*args, layout=None):
     """The gradient by data: per batch and channel, space is whole.
 

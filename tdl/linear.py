@@ -6,7 +6,7 @@ import math
 
 import tofu
 from tofu.lang import Over, Reindex, Rewrite, adjoint, like
-from tofu.tdl._shapes import names
+from tofu.tdl._shapes import instances, names
 
 _OUT = Rewrite("num_hidden", {"size": "o"})
 
@@ -61,6 +61,19 @@ def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False
     if no_bias:
         return tuple(gradients)
     return (*gradients, Over(["o"], lambda o: tofu.Sum(Over(batch, lambda *b: ograd[b, o]))))
+
+
+@tofu.op(name="_backward_backward_FullyConnected", rewrites=[_OUT])
+def backward_twice_fully_connected(by_data, by_weight, *args):
+    """Zero by the output's gradient, which is last; by data and by weight."""
+    ograd = args[-1]
+    if by_data.ndim != 2:
+        raise tofu.InconclusiveError("second gradients of flattened data are not described")
+    return (
+        *instances("bo", (ograd, "bo")),
+        lambda b, i: tofu.Sum(lambda o: ograd[b, o] * by_weight[o, i]),
+        lambda o, i: tofu.Sum(lambda b: ograd[b, o] * by_data[b, i]),
+    )
 
 
 def _backward_flattened(ograd, data, weight):

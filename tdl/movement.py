@@ -194,7 +194,7 @@ def _joined(tensors, axis):
     return lambda *i: join(*(x[whole(i, axis)] for x in tensors))[i[axis]]
 
 
-@tofu.op(name="Concat")
+@tofu.op(name=("Concat", "_rnn_param_concat"))
 def concat(*args, dim=1):
     """One tensor after the other along a dimension, which is whole."""
     return _joined(args, axis_of(dim, args[0].ndim))

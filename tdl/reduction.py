@@ -134,6 +134,12 @@ def all_finite(*args):
     return _every(args, 1, lambda k, i: apply("is_finite", args[k][i]))
 
 
+@tofu.op(name="_npx_constraint_check")
+def constraint_check(data):
+    """Whether every flag is set; MXNet raises where not."""
+    return _every([data], 0, lambda _, i: apply("flag", data[i]))
+
+
 @tofu.op(name="_contrib_allclose")
 def all_close(a, b):
     """Whether two tensors are nearly equal."""

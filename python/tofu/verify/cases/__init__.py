@@ -17,6 +17,7 @@ from tofu.verify.cases import (
     numpy_elementwise,
     numpy_movement,
     numpy_reduction,
+    quantized,
     recurrent,
     rest,
     sampling,
@@ -37,6 +38,7 @@ ALL = [
     *detection.CASES,
     *image.CASES,
     *layout.CASES,
+    *quantized.CASES,
     *recurrent.CASES,
     *sampling.CASES,
     *sequence.CASES,
@@ -51,6 +53,8 @@ NOT_RUN = {
     "_backward__contrib_ifft": _GPU,
     "_backward__contrib_count_sketch": _GPU,
     "_backward__contrib_ModulatedDeformableConvolution": _GPU,
+    "_contrib_quantize_asym": "MXNet crashes",
+    "_contrib_quantized_rnn": "its inputs are made by MXNet's own quantization only",
     "_backward_add": "no gradient uses it, and MXNet crashes",
 }
 

@@ -74,8 +74,10 @@ def _vision() -> list[Case]:
             forward="_contrib_AdaptiveAvgPooling2D",
             expect="b c",
         ),
-        case("Pad", image, attrs=widths, expect="i0 i1"),
-        case("Pad", image, attrs={**widths, "mode": "edge"}, expect="i0 i1"),
+        case("Pad", image, attrs=widths, expect="a b"),
+        case("Pad", image, attrs={**widths, "mode": "edge"}, expect="a b"),
+        back("_backward_Pad", "g0", image, attrs=widths, expect="a b"),
+        back("_backward_Pad", "g0", image, attrs={**widths, "mode": "edge"}, expect="a b"),
     ]
 
 

@@ -92,6 +92,7 @@ def _counts() -> list[Case]:
             dtype="float32",
             expect="t0_0 t0_1 t1_0",
         ),
+        case("_npx_constraint_check", In((6, 4), "count", 1, "bool"), numpy=True, imperative=True),
         case("_contrib_allclose", real(6, 4), real(6, 4), expect="t0_0 t0_1"),
     ]
 

@@ -113,4 +113,32 @@ def _pooling() -> list[Case]:
     return cases
 
 
-CASES = [*_linear(), *_convolution(), *_pooling()]
+def _legacy() -> list[Case]:
+    image, filters = real(4, 6, 8, 6), real(6, 6, 3, 3)
+    cases = []
+    for bias in ((), (real(6),)):
+        attrs = {"kernel": "(3, 3)", "num_filter": "6", "no_bias": str(not bias)}
+        attrs["pad"] = "(1, 1)"
+        inputs = (image, filters, *bias)
+        cases.append(case("Convolution_v1", *inputs, attrs=attrs))
+        cases.append(back("_backward_Convolution_v1", "g0 i0 i1", *inputs, attrs=attrs))
+    for kind in ("max", "avg", "sum"):
+        attrs = {"kernel": "(2, 2)", "stride": "(2, 2)", "pool_type": kind}
+        cases.append(case("Pooling_v1", image, attrs=attrs, expect="b c y0 y1"))
+        reads = "g0 i0 o0"
+        cases.append(back("_backward_Pooling_v1", reads, image, attrs=attrs, expect="b c"))
+    twice = {"num_hidden": "6", "no_bias": "True"}
+    cases.append(
+        case(
+            "_backward_backward_FullyConnected",
+            *(real(4, 6), real(6, 6), real(4, 6)),
+            attrs=twice,
+            outputs=3,
+            imperative=True,
+            shaped=(2, 0, 1),
+        )
+    )
+    return cases
+
+
+CASES = [*_legacy(), *_linear(), *_convolution(), *_pooling()]

@@ -34,6 +34,7 @@ def _movement() -> list[Case]:
         case("Reshape", real(6, 4, 2), attrs={"shape": "(0, -1)"}),
         case("Reshape", real(6, 4, 2), attrs={"shape": "(-1, 2)", "reverse": "True"}),
         case("Reshape", real(6, 4, 2), attrs={"shape": "(-3, -2)"}),
+        case("_rnn_param_concat", real(6, 4), real(6, 2), attrs={"dim": "1", "num_args": "2"}),
         case("Flatten", real(6, 4, 2, 2)),
         case("Flatten", real(6, 4), expect="i0 i1"),
         back("_backward_copy", "g0", real(6, 4, 2), forward="Flatten"),

@@ -1,0 +1,115 @@
+"""Operators on whole numbers that stand for reals: with every tensor comes its range.
+
+Ranges are tensors of one element; an output's follows from the inputs' or from attributes.
+Operators that would look for the range themselves, in all of the data, are not described.
+"""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, Rewrite, apply
+from tofu.tdl._shapes import axis_of, instances, letters, line
+
+
+def _ranges(ranges):
+    """The least and the greatest value that an output can have."""
+    one = Over(["one1"], lambda _: apply("range", *(r[(0,) * r.ndim] for r in ranges)))
+    return one, one
+
+
+def _check_range(min_calib_range, max_calib_range):
+    if min_calib_range is None or max_calib_range is None:
+        raise tofu.InconclusiveError("without a calibrated range it is looked for in all the data")
+
+
+def _elementwise(tensors, ranges):
+    own = letters(tensors[0].ndim)
+    return instances(own, *((x, own) for x in tensors), *((r, "") for r in ranges))
+
+
+@tofu.op(name=("_contrib_quantize", "_contrib_quantized_act"))
+def quantize(data, low, high):
+    """Each element in whole numbers, or a function of it."""
+    return *_elementwise([data], [low, high]), *_ranges([low, high])
+
+
+@tofu.op(name="_contrib_dequantize")
+def dequantize(data, low, high):
+    """Each element as a real."""
+    return _elementwise([data], [low, high])
+
+
+@tofu.op(name=("_contrib_quantize_v2", "_contrib_quantize_asym", "_contrib_requantize"))
+def calibrated(data, *ranges, min_calib_range=None, max_calib_range=None):
+    """Each element in whole numbers, for a range that attributes give."""
+    _check_range(min_calib_range, max_calib_range)
+    return *_elementwise([data], ranges), *_ranges(ranges)
+
+
+@tofu.op(name=("_contrib_quantized_elemwise_add", "_contrib_quantized_elemwise_mul"))
+def quantized_binary(lhs, rhs, *ranges):
+    """A function of two elements."""
+    return *_elementwise([lhs, rhs], ranges), *_ranges(ranges)
+
+
+@tofu.op(name="_contrib_quantized_flatten")
+def quantized_flatten(data, *ranges):
+    """Instances as rows."""
+    return *instances("n.", (data, "n")), *_ranges(ranges)
+
+
+@tofu.op(name="_contrib_quantized_pooling")
+def quantized_pooling(data, *ranges):
+    """Planes resampled."""
+    return *instances("nc..", (data, "nc")), *_ranges(ranges)
+
+
+@tofu.op(name="_contrib_quantized_concat")
+def quantized_concat(*args, dim=1):
+    """Tensors joined, in the widest of their ranges."""
+    count = len(args) // 3
+    own = line(args[0].ndim, axis_of(dim, args[0].ndim))
+    reads = [(x, own if k < count else "") for k, x in enumerate(args)]
+    return *instances(own, *reads), *_ranges(args[count:])
+
+
+@tofu.op(name="_contrib_quantized_conv")
+def quantized_convolution(data, *args, no_bias=False):
+    """A convolution, instance by instance."""
+    own = "n" + "." * (data.ndim - 1)
+    return *instances(own, (data, "n"), *((x, "") for x in args)), *_ranges(args[2 - no_bias :])
+
+
+@tofu.op(name="_contrib_quantized_fully_connected", rewrites=[Rewrite("num_hidden", {"size": "o"})])
+def quantized_fully_connected(data, weight, *args, no_bias=False):
+    """A product with a matrix; the sum is over all of a row."""
+    bias = [] if no_bias else [(args[0], "o")]
+    ranges = args[1 - no_bias :]
+    reads = (data, "n"), (weight, "o"), *bias, *((r, "") for r in ranges)
+    return *instances("no", *reads), *_ranges(ranges)
+
+
+@tofu.op(name="_contrib_quantized_embedding", rewrites=[Rewrite("output_dim", {"size": "w"})])
+def quantized_embedding(data, weight, *ranges):
+    """The row of weight that each element of data names."""
+    own = letters(data.ndim)
+    return *instances(own + "w", (data, own), (weight, ".w")), *_ranges(ranges)
+
+
+@tofu.op(name="_contrib_quantized_batch_norm")
+def quantized_batch_norm(data, *args, axis=1):
+    """Each channel scaled and shifted; channels share a range, so they are whole."""
+    own = line(data.ndim, axis_of(axis, data.ndim))
+    return *instances(own, (data, own), *((x, "") for x in args)), *_ranges(args[4:])
+
+
+@tofu.op(name="_contrib_quantized_rnn")
+def quantized_rnn(data, parameters, state, *args, state_outputs=False):
+    """The fused recurrent operator, over the batch."""
+    states = 2 if state_outputs else 0
+    reads = (data, ".n"), (parameters, ""), (state, ".n"), *((x, _state(x)) for x in args)
+    return instances(".n. " * (1 + states), *reads)
+
+
+def _state(tensor):
+    return ".n" if tensor.ndim == 3 else ""
