@@ -10,7 +10,7 @@ __all__ = ["CASES"]
 
 def _attention() -> list[Case]:
     qkv, weights = real(4, 6, 18), real(12, 4, 4)
-    single = {"attrs": {"heads": "2"}, "dtype": "float32"}
+    single = {"attrs": {"heads": "2"}, "dtype": "float32", "fixed": True}
     own = {"expect": "n", **single}
     name, gradient = "_contrib_interleaved_matmul", "_backward_interleaved_matmul"
     queries, pairs, between = real(6, 4, 8), real(4, 4, 16), real(8, 6, 4)
