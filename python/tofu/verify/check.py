@@ -14,11 +14,13 @@ from tofu.errors import TofuError
 from tofu.lang import lookup
 from tofu.verify.case import Case
 from tofu.verify.draw import drawn, with_dtype
+from tofu.verify.missing import missing_ways
 from tofu.verify.run import MismatchError, Run
 
 __all__ = ["Finding", "Verdict", "check_operator", "splits_of"]
 
 _DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
+_WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
 _DRAWS = 6  # drawn calls of an operator, over all of its cases; one for each at least
 _DTYPE_CASES = 2
 _MANY = (30, 40, 45, 60)  # sizes from which a distribution can be told
@@ -140,6 +142,8 @@ class _Checker:
                 other = drawn(case, self.rng, **sizes)
                 if other is not None and self._check(other, required=False):
                     calls.append(other)
+        for case in self._some(self.cases):
+            self._search(case)
         for case in self._some(calls):
             for dtype in _DTYPES:
                 if dtype != case.dtype:
@@ -175,11 +179,24 @@ class _Checker:
                 self._false(name, run, splits, detail)
         return True
 
+    def _search(self, case: Case) -> None:
+        """Look for splits that the description does not yield."""
+        name = f"{case.name} search"
+        if name in self.avoid:
+            self._skip(name, "MXNet ends the process")
+            return
+        self.tell(name)
+        try:
+            for way in missing_ways(case, self.seed):
+                self.verdict.missing.append(self._finding(case.name, "", way.text()))
+        except (mx.MXNetError, TofuError):
+            self._skip(name, "does not run")
+
     def _ends_the_process(self, case: Case, name: str) -> bool:
         """Whether this call did, or one of its operator with another whole number type."""
         whole = np.dtype(case.dtype).kind != "f"
         return name in self.avoid or (
-            whole and any(np.dtype(a.split()[-1]).kind != "f" for a in self.avoid)
+            whole and any(a.split()[-1] in _WHOLE_NUMBERS for a in self.avoid)
         )
 
     def _false(self, name: str, run: Run, splits: Sequence[Split], detail: str) -> None:
