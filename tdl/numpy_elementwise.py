@@ -44,6 +44,7 @@ unary.serves(*(f"_npi_{name}" for name in _UNARY), *(f"_npi_{name}_scalar" for n
 unary.serves("_np_copy", "_npx_relu", "_npx_sigmoid")
 binary.serves(*(f"_backward_npi_{name}" for name in _GRADIENTS_OF_SCALAR))
 binary.serves("_npi_backward_nan_to_num")
+unary.serves("_backward_npi_copysign_scalar", "_backward_npi_rcopysign_scalar")
 constant_like.serves("_npi_full_like")
 broadcast_to.serves("_npi_broadcast_to")
 filled.serves("_npi_zeros", "_npi_ones")

@@ -28,6 +28,8 @@ def values(spec: In, rng: np.random.Generator, dtype: Optional[str] = None) -> A
     elif spec.kind in ("boxes", "rois"):
         drawn = _boxes(spec, rng)
         drawn[:, -4:] *= 8 if spec.kind == "rois" else 1
+    elif spec.kind == "definite":
+        drawn = _definite(spec, rng)
     elif spec.kind == "flag":
         drawn = rng.integers(0, 2, size).astype("float64")
     else:
@@ -52,3 +54,10 @@ def _boxes(spec: In, rng: np.random.Generator) -> Array:
     low = rng.uniform(0, 0.5, (count, 2))
     boxes: Array = np.concatenate([before, low, low + rng.uniform(0.2, 0.5, (count, 2))], axis=1)
     return boxes
+
+
+def _definite(spec: In, rng: np.random.Generator) -> Array:
+    """Symmetric, positive definite matrices in the last two dimensions."""
+    half = rng.uniform(-1, 1, spec.shape)
+    matrices: Array = half @ np.swapaxes(half, -1, -2) + np.eye(spec.shape[-1])
+    return matrices

@@ -12,6 +12,7 @@ from tofu.verify.cases import (
     image,
     layers,
     layout,
+    linalg,
     linear,
     movement,
     numpy_elementwise,
@@ -43,6 +44,7 @@ ALL = [
     *sampling.CASES,
     *sequence.CASES,
     *numpy_movement.CASES,
+    *linalg.CASES,
 ]
 
 _GPU = "MXNet has it for GPUs only"
@@ -55,6 +57,8 @@ NOT_RUN = {
     "_backward__contrib_ModulatedDeformableConvolution": _GPU,
     "_contrib_quantize_asym": "MXNet crashes",
     "_contrib_quantized_rnn": "its inputs are made by MXNet's own quantization only",
+    "_backward_npi_copysign_scalar": "MXNet gives it two inputs and it takes one",
+    "_backward_npi_rcopysign_scalar": "MXNet gives it two inputs and it takes one",
     "_backward_add": "no gradient uses it, and MXNet crashes",
 }
 
