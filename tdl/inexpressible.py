@@ -5,14 +5,12 @@ from __future__ import annotations
 __all__ = ["REASONS"]
 
 _FLAT = "solves a system of the whole tensors, flattened: no dimension is a batch"
-_RANKED = "the k-th value belongs to the k-th true element of the mask"
 
 _NUMPY = {
     "_npi_tensorinv": _FLAT,
     "_npi_tensorsolve": _FLAT,
     "_backward_npi_tensorinv": _FLAT,
     "_backward_npi_tensorsolve": _FLAT,
-    "_npi_boolean_mask_assign_tensor": _RANKED,
 }
 
 _SUBGRAPH = "runs a graph of its own: what it computes is in an attribute"
