@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tofu
 from tofu.lang import Over, apply
-from tofu.tdl._shapes import axis_of, names, whole
+from tofu.tdl._shapes import axis_of, instances, line, names, whole, zero
 
 
 @tofu.op(name="Activation")
@@ -19,49 +19,62 @@ def backward_activation(*args):
     return lambda *i: apply("by_input", *(x[i] for x in args))
 
 
-def _check_leaky(act_type):
-    if act_type in ("prelu", "rrelu"):
-        raise tofu.InconclusiveError(f"act_type {act_type} is not described")
-
-
 @tofu.op(name="LeakyReLU")
-def leaky_relu(*args, act_type="leaky"):
-    """A function of each element: leaky, elu, selu, gelu."""
-    _check_leaky(act_type)
-    return lambda *i: apply("leaky", args[0][i])
+def leaky_relu(x, *gamma):
+    """A function of each element, and, where slopes are learned, of its channel's."""
+    return lambda *i: apply("leaky", x[i], *(g[_slope(g, i)] for g in gamma))
 
 
 @tofu.op(name="_backward_LeakyReLU")
-def backward_leaky_relu(*args, act_type="leaky"):
-    """A function of the head gradient, the input and the output."""
-    _check_leaky(act_type)
-    return lambda *i: apply("by_input", *(x[i] for x in args))
+def backward_leaky_relu(ograd, *args, act_type="leaky"):
+    """By the element, and by its channel's slope: a sum over all else."""
+    if act_type != "prelu":
+        return lambda *i: apply("by_input", ograd[i], *(x[i] for x in args))
+    x, gamma, out = args
+
+    def by(*i):
+        return apply("by_input", ograd[i], x[i], gamma[_slope(gamma, i)], out[i])
+
+    every = names(x.ndim)
+    own = ["one0"] if gamma.ones[0] and not x.ones[1] else [every[1]]
+    summed = [name for name in every if name not in own]
+
+    def by_slope(channel):
+        return tofu.Sum(
+            Over(
+                summed,
+                lambda *v: by(*({**dict(zip(summed, v)), own[0]: channel}[n] for n in every)),
+            )
+        )
+
+    return Over(every, by), Over(own, by_slope)
 
 
-def _along(tensors, axis, function):
-    """An opaque function of whole lines of the tensors, one output element per index."""
-    line = tofu.Opaque(function)
-    axis = axis_of(axis, tensors[0].ndim)
-    return lambda *i: line(*(x[whole(i, axis)] for x in tensors))[i[axis]]
+def _slope(gamma, index):
+    """The place of a channel's slope; one may serve all."""
+    return 0 if gamma.ones[0] else index[1]
 
 
-def _check_length(tensors, count):
-    if len(tensors) != count:
-        raise tofu.InconclusiveError("softmax with a length input is not described")
+def _lines(tensors, axis):
+    """Whole lines along the axis; a tensor that lacks it has a number for each line."""
+    own = line(tensors[0].ndim, axis_of(axis, tensors[0].ndim))
+    rank = tensors[0].ndim
+    return own, [(x, own if x.ndim == rank else own.replace(".", "")) for x in tensors]
 
 
 @tofu.op(name=("softmax", "softmin", "log_softmax"))
-def softmax(*args, axis=-1):
-    """The softmax, its negative's, or its logarithm, along an axis."""
-    _check_length(args, 1)
-    return _along(args, axis, "Softmax")
+def softmax(data, *length, axis=-1):
+    """The softmax, its negative's, or its logarithm, of the beginning of lines along an axis."""
+    own, reads = _lines([data, *length], axis)
+    return instances(own, *reads)
 
 
 @tofu.op(name=("_backward_softmax", "_backward_softmin", "_backward_log_softmax"))
-def backward_softmax(*args, axis=-1):
-    """A function of whole lines of the head gradient and the output."""
-    _check_length(args, 2)
-    return _along(args, axis, "SoftmaxGradient")
+def backward_softmax(*args, axis=-1, use_length=False):
+    """A function of whole lines of the head gradient and the output; zero by the lengths."""
+    own, reads = _lines(args, axis)
+    by_length = zero(args[2], own.replace(".", "")) if use_length else ()
+    return *instances(own, *reads), *by_length
 
 
 def _channels(tensors, mode, function):

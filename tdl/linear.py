@@ -128,7 +128,7 @@ def backward_dot(ograd, lhs, rhs, *, transpose_a=False, transpose_b=False):
     """The gradients by both operands."""
     left, right, element = _dot(lhs, rhs, transpose_a, transpose_b)
     if not left and not right:
-        raise tofu.InconclusiveError("the gradient of a product of vectors is not described")
+        return lambda i: ograd[0] * rhs[i], lambda i: ograd[0] * lhs[i]
     return tuple(adjoint(Over([*left, *right], element), ograd, [lhs, rhs]))
 
 

@@ -180,10 +180,13 @@ def backward_slice_axis(ograd, *, axis, begin, end=None, out_shapes):
 
 @tofu.op(name="slice_like")
 def slice_like(data, shape_like, *, axes=()):
-    """From 0, as far as another tensor goes."""
-    if axes or data.ndim != shape_like.ndim:
-        raise tofu.InconclusiveError("slice_like of some axes is not described")
-    return lambda *i: like(data[i], shape_like[i])
+    """From 0, as far as another tensor goes along some axes."""
+    used = [axis_of(a, data.ndim) for a in axes or range(data.ndim)]
+
+    def element(*i):
+        return like(data[i], shape_like[[i[d] if d in used else 0 for d in range(shape_like.ndim)]])
+
+    return element
 
 
 # --- Joins and splits -----------------------------------------------------------------

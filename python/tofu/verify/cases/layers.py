@@ -19,8 +19,18 @@ def _activation() -> list[Case]:
         attrs = {"act_type": kind, "slope": "0.3"}
         cases.append(case("LeakyReLU", real(6, 4), attrs=attrs, expect="i0 i1"))
         cases.append(back("_backward_LeakyReLU", "g0 i0 o0", real(6, 4), attrs=attrs))
+    for slopes in (4, 1):
+        attrs, inputs = {"act_type": "prelu"}, (real(6, 4, 2), positive(slopes))
+        more = {"attrs": attrs, "expect": "i0 i1 i2"}
+        cases.append(case("LeakyReLU", *inputs, **more))
+        cases.append(back("_backward_LeakyReLU", "g0 i0 i1 o0", *inputs, **more))
+    lengths = {"use_length": "True", "axis": "1"}
+    inputs = real(6, 4, 2), In((6, 2), "count", 4, "int32")
+    more = {"attrs": lengths, "expect": "a c"}
+    cases.append(case("softmax", *inputs, **more))
+    cases.append(back("_backward_softmax", "g0 i0 i1 o0", *inputs, skip=(1,), **more))
     for axis in ("-1", "1"):
-        expect = "i0 i1" if axis == "-1" else "i0 i2"
+        expect = "a b" if axis == "-1" else "a c"
         for op in ("softmax", "softmin", "log_softmax"):
             more = {"attrs": {"axis": axis}, "expect": expect}
             cases.append(case(op, real(6, 4, 2), **more))

@@ -84,6 +84,8 @@ def _slices() -> list[Case]:
         cases.append(case("slice_axis", real(12, 6), attrs=attrs))
         cases.append(back("_backward_slice_axis", "g0", real(12, 6), attrs=attrs))
     cases.append(case("slice_like", real(12, 6), real(6, 4)))
+    first = {"axes": "(0,)"}
+    cases.append(case("slice_like", real(12, 6), real(6, 4), attrs=first, expect="i0 i1"))
     for dim in (0, 1, 2):
         pieces = [[6, 4, 2], [6, 4, 2]]
         pieces[1][dim] += 6
