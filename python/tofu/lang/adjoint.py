@@ -3,9 +3,10 @@
 For an output ``O[v] = Sum_r X[A(v, r)] * others`` the gradient is
 ``gX[a] = Sum over every (v, r) with A(v, r) = a of gO[v] * others``. Where all indices
 are plain variables that is again a description, with the variables outside ``A`` as its
-reduction. A variable that occurs in another index (``x + dx``) is *entangled*: the
-dimensions that it reaches are taken whole, as arguments of an opaque function. So the
-halo of a convolution's gradient is not found, and nothing wrong is.
+reduction. A variable that occurs in another index (``x + dx``), or twice in one tensor
+(``x[i, i]``), is *entangled*: the dimensions that it reaches are taken whole, as arguments
+of an opaque function. So the halo of a convolution's gradient is not found, and nothing
+wrong is.
 """
 
 from __future__ import annotations
@@ -110,9 +111,13 @@ def _variables(dim: ir.Dim) -> frozenset[str]:
 def _entangled(body: ir.Expr) -> frozenset[str]:
     found: set[str] = set()
     for element in ir.elements(body):
+        once: set[str] = set()
         for dim in element.dims:
-            if isinstance(dim, ir.Index) and dim.plain is None:
+            if not isinstance(dim, ir.Index):
+                continue
+            if dim.plain is None or dim.plain in once:
                 found |= dim.variables
+            once |= dim.variables
     return frozenset(found)
 
 

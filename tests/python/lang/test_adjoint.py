@@ -49,6 +49,15 @@ def test_entangled_variables_stay_whole() -> None:
     }
 
 
+def test_a_diagonal_stays_whole() -> None:
+    @op
+    def backward(ograd, data):
+        return tuple(adjoint(lambda b, i: data[b, i, i], ograd, [data]))
+
+    found = _strategies(backward, [(4, 6), (4, 6, 6)], [(4, 6, 6)])
+    assert found == {"b": ["concat"]}
+
+
 def test_a_bias_is_summed_over_what_it_lacks() -> None:
     @op
     def backward(ograd, data, bias):

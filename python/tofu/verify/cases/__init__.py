@@ -17,6 +17,7 @@ from tofu.verify.cases import (
     movement,
     numpy_elementwise,
     numpy_movement,
+    numpy_products,
     numpy_reduction,
     quantized,
     recurrent,
@@ -45,6 +46,7 @@ ALL = [
     *sequence.CASES,
     *numpy_movement.CASES,
     *linalg.CASES,
+    *numpy_products.CASES,
 ]
 
 _GPU = "MXNet has it for GPUs only"
