@@ -5,7 +5,7 @@ see. AFTER it, backward operators that read their forward operator's state becom
 stateless ones, which may run in another executor and be split differently.
 """
 
-from . import backward, norm, simple
+from . import backward, norm, recurrent, simple
 from .registry import AFTER, BEFORE, Lowering, Registry
 
-__all__ = ["AFTER", "BEFORE", "Lowering", "Registry", "backward", "norm", "simple"]
+__all__ = ["AFTER", "BEFORE", "Lowering", "Registry", "backward", "norm", "recurrent", "simple"]

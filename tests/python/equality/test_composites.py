@@ -1,0 +1,72 @@
+"""Blocks of composite operators, partitioned, train as they do serially."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn, rnn
+
+import tofu
+
+STEPS = 4
+
+
+@pytest.fixture
+def switched_on():
+    """Turn tofu on for a number of CPU workers; off again afterwards."""
+
+    def enable(workers):
+        tofu.enable(workers=workers, device="cpu")
+
+    yield enable
+    tofu.disable()
+
+
+class Tagger(nn.HybridBlock):
+    """A class for every step of a sequence, by a fused recurrent layer."""
+
+    def __init__(self, layer, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.layer = layer()
+            self.classes = nn.Dense(6, flatten=False)
+
+    def hybrid_forward(self, F, x):
+        return self.classes(self.layer(x))
+
+
+LAYERS = {
+    "lstm": lambda: rnn.LSTM(12, num_layers=2, input_size=6),
+    "gru both ways": lambda: rnn.GRU(12, bidirectional=True, input_size=6, layout="NTC"),
+    "rnn": lambda: rnn.RNN(12, input_size=6),
+}
+
+
+def train(layer):
+    mx.random.seed(3)
+    np.random.seed(3)
+    net = Tagger(layer)
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+    loss_of, losses = gluon.loss.SoftmaxCELoss(), []
+    for step in range(STEPS):
+        draw = np.random.RandomState(step)
+        x = mx.nd.array(draw.normal(size=(6, 12, 6)))
+        y = mx.nd.array(draw.randint(0, 6, (6, 12)))
+        with autograd.record():
+            loss = loss_of(net(x), y).mean()
+        loss.backward()
+        trainer.step(1)
+        losses.append(loss.asscalar())
+    return losses
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("name", LAYERS)
+def test_fused_recurrent_layers(name, workers, switched_on, capsys):
+    expected = train(LAYERS[name])
+    switched_on(workers)
+    losses = train(LAYERS[name])
+    assert f"over {workers} workers" in "".join(capsys.readouterr())
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
