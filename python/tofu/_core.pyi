@@ -14,6 +14,7 @@ def plan(
     mode: str = "tofu",
     parts: Sequence[int] = [],
     allow_replication: bool = False,
+    coarsen: bool = True,
     time_limit_s: float = 60,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
@@ -28,6 +29,7 @@ def plan(
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.
         allow_replication: whether tensors may stay whole where that is cheaper.
+        coarsen: whether tensors and operators that are partitioned alike are decided once.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
 

@@ -15,10 +15,12 @@ namespace {
 
 class Coalescer {
  public:
-  Coalescer(const Graph& graph, const StrategyTable& table, const Groups& groups)
+  Coalescer(const Graph& graph, const StrategyTable& table, const Groups& groups,
+            const CoalesceOptions& options)
       : graph_(graph),
         table_(table),
         groups_(groups),
+        options_(options),
         used_(UsedEntries(graph)),
         entries_(graph.num_entries()) {}
 
@@ -38,7 +40,7 @@ class Coalescer {
 
   void MergeElementwise() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      elementwise_.push_back(IsElementwise(graph_, table_, node));
+      elementwise_.push_back(options_.merge_alike && IsElementwise(graph_, table_, node));
       if (!elementwise_.back()) continue;
       const int first = graph_.first_entry[node];
       for (int i = 1; i < graph_.nodes[node].num_outputs; ++i) Merge(first, first + i);
@@ -77,6 +79,7 @@ class Coalescer {
 
   void MergeTimesteps() {
     signatures_ = Signatures(graph_, table_);
+    if (!options_.merge_alike) return;
     const std::vector<int> first = AlignTimesteps(graph_, groups_, signatures_);
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       if (first[node] == node) continue;
@@ -163,6 +166,7 @@ class Coalescer {
   const Graph& graph_;
   const StrategyTable& table_;
   const Groups& groups_;
+  const CoalesceOptions& options_;
   const std::vector<bool> used_;
   UnionFind entries_;
   std::vector<bool> elementwise_;  // [node]
@@ -172,9 +176,9 @@ class Coalescer {
 
 }  // namespace
 
-CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table,
-                     const Groups& groups) {
-  return Coalescer(graph, table, groups).Run();
+CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,
+                     const CoalesceOptions& options) {
+  return Coalescer(graph, table, groups, options).Run();
 }
 
 }  // namespace tofu

@@ -54,8 +54,14 @@ struct CoarseGraph {
   std::vector<int> op_class;      // [node], -1 for variables
 };
 
-CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table,
-                     const Groups& groups);
+struct CoalesceOptions {
+  // Rules 1 and 3. Without them only what has to share its tiles shares a class:
+  // for measuring what coarsening saves (paper, Table 1).
+  bool merge_alike = true;
+};
+
+CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,
+                     const CoalesceOptions& options = {});
 
 }  // namespace tofu
 

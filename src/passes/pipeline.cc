@@ -76,7 +76,7 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
   const Groups groups = GroupForwardBackward(graph, table);
   if (on_pass) on_pass("group", DumpGroups(graph, groups));
 
-  const CoarseGraph coarse = Coalesce(graph, table, groups);
+  const CoarseGraph coarse = Coalesce(graph, table, groups, {options.coarsen});
   if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
 
   RecursiveOptions recursive;

@@ -27,6 +27,8 @@ struct PlanOptions {
   std::string mode = "tofu";  // one of SearchModes() (modes.h)
   // Tensors may stay whole at any step where that is cheaper.
   bool allow_replication = false;
+  // Whether what is partitioned alike is decided once (coalesce.h).
+  bool coarsen = true;
   double time_limit_s = 60;
   int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
 };

@@ -51,6 +51,28 @@ TEST(Coalesce, ConsecutiveElementwiseOperatorsAreOneDecision) {
             OpClassOf(example.graph(), coarse, "b"));
 }
 
+TEST(Coalesce, WithoutMergingOnlyWhatIsTiledTogetherSharesAClass) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6});
+  const NodeEntry w = example.Variable("w", {6, 6}, "parameter");
+  const NodeEntry y = example.MatMul("y", x, w);
+  const NodeEntry a = example.Elementwise("a", {y});
+  const NodeEntry g = example.Elementwise("g", {w});
+  example.Head(a, "output");
+  example.Head(g, "gradient:w");
+  const Groups groups = GroupForwardBackward(example.graph(), example.table());
+  const CoarseGraph coarse = Coalesce(example.graph(), example.table(), groups, {false});
+  EXPECT_NE(TensorClassOf(example.graph(), coarse, "y"),
+            TensorClassOf(example.graph(), coarse, "a"));
+  EXPECT_EQ(TensorClassOf(example.graph(), coarse, "w"),
+            TensorClassOf(example.graph(), coarse, "g"));
+  EXPECT_EQ(coarse.tensors.size(), 4u);
+  for (const OpClass& op : coarse.operators) {
+    EXPECT_EQ(op.nodes.size(), 1u);
+    EXPECT_FALSE(op.elementwise);
+  }
+}
+
 TEST(Coalesce, AFlagAloneDoesNotMakeAnOperatorElementwise) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 4});
