@@ -6,11 +6,15 @@ __all__ = ["REASONS"]
 
 _FLAT = "solves a system of the whole tensors, flattened: no dimension is a batch"
 
+_SPARSE_GRADIENT = "takes a gradient of sparse storage only, which has no tiles"
+
 _NUMPY = {
     "_npi_tensorinv": _FLAT,
     "_npi_tensorsolve": _FLAT,
     "_backward_npi_tensorinv": _FLAT,
     "_backward_npi_tensorsolve": _FLAT,
+    "_contrib_group_adagrad_update": _SPARSE_GRADIENT,
+    "_sparse_adagrad_update": _SPARSE_GRADIENT,
 }
 
 _SUBGRAPH = "runs a graph of its own: what it computes is in an attribute"

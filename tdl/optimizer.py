@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tofu
 from tofu.lang import Over, apply
+from tofu.tdl._shapes import names
 
 _SINGLE = (
     *("sgd_update", "sgd_mom_update", "mp_sgd_update", "mp_sgd_mom_update"),
     *("nag_mom_update", "mp_nag_mom_update", "adam_update", "ftrl_update", "ftml_update"),
     *("rmsprop_update", "rmspropalex_update", "signsgd_update", "signum_update"),
+    # The direction, before it is scaled by norms; and rates, of vectors of norms.
+    *("lamb_update_phase1", "mp_lamb_update_phase1", "multi_lars"),
 )
 # Tensors per weight in the fused forms: the weight, its gradient, states.
 _FUSED = {
@@ -59,10 +62,37 @@ for _name, _per_weight in _FUSED.items():
     _describe_fused(_name, _per_weight)
 
 
-@tofu.op(name="lamb_update_phase1")
-def lamb_update(weight, grad, mean, var):
-    """The direction, before it is scaled by norms of the whole weight."""
-    return lambda *i: apply("update", weight[i], grad[i], mean[i], var[i])
+@tofu.op(name=("lamb_update_phase2", "mp_lamb_update_phase2"))
+def lamb_update(weight, direction, weight_norm, direction_norm, weight32=None):
+    """The new weight, scaled by norms of the whole weight and direction."""
+    tensors = [x for x in (weight, direction, weight32) if x is not None]
+    norms = weight_norm[0], direction_norm[0]
+    return lambda *i: apply("update", *(x[i] for x in tensors), *norms)
+
+
+@tofu.op(name=("_multi_lamb_update", "_multi_mp_lamb_update"))
+def multi_lamb_update(*args, num_tensors=1):
+    """The new weights, each scaled by norms of all of it."""
+    step, count = tofu.Opaque("Update"), len(args) // num_tensors
+
+    def updated(own, k):
+        every = [x[(slice(None),) * x.ndim] for x in own]
+        return Over(names(own[0].ndim, f"w{k}_"), lambda *i: step(*every)[i])
+
+    return tuple(updated(args[k * count : (k + 1) * count], k) for k in range(num_tensors))
+
+
+@tofu.op(name="multi_sum_sq")
+def multi_sum_sq(*args):
+    """The sum of squares of every tensor, as a vector."""
+
+    def squares(x, m):
+        return tofu.Sum(Over(names(x.ndim, f"x{m}_"), lambda *i: x[i] * x[i]))
+
+    return lambda k: sum(
+        (apply(f"is{m}", k) * squares(x, m) for m, x in enumerate(args[1:], 1)),
+        apply("is0", k) * squares(args[0], 0),
+    )
 
 
 @tofu.op(name=("_multi_adamw_update", "_multi_mp_adamw_update"))

@@ -19,8 +19,8 @@ class In:
         shape: its shape.
         kind: "real" (of both signs), "positive" (below 1), "int", "flag" (0 and 1),
             "permutation" (of the first whole numbers), "edges" (from 0 to 1), "count" (from
-            1 on), "boxes" (corners in the last four columns), "rois" (in pixels) or "definite"
-            (symmetric, positive definite matrices).
+            1 on), "boxes" (corners in the last four columns), "rois" (in pixels), "definite"
+            (symmetric, positive definite matrices) or "share" (lines that sum to 1).
         high: the bound of integers, and of the first column of boxes.
         dtype: its type; None: the case's.
     """

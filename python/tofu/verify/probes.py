@@ -28,6 +28,8 @@ def values(spec: In, rng: np.random.Generator, dtype: Optional[str] = None) -> A
     elif spec.kind in ("boxes", "rois"):
         drawn = _boxes(spec, rng)
         drawn[:, -4:] *= 8 if spec.kind == "rois" else 1
+    elif spec.kind == "share":
+        drawn = rng.dirichlet(np.full(spec.shape[-1], 4.0), spec.shape[:-1])
     elif spec.kind == "definite":
         drawn = _definite(spec, rng)
     elif spec.kind == "flag":

@@ -20,6 +20,7 @@ from tofu.verify.cases import (
     numpy_products,
     numpy_reduction,
     quantized,
+    random,
     recurrent,
     rest,
     sampling,
@@ -47,6 +48,7 @@ ALL = [
     *numpy_movement.CASES,
     *linalg.CASES,
     *numpy_products.CASES,
+    *random.CASES,
 ]
 
 _GPU = "MXNet has it for GPUs only"

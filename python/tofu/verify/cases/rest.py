@@ -113,7 +113,40 @@ def _optimizer() -> list[Case]:
     cases.append(
         case("lamb_update_phase1", weight, weight, state, state, attrs={"t": "1", "wd": "0.01"})
     )
+    cases += _lamb()
     return [dataclasses.replace(c, imperative=True) for c in cases]
+
+
+def _lamb() -> list[Case]:
+    """What norms scale, and the norms."""
+    first, rate = {"t": "1", "wd": "0.01"}, {"lr": "0.1"}
+    single = In((6, 4), dtype="float32")
+    state, half = In((6, 4), "positive", dtype="float32"), In((6, 4), dtype="float16")
+    norm, vector = In((1,), "positive", dtype="float32"), In((6,), "positive", dtype="float32")
+    many = {"learning_rates": "(0.1, 0.2)", "wds": "(0.01, 0)", "step_count": "(1, 1)"}
+    many["num_tensors"] = "2"
+    shapes = ((6, 4), (2,))
+    plain = [In(s, k, dtype="float32") for s in shapes for k in ("real", "real", *["positive"] * 2)]
+    mixed = [
+        In(s, k, dtype=t)
+        for s in shapes
+        for k, t in zip(
+            ("real", "real", "positive", "positive", "real"),
+            ("float16", "float16", "float32", "float32", "float32"),
+        )
+    ]
+    own = {"attrs": many, "expect": "", "outputs": 2}
+    expect = {"expect": "i0 i1"}
+    return [
+        case("mp_lamb_update_phase1", half, half, state, state, single, attrs=first, **expect),
+        case("lamb_update_phase2", single, single, norm, norm, attrs=rate, **expect),
+        case("mp_lamb_update_phase2", half, single, norm, norm, single, attrs=rate, **expect),
+        case("multi_lars", *[vector] * 4, attrs={"eta": "0.1", "eps": "1e-8"}, expect="i0"),
+        case("_multi_lamb_update", *plain, shaped=(0, 4), **own),
+        case("_multi_mp_lamb_update", *mixed, shaped=(0, 5), **own),
+        case("multi_sum_sq", single, attrs={"num_arrays": "1"}, expect="x0_0 x0_1"),
+        case("multi_sum_sq", single, vector, attrs={"num_arrays": "2"}, expect="x0_0 x0_1 x1_0"),
+    ]
 
 
 def _fused_optimizer() -> list[Case]:
