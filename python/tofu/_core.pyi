@@ -62,6 +62,20 @@ def partition(
         tofu.errors.PlanError: the plan is of another graph.
     """
 
+def explain(graph: str, table: str, plan: str, name: str) -> str:
+    """What every other choice would cost (JSON; docs/formats.md, "Explanation").
+
+    Args:
+        graph: training graph.
+        table: strategy table of that graph.
+        plan: plan of that graph.
+        name: a node, or "NODE[1]" for a further output of one.
+
+    Raises:
+        tofu.errors.GraphError: the graph or the table cannot be read.
+        tofu.errors.PlanError: the plan is of another graph, or nothing has that name.
+    """
+
 def phases(partitioned: str, *, on_pass: Callable[[str, str], None] | None = None) -> str:
     """Split a partitioned graph into its forward and backward graphs.
 

@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
+#include "passes/explain.h"
 #include "passes/modes.h"
 #include "passes/partition.h"
 #include "passes/partitioned.h"
@@ -57,6 +58,14 @@ std::string Partition(const std::string& graph_json, const std::string& table_js
   return WritePartitioned(partitioned);
 }
 
+std::string ExplainName(const std::string& graph_json, const std::string& table_json,
+                        const std::string& plan_json, const std::string& name) {
+  py::gil_scoped_release unlock;
+  const Graph graph = ReadGraph(graph_json);
+  const StrategyTable table = ReadStrategyTable(table_json, graph);
+  return Explain(graph, table, ReadPlan(plan_json, graph, table), name);
+}
+
 std::string SplitIntoPhases(const std::string& partitioned_json,
                             const Callback& on_pass) {
   py::gil_scoped_release unlock;
@@ -103,6 +112,9 @@ void BindPasses(py::module_* module) {
               py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
               py::arg("on_pass") = py::none(),
               "Generate the partitioned graph (JSON) of a training graph and its plan.");
+  module->def("explain", &ExplainName, py::arg("graph"), py::arg("table"),
+              py::arg("plan"), py::arg("name"),
+              "What every other choice for a tensor or an operator would cost (JSON).");
   module->def("phases", &SplitIntoPhases, py::arg("partitioned"), py::kw_only(),
               py::arg("on_pass") = py::none(),
               "Split a partitioned graph into its forward and backward graphs (JSON).");

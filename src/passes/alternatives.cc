@@ -34,6 +34,32 @@ bool IsReduced(const StrategyRow& row, int var) {
       [var](const OutputAccess& output) { return output.reduce.count(var) > 0; });
 }
 
+// Whether some free step reduces an output although another variable divides.
+bool ReducesNeedlessly(const StrategyRow& row, std::vector<int64_t> extents,
+                       const Cuts& given, const Cuts& cuts,
+                       const std::vector<int>& parts) {
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    if (cuts[i] == kReplicated) continue;
+    if (given[i] == kFree && IsReduced(row, cuts[i])) {
+      for (int var : row.splittable) {
+        if (!IsReduced(row, var) && extents[var] % parts[i] == 0) return true;
+      }
+    }
+    extents[cuts[i]] /= parts[i];
+  }
+  return false;
+}
+
+void DropReductions(const StrategyRow& row, const std::vector<int64_t>& extents,
+                    const Cuts& given, const std::vector<int>& parts,
+                    std::vector<Cuts>* all) {
+  std::vector<Cuts> kept;
+  for (const Cuts& cuts : *all) {
+    if (!ReducesNeedlessly(row, extents, given, cuts, parts)) kept.push_back(cuts);
+  }
+  if (!kept.empty()) *all = std::move(kept);
+}
+
 std::vector<Cuts> AlikeCuts(const std::vector<int64_t>& extents,
                             const std::vector<int>& candidates, const Cuts& given,
                             const std::vector<int>& parts, bool may_be_whole) {
@@ -97,11 +123,6 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
     }
     candidates = row->splittable;
   }
-  if (restrictions.forbid_output_reduction) {
-    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                    [row](int var) { return IsReduced(*row, var); }),
-                     candidates.end());
-  }
   const auto mixes = [row](const Cuts& cuts) {
     return row != nullptr && !ReducesOneWay(*row, cuts);
   };
@@ -115,6 +136,9 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
               : EnumerateCuts(extents, candidates, given, parts, Whole(may_be_whole),
                               limit, complete);
     all.erase(std::remove_if(all.begin(), all.end(), mixes), all.end());
+  }
+  if (restrictions.forbid_output_reduction && row != nullptr) {
+    DropReductions(*row, extents, given, parts, &all);
   }
   return all;
 }

@@ -20,7 +20,8 @@ struct Restrictions {
   // [tensor class]: may stay whole at any step, not only where nothing divides;
   // empty: none of them.
   std::vector<bool> may_be_whole;
-  // No operator is split along a variable that an output is reduced over.
+  // No operator is split along a variable that an output is reduced over, unless
+  // no other one divides.
   bool forbid_output_reduction = false;
   // One dimension, or variable, for all free steps. Where it divides no further
   // the first one that does takes its place.

@@ -1,10 +1,10 @@
 #include "passes/dump.h"
 
-#include <algorithm>
 #include <map>
 #include <sstream>
 
 #include "graph/box.h"
+#include "graph/names.h"
 
 namespace tofu {
 namespace {
@@ -15,16 +15,6 @@ std::string ShapeText(const Shape& shape) {
     text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
   }
   return text + ")";
-}
-
-// "fc1", or "split[2]" for a further output.
-std::string EntryText(const Graph& graph, int entry) {
-  const auto it =
-      std::upper_bound(graph.first_entry.begin(), graph.first_entry.end(), entry);
-  const int node = static_cast<int>(it - graph.first_entry.begin()) - 1;
-  const int index = entry - graph.first_entry[node];
-  const std::string& name = graph.nodes[node].name;
-  return index == 0 ? name : name + "[" + std::to_string(index) + "]";
 }
 
 std::string CutsText(const Cuts& cuts) {
@@ -52,7 +42,7 @@ std::string DumpGroups(const Graph& graph, const Groups& groups) {
   }
   for (int entry = 0; entry < graph.num_entries(); ++entry) {
     const int group = groups.tensor_group[entry];
-    if (group >= 0 && group != entry) tensors[group].push_back(EntryText(graph, entry));
+    if (group >= 0 && group != entry) tensors[group].push_back(EntryName(graph, entry));
   }
   std::ostringstream text;
   text << operators.size() << " groups of operators\n";
@@ -65,7 +55,7 @@ std::string DumpGroups(const Graph& graph, const Groups& groups) {
   }
   text << tensors.size() << " groups of tensors with gradients\n";
   for (const auto& [entry, members] : tensors) {
-    text << "  " << EntryText(graph, entry);
+    text << "  " << EntryName(graph, entry);
     for (const std::string& member : members) text << " + " << member;
     text << '\n';
   }
@@ -78,7 +68,7 @@ std::string DumpClasses(const Graph& graph, const CoarseGraph& coarse) {
   text << graph.num_entries() << " tensors in " << coarse.tensors.size() << " classes\n";
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     text << "  t" << c << ' ' << ShapeText(coarse.tensors[c].shape) << ':';
-    for (int entry : coarse.tensors[c].entries) text << ' ' << EntryText(graph, entry);
+    for (int entry : coarse.tensors[c].entries) text << ' ' << EntryName(graph, entry);
     text << '\n';
   }
   text << coarse.operators.size() << " classes of operators\n";

@@ -60,6 +60,11 @@ const std::vector<std::string>& SearchModes() {
   return kModes;
 }
 
+bool IsSearchMode(const std::string& name) {
+  const std::vector<std::string>& modes = SearchModes();
+  return std::find(modes.begin(), modes.end(), name) != modes.end();
+}
+
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse) {
   std::vector<bool> may(coarse.tensors.size(), true);
   for (const OpClass& op : coarse.operators) {

@@ -24,6 +24,7 @@ namespace tofu {
 
 // "tofu" first.
 const std::vector<std::string>& SearchModes();
+bool IsSearchMode(const std::string& name);
 
 // [tensor class]: parameters and their gradients, and what no element-wise
 // operator touches. A whole tensor of an element-wise operator would have every

@@ -33,10 +33,8 @@ void CheckOptions(const PlanOptions& options) {
   TOFU_CHECK_USER(options.workers >= 1 && options.workers <= kMaxWorkers, Blame::kPlan)
       << "plan: found " << options.workers << " workers, expected 1 to " << kMaxWorkers
       << "; set the number of workers";
-  const std::vector<std::string>& modes = SearchModes();
-  TOFU_CHECK_USER(std::find(modes.begin(), modes.end(), options.mode) != modes.end(),
-                  Blame::kPlan)
-      << "plan: found mode \"" << options.mode << "\", expected " << Joined(modes)
+  TOFU_CHECK_USER(IsSearchMode(options.mode), Blame::kPlan)
+      << "plan: found mode \"" << options.mode << "\", expected " << Joined(SearchModes())
       << "; choose one of them";
   TOFU_CHECK_USER(std::isfinite(options.time_limit_s) && options.time_limit_s > 0,
                   Blame::kPlan)

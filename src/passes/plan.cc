@@ -4,6 +4,8 @@
 
 #include "graph/error.h"
 #include "graph/json.h"
+#include "passes/plan_json.h"
+#include "passes/plan_memory.h"
 
 namespace tofu {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 constexpr char kFormatId[] = "tofu-plan";
 constexpr int kVersion = 1;
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 // Workers share the tensors of how many groups before this step.
 int64_t GroupsBefore(const Plan& plan, size_t step) {
@@ -56,72 +58,12 @@ Json OperatorsJson(const Plan& plan, const Graph& graph, const StrategyTable& ta
   Json operators = Json::array();
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (graph.nodes[node].is_variable()) continue;
-    Json cuts = Json::array();
-    for (int var : plan.op_cuts[node]) {
-      cuts.push_back(var == kReplicated ? Json() : Json(table.row(node)->vars[var].name));
-    }
     operators.push_back({{"node", graph.nodes[node].name},
                          {"op", graph.nodes[node].op},
-                         {"cuts", std::move(cuts)},
+                         {"cuts", OperatorCutsJson(table.row(node), plan.op_cuts[node])},
                          {"bytes", plan.node_bytes[node]}});
   }
   return operators;
-}
-
-// The cuts of one tensor, each of a dimension that divides at that step.
-std::vector<int> ReadTensorCuts(const JsonCursor& cursor, Shape shape,
-                                const std::vector<int>& parts) {
-  if (cursor.Size() != static_cast<int>(parts.size())) {
-    cursor.Fail("an array of " + std::to_string(parts.size()) + ", one cut a step");
-  }
-  std::vector<int> cuts;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const JsonCursor cut = cursor.At(static_cast<int>(i));
-    cuts.push_back(static_cast<int>(cut.Int(-1, static_cast<int64_t>(shape.size()) - 1)));
-    if (cuts.back() == kReplicated) continue;
-    int64_t& extent = shape[cuts.back()];
-    if (extent % parts[i] != 0) {
-      cut.Fail("a dimension that divides by " + std::to_string(parts[i]) +
-               " at this step, or -1");
-    }
-    extent /= parts[i];
-  }
-  return cuts;
-}
-
-int ReadVarName(const JsonCursor& cursor, const StrategyRow* row) {
-  if (cursor.value().is_null()) return kReplicated;
-  if (row == nullptr) cursor.Fail("null: the operator is not described");
-  for (int var : row->splittable) {
-    if (row->vars[var].name == cursor.String()) return var;
-  }
-  cursor.Fail("null or the name of a variable that " + row->op + " can be split along");
-}
-
-std::vector<int> ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
-                                  const StrategyTable& table,
-                                  const std::vector<int>& parts) {
-  if (cursor.Size() != static_cast<int>(parts.size())) {
-    cursor.Fail("an array of " + std::to_string(parts.size()) + ", one cut a step");
-  }
-  const StrategyRow* row = table.row(node);
-  std::vector<int64_t> extents;
-  for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
-    extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
-  }
-  std::vector<int> cuts;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const JsonCursor cut = cursor.At(static_cast<int>(i));
-    cuts.push_back(ReadVarName(cut, row));
-    if (cuts.back() == kReplicated) continue;
-    int64_t& extent = extents[cuts.back()];
-    if (extent % parts[i] != 0) {
-      cut.Fail("a variable whose extent divides by " + std::to_string(parts[i]) +
-               " at this step, or null");
-    }
-    extent /= parts[i];
-  }
-  return cuts;
 }
 
 // Entry number `index` of a list must speak of this node.
@@ -169,18 +111,11 @@ void ReadOperators(const JsonCursor& root, const Graph& graph, const StrategyTab
 
 void ReadSteps(const JsonCursor& root, Plan* plan) {
   constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 64;
-  const JsonCursor parts = root.At("parts");
-  int64_t workers = 1;
-  for (int i = 0; i < parts.Size(); ++i) {
-    plan->parts.push_back(static_cast<int>(parts.At(i).Int(2, kMaxWorkers)));
-    workers *= plan->parts.back();
-    if (workers > kMaxWorkers)
-      parts.Fail("at most " + std::to_string(kMaxWorkers) + " workers in all");
-  }
-  root.At("workers").Int(workers, workers);
+  plan->parts = ReadParts(root);
   const JsonCursor steps = root.At("steps");
-  if (steps.Size() != parts.Size()) {
-    steps.Fail("an array of " + std::to_string(parts.Size()) + ", one for every part");
+  if (steps.Size() != static_cast<int>(plan->parts.size())) {
+    steps.Fail("an array of " + std::to_string(plan->parts.size()) +
+               ", one for every part");
   }
   for (int i = 0; i < steps.Size(); ++i) {
     plan->step_bytes.push_back(steps.At(i).At("bytes").Int(-kMaxBytes, kMaxBytes));
@@ -200,37 +135,33 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
                {"total_bytes", plan.total_bytes()},
                {"lower_bound_bytes", plan.lower_bound_bytes},
                {"gap", Gap(plan)},
-               {"status", plan.status == PlanStatus::kOptimal ? "optimal" : "feasible"},
+               {"status", StatusText(plan.status)},
                {"mode", plan.mode},
                {"nodes", graph.num_nodes()},
                {"search_seconds", plan.search_seconds}};
+  const WorkerMemory memory = EstimateMemory(graph, table, plan);
+  json["bytes_per_worker"] = {{"parameters", memory.parameters_bytes},
+                              {"gradients", memory.gradients_bytes},
+                              {"optimizer_state", memory.optimizer_state_bytes},
+                              {"activations", memory.activations_bytes},
+                              {"fetch_buffers", memory.fetch_buffers_bytes},
+                              {"total", memory.total_bytes()}};
   json["tensors"] = TensorsJson(plan, graph);
   json["operators"] = OperatorsJson(plan, graph, table);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return DumpJson(json);
 }
 
 Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& table) {
   const JsonDocument document =
       ParseJson(json, Blame::kPlan, "plan", "make the plan again from this graph");
   const JsonCursor root(document);
-  if (root.At("format").String() != kFormatId) {
-    root.At("format").Fail(std::string("\"") + kFormatId + "\"");
-  }
-  root.At("version").Int(kVersion, kVersion);
-  const std::string hash = GraphHash(graph);
-  if (root.At("graph_hash").String() != hash) {
-    root.At("graph_hash").Fail("\"" + hash + "\": the plan is of another graph");
-  }
+  CheckHeader(root, kFormatId, kVersion, graph);
   Plan plan;
   ReadSteps(root, &plan);
   ReadTensors(root, graph, &plan);
   ReadOperators(root, graph, table, &plan);
-  const std::string& status = root.At("status").String();
-  if (status != "optimal" && status != "feasible") {
-    root.At("status").Fail("\"optimal\" or \"feasible\"");
-  }
-  plan.status = status == "optimal" ? PlanStatus::kOptimal : PlanStatus::kFeasible;
-  plan.mode = root.At("mode").String();
+  plan.status = ReadStatus(root);
+  if (root.Has("mode")) plan.mode = root.At("mode").String();
   plan.search_seconds = root.At("search_seconds").Number();
   return plan;
 }

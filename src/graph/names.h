@@ -1,0 +1,18 @@
+// Tensors by name: a node's name for its first output, "NODE[1]" for the next.
+#ifndef TOFU_GRAPH_NAMES_H_
+#define TOFU_GRAPH_NAMES_H_
+
+#include <string>
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+std::string EntryName(const Graph& graph, int entry);
+
+// The first entry of that name; "NODE[0]" is NODE. -1 when there is none.
+int FindEntry(const Graph& graph, const std::string& name);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_NAMES_H_
