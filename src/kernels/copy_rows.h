@@ -1,0 +1,18 @@
+// Strided copies: what every fetch without a reduction comes down to.
+#ifndef TOFU_KERNELS_COPY_ROWS_H_
+#define TOFU_KERNELS_COPY_ROWS_H_
+
+#include <cstdint>
+
+namespace tofu {
+
+// Copies `rows` rows of `row_bytes` contiguous bytes; strides in bytes.
+void CopyRows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
+              int64_t rows, int64_t row_bytes);
+
+// Fills `count` elements of `element_bytes` (1, 2, 4 or 8) with one value.
+void FillRow(char* to, const char* value, int64_t element_bytes, int64_t count);
+
+}  // namespace tofu
+
+#endif  // TOFU_KERNELS_COPY_ROWS_H_

@@ -1,0 +1,218 @@
+#include "kernels/multifetch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/copy_rows.h"
+
+namespace tofu {
+namespace {
+
+// A box of the region and the piece of every term so far that covers it.
+struct Part {
+  Extents begin;
+  Extents end;
+  std::vector<const TilePiece*> pieces;
+};
+
+Part PartOf(const TilePiece& piece) {
+  Part part{piece.to, piece.to, {&piece}};
+  for (size_t d = 0; d < piece.to.size(); ++d) part.end[d] += piece.extents[d];
+  return part;
+}
+
+// The common part; false when it is empty.
+bool Meet(const Part& part, const TilePiece& piece, Part* common) {
+  *common = PartOf(piece);
+  for (size_t d = 0; d < part.begin.size(); ++d) {
+    common->begin[d] = std::max(part.begin[d], common->begin[d]);
+    common->end[d] = std::min(part.end[d], common->end[d]);
+    if (common->begin[d] >= common->end[d]) return false;
+  }
+  common->pieces = part.pieces;
+  common->pieces.push_back(&piece);
+  return true;
+}
+
+bool IsEmpty(const TilePiece& piece) {
+  return std::any_of(piece.extents.begin(), piece.extents.end(),
+                     [](int64_t extent) { return extent == 0; });
+}
+
+// Cuts the region so that every part has one piece of every term.
+std::vector<Part> CutByTerms(const MultiFetchSpec& spec) {
+  std::vector<Part> parts;
+  for (int term = 0; term < spec.num_terms; ++term) {
+    std::vector<Part> finer;
+    for (const TilePiece& piece : spec.pieces) {
+      if (piece.term != term || IsEmpty(piece)) continue;
+      if (term == 0) finer.push_back(PartOf(piece));
+      Part common;
+      for (const Part& part : parts) {
+        if (Meet(part, piece, &common)) finer.push_back(std::move(common));
+      }
+    }
+    parts = std::move(finer);
+  }
+  return parts;
+}
+
+// Whether `outer` continues where `inner`, the loop inside it, ends.
+bool Continues(const CellLoop& outer, const CellLoop& inner) {
+  if (outer.to_stride != inner.count * inner.to_stride) return false;
+  for (size_t t = 0; t < outer.from_strides.size(); ++t) {
+    if (outer.from_strides[t] != inner.count * inner.from_strides[t]) return false;
+  }
+  return true;
+}
+
+bool IsContiguous(const CellLoop& loop) {
+  return loop.to_stride == 1 &&
+         std::all_of(loop.from_strides.begin(), loop.from_strides.end(),
+                     [](int64_t stride) { return stride == 1; });
+}
+
+class CellMaker {
+ public:
+  explicit CellMaker(const MultiFetchSpec& spec)
+      : spec_(spec), to_strides_(DenseStrides(spec.shape)) {
+    for (const Extents& source : spec.sources) {
+      from_strides_.push_back(DenseStrides(source));
+    }
+  }
+
+  Cell Make(const Part& part) const {
+    Cell cell;
+    for (size_t d = 0; d < part.begin.size(); ++d) {
+      cell.offset += part.begin[d] * to_strides_[d];
+    }
+    for (const TilePiece* piece : part.pieces) {
+      CellTerm term{piece->source, 0};
+      for (size_t d = 0; d < part.begin.size() && term.source != kNoSource; ++d) {
+        term.offset += (piece->from[d] + part.begin[d] - piece->to[d]) *
+                       from_strides_[piece->source][d];
+      }
+      cell.terms.push_back(term);
+    }
+    for (size_t d = 0; d < part.begin.size(); ++d) AddLoop(part, d, &cell);
+    if (!cell.loops.empty() && IsContiguous(cell.loops.back())) {
+      cell.row = cell.loops.back().count;
+      cell.loops.pop_back();
+    }
+    return cell;
+  }
+
+ private:
+  // Appends a loop over dimension d, or lengthens the last one.
+  void AddLoop(const Part& part, size_t d, Cell* cell) const {
+    CellLoop loop;
+    loop.count = part.end[d] - part.begin[d];
+    if (loop.count == 1) return;
+    loop.to_stride = to_strides_[d];
+    for (const TilePiece* piece : part.pieces) {
+      // A fill value has no place; it goes along with the region.
+      loop.from_strides.push_back(
+          piece->source == kNoSource ? to_strides_[d] : from_strides_[piece->source][d]);
+    }
+    if (!cell->loops.empty() && Continues(cell->loops.back(), loop)) {
+      loop.count *= cell->loops.back().count;
+      cell->loops.pop_back();
+    }
+    cell->loops.push_back(std::move(loop));
+  }
+
+  const MultiFetchSpec& spec_;
+  const Extents to_strides_;
+  std::vector<Extents> from_strides_;
+};
+
+}  // namespace
+
+std::vector<Cell> MakeCells(const MultiFetchSpec& spec) {
+  const CellMaker maker(spec);
+  std::vector<Cell> cells;
+  for (const Part& part : CutByTerms(spec)) cells.push_back(maker.Make(part));
+  return cells;
+}
+
+MultiFetch::MultiFetch(const MultiFetchSpec& spec) : spec_(spec) {
+  CheckSpec(spec_);
+  element_bytes_ = ElementBytes(spec_.dtype);
+  cells_ = MakeCells(spec_);
+  for (const Cell& cell : cells_) max_loops_ = std::max(max_loops_, cell.loops.size());
+  WriteElement(spec_.dtype, spec_.fill, fill_);
+  if (spec_.num_terms == 1) return;
+  combine_ = FindCombine(spec_.dtype, spec_.reduce);
+  int64_t longest = 0;
+  for (const Cell& cell : cells_) {
+    for (const CellTerm& term : cell.terms) {
+      if (term.source == kNoSource) longest = std::max(longest, cell.row);
+    }
+  }
+  fill_row_.resize(longest * element_bytes_);
+  FillRow(fill_row_.data(), fill_, element_bytes_, longest);
+}
+
+void MultiFetch::Run(const void* const* sources, void* region) const {
+  // Where every term stands, for every loop of a cell, and for a row.
+  std::vector<const char*> from((max_loops_ + 2) * spec_.num_terms);
+  for (const Cell& cell : cells_) {
+    for (size_t t = 0; t < cell.terms.size(); ++t) {
+      const CellTerm& term = cell.terms[t];
+      from[t] = term.source == kNoSource
+                    ? nullptr
+                    : static_cast<const char*>(sources[term.source]) +
+                          term.offset * element_bytes_;
+    }
+    RunCell(cell, 0, from.data(),
+            static_cast<char*>(region) + cell.offset * element_bytes_);
+  }
+}
+
+// The loops of a cell from number `depth` on. `from` has room for the places
+// that the loops inside it change.
+void MultiFetch::RunCell(const Cell& cell, size_t depth, const char** from,
+                         char* to) const {
+  static const CellLoop kOnce{1, 0, {0}};
+  if (depth == cell.loops.size()) {
+    return combine_ == nullptr ? CopyCell(cell, kOnce, from, to)
+                               : CombineRow(cell, from, to);
+  }
+  const CellLoop& loop = cell.loops[depth];
+  if (combine_ == nullptr && depth + 1 == cell.loops.size()) {
+    return CopyCell(cell, loop, from, to);
+  }
+  const char** inner = from + spec_.num_terms;
+  std::copy(from, inner, inner);
+  for (int64_t i = 0; i < loop.count; ++i) {
+    RunCell(cell, depth + 1, inner, to);
+    to += loop.to_stride * element_bytes_;
+    for (int t = 0; t < spec_.num_terms; ++t) {
+      if (inner[t] != nullptr) inner[t] += loop.from_strides[t] * element_bytes_;
+    }
+  }
+}
+
+// One row of a cell of several terms.
+void MultiFetch::CombineRow(const Cell& cell, const char** from, char* to) const {
+  const char** rows = from + spec_.num_terms;
+  std::copy(from, rows, rows);
+  std::replace(rows, rows + spec_.num_terms, static_cast<const char*>(nullptr),
+               fill_row_.data());
+  combine_(to, rows, spec_.num_terms, cell.row);
+}
+
+// The innermost loop of a cell of one term.
+void MultiFetch::CopyCell(const Cell& cell, const CellLoop& loop, const char* const* from,
+                          char* to) const {
+  const int64_t to_stride = loop.to_stride * element_bytes_;
+  if (from[0] != nullptr) {
+    return CopyRows(to, to_stride, from[0], loop.from_strides[0] * element_bytes_,
+                    loop.count, cell.row * element_bytes_);
+  }
+  for (int64_t row = 0; row < loop.count; ++row) {
+    FillRow(to + row * to_stride, fill_, element_bytes_, cell.row);
+  }
+}
+
+}  // namespace tofu

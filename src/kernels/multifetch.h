@@ -1,0 +1,76 @@
+// MultiFetch on CPUs: assembles a region from the tiles of several workers in
+// one call, without intermediate buffers (paper section 6).
+//
+//   const MultiFetch fetch(spec);           // once per specification
+//   fetch.Run(addresses, region);           // addresses[i] of source i
+//
+// The specification is turned into cells: boxes of the region in which every
+// term comes from one source. A cell is copied row by row, or, with several
+// terms, reduced row by row; dimensions that lie contiguously in all arrays are
+// one.
+//
+// Errors:     SpecError for a specification whose pieces do not fit.
+// Complexity: Run reads and writes every element once per term.
+#ifndef TOFU_KERNELS_MULTIFETCH_H_
+#define TOFU_KERNELS_MULTIFETCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/combine.h"
+#include "kernels/multifetch_spec.h"
+
+namespace tofu {
+
+// One array of a cell: where it begins, in elements. kNoSource: fill value.
+struct CellTerm {
+  int source = kNoSource;
+  int64_t offset = 0;
+};
+
+// A loop around the rows of a cell.
+struct CellLoop {
+  int64_t count = 1;
+  int64_t to_stride = 0;              // elements, of the region
+  std::vector<int64_t> from_strides;  // elements, per term
+};
+
+struct Cell {
+  int64_t offset = 0;  // of its first element in the region
+  std::vector<CellTerm> terms;
+  std::vector<CellLoop> loops;  // outermost first
+  int64_t row = 1;              // contiguous elements in all arrays
+};
+
+// The cells of a specification that CheckSpec accepts; empty ones are left out.
+std::vector<Cell> MakeCells(const MultiFetchSpec& spec);
+
+class MultiFetch {
+ public:
+  explicit MultiFetch(const MultiFetchSpec& spec);
+
+  // `sources[i]` is the address of source i, `region` that of the result, which
+  // no source overlaps.
+  void Run(const void* const* sources, void* region) const;
+
+  const MultiFetchSpec& spec() const { return spec_; }
+  const std::vector<Cell>& cells() const { return cells_; }
+
+ private:
+  void RunCell(const Cell& cell, size_t depth, const char** from, char* to) const;
+  void CombineRow(const Cell& cell, const char** from, char* to) const;
+  void CopyCell(const Cell& cell, const CellLoop& loop, const char* const* from,
+                char* to) const;
+
+  MultiFetchSpec spec_;
+  int64_t element_bytes_;
+  std::vector<Cell> cells_;
+  size_t max_loops_ = 0;
+  CombineRows combine_ = nullptr;  // of several terms
+  char fill_[8] = {};              // one element
+  std::vector<char> fill_row_;     // as long as the longest row that is reduced
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_KERNELS_MULTIFETCH_H_

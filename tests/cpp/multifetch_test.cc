@@ -1,0 +1,280 @@
+#include "kernels/multifetch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "interpreter.h"
+#include "kernels/half.h"
+
+namespace tofu {
+namespace {
+
+// A one-term specification of float32 with one piece.
+MultiFetchSpec OnePiece() {
+  return ReadSpec("dtype=0 shape=2,2 remote=0 sources=3,4; pieces=0@1,2>0,0:2,2");
+}
+
+std::string ErrorOf(const std::string& text) {
+  try {
+    ReadSpec(text);
+  } catch (const SpecError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void ExpectText(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(MultiFetchSpec, IsReadAsItWasWritten) {
+  for (const char* text : {
+           "dtype=0 shape=2,2 remote=0 sources=3,4; pieces=0@1,2>0,0:2,2",
+           "dtype=2 shape= remote=1 sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=max",
+           "dtype=1 shape=3 remote=0 sources=2; pieces=-@>0:1;0@0>1:2 fill=-inf",
+           "dtype=6 shape=0,2 remote=0 sources= pieces=",
+       }) {
+    EXPECT_EQ(WriteSpec(ReadSpec(text)), text);
+  }
+}
+
+TEST(MultiFetchSpec, SaysWhatIsWrong) {
+  ExpectText(ErrorOf("shape=2"), "expected dtype=...");
+  ExpectText(ErrorOf("dtype=13 shape=1 remote=0 sources=1; pieces=0@0>0:1"),
+             "found dtype=13, expected a type flag of MXNet, 0 to 12");
+  ExpectText(ErrorOf("dtype=0 shape=x remote=0 sources= pieces="),
+             "found \"x\", expected a number that is not negative");
+  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0>0:1"),
+             "expected source@from>to:extents");
+  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0@0>0:2"),
+             "expected a box inside its source 1");
+  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>1:2"),
+             "expected a box inside the region 2");
+  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=1@0>0:2"),
+             "expected a source below 1");
+  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>0:1"),
+             "found a term of 1 elements, expected the region's 2");
+  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>0:1;0@0>0:1"),
+             "two pieces of one term that overlap");
+  ExpectText(ErrorOf("dtype=0 shape=1 remote=2 sources=9; pieces=0@0>0:1"),
+             "found 2 remote sources, expected at most 1");
+  ExpectText(ErrorOf("dtype=0 shape=1 remote=0 sources=9; pieces=0@0>0:1 reduce=mean"),
+             "expected sum, max, min or prod");
+}
+
+TEST(MultiFetchCells, AreContiguousWhereAllArraysAre) {
+  const auto cells =
+      MakeCells(ReadSpec("dtype=0 shape=4,2,3 remote=0 sources=2,2,3; "
+                         "pieces=0@0,0,0>0,0,0:2,2,3;-@>2,0,0:2,2,3"));
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].row, 12);
+  EXPECT_TRUE(cells[0].loops.empty());
+  EXPECT_EQ(cells[1].row, 12);
+  EXPECT_EQ(cells[1].offset, 12);
+}
+
+TEST(MultiFetchCells, LoopOverRowsThatLieApart) {
+  const auto cells = MakeCells(OnePiece());
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].row, 2);
+  EXPECT_EQ(cells[0].terms[0].offset, 6);
+  ASSERT_EQ(cells[0].loops.size(), 1u);
+  EXPECT_EQ(cells[0].loops[0].count, 2);
+  EXPECT_EQ(cells[0].loops[0].to_stride, 2);
+  EXPECT_EQ(cells[0].loops[0].from_strides, (std::vector<int64_t>{4}));
+}
+
+// --- Against a naive loop over elements --------------------------------------
+
+// Cuts [0, extent) at random places; returns the boundaries.
+std::vector<int64_t> Boundaries(int64_t extent, std::mt19937* random) {
+  std::vector<int64_t> lines = {0, extent};
+  for (int i = 0; i < 2; ++i) lines.push_back((*random)() % (extent + 1));
+  std::sort(lines.begin(), lines.end());
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+  return lines;
+}
+
+// A random grid of pieces for every term, each from a source that is larger.
+MultiFetchSpec RandomSpec(int dtype, std::mt19937* random) {
+  MultiFetchSpec spec;
+  spec.dtype = dtype;
+  const int rank = static_cast<int>((*random)() % 5);
+  for (int d = 0; d < rank; ++d) {
+    const int64_t sizes[] = {1, 2, 3, 5, 8, 40};
+    spec.shape.push_back(sizes[(*random)() % (d + 1 == rank ? 6 : 4)]);
+  }
+  const int terms[] = {1, 1, 2, 3};
+  spec.num_terms = terms[(*random)() % 4];
+  spec.reduce = static_cast<Combine>((*random)() % 4);
+  spec.fill = static_cast<double>((*random)() % 3);
+  for (int term = 0; term < spec.num_terms; ++term) {
+    std::vector<std::vector<int64_t>> lines;
+    for (int64_t extent : spec.shape) lines.push_back(Boundaries(extent, random));
+    Box grid{Extents(rank, 0), Extents(rank, 0)};
+    for (int d = 0; d < rank; ++d)
+      grid.end[d] = static_cast<int64_t>(lines[d].size()) - 1;
+    ForEachIndex(grid, [&](const Shape& at) {
+      TilePiece piece;
+      piece.term = term;
+      Extents source;
+      for (int d = 0; d < rank; ++d) {
+        piece.to.push_back(lines[d][at[d]]);
+        piece.extents.push_back(lines[d][at[d] + 1] - lines[d][at[d]]);
+        piece.from.push_back(static_cast<int64_t>((*random)() % 3));
+        source.push_back(piece.from[d] + piece.extents[d] +
+                         static_cast<int64_t>((*random)() % 2));
+      }
+      if ((*random)() % 8 == 0) {
+        piece.from.clear();
+      } else {
+        piece.source = static_cast<int>(spec.sources.size());
+        spec.sources.push_back(source);
+      }
+      spec.pieces.push_back(std::move(piece));
+    });
+  }
+  return spec;
+}
+
+// Whole numbers that every type holds, and whose sums and products it holds.
+double Element(int source, int64_t index) {
+  return static_cast<double>((source * 7 + index * 13) % 5);
+}
+
+double Value(const MultiFetchSpec& spec, int term, const Shape& at) {
+  for (const TilePiece& piece : spec.pieces) {
+    if (piece.term != term) continue;
+    bool inside = true;
+    int64_t index = 0;
+    for (size_t d = 0; d < at.size(); ++d) {
+      const int64_t i = at[d] - piece.to[d];
+      inside = inside && i >= 0 && i < piece.extents[d];
+      if (piece.source == kNoSource) continue;
+      index = index * spec.sources[piece.source][d] + piece.from[d] + i;
+    }
+    if (inside) return piece.source < 0 ? spec.fill : Element(piece.source, index);
+  }
+  throw std::logic_error("no piece covers an element");
+}
+
+double Reduced(const MultiFetchSpec& spec, const Shape& at) {
+  double result = Value(spec, 0, at);
+  for (int term = 1; term < spec.num_terms; ++term) {
+    const double next = Value(spec, term, at);
+    if (spec.reduce == Combine::kSum) result += next;
+    if (spec.reduce == Combine::kProd) result *= next;
+    if (spec.reduce == Combine::kMax) result = std::max(result, next);
+    if (spec.reduce == Combine::kMin) result = std::min(result, next);
+  }
+  return result;
+}
+
+class MultiFetchRandom : public testing::TestWithParam<int> {};
+
+TEST_P(MultiFetchRandom, EqualsALoopOverElements) {
+  const int dtype = GetParam();
+  const int64_t bytes = ElementBytes(dtype);
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    std::mt19937 random(seed);
+    const MultiFetchSpec spec = RandomSpec(dtype, &random);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + WriteSpec(spec));
+    std::vector<std::vector<char>> data;
+    std::vector<const void*> addresses;
+    for (size_t s = 0; s < spec.sources.size(); ++s) {
+      data.emplace_back(NumElements(spec.sources[s]) * bytes);
+      for (int64_t i = 0; i < NumElements(spec.sources[s]); ++i) {
+        WriteElement(dtype, Element(static_cast<int>(s), i), data[s].data() + i * bytes);
+      }
+      addresses.push_back(data[s].data());
+    }
+    const int64_t volume = NumElements(spec.shape);
+    std::vector<char> region((volume + 2) * bytes, 'x');
+    MultiFetch(ReadSpec(WriteSpec(spec))).Run(addresses.data(), region.data() + bytes);
+    std::vector<char> expected((volume + 2) * bytes, 'x');
+    int64_t next = 1;
+    ForEachIndex(WholeBox(spec.shape), [&](const Shape& at) {
+      WriteElement(dtype, Reduced(spec, at), expected.data() + next++ * bytes);
+    });
+    ASSERT_EQ(region, expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, MultiFetchRandom, testing::Range(0, 13),
+                         [](const auto& suite) {
+                           return "flag" + std::to_string(suite.param);
+                         });
+
+// --- Numbers ---------------------------------------------------------------
+
+TEST(MultiFetchReduce, SumsHalfPrecisionInFloat32) {
+  // 2048 + 1 + 1 in half precision alone stays 2048.
+  const MultiFetch fetch(
+      ReadSpec("dtype=2 shape=1 remote=0 sources=1;1;1; "
+               "pieces=0@0>0:1#0;1@0>0:1#1;2@0>0:1#2 terms=3 reduce=sum"));
+  const Float16 terms[] = {ToFloat16(2048), ToFloat16(1), ToFloat16(1)};
+  const void* addresses[] = {&terms[0], &terms[1], &terms[2]};
+  Float16 sum;
+  fetch.Run(addresses, &sum);
+  EXPECT_EQ(ToFloat(sum), 2050);
+}
+
+TEST(MultiFetchReduce, KeepsNaNsAndCombinesBooleans) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float rows[2][2] = {{nan, 1}, {1, nan}};
+  for (const Combine combine : {Combine::kMax, Combine::kMin}) {
+    const char* addresses[] = {reinterpret_cast<const char*>(rows[0]),
+                               reinterpret_cast<const char*>(rows[1])};
+    float out[2];
+    FindCombine(0, combine)(out, addresses, 2, 2);
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]));
+  }
+  const char bools[2][2] = {{1, 1}, {1, 0}};
+  const char* addresses[] = {bools[0], bools[1]};
+  char out[2];
+  FindCombine(7, Combine::kSum)(out, addresses, 2, 2);
+  EXPECT_EQ(out[0] + 2 * out[1], 3);
+  FindCombine(7, Combine::kProd)(out, addresses, 2, 2);
+  EXPECT_EQ(out[0] + 2 * out[1], 1);
+}
+
+TEST(Half, IsReadAndWrittenExactly) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const Float16 half{static_cast<uint16_t>(bits)};
+    const float value = ToFloat(half);
+    if (std::isnan(value)) {
+      EXPECT_GT(bits & 0x7fffu, 0x7c00u);
+      EXPECT_TRUE(std::isnan(ToFloat(ToFloat16(value))));
+      continue;
+    }
+    EXPECT_EQ(ToFloat16(value).bits, bits);
+    const int exponent = static_cast<int>((bits >> 10) & 31);
+    const double fraction = static_cast<double>(bits & 1023u) / 1024;
+    const double magnitude = exponent == 0    ? std::ldexp(fraction, -14)
+                             : exponent == 31 ? std::numeric_limits<double>::infinity()
+                                              : std::ldexp(1 + fraction, exponent - 15);
+    EXPECT_EQ(value, bits & 0x8000u ? -magnitude : magnitude);
+  }
+}
+
+TEST(Half, RoundsToNearestEven) {
+  const float step = 1.0f / 1024;
+  EXPECT_EQ(ToFloat(ToFloat16(1 + step / 2)), 1);
+  EXPECT_EQ(ToFloat(ToFloat16(1 + step * 3 / 2)), 1 + step * 2);
+  EXPECT_EQ(ToFloat(ToFloat16(1 + step * 0.51f)), 1 + step);
+  EXPECT_EQ(ToFloat(ToFloat16(65519)), 65504);
+  EXPECT_TRUE(std::isinf(ToFloat(ToFloat16(65520))));
+  const float tiny = std::ldexp(1.0f, -24);
+  EXPECT_EQ(ToFloat(ToFloat16(tiny * 0.5f)), 0);
+  EXPECT_EQ(ToFloat(ToFloat16(tiny * 1.5f)), tiny * 2);
+  EXPECT_EQ(ToFloat(ToBFloat16(1 + 1.0f / 256)), 1);
+  EXPECT_EQ(ToFloat(ToBFloat16(1 + 3.0f / 256)), 1 + 4.0f / 256);
+  EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(std::nanf("")))));
+}
+
+}  // namespace
+}  // namespace tofu
