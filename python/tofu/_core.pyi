@@ -44,6 +44,7 @@ def partition(
     plan: str,
     *,
     heads: Sequence[str] | None = None,
+    fetch: str = "plain",
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
     """Generate the partitioned graph of a training graph and its plan.
@@ -54,12 +55,13 @@ def partition(
         plan: plan of that graph.
         heads: roles ("gradient:w") or kinds of roles ("gradient") of the heads to
             generate; None: all but the updates.
+        fetch: "plain" (MXNet's own operators) or "multifetch".
         on_pass: called with "partition" and a readable dump.
 
     Raises:
         tofu.errors.GraphError: a text cannot be read, no head has such a role, or the
             parts of an operator leave out some of its output.
-        tofu.errors.PlanError: the plan is of another graph.
+        tofu.errors.PlanError: the plan is of another graph, or `fetch` has another value.
     """
 
 def explain(graph: str, table: str, plan: str, name: str) -> str:

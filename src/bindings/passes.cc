@@ -48,12 +48,13 @@ std::string PlanPartition(const std::string& graph_json, const std::string& tabl
 std::string Partition(const std::string& graph_json, const std::string& table_json,
                       const std::string& plan_json,
                       const std::optional<std::vector<std::string>>& heads,
-                      const Callback& on_pass) {
+                      const std::string& fetch, const Callback& on_pass) {
   py::gil_scoped_release unlock;
   const Graph graph = ReadGraph(graph_json);
   const StrategyTable table = ReadStrategyTable(table_json, graph);
   const Plan plan = ReadPlan(plan_json, graph, table);
-  const Partitioned partitioned = PartitionGraph(graph, table, plan, {heads});
+  const Partitioned partitioned =
+      PartitionGraph(graph, table, plan, {heads, ParseFetchKind(fetch)});
   if (on_pass) Call(on_pass, "partition", DumpGraph(partitioned.graph));
   return WritePartitioned(partitioned);
 }
@@ -110,7 +111,7 @@ void BindPasses(py::module_* module) {
       "Search a plan (JSON) for a training graph.");
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
-              py::arg("on_pass") = py::none(),
+              py::arg("fetch") = "plain", py::arg("on_pass") = py::none(),
               "Generate the partitioned graph (JSON) of a training graph and its plan.");
   module->def("explain", &ExplainName, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::arg("name"),

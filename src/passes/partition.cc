@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/error.h"
+#include "passes/emit_multifetch.h"
 #include "passes/emit_plain.h"
 #include "passes/fetch.h"
 #include "passes/graph_builder.h"
@@ -67,10 +68,12 @@ struct HeadRequest {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& graph, const StrategyTable& table, const Plan& plan)
+  Partitioner(const Graph& graph, const StrategyTable& table, const Plan& plan,
+              FetchKind fetch)
       : graph_(graph),
         table_(table),
         plan_(plan),
+        fetch_(fetch),
         workers_(plan.workers()),
         preference_(FetchPreference(plan.parts)),
         used_(graph.num_entries(), false),
@@ -98,6 +101,7 @@ class Partitioner {
     }
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
+    ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
     result_.node_workers = std::move(builder_.node_workers());
@@ -280,7 +284,9 @@ class Partitioner {
                         int dtype, const std::string& name) {
     result_.fetched_bytes_per_worker[spec.worker] +=
         FetchedElements(spec) * DtypeBytes(dtype);
-    return EmitPlain(spec, entries, dtype, name, &builder_);
+    return fetch_ == FetchKind::kMultiFetch
+               ? multifetch_.Emit(spec, entries, dtype, name)
+               : EmitPlain(spec, entries, dtype, name, &builder_);
   }
 
   // A tile must lie on its own worker even when it was produced on another.
@@ -347,6 +353,7 @@ class Partitioner {
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
+  const FetchKind fetch_;
   const int workers_;
   const std::vector<std::vector<int>> preference_;
   std::map<std::string, int> variables_;
@@ -356,14 +363,22 @@ class Partitioner {
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
+  MultiFetchEmitter multifetch_{&builder_};
   Partitioned result_;
 };
 
 }  // namespace
 
+FetchKind ParseFetchKind(const std::string& name) {
+  TOFU_CHECK_USER(name == "plain" || name == "multifetch", Blame::kPlan)
+      << "partition: found fetch \"" << name
+      << "\", expected \"plain\" or \"multifetch\"; choose one of them";
+  return name == "plain" ? FetchKind::kPlain : FetchKind::kMultiFetch;
+}
+
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,
                            const Plan& plan, const PartitionOptions& options) {
-  return Partitioner(graph, table, plan).Run(options);
+  return Partitioner(graph, table, plan, options.fetch).Run(options);
 }
 
 }  // namespace tofu

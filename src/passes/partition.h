@@ -31,10 +31,18 @@
 
 namespace tofu {
 
+// What carries out a fetch: stock operators (emit_plain.h), or MultiFetch
+// (emit_multifetch.h).
+enum class FetchKind { kPlain, kMultiFetch };
+
+// UserError(kPlan) unless `name` is "plain" or "multifetch".
+FetchKind ParseFetchKind(const std::string& name);
+
 struct PartitionOptions {
   // Roles of the heads to generate, whole ("gradient:w") or by kind
   // ("gradient"). Default: all but "update".
   std::optional<std::vector<std::string>> heads;
+  FetchKind fetch = FetchKind::kPlain;
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

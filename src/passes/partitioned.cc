@@ -144,6 +144,12 @@ std::string WithMember(const Json& object, const std::string& key,
   return text + "\"" + key + "\":" + value + "}";
 }
 
+void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {
+  for (PartitionedHead& head : *heads) {
+    for (HeadTile& tile : head.tiles) tile.head += count;
+  }
+}
+
 std::string WritePartitioned(const Partitioned& partitioned) {
   const std::vector<int64_t>& fetched = partitioned.fetched_bytes_per_worker;
   Json json = {

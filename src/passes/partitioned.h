@@ -53,6 +53,9 @@ struct Partitioned {
   std::vector<int64_t> fetched_bytes_per_worker;
 };
 
+// Adds `count` to the numbers of the tiles' heads, for as many new first heads.
+void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
+
 std::string WritePartitioned(const Partitioned& partitioned);
 Partitioned ReadPartitioned(const std::string& json);
 

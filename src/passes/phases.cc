@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "passes/emit_multifetch.h"
 #include "passes/graph_builder.h"
 
 namespace tofu {
@@ -45,6 +46,7 @@ std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entri
 }
 
 // Heads of the graph that are no tile of a head: outputs kept beside others.
+// Retirements are made anew for each phase.
 std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
   std::vector<bool> named(partitioned.graph.heads.size(), false);
   for (const PartitionedHead& head : partitioned.heads) {
@@ -52,7 +54,10 @@ std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
   }
   std::vector<NodeEntry> kept;
   for (size_t h = 0; h < named.size(); ++h) {
-    if (!named[h]) kept.push_back(partitioned.graph.heads[h]);
+    const NodeEntry entry = partitioned.graph.heads[h];
+    if (!named[h] && partitioned.graph.nodes[entry.node].op != kRetireOp) {
+      kept.push_back(entry);
+    }
   }
   return kept;
 }
@@ -109,10 +114,14 @@ class Copier {
     return heads;
   }
 
-  Graph TakeGraph() {
-    Graph graph = std::move(builder_.graph());
-    if (graph.first_entry.empty()) graph.first_entry = {0};
-    return graph;
+  // Moves the graph into `phase`, whose heads are what AddHeads returned, and
+  // adds the retirements. Returns by how much the heads' numbers grew.
+  int Finish(PhaseGraph* phase) {
+    const int retired = Retire(&builder_);
+    ShiftHeads(retired, &phase->heads);
+    phase->graph = std::move(builder_.graph());
+    if (phase->graph.first_entry.empty()) phase->graph.first_entry = {0};
+    return retired;
   }
 
  private:
@@ -147,7 +156,9 @@ Phases SplitPhases(const Partitioned& partitioned) {
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (!forward_nodes[node]) continue;
     forward.CopyNode(node);
-    computed[node] = !graph.nodes[node].is_variable();
+    // Each phase publishes the tiles that it fetches from.
+    computed[node] =
+        !graph.nodes[node].is_variable() && graph.nodes[node].op != kPublishOp;
   }
   phases.forward.heads = forward.AddHeads(outputs);
   if (!others.empty()) {
@@ -169,13 +180,14 @@ Phases SplitPhases(const Partitioned& partitioned) {
     for (NodeEntry entry : KeptEntries(partitioned)) {
       if (backward_nodes[entry.node]) backward.AddHead(entry);
     }
-    phase.graph = backward.TakeGraph();
+    backward.Finish(&phase);
     phases.backward = std::move(phase);
   }
   for (NodeEntry entry : KeptEntries(partitioned)) {
     if (forward_nodes[entry.node]) forward.AddHead(entry);
   }
-  phases.forward.graph = forward.TakeGraph();
+  const int retired = forward.Finish(&phases.forward);
+  for (SavedEntry& saved : phases.saved) saved.forward_head += retired;
   return phases;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "mock_graph.h"
+#include "multifetch_checks.h"
 #include "passes/cost.h"
 #include "passes/partition.h"
 #include "passes/phases.h"
@@ -214,6 +215,19 @@ int64_t CrossingBytes(const Partitioned& partitioned) {
   return bytes;
 }
 
+// With MultiFetch, only one number at a time crosses.
+void ExpectHandlesAlone(const Partitioned& partitioned) {
+  const Graph& graph = partitioned.graph;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (NodeEntry input : graph.nodes[node].inputs) {
+      if (partitioned.node_workers[input.node] == partitioned.node_workers[node])
+        continue;
+      EXPECT_EQ(graph.shape(input), Shape{1}) << graph.nodes[node].name;
+      EXPECT_EQ(graph.dtype(input), 6) << graph.nodes[node].name;
+    }
+  }
+}
+
 // --- One random case --------------------------------------------------------------
 
 void ExpectHeads(const MockGraph& mock, const std::vector<Array>& serial,
@@ -239,6 +253,7 @@ void ExpectPhasesEqualSerial(const MockGraph& mock, const Partitioned& partition
                              const std::vector<Array>& serial) {
   const Phases phases = SplitPhases(ReadPartitioned(WritePartitioned(partitioned)));
   std::map<std::string, Array> variables = TileValues(phases.variables, whole);
+  ExpectTilesRetired(phases.forward.graph);
   const std::vector<Array> forward = RunGraph(phases.forward.graph, variables);
   ExpectHeads(mock, serial, phases.forward, forward, "output");
   if (!phases.backward) return;
@@ -249,6 +264,7 @@ void ExpectPhasesEqualSerial(const MockGraph& mock, const Partitioned& partition
             .second;
     EXPECT_TRUE(added) << saved.name << " is the name of two variables";
   }
+  ExpectTilesRetired(phases.backward->graph);
   const std::vector<Array> backward = RunGraph(phases.backward->graph, variables);
   ExpectHeads(mock, serial, *phases.backward, backward, "gradient");
 }
@@ -274,6 +290,11 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     if (!AllFinite(serial)) continue;
     ++compared;
     ExpectPhasesEqualSerial(mock, partitioned, whole, serial);
+    const Partitioned multifetch =
+        PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
+    EXPECT_EQ(multifetch.fetched_bytes_per_worker, fetched);
+    ExpectHandlesAlone(multifetch);
+    ExpectPhasesEqualSerial(mock, multifetch, whole, serial);
     if (HasFailure()) return;  // the first failing case says enough
   }
   EXPECT_GT(compared, kSeeds / 2);

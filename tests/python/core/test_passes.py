@@ -126,6 +126,8 @@ def test_errors_name_the_document_at_fault():
         _plan(2, mode="fastest")
     with pytest.raises(GraphError, match='no head of the graph has the role "gradient:v"'):
         _core.partition(GRAPH, TABLE, plan, heads=["gradient:v"])
+    with pytest.raises(PlanError, match='found fetch "fast", expected "plain" or "multifetch"'):
+        _core.partition(GRAPH, TABLE, plan, fetch="fast")
     with pytest.raises(GraphError, match=r'partitioned graph: .*"format"'):
         _core.phases("{}")
 
