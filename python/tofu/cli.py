@@ -23,7 +23,16 @@ from typing import Optional
 import click
 
 from tofu import cli_operators
-from tofu.config import DEVICES, MODES, Config, parse_mode, parse_pins, parse_workers, read_pins
+from tofu.config import (
+    DEVICES,
+    FETCHES,
+    MODES,
+    Config,
+    parse_mode,
+    parse_pins,
+    parse_workers,
+    read_pins,
+)
 from tofu.errors import ConfigError, InternalError, TofuError
 
 __all__ = ["main"]
@@ -59,6 +68,12 @@ _device = click.option(
     type=click.Choice(DEVICES),
     help="Where workers run. Default: $TOFU_DEVICE, else gpu where there is one.",
 )
+_fetch = click.option(
+    "--fetch",
+    type=click.Choice(FETCHES),
+    help="How workers read each other's tiles. Default: $TOFU_FETCH, else multifetch where "
+    "it works.",
+)
 _log = click.option(
     "--log", metavar="WORDS", help="quiet, info or debug, and dump:DIR; as $TOFU_LOG."
 )
@@ -85,6 +100,7 @@ _pin_file = click.option(
 @cli.command(cls=Script, context_settings={"allow_interspersed_args": False})
 @_workers
 @_device
+@_fetch
 @_log
 @_search
 @_pin
@@ -95,6 +111,7 @@ _pin_file = click.option(
 def run(
     workers: Optional[str],
     device: Optional[str],
+    fetch: Optional[str],
     log: Optional[str],
     search: Optional[str],
     pins: tuple[str, ...],
@@ -111,6 +128,8 @@ def run(
     set_search(search, pins, pin_file)
     if plan is not None:
         os.environ["TOFU_PLAN"] = plan
+    if fetch is not None:
+        os.environ["TOFU_FETCH"] = fetch
     switch_on(workers, device, log)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, script, *args])

@@ -3,6 +3,7 @@
 ``MXNET_GRAPH_PASS``  ``tofu`` switches tofu on; unset or empty leaves MXNet as it is.
 ``TOFU_WORKERS``      number of workers; unset: all GPUs, else 2.
 ``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` where there is one, else ``cpu``.
+``TOFU_FETCH``        ``multifetch`` or ``plain``; unset: ``multifetch`` where it works.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
@@ -23,6 +24,7 @@ from .errors import ConfigError
 __all__ = [
     "Config",
     "DEVICES",
+    "FETCHES",
     "LOG_LEVELS",
     "MODES",
     "graph_pass",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 DEVICES = ("gpu", "cpu")
+FETCHES = ("multifetch", "plain")
 LOG_LEVELS = ("quiet", "info", "debug")
 # Search modes: ours, the paper's, and those that the paper compares with (section 7.3).
 MODES = (
@@ -56,6 +59,7 @@ class Config:
     Attributes:
         workers: number of workers, or None for all GPUs, else 2.
         device: "gpu", "cpu", or None for whatever there is.
+        fetch: how workers read each other's tiles, one of FETCHES.
         log_level: one of LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
@@ -65,6 +69,7 @@ class Config:
 
     workers: Optional[int] = None
     device: Optional[str] = None
+    fetch: str = FETCHES[0]
     log_level: str = "info"
     dump_dir: Optional[Path] = None
     search: str = MODES[0]
@@ -82,11 +87,18 @@ class Config:
                 f"TOFU_DEVICE={env['TOFU_DEVICE']!r}: expected 'gpu' or 'cpu'; "
                 "unset it to use GPUs where there are some, else the CPU"
             )
+        fetch = env.get("TOFU_FETCH", "").strip().lower()
+        if fetch and fetch not in FETCHES:
+            raise ConfigError(
+                f"TOFU_FETCH={env['TOFU_FETCH']!r}: expected 'multifetch' or 'plain'; "
+                "unset it to use multifetch where it works"
+            )
         level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
         mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
         return cls(
             workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
             device=device or None,
+            fetch=fetch or FETCHES[0],
             log_level=level,
             dump_dir=dump_dir,
             search=parse_mode(mode, "TOFU_SEARCH") if mode else MODES[0],

@@ -185,6 +185,9 @@ def make_pool(
     room = rooms.current()
     graph = _training_graph(symbol, parameters, signature)
     table, unknown = room.strategy_table(graph)
+    fetch, reason = room.usable_fetch(session.fetch, session.contexts)
+    if reason is not None:
+        report.plain_fetch(reason)
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     compiled = room.compile_graph(
@@ -194,6 +197,7 @@ def make_pool(
         pins=pins,
         options=planning.options_for(name, graph, session, training=training),
         saved=planning.plan_for(name, graph, pins, session, training=training),
+        fetch=fetch,
         dump_dir=session.dump_dir,
     )
     if training and json.loads(compiled.phases)["backward"] is None:

@@ -18,6 +18,7 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "partitioned",
+    "plain_fetch",
     "planned_anew",
     "replicated",
     "serial",
@@ -33,6 +34,7 @@ _LARGE_SHARE = 0.01
 _NAMES_SHOWN = 8
 
 _log = logging.getLogger("tofu")
+_told: set[str] = set()
 
 
 class TofuWarning(UserWarning):
@@ -122,6 +124,16 @@ def unpinned(name: str, pins: Sequence[str], variables: Collection[str]) -> None
         f"{name} has no variable {', '.join(pins)}, which TOFU_PINS pins"
         + (f"; did you mean {', '.join(near)}?" if near else "; a later block may have it")
     )
+
+
+def plain_fetch(reason: str) -> None:
+    """Warn, once for each reason, that workers copy with MXNet's own operators."""
+    if reason not in _told:
+        _told.add(reason)
+        warn(
+            f"MultiFetch does not work here: {reason}; workers fetch with MXNet's own operators "
+            "instead (TOFU_FETCH=plain asks for that)"
+        )
 
 
 def replicated(name: str, compiled: Compiled) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 __all__ = ["Rooms", "current", "using"]
 
@@ -21,6 +21,7 @@ class Rooms:
         training_graph: tofu.mx.graph.training_graph
         strategy_table: tofu.mx.graph.strategy_table
         compile_graph: tofu.plan.compile_graph
+        usable_fetch: tofu.mx.fetching.usable_fetch
         program: tofu.mx.program.Program
         layouts: from a partitioned graph (JSON) to each variable's tiles.
         scatter: tofu.mx.tiles.scatter
@@ -30,6 +31,7 @@ class Rooms:
     training_graph: Callable[..., str]
     strategy_table: Callable[[str], tuple[str, list[str]]]
     compile_graph: Callable[..., Any]
+    usable_fetch: Callable[..., tuple[str, Optional[str]]]
     program: Callable[..., Any]
     layouts: Callable[[str], dict[str, Any]]
     scatter: Callable[..., list[Any]]
@@ -57,13 +59,14 @@ def using(others: Rooms) -> Iterator[None]:
 
 
 def _own() -> Rooms:
-    from tofu.mx import graph, program, tiles
+    from tofu.mx import fetching, graph, program, tiles
     from tofu.plan import compile_graph
 
     return Rooms(
         training_graph=graph.training_graph,
         strategy_table=graph.strategy_table,
         compile_graph=compile_graph,
+        usable_fetch=fetching.usable_fetch,
         program=program.Program,
         layouts=tiles.layouts,
         scatter=tiles.scatter,

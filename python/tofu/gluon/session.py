@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.config import Config
+from tofu.config import FETCHES, Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
@@ -23,6 +23,7 @@ class Session:
 
     Attributes:
         contexts: one MXNet context per worker.
+        fetch: the kind of fetch that is wanted, one of config.FETCHES.
         log_level: one of config.LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
@@ -30,6 +31,7 @@ class Session:
     """
 
     contexts: tuple[Any, ...]
+    fetch: str = FETCHES[0]
     log_level: str = "info"
     dump_dir: Optional[Path] = None
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
@@ -61,6 +63,7 @@ class Session:
             plans.check_workers(workers)
         return cls(
             contexts=tuple(make(i) for i in range(workers)),
+            fetch=config.fetch,
             log_level=config.log_level,
             dump_dir=config.dump_dir,
             options=SearchOptions(mode=config.search, pins=config.pins),

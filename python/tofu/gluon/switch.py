@@ -27,6 +27,7 @@ def enable(
     device: Optional[str] = None,
     log: Optional[str] = None,
     *,
+    fetch: Optional[str] = None,
     plan: Union[str, os.PathLike[str], None] = None,
     search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
@@ -41,6 +42,7 @@ def enable(
             for, else all GPUs, else 2.
         device: "gpu" or "cpu"; None: TOFU_DEVICE, else "gpu" where there is one.
         log: what TOFU_LOG takes; None: TOFU_LOG.
+        fetch: "multifetch" or "plain"; None: TOFU_FETCH, else multifetch where it works.
         plan: a file that ``tofu plan --save`` wrote; None: TOFU_PLAN, else none.
         search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
         pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
@@ -48,7 +50,7 @@ def enable(
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
     """
-    wanted = session.Session.from_config(_config(workers, device, log, plan, search, pins))
+    wanted = session.Session.from_config(_config(workers, device, log, fetch, plan, search, pins))
     if session.active() == wanted:
         return
     disable()
@@ -76,6 +78,7 @@ def _config(
     workers: Optional[int],
     device: Optional[str],
     log: Optional[str],
+    fetch: Optional[str],
     plan: Union[str, os.PathLike[str], None],
     search: Optional[str],
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]],
@@ -84,6 +87,7 @@ def _config(
     for name, value in (
         ("TOFU_DEVICE", device),
         ("TOFU_LOG", log),
+        ("TOFU_FETCH", fetch),
         ("TOFU_PLAN", None if plan is None else os.fspath(plan)),
         ("TOFU_SEARCH", search),
     ):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import mxnet as mx
 
@@ -23,6 +24,9 @@ _GROUP = "__ctx_group__"
 # cpu(0), where MXNet would activate a subgraph backend that chains five copies on every
 # edge between contexts, and from GPUs, where it would fuse operators of several workers.
 _NOWHERE = mx.cpu(1)
+# MXNet's own NNVM_EXEC_MATCH_RANGE: a tensor may follow one of up to so many times its size.
+_MATCH_RANGE = 16
+_MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
 
 
 def bind(
@@ -49,7 +53,8 @@ def bind(
         symbol = mx.sym.load_json(json.dumps(_without_entries(graph)))
     arguments = {name: arrays[name] for name in symbol.list_arguments()}
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
-    with mxnet_errors(f"binding the {what} graph"), taught(_shapes(graph)), _own_memory(contexts):
+    memory = _match_range(_safe_match_range(graph, contexts))
+    with mxnet_errors(f"binding the {what} graph"), taught(_shapes(graph)), memory:
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
@@ -75,15 +80,14 @@ def bind_apart(
 
 
 @contextlib.contextmanager
-def _own_memory(contexts: Sequence[mx.Context]) -> Iterator[None]:
-    """On CPUs, give every tensor of graphs bound inside memory of its own.
+def _match_range(value: Optional[int]) -> Iterator[None]:
+    """While it is open, a tensor may follow one of up to `value` times its size in memory.
 
-    MXNet's copies between contexts trust the MKL-DNN layout that a memory block last
-    had, which may be that of another tensor of another shape that shared the block.
+    0: every tensor has memory of its own. None: MXNet's default, or what the user has set.
     """
     name, before = "NNVM_EXEC_MATCH_RANGE", os.environ.get("NNVM_EXEC_MATCH_RANGE")
-    if all(context.device_type == "cpu" for context in contexts):
-        os.environ[name] = "0"
+    if value is not None:
+        os.environ[name] = str(value)
     try:
         yield
     finally:
@@ -91,6 +95,27 @@ def _own_memory(contexts: Sequence[mx.Context]) -> Iterator[None]:
             os.environ.pop(name, None)
         else:
             os.environ[name] = before
+
+
+def _safe_match_range(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> Optional[int]:
+    """The largest range for which MXNet's copies between contexts are right.
+
+    On CPUs they trust the oneDNN layout that a block of memory last had, which may be that
+    of a tensor of another shape. MultiFetch leaves only single numbers to cross, which
+    follow a tensor in such a layout at most where one is very small.
+    """
+    if any(context.device_type != "cpu" for context in contexts):
+        return None
+    nodes, rows, shapes = graph["nodes"], graph["node_row_ptr"], graph["attrs"]["shape"][1]
+    for node in nodes:
+        for source, index, *_ in node["inputs"]:
+            crosses = nodes[source]["attrs"][_GROUP] != node["attrs"][_GROUP]
+            if crosses and shapes[rows[source] + index] != [1]:
+                return 0
+    may_be_blocked = (
+        len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
+    )
+    return 1 if any(may_be_blocked) else None
 
 
 def _check(

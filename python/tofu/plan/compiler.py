@@ -90,6 +90,7 @@ def compile_graph(
     pins: Optional[Pins] = None,
     options: Optional[SearchOptions] = None,
     saved: Optional[str] = None,
+    fetch: str = "plain",
     dump_dir: Optional[Path] = None,
 ) -> Compiled:
     """Plan, partition and split a training graph.
@@ -102,6 +103,7 @@ def compile_graph(
             `options` apply to the others.
         options: how to search; None: as by default.
         saved: the plan to use in place of a search, or None.
+        fetch: one of config.FETCHES.
         dump_dir: where every pass leaves a readable file, or None.
 
     Raises:
@@ -119,7 +121,9 @@ def compile_graph(
         options = options or SearchOptions()
         plan_json = _plan_json(graph_json, table_json, workers, pins or {}, options, on_pass)
     try:
-        partitioned = _core.partition(graph_json, table_json, plan_json, on_pass=on_pass)
+        partitioned = _core.partition(
+            graph_json, table_json, plan_json, fetch=fetch, on_pass=on_pass
+        )
     except PlanError as error:
         if saved is None:
             raise

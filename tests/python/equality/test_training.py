@@ -18,8 +18,8 @@ WORKERS = (2, 3, 4, 6, 8)
 def switched_on():
     """Turn tofu on for a number of CPU workers; off again afterwards."""
 
-    def enable(workers):
-        tofu.enable(workers=workers, device="cpu")
+    def enable(workers, fetch="multifetch"):
+        tofu.enable(workers=workers, device="cpu", fetch=fetch)
 
     yield enable
     tofu.disable()
@@ -52,6 +52,14 @@ def test_losses_and_weights_in_float64(model, workers, switched_on):
         np.testing.assert_allclose(
             value, expected_weights[name], rtol=1e-9, atol=1e-9, err_msg=name
         )
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_fetching_with_mxnets_own_operators(model, switched_on):
+    expected, _ = serial(model, "float32")
+    switched_on(4, "plain")
+    losses, _ = train(CASES[model], "float32", steps=5)
+    np.testing.assert_allclose(losses, expected[:5], rtol=1e-5)
 
 
 @pytest.mark.parametrize("model", CASES)

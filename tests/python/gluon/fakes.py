@@ -104,6 +104,7 @@ def rooms():
         training_graph=training_graph,
         strategy_table=strategy_table,
         compile_graph=compile_graph,
+        usable_fetch=lambda wanted, contexts: (wanted, None),
         program=Program,
         layouts=tiles.layouts,
         scatter=tiles.scatter,

@@ -213,6 +213,7 @@ def test_modules_keep_their_own_loaders():
         ({"TOFU_WORKERS": "0"}, "TOFU_WORKERS=0: expected a whole number of workers"),
         ({"TOFU_WORKERS": "-1"}, "TOFU_WORKERS=-1: expected a whole number"),
         ({"TOFU_WORKERS": "two"}, "TOFU_WORKERS=two: expected a whole number"),
+        ({"TOFU_FETCH": "fast"}, "TOFU_FETCH='fast': expected 'multifetch' or 'plain'"),
         ({"TOFU_DEVICE": "tpu"}, "TOFU_DEVICE='tpu': expected 'gpu' or 'cpu'"),
         ({"TOFU_LOG": "loud"}, "TOFU_LOG='loud'"),
     ],

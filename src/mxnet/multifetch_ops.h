@@ -1,0 +1,65 @@
+// The operators that carry out a fetch inside MXNet's executors
+// (passes/emit_multifetch.h says how they belong together):
+//
+//   _tofu_publish(tile) -> handle             the tile's address, one int64
+//   _tofu_multifetch(handles..., tiles...)    attribute `spec`
+//       -> region, acknowledgement
+//   _tofu_retire(tile, handle, acknowledgements...) -> token
+//
+// MXNet hands every input over in the default layout. Where a tile has a layout
+// of oneDNN's, that is a copy, which MXNet keeps until the operator runs again;
+// its address stays valid as long as the handle.
+//
+// Errors: std::exception with the text for MXNet.
+#ifndef TOFU_MXNET_MULTIFETCH_OPS_H_
+#define TOFU_MXNET_MULTIFETCH_OPS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace tofu {
+
+// Attributes of a node, as MXNet's ABI hands them over.
+struct OpAttrs {
+  const char* const* keys;
+  const char* const* values;
+  int count;
+
+  // The value of a key; throws when there is none.
+  const char* Get(const char* key) const;
+};
+
+// The arrays of one call.
+struct OpArrays {
+  void* const* inputs;
+  int num_inputs;
+  void* const* outputs;
+  int num_outputs;
+  bool on_gpu;
+  int device;
+  void* stream;  // of CUDA, on a GPU
+};
+
+struct OpShapes {
+  std::vector<std::vector<int64_t>> inputs;
+  std::vector<std::vector<int64_t>> outputs;
+};
+
+// An operator as the extension's entry points need it.
+struct TofuOp {
+  const char* name;
+  void (*identity)();  // its address is the operator's key in MXNet's ABI
+  void (*parse)(const OpAttrs& attrs, int* num_inputs, int* num_outputs);
+  // Fills the outputs from the inputs, and may correct these.
+  void (*infer_shapes)(const OpAttrs& attrs, OpShapes* shapes);
+  void (*infer_dtypes)(const OpAttrs& attrs, int* inputs, int num_inputs, int* outputs);
+  void (*compute)(const OpAttrs& attrs, const OpArrays& arrays);
+};
+
+// Null behind the last.
+const TofuOp* FindOp(int index);
+const TofuOp* FindOp(void (*identity)());
+
+}  // namespace tofu
+
+#endif  // TOFU_MXNET_MULTIFETCH_OPS_H_

@@ -1,0 +1,174 @@
+"""MultiFetch inside MXNet's executors: choosing it, its memory, and its order."""
+
+import ctypes
+import json
+import os
+import random
+import time
+
+import mxnet as mx
+import pytest
+
+from tofu.errors import GraphError
+from tofu.mx import executor, fetching, runtime
+from tofu.mx.fetching import MULTIFETCH, PLAIN, usable_fetch
+from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
+
+CONTEXTS = [mx.cpu(0), mx.cpu(1)]
+ROUNDS = 1000
+TILES = 4
+WIDTH = 16384
+OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+def node(op, name, worker, inputs=(), shapes=((WIDTH,),), dtypes=(0,), **attrs):
+    made = Node(op, name, attrs, list(inputs), num_outputs=len(shapes))
+    made.attrs["__ctx_group__"] = f"worker{worker}"
+    made.shapes, made.dtypes = list(shapes), list(dtypes)
+    return made
+
+
+def document(heads):
+    graph = Graph([Entry(*head) for head in heads])
+    order = graph.topological()
+    attrs = {
+        "shape": ["list_shape", [shape for each in order for shape in each.shapes]],
+        "dtype": ["list_int", [flag for each in order for flag in each.dtypes]],
+    }
+    return json.loads(graph.to_json(attrs))
+
+
+def tiles_of_one_owner(count, retired=True):
+    """Worker 0 makes x + 0, x + 1, ...; worker 1 fetches each, which is the tile's only use.
+
+    So a tile's memory is free for the next one, or the next round, as soon as it is read.
+    """
+    x, heads, fetches = node(VARIABLE, "x", 0), [], []
+    for number in range(count):
+        tile = node("_plus_scalar", f"tile{number}", 0, [Entry(x)], scalar=str(number))
+        handle = node("_tofu_publish", f"publish{number}", 0, [Entry(tile)], [(1,)], [6])
+        fetch = node(
+            "_tofu_multifetch", f"fetch{number}", 1, [Entry(handle)], [(WIDTH,), (1,)], [0, 6],
+            spec=f"dtype=0 shape={WIDTH} remote=1 sources={WIDTH}; pieces=0@0>0:{WIDTH}",
+        )  # fmt: skip
+        inputs = [Entry(tile), Entry(handle), Entry(fetch, 1)]
+        retire = node("_tofu_retire", f"retire{number}", 0, inputs, [(1,)], [6], num_args="3")
+        heads.append((retire if retired else fetch,))
+        fetches.append(fetch)
+    total = node("add_n", "total", 1, map(Entry, fetches), num_args=str(count))
+    return document([*heads, (total,)])
+
+
+@pytest.fixture
+def observe():
+    """Have a function called before every step of a fetch."""
+    runtime.load()
+    library = ctypes.CDLL(str(runtime._find_library()))
+    kept = []
+
+    def start(function):
+        kept.append(OBSERVER(function))
+        library.TofuObserveFetches(kept[-1])
+
+    yield start
+    mx.nd.waitall()
+    library.TofuObserveFetches(OBSERVER())
+
+
+def test_contexts_of_this_machine_can_fetch():
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == (MULTIFETCH, None)
+    assert usable_fetch(MULTIFETCH, [mx.cpu(0)]) == (MULTIFETCH, None)
+    assert usable_fetch(PLAIN, CONTEXTS) == (PLAIN, None)
+
+
+def test_what_fails_the_self_test_is_not_used(monkeypatch):
+    def refuse(*_):
+        raise GraphError("binding the graph: no peers here")
+
+    monkeypatch.setattr(fetching, "bind", refuse)
+    fetching._self_test.cache_clear()
+    found = usable_fetch(MULTIFETCH, CONTEXTS)
+    fetching._self_test.cache_clear()
+    assert found == (PLAIN, "binding the graph: no peers here")
+
+
+def test_wrong_values_fail_the_self_test(monkeypatch):
+    graph = fetching._test_graph(2)
+    for each in graph["nodes"]:
+        if each["op"] == "_tofu_multifetch":
+            each["attrs"]["spec"] = each["attrs"]["spec"].replace("0@0,0>", "1@0,0>")
+    monkeypatch.setattr(fetching, "_test_graph", lambda _: graph)
+    fetching._self_test.cache_clear()
+    kind, reason = usable_fetch(MULTIFETCH, CONTEXTS)
+    fetching._self_test.cache_clear()
+    assert kind == PLAIN and "found wrong values on cpu(0)" in reason
+
+
+def test_a_damaged_specification_is_named():
+    graph = fetching._test_graph(2)
+    for each in graph["nodes"]:
+        if each["op"] == "_tofu_multifetch":
+            each["attrs"]["spec"] = "dtype=0"
+    with pytest.raises(GraphError, match=r'MultiFetch: found "dtype=0", expected shape=\.\.\.'):
+        executor.bind("test", graph, CONTEXTS, arrays())
+
+
+def arrays():
+    return {f"tile{w}": mx.nd.zeros((1, 8), context) for w, context in enumerate(CONTEXTS)}
+
+
+def wrong_rounds(rounds, retired):
+    """Rounds with a wrong sum, while the script changes x without waiting for anything."""
+    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+    graph = tiles_of_one_owner(TILES, retired)
+    bound = executor.bind("tiles", graph, CONTEXTS, {"x": x})
+    found = []
+    for number in range(rounds):
+        x[:] = number
+        found.append(bound.forward()[-1][:: WIDTH - 1].copy())
+    expected = [TILES * number + sum(range(TILES)) for number in range(rounds)]
+    return sum((values.asnumpy() != right).any() for values, right in zip(found, expected))
+
+
+def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
+    """Readers and writers that dawdle at random, and tiles that share memory."""
+    seed = int(os.environ.get("TOFU_TEST_SEED", "5"))
+    print("seed", seed)
+    rng = random.Random(seed)
+    steps = set()
+
+    def dawdle(step):
+        steps.add(step)
+        if rng.random() < 0.1:
+            time.sleep(rng.random() * 0.001)
+
+    observe(dawdle)
+    assert wrong_rounds(ROUNDS, retired=True) == 0
+    assert steps == {0, 1, 2}
+    # The same without retirements shows that this test would notice.
+    assert wrong_rounds(ROUNDS // 5, retired=False) > 0
+
+
+def test_tiles_share_memory_once_they_are_retired():
+    def megabytes(count):
+        x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+        bound = executor.bind("tiles", tiles_of_one_owner(count), CONTEXTS, {"x": x})
+        line = next(each for each in bound.debug_str().splitlines() if "MB allocated" in each)
+        return int(line.split()[1])
+
+    # The reader's regions are all alive until they are added; the tiles share one block.
+    region = WIDTH * 4 / 2**20
+    assert megabytes(128) == pytest.approx((128 + 1) * region, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "source", "expected"),
+    [((64,), "_tofu_publish", None), ((1, 8, 1, 1), "_tofu_publish", 1), ((64,), "relu", 0)],
+)
+def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, expected):
+    tile = node(VARIABLE, "tile", 0, shapes=[shape])
+    crossing = (1,) if source == "_tofu_publish" else shape
+    sent = node(source, "sent", 0, [Entry(tile)], [crossing])
+    graph = document([(node("relu", "read", 1, [Entry(sent)], [crossing]),)])
+    assert executor._safe_match_range(graph, CONTEXTS) == expected
+    assert executor._safe_match_range(graph, [mx.gpu(0), mx.gpu(1)]) is None
