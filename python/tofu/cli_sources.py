@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
-from tofu.plan import Problem, observe
+from tofu.plan import Problem, intercept
 
 __all__ = ["SymbolRequest", "check_mxnet", "from_model", "from_script", "from_symbol"]
 
@@ -114,7 +114,7 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
     sys.argv = [str(script), *args]
     sys.path[0] = str(script.resolve().parent)
     try:
-        with contextlib.redirect_stdout(sys.stderr), observe(_stop_at_training):
+        with contextlib.redirect_stdout(sys.stderr), intercept(_stop_at_training):
             runpy.run_path(str(script), run_name="__main__")
             status: object = 0
     except _GraphReady as ready:

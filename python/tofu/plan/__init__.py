@@ -1,6 +1,6 @@
 """Plans: making them, reading them, keeping them, printing them."""
 
-from .compiler import Compiled, Problem, compile_graph, observe, plan_graph
+from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
 from .html import render_html
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
@@ -15,6 +15,7 @@ __all__ = [
     "Step",
     "TensorPlan",
     "compile_graph",
+    "intercept",
     "observe",
     "plan_graph",
     "render_html",

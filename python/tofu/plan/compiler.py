@@ -21,7 +21,7 @@ from ..errors import ConfigError, PlanError
 from .options import Pins, SearchOptions, spread_pins, variable_names
 from .plan import DTYPE_BYTES, Plan
 
-__all__ = ["Compiled", "Problem", "compile_graph", "observe", "plan_graph"]
+__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
 
 OnPass = Callable[[str, str], None]
 
@@ -113,8 +113,8 @@ def compile_graph(
     """
     from tofu import _core
 
-    for observer in _observers:
-        observer(graph_json, table_json, workers)
+    for interceptor in _interceptors:
+        interceptor(graph_json, table_json, workers)
     on_pass = _dumper(dump_dir)
     plan_json = saved
     if plan_json is None:
@@ -129,13 +129,16 @@ def compile_graph(
             raise
         raise ConfigError(f"the saved plan cannot be used: {error}") from None
     graph, divided = json.loads(graph_json), json.loads(partitioned)
-    return Compiled(
+    compiled = Compiled(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
         phases=_core.phases(partitioned, on_pass=on_pass),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided, workers),
     )
+    for observer in _observers:
+        observer(compiled)
+    return compiled
 
 
 def plan_graph(
@@ -158,16 +161,28 @@ def plan_graph(
     return Plan.from_json(json.dumps({**facts, **json.loads(text)}))
 
 
-Observer = Callable[[str, str, int], None]
+Interceptor = Callable[[str, str, int], None]
+Observer = Callable[[Compiled], None]
+_interceptors: list[Interceptor] = []
 _observers: list[Observer] = []
 
 
 @contextlib.contextmanager
-def observe(observer: Observer) -> Iterator[None]:
-    """Call `observer` with graph, table and workers before compile_graph plans, in this context.
+def intercept(interceptor: Interceptor) -> Iterator[None]:
+    """Call `interceptor` with graph, table and workers before compile_graph plans, in this context.
 
     What it raises ends compile_graph; ``tofu plan`` stops a script that way.
     """
+    _interceptors.append(interceptor)
+    try:
+        yield
+    finally:
+        _interceptors.remove(interceptor)
+
+
+@contextlib.contextmanager
+def observe(observer: Observer) -> Iterator[None]:
+    """Call `observer` with everything that compile_graph makes inside this context."""
     _observers.append(observer)
     try:
         yield

@@ -11,7 +11,7 @@ import mxnet as mx
 
 from tofu.errors import ConfigError, PlanError
 from tofu.mx.graph import strategy_table, training_graph
-from tofu.plan import Problem, SearchOptions, compile_graph, observe, plan_graph
+from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
 
 F32 = "float32"
 
@@ -61,10 +61,24 @@ def test_summary_counts_what_the_graph_holds(graph):
     assert max(summary["bytes_per_worker"]) < summary["serial_bytes"]
 
 
-def test_observers_see_a_graph_before_it_is_planned(graph):
+def test_observers_see_what_is_made_while_they_watch(graph):
     table, _ = strategy_table(graph)
     seen = []
-    with observe(lambda *seen_now: seen.append(seen_now)):
+    with observe(seen.append):
+        compiled = compile_graph(graph, table, workers=2)
+    compile_graph(graph, table, workers=2)
+    assert seen == [compiled]
+
+
+def test_interceptors_see_a_graph_before_it_is_planned(graph):
+    table, _ = strategy_table(graph)
+    seen = []
+
+    def stop(*problem):
+        seen.append(problem)
+        raise StopIteration
+
+    with intercept(stop), pytest.raises(StopIteration):
         compile_graph(graph, table, workers=2)
     compile_graph(graph, table, workers=2)
     assert seen == [(graph, table, 2)]
