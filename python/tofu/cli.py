@@ -198,6 +198,12 @@ def run(
     help="Tables to read, the document that docs/formats.md describes, or a web page.",
 )
 @click.option("--all", "everything", is_flag=True, help="Text: every tensor and operator.")
+@click.option(
+    "--explain",
+    multiple=True,
+    metavar="TENSOR|OP",
+    help="What each way to cut it costs, and why the plan's was taken; once for each.",
+)
 @click.option("--save", metavar="PLAN", help="Keep the plan in a file, for tofu run --plan.")
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -218,6 +224,7 @@ def plan(
     batch_size: Optional[int],
     form: str,
     everything: bool,
+    explain: tuple[str, ...],
     save: Optional[str],
     target: str,
     args: tuple[str, ...],
@@ -249,7 +256,7 @@ def plan(
     else:
         problem = cli_sources.from_script(Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, allow_replication)
-    output = cli_plan.Output(form, everything, Path(save) if save else None)
+    output = cli_plan.Output(form, everything, explain, Path(save) if save else None)
     cli_plan.plan_and_print(problem, options, output)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
 import click
 
 from tofu.config import Config
+from tofu.errors import ConfigError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
+from tofu.plan import explain as explaining
 from tofu.plan import file as plan_file
 from tofu.plan.plan import undescribed_text
 
@@ -25,11 +31,13 @@ class Output:
     Attributes:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
+        explain: names of tensors and operators to explain.
         save: file to keep the plan in, or None.
     """
 
     form: str
     everything: bool = False
+    explain: Sequence[str] = ()
     save: Optional[Path] = None
 
 
@@ -37,21 +45,42 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     """Plan `problem`, save the plan where asked to, and print it on standard output.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: a name to explain is none of the graph's, or the file cannot be written.
         PlanError: an option does not fit the graph.
     """
+    _check_names(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
     unknown = problem.undescribed()
     if unknown:
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, plan)}", err=True)
+    explanations = [explaining.explain(problem, plan, name) for name in output.explain]
     if output.save is not None:
         plan_file.save(output.save, plan)
-    click.echo(_render(plan, output), nl=False)
+    click.echo(_render(plan, explanations, output), nl=False)
 
 
-def _render(plan: Plan, output: Output) -> str:
+def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output) -> str:
     if output.form == "html":
-        return render_html(plan)
+        return render_html(plan, [section for each in found for section in each.sections])
     if output.form == "json":
-        return plan.to_json()
+        if not found:
+            return plan.to_json()
+        told = [explanation.document for explanation in found]
+        return json.dumps({**json.loads(plan.to_json()), "explanations": told})
+    if found:
+        return "\n".join(explanation.to_text() for explanation in found)
     return render_text(plan, everything=output.everything)
+
+
+def _check_names(problem: Problem, names: Sequence[str]) -> None:
+    """Raise ConfigError for a name that no node of the graph has."""
+    if not names:
+        return
+    known = {node["name"] for node in json.loads(problem.graph)["nodes"]}
+    for name in names:
+        if re.sub(r"\[\d+\]$", "", name) not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+            raise ConfigError(
+                f"--explain {name}: {problem.name} has no tensor or operator of that name"
+                + (f"; did you mean {', '.join(near)}?" if near else "")
+            )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from .explain import Section
 from .plan import OperatorPlan, Plan, TensorPlan, format_bytes
 from .repeat import repeated_operators, repeated_tensors
 from .text import cuts_text, summary, tiles_text
@@ -32,12 +33,12 @@ class _Rect:
     colours: tuple[str, ...]
 
 
-def render_html(plan: Plan, explanations: Sequence[Mapping[str, Any]] = ()) -> str:
+def render_html(plan: Plan, sections: Sequence[Section] = ()) -> str:
     """The plan as a self-contained HTML document.
 
     Args:
         plan: the plan.
-        explanations: what ``_core.explain`` told of tensors and operators.
+        sections: why tensors and operators are cut as they are.
     """
     import jinja2
 
@@ -60,7 +61,7 @@ def render_html(plan: Plan, explanations: Sequence[Mapping[str, Any]] = ()) -> s
         summary=summary(plan),
         tensors=repeated_tensors(plan),
         operators=repeated_operators(plan),
-        explanations=explanations,
+        sections=sections,
         tiles=tiles,
         tiles_text=lambda tensor: tiles_text(tensor, plan.parts),
         cuts_text=cuts_text,

@@ -108,6 +108,7 @@ class Plan:
         search_seconds: from graph in memory to plan.
         model: what was planned, or "" where the document does not tell.
         nodes: number of nodes of the training graph, variables included.
+        mode: the search mode; bound and status speak of its own plans only.
         bytes_per_worker: what the fullest worker holds, by kind; empty where not told.
     """
 
@@ -123,6 +124,7 @@ class Plan:
     operators: tuple[OperatorPlan, ...]
     model: str = ""
     nodes: int = 0
+    mode: str = "tofu"
     bytes_per_worker: Mapping[str, int] = dataclasses.field(default_factory=dict)
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
@@ -168,7 +170,12 @@ class Plan:
             ),
             model=str(document.get("model", "")),
             nodes=int(document.get("nodes", 0)),
-            bytes_per_worker=dict(document.get("bytes_per_worker", {})),
+            bytes_per_worker={
+                kind: int(count)
+                for kind, count in document.get("bytes_per_worker", {}).items()
+                if kind != "total"
+            },
+            mode=str(document.get("mode", "")),
             source=text,
         )
 
@@ -185,9 +192,10 @@ class Plan:
 
     def quality(self) -> str:
         """How good the plan is known to be: `status` speaks of each step by itself."""
+        of_mode = "" if self.mode == "tofu" else f" of {self.mode}"
         if self.total_bytes <= self.lower_bound_bytes:
-            return "proven optimal"
-        bound = f"the least possible is at least {format_bytes(self.lower_bound_bytes)}"
+            return f"proven optimal{of_mode}"
+        bound = f"the least possible{of_mode} is at least {format_bytes(self.lower_bound_bytes)}"
         return f"every step optimal by itself; {bound}" if self.status == "optimal" else bound
 
     def replicated_bytes(self) -> dict[str, int]:

@@ -68,6 +68,20 @@ def test_pins_are_kept(capsys, tmp_path):
     assert (cuts["mlp_dense1_weight"], cuts["mlp_dense2_weight"]) == ([0, 1], [1, 1])
 
 
+def test_what_is_explained(capsys):
+    args = ("mlp", "--workers=4", "--explain=mlp_dense0_weight", "--explain=mlp_dense1_fwd")
+    _, text, _ = run(capsys, *args)
+    assert "Tensor mlp_dense0_weight (8192x8192 float32), step 1 of 2 parts: dimension" in text
+    assert "Operator mlp_dense1_fwd (FullyConnected), step 2 of 2 parts: split along" in text
+    _, out, _ = run(capsys, *args, "--format=json")
+    plan = json.loads(out)
+    assert [told["name"] for told in plan["explanations"]] == [
+        "mlp_dense0_weight",
+        "mlp_dense1_fwd",
+    ]
+    assert plan["model"] == "mlp"
+
+
 def test_a_plan_is_saved_and_shown_as_a_page(capsys, tmp_path):
     path = tmp_path / "mlp.plan"
     _, out, _ = run(capsys, "mlp", "--workers=2", "--format=html", f"--save={path}")
@@ -84,6 +98,7 @@ def test_a_plan_is_saved_and_shown_as_a_page(capsys, tmp_path):
         (["mlp", "3"], "'3' after mlp: expected options only"),
         (["mlp", "--pin", "mlp_dens0_weight=0"], "did you mean mlp_dense0_weight"),
         (["mlp", "--workers=4", "--pin", "label=0,0,0"], "3 dimensions; expected one for all"),
+        (["mlp", "--explain=mlp_dense0_wight"], "no tensor or operator of that name; did you mean"),
         (["mlp", "--save", "/dev/null/x"], "--save /dev/null/x: cannot be written"),
         (["./mlp"], "./mlp: no such file; expected the path of a script or a symbol file"),
     ],

@@ -5,6 +5,7 @@ import json
 import re
 
 from tofu.plan import Plan, render_html
+from tofu.plan.explain import Section
 from tofu.plan.html import worker_colour
 
 from .documents import document, stack
@@ -43,6 +44,12 @@ def test_page_has_summary_steps_tensors_and_operators():
     assert "Plan of net over 4 workers" in page.texts
     assert {"w", "b", "fc", "FullyConnected", "1,024", "2x2", "1="} <= set(page.texts)
     assert page.tags.count("svg") == 2
+
+
+def test_page_shows_what_is_explained():
+    section = Section("Tensor <w>", "Because.", ("cut", "bytes"), (("dimension 0", "96"),))
+    page = Page(render_html(stack(), [section]))
+    assert {"Explained", "Tensor <w>", "Because.", "dimension 0", "96"} <= set(page.texts)
 
 
 def test_page_fetches_nothing():
