@@ -1,0 +1,76 @@
+"""What the scripts of the paper's figures and tables share: problems, contexts, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any, Optional
+
+from tofu import models
+from tofu.mx.graph import strategy_table
+from tofu.plan import Problem
+
+__all__ = ["context", "problem", "write"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def problem(
+    model: str,
+    *,
+    batch_size: Optional[int] = None,
+    workers: int = 8,
+    reduced: bool = False,
+    optimizer: str = "sgd_mom",
+) -> Problem:
+    """A model's training graph and strategy table.
+
+    Args:
+        model: a name of tofu.models.
+        batch_size: number of examples; None for the model's own.
+        workers: number of workers.
+        reduced: whether to take the small version of the same structure.
+        optimizer: its update; by default one that keeps a history, as the paper counts.
+    """
+    graph = models.build(model, batch_size, reduced=reduced).training_graph(optimizer=optimizer)
+    name = f"{model}, reduced" if reduced else model
+    return Problem(name, graph, strategy_table(graph)[0], workers)
+
+
+def context() -> dict[str, Any]:
+    """Machine and versions, to stand beside what was measured."""
+    import mxnet
+
+    return {
+        "machine": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "mxnet": mxnet.__version__,
+        "commit": _commit(),
+    }
+
+
+def write(folder: Path, name: str, document: dict[str, Any]) -> Path:
+    """Write raw data into `folder`/`name`.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran.stdout.strip() or "unknown"

@@ -1,0 +1,212 @@
+"""Figure 10 of the paper: what each partition algorithm communicates, and whether it fits.
+
+    python scripts/figure10.py --output docs/results     # figure10.json, figure10.svg
+    python scripts/figure10.py --smoke                   # reduced models, in seconds
+
+The paper measures the time of a training step on 8 GPUs of 12 GB for RNN-4-8K (batch 512) and
+WResNet-152-10 (batch 8). This script compares the bytes that each algorithm's plan has the
+workers fetch in a step: all algorithms are modes of one search (docs/search.md), so one metric
+counts for all. What a worker holds comes from the plan, too; nothing is executed, so all numbers
+are modelled, none is measured on a GPU. Hardware: any. Time: three minutes, of which "flat" on
+WResNet takes one. Expected: ours communicates least of those that keep tensors partitioned
+(only "flat", which takes far longer, may be lower), AllRow-Greedy more, ICML18 more still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from _common import context, problem, write
+
+from tofu.errors import PlanError
+from tofu.plan import Problem, SearchOptions, plan_graph
+from tofu.plan.plan import format_bytes
+from tofu.plan.text import table
+
+WORKERS = 8
+LIMIT_BYTES = 12 * 2**30
+CASES = (("rnn-4-8k", 512), ("wresnet-152-10", 8))
+ALGORITHMS = {
+    "data-parallel": "data parallel",
+    "allrow-greedy": "AllRow-Greedy",
+    "spartan": "Spartan",
+    "equalchop": "EqualChop",
+    "icml18": "ICML18",
+    "recursion": "Tofu (paper)",
+    "flat": "no recursion",
+    "tofu": "tofu (ours)",
+}
+# What section 7.3 says of Figure 10. The heights of its bars are not in the text.
+PAPER = {
+    ("rnn-4-8k", "allrow-greedy"): "slowest",
+    ("wresnet-152-10", "allrow-greedy"): "out of memory",
+    ("rnn-4-8k", "spartan"): "slower than Tofu",
+    ("wresnet-152-10", "spartan"): "slower than Tofu",
+    ("rnn-4-8k", "equalchop"): "slower than Tofu",
+    ("wresnet-152-10", "equalchop"): "slower than Tofu",
+    ("rnn-4-8k", "icml18"): "7% slower than Tofu",
+    ("wresnet-152-10", "icml18"): "out of memory",
+    ("rnn-4-8k", "recursion"): "fastest",
+    ("wresnet-152-10", "recursion"): "fastest",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One algorithm on one model.
+
+    Attributes:
+        model, batch: the case.
+        mode: the search mode.
+        total_bytes: fetched per training step by all workers; None where no plan was found.
+        lower_bound_bytes: of this algorithm's own plans.
+        worker_bytes: what the fullest worker holds, by kind.
+        search_seconds: from graph to plan.
+        status: of the plan, or why there is none.
+    """
+
+    model: str
+    batch: int
+    mode: str
+    total_bytes: Optional[int]
+    lower_bound_bytes: Optional[int]
+    worker_bytes: dict[str, int]
+    search_seconds: Optional[float]
+    status: str
+
+    @property
+    def fits(self) -> Optional[bool]:
+        """Whether a worker of 12 GB can hold its share; None without a plan."""
+        return sum(self.worker_bytes.values()) <= LIMIT_BYTES if self.worker_bytes else None
+
+
+def measure(case: Problem, batch: int, mode: str, time_limit_s: float) -> Row:
+    """Plan one case with one algorithm."""
+    try:
+        plan = plan_graph(case, SearchOptions(mode=mode, time_limit_s=time_limit_s))
+    except PlanError as error:
+        return Row(case.name, batch, mode, None, None, {}, None, str(error))
+    return Row(
+        model=case.name,
+        batch=batch,
+        mode=mode,
+        total_bytes=plan.total_bytes,
+        lower_bound_bytes=plan.lower_bound_bytes,
+        worker_bytes=dict(plan.bytes_per_worker),
+        search_seconds=plan.search_seconds,
+        status=plan.status,
+    )
+
+
+def to_json(rows: Sequence[Row], *, reduced: bool) -> dict[str, Any]:
+    """The rows for a program."""
+    return {
+        "figure": 10,
+        "modelled": "bytes counted from plans; nothing was executed",
+        "context": context(),
+        "workers": WORKERS,
+        "limit_bytes": LIMIT_BYTES,
+        "reduced": reduced,
+        "rows": [
+            {
+                **dataclasses.asdict(row),
+                "fits": row.fits,
+                "paper": PAPER.get((row.model, row.mode)),
+            }
+            for row in rows
+        ],
+    }
+
+
+def to_text(rows: Sequence[Row]) -> str:
+    """A table for each model."""
+    lines: list[str] = []
+    for model in dict.fromkeys(row.model for row in rows):
+        of_model = [row for row in rows if row.model == model]
+        ours = next(row.total_bytes for row in of_model if row.mode == "tofu")
+        lines += [f"{model}, batch {of_model[0].batch}, {WORKERS} workers (modelled)", ""]
+        lines += table(
+            ("algorithm", "bytes fetched", "to ours", "a worker holds", "12 GB", "paper"),
+            (_cells(row, ours or 1) for row in of_model),
+        )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cells(row: Row, ours: int) -> tuple[str, ...]:
+    held = sum(row.worker_bytes.values())
+    return (
+        ALGORITHMS[row.mode],
+        "-" if row.total_bytes is None else format_bytes(row.total_bytes),
+        "-" if row.total_bytes is None else f"{row.total_bytes / ours:.2f}",
+        format_bytes(held) if held else "-",
+        {True: "fits", False: "does not fit", None: "-"}[row.fits],
+        PAPER.get((row.model, row.mode), "-"),
+    )
+
+
+def draw(document: dict[str, Any], path: Path) -> None:
+    """Bars of the rows, hatched where a worker of 12 GB is too small."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "figure10"
+    from matplotlib import pyplot
+
+    models = list(dict.fromkeys(row["model"] for row in document["rows"]))
+    figure, panels = pyplot.subplots(1, len(models), figsize=(11, 4), layout="constrained")
+    for axes, model in zip(panels, models):
+        rows = [r for r in document["rows"] if r["model"] == model and r["total_bytes"]]
+        for at, row in enumerate(rows):
+            size = row["total_bytes"] / 2**30
+            axes.barh(
+                at,
+                size,
+                color="#3b6ea5" if row["mode"] == "tofu" else "#a9bfd6",
+                edgecolor="#333",
+                hatch="///" if row["fits"] is False else "",
+            )
+            said = f"  paper: {row['paper']}" if row["paper"] else ""
+            axes.text(size, at, f" {size:,.3g}{said}", va="center", fontsize=8)
+        axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
+        axes.set_xscale("log")
+        axes.set_xlim(right=axes.get_xlim()[1] * 30)
+        axes.set_xlabel("GiB fetched per training step, modelled (log scale)")
+        axes.set_title(f"{model}, batch {rows[0]['batch']}, {document['workers']} workers")
+    figure.suptitle("Hatched: a worker would hold more than 12 GiB", fontsize=9)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Plan all cases with all algorithms; print, keep and draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser.add_argument("--time-limit", type=float, default=120, metavar="S", help="a plan's")
+    parser.add_argument("--output", type=Path, help="folder for figure10.json and figure10.svg")
+    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from raw data")
+    args = parser.parse_args()
+    if args.draw is not None:
+        document = json.loads(args.draw.read_text(encoding="utf-8"))
+        draw(document, args.draw.with_suffix(".svg"))
+        return
+    rows = []
+    for model, batch in CASES:
+        batch = 8 if args.smoke else batch
+        case = problem(model, batch_size=batch, workers=WORKERS, reduced=args.smoke)
+        rows += [measure(case, batch, mode, args.time_limit) for mode in ALGORITHMS]
+    print(to_text(rows))
+    if args.output is not None:
+        document = to_json(rows, reduced=args.smoke)
+        path = write(args.output, "figure10", document)
+        draw(json.loads(path.read_text(encoding="utf-8")), path.with_suffix(".svg"))
+        print(f"written: {path}, {path.with_suffix('.svg')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Table 1 of the paper: how long it takes to find a plan for 8 workers, beside ours.
+
+    python scripts/table1.py --output docs/results       # table1.json
+    python scripts/table1.py --smoke                     # reduced models, in seconds
+
+The paper's rows, and what stands for them here (docs/search.md):
+
+- Original DP: n/a in the paper, whose dynamic program needs a linear graph and so cannot run
+  before coarsening. Ours eliminates variables of any graph: all steps at once, nothing merged.
+- DP with coarsening: all steps at once ("flat").
+- Using recursion: one step after the other ("recursion").
+- ours: the default, recursion and joint improvement of the steps ("tofu").
+
+Times are from graph in memory to plan, in one process on one core; each is the median of
+--repeat runs. A search that does not end within --time-limit has no plan and is said so, as the
+paper's "more than a day"; one that ends with a plan that is not proven optimal is marked. The
+paper's times are of a prototype on a server of 2018: ratios between rows compare, rows between
+columns do not. Hardware: any. Time: up to an hour with a time limit of 600 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from _common import context, problem, write
+
+from tofu.errors import PlanError
+from tofu.plan import Problem, SearchOptions, plan_graph
+from tofu.plan.plan import format_bytes
+from tofu.plan.text import table
+
+WORKERS = 8
+MODELS = ("wresnet-152-10", "rnn-10-8k")
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A row of the table: what it is called, how it is searched, the paper's times."""
+
+    name: str
+    mode: str
+    coarsen: bool
+    paper: tuple[str, str]
+
+
+VARIANTS = (
+    Variant("all steps at once, no coarsening", "flat", False, ("n/a", "n/a")),
+    Variant("with coarsening", "flat", True, ("8 hours", ">24 hours")),
+    Variant("with recursion", "recursion", True, ("8.3 s", "66.6 s")),
+    Variant("ours", "tofu", True, ("-", "-")),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One variant on one model.
+
+    Attributes:
+        model, variant: where it stands in the table.
+        seconds: search time of each run; empty where no plan was found.
+        total_bytes: of the plan, or None.
+        optimal: whether the plan is a proven optimum over all its steps.
+        spent_seconds: what was spent where no plan was found.
+        reason: why there is none.
+        paper: the paper's time.
+    """
+
+    model: str
+    variant: str
+    seconds: tuple[float, ...]
+    total_bytes: Optional[int]
+    optimal: bool
+    spent_seconds: Optional[float]
+    reason: str
+    paper: str
+
+    def to_text(self) -> str:
+        """What the table shows."""
+        if not self.seconds:
+            return f"none within {self.spent_seconds:.0f} s"
+        found = statistics.median(self.seconds)
+        return f"{found:.3f} s" if found < 10 else f"{found:.1f} s"
+
+
+def measure(case: Problem, variant: Variant, time_limit_s: float, repeat: int) -> Cell:
+    """Search one case in one way."""
+    options = SearchOptions(mode=variant.mode, time_limit_s=time_limit_s, coarsen=variant.coarsen)
+    paper = dict(zip(MODELS, variant.paper)).get(case.name, "-")
+    seconds: list[float] = []
+    start = time.perf_counter()
+    for _ in range(repeat):
+        try:
+            plan = plan_graph(case, options)
+        except PlanError as error:
+            spent = time.perf_counter() - start
+            return Cell(case.name, variant.name, (), None, False, spent, str(error), paper)
+        seconds.append(plan.search_seconds)
+        if plan.search_seconds > time_limit_s / 2:
+            break
+    optimal = plan.total_bytes <= plan.lower_bound_bytes
+    return Cell(case.name, variant.name, tuple(seconds), plan.total_bytes, optimal, None, "", paper)
+
+
+def to_text(cells: Sequence[Cell]) -> str:
+    """The table for a terminal."""
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    header = ["search"]
+    for model in models:
+        header += [model, "plan", "paper"]
+    rows = []
+    for variant in VARIANTS:
+        row = [variant.name]
+        for model in models:
+            cell = next(c for c in cells if (c.model, c.variant) == (model, variant.name))
+            size = "-" if cell.total_bytes is None else format_bytes(cell.total_bytes)
+            row += [cell.to_text(), size + (" (optimal)" if cell.optimal else ""), cell.paper]
+        rows.append(row)
+    return "\n".join(table(header, rows))
+
+
+def to_json(cells: Sequence[Cell], *, time_limit_s: float, reduced: bool) -> dict[str, Any]:
+    """The table for a program."""
+    return {
+        "table": 1,
+        "context": context(),
+        "workers": WORKERS,
+        "time_limit_seconds": time_limit_s,
+        "reduced": reduced,
+        "cells": [dataclasses.asdict(cell) for cell in cells],
+    }
+
+
+def main() -> None:
+    """Search, print and keep."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="reduced models, one run each")
+    parser.add_argument("--time-limit", type=float, default=600, metavar="S", help="a search's")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each search")
+    parser.add_argument("--output", type=Path, help="folder for table1.json")
+    args = parser.parse_args()
+    repeat = 1 if args.smoke else args.repeat
+    cells = []
+    for model in MODELS:
+        case = problem(
+            model, batch_size=8 if args.smoke else None, workers=WORKERS, reduced=args.smoke
+        )
+        cells += [measure(case, variant, args.time_limit, repeat) for variant in VARIANTS]
+    print(to_text(cells))
+    if args.output is not None:
+        document = to_json(cells, time_limit_s=args.time_limit, reduced=args.smoke)
+        print(f"\nwritten: {write(args.output, 'table1', document)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The scripts of the paper's figures and tables, on reduced models."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+
+
+def run(script, *options):
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPTS / script), *map(str, options)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def modules():
+    """The scripts that others import, as modules."""
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        yield {name: importlib.import_module(name) for name in ("_common", "_fetches", "figure11")}
+    finally:
+        sys.path.remove(str(SCRIPTS))
+        for name in ("_common", "_fetches", "figure11"):
+            del sys.modules[name]
+
+
+def test_figure10_compares_all_algorithms(tmp_path):
+    pytest.importorskip("matplotlib")
+    text = run("figure10.py", "--smoke", "--output", tmp_path)
+    document = json.loads((tmp_path / "figure10.json").read_text())
+    for model in ("rnn-4-8k, reduced", "wresnet-152-10, reduced"):
+        assert f"{model}, batch 8, 8 workers (modelled)" in text
+        sizes = {r["mode"]: r["total_bytes"] for r in document["rows"] if r["model"] == model}
+        assert len(sizes) == 8
+        # Those that search a part of what ours searches cannot be better.
+        assert sizes["flat"] <= sizes["tofu"] <= sizes["recursion"]
+        assert sizes["tofu"] < min(sizes[m] for m in ("allrow-greedy", "spartan", "equalchop"))
+    assert (tmp_path / "figure10.svg").read_text().count("ICML18") == 2
+    assert document["context"]["mxnet"].startswith("1.9")
+
+
+def test_figure11_draws_and_tells(tmp_path):
+    pytest.importorskip("matplotlib")
+    text = run("figure11.py", "--smoke", "--output", tmp_path)
+    document = json.loads((tmp_path / "figure11.json").read_text())
+    assert len(document["observations"]) == 6
+    for observation in document["observations"]:
+        verdict = "holds" if observation["holds"] else "does not hold"
+        assert f"{observation['text']} -> {verdict}" in text
+        assert observation["evidence"]
+    assert sum(run["times"] for group in document["groups"] for run in group) == 3
+    assert "worker 7" in (tmp_path / "figure11.svg").read_text()
+
+
+def test_table1_times_every_variant(tmp_path):
+    text = run("table1.py", "--smoke", "--time-limit", "2", "--output", tmp_path)
+    cells = json.loads((tmp_path / "table1.json").read_text())["cells"]
+    assert len(cells) == 8
+    assert all(cell["seconds"] or cell["reason"] for cell in cells)
+    assert "with recursion" in text
+
+
+@pytest.mark.parametrize("model", ["rnn-4-8k", "wresnet-152-10", "transformer"])
+def test_a_second_count_of_what_is_fetched_agrees(modules, model):
+    """Counted in Python from the plan and the table alone, operator by operator."""
+    from tofu.plan import plan_graph
+
+    problem = modules["_common"].problem(model, batch_size=8, reduced=True)
+    plan = plan_graph(problem)
+    counter = modules["_fetches"].Counter(problem, plan)
+    costs = {operator.node: operator.bytes for operator in plan.operators}
+    counted = {
+        node["name"]: sum(fetch.bytes for fetch in counter.fetches(number))
+        for number, node in enumerate(counter.nodes)
+        if node["op"] != "null"
+    }
+    assert counted == costs
+    assert sum(counted.values()) == plan.total_bytes > 0
+
+
+def tensor(name, shape, cuts):
+    from tofu.plan import TensorPlan
+
+    return TensorPlan(name, 0, shape, 0, cuts)
+
+
+def block(modules, channels, split, *, activation=(0, 0), weights=10, activations=30):
+    convolution = modules["figure11"].Convolution(
+        layer="conv0",
+        weight=tensor("w", (channels, 8, 1, 1), (0, 0)),
+        activation=tensor("x", (8, 8, 4, 4), activation),
+        output=tensor("y", (8, channels, 4, 4), (0, 0)),
+        split=split,
+        backward_split=split,
+        weight_bytes=weights,
+        activation_bytes=activations,
+    )
+    return (convolution,)
+
+
+def test_blocks_that_are_alike_are_drawn_once(modules):
+    one, other = block(modules, 8, ("b", "b")), block(modules, 8, ("b", "co"))
+    runs = modules["figure11"].runs_of([one, other, other, one])
+    assert [times for _, times in runs] == [1, 2, 1]
+
+
+def test_observations_follow_the_plan(modules):
+    figure11 = modules["figure11"]
+    first, later = ("b", "b"), ("b", "co")
+    blocks = [
+        block(modules, 8, first, weights=90),
+        block(modules, 8, later, weights=90),
+        block(modules, 16, first, activation=(1, 1)),
+        block(modules, 16, later, activation=(1, 1)),
+    ]
+    both, within, repeated, firsts, lower, higher = figure11.observations(blocks)
+    assert both.holds and "2 along batch only, 2 along channels only" in both.evidence[0]
+    assert not within.holds  # one convolution a block
+    assert repeated.holds and firsts.holds
+    assert lower.holds and "(75% weights)" in lower.evidence[0]
+    assert higher.holds and "75%, 25%" in higher.evidence[0]
+
+    same = [block(modules, 8, first), block(modules, 8, first)]
+    both, _, _, firsts, lower, _ = figure11.observations(same)
+    assert not both.holds and not firsts.holds and not lower.holds
+    assert "agree in all common convolutions" in firsts.evidence[0]
