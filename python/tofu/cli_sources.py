@@ -162,6 +162,7 @@ def from_symbol(request: SymbolRequest) -> Problem:
         gradients=() if request.predict else tuple(parameters),
         train=not request.predict,
         optimizer=request.optimizer,
+        workers=_workers(),
     )
     return _problem(request.path.name, document)
 
@@ -180,11 +181,15 @@ def from_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]
 
 
 def _problem(name: str, document: str) -> Problem:
-    from tofu.gluon.session import number_of_workers
     from tofu.mx.graph import strategy_table
 
-    workers = number_of_workers(Config.from_environment())
-    return Problem(name, document, strategy_table(document)[0], workers)
+    return Problem(name, document, strategy_table(document)[0], _workers())
+
+
+def _workers() -> int:
+    from tofu.gluon.session import number_of_workers
+
+    return number_of_workers(Config.from_environment())
 
 
 def check_symbol_text(path: Path) -> None:

@@ -183,7 +183,7 @@ def make_pool(
         if not is_tiled(parameter):
             check_tileable(parameter)
     room = rooms.current()
-    graph = _training_graph(symbol, parameters, signature)
+    graph = _training_graph(symbol, parameters, signature, session.workers)
     table, unknown = room.strategy_table(graph)
     fetch, reason = room.usable_fetch(session.fetch, session.contexts)
     if reason is not None:
@@ -230,7 +230,9 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
     return "adam" if type(optimizer) is mx.optimizer.Adam else None
 
 
-def _training_graph(symbol: Any, parameters: Mapping[str, Any], signature: Signature) -> str:
+def _training_graph(
+    symbol: Any, parameters: Mapping[str, Any], signature: Signature, workers: int
+) -> str:
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
         name: (shape_of(parameter), dtype)
@@ -244,6 +246,7 @@ def _training_graph(symbol: Any, parameters: Mapping[str, Any], signature: Signa
         gradients=sorted(signature.gradients),
         train=signature.train,
         optimizer=optimizer_kind(parameters) if signature.gradients else None,
+        workers=workers,
     )
 
 

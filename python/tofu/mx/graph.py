@@ -20,7 +20,7 @@ from tofu.errors import GraphError
 
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
-from .lower import AFTER, BEFORE
+from .lower import AFTER, BEFORE, STAGES, indivisible
 from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .optimizer import append_updates
 from .runtime import is_stateful_backward, load
@@ -41,6 +41,7 @@ def training_graph(
     gradients: Collection[str],
     train: bool,
     optimizer: Optional[str] = None,
+    workers: int = 1,
 ) -> str:
     """The graph of forward, backward and, for planning, update.
 
@@ -52,6 +53,7 @@ def training_graph(
         gradients: inputs and parameters whose gradient is wanted.
         train: whether Dropout drops and BatchNorm uses the batch.
         optimizer: "sgd", "sgd_mom", "adam" appends update nodes (heads "update:..."), None none.
+        workers: composite operators that so many cannot share are taken apart.
 
     Returns:
         NNVM JSON with graph attributes shape, dtype and tofu_heads.
@@ -70,6 +72,9 @@ def training_graph(
     _drop_hidden_attributes(graph.topological())
     infer(graph, variables)
     forward_shapes = [(head.shape, dtype_name(head.dtype)) for head in graph.heads]
+    if workers > 1:
+        STAGES.apply(graph, train=train, where=indivisible(workers))
+        infer(graph, variables)
     updates = BEFORE.apply(graph, train=train)
     outputs = len(graph.heads)
     graph.heads += updates.values()

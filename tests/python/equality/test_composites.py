@@ -62,6 +62,46 @@ def train(layer):
     return losses
 
 
+class Wide(nn.HybridBlock):
+    """One row of features, which only they themselves can be divided by."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.layers = nn.HybridSequential()
+            self.layers.add(nn.Dense(24), nn.LayerNorm(), nn.Activation("relu"), nn.Dense(12))
+
+    def hybrid_forward(self, F, x, label):
+        return -F.pick(F.log_softmax(self.layers(x)), label)
+
+
+def train_wide():
+    mx.random.seed(3)
+    np.random.seed(3)
+    net = Wide()
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    trainer, losses = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}), []
+    for step in range(STEPS):
+        draw = np.random.RandomState(step)
+        x, y = mx.nd.array(draw.normal(size=(1, 12))), mx.nd.array(draw.randint(0, 12, 1))
+        with autograd.record():
+            loss = net(x, y)
+        loss.backward()
+        trainer.step(1)
+        losses.append(loss.asscalar())
+    return losses
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_batch_of_one_is_split_within_its_norms(workers, switched_on, capsys):
+    expected = train_wide()
+    switched_on(workers)
+    losses = train_wide()
+    assert f"over {workers} workers" in "".join(capsys.readouterr())
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("name", LAYERS)
 def test_fused_recurrent_layers(name, workers, switched_on, capsys):

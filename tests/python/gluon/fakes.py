@@ -56,7 +56,9 @@ def logged(rooms, log):
 
 
 def rooms():
-    def training_graph(symbol, *, inputs, parameters, aux, gradients, train, optimizer=None):
+    def training_graph(
+        symbol, *, inputs, parameters, aux, gradients, train, optimizer=None, workers=1
+    ):
         text = symbol.tojson()
         if f'"op": "{REFUSED}"' in text:
             raise GraphError(f"operator {REFUSED}: the fake refuses it")

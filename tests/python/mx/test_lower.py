@@ -8,7 +8,7 @@ import pytest
 
 from tofu.errors import GraphError
 from tofu.mx.graph import training_graph
-from tofu.mx.lower import AFTER, BEFORE
+from tofu.mx.lower import AFTER, BEFORE, STAGES
 
 from .models import random
 from .whole import own_gradients, shapes_of, train
@@ -28,14 +28,18 @@ def operators(symbol, inputs, parameters, aux=None, **options):
     return {node["op"] for node in json.loads(text)["nodes"]}
 
 
-def assert_equal(symbol, inputs, parameters, aux=None, *, tolerance=1e-10, steps=1, heads=None):
+def assert_equal(
+    symbol, inputs, parameters, aux=None, *, tolerance=1e-10, steps=1, heads=None, workers=1
+):
     if heads is None:
         _, shapes, _ = symbol.infer_shape(
             **{name: array.shape for name, array in {**inputs, **parameters}.items()}
         )
         dtype = next(iter(parameters.values())).dtype
         heads = [random(shape, dtype, seed=i) for i, shape in enumerate(shapes)]
-    ours = train(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
+    ours = train(
+        symbol, inputs, parameters, aux, head_gradients=heads, steps=steps, workers=workers
+    )
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
     for mine, theirs in zip(ours[0], own[0]):
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
@@ -259,5 +263,5 @@ def test_state_that_cannot_be_removed_is_named():
 
 
 def test_every_lowering_says_why():
-    for lowering in [*BEFORE, *AFTER]:
+    for lowering in [*STAGES, *BEFORE, *AFTER]:
         assert len(lowering.reason) > 20, lowering.op

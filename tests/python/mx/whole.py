@@ -116,8 +116,11 @@ def _tile(shape, **attrs):
     return {**attrs, "worker": 0, "begin": [0] * len(shape), "end": list(shape)}
 
 
-def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7):
-    """Outputs, gradients and new auxiliary states of tofu's executors over one worker."""
+def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7, workers=1):
+    """Outputs, gradients and new auxiliary states of tofu's executors over one worker.
+
+    Composite operators are taken apart as for `workers`.
+    """
     aux = aux or {}
     text = training_graph(
         symbol,
@@ -126,6 +129,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
         aux=shapes_of(aux),
         gradients=list(parameters),
         train=True,
+        workers=workers,
     )
     phases = phases_of_one(text)
     given = {**parameters, **aux}

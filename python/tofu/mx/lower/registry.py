@@ -14,7 +14,7 @@ from typing import Optional, Union
 
 from tofu.mx.nnvm import Entry, Graph, Node, format_shape
 
-__all__ = ["AFTER", "BEFORE", "Builder", "Lowering", "Registry", "flag", "number"]
+__all__ = ["AFTER", "BEFORE", "STAGES", "Builder", "Lowering", "Registry", "flag", "number"]
 
 AttrValue = Union[str, bool, int, float, tuple[int, ...]]
 
@@ -86,16 +86,23 @@ class Registry:
     def __iter__(self) -> Iterator[Lowering]:
         return iter(self._lowerings.values())
 
-    def apply(self, graph: Graph, *, train: bool) -> dict[str, Entry]:
+    def apply(
+        self,
+        graph: Graph,
+        *,
+        train: bool,
+        where: Optional[Callable[[Node], bool]] = None,
+    ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering; shapes must be inferred.
 
-        Returns the new values of auxiliary states, by variable name.
+        With `where`, only those of them for which it is true. Returns the new values of
+        auxiliary states, by variable name.
         """
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
-            if lowering is None:
+            if lowering is None or (where is not None and not where(node)):
                 continue
             builder = Builder(node, train=train)
             outputs = lowering.function(node, builder)
@@ -132,5 +139,7 @@ def _format(value: AttrValue) -> str:
 
 # Composite operators, in the forward graph: the gradient is then that of their parts.
 BEFORE = Registry()
+# Composite operators, before BEFORE, where workers could not share them otherwise.
+STAGES = Registry()
 # Backward operators that need the state of their forward operator, in the whole graph.
 AFTER = Registry()
