@@ -24,7 +24,8 @@ def plan(
         graph: training graph.
         table: strategy table of that graph.
         workers: number of workers, at least 1.
-        pins: variable name to the dimension cut at each step (-1: none), fixed beforehand.
+        pins: name of a tensor (a node, or "NODE[1]" for a further output) to the dimension
+            cut at each step, or to one for all steps (-1: none), fixed beforehand.
         mode: one of `search_modes`, which docs/search.md defines.
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.

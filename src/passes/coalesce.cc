@@ -34,8 +34,9 @@ class Coalescer {
   }
 
  private:
-  void Merge(int a, int b) {
-    if (graph_.shapes[a] == graph_.shapes[b]) entries_.Merge(a, b);
+  void Merge(int a, int b, Tie::Reason reason, int node = -1) {
+    if (graph_.shapes[a] != graph_.shapes[b]) return;
+    if (entries_.Merge(a, b)) coarse_.ties.push_back({a, b, reason, node});
   }
 
   void MergeElementwise() {
@@ -43,9 +44,11 @@ class Coalescer {
       elementwise_.push_back(options_.merge_alike && IsElementwise(graph_, table_, node));
       if (!elementwise_.back()) continue;
       const int first = graph_.first_entry[node];
-      for (int i = 1; i < graph_.nodes[node].num_outputs; ++i) Merge(first, first + i);
+      for (int i = 1; i < graph_.nodes[node].num_outputs; ++i) {
+        Merge(first, first + i, Tie::Reason::kElementwise, node);
+      }
       for (NodeEntry input : graph_.nodes[node].inputs) {
-        Merge(first, graph_.entry_id(input));
+        Merge(first, graph_.entry_id(input), Tie::Reason::kElementwise, node);
       }
     }
   }
@@ -62,7 +65,7 @@ class Coalescer {
       if (it == variables.end()) return;
       const Node& variable = graph_.nodes[EntryNode(it->second)];
       if (only_parameters && VariableRole(variable) != "parameter") return;
-      Merge(it->second, entry);
+      Merge(it->second, entry, Tie::Reason::kParameter);
     };
     for (size_t i = 0; i < graph_.head_roles.size(); ++i) {
       const std::string& role = graph_.head_roles[i];
@@ -86,10 +89,12 @@ class Coalescer {
       const Node& a = graph_.nodes[first[node]];
       const Node& b = graph_.nodes[node];
       for (size_t i = 0; i < b.inputs.size(); ++i) {
-        Merge(graph_.entry_id(a.inputs[i]), graph_.entry_id(b.inputs[i]));
+        Merge(graph_.entry_id(a.inputs[i]), graph_.entry_id(b.inputs[i]),
+              Tie::Reason::kTimestep);
       }
       for (int i = 0; i < b.num_outputs; ++i) {
-        Merge(graph_.entry_id({first[node], i}), graph_.entry_id({node, i}));
+        Merge(graph_.entry_id({first[node], i}), graph_.entry_id({node, i}),
+              Tie::Reason::kTimestep);
       }
     }
   }

@@ -47,9 +47,19 @@ struct OpClass {
   std::vector<OpSlot> slots;  // those that can cost anything
 };
 
+// Why two tensors are cut alike. A class of n tensors has n - 1 ties.
+struct Tie {
+  enum class Reason { kElementwise, kParameter, kTimestep };
+  int a = 0;  // entries
+  int b = 0;
+  Reason reason = Reason::kElementwise;
+  int node = -1;  // kElementwise: the operator
+};
+
 struct CoarseGraph {
   std::vector<TensorClass> tensors;
   std::vector<OpClass> operators;
+  std::vector<Tie> ties;
   std::vector<int> tensor_class;  // [entry]
   std::vector<int> op_class;      // [node], -1 for variables
 };

@@ -22,7 +22,7 @@ struct PlanOptions {
   // Parts of the steps, their product being `workers`; empty: the prime
   // factors, largest first.
   std::vector<int> parts;
-  // Variable name -> dimension cut at each step (-1: replicated), fixed.
+  // Tensor -> dimension cut at each step (-1: whole), fixed (pins.h).
   std::map<std::string, std::vector<int>> pins;
   std::string mode = "tofu";  // one of SearchModes() (modes.h)
   // Tensors may stay whole at any step where that is cheaper.

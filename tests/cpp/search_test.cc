@@ -304,9 +304,10 @@ std::string PinError(const std::map<std::string, std::vector<int>>& pins) {
 }
 
 TEST(Search, PinsThatDoNotFitAreExplained) {
-  EXPECT_NE(PinError({{"nobody", {0, 0}}}).find("no variable of that name"),
+  EXPECT_NE(PinError({{"nobody", {0, 0}}}).find("no tensor of that name"),
             std::string::npos);
-  EXPECT_NE(PinError({{"wx", {0}}}).find("found 1 cuts, expected 2"), std::string::npos);
+  EXPECT_NE(PinError({{"wx", {0, 0, 0}}}).find("found 3 cuts, expected one for each"),
+            std::string::npos);
   EXPECT_NE(PinError({{"wx", {2, 0}}}).find("found dimension 2"), std::string::npos);
   EXPECT_NE(PinError({{"wx", {0, 0}}}).find("step 2: found extent 5"), std::string::npos);
 }
