@@ -1,0 +1,59 @@
+"""The paper's rivals against tofu, on small versions of all kinds of models."""
+
+import json
+
+import pytest
+
+from tofu import _core, models
+from tofu.mx.graph import strategy_table
+
+# One of each factory: wide ResNets and RNNs differ in size only, which is reduced here.
+NAMES = (
+    "mlp",
+    "rnn-4-8k",
+    "wresnet-50-4",
+    "vgg-16",
+    "alexnet",
+    "densenet-121",
+    "transformer",
+    "gpt-24",
+)
+RIVALS = ("recursion", "allrow-greedy", "spartan", "equalchop", "icml18")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def planned(request):
+    """A function from keyword arguments to the plan of a reduced model."""
+    graph = models.build(request.param, reduced=True).training_graph(optimizer="sgd")
+    table, _ = strategy_table(graph)
+    return lambda **options: json.loads(_core.plan(graph, table, **options))
+
+
+def test_every_model_has_a_factory_here():
+    here = {models.find(name).factory for name in NAMES}
+    assert here == {model.factory for model in models.MODELS.values()}
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_no_rival_is_cheaper(planned, workers):
+    cost = planned(workers=workers)["total_bytes"]
+    for mode in RIVALS:
+        plan = planned(workers=workers, mode=mode)
+        assert plan["total_bytes"] >= cost, mode
+        assert plan["mode"] == mode
+        assert plan["lower_bound_bytes"] <= plan["total_bytes"]
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_whole_weights_are_beaten_by_replication(planned, workers):
+    plan = planned(workers=workers, allow_replication=True)
+    rival = planned(workers=workers, mode="data-parallel")
+    # Data parallelism also has all workers compute what has no batch, and fetches none of it.
+    assert plan["total_bytes"] <= 1.01 * rival["total_bytes"]
+    assert rival["bytes_per_worker"]["parameters"] >= plan["bytes_per_worker"]["parameters"]
+
+
+def test_all_steps_at_once_are_bounded_by_the_plan(planned):
+    plan = planned(workers=4)
+    flat = planned(workers=4, mode="flat")
+    assert plan["lower_bound_bytes"] <= flat["total_bytes"] <= plan["total_bytes"]
