@@ -45,11 +45,20 @@ def expand_dims(data, *, axis):
     return lambda *i: data[without(i, axis)]
 
 
-@tofu.op(name="squeeze")
+def _squeezed(shape, axis):
+    named = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return [d for d in sorted(axis_of(a, len(shape)) for a in named) if shape.ones[d]]
+
+
+def _these_axes(shapes, axis=None):
+    """A part may have further dimensions of size 1, and keeps them."""
+    return [Rewrite("axis", {"const": str(tuple(_squeezed(shapes[0], axis)))})]
+
+
+@tofu.op(name="squeeze", rewrites=_these_axes)
 def squeeze(data, *, axis=None, out_shapes):
     """Without dimensions of size 1."""
-    gone = axes_of(axis, data.ndim) if axis is not None else ()
-    gone = [d for d, one in enumerate(data.ones) if one and (axis is None or d in gone)]
+    gone = _squeezed(data.shape, axis)
     if len(out_shapes[0]) != data.ndim - len(gone):
         return reshaped(data, out_shapes[0])
     kept = [d for d in range(data.ndim) if d not in gone]

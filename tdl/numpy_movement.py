@@ -267,13 +267,40 @@ def backward_pad(ograd, *, pad_width):
     return lambda *i: border(ograd[whole(i, padded)])[tuple(i[d] for d in padded)]
 
 
-@tofu.op(name=("_npi_insert_scalar", "_npi_insert_slice", "_npi_insert_tensor"))
-def insert(arr, *args, axis=None, val=None, int_ind=None):
-    """Values between elements along an axis, which is whole."""
-    into, given = tofu.Opaque("Insert"), list(args)
-    every = [x[(slice(None),) * x.ndim] for x in given]
-    sizes = [math.prod(x.shape) for x in given]
-    if axis is None or (val is None and sizes[0] > 1):
+def _inserted(arr, values, rest, axis, alike):
+    """Values between elements along an axis; `alike`: they have its other dimensions."""
+    into = tofu.Opaque("Insert")
+    every = [x[(slice(None),) * x.ndim] for x in rest]
+    if axis is None or (values is not None and not alike and math.prod(values.shape) > 1):
+        every += [] if values is None else [values[(slice(None),) * values.ndim]]
         return lambda *i: into(arr[(slice(None),) * arr.ndim], *every)[i]
     axis = axis_of(axis, arr.ndim)
-    return lambda *i: into(arr[whole(i, axis)], *every)[i[axis]]
+
+    def element(*i):
+        line = whole(i, axis)
+        given = []
+        if values is not None:
+            own = zip(line[arr.ndim - values.ndim :], values.ones)
+            given = [values[[0 if one else v for v, one in own]]]
+        return into(arr[line], *given, *every)[i[axis]]
+
+    return element
+
+
+@tofu.op(name="_npi_insert_scalar")
+def insert_scalar(arr, values=None, *, axis=None):
+    """Values at one place along an axis, which is whole."""
+    return _inserted(arr, values, (), axis, False)
+
+
+@tofu.op(name="_npi_insert_slice")
+def insert_slice(arr, values=None, *, axis=None):
+    """Values at equally spaced places along an axis, which is whole."""
+    return _inserted(arr, values, (), axis, True)
+
+
+@tofu.op(name="_npi_insert_tensor")
+def insert_tensor(arr, *args, axis=None):
+    """Values at places that a tensor names along an axis, which is whole."""
+    *values, places = args
+    return _inserted(arr, values[0] if values else None, (places,), axis, places.ndim > 0)

@@ -1,7 +1,8 @@
 """NumPy's reductions, statistics and scans, and their gradients.
 
 An `axis` of None is all of them, and () none. A result in bool is not reduced from parts,
-for MXNet neither adds nor compares such tensors.
+for MXNet neither adds nor compares such tensors; nor is one that is asked for in whole
+numbers, for MXNet rounds the whole result, not the elements.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def _of_lines(tensors, axes, keepdims, function):
 def _describe_reduction(name, reducer):
     @tofu.op(name=name)
     def reduction(a, *, axis=None, keepdims=False, dtype=None, initial=None):
-        """The sum, product or extreme over axes."""
+        """The sum, product or extreme over axes; of one in whole numbers the end is cut off."""
         axes = _axes(axis, a.ndim)
-        if dtype == "bool":
+        if dtype is not None and not dtype.startswith("float"):
             return _of_lines([a], axes, keepdims, "Reduced")
         return _reduced(a, axes, keepdims, reducer)
 

@@ -41,6 +41,8 @@ def _movement() -> list[Case]:
         case("expand_dims", real(6, 4), attrs={"axis": "1"}, expect="i0 i2"),
         case("expand_dims", real(6, 4), attrs={"axis": "-1"}, expect="i0 i1"),
         case("squeeze", real(6, 1, 4), expect="i0 i1"),
+        case("squeeze", real(2, 1, 4), expect="i0 i1"),
+        case("squeeze", real(2, 3), expect="i0 i1"),
         case("squeeze", real(6, 1, 4, 1), attrs={"axis": "(1,)"}, expect="i0 i1"),
         back("_backward_squeeze", "g0", real(6, 1, 4), forward="squeeze"),
         case("transpose", real(6, 4, 2), expect="i0 i1 i2"),

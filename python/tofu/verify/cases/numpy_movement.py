@@ -30,7 +30,8 @@ def _moved() -> list[Case]:
     cases = [
         _plain("_np_transpose", data, attrs={"axes": "(2, -3, 1)"}, expect=every),
         _plain("_np_transpose", data, expect=every),
-        _plain("_np_squeeze", real(6, 1, 4), expect="i0 i1"),
+        _plain("_np_squeeze", real(2, 1, 4), expect="i0 i1"),
+        _plain("_np_squeeze", real(2, 3), expect="i0 i1"),
         _plain("_np_squeeze", real(1, 1), expect=""),
         _plain("_np_squeeze", real(1, 6, 1), attrs={"axis": "(0,)"}, expect="i0"),
         _plain("_np_reshape", data, attrs={"newshape": "(24, 2)"}, expect="f0 f2"),
@@ -151,8 +152,11 @@ def _borders() -> list[Case]:
         _plain("_npi_insert_scalar", data, real(1), attrs=at, expect="i0 i2"),
         _plain("_npi_insert_scalar", data, real(1), attrs={"int_ind": "5"}, expect=""),
         _plain("_npi_insert_slice", data, real(1), attrs=few, expect="i0 i2"),
-        _plain("_npi_insert_slice", data, real(6, 2, 2), attrs=few, expect=""),
+        _plain("_npi_insert_slice", data, real(6, 2, 2), attrs=few, expect="i0 i2"),
+        _plain("_npi_insert_slice", data, real(2, 1), attrs=few, expect="i0 i2"),
+        _plain("_npi_insert_scalar", data, real(6, 2), attrs=at, expect=""),
         _plain("_npi_insert_tensor", data, real(1), indices, attrs={"axis": "1"}, expect="i0 i2"),
+        _plain("_npi_insert_tensor", data, real(3, 2), indices, attrs={"axis": "1"}),
     ]
     return cases
 

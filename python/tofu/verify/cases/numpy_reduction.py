@@ -32,6 +32,8 @@ def _reductions() -> list[Case]:
             cases.append(back(backward, reads, data, forward=f"_np_{name}", **more))
     flags = {"axis": "1", "dtype": "bool"}
     cases.append(case("_np_sum", In((6, 4, 2), "flag"), attrs=flags, numpy=True, expect="i0 i2"))
+    cut = {"axis": "1", "dtype": "int32"}
+    cases.append(case("_np_sum", data, attrs=cut, numpy=True, expect="i0 i2"))
     for name in ("_np_any", "_np_all", "_npi_mean", "_npi_std", "_npi_var"):
         outputs = 2 if name in ("_npi_std", "_npi_var") else 1
         for attrs, expect in _AXES:
