@@ -89,7 +89,7 @@ _pin = click.option(
     "pins",
     multiple=True,
     metavar="TENSOR=DIM[,DIM...]",
-    help="Cut a variable along this dimension at every step, or at each; -1 leaves it "
+    help="Cut a tensor along this dimension at every step, or at each; -1 leaves it "
     "whole. Default: $TOFU_PINS.",
 )
 _pin_file = click.option(

@@ -5,7 +5,7 @@ of further blocks. The first graph that trains must be one that the file has a p
 otherwise the script, or its batch size, is not the one the plan was made for. Every
 other graph without a plan is searched as usual; parameters keep the tiles they have.
 
-A pin applies to each graph that has its variable.
+A pin applies to each graph that has its tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Optional
 
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
-from tofu.plan.options import variable_names
+from tofu.plan.options import tensor_names
 
 from . import report
 from .session import Session
@@ -72,7 +72,7 @@ def plan_for(
 
 
 def options_for(name: str, graph: str, session: Session, *, training: bool) -> SearchOptions:
-    """How to search a graph: with the pins of its own variables.
+    """How to search a graph: with the pins of its own tensors.
 
     A pin that fits nothing in the first graph that trains is warned of: it may be misspelt,
     or belong to a later block.
@@ -81,7 +81,7 @@ def options_for(name: str, graph: str, session: Session, *, training: bool) -> S
     options = session.options
     if not options.pins:
         return options
-    names = set(variable_names(graph))
+    names = tensor_names(graph)
     own = tuple(pin for pin in options.pins if pin[0] in names)
     if training and _pinned is not session:
         _pinned = session

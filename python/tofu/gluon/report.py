@@ -117,11 +117,11 @@ def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None
     warn(undescribed_text(name, set(operators), compiled.plan))
 
 
-def unpinned(name: str, pins: Sequence[str], variables: Collection[str]) -> None:
-    """Warn of pins of variables that a block does not have."""
-    near = {near: None for pin in pins for near in difflib.get_close_matches(pin, variables, n=2)}
+def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
+    """Warn of pins of tensors that a block does not have."""
+    near = {near: None for pin in pins for near in difflib.get_close_matches(pin, tensors, n=2)}
     warn(
-        f"{name} has no variable {', '.join(pins)}, which TOFU_PINS pins"
+        f"{name} has no tensor {', '.join(pins)}, which TOFU_PINS pins"
         + (f"; did you mean {', '.join(near)}?" if near else "; a later block may have it")
     )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from ..errors import ConfigError, PlanError
-from .options import Pins, SearchOptions, spread_pins, variable_names
+from .options import Pins, SearchOptions, check_pins, tensor_names
 from .plan import DTYPE_BYTES, Plan
 
 __all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
@@ -99,7 +99,7 @@ def compile_graph(
         graph_json: training graph, NNVM JSON with shapes and dtypes.
         table_json: strategy table of that graph.
         workers: number of workers, at least 1.
-        pins: variable name to the dimension cut at each step, fixed beforehand; those of
+        pins: tensor to the dimension cut at each step, fixed beforehand; those of
             `options` apply to the others.
         options: how to search; None: as by default.
         saved: the plan to use in place of a search, or None.
@@ -202,7 +202,8 @@ def _plan_json(
 
     fixed = {name: list(cuts) for name, cuts in pins.items()}
     if options.pins:
-        fixed = {**spread_pins(options.pins, variable_names(graph_json), workers), **fixed}
+        check_pins(options.pins, tensor_names(graph_json))
+        fixed = {**{name: list(cuts) for name, cuts in options.pins}, **fixed}
     return _core.plan(
         graph_json, table_json, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments()
     )

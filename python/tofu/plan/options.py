@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from ..errors import PlanError
 
-__all__ = ["Pins", "SearchOptions", "number_of_steps", "spread_pins", "variable_names"]
+__all__ = ["Pins", "SearchOptions", "check_pins", "tensor_names"]
 
 Pins = Mapping[str, Sequence[int]]
 _CLOSE_NAMES = 3
@@ -23,7 +23,7 @@ class SearchOptions:
     Attributes:
         mode: one of config.MODES.
         time_limit_s: seconds after which the best plan so far is taken; None: the default.
-        pins: variable and the dimension to cut, one for all steps or one for each;
+        pins: tensor and the dimension to cut, one for all steps or one for each;
             -1 leaves it whole.
         allow_replication: whether large tensors may be left whole where that is cheaper.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
@@ -47,54 +47,24 @@ class SearchOptions:
         return found
 
 
-def variable_names(graph_json: str) -> list[str]:
-    """The variables of a graph, which pins may name."""
-    return [node["name"] for node in json.loads(graph_json)["nodes"] if node["op"] == "null"]
+def tensor_names(graph_json: str) -> set[str]:
+    """The tensors of a graph, which pins may name: NODE, or NODE[1] for a further output."""
+    graph = json.loads(graph_json)
+    starts = graph["node_row_ptr"]
+    return {
+        name if output == 0 else f"{name}[{output}]"
+        for node, start, end in zip(graph["nodes"], starts, starts[1:])
+        for name in [node["name"]]
+        for output in range(end - start)
+    }
 
 
-def spread_pins(
-    pins: Sequence[tuple[str, Sequence[int]]], names: Collection[str], workers: int
-) -> dict[str, list[int]]:
-    """Pins with one dimension for every step.
-
-    Args:
-        pins: variable and its dimensions, one for all steps or one for each.
-        names: the variables that there are.
-        workers: number of workers.
-
-    Raises:
-        PlanError: there is no such variable, or a number of dimensions that is no number
-            of steps.
-    """
-    steps = number_of_steps(workers)
-    found = {}
-    for name, cuts in pins:
+def check_pins(pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]) -> None:
+    """Raise PlanError for a pin of a tensor that is none of `names`."""
+    for name, _ in pins:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=_CLOSE_NAMES, cutoff=0.4)
             raise PlanError(
-                f"pin {name}: the graph has no variable of that name"
+                f"pin {name}: the graph has no tensor of that name"
                 + (f"; did you mean {', '.join(near)}?" if near else "")
             )
-        if len(cuts) not in (1, steps):
-            raise PlanError(
-                f"pin {name}={','.join(map(str, cuts))}: {len(cuts)} dimensions; expected one for "
-                f"all, or one for each, of the {steps} steps that {workers} workers take"
-            )
-        found[name] = list(cuts) * (steps if len(cuts) == 1 else 1)
-    return found
-
-
-def number_of_steps(workers: int) -> int:
-    """How many steps a plan for so many workers has: a prime factor each.
-
-    >>> [number_of_steps(workers) for workers in (1, 2, 8, 12)]
-    [0, 1, 3, 3]
-    """
-    steps, factor = 0, 2
-    while workers > 1:
-        if workers % factor:
-            factor += 1
-        else:
-            workers //= factor
-            steps += 1
-    return steps

@@ -97,7 +97,10 @@ def test_a_plan_is_saved_and_shown_as_a_page(capsys, tmp_path):
         (["mlp", "--shape", "data=3"], "a model tells its shapes itself"),
         (["mlp", "3"], "'3' after mlp: expected options only"),
         (["mlp", "--pin", "mlp_dens0_weight=0"], "did you mean mlp_dense0_weight"),
-        (["mlp", "--workers=4", "--pin", "label=0,0,0"], "3 dimensions; expected one for all"),
+        (
+            ["mlp", "--workers=4", "--pin", "label=0,0,0"],
+            "found 3 cuts, expected one for each of the 2 steps",
+        ),
         (["mlp", "--explain=mlp_dense0_wight"], "no tensor or operator of that name; did you mean"),
         (["mlp", "--save", "/dev/null/x"], "--save /dev/null/x: cannot be written"),
         (["./mlp"], "./mlp: no such file; expected the path of a script or a symbol file"),

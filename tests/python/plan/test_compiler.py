@@ -111,6 +111,22 @@ def test_a_problem_names_what_no_description_covers(graph):
     assert dataclasses.replace(problem, table=json.dumps(table)).undescribed() == [op]
 
 
+def test_any_tensor_may_be_pinned(graph):
+    table, _ = strategy_table(graph)
+    for cut in (0, 1):
+        options = SearchOptions(pins=(("fc", (cut,)), ("fc_backward[1]", (1 - cut,))))
+        plan = plan_graph(Problem("fc", graph, table, 4), options)
+        assert plan.tensor("fc").cuts == (cut, cut)
+        assert plan.tensor("fc_backward", 1).cuts == (1 - cut, 1 - cut)
+
+
+def test_pins_that_contradict_each_other_are_told_why(graph):
+    table, _ = strategy_table(graph)
+    options = SearchOptions(pins=(("fc", (0,)), ("tanh", (1,))))
+    with pytest.raises(PlanError, match=r'"fc=0,0" and "tanh=1,1" contradict each other.*tanh'):
+        plan_graph(Problem("fc", graph, table, 4), options)
+
+
 def test_one_dimension_is_pinned_at_every_step(graph):
     table, _ = strategy_table(graph)
     options = SearchOptions(pins=(("weight", (1,)),))
@@ -122,8 +138,11 @@ def test_one_dimension_is_pinned_at_every_step(graph):
 @pytest.mark.parametrize(
     ("pin", "message"),
     [
-        (("weigth", (0,)), "pin weigth: the graph has no variable .* did you mean weight"),
-        (("weight", (0, 1, 0)), "pin weight=0,1,0: 3 dimensions; expected one for all, .* 2 steps"),
+        (("weigth", (0,)), "pin weigth: the graph has no tensor .* did you mean weight"),
+        (
+            ("weight", (0, 1, 0)),
+            r"pin of .weight.: found 3 cuts, expected one for each of the 2 steps, or one for all",
+        ),
     ],
 )
 def test_pins_that_fit_nothing(graph, pin, message):
