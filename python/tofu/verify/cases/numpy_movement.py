@@ -93,7 +93,7 @@ def _joined() -> list[Case]:
             own = {"attrs": attrs, "forward": "_npi_hsplit", "outputs": 2, "numpy": True}
             cases.append(back("_npi_hsplit_backward", "g0 g1", real(*shape), **own))
     for rank in (1, 2, 3):
-        inputs = [real(), real(6), real(6, 4), real(6, 4, 2)]
+        inputs = [real(), real(6), real(4, 9), real(10, 3, 8)]  # nothing in common
         attrs = {"num_args": "4"}
         cases.append(_plain(f"_np_atleast_{rank}d", *inputs, attrs=attrs, outputs=4))
     return cases
