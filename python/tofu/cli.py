@@ -102,6 +102,7 @@ _pin_file = click.option(
 @_device
 @_fetch
 @_log
+@cli_operators.describe
 @_search
 @_pin
 @_pin_file
@@ -139,6 +140,7 @@ def run(
 @_workers
 @_device
 @_log
+@cli_operators.describe
 @_search
 @_pin
 @_pin_file
@@ -280,6 +282,7 @@ def _check_target(
 
 cli.add_command(cli_operators.ops)
 cli.add_command(cli_operators.verify)
+cli.add_command(cli_operators.suggest)
 
 
 def names_model(target: str) -> bool:

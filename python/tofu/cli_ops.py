@@ -107,9 +107,9 @@ def _fields(operators: Sequence[Operator]) -> tuple[list[int], list[int], list[i
     )
 
 
-def known_operators(names: Sequence[str], describe: Sequence[str]) -> list[str]:
+def known_operators(names: Sequence[str]) -> list[str]:
     """The operators to verify: these, or all that have a case. Raises ConfigError."""
-    cases = cases_by_operator(describe)
+    cases = cases_by_operator()
     for name in names:
         if name not in cases:
             raise ConfigError(
@@ -124,7 +124,6 @@ def run_verify(
     *,
     seed: int,
     processes: int,
-    describe: Sequence[str] = (),
     record: bool = False,
 ) -> list[Verdict]:
     """Verify operators under a progress bar on standard error; in the order of their names."""
@@ -134,7 +133,7 @@ def run_verify(
     verdicts = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("verify", total=len(names))
-        for verdict in check_all(names, seed, processes=processes, describe=describe):
+        for verdict in check_all(names, seed, processes=processes):
             verdicts.append(verdict)
             progress.update(bar, advance=1, description=verdict.op)
     verdicts.sort(key=lambda v: v.op)

@@ -4,6 +4,7 @@
 ``TOFU_WORKERS``      number of workers; unset: all GPUs, else 2.
 ``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` where there is one, else ``cpu``.
 ``TOFU_FETCH``        ``multifetch`` or ``plain``; unset: ``multifetch`` where it works.
+``TOFU_DESCRIBE``     files with descriptions of further operators, separated as in PATH.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
@@ -65,6 +66,7 @@ class Config:
         search: one of MODES.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
+        describe: files with descriptions of further operators.
     """
 
     workers: Optional[int] = None
@@ -75,6 +77,7 @@ class Config:
     search: str = MODES[0]
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
+    describe: tuple[Path, ...] = ()
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -104,6 +107,7 @@ class Config:
             search=parse_mode(mode, "TOFU_SEARCH") if mode else MODES[0],
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
+            describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
         )
 
 
@@ -191,6 +195,17 @@ def _parse_pins_variable(text: str) -> tuple[Pin, ...]:
     if text.strip() and "=" not in text:
         return read_pins(Path(text.strip()), "TOFU_PINS")
     return parse_pins(text.split(), "TOFU_PINS:")
+
+
+def _parse_describe(text: str) -> tuple[Path, ...]:
+    paths = tuple(Path(part) for part in text.split(os.pathsep) if part)
+    for path in paths:
+        if not path.is_file():
+            raise ConfigError(
+                f"TOFU_DESCRIBE={text!r}: {path} is no file; expected Python files with "
+                f"descriptions, separated by {os.pathsep!r}"
+            )
+    return paths
 
 
 def _writable(directory: Path, text: str) -> Path:

@@ -33,6 +33,7 @@ __all__ = [
     "Strategy",
     "analyze",
     "analyze_trace",
+    "check_opaque",
     "concrete_extents",
     "variable_extents",
 ]
@@ -136,7 +137,8 @@ def analyze(
         attributes: the operator's attributes; they enter as constants.
 
     Raises:
-        TdlError: the description is not valid.
+        TdlError: the description is not valid; without shapes also one with an opaque
+            function that has no batch dimension.
 
     Example:
         >>> import tofu
@@ -150,7 +152,29 @@ def analyze(
           o         concatenate  [:, :]           [o.lo..o.hi, :]
           i         reduce sum   [:, i.lo..i.hi]  [:, i.lo..i.hi]
     """
-    return analyze_trace(description.trace(in_shapes, out_shapes, attributes))
+    trace = description.trace(in_shapes, out_shapes, attributes)
+    if in_shapes is None:
+        check_opaque(trace)
+    return analyze_trace(trace)
+
+
+def check_opaque(trace: Trace) -> None:
+    """Raise TdlError for an opaque function that no variable indexes an argument of.
+
+    With the shapes of one call there may be none: those of a lone vector are whole.
+    """
+    for output in trace.outputs:
+        for expr in ir.walk(output.body):
+            if not isinstance(expr, ir.OpaqueElement):
+                continue
+            dims = [d for e in ir.elements(expr) for d in e.dims if isinstance(d, ir.Index)]
+            if not any(d.variables for d in dims):
+                raise trace.source.error(
+                    "an opaque function has no batch dimension",
+                    ir.show(expr),
+                    "index some dimension of its arguments by a variable, f(x[b, :, :]), so that "
+                    "parts of it are independent; an operator without one needs no description",
+                )
 
 
 def analyze_trace(trace: Trace) -> Analysis:

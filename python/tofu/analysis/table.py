@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+from tofu.analysis.described import description_of
 from tofu.analysis.strategies import (
     Analysis,
     InputRegion,
@@ -25,15 +25,17 @@ from tofu.analysis.strategies import (
 )
 from tofu.analysis.tiles import Instance, anchored, holds
 from tofu.errors import InconclusiveError
-from tofu.lang.description import Description, Rewrite, lookup
+from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Form, Interval
 from tofu.lang.tracing import Shape
 
-__all__ = ["TABLE_VERSION", "Row", "document", "row_for"]
+__all__ = ["TABLE_VERSION", "Row", "described_name", "document", "row_for"]
 
 TABLE_VERSION = 1
 _FORMAT = "tofu-strategy-table"
 _PARTS_TRIED = (2, 3, 5, 7)
+_CUSTOM = "Custom"
+_STAND_INS = {"tofu_operator": "Custom", "tofu_gradient": "_backward_Custom"}
 Row = dict[str, Any]
 
 
@@ -58,9 +60,10 @@ def row_for(
     Raises:
         TdlError: the description is wrong, or does not fit these shapes.
     """
+    name, own = described_name(op, attrs)
     return _row(
-        op,
-        tuple(sorted(attrs.items())),
+        name,
+        tuple(sorted(own.items())),
         tuple(tuple(s) for s in input_shapes),
         tuple(tuple(s) for s in output_shapes),
     )
@@ -82,6 +85,20 @@ def document(rows: Iterable[Optional[Row]]) -> str:
     return json.dumps({"format": _FORMAT, "version": TABLE_VERSION, "nodes": nodes, "rows": unique})
 
 
+def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """By what name and attributes a description knows an operator.
+
+    Operators written in Python are all called Custom; theirs is ``Custom:`` and the name
+    that they were registered by, and ``_backward_Custom:`` that of the gradient.
+    """
+    kind = attrs.get("op_type", "") if op == _CUSTOM else ""
+    if kind in _STAND_INS:  # tofu.mx.custom
+        return f"{_STAND_INS[kind]}:{attrs['of']}", json.loads(attrs["arguments"])
+    if kind:
+        return f"{op}:{kind}", {k: v for k, v in attrs.items() if k != "op_type"}
+    return op, attrs
+
+
 @functools.cache
 def _row(
     op: str,
@@ -89,7 +106,7 @@ def _row(
     ins: tuple[Shape, ...],
     outs: tuple[Shape, ...],
 ) -> Optional[Row]:
-    description = _description(op)
+    description = description_of(op)
     if description is None:
         return None
     key = (op, attrs, _ones(ins), _ones(outs))
@@ -121,14 +138,6 @@ class _Symbolic:
 
 
 _SYMBOLIC: dict[tuple[Any, ...], _Symbolic] = {}
-
-
-def _description(op: str) -> Optional[Description]:
-    description = lookup(op)
-    if description is None:
-        importlib.import_module("tofu.tdl")
-        description = lookup(op)
-    return description
 
 
 def _ones(shapes: tuple[Shape, ...]) -> tuple[tuple[bool, ...], ...]:

@@ -18,6 +18,7 @@ import mxnet as mx
 
 from tofu.errors import GraphError
 
+from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
 from .lower import AFTER, BEFORE, STAGES, indivisible
@@ -82,6 +83,7 @@ def training_graph(
     heads = {f"aux:{name}": head for name, head in zip(updates, graph.heads[outputs:])}
     heads = {**{f"gradient:{name}": entry for name, entry in found.items()}, **heads}
     graph.heads[outputs:] = heads.values()
+    stand_in(graph)
     for i, (shape, dtype) in enumerate(forward_shapes):
         variables[f"{HEAD_GRADIENT}{i}"] = (shape, dtype)
         roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
@@ -112,7 +114,7 @@ def strategy_table(graph_json: str) -> tuple[str, list[str]]:
 
     Returns the table (JSON, docs/formats.md) and the operators without a description.
     """
-    from tofu.analysis.table import document, row_for
+    from tofu.analysis.table import described_name, document, row_for
 
     graph = json.loads(graph_json)
     shapes = [tuple(shape) for shape in graph["attrs"]["shape"][1]]
@@ -125,7 +127,7 @@ def strategy_table(graph_json: str) -> tuple[str, list[str]]:
             sources = [shapes[starts[source] + index] for source, index, *_ in node["inputs"]]
             row = row_for(node["op"], node.get("attrs", {}), sources, shapes[start:end])
             if row is None:
-                undescribed[node["op"]] = None
+                undescribed[described_name(node["op"], node.get("attrs", {}))[0]] = None
         rows.append(row)
     return document(rows), list(undescribed)
 

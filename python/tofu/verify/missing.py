@@ -27,7 +27,9 @@ def missing_ways(case: Case, seed: int) -> Iterator[Way]:
         return [results[k] for k in compared]
 
     known = list(_strategies(run, compared))
-    for way in find_ways(refusing(call), [r.inputs for r in runs], case.attrs):
+    samples = [r.inputs for r in runs]
+    backward = case.forward is not None
+    for way in find_ways(refusing(call), samples, case.attrs, together=backward):
         if not any(_covers(strategy, way, run) for strategy in known):
             yield way
 

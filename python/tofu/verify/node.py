@@ -18,9 +18,18 @@ import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
 from mxnet.base import _LIB, check_call
 
+from tofu.mx import custom
 from tofu.verify.case import Case, Shape
 
-__all__ = ["Array", "Tensor", "inferred", "run_imperatively", "run_node", "visible_outputs"]
+__all__ = [
+    "Array",
+    "Tensor",
+    "inferred",
+    "quiet",
+    "run_imperatively",
+    "run_node",
+    "visible_outputs",
+]
 
 Array = np.ndarray[Any, Any]
 # MXNet rewrites a graph when it binds it, in ways that lose control dependencies; and its
@@ -197,6 +206,8 @@ def _blank(tensor: Tensor) -> Any:
 
 
 def _symbol(nodes: Sequence[dict[str, Any]], heads: Sequence[Sequence[int]], numpy: bool) -> Any:
+    if any(node["op"] == "Custom" for node in nodes):
+        custom.register()
     graph = {
         "nodes": nodes,
         "arg_nodes": [k for k, n in enumerate(nodes) if n["op"] == "null"],
@@ -212,6 +223,20 @@ def _node(op: str, name: str, attrs: Mapping[str, str], inputs: Iterable[int]) -
 
 def _variable(name: str) -> dict[str, Any]:
     return {"op": "null", "name": name, "inputs": []}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep MXNet silent, which logs every graph that it binds and prints every error."""
+    before, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(null)
 
 
 @contextlib.contextmanager

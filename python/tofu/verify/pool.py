@@ -11,11 +11,11 @@ import dataclasses
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, Optional
 
-from tofu.verify.check import Finding, Verdict, check_operator
+from tofu.verify.check import SEARCH, Finding, Verdict, check_operator
 
 __all__ = ["check_all"]
 
@@ -32,12 +32,10 @@ class _Task:
 class _Worker:
     """A process, what it works on, and the call that it told of last."""
 
-    def __init__(self, seed: int, describe: Sequence[str]) -> None:
+    def __init__(self, seed: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_serve, args=(theirs, seed, tuple(describe)), daemon=True
-        )
+        self.process = context.Process(target=_serve, args=(theirs, seed), daemon=True)
         self.process.start()
         theirs.close()
         self.task: _Task
@@ -55,19 +53,16 @@ class _Worker:
         self.process.join()
 
 
-def check_all(
-    ops: Iterable[str], seed: int, *, processes: int = 2, describe: Sequence[str] = ()
-) -> Iterator[Verdict]:
+def check_all(ops: Iterable[str], seed: int, *, processes: int = 2) -> Iterator[Verdict]:
     """The verdicts on operators, in the order in which they are reached.
 
     Args:
         ops: their names.
         seed: of shapes and values.
         processes: how many run beside each other.
-        describe: files with further descriptions and cases.
     """
     tasks = deque(_Task(op) for op in ops)
-    workers = [_Worker(seed, describe) for _ in range(min(processes, len(tasks)))]
+    workers = [_Worker(seed) for _ in range(min(processes, len(tasks)))]
     busy: dict[Any, _Worker] = {}
     try:
         for worker in workers:
@@ -85,7 +80,7 @@ def check_all(
                 verdict = message
                 if message is None:
                     verdict = _lost(worker, tasks, seed)
-                    workers[workers.index(worker)] = worker = _Worker(seed, describe)
+                    workers[workers.index(worker)] = worker = _Worker(seed)
                 if tasks:
                     worker.give(tasks.popleft())
                     busy[worker.pipe] = worker
@@ -111,7 +106,7 @@ def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
     """
     worker.stop()
     task = worker.task
-    if worker.given == 1:
+    if worker.given == 1 or worker.step.endswith(SEARCH):
         task.avoid.append(worker.step)
     if worker.step and len(task.avoid) < _CRASHES:
         tasks.appendleft(task)
@@ -123,14 +118,15 @@ def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
     return verdict
 
 
-def _serve(pipe: Connection, seed: int, describe: tuple[str, ...]) -> None:
+def _serve(pipe: Connection, seed: int) -> None:
     """The process: checks the operators that it is given until the pipe is closed."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)  # MXNet's log of every graph it binds, and of every error
     from tofu.verify.registry import cases_by_operator
 
-    known = cases_by_operator(describe)
+    known = cases_by_operator()
     served = 0
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):  # MXNet logs every graph that it binds, and prints every error
+        os.dup2(null, descriptor)
     while True:
         try:
             op, avoid = pipe.recv()

@@ -1,25 +1,26 @@
-"""All cases there are, by operator."""
+"""All cases there are, by the name that the operator is described by."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
-
+from tofu.analysis.described import load_described
+from tofu.analysis.table import described_name
 from tofu.verify.case import Case
 
 __all__ = ["cases_by_operator"]
 
 
-def cases_by_operator(describe: Sequence[str] = ()) -> dict[str, list[Case]]:
+def cases_by_operator() -> dict[str, list[Case]]:
     """The cases of every described operator, the descriptions registered.
 
-    Args:
-        describe: files with further descriptions; their ``CASES`` are added.
+    Modules and files that describe further operators have theirs in a list ``CASES``.
     """
     from tofu.verify.cases import ALL
 
-    importlib.import_module("tofu.tdl")
+    cases = list(ALL)
+    for module in load_described():
+        cases += getattr(module, "CASES", [])
     found: dict[str, list[Case]] = {}
-    for case in ALL:
-        found.setdefault(case.op, []).append(case)
+    for case in cases:
+        name, _ = described_name(case.op, case.attrs)
+        found.setdefault(name, []).append(case)
     return found

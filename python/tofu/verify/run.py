@@ -15,6 +15,7 @@ import numpy as np
 
 from tofu.analysis import row_for
 from tofu.analysis.parts import Box, Part, Split, extent_of, parts_of
+from tofu.analysis.table import described_name
 from tofu.errors import TdlError
 from tofu.lang import lookup
 from tofu.verify.case import Case, In, Shape
@@ -53,7 +54,7 @@ class Run:
         if row is None:
             raise TdlError(f"{case.name} is not described: give it a description, or no case")
         self.row = row
-        description = lookup(case.op)
+        description = lookup(described_name(case.op, case.attrs)[0])
         self.random = description is not None and description.random
 
     def _backward_inputs(self, arrays: list[Array], rng: np.random.Generator) -> list[Array]:

@@ -73,7 +73,11 @@ class Way:
 
 
 def find_ways(
-    call: Call, samples: Sequence[Sequence[Array]], attrs: Mapping[str, str]
+    call: Call,
+    samples: Sequence[Sequence[Array]],
+    attrs: Mapping[str, str],
+    *,
+    together: bool = False,
 ) -> list[Way]:
     """The splits that hold for all samples of values.
 
@@ -81,6 +85,8 @@ def find_ways(
         call: runs the operator.
         samples: inputs, of the same shapes each time: a split must hold for each.
         attrs: the operator's attributes.
+        together: divide all inputs that have a dimension of the size, never one alone: for
+            operators that do not check that their inputs belong together.
     """
     wholes = [call(inputs, attrs) for inputs in samples]
     known = [(i, w) for i, w in zip(samples, wholes) if w is not None]
@@ -88,11 +94,10 @@ def find_ways(
         return []
     found: list[Way] = []
     for size in sorted({s for array in samples[0] for s in array.shape if s > 1}):
-        ways = [w for cuts in _cuts(samples[0], size) for w in _try(call, known, attrs, cuts)]
+        choices = list(_cuts(samples[0], size, alone=not together))
+        ways = [w for cuts in choices for w in _try(call, known, attrs, cuts)]
         if not ways:
-            ways = [
-                w for cuts in _cuts(samples[0], size) for w in _windows(call, known, attrs, cuts)
-            ]
+            ways = [w for cuts in choices for w in _windows(call, known, attrs, cuts)]
         found += [w for w in ways if not any(_within(w, other) for other in ways)]
     return found
 
@@ -106,13 +111,15 @@ def _within(way: Way, other: Way) -> bool:
     )
 
 
-def _cuts(inputs: Sequence[Array], size: int) -> Iterator[tuple[Optional[int], ...]]:
+def _cuts(
+    inputs: Sequence[Array], size: int, *, alone: bool
+) -> Iterator[tuple[Optional[int], ...]]:
     """Which dimension of each input is divided: of all that have one of the size, or of one."""
     dims = [[d for d, s in enumerate(a.shape) if s == size] for a in inputs]
     choices: list[Sequence[Optional[int]]] = [own or (None,) for own in dims]
     together = itertools.product(*choices)
     yield from itertools.islice(together, _MAX_CHOICES)
-    if sum(map(bool, dims)) > 1:
+    if alone and sum(map(bool, dims)) > 1:
         for slot, own in enumerate(dims):
             for dim in own:
                 yield tuple(dim if k == slot else None for k in range(len(inputs)))

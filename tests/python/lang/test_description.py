@@ -118,6 +118,15 @@ def _sum_of_value(x):
     return lambda i: Sum(x[i])
 
 
+def _no_batch(x):
+    f = tofu.Opaque()
+    return lambda i, j: f(x[:, :])[i, j]
+
+
+def _not_affine(x):
+    return lambda i: x[2.5 * i]
+
+
 def _unnamed_attributes(x, **attributes):
     return lambda i: x[i]
 
@@ -143,6 +152,8 @@ REJECTED = [
     (_value_branch, "control flow", "less(0, x[i])", "tofu.lang.where"),
     (_shadowed, "variable i is bound twice", "Sum(lambda ...)", "rename"),
     (_no_lambda, "not described by a lambda", "3", "return lambda i, j"),
+    (_no_batch, "an opaque function has no batch dimension", "Opaque(x[:, :])[i, j]", "x[b, :, :]"),
+    (_not_affine, "used as an index", "2.5", "affine"),
     (_sum_of_value, "Sum of something that is no lambda", "x[i]", "Sum(lambda k"),
 ]
 

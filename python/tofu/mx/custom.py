@@ -1,0 +1,225 @@
+"""Operators written in Python (``mx.operator.CustomOp``), and their gradients.
+
+MXNet's ``_backward_Custom`` reads what the forward operator left in the same executor, and
+cannot be saved. Here a further custom operator takes its place: it makes the script's own
+operator anew and calls its ``backward`` on the tensors that it declares to need. So an
+operator that keeps values in itself between the two calls is refused. The forward operator
+has a stand-in too, because the script's own would be given attributes of a partitioned
+graph that it does not know.
+"""
+
+from __future__ import annotations
+
+import dis
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mxnet as mx
+from mxnet.operator import _registry
+
+from tofu.errors import GraphError
+
+from .nnvm import Graph, Node
+
+__all__ = ["gradient_call", "register", "stand_in"]
+
+_CUSTOM, _BACKWARD = "Custom", "_backward_Custom"
+_OPERATOR, _GRADIENT = "tofu_operator", "tofu_gradient"  # known to tofu.analysis.table
+_registered: list[type] = []
+
+
+def stand_in(graph: Graph) -> None:
+    """Replace all custom operators of a training graph, and their gradients.
+
+    Raises:
+        GraphError: an operator has auxiliary states, keeps values between forward and
+            backward, or its gradient does not read its inputs.
+    """
+    order = graph.topological()
+    for node in order:
+        if node.op == _BACKWARD:
+            _replace_gradient(node)
+    for node in order:
+        if node.op == _CUSTOM and node.attrs["op_type"] not in (_OPERATOR, _GRADIENT):
+            node.attrs = _attributes(_OPERATOR, node.attrs)
+            register()
+
+
+def _replace_gradient(node: Node) -> None:
+    forward = next(d for d in node.control_deps if d.op == _CUSTOM)
+    prop = _property_of(forward.attrs)
+    problem = _problem(prop)
+    if problem:
+        raise GraphError(f"custom operator {forward.attrs['op_type']} ({forward.name}): {problem}")
+    register()
+    node.op = _CUSTOM
+    node.attrs = _attributes(_GRADIENT, forward.attrs)
+    node.num_outputs = len(prop.list_arguments())
+
+
+def _attributes(stand_in: str, attrs: Mapping[str, str]) -> dict[str, str]:
+    own = {k: v for k, v in attrs.items() if k != "op_type"}
+    arguments = json.dumps(own, sort_keys=True)
+    return {"op_type": stand_in, "of": attrs["op_type"], "arguments": arguments}
+
+
+def gradient_call(attrs: Mapping[str, str]) -> tuple[dict[str, str], list[int], int]:
+    """How the gradient of a custom operator is called.
+
+    Args:
+        attrs: the operator's attributes.
+
+    Returns:
+        The attributes of a Custom node that computes it; the numbers of what it reads, of
+        output gradients, inputs and outputs in a row; and how many outputs there are.
+
+    Raises:
+        GraphError: it cannot be computed apart from the operator.
+    """
+    prop = _property_of(attrs)
+    problem = _problem(prop)
+    if problem:
+        raise GraphError(f"custom operator {attrs['op_type']}: {problem}")
+    register()
+    return _attributes(_GRADIENT, attrs), _dependencies(prop), len(prop.list_outputs())
+
+
+def register() -> None:
+    """Make MXNet know the stand-ins, once."""
+    if not _registered:
+        _registered.append(mx.operator.register(_OPERATOR)(_OperatorProp))
+        _registered.append(mx.operator.register(_GRADIENT)(_GradientProp))
+
+
+def _problem(prop: Any) -> str:
+    """Why an operator cannot be differentiated by itself; "" if it can."""
+    if prop.list_auxiliary_states():
+        return "it has auxiliary states; expected none"
+    reads = _dependencies(prop)
+    outputs, inputs = len(prop.list_outputs()), len(prop.list_arguments())
+    if not set(range(outputs, outputs + inputs)) <= set(reads):
+        return (
+            "its gradient does not read all of its inputs, so that their shapes are not known; "
+            "let declare_backward_dependency return them too"
+        )
+    kept = _kept_values(prop, inputs)
+    if kept:
+        return (
+            f"forward keeps {', '.join(kept)} in itself; let it be an output, or compute it again "
+            "in backward"
+        )
+    return ""
+
+
+def _kept_values(prop: Any, inputs: int) -> list[str]:
+    """The attributes that an operator's forward assigns."""
+    try:
+        operator = prop.create_operator(mx.cpu(), [[1]] * inputs, ["float32"] * inputs)
+    except Exception:  # it wants other shapes, and may raise anything: not to be told here
+        return []
+    code = type(operator).forward.__code__
+    return sorted({i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"})
+
+
+def _property_of(attrs: Mapping[str, str]) -> Any:
+    """The script's own CustomOpProp: MXNet keeps those that it makes."""
+    before = set(_registry.ref_holder)
+    symbol = mx.sym.Custom(name="tofu_property", **attrs)
+    made = [v for k, v in list(_registry.ref_holder.items()) if k not in before]
+    del symbol
+    return next(v for v in made if isinstance(v, mx.operator.CustomOpProp))
+
+
+def _dependencies(prop: Any) -> list[int]:
+    """What the gradient reads: numbers of output gradients, inputs and outputs, in a row."""
+    outputs, inputs = len(prop.list_outputs()), len(prop.list_arguments())
+    numbers = list(range(2 * outputs + inputs))
+    return list(
+        prop.declare_backward_dependency(
+            numbers[:outputs], numbers[outputs : outputs + inputs], numbers[outputs + inputs :]
+        )
+    )
+
+
+class _OperatorProp(mx.operator.CustomOpProp):  # type: ignore[misc]
+    """Another operator, whose own arguments are JSON; what else it is given it ignores."""
+
+    def __init__(self, of: str, arguments: str, **others: str) -> None:
+        super().__init__()
+        own = _property_of({"op_type": of, **json.loads(arguments)})
+        for name in (
+            *("list_arguments", "list_outputs", "list_auxiliary_states"),
+            *("infer_shape", "infer_type", "declare_backward_dependency", "create_operator"),
+        ):
+            setattr(self, name, getattr(own, name))
+
+
+class _Gradient(mx.operator.CustomOp):  # type: ignore[misc]
+    """Calls the backward of another operator."""
+
+    def __init__(self, operator: Any, reads: Sequence[int], outputs: int, inputs: int) -> None:
+        super().__init__()
+        self._operator = operator
+        self._reads = tuple(reads)
+        self._outputs, self._inputs = outputs, inputs
+
+    def forward(
+        self,
+        is_train: bool,
+        req: list[str],
+        in_data: list[Any],
+        out_data: list[Any],
+        aux: list[Any],
+    ) -> None:
+        """Compute the gradients by the operator's inputs."""
+        tensors: list[Any] = [None] * (2 * self._outputs + self._inputs)
+        for number, tensor in zip(self._reads, in_data):
+            tensors[number] = tensor
+        first, second = self._outputs, self._outputs + self._inputs
+        self._operator.backward(
+            req=req,
+            out_grad=tensors[:first],
+            in_data=tensors[first:second],
+            out_data=tensors[second:],
+            in_grad=out_data,
+            aux=[],
+        )
+
+
+class _GradientProp(mx.operator.CustomOpProp):  # type: ignore[misc]
+    """The gradient of another operator, from the tensors that it reads."""
+
+    def __init__(self, of: str, arguments: str, **others: str) -> None:
+        super().__init__(need_top_grad=False)
+        self._prop = _property_of({"op_type": of, **json.loads(arguments)})
+        self._reads = _dependencies(self._prop)
+        self._outputs = len(self._prop.list_outputs())
+        self._inputs = len(self._prop.list_arguments())
+
+    def list_arguments(self) -> list[str]:
+        """The tensors that the gradient reads."""
+        return [f"read{number}" for number in self._reads]
+
+    def list_outputs(self) -> list[str]:
+        """One gradient for every input."""
+        return [f"gradient{k}" for k in range(self._inputs)]
+
+    def _of_inputs(self, given: Sequence[Any]) -> list[Any]:
+        by_number = dict(zip(self._reads, given))
+        return [by_number[self._outputs + k] for k in range(self._inputs)]
+
+    def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Gradients have the shapes of the inputs."""
+        return in_shape, self._of_inputs(in_shape), []
+
+    def infer_type(self, in_type: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Gradients have the types of the inputs."""
+        return in_type, self._of_inputs(in_type), []
+
+    def create_operator(self, ctx: Any, in_shapes: list[Any], in_dtypes: list[Any]) -> _Gradient:
+        """The operator, with one of the script's own made for the inputs' shapes."""
+        own = self._prop.create_operator(
+            ctx, self._of_inputs(in_shapes), self._of_inputs(in_dtypes)
+        )
+        return _Gradient(own, self._reads, self._outputs, self._inputs)
