@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "example_graphs.h"
 #include "graph/error.h"
+#include "passes/partition.h"
 #include "passes/pipeline.h"
 
 namespace tofu {
@@ -102,6 +105,64 @@ TEST_F(PlanText, EveryTruncatedDocumentIsAUserError) {
                  UserError)
         << "at " << length;
   }
+}
+
+// A value somewhere in the document becomes another one, or goes away.
+void Mutate(Json* json, std::mt19937* random) {
+  Json* at = json;
+  while (at->is_structured() && !at->empty()) {
+    auto it = at->begin();
+    std::advance(it, static_cast<std::ptrdiff_t>((*random)() % at->size()));
+    if ((*random)() % 8 == 0) {
+      at->erase(it);
+      return;
+    }
+    at = &*it;
+  }
+  const std::vector<Json> values = {nullptr, -2,    -1,  0,       1,    2,
+                                    3,       1.5,   "b", "fc0",   true, Json::array(),
+                                    {0, 0},  1e300, -7,  1 << 30, "",   Json::object()};
+  *at = values[(*random)() % values.size()];
+}
+
+TEST_F(PlanText, ADamagedDocumentIsAPlanOrAUserError) {
+  constexpr unsigned kSeed = 4;
+  std::mt19937 random(kSeed);
+  const std::string text = json_.dump();
+  int refused = 0;
+  for (int i = 0; i < 500; ++i) {
+    Json json = json_;
+    Mutate(&json, &random);
+    std::string damaged = json.dump();
+    if (i % 2 == 1) {
+      damaged = text;
+      damaged[random() % damaged.size()] = static_cast<char>(random() % 256);
+    }
+    try {
+      const Plan plan = ReadPlan(damaged, example_.graph(), example_.table());
+      EXPECT_EQ(plan.workers(), 6);
+      // What was read can be worked with.
+      PartitionGraph(example_.graph(), example_.table(), plan, {});
+    } catch (const UserError& error) {
+      EXPECT_FALSE(std::string(error.what()).empty());
+      ++refused;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "seed " << kSeed << ", " << i << ": " << error.what() << " for "
+                    << damaged;
+    }
+  }
+  EXPECT_GT(refused, 200);
+}
+
+TEST_F(PlanText, SaysHowItWasSearchedAndWhatAWorkerNeeds) {
+  EXPECT_EQ(json_["mode"], "tofu");
+  EXPECT_EQ(json_["nodes"], example_.graph().num_nodes());
+  const Json& memory = json_["bytes_per_worker"];
+  EXPECT_EQ(memory["total"].get<int64_t>(), memory["parameters"].get<int64_t>() +
+                                                memory["gradients"].get<int64_t>() +
+                                                memory["optimizer_state"].get<int64_t>() +
+                                                memory["activations"].get<int64_t>() +
+                                                memory["fetch_buffers"].get<int64_t>());
 }
 
 }  // namespace

@@ -66,6 +66,16 @@ class TensorPlan:
         """Whether some step leaves a whole copy with every group."""
         return REPLICATED in self.cuts
 
+    def indivisible(self, parts: Sequence[int]) -> bool:
+        """Whether some step replicates it because no dimension divides there."""
+        left = list(self.shape)
+        for cut, count in zip(self.cuts, parts):
+            if cut != REPLICATED:
+                left[cut] //= count
+            elif all(extent % count for extent in left):
+                return True
+        return False
+
     @property
     def name(self) -> str:
         """The node's name, with the number of the output after a further one's."""
@@ -199,9 +209,9 @@ class Plan:
         return f"every step optimal by itself; {bound}" if self.status == "optimal" else bound
 
     def replicated_bytes(self) -> dict[str, int]:
-        """Bytes per tensor of those that some step replicates, largest first."""
+        """Bytes per tensor of those that some step cannot but replicate, largest first."""
         sizes: dict[str, int] = {}
-        for tensor in filter(lambda tensor: tensor.replicated, self.tensors):
+        for tensor in filter(lambda tensor: tensor.indivisible(self.parts), self.tensors):
             size = math.prod(tensor.shape) * DTYPE_BYTES[tensor.dtype]
             sizes[tensor.node] = sizes.get(tensor.node, 0) + size
         return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tofu.errors import PlanError
-from tofu.plan import Plan
+from tofu.plan import Plan, TensorPlan
 
 from .documents import document
 
@@ -17,6 +17,14 @@ def test_reads_what_the_passes_write():
     assert plan.tensor("b").replicated and not plan.tensor("w").replicated
     assert plan.replicated_bytes() == {"b": 24}
     assert json.loads(plan.to_json()) == document()
+
+
+@pytest.mark.parametrize(
+    ("shape", "cuts", "expected"),
+    [((6,), (0, -1), True), ((4,), (0, -1), False), ((8, 3), (-1, -1), False), ((), (-1,), True)],
+)
+def test_only_what_nothing_divides_has_to_be_replicated(shape, cuts, expected):
+    assert TensorPlan("w", 0, shape, 0, cuts).indivisible((2, 2)) is expected
 
 
 @pytest.mark.parametrize(
