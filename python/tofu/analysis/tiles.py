@@ -12,7 +12,7 @@ dropped. Both sides are affine in the part's bounds, so a few parts decide for a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from tofu.analysis.strategies import (
@@ -44,6 +44,8 @@ class Instance:
         attributes: as MXNet has them.
         extents: what each variable ranges over.
         rewrites: the attributes that change in parts.
+        parts: what the description says of parts, by shapes and attributes; most parts of
+            a split are alike.
     """
 
     description: Description
@@ -53,6 +55,15 @@ class Instance:
     attributes: Mapping[str, Any]
     extents: Mapping[str, int]
     rewrites: tuple[Rewrite, ...]
+    parts: dict[Any, Optional[_Own]] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A part's description in its own variables: extents, and indices and bodies of outputs."""
+
+    extents: Mapping[str, int]
+    outputs: tuple[tuple[tuple[ir.Index, ...], ir.Expr], ...]
 
 
 def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
@@ -92,23 +103,40 @@ def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
         out_starts.append(tuple(begin for begin, _ in out_box))
         tile_outs.append(tuple(end - begin for begin, end in out_box))
     attributes = _rewritten(instance, ranges, split, tile_outs)
-    try:
-        part = instance.description.trace(tile_ins, tile_outs, attributes)
-        part_extents = concrete_extents(part, variable_extents(part), tile_ins, tile_outs)
-    except TofuError:
-        return False  # the operator is not defined on such a part
+    own = _own(instance, tuple(tile_ins), tuple(tile_outs), attributes)
+    if own is None:
+        return False
     sizes = {name: hi - lo + 1 for name, (lo, hi) in ranges.items()}
-    if _without_ones(sizes) != _without_ones(part_extents):
+    if _without_ones(sizes) != _without_ones(own.extents):
         return False
     whole = _Normal(ranges, starts)
-    own = _Normal({n: (0, size - 1) for n, size in part_extents.items()}, [])
     return all(
-        _shifted(out.index, out_start, whole) == _shifted(own_out.index, None, own)
-        and whole.expr(out.body) == own.expr(own_out.body)
-        for out, own_out, out_start in zip(
-            instance.analysis.trace.outputs, part.outputs, out_starts
+        _shifted(out.index, out_start, whole) == index and whole.expr(out.body) == body
+        for out, (index, body), out_start in zip(
+            instance.analysis.trace.outputs, own.outputs, out_starts
         )
     )
+
+
+def _own(
+    instance: Instance,
+    ins: tuple[Shape, ...],
+    outs: tuple[Shape, ...],
+    attributes: Mapping[str, Any],
+) -> Optional[_Own]:
+    """What the description says of a part; None where the operator is not defined on it."""
+    key = ins, outs, tuple(sorted((name, str(value)) for name, value in attributes.items()))
+    if key not in instance.parts:
+        try:
+            part = instance.description.trace(ins, outs, attributes)
+            extents = concrete_extents(part, variable_extents(part), ins, outs)
+        except TofuError:
+            instance.parts[key] = None
+        else:
+            normal = _Normal({n: (0, size - 1) for n, size in extents.items()}, [])
+            outputs = ((_shifted(o.index, None, normal), normal.expr(o.body)) for o in part.outputs)
+            instance.parts[key] = _Own(extents, tuple(outputs))
+    return instance.parts[key]
 
 
 def attribute_text(rewrite: Rewrite, ranges: Ranges, outs: Sequence[Shape]) -> str:

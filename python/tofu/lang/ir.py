@@ -173,13 +173,23 @@ def variable(name: str) -> Index:
     return Index(((name, 1),), 0)
 
 
+def _place(term: tuple[Atom, int]) -> str:
+    return term[0] if isinstance(term[0], str) else repr(term[0])
+
+
 def _canonical(coefs: Mapping[Atom, int], const: int) -> Index:
-    terms = sorted(((a, c) for a, c in coefs.items() if c != 0), key=lambda t: repr(t[0]))
+    terms = [(a, c) for a, c in coefs.items() if c != 0]
+    if len(terms) > 1:
+        terms.sort(key=_place)
     return Index(tuple(terms), const)
 
 
 def add(a: Index, b: Index) -> Index:
     """The sum of two indices."""
+    if not b.terms:
+        return a if b.const == 0 else Index(a.terms, a.const + b.const)
+    if not a.terms:
+        return b if a.const == 0 else Index(b.terms, a.const + b.const)
     coefs = dict(a.terms)
     for atom, coef in b.terms:
         coefs[atom] = coefs.get(atom, 0) + coef
@@ -188,6 +198,8 @@ def add(a: Index, b: Index) -> Index:
 
 def scale(a: Index, factor: int) -> Index:
     """An index times a number."""
+    if factor == 1:
+        return a
     return _canonical({atom: coef * factor for atom, coef in a.terms}, a.const * factor)
 
 
@@ -210,6 +222,8 @@ def floordiv(a: Index, divisor: int) -> Index:
 
 def substitute(a: Index, values: Mapping[str, Index]) -> Index:
     """``a`` with variables replaced."""
+    if a.plain is not None:
+        return values.get(a.plain, a)
     result = constant(a.const)
     for atom, coef in a.terms:
         if isinstance(atom, str):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any, Optional, Union
 
 from tofu.lang import ir
@@ -152,22 +154,36 @@ def scope(
         del bound[len(bound) - len(names) :]
 
 
+Parameters = tuple[tuple[str, ...], tuple[str, ...], Optional[str]]
+
+
+@functools.lru_cache(maxsize=4096)
+def _parameters_of(code: CodeType) -> Parameters:
+    """The positional and the keyword-only parameters of a function's code, and ``*args``."""
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    variadic = names[count + only] if code.co_flags & inspect.CO_VARARGS else None
+    return names[:count], names[count : count + only], variadic
+
+
+def _parameters(body: Callable[..., Any]) -> Parameters:
+    """The same of something callable that is no function."""
+    every = inspect.signature(body).parameters.values()
+    variadic = next((p.name for p in every if p.kind is p.VAR_POSITIONAL), None)
+    keywords = tuple(p.name for p in every if p.kind is p.KEYWORD_ONLY)
+    others = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in every if p.kind in others), keywords, variadic
+
+
 def _signature(
     body: Union[Over, Callable[..., Any]], rank: Optional[int], where: str
 ) -> tuple[tuple[str, ...], Callable[[list[IndexHandle]], Any]]:
     """A lambda's variables, ``*i`` expanded to the rank, and how to call it."""
     if isinstance(body, Over):
         return body.names, lambda handles: body.function(*handles)
-    positional: list[str] = []
-    keywords: list[str] = []
-    variadic = None
-    for parameter in inspect.signature(body).parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            variadic = parameter.name
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            keywords.append(parameter.name)
-        else:
-            positional.append(parameter.name)
+    plain = type(body) is FunctionType and not hasattr(body, "__wrapped__")
+    parameters = _parameters_of(body.__code__) if plain else _parameters(body)
+    positional, keywords, variadic = list(parameters[0]), list(parameters[1]), parameters[2]
     if variadic is not None:
         if rank is None:
             raise fail(
