@@ -157,8 +157,7 @@ def plan_graph(
         problem.graph, problem.table, problem.workers, {}, options or SearchOptions(),
         _dumper(dump_dir),
     )  # fmt: skip
-    facts = {"model": problem.name, "nodes": len(json.loads(problem.graph)["nodes"])}
-    return Plan.from_json(json.dumps({**facts, **json.loads(text)}))
+    return Plan.from_json(json.dumps({"model": problem.name, **json.loads(text)}))
 
 
 Interceptor = Callable[[str, str, int], None]
