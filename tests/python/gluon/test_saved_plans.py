@@ -1,0 +1,87 @@
+"""Saved plans and pins in one process: tofu.enable(plan=..., pins=..., search=...)."""
+
+import warnings
+
+import pytest
+
+import tofu.gluon
+from tofu.errors import ConfigError
+from tofu.gluon import report
+from tofu.plan import Problem, SearchOptions, intercept, plan_graph
+from tofu.plan import file as plan_file
+
+from .models import assert_same, make_net, train
+
+PINNED = "net_dense0_weight"
+
+
+@pytest.fixture
+def off():
+    """Tofu off before and after."""
+    tofu.gluon.disable()
+    yield
+    tofu.gluon.disable()
+
+
+def cuts(net, name=PINNED):
+    return net.collect_params()[name]._tofu.cuts
+
+
+def first_problem():
+    """The first graph that training meets."""
+    found = []
+
+    def stop(*problem):
+        found.append(Problem("net", *problem))
+        raise KeyboardInterrupt
+
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    with intercept(stop), pytest.raises(KeyboardInterrupt):
+        train()
+    tofu.gluon.disable()
+    return found[0]
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_training_with_a_saved_plan_or_with_pins(off, tmp_path, cut):
+    expected = train()
+    path = tmp_path / "net.plan"
+    plan_file.save(path, plan_graph(first_problem(), SearchOptions(pins=((PINNED, (cut,)),))))
+    for wanted in ({"plan": path}, {"pins": {PINNED: cut}, "workers": 2, "search": "recursion"}):
+        tofu.gluon.enable(device="cpu", log="quiet", **wanted)
+        net = make_net()
+        assert_same(train(net=net)[:2], expected[:2])
+        assert cuts(net) == (cut,)
+        tofu.gluon.disable()
+
+
+def test_a_plan_of_another_net_is_refused(off, tmp_path):
+    path = tmp_path / "net.plan"
+    plan_file.save(path, plan_graph(first_problem()))
+    tofu.gluon.enable(plan=path, device="cpu", log="quiet")
+    with pytest.raises(
+        ConfigError, match=r"no plan for the training graph of other; .*unset TOFU_P"
+    ):
+        train(net=make_net(prefix="other_"))
+
+
+def test_a_pin_that_no_tensor_has_is_warned_of(off):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet", pins={"net_dens0_weight": 0})
+    with warnings.catch_warnings(record=True) as seen:  # MXNet warns, too
+        warnings.simplefilter("always")
+        train(steps=1)
+    (told,) = [str(each.message) for each in seen if each.category is report.TofuWarning]
+    assert "net has no tensor net_dens0_weight, which TOFU_PINS pins; did you mean" in told
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"search": "best"}, "TOFU_SEARCH=best: no such search mode"),
+        ({"plan": "absent.plan"}, "absent.plan: cannot be read"),
+    ],
+)
+def test_settings_of_no_use_are_refused(off, wanted, message):
+    with pytest.raises(ConfigError, match=message):
+        tofu.gluon.enable(workers=2, device="cpu", **wanted)
+    assert tofu.gluon.session.active() is None
