@@ -155,7 +155,7 @@ def draw(document: dict[str, Any], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "figure10"
+    matplotlib.rcParams.update({"svg.hashsalt": "figure10", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))

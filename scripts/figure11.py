@@ -273,7 +273,7 @@ def render(blocks: Sequence[Block], plan: Plan, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "figure11"
+    matplotlib.rcParams.update({"svg.hashsalt": "figure11", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     columns = [
