@@ -80,7 +80,7 @@ std::vector<Tie> TiesBetween(const CoarseGraph& coarse, int from, int to) {
 }
 
 std::string TieText(const Graph& graph, const Tie& tie) {
-  const std::string both =
+  std::string both =
       "\"" + EntryName(graph, tie.a) + "\" and \"" + EntryName(graph, tie.b) + "\"";
   switch (tie.reason) {
     case Tie::Reason::kElementwise:
@@ -96,9 +96,11 @@ std::string TieText(const Graph& graph, const Tie& tie) {
 
 std::string WhyTied(const Graph& graph, const CoarseGraph& coarse, int a, int b) {
   const std::vector<Tie> ties = TiesBetween(coarse, a, b);
-  std::string text = "they are one tensor";
+  if (ties.empty()) return "they are one tensor";
+  std::string text;
   for (size_t i = 0; i < ties.size() && i < kMaxTiesTold; ++i) {
-    text = (i == 0 ? "" : text + ", and ") + TieText(graph, ties[i]);
+    if (i > 0) text += ", and ";
+    text += TieText(graph, ties[i]);
   }
   if (ties.size() > kMaxTiesTold) {
     text += ", and so on (" + std::to_string(ties.size()) + " such ties)";

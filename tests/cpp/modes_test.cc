@@ -93,7 +93,7 @@ TEST(Modes, DataParallelReducesEveryGradientEverywhere) {
   for (int workers : {2, 4, 8}) {
     const Plan plan = PlanFor(&example, "data-parallel", workers);
     EXPECT_EQ(plan.total_bytes(),
-              2 * workers * (workers - 1) * (kWidth * kWidth + kWidth) * 4);
+              (kWidth * kWidth + kWidth) * 4 * 2 * workers * (workers - 1));
     EXPECT_EQ(CutsOf(&example, plan, "fc0_weight"),
               std::vector<int>(plan.parts.size(), kReplicated));
     EXPECT_EQ(CutsOf(&example, plan, "fc0"), std::vector<int>(plan.parts.size(), 0));
