@@ -1,6 +1,7 @@
 """The graph passes in C++: texts in, texts out, all of them JSON (docs/formats.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 expected_table_version: int
 search_modes: list[str]
@@ -46,6 +47,7 @@ def partition(
     *,
     heads: Sequence[str] | None = None,
     fetch: str = "plain",
+    control_deps: bool = True,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
     """Generate the partitioned graph of a training graph and its plan.
@@ -57,6 +59,7 @@ def partition(
         heads: roles ("gradient:w") or kinds of roles ("gradient") of the heads to
             generate; None: all but the updates.
         fetch: "plain" (MXNet's own operators) or "multifetch".
+        control_deps: whether nodes are kept in the order that needs little memory.
         on_pass: called with "partition" and a readable dump.
 
     Raises:
@@ -79,11 +82,32 @@ def explain(graph: str, table: str, plan: str, name: str) -> str:
         tofu.errors.PlanError: the plan is of another graph, or nothing has that name.
     """
 
-def phases(partitioned: str, *, on_pass: Callable[[str, str], None] | None = None) -> str:
+def executor_memory(
+    graph: str,
+    rules: str,
+    *,
+    workers: int = 1,
+    match_range: int = 16,
+    search_match_range: bool = False,
+    external_heads: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Predict what MXNet's executor allocates for a graph; see tofu.mx.memory.predict.
+
+    Raises:
+        tofu.errors.GraphError: the graph or the rules cannot be read.
+    """
+
+def phases(
+    partitioned: str,
+    *,
+    control_deps: bool = True,
+    on_pass: Callable[[str, str], None] | None = None,
+) -> str:
     """Split a partitioned graph into its forward and backward graphs.
 
     Args:
         partitioned: what `partition` returns.
+        control_deps: as in `partition`.
         on_pass: called with "phases" and a readable dump.
 
     Raises:

@@ -7,8 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "graph/error.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
+#include "passes/bound_graph.h"
+#include "passes/control_deps.h"
+#include "passes/executor_memory.h"
 #include "passes/explain.h"
 #include "passes/modes.h"
 #include "passes/partition.h"
@@ -48,13 +52,15 @@ std::string PlanPartition(const std::string& graph_json, const std::string& tabl
 std::string Partition(const std::string& graph_json, const std::string& table_json,
                       const std::string& plan_json,
                       const std::optional<std::vector<std::string>>& heads,
-                      const std::string& fetch, const Callback& on_pass) {
+                      const std::string& fetch, bool control_deps,
+                      const Callback& on_pass) {
   py::gil_scoped_release unlock;
   const Graph graph = ReadGraph(graph_json);
   const StrategyTable table = ReadStrategyTable(table_json, graph);
   const Plan plan = ReadPlan(plan_json, graph, table);
-  const Partitioned partitioned =
+  Partitioned partitioned =
       PartitionGraph(graph, table, plan, {heads, ParseFetchKind(fetch)});
+  if (control_deps) AddControlDeps(&partitioned.graph, &partitioned.node_workers);
   if (on_pass) Call(on_pass, "partition", DumpGraph(partitioned.graph));
   return WritePartitioned(partitioned);
 }
@@ -67,12 +73,60 @@ std::string ExplainName(const std::string& graph_json, const std::string& table_
   return Explain(graph, table, ReadPlan(plan_json, graph, table), name);
 }
 
-std::string SplitIntoPhases(const std::string& partitioned_json,
+std::string SplitIntoPhases(const std::string& partitioned_json, bool control_deps,
                             const Callback& on_pass) {
   py::gil_scoped_release unlock;
-  const Phases phases = SplitPhases(ReadPartitioned(partitioned_json));
+  Phases phases = SplitPhases(ReadPartitioned(partitioned_json));
+  if (control_deps) {
+    AddControlDeps(&phases.forward.graph);
+    if (phases.backward) AddControlDeps(&phases.backward->graph);
+  }
   if (on_pass) Call(on_pass, "phases", DumpPhases(phases));
   return WritePhases(phases);
+}
+
+// The worker of every node, from the context groups that partition wrote; a
+// graph without any is all worker 0's.
+std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
+  std::vector<int> workers;
+  for (const Node& node : graph.nodes) {
+    const auto group = node.attrs.find("__ctx_group__");
+    int worker = 0;
+    while (group != node.attrs.end() && worker < num_workers &&
+           group->second != "worker" + std::to_string(worker)) {
+      ++worker;
+    }
+    TOFU_CHECK_USER(worker < num_workers, Blame::kGraph)
+        << "node " << node.name << ": found context group \"" << group->second
+        << "\", expected worker0 to worker" << num_workers - 1;
+    workers.push_back(worker);
+  }
+  return workers;
+}
+
+py::dict PredictMemory(const std::string& graph_json, const std::string& rules_json,
+                       int workers, int match_range, bool search_match_range,
+                       const std::vector<int>& external_heads) {
+  ExecutorMemory memory;
+  {
+    py::gil_scoped_release unlock;
+    const Graph graph = ReadGraph(graph_json);
+    const MemoryTable table = ReadMemoryTable(rules_json, graph);
+    ExecutorMemoryOptions options;
+    options.num_workers = workers;
+    options.match_range = match_range;
+    options.search_match_range = search_match_range;
+    options.external_heads.assign(graph.heads.size(), 0);
+    for (int head : external_heads) options.external_heads.at(head) = 1;
+    memory = PlanExecutorMemory(OrderAsBound(graph, NodeWorkers(graph, workers)), table,
+                                options);
+  }
+  py::dict result;
+  result["match_range"] = memory.match_range;
+  result["planned_bytes"] = memory.planned_bytes;
+  result["bytes_per_worker"] = memory.bytes_per_worker;
+  result["live_per_worker"] = memory.live_per_worker;
+  return result;
 }
 
 std::string HashOf(const std::string& graph_json) {
@@ -111,14 +165,21 @@ void BindPasses(py::module_* module) {
       "Search a plan (JSON) for a training graph.");
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
-              py::arg("fetch") = "plain", py::arg("on_pass") = py::none(),
+              py::arg("fetch") = "plain", py::arg("control_deps") = true,
+              py::arg("on_pass") = py::none(),
               "Generate the partitioned graph (JSON) of a training graph and its plan.");
   module->def("explain", &ExplainName, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::arg("name"),
               "What every other choice for a tensor or an operator would cost (JSON).");
   module->def("phases", &SplitIntoPhases, py::arg("partitioned"), py::kw_only(),
+              py::arg("control_deps") = true,
               py::arg("on_pass") = py::none(),
               "Split a partitioned graph into its forward and backward graphs (JSON).");
+  module->def("executor_memory", &PredictMemory, py::arg("graph"), py::arg("rules"),
+              py::kw_only(), py::arg("workers") = 1, py::arg("match_range") = 16,
+              py::arg("search_match_range") = false,
+              py::arg("external_heads") = std::vector<int>(),
+              "Predict what MXNet's executor allocates for a graph.");
   module->def("graph_hash", &HashOf, py::arg("graph"),
               "Hash of a graph's structure, shapes and dtypes, 16 hexadecimal digits.");
 }

@@ -10,6 +10,7 @@
 #include "passes/emit_plain.h"
 #include "passes/fetch.h"
 #include "passes/graph_builder.h"
+#include "passes/memory_order.h"
 #include "passes/operator_parts.h"
 
 namespace tofu {
@@ -92,7 +93,7 @@ class Partitioner {
     IndexVariables();
     const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options));
     const std::vector<bool> live = MarkLive(heads);
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
+    for (int node : MemoryOrder(graph_)) {
       if (graph_.nodes[node].is_variable()) {
         AddVariable(node, live[node]);
       } else if (live[node]) {

@@ -4,7 +4,7 @@
 // Input:      a training graph, its strategy table, a plan for it.
 // Output:     a new graph whose nodes all carry a worker, with the tiles of
 //             variables and heads; the bytes that its fetches move.
-// Invariants: instances stand in the topological order of the serial graph;
+// Invariants: instances stand in memory_order.h's order of the serial graph;
 //             an output is brought to its tiles once, consumers fetch from
 //             tiles; every worker reduces only its own tile, terms in the same
 //             order everywhere; the bytes fetched for an operator are exactly
@@ -16,7 +16,7 @@
 // Position:   after search, which makes the plan; before phases, which needs
 //             workers and tiles.
 // Complexity: O(n * k^2 * r) for n nodes and k workers of tensors of rank r.
-// Not handled: sharing equal fetches between consumers; control dependencies.
+// Not handled: sharing equal fetches between consumers.
 #ifndef TOFU_PASSES_PARTITION_H_
 #define TOFU_PASSES_PARTITION_H_
 

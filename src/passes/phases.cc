@@ -71,6 +71,7 @@ class Copier {
   void CopyNode(int node) {
     const Graph& graph = source_.graph;
     Node copy = graph.nodes[node];
+    copy.control_deps.clear();  // they may lead to the other phase
     for (NodeEntry& input : copy.inputs) input = copies_[graph.entry_id(input)];
     std::vector<Shape> shapes;
     std::vector<int> dtypes;

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import mxnet as mx
@@ -15,7 +13,7 @@ import mxnet as mx
 from tofu.errors import GraphError
 
 from .nnvm import VARIABLE, Shape
-from .runtime import mxnet_errors, taught
+from .runtime import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, mxnet_errors, taught
 
 __all__ = ["bind", "bind_apart"]
 
@@ -34,6 +32,8 @@ def bind(
     graph: Mapping[str, Any],
     contexts: Sequence[mx.Context],
     arrays: Mapping[str, mx.nd.NDArray],
+    *,
+    planner: Optional[Mapping[str, str]] = None,
 ) -> mx.executor.Executor:
     """Bind a graph whose nodes name their worker.
 
@@ -43,6 +43,8 @@ def bind(
             context group of every node.
         contexts: one per worker.
         arrays: variable -> array, bound in place; more may be given.
+        planner: environment variables of MXNet's memory planner; None for those under which
+            the graph runs right in the least memory.
 
     Raises GraphError when a node has no such group, a variable no array on its worker's
     context, or MXNet refuses the graph.
@@ -53,8 +55,10 @@ def bind(
         symbol = mx.sym.load_json(json.dumps(_without_entries(graph)))
     arguments = {name: arrays[name] for name in symbol.list_arguments()}
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
-    memory = _match_range(_safe_match_range(graph, contexts))
-    with mxnet_errors(f"binding the {what} graph"), taught(_shapes(graph)), memory:
+    if planner is None:
+        planner = _planner(graph, contexts)
+    doing = f"binding the {what} graph"
+    with mxnet_errors(doing), taught(_shapes(graph)), environment(planner):
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
@@ -79,22 +83,16 @@ def bind_apart(
     return _apart.submit(bind, what, graph, contexts, arrays).result()
 
 
-@contextlib.contextmanager
-def _match_range(value: Optional[int]) -> Iterator[None]:
-    """While it is open, a tensor may follow one of up to `value` times its size in memory.
+def _planner(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> dict[str, str]:
+    """Settings of MXNet's memory planner: the ranges that are safe, and the best of them.
 
-    0: every tensor has memory of its own. None: MXNet's default, or what the user has set.
+    Tensors of a partitioned graph come in many sizes; with the default range small ones
+    that live long take the memory of large ones.
     """
-    name, before = "NNVM_EXEC_MATCH_RANGE", os.environ.get("NNVM_EXEC_MATCH_RANGE")
-    if value is not None:
-        os.environ[name] = str(value)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
+    safe = _safe_match_range(graph, contexts)
+    if safe is not None:
+        return {MATCH_RANGE: str(safe)}
+    return {SEARCH_MATCH_RANGE: "1"}
 
 
 def _safe_match_range(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> Optional[int]:

@@ -16,7 +16,8 @@ __all__ = ["HEAD_GRADIENT", "differentiate"]
 # Names of the head gradients' variables, followed by the output's index.
 HEAD_GRADIENT = "tofu_head_gradient"
 # Operators that MXGradient makes by name and MXNet calls otherwise.
-_RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": "add_n"}
+_SUM = "add_n"
+_RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": _SUM}
 # No gradient flows through these; most have no gradient function at all.
 _CONSTANT = frozenset(
     ("BlockGrad", "argmax", "argmax_channel", "argmin", "argsort", "shape_array", "size_array")
@@ -60,7 +61,23 @@ def differentiate(
     found = dict(zip(wanted, graph.heads[count:]))
     for node in graph.topological():
         node.op = _RENAMED.get(node.op, node.op)
+        if node.op == _SUM:
+            _chain(node)
     return Graph(graph.heads[:count], _kept(graph, forward)), found
+
+
+def _chain(total: Node) -> None:
+    """Add the terms of a sum one after the other, as each is there.
+
+    A weight that every timestep uses has a gradient of each: all of them at once would
+    need many times the weight's memory.
+    """
+    first, *others = total.inputs
+    for i, term in enumerate(others[:-1]):
+        attrs = {"num_args": "2"}
+        first = Entry(Node(_SUM, f"{total.name}_{i}", attrs, inputs=[first, term]))
+    total.inputs = [first, others[-1]]
+    total.attrs["num_args"] = "2"
 
 
 def _distinct_heads(heads: Sequence[Entry]) -> list[Entry]:

@@ -26,8 +26,11 @@ from tofu.errors import GraphError, TofuError
 from .nnvm import VARIABLE, Entry, Graph, Node, Shape
 
 __all__ = [
+    "MATCH_RANGE",
+    "SEARCH_MATCH_RANGE",
     "SUPPORTED_VERSION",
     "UnsupportedMXNetError",
+    "environment",
     "is_stateful_backward",
     "load",
     "mxnet_errors",
@@ -37,8 +40,13 @@ __all__ = [
 SUPPORTED_VERSION = "1.9.1"
 _LIBRARY = "libtofu_mxnet.so"
 _FLOAT64 = 1
-# Read at every bind. MXNet merges equal nodes even where they belong to different workers.
+# Read at every bind. MXNet merges equal nodes even where they belong to different workers,
+# and loses what depends on them by control dependencies.
 _ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
+# Further variables that MXNet reads at every bind: how much larger, in times, the memory may
+# be that a tensor takes over from another, and whether to try smaller ranges than that.
+MATCH_RANGE = "NNVM_EXEC_MATCH_RANGE"
+SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
 
 _lock = threading.RLock()
 _library: Optional[ctypes.CDLL] = None
@@ -56,6 +64,21 @@ def mxnet_errors(doing: str) -> Iterator[None]:
         yield
     except mx.base.MXNetError as error:
         raise GraphError(f"{doing}: MXNet refused: {error}") from error
+
+
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, which MXNet reads at every bind, while it is open."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def load(library: Optional[Path] = None) -> None:
@@ -79,7 +102,6 @@ def load(library: Optional[Path] = None) -> None:
         except (mx.base.MXNetError, OSError) as error:
             raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
         open_teaching(handle, find_lib_path()[0])
-        os.environ.update(_ENVIRONMENT)
         _library = handle
         try:
             self_test()
@@ -116,12 +138,12 @@ def is_stateful_backward(op: str) -> bool:
 
 @contextlib.contextmanager
 def taught(shapes: Mapping[str, tuple[Sequence[Shape], Sequence[int]]]) -> Iterator[None]:
-    """While it is open, MXNet infers the outputs of backward operators from `shapes`.
+    """While it is open, graphs can be bound: MXNet takes what it cannot infer from `shapes`.
 
     shapes: node name -> (shape of every output, type flag of every output). Only
     operators without a shape (type) function of their own look there.
     """
-    with _lock:
+    with _lock, environment(_ENVIRONMENT):
         library = _library
         if library is None:
             raise TofuError("tofu.mx.runtime.load() has not been called")

@@ -1,0 +1,31 @@
+// Makes MXNet run the nodes of every worker in a given order, by control
+// dependencies (paper section 6: they keep the memory planner effective).
+//
+// MXNet does not run a graph in the order in which it is written: it visits it
+// depth first from its heads, and follows control dependencies as it follows
+// inputs. Here every node depends on the one before it on its worker, but for
+// backward operators, which cannot: the next node that can depends on them too.
+// The order is memory_order.h's: what frees memory goes first, everything else
+// stays where partition put it, a fetch just before its consumer.
+//
+// Input:      a partitioned graph, or a phase of one, without dependencies.
+// Output:     the same graph: its nodes reordered and chained.
+//             `node_workers`, if given, is reordered with it.
+// Invariants: heads and what is computed stay the same.
+// Errors:     none.
+// Position:   last: after partition, and after phases, which splits the chains.
+// Complexity: memory_order.h's.
+#ifndef TOFU_PASSES_CONTROL_DEPS_H_
+#define TOFU_PASSES_CONTROL_DEPS_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+void AddControlDeps(Graph* graph, std::vector<int>* node_workers = nullptr);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_CONTROL_DEPS_H_
