@@ -30,10 +30,10 @@ def modules():
     """The scripts that others import, as modules."""
     sys.path.insert(0, str(SCRIPTS))
     try:
-        yield {name: importlib.import_module(name) for name in ("_common", "_fetches", "figure11")}
+        yield {name: importlib.import_module(name) for name in ("_common", "_fetches", "_blocks")}
     finally:
         sys.path.remove(str(SCRIPTS))
-        for name in ("_common", "_fetches", "figure11"):
+        for name in ("_common", "_fetches", "_blocks"):
             del sys.modules[name]
 
 
@@ -98,7 +98,7 @@ def tensor(name, shape, cuts):
 
 
 def block(modules, channels, split, *, activation=(0, 0), weights=10, activations=30):
-    convolution = modules["figure11"].Convolution(
+    convolution = modules["_blocks"].Convolution(
         layer="conv0",
         weight=tensor("w", (channels, 8, 1, 1), (0, 0)),
         activation=tensor("x", (8, 8, 4, 4), activation),
@@ -113,12 +113,12 @@ def block(modules, channels, split, *, activation=(0, 0), weights=10, activation
 
 def test_blocks_that_are_alike_are_drawn_once(modules):
     one, other = block(modules, 8, ("b", "b")), block(modules, 8, ("b", "co"))
-    runs = modules["figure11"].runs_of([one, other, other, one])
+    runs = modules["_blocks"].runs_of([one, other, other, one])
     assert [times for _, times in runs] == [1, 2, 1]
 
 
 def test_observations_follow_the_plan(modules):
-    figure11 = modules["figure11"]
+    module = modules["_blocks"]
     first, later = ("b", "b"), ("b", "co")
     blocks = [
         block(modules, 8, first, weights=90),
@@ -126,7 +126,7 @@ def test_observations_follow_the_plan(modules):
         block(modules, 16, first, activation=(1, 1)),
         block(modules, 16, later, activation=(1, 1)),
     ]
-    both, within, repeated, firsts, lower, higher = figure11.observations(blocks)
+    both, within, repeated, firsts, lower, higher = module.observations(blocks)
     assert both.holds and "2 along batch only, 2 along channels only" in both.evidence[0]
     assert not within.holds  # one convolution a block
     assert repeated.holds and firsts.holds
@@ -134,6 +134,6 @@ def test_observations_follow_the_plan(modules):
     assert higher.holds and "75%, 25%" in higher.evidence[0]
 
     same = [block(modules, 8, first), block(modules, 8, first)]
-    both, _, _, firsts, lower, _ = figure11.observations(same)
+    both, _, _, firsts, lower, _ = module.observations(same)
     assert not both.holds and not firsts.holds and not lower.holds
     assert "agree in all common convolutions" in firsts.evidence[0]
