@@ -89,8 +89,9 @@ def training_graph(
         roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
     unique_names(graph)
     infer(graph, variables)
-    AFTER.apply(graph, train=train)
-    names = ["output"] * outputs + list(heads)
+    updates = AFTER.apply(graph, train=train)
+    graph.heads += updates.values()
+    names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
     if optimizer is not None:
         infer(graph, variables)
         wanted = {

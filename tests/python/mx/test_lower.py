@@ -81,6 +81,31 @@ def test_batch_norm(name, shape):
     assert "BatchNorm" not in operators(symbol, {}, parameters, aux)
 
 
+def test_batch_norm_of_images_broadcasts_nothing():
+    """Those operators of MXNet's take many times as long as the memory does."""
+    symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
+    found = operators(symbol, {}, parameters, aux)
+    assert not {op for op in found if "broadcast" in op or "backward" in op}
+    assert {"Convolution", "Pooling"} <= set(found)
+
+
+def test_batch_norms_in_a_row_and_a_shared_input():
+    def norm(name, data):
+        return sym.BatchNorm(data, name=name, fix_gamma=False)
+
+    x = sym.var("x")
+    symbol = norm("b", norm("a", x)) + x
+    names = [f"{name}_{part}" for name in "ab" for part in ("gamma", "beta")]
+    parameters = {n: random((3,), "float64", seed=7) for n in names}
+    parameters["x"] = random((4, 3, 5, 2), "float64")
+    aux = {
+        f"{name}_moving_{part}": mx.nd.ones((3,), dtype="float64")
+        for name in "ab"
+        for part in ("mean", "var")
+    }
+    assert_equal(symbol, {}, parameters, aux, steps=2)
+
+
 def test_batch_norm_of_a_matrix():
     symbol, parameters, aux = batch_norm_case((9, 5), "float64", fix_gamma=False)
     assert_equal(symbol, {}, parameters, aux)

@@ -25,11 +25,16 @@ class Builder:
     Attributes:
         train: whether the graph is for train mode.
         aux_updates: variable name -> its value after the step; a lowering may add some.
+        shared: what the lowering of a forward operator leaves for that of its backward
+            operator, by the forward node.
     """
 
-    def __init__(self, node: Node, *, train: bool) -> None:
+    def __init__(
+        self, node: Node, *, train: bool, shared: Optional[dict[Node, Sequence[Entry]]] = None
+    ) -> None:
         self.train = train
         self.aux_updates: dict[str, Entry] = {}
+        self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
         self._node = node
         self._count = 0
 
@@ -100,11 +105,12 @@ class Registry:
         """
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
+        shared: dict[Node, Sequence[Entry]] = {}
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
             if lowering is None or (where is not None and not where(node)):
                 continue
-            builder = Builder(node, train=train)
+            builder = Builder(node, train=train, shared=shared)
             outputs = lowering.function(node, builder)
             if outputs is not None:
                 replacements.update((Entry(node, i), out) for i, out in enumerate(outputs))
@@ -141,5 +147,6 @@ def _format(value: AttrValue) -> str:
 BEFORE = Registry()
 # Composite operators, before BEFORE, where workers could not share them otherwise.
 STAGES = Registry()
-# Backward operators that need the state of their forward operator, in the whole graph.
+# In the whole graph: backward operators that need the state of their forward operator, and
+# composite operators whose gradient is written better than that of their parts.
 AFTER = Registry()
