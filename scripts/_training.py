@@ -10,17 +10,18 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 from tofu import errors
 from tofu.config import graph_pass
-from tofu.models import LABEL, Model, create_block, find
+from tofu.models import LABEL, Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
 MULTIFETCH = "_tofu_multifetch"  # the operator, in partitioned graphs that use it
@@ -37,12 +38,10 @@ class Measured:
     Attributes:
         losses: the mean loss of every step.
         step_seconds: the time of every step after the warm-up.
-        parameters: number of elements of all parameters.
     """
 
     losses: list[float]
     step_seconds: list[float]
-    parameters: int
 
 
 @dataclasses.dataclass
@@ -124,8 +123,8 @@ def run(
     print(json.dumps(record), flush=True)
 
 
-def train(model: Model, args: argparse.Namespace) -> Measured:
-    """Train on one synthetic batch; an ordinary Gluon loop."""
+def prepare(model: Model, args: argparse.Namespace) -> Callable[[], float]:
+    """A training step on one synthetic batch, plain Gluon; it waits, and returns the loss."""
     import mxnet as mx
     from mxnet import autograd, gluon
 
@@ -138,19 +137,28 @@ def train(model: Model, args: argparse.Namespace) -> Measured:
     data, label = synthetic_batch(model, batch_size, reduced=args.reduced, seed=args.seed)
     data, label = mx.nd.array(data, ctx=ctx), mx.nd.array(label, ctx=ctx)
     trainer = gluon.Trainer(net.collect_params(), args.optimizer, OPTIMIZERS[args.optimizer])
-    losses, seconds = [], []
-    for step in progress(args.warm_up + args.train_steps, f"training {model.name}"):
-        start = time.perf_counter()
+
+    def step() -> float:
         with autograd.record():
             loss = net(data, label)
         loss.backward()
         trainer.step(batch_size)
-        losses.append(float(loss.mean().asscalar()))
+        mean = float(loss.mean().asscalar())
         mx.nd.waitall()
-        if step >= args.warm_up:
+        return mean
+
+    return step
+
+
+def train(model: Model, args: argparse.Namespace) -> Measured:
+    """Train for the steps asked for, and time those after the warm-up."""
+    step, losses, seconds = prepare(model, args), [], []
+    for number in progress(args.warm_up + args.train_steps, f"training {model.name}"):
+        start = time.perf_counter()
+        losses.append(step())
+        if number >= args.warm_up:
             seconds.append(time.perf_counter() - start)
-    shapes = [parameter.shape for parameter in net.collect_params().values()]
-    return Measured(losses, seconds, sum(_product(shape) for shape in shapes))
+    return Measured(losses, seconds)
 
 
 def synthetic_batch(model: Model, batch_size: int, *, reduced: bool, seed: int) -> tuple[Any, Any]:
@@ -179,7 +187,7 @@ def result(
         "model": model.name,
         "reduced": args.reduced,
         "options": {**size.options, "inputs": size.inputs},
-        "parameters": measured.parameters,
+        "parameters": count_parameters(model, reduced=args.reduced),
         "batch_size": batch_size,
         "optimizer": args.optimizer,
         "data": f"synthetic, seed {args.seed}",
@@ -193,6 +201,12 @@ def result(
         "python": platform.python_version(),
         "mxnet": mx.__version__,
     }
+
+
+def count_parameters(model: Model, *, reduced: bool) -> int:
+    """Elements of all parameters, and of no running statistics."""
+    shapes = [shape for shape, _ in build(model, 1, reduced=reduced).parameters.values()]
+    return sum(map(math.prod, shapes))
 
 
 def describe(record: dict[str, Any]) -> Iterator[str]:
@@ -305,10 +319,3 @@ def _observed() -> Iterator[Planned]:
     planned = Planned()
     with observe(planned.compiled.append):
         yield planned
-
-
-def _product(shape: Optional[tuple[int, ...]]) -> int:
-    product = 1
-    for dim in shape or ():
-        product *= dim
-    return product

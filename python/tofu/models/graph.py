@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import mxnet as mx
 from mxnet import gluon
@@ -53,21 +53,23 @@ class ModelGraph:
         )
 
 
-def build(name: str, batch_size: Optional[int] = None, *, reduced: bool = False) -> ModelGraph:
+def build(
+    name: Union[str, Model], batch_size: Optional[int] = None, *, reduced: bool = False
+) -> ModelGraph:
     """Build a model and infer its shapes; no memory is taken for any of its tensors.
 
     Args:
-        name: a name of tofu.models.MODELS.
+        name: a name of tofu.models.MODELS, or a model.
         batch_size: number of examples; None for the model's own.
         reduced: whether to build the small version of the same structure.
 
     Raises:
         ConfigError: there is no such model, or the batch size is not positive.
     """
-    model = find(name)
+    model = find(name) if isinstance(name, str) else name
     batch_size = model.batch_size if batch_size is None else batch_size
     if batch_size < 1:
-        raise ConfigError(f"model {name}: batch size {batch_size}, expected at least 1")
+        raise ConfigError(f"model {model.name}: batch size {batch_size}, expected at least 1")
     size = model.reduced if reduced else model.full
     shapes = {key: (batch_size, *shape) for key, shape in size.inputs.items()}
     return _trace(model.name, create_block(model, reduced=reduced), shapes)

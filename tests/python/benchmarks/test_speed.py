@@ -1,0 +1,61 @@
+"""benchmarks/speed.py: what it computes, and that it runs. No times are judged here."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "speed.py"
+
+
+@pytest.fixture(scope="module")
+def speed():
+    spec = importlib.util.spec_from_file_location("speed", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    sys.path[:] = before
+    del sys.modules[spec.name], sys.modules["_training"]
+
+
+def test_ratios_are_medians_of_the_rounds(speed):
+    def turn(seconds, cpu_seconds=1.0):
+        return speed.Turn(seconds, cpu_seconds, 0.0)
+
+    turns = [
+        {"serial_2_threads": turn(two), "serial_1_thread": turn(2.0), "tofu_2_workers": turn(1.0)}
+        for two in (0.7, 0.95, 9.0)
+    ]
+    bound = [
+        {"serial_1_thread": turn(9.0, 1.0), "tofu_2_workers": turn(9.0, cpu)}
+        for cpu in (1.1, 1.2, 3.0)
+    ]
+    found = list(speed.ratios(turns, bound).values())
+    assert [ratio["median"] for ratio in found] == pytest.approx([0.95, 2.0, 1.2])
+    assert [ratio["met"] for ratio in found] == [True, True, False]
+    assert found[0]["quartiles"] == pytest.approx([0.7, 9.0])
+
+
+def test_smoke(tmp_path):
+    output = tmp_path / "results" / "speed.json"
+    command = [SCRIPT, "--smoke", "--models", "rnn", "--rounds", "1", "--steps", "1"]
+    ran = subprocess.run(
+        [sys.executable, *map(str, command), "--output", str(output)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    (record,) = json.loads(output.read_text(encoding="utf-8"))["models"]
+    assert record["model"] == "rnn-6-4k" and record["reduced"]
+    assert set(record["step_seconds"]) == {"serial_2_threads", "serial_1_thread", "tofu_2_workers"}
+    assert all(ratio["median"] > 0 for ratio in record["ratios"].values())
+    assert ran.stdout.count("goal") == 3
