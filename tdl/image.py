@@ -30,29 +30,35 @@ def backward_normalize(ograd, data):
 
 @tofu.op(name="_image_crop")
 def crop(data):
-    """A window of the image."""
-    own = line(data.ndim, (data.ndim - 3, data.ndim - 2))
+    """A window of the image, which MXNet takes of 1 or 3 channels only: they are whole."""
+    own = line(data.ndim, (data.ndim - 3, data.ndim - 2, data.ndim - 1))
     return instances(own, (data, own))
 
 
 @tofu.op(name="_backward_image_crop")
 def backward_crop(ograd):
-    """Zeros around the head gradient."""
-    own = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2))
+    """Zeros around the head gradient, whose channels are whole likewise."""
+    own = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2, ograd.ndim - 1))
     return instances(own, (ograd, own))
 
 
 @tofu.op(name="_image_flip_left_right")
 def flip_left_right(data):
-    """The image from its right: of an odd width MXNet forgets the middle, so it is whole."""
-    own = line(data.ndim, data.ndim - 2)
+    """The image from its right: of an odd width MXNet forgets the middle, so it is whole.
+
+    So are its channels, which may be 1 or 3 only.
+    """
+    own = line(data.ndim, (data.ndim - 2, data.ndim - 1))
     return instances(own, (data, own))
 
 
 @tofu.op(name="_image_flip_top_bottom")
 def flip_top_bottom(data):
-    """The image from its bottom: of an odd height MXNet forgets the middle, so it is whole."""
-    own = line(data.ndim, data.ndim - 3)
+    """The image from its bottom: of an odd height MXNet forgets the middle, so it is whole.
+
+    So are its channels, which may be 1 or 3 only.
+    """
+    own = line(data.ndim, (data.ndim - 3, data.ndim - 1))
     return instances(own, (data, own))
 
 

@@ -46,9 +46,9 @@ def ops(form: str) -> None:
     """List every operator of the installed MXNet and how it can be split."""
     os.environ.pop("MXNET_GRAPH_PASS", None)
     from tofu import cli_ops
-    from tofu.verify.inventory import inventory
+    from tofu.verify.cache import cached_inventory
 
-    click.echo(cli_ops.ops_text(inventory(), form), nl=False)
+    click.echo(cli_ops.ops_text(cached_inventory(), form), nl=False)
 
 
 @click.command()
@@ -58,6 +58,9 @@ def ops(form: str) -> None:
     type=click.IntRange(min=1),
     metavar="N",
     help="How many run beside each other. Default: one for each processor.",
+)
+@click.option(
+    "--quick", is_flag=True, help="A sample of the calls only, and no search for missing splits."
 )
 @click.option(
     "--record", is_flag=True, help="Keep the results in the package, where tofu ops reads them."
@@ -73,7 +76,12 @@ def ops(form: str) -> None:
 @describe
 @click.argument("operators", nargs=-1, metavar="[OPERATOR]...")
 def verify(
-    seed: int, processes: Optional[int], record: bool, form: str, operators: tuple[str, ...]
+    seed: int,
+    processes: Optional[int],
+    quick: bool,
+    record: bool,
+    form: str,
+    operators: tuple[str, ...],
 ) -> None:
     """Run the strategies of OPERATORs (default: all) on the real ones, whole and by parts.
 
@@ -85,7 +93,7 @@ def verify(
 
     names = cli_ops.known_operators(operators)
     count = processes or os.cpu_count() or 1
-    verdicts = cli_ops.run_verify(names, seed=seed, processes=count, record=record)
+    verdicts = cli_ops.run_verify(names, seed=seed, processes=count, record=record, quick=quick)
     show = cli_ops.verdicts_document if form == "json" else cli_ops.verdicts_text
     click.echo(show(verdicts), nl=False)
     if any(v.false for v in verdicts):

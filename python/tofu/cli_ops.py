@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tofu.errors import ConfigError
 from tofu.verify.check import Verdict
 from tofu.verify.classes import CLASSES, INEXPRESSIBLE
-from tofu.verify.inventory import Operator, call_of, fingerprint
+from tofu.verify.inventory import call_of, fingerprint
 from tofu.verify.pool import check_all
 from tofu.verify.record import write_record
 from tofu.verify.registry import cases_by_operator
@@ -24,45 +25,45 @@ __all__ = [
 ]
 
 
-def summary(operators: Sequence[Operator]) -> dict[str, int]:
+Document = Mapping[str, Any]  # an operator, as tofu ops --format json has it
+
+
+def summary(operators: Sequence[Document]) -> dict[str, int]:
     """How many operators there are, of each kind that counts."""
     return {
         "registered": len(operators),
-        "described": sum(o.described for o in operators),
-        "verified": sum(o.verified for o in operators),
-        "inexpressible": sum(not o.described for o in operators),
+        "described": sum(o["described"] for o in operators),
+        "verified": sum(o["verified"] for o in operators),
+        "inexpressible": sum(not o["described"] for o in operators),
     }
 
 
-def ops_text(operators: Sequence[Operator], form: str) -> str:
+def ops_text(operators: Sequence[Document], form: str) -> str:
     """The inventory as text, JSON or Markdown."""
     if form == "json":
-        document = {
-            "summary": summary(operators),
-            "operators": [o.to_document() for o in operators],
-        }
+        document = {"summary": summary(operators), "operators": list(operators)}
         return json.dumps(document, indent=1) + "\n"
     return _markdown(operators) if form == "markdown" else _table(operators)
 
 
-def _table(operators: Sequence[Operator]) -> str:
-    width = max(len(o.name) for o in operators)
-    kind = max(len(o.class_) for o in operators)
+def _table(operators: Sequence[Document]) -> str:
+    width = max(len(o["name"]) for o in operators)
+    kind = max(len(o["class"]) for o in operators)
     head = f"{'operator'.ljust(width)}  {'class'.ljust(kind)}  splits  reduce  halo  verified"
     lines = [head]
     for o in operators:
-        row = f"{o.name.ljust(width)}  {o.class_.ljust(kind)}"
-        if o.reason is None:
-            verified = "yes" if o.verified else "no"
-            row += f"  {o.strategies:6}  {o.reductions:6}  {o.halos:4}  {verified}"
+        row = f"{o['name'].ljust(width)}  {o['class'].ljust(kind)}"
+        if o["reason"] is None:
+            verified = "yes" if o["verified"] else "no"
+            row += f"  {o['strategies']:6}  {o['reductions']:6}  {o['halos']:4}  {verified}"
         else:
-            row += f"  {o.reason}"
+            row += f"  {o['reason']}"
         lines.append(row)
     lines.append(", ".join(f"{value} {name}" for name, value in summary(operators).items()))
     return "\n".join(lines) + "\n"
 
 
-def _markdown(operators: Sequence[Operator]) -> str:
+def _markdown(operators: Sequence[Document]) -> str:
     """The page docs/operators.md."""
     total = summary(operators)
     lines = [
@@ -77,7 +78,7 @@ def _markdown(operators: Sequence[Operator]) -> str:
         "| --- | --: | --: | --: | --: |",
     ]
     for kind in CLASSES:
-        own = [o for o in operators if o.class_ == kind]
+        own = [o for o in operators if o["class"] == kind]
         numbers = [len(own), *(sum(map(bool, field)) for field in _fields(own))]
         lines.append(f"| {kind} | {' | '.join(map(str, numbers))} |")
     lines += [
@@ -89,21 +90,23 @@ def _markdown(operators: Sequence[Operator]) -> str:
         lines += ["", f"## {kind.capitalize()}", ""]
         lines += ["| operator | other names | splits | reduce | halo | verified |"]
         lines += ["| --- | --- | --: | --: | --: | --- |"]
-        for o in (o for o in operators if o.class_ == kind):
-            aliases = ", ".join(f"`{a}`" for a in o.aliases)
-            verified = "yes" if o.verified else "no"
-            numbers_text = f"{o.strategies} | {o.reductions} | {o.halos}"
-            lines.append(f"| `{o.name}` | {aliases} | {numbers_text} | {verified} |")
+        for o in (o for o in operators if o["class"] == kind):
+            aliases = ", ".join(f"`{a}`" for a in o["aliases"])
+            verified = "yes" if o["verified"] else "no"
+            numbers_text = f"{o['strategies']} | {o['reductions']} | {o['halos']}"
+            lines.append(f"| `{o['name']}` | {aliases} | {numbers_text} | {verified} |")
     lines += ["", f"## {INEXPRESSIBLE.capitalize()}", "", "| operator | reason |", "| --- | --- |"]
-    lines += [f"| `{o.name}` | {o.reason} |" for o in operators if o.class_ == INEXPRESSIBLE]
+    lines += [
+        f"| `{o['name']}` | {o['reason']} |" for o in operators if o["class"] == INEXPRESSIBLE
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _fields(operators: Sequence[Operator]) -> tuple[list[int], list[int], list[int]]:
+def _fields(operators: Sequence[Document]) -> tuple[list[int], list[int], list[int]]:
     return (
-        [int(o.verified) for o in operators],
-        [o.reductions for o in operators],
-        [o.halos for o in operators],
+        [int(o["verified"]) for o in operators],
+        [o["reductions"] for o in operators],
+        [o["halos"] for o in operators],
     )
 
 
@@ -125,6 +128,7 @@ def run_verify(
     seed: int,
     processes: int,
     record: bool = False,
+    quick: bool = False,
 ) -> list[Verdict]:
     """Verify operators under a progress bar on standard error; in the order of their names."""
     from rich.console import Console
@@ -133,22 +137,23 @@ def run_verify(
     verdicts = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("verify", total=len(names))
-        for verdict in check_all(names, seed, processes=processes):
+        for verdict in check_all(names, seed, processes=processes, quick=quick):
             verdicts.append(verdict)
             progress.update(bar, advance=1, description=verdict.op)
     verdicts.sort(key=lambda v: v.op)
     if record:
-        _record(verdicts, seed)
+        _record(verdicts, seed, quick)
     return verdicts
 
 
-def _record(verdicts: Iterable[Verdict], seed: int) -> None:
+def _record(verdicts: Iterable[Verdict], seed: int, quick: bool) -> None:
     cases = cases_by_operator()
     results: dict[str, dict[str, object]] = {}
     for v in verdicts:
         calls = [call for case in cases[v.op] for call in [call_of(case)] if call is not None]
         proven = v.checked and not v.false
         mark = {"fingerprint": fingerprint(calls), "seed": seed, "checked": v.checked}
+        mark.update({"quick": True} if quick else {})
         results[v.op] = mark if proven else {}
     write_record(results)
 

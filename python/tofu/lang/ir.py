@@ -16,6 +16,7 @@ Terms are kept in canonical form, so equal index expressions compare equal.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Optional, Union
@@ -163,11 +164,13 @@ Expr = Union[Const, IndexValue, Element, Call, Reduce, OpaqueElement]
 # --- Index arithmetic, in canonical form -----------------------------------------
 
 
+@functools.lru_cache(maxsize=4096)
 def constant(value: int) -> Index:
     """The index that is a number."""
     return Index((), value)
 
 
+@functools.lru_cache(maxsize=4096)
 def variable(name: str) -> Index:
     """The index that is a variable."""
     return Index(((name, 1),), 0)

@@ -22,8 +22,11 @@ __all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "splits_of"]
 _DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 _WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
 SEARCH = "search"  # the step that looks for missing splits
-_DRAWS = 6  # drawn calls of an operator, over all of its cases; one for each at least
-_DTYPE_CASES = 2
+_DRAWS = 3  # drawn calls of an operator, over all of its cases; one for each at least
+_DTYPE_CASES = 1
+_SEARCH_CASES = 2
+# A quick check: so many cases, drawn calls and types of an operator, and no search.
+_QUICK_CASES, _QUICK_DRAWS, _QUICK_DTYPES = 3, 1, ("float32", "int32")
 _MANY = (30, 40, 45, 60)  # sizes from which a distribution can be told
 
 
@@ -71,6 +74,7 @@ def check_operator(
     seed: int,
     tell: Callable[[str], None] = lambda step: None,
     avoid: Collection[str] = (),
+    quick: bool = False,
 ) -> Verdict:
     """Run every strategy of an operator by parts.
 
@@ -80,8 +84,9 @@ def check_operator(
         seed: of shapes and values; the same for the same operator, whatever else is run.
         tell: called with the name of each call before it runs.
         avoid: calls that are known to end the process.
+        quick: whether to run a sample of it only.
     """
-    return _Checker(op, cases, seed, tell, avoid).run()
+    return _Checker(op, cases, seed, tell, avoid, quick).run()
 
 
 def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
@@ -97,6 +102,13 @@ def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
             yield [(var, _uneven(extent, rng))]
     for a, b in zip(splittable, splittable[1:]):
         yield [(a, _halves(run.extent(a))), (b, _halves(run.extent(b)))]
+
+
+def _once(run: Run) -> Iterator[list[Split]]:
+    """Every variable in two parts."""
+    for var in run.row["splittable"]:
+        if run.extent(var) > 1:
+            yield [(var, _halves(run.extent(var)))]
 
 
 def _uneven(extent: int, rng: np.random.Generator) -> tuple[int, ...]:
@@ -120,8 +132,10 @@ class _Checker:
         seed: int,
         tell: Callable[[str], None],
         avoid: Collection[str],
+        quick: bool,
     ) -> None:
         self.cases = cases
+        self.quick = quick
         self.seed = seed
         self.tell = tell
         self.avoid = avoid
@@ -133,29 +147,40 @@ class _Checker:
     def run(self) -> Verdict:
         """Check all calls."""
         mx.random.seed(self.seed)
+        if self.quick:
+            self.cases = self._some(self.cases, _QUICK_CASES)
         for case in self.cases:
             self._check(case, required=True)
-        calls = list(self.cases)
-        draws = max(1, _DRAWS // max(len(self.cases), 1))
-        for case in self.cases:
-            for _ in range(draws):
-                sizes = {"sizes": _MANY} if self.random else {}
-                other = drawn(case, self.rng, **sizes)
-                if other is not None and self._check(other, required=False):
-                    calls.append(other)
-        self._search()
-        for case in self._some(calls):
-            for dtype in _DTYPES:
+        calls = [*self.cases, *self._drawn()]
+        if not self.quick:
+            self._search()
+        for case in self._some(calls, _DTYPE_CASES):
+            for dtype in _QUICK_DTYPES if self.quick else _DTYPES:
                 if dtype != case.dtype:
-                    self._check(with_dtype(case, dtype), required=False)
+                    self._check(with_dtype(case, dtype), required=False, briefly=True)
         return self.verdict
 
-    def _some(self, calls: Sequence[Case]) -> list[Case]:
-        chosen = self.rng.permutation(len(calls))[:_DTYPE_CASES]
+    def _drawn(self) -> list[Case]:
+        """Further calls, of the cases with other sizes, that run."""
+        draws = max(1, _DRAWS // max(len(self.cases), 1))
+        sizes = {"sizes": _MANY} if self.random else {}
+        found = []
+        for case in self._some(self.cases, _QUICK_DRAWS) if self.quick else self.cases:
+            for _ in range(1 if self.quick else draws):
+                other = drawn(case, self.rng, **sizes)
+                if other is not None and self._check(other, required=False):
+                    found.append(other)
+        return found
+
+    def _some(self, calls: Sequence[Case], count: int) -> list[Case]:
+        chosen = self.rng.permutation(len(calls))[:count]
         return [calls[k] for k in sorted(chosen)]
 
-    def _check(self, case: Case, *, required: bool) -> bool:
-        """Check a call; False if it does not run, which is to be told if it is required."""
+    def _check(self, case: Case, *, required: bool, briefly: bool = False) -> bool:
+        """Check a call; False if it does not run, which is to be told if it is required.
+
+        Briefly: every strategy once.
+        """
         name = f"{case.name} {case.dtype}"
         if self._ends_the_process(case, name):
             if name in self.avoid:
@@ -168,7 +193,8 @@ class _Checker:
             if required:
                 self._skip(name, str(error).strip().splitlines()[-1])
             return False
-        for splits in splits_of(run, self.rng):
+        tried = _once(run) if briefly else splits_of(run, self.rng)
+        for splits in tried:
             self.verdict.checked += 1
             try:
                 run.check(splits)
@@ -184,7 +210,7 @@ class _Checker:
         if SEARCH in self.avoid:
             return  # parts that the operator does not check are its end: nothing is known
         self.tell(SEARCH)
-        for case in self._some(self.cases):
+        for case in self._some(self.cases, _SEARCH_CASES):
             if case.fixed or case.imperative:
                 continue
             try:
@@ -209,4 +235,5 @@ class _Checker:
 
     def _finding(self, name: str, strategy: str, detail: str) -> Finding:
         op = self.verdict.op
-        return Finding(op, name, strategy, detail, f"tofu verify {op} --seed {self.seed}")
+        command = f"tofu verify {op} --seed {self.seed}{' --quick' * self.quick}"
+        return Finding(op, name, strategy, detail, command)

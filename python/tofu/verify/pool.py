@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -19,7 +20,8 @@ from tofu.verify.check import SEARCH, Finding, Verdict, check_operator
 
 __all__ = ["check_all"]
 
-_TIME_LIMIT_S = 120.0  # of one call of an operator, without a sign of life
+_TIME_LIMIT_S = 60.0  # of one call of an operator, without a sign of life
+_PATIENCE_S = 5.0  # between two looks at the processes
 _CRASHES = 8  # of one operator, before it is given up
 
 
@@ -32,47 +34,60 @@ class _Task:
 class _Worker:
     """A process, what it works on, and the call that it told of last."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, quick: bool) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, seed), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, seed, quick), daemon=True)
         self.process.start()
         theirs.close()
         self.task: _Task
         self.step = ""
         self.given = 0
+        self.heard_s = time.monotonic()
 
     def give(self, task: _Task) -> None:
+        """Let it work on an operator."""
         self.task, self.step = task, ""
         self.given += 1
+        self.heard_s = time.monotonic()
         self.pipe.send((task.op, tuple(task.avoid)))
 
+    def is_silent(self) -> bool:
+        """Whether its call takes so long that it will not end."""
+        return time.monotonic() - self.heard_s > _TIME_LIMIT_S
+
     def stop(self) -> None:
+        """End the process."""
         self.pipe.close()
         self.process.kill()
         self.process.join()
 
 
-def check_all(ops: Iterable[str], seed: int, *, processes: int = 2) -> Iterator[Verdict]:
+def check_all(
+    ops: Iterable[str], seed: int, *, processes: int = 2, quick: bool = False
+) -> Iterator[Verdict]:
     """The verdicts on operators, in the order in which they are reached.
 
     Args:
         ops: their names.
         seed: of shapes and values.
         processes: how many run beside each other.
+        quick: whether to run a sample of the calls only.
     """
     tasks = deque(_Task(op) for op in ops)
-    workers = [_Worker(seed) for _ in range(min(processes, len(tasks)))]
+    workers = [_Worker(seed, quick) for _ in range(min(processes, len(tasks)))]
     busy: dict[Any, _Worker] = {}
     try:
         for worker in workers:
             worker.give(tasks.popleft())
             busy[worker.pipe] = worker
         while busy:
-            ready = wait(list(busy), timeout=_TIME_LIMIT_S)
-            for pipe in list[Any](ready) or list(busy):
+            ready = wait(list(busy), timeout=_PATIENCE_S)
+            silent = [p for p, w in busy.items() if p not in ready and w.is_silent()]
+            for pipe in list[Any]([*ready, *silent]):
                 worker = busy[pipe]
-                message = _receive(pipe) if ready else None
+                message = None if pipe in silent else _receive(pipe)
+                worker.heard_s = time.monotonic()
                 if isinstance(message, str):
                     worker.step = message
                     continue
@@ -80,7 +95,7 @@ def check_all(ops: Iterable[str], seed: int, *, processes: int = 2) -> Iterator[
                 verdict = message
                 if message is None:
                     verdict = _lost(worker, tasks, seed)
-                    workers[workers.index(worker)] = worker = _Worker(seed)
+                    workers[workers.index(worker)] = worker = _Worker(seed, quick)
                 if tasks:
                     worker.give(tasks.popleft())
                     busy[worker.pipe] = worker
@@ -118,7 +133,7 @@ def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
     return verdict
 
 
-def _serve(pipe: Connection, seed: int) -> None:
+def _serve(pipe: Connection, seed: int, quick: bool) -> None:
     """The process: checks the operators that it is given until the pipe is closed."""
     from tofu.verify.registry import cases_by_operator
 
@@ -132,7 +147,7 @@ def _serve(pipe: Connection, seed: int) -> None:
             op, avoid = pipe.recv()
         except EOFError:
             return
-        verdict = check_operator(op, known[op], seed, pipe.send, avoid)
+        verdict = check_operator(op, known[op], seed, pipe.send, avoid, quick)
         if served and (verdict.false or verdict.skipped):
             return  # an error of an operator before it may be what was found: again, alone
         served += 1

@@ -54,7 +54,7 @@ def _losses() -> list[Case]:
 
 def _vision() -> list[Case]:
     image = real(4, 6, 4, 4)
-    window = {"nsize": "3"}
+    window = {"nsize": "3", "alpha": "0.5"}
     groups = {"num_groups": "3"}
     norm = image, positive(3), real(3)
     widths = {"mode": "constant", "pad_width": "(0, 0, 0, 0, 1, 1, 0, 2)", "constant_value": "3"}
