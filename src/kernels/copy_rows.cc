@@ -1,5 +1,9 @@
 #include "kernels/copy_rows.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstring>
 
@@ -7,8 +11,12 @@ namespace tofu {
 namespace {
 
 // Longer rows are worth a call of memcpy each.
-constexpr int64_t kCallBytes = 512;
+constexpr int64_t kCallBytes = 2048;
 constexpr int64_t kVector = 16;
+// Shorter rows do not repay the loop over wide vectors.
+constexpr int64_t kWideBytes = 128;
+// A copy of so many bytes pushes everything else out of the caches.
+constexpr int64_t kStreamBytes = 8 << 20;
 
 template <int64_t kBytes>
 void CopyFixed(char* to, int64_t to_stride, const char* from, int64_t from_stride,
@@ -46,6 +54,67 @@ void CopyTwice(char* to, int64_t to_stride, const char* from, int64_t from_strid
   }
 }
 
+#if defined(__x86_64__)
+// Rows of 32 bytes and more on processors with vectors of 32 bytes.
+__attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
+                                             const char* from, int64_t from_stride,
+                                             int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kWide = 32;
+  const auto move = [](char* target, const char* source) __attribute__((target("avx"))) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)));
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t i = 0;
+    for (; i + 4 * kWide <= row_bytes; i += 4 * kWide) {
+      move(to + i, from + i);
+      move(to + i + kWide, from + i + kWide);
+      move(to + i + 2 * kWide, from + i + 2 * kWide);
+      move(to + i + 3 * kWide, from + i + 3 * kWide);
+    }
+    for (; i + kWide <= row_bytes; i += kWide) move(to + i, from + i);
+    if (i < row_bytes) move(to + row_bytes - kWide, from + row_bytes - kWide);
+    to += to_stride;
+    from += from_stride;
+  }
+}
+
+// The same past the caches: what is written this long ago is not in them anyway,
+// and they need not read it first. All ends lie on multiples of 32 bytes.
+__attribute__((target("avx"))) void CopyStreaming(char* to, int64_t to_stride,
+                                                  const char* from, int64_t from_stride,
+                                                  int64_t rows, int64_t row_bytes) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < row_bytes; i += 32) {
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+    }
+    to += to_stride;
+    from += from_stride;
+  }
+  _mm_sfence();
+}
+
+bool HasAvx() {
+  static const bool has_avx = __builtin_cpu_supports("avx") != 0;
+  return has_avx;
+}
+
+bool IsWide(int64_t row_bytes) {
+  return row_bytes >= kWideBytes && row_bytes <= kCallBytes && HasAvx();
+}
+
+bool IsStreaming(const char* to, int64_t to_stride, int64_t rows, int64_t row_bytes) {
+  return rows * row_bytes >= kStreamBytes && row_bytes >= kWideBytes &&
+         (reinterpret_cast<uintptr_t>(to) | to_stride | row_bytes) % 32 == 0 && HasAvx();
+}
+#else
+void CopyWide(char*, int64_t, const char*, int64_t, int64_t, int64_t) {}
+void CopyStreaming(char*, int64_t, const char*, int64_t, int64_t, int64_t) {}
+bool IsWide(int64_t) { return false; }
+bool IsStreaming(const char*, int64_t, int64_t, int64_t) { return false; }
+#endif
+
 template <typename T>
 void FillWith(char* to, const char* value, int64_t count) {
   T element;
@@ -57,6 +126,12 @@ void FillWith(char* to, const char* value, int64_t count) {
 
 void CopyRows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
               int64_t rows, int64_t row_bytes) {
+  if (IsStreaming(to, to_stride, rows, row_bytes)) {
+    return CopyStreaming(to, to_stride, from, from_stride, rows, row_bytes);
+  }
+  if (IsWide(row_bytes)) {
+    return CopyWide(to, to_stride, from, from_stride, rows, row_bytes);
+  }
   switch (row_bytes) {
     case 1:
       return CopyFixed<1>(to, to_stride, from, from_stride, rows);
@@ -72,10 +147,6 @@ void CopyRows(char* to, int64_t to_stride, const char* from, int64_t from_stride
       return CopyFixed<32>(to, to_stride, from, from_stride, rows);
     case 64:
       return CopyFixed<64>(to, to_stride, from, from_stride, rows);
-    case 128:
-      return CopyFixed<128>(to, to_stride, from, from_stride, rows);
-    case 256:
-      return CopyFixed<256>(to, to_stride, from, from_stride, rows);
     default:
       break;
   }

@@ -29,6 +29,15 @@ void Observe(Step step) {
   if (observer != nullptr) observer(static_cast<int>(step));
 }
 
+// The kernels run on CPUs; on a GPU the self-test meets this, and the plain form
+// is used (python/tofu/mx/fetching.py).
+void CheckOnCpu(const OpArrays& arrays) {
+  if (arrays.on_gpu) {
+    throw std::runtime_error(
+        "MultiFetch has no kernel for GPUs yet; use TOFU_FETCH=plain");
+  }
+}
+
 // What a specification stands for; equal ones are read once in a process.
 const MultiFetch& Prepared(const char* spec) {
   static auto* const fetches =
@@ -64,6 +73,7 @@ void InferPublishDtypes(const OpAttrs& /*attrs*/, int* /*inputs*/, int /*num_inp
 }
 
 void ComputePublish(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
+  CheckOnCpu(arrays);
   Observe(Step::kPublish);
   const auto address = reinterpret_cast<uintptr_t>(arrays.inputs[0]);
   std::memcpy(arrays.outputs[0], &address, sizeof(address));
@@ -97,6 +107,7 @@ void InferFetchDtypes(const OpAttrs& attrs, int* inputs, int num_inputs, int* ou
 }
 
 void ComputeFetch(const OpAttrs& attrs, const OpArrays& arrays) {
+  CheckOnCpu(arrays);
   Observe(Step::kFetch);
   const MultiFetch& fetch = Prepared(attrs.Get(kSpecAttr));
   std::vector<const void*> sources(arrays.inputs, arrays.inputs + arrays.num_inputs);
@@ -126,6 +137,7 @@ void InferRetireDtypes(const OpAttrs& /*attrs*/, int* inputs, int num_inputs,
 
 // The engine has done the work: it runs this after all that it reads.
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
+  CheckOnCpu(arrays);
   Observe(Step::kRetire);
   std::memset(arrays.outputs[0], 0, sizeof(int64_t));
 }
@@ -166,4 +178,18 @@ const TofuOp* FindOp(void (*identity)()) {
 extern "C" __attribute__((visibility("default"))) void TofuObserveFetches(
     void (*observer)(int step)) {
   tofu::g_observer.store(observer);
+}
+
+// Carries out one specification on the CPU, outside of MXNet, for measurements
+// and tests. Returns null, or why the specification is none.
+extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetch(
+    const char* spec, const void* const* sources, void* region) {
+  thread_local std::string problem;
+  try {
+    tofu::Prepared(spec).Run(sources, region);
+    return nullptr;
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return problem.c_str();
+  }
 }

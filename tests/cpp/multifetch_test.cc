@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include "interpreter.h"
 #include "kernels/half.h"
@@ -208,6 +213,89 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, MultiFetchRandom, testing::Range(0, 13),
                          [](const auto& suite) {
                            return "flag" + std::to_string(suite.param);
                          });
+
+// Large copies take another way, past the caches.
+TEST(MultiFetchLarge, CopiesRowsOfAnyLengthToAnyPlace) {
+  for (const int64_t row : {33, 48, 256, 257, 1024, 3000}) {
+    for (const int64_t offset : {0, 1, 8}) {
+      const int64_t rows = (9 << 20) / row / 4;
+      std::vector<float> tile(rows * row);
+      for (size_t i = 0; i < tile.size(); ++i) tile[i] = static_cast<float>(i);
+      MultiFetchSpec spec;
+      spec.shape = {rows, row + offset};
+      spec.sources = {{rows, row}};
+      spec.pieces = {{kNoSource, {}, {0, 0}, {rows, offset}, 0},
+                     {0, {0, 0}, {0, offset}, {rows, row}, 0}};
+      std::vector<float> region(rows * (row + offset), -1);
+      const void* addresses[] = {tile.data()};
+      MultiFetch(spec).Run(addresses, region.data());
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < static_cast<int64_t>(region.size()); ++i) {
+        const int64_t column = i % (row + offset) - offset;
+        const float right =
+            column < 0 ? 0 : tile[static_cast<size_t>(i / (row + offset) * row + column)];
+        wrong += region[static_cast<size_t>(i)] != right;
+      }
+      EXPECT_EQ(wrong, 0) << "rows of " << row << " at " << offset;
+    }
+  }
+}
+
+// --- Workers beside each other --------------------------------------------------
+
+// Two owners write their tiles, publish the round, and write the next round only
+// when both readers have acknowledged; all dawdle at random. A sanitizer sees
+// every access of the kernels that this order does not cover.
+TEST(MultiFetchThreads, ReadWhatOwnersPublishedAndNothingElse) {
+  constexpr int kRounds = 1000;
+  constexpr int kWidth = 64;
+  const MultiFetch fetch(
+      ReadSpec("dtype=0 shape=128 remote=2 sources=64;64; pieces=0@0>0:64;1@0>64:64"));
+  std::array<std::vector<float>, 2> tiles;
+  tiles.fill(std::vector<float>(kWidth));
+  std::array<std::atomic<int>, 2> published = {0, 0};
+  std::array<std::atomic<int>, 2> acknowledged = {0, 0};
+  const auto dawdle = [](std::mt19937* random) {
+    if ((*random)() % 16 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds((*random)() % 50));
+    }
+    std::this_thread::yield();
+  };
+  const auto own = [&](int worker) {
+    std::mt19937 random(worker);
+    for (int round = 1; round <= kRounds; ++round) {
+      for (auto& reader : acknowledged) {
+        while (reader.load(std::memory_order_acquire) < round - 1) dawdle(&random);
+      }
+      std::fill(tiles[worker].begin(), tiles[worker].end(), float(round + worker));
+      dawdle(&random);
+      published[worker].store(round, std::memory_order_release);
+    }
+  };
+  std::atomic<int> wrong{0};
+  const auto read = [&](int worker) {
+    std::mt19937 random(worker + 2);
+    std::vector<float> region(2 * kWidth);
+    for (int round = 1; round <= kRounds; ++round) {
+      for (auto& owner : published) {
+        while (owner.load(std::memory_order_acquire) < round) dawdle(&random);
+      }
+      const void* addresses[] = {tiles[0].data(), tiles[1].data()};
+      fetch.Run(addresses, region.data());
+      dawdle(&random);
+      acknowledged[worker].store(round, std::memory_order_release);
+      for (int i = 0; i < 2 * kWidth; ++i)
+        wrong += region[i] != float(round + i / kWidth);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int worker : {0, 1}) {
+    threads.emplace_back(own, worker);
+    threads.emplace_back(read, worker);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
 
 // --- Numbers ---------------------------------------------------------------
 

@@ -1,0 +1,168 @@
+"""MultiFetch on the CPU against memcpy of the same bytes.
+
+    python benchmarks/multifetch.py                  # a table
+    python benchmarks/multifetch.py --format json    # the same with machine and versions
+    python benchmarks/multifetch.py --smoke          # a few seconds, to see that it runs
+
+Patterns: ``gather`` joins two tiles side by side, so that every row of a tile goes to a row of
+the region; ``slice`` takes half of every row of one tile. Every measurement
+alternates memcpy and MultiFetch on the same arrays; the medians are compared.
+One thread; expected time: under a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import dataclasses
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+
+GOALS = {32: 0.6, 256: 0.9, 1024: 0.9, 4096: 0.9}  # share of memcpy's bandwidth, by row bytes
+ROWS = (32, 64, 128, 256, 1024, 4096)
+FLOAT_BYTES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One pattern: rows of `row_bytes`, `region_bytes` in all."""
+
+    pattern: str
+    row_bytes: int
+    region_bytes: int
+
+    def spec_and_sources(self) -> tuple[str, list[tuple[int, int]], tuple[int, int]]:
+        """The specification, the sources' shapes and the region's."""
+        row = self.row_bytes // FLOAT_BYTES
+        if self.pattern == "gather":
+            rows = self.region_bytes // (2 * self.row_bytes)
+            sources, region = [(rows, row)] * 2, (rows, 2 * row)
+            pieces = f"0@0,0>0,0:{rows},{row};1@0,0>0,{row}:{rows},{row}"
+        else:
+            rows = self.region_bytes // self.row_bytes
+            sources, region = [(rows, 2 * row)], (rows, row)
+            pieces = f"0@0,0>0,0:{rows},{row}"
+        listed = "".join(f"{n},{width};" for n, width in sources)
+        shape = f"{region[0]},{region[1]}"
+        return f"dtype=0 shape={shape} remote=0 sources={listed} pieces={pieces}", sources, region
+
+
+def library() -> ctypes.CDLL:
+    """Tofu's extension library; MXNet is not needed to run a fetch."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("tofu._core")
+    if spec is None or spec.origin is None:
+        raise SystemExit("benchmarks/multifetch.py: tofu is not installed; run make build")
+    loaded = ctypes.CDLL(str(Path(spec.origin).parent / "libtofu_mxnet.so"))
+    loaded.TofuRunMultiFetch.restype = ctypes.c_char_p
+    return loaded
+
+
+def aligned(shape: tuple[int, int]) -> np.ndarray:
+    """Random floats that begin on a multiple of 64 bytes, as MXNet's arrays do."""
+    count = shape[0] * shape[1]
+    raw = np.empty(count + 64 // FLOAT_BYTES, "float32")
+    begin = -raw.ctypes.data % 64 // FLOAT_BYTES
+    array = raw[begin : begin + count].reshape(shape)
+    array[:] = np.random.rand(*shape)
+    return array
+
+
+def seconds(run: Callable[[], object], calls: int) -> float:
+    """Seconds of processor time of one of `calls` calls: other programs do not count."""
+    begin = time.thread_time()
+    for _ in range(calls):
+        run()
+    return (time.thread_time() - begin) / calls
+
+
+def measure(case: Case, loaded: ctypes.CDLL, repetitions: int) -> dict[str, object]:
+    """Medians of both, and the share of memcpy's bandwidth that MultiFetch reaches."""
+    spec, shapes, region_shape = case.spec_and_sources()
+    sources = [aligned(shape) for shape in shapes]
+    region, flat = aligned(region_shape), aligned(region_shape)
+    same = aligned(region_shape)
+    addresses = (ctypes.c_void_p * len(sources))(*(array.ctypes.data for array in sources))
+    text, to = spec.encode(), region.ctypes.data_as(ctypes.c_void_p)
+
+    def fetch() -> None:
+        problem = loaded.TofuRunMultiFetch(text, addresses, to)
+        if problem:
+            raise SystemExit(problem.decode())
+
+    destination, source, size = flat.ctypes.data, same.ctypes.data, region.nbytes
+
+    def copy() -> None:
+        ctypes.memmove(destination, source, size)
+
+    fetch()
+    width = region_shape[1]
+    expected = np.concatenate(sources, 1) if case.pattern == "gather" else sources[0][:, :width]
+    if not np.array_equal(region, expected):
+        raise SystemExit(f"{case}: MultiFetch's values are wrong")
+    copy()
+    calls = max(1, int(2**26 // region.nbytes))
+    times: dict[str, list[float]] = {"fetch": [], "copy": []}
+    for _ in range(repetitions):
+        times["copy"].append(seconds(copy, calls))
+        times["fetch"].append(seconds(fetch, calls))
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    spread = {name: (max(v) - min(v)) / statistics.median(v) for name, v in times.items()}
+    return {
+        **dataclasses.asdict(case),
+        "multifetch_gb_per_s": region.nbytes / medians["fetch"] / 1e9,
+        "memcpy_gb_per_s": region.nbytes / medians["copy"] / 1e9,
+        "ratio": statistics.median(c / f for c, f in zip(times["copy"], times["fetch"])),
+        "multifetch_spread": spread["fetch"],
+        "memcpy_spread": spread["copy"],
+        "goal": GOALS.get(case.row_bytes),
+    }
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on."""
+    names = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    return {
+        "processor": names[0].partition(":")[2].strip() if names else platform.processor(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--smoke", action="store_true", help="one small size, two repetitions")
+    parser.add_argument("--repetitions", type=int, default=15)
+    args = parser.parse_args()
+    sizes = (2**16,) if args.smoke else (2**16, 2**20, 2**25)
+    repetitions = 2 if args.smoke else args.repetitions
+    cases = [Case(p, row, size) for p in ("gather", "slice") for size in sizes for row in ROWS]
+    loaded = library()
+    results = [measure(case, loaded, repetitions) for case in cases]
+    if args.format == "json":
+        print(json.dumps({"machine": machine(), "results": results}))
+        return
+    print("| pattern | region | row | MultiFetch GB/s | memcpy GB/s | ratio | goal |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for r in results:
+        print(
+            f"| {r['pattern']} | {r['region_bytes'] // 1024:,} KiB | {r['row_bytes']} B "
+            f"| {r['multifetch_gb_per_s']:.1f} | {r['memcpy_gb_per_s']:.1f} "
+            f"| {r['ratio']:.2f} | {r['goal'] or ''} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
