@@ -188,6 +188,11 @@ def _rule(key: str, operator: _Operator) -> dict[str, Any]:
     return _rules[key, large]
 
 
+def _copies(size: int) -> int:
+    """How many operators a probe needs for tensors of `size` elements to be told apart."""
+    return max(1, math.ceil(_PROBE_BYTES / (_PLANNED_ELEMENT_BYTES * size)))
+
+
 class _Probe:
     """Graphs of one operator whose planned bytes tell what it does in place."""
 
@@ -208,8 +213,11 @@ class _Probe:
                     pairs.append([i, j, True])
                 elif self._saves(i, j, size, still_read=False):
                     pairs.append([i, j, False])
-                elif self._saves(i, j, size, still_read=False, match_range=1):
-                    # Its block was free before the operator asked for one.
+                elif _copies(size) == 1 and self._saves(
+                    i, j, size, still_read=False, match_range=1
+                ):
+                    # Its block was free before the operator asked for one. (Beside further
+                    # copies, those of an earlier one are free as well.)
                     ignored.append(i)
         return {"inplace": pairs, "ignored": sorted(set(ignored))}
 
@@ -217,7 +225,7 @@ class _Probe:
         self, source: int, output: int, size: int, *, still_read: bool, match_range: int = 0
     ) -> bool:
         """Whether less is planned than all tensors need, by the block of `source`."""
-        copies = max(1, math.ceil(_PROBE_BYTES / (_PLANNED_ELEMENT_BYTES * size)))
+        copies = _copies(size)
         graph = self._graph(source, output, still_read, copies)
         needed = copies * _PLANNED_ELEMENT_BYTES * self._operator.size()
         saved = needed - planned_mib(self._bind(graph, match_range)) * _MIB

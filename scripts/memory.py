@@ -1,0 +1,253 @@
+"""Memory per worker at full size: what MXNet's planner allocates, serial and partitioned.
+
+    python scripts/memory.py --model rnn-10-8k          # one of the three; all by default
+    python scripts/memory.py --format json --output docs/results
+    python scripts/memory.py --smoke                    # a reduced model, in seconds
+
+The serial training graph and the partitioned one are bound to MXNet's executors. Binding
+reserves memory and touches none, so this runs on any machine; what was planned for the
+intermediate tensors is read from the executors. Weights, gradients and Adam's two states are
+added from their sizes. Each line is the one above with one thing changed:
+
+    plain              slices, copies between workers and concatenations, MXNet's own order
+    multifetch         regions assembled by one operator
+    control_deps       nodes in the order that needs little memory, kept by dependencies
+    match_range        MXNet's planner tries how much larger a reused block may be
+    two_executors      as a script runs it: forward and backward bound by themselves
+
+MXNet does not say what each worker's share is; the model of its planner does
+(tofu.mx.memory), and must agree with MXNet's total. Hardware: any, 8 GiB of memory. Time: ten
+minutes for all three. Expected: at most 1.10 of serial/8 in the last lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import mxnet as mx
+from _common import context, write
+
+from tofu import _core
+from tofu.models import ModelGraph, build
+from tofu.mx import memory
+from tofu.mx.executor import bind
+from tofu.mx.graph import strategy_table
+from tofu.mx.infer import dtype_name
+from tofu.mx.runtime import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
+from tofu.plan.text import table
+
+WORKERS = 8
+CASES = {"wresnet-152-10": 8, "rnn-10-8k": 128, "wresnet-50-4": 128}
+SMOKE = ("rnn-6-4k", 65536)
+LIMIT_BYTES = 12 * 2**30
+ADAM_STATES = 2
+FLOAT32_BYTES = 4
+MIB = 2**20
+# What every variant is: the partition's options, and the planner's search for a range.
+VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "plain": ({"fetch": "plain", "control_deps": False}, False),
+    "multifetch": ({"fetch": "multifetch", "control_deps": False}, False),
+    "control_deps": ({"fetch": "multifetch", "control_deps": True}, False),
+    "match_range": ({"fetch": "multifetch", "control_deps": True}, True),
+    "two_executors": ({"fetch": "multifetch", "control_deps": True}, True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One variant of one model.
+
+    Attributes:
+        model, batch: the case.
+        variant: a key of VARIANTS.
+        serial_bytes: everything on one device: weights, gradients, Adam's states, the
+            inputs, and what MXNet's own executor allocates.
+        bytes_per_worker: the same of every worker.
+        planned_mib: what MXNet has planned for intermediate tensors, all workers.
+        predicted_mib: what the model says that is.
+    """
+
+    model: str
+    batch: int
+    variant: str
+    serial_bytes: int
+    bytes_per_worker: tuple[int, ...]
+    planned_mib: int
+    predicted_mib: float
+
+    @property
+    def ratio(self) -> float:
+        """The fullest worker's bytes over its fair share of the serial bytes."""
+        return max(self.bytes_per_worker) * len(self.bytes_per_worker) / self.serial_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether 12 GiB are enough for the fullest worker."""
+        return max(self.bytes_per_worker) <= LIMIT_BYTES
+
+
+def measure(
+    model: str, batch: int, variants: Sequence[str], workers: int, *, reduced: bool = False
+) -> Iterator[Row]:
+    """Bind one model in every variant."""
+    graph = build(model, batch, reduced=reduced)
+    serial = serial_bytes(graph)
+    training = graph.training_graph(optimizer=None)
+    strategies, _ = strategy_table(training)
+    plan = _core.plan(training, strategies, workers=workers)
+    for variant in variants:
+        options, search = VARIANTS[variant]
+        divided = _core.partition(training, strategies, plan, **options)
+        texts = _graphs(divided, split=variant == "two_executors")
+        fixed = fixed_bytes(json.loads(divided), workers)
+        planned, predicted, pools = 0, 0.0, [0] * workers
+        for text in texts:
+            found = memory.predict(
+                text, memory.memory_rules(text), workers=workers, search_match_range=search
+            )
+            predicted += found.planned_bytes / MIB
+            planned += bound_mib(json.loads(text), workers, search=search)
+            pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
+        yield Row(
+            model,
+            batch,
+            variant,
+            serial,
+            tuple(a + b for a, b in zip(fixed, pools)),
+            planned,
+            round(predicted, 1),
+        )
+
+
+def serial_bytes(graph: ModelGraph) -> int:
+    """What MXNet alone needs: it differentiates and binds the symbol itself."""
+    variables = {**graph.inputs, **graph.parameters}
+    arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
+    gradients = {
+        name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in graph.parameters.items()
+    }
+    requests = {name: "write" if name in gradients else "null" for name in arguments}
+    states = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in graph.aux.items()}
+    with environment({"MXNET_SUBGRAPH_BACKEND": "NONE"}):
+        executor = graph.symbol.bind(
+            mx.cpu(), arguments, args_grad=gradients, grad_req=requests, aux_states=states
+        )
+    weights = _bytes(graph.parameters)
+    fixed = (2 + ADAM_STATES) * weights + _bytes(graph.inputs) + _bytes(graph.aux)
+    return fixed + memory.planned_mib(executor) * MIB
+
+
+def fixed_bytes(divided: Mapping[str, Any], workers: int) -> list[int]:
+    """Weights, Adam's states and inputs of every worker; gradients are in the graph."""
+    totals = [0] * workers
+    for variable in divided["variables"].values():
+        copies = 1 + ADAM_STATES if variable["role"] == "parameter" else 1
+        for tile in variable["tiles"]:
+            extents = (end - begin for begin, end in zip(tile["begin"], tile["end"]))
+            totals[tile["worker"]] += copies * math.prod(extents) * FLOAT32_BYTES
+    return totals
+
+
+def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
+    """What MXNet plans for a graph when it is bound."""
+    contexts = [mx.cpu(worker) for worker in range(workers)]
+    groups = {f"worker{worker}": one for worker, one in enumerate(contexts)}
+    first, shapes = graph["node_row_ptr"], graph["attrs"]["shape"][1]
+    dtypes = graph["attrs"]["dtype"][1]
+    arrays = {
+        node["name"]: mx.nd.empty(
+            tuple(shapes[at]), groups[node["attrs"]["__ctx_group__"]], dtype_name(dtypes[at])
+        )
+        for node, at in zip(graph["nodes"], first)
+        if node["op"] == "null"
+    }
+    planner = {
+        MATCH_RANGE: str(memory.DEFAULT_MATCH_RANGE),
+        SEARCH_MATCH_RANGE: str(int(search)),
+    }
+    return memory.planned_mib(bind("training", graph, contexts, arrays, planner=planner))
+
+
+def _graphs(divided: str, *, split: bool) -> list[str]:
+    if not split:
+        return [json.dumps(json.loads(divided)["graph"])]
+    phases = json.loads(_core.phases(divided))
+    return [json.dumps(phases[phase]["graph"]) for phase in ("forward", "backward")]
+
+
+def _bytes(variables: Mapping[str, tuple[tuple[int, ...], str]]) -> int:
+    return sum(math.prod(shape) * FLOAT32_BYTES for shape, _ in variables.values())
+
+
+def to_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows for a program."""
+    return {
+        "measured": "planned by MXNet when the graphs were bound; nothing was executed",
+        "context": context(),
+        "rows": [
+            {
+                **dataclasses.asdict(row),
+                "workers": len(row.bytes_per_worker),
+                "ratio": round(row.ratio, 4),
+                "fits_12_gib": row.fits,
+            }
+            for row in rows
+        ],
+    }
+
+
+def to_text(rows: Sequence[Row]) -> str:
+    """A table."""
+    header = ("model", "batch", "variant", "GiB a worker", "of serial/k", "12 GiB", "MXNet/model")
+    return "\n".join(
+        table(
+            header,
+            (
+                (
+                    row.model,
+                    str(row.batch),
+                    row.variant,
+                    f"{max(row.bytes_per_worker) / 2**30:.2f}",
+                    f"{row.ratio:.3f}",
+                    "fits" if row.fits else "no",
+                    f"{row.planned_mib / max(row.predicted_mib, 1):.4f}",
+                )
+                for row in rows
+            ),
+        )
+    )
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Measure, print, and write raw data."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--model", action="append", choices=sorted(CASES))
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--variant", action="append", choices=list(VARIANTS))
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--output", type=Path, help="folder for memory.json")
+    parser.add_argument("--smoke", action="store_true", help="a reduced model only")
+    options = parser.parse_args(arguments)
+    load()
+    variants = options.variant or list(VARIANTS)
+    rows: list[Row] = []
+    cases = dict([SMOKE]) if options.smoke else {m: CASES[m] for m in options.model or CASES}
+    for model, batch in cases.items():
+        for row in measure(model, batch, variants, options.workers, reduced=options.smoke):
+            rows.append(row)
+            if options.format == "text":
+                print(to_text([row]).splitlines()[-1], flush=True)
+    document = to_json(rows)
+    print(json.dumps(document, indent=1) if options.format == "json" else "\n" + to_text(rows))
+    if options.output is not None:
+        write(options.output, "memory", document)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""scripts/memory.py on a reduced model whose tensors are of full size."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "memory.py"
+
+
+def test_variants_are_what_mxnet_plans():
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT), "--smoke", "--workers", "4", "--format", "json"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    rows = {row["variant"]: row for row in json.loads(ran.stdout)["rows"]}
+    assert list(rows) == ["plain", "multifetch", "control_deps", "match_range", "two_executors"]
+    for row in rows.values():
+        # MXNet prints whole MiB, and one number for each executor.
+        assert row["predicted_mib"] == pytest.approx(row["planned_mib"], rel=0.01, abs=2)
+        assert row["planned_mib"] > 100
+        assert len(row["bytes_per_worker"]) == row["workers"] == 4
+        assert row["ratio"] == pytest.approx(
+            4 * max(row["bytes_per_worker"]) / row["serial_bytes"], rel=1e-3
+        )
+    assert rows["multifetch"]["ratio"] <= rows["plain"]["ratio"]
+    assert rows["match_range"]["ratio"] <= rows["control_deps"]["ratio"]
