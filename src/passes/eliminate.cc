@@ -14,23 +14,24 @@ namespace {
 // Improvement stops after this many rounds without success.
 constexpr int kMaxFruitlessRounds = 8;
 constexpr int kMaxRounds = 64;
-// Tables are kept this small in the improvement, and once time is up.
+// Tables are kept this small in the improvement.
 constexpr int64_t kSmallTable = int64_t{1} << 14;
+constexpr size_t kMaxOrders = 8;  // that a cache keeps
 
-bool IsOver(Deadline deadline) {
-  return deadline != Deadline::max() && std::chrono::steady_clock::now() >= deadline;
-}
+// Cells once time is up.
+constexpr int64_t kTinyTable = 64;
 
 // Bucket elimination in a given order. What exceeds the table limit is either
 // divided (no incumbent) or cut down by keeping some of the incumbent's values.
 class Eliminator {
  public:
   Eliminator(const PairwiseProblem& problem, const std::vector<int>& order,
-             const EliminateOptions& options)
+             const EliminateOptions& options, TablePool* pool)
       : problem_(problem),
         domain_(problem.domain),
         order_(order),
         options_(options),
+        pool_(pool),
         position_(order.size()),
         fixed_(order.size(), -1),
         buckets_(order.size()),
@@ -60,30 +61,17 @@ class Eliminator {
  private:
   void Fill() {
     for (size_t v = 0; v < domain_.size(); ++v) {
-      if (!problem_.unary[v].empty()) {
-        Put({{static_cast<int>(v)}, problem_.unary[v]});
-      }
+      if (problem_.unary[v].empty()) continue;
+      Put(pool_->Intern({static_cast<int>(v)}, problem_.unary[v], &bound_));
     }
-    for (const PairwiseProblem::Pair& pair : problem_.pairs) Put(Oriented(pair));
-  }
-
-  CostTable Oriented(const PairwiseProblem::Pair& pair) const {
-    if (pair.a < pair.b) return {{pair.a, pair.b}, pair.cost};
-    CostTable table{{pair.b, pair.a}, {}};
-    for (int b = 0; b < domain_[pair.b]; ++b) {
-      for (int a = 0; a < domain_[pair.a]; ++a) {
-        table.cells.push_back(pair.cost[a * domain_[pair.b] + b]);
-      }
+    for (const PairwiseProblem::Pair& pair : problem_.pairs) {
+      Put(pool_->InternPair(pair.a, pair.b, pair.cost, domain_, &bound_));
     }
-    return table;
   }
 
   // Into the bucket of the variable that is eliminated first.
   void Put(CostTable table) {
-    if (table.scope.empty()) {
-      bound_ += table.cells[0];
-      return;
-    }
+    if (table.scope.empty()) return;  // its one cell is 0
     int first = table.scope[0];
     for (int v : table.scope) {
       if (position_[v] < position_[first]) first = v;
@@ -92,7 +80,7 @@ class Eliminator {
   }
 
   int64_t MaxTable() const {
-    return IsOver(options_.deadline) ? std::min(kSmallTable, options_.max_table)
+    return IsPast(options_.deadline) ? std::min(kTinyTable, options_.max_table)
                                      : options_.max_table;
   }
 
@@ -109,7 +97,7 @@ class Eliminator {
       exact_ = false;
       std::stable_sort(rest.begin(), rest.end(),
                        [](const CostTable* a, const CostTable* b) {
-                         return a->cells.size() > b->cells.size();
+                         return a->cells->size() > b->cells->size();
                        });
     }
     while (!rest.empty()) {
@@ -122,13 +110,15 @@ class Eliminator {
         chosen.pop_back();
         left.push_back(table);
       }
-      Put(MinimizeOut(chosen, v, domain_));
+      Put(pool_->MinimizeOut(chosen, v, domain_, &bound_));
       rest = std::move(left);
     }
   }
 
   void Fix(int v, const std::vector<int>& incumbent, std::vector<int>* times_fixed) {
-    for (CostTable& table : buckets_[v]) table = Restrict(table, fixed_, domain_);
+    for (CostTable& table : buckets_[v]) {
+      table = pool_->Restrict(table, fixed_, domain_, &bound_);
+    }
     const double max_cells = static_cast<double>(MaxTable());
     while (fixed_[v] < 0) {
       std::vector<int> scope = UnionScope(Tables(v), v);
@@ -139,10 +129,14 @@ class Eliminator {
       });
       ++(*times_fixed)[chosen];
       fixed_[chosen] = incumbent[chosen];
-      for (CostTable& table : buckets_[v]) table = Restrict(table, fixed_, domain_);
+      for (CostTable& table : buckets_[v]) {
+        table = pool_->Restrict(table, fixed_, domain_, &bound_);
+      }
     }
     if (fixed_[v] < 0) {
-      if (!buckets_[v].empty()) Put(MinimizeOut(Tables(v), v, domain_));
+      if (!buckets_[v].empty()) {
+        Put(pool_->MinimizeOut(Tables(v), v, domain_, &bound_));
+      }
       return;
     }
     for (CostTable& table : std::exchange(buckets_[v], {})) Put(std::move(table));
@@ -177,6 +171,7 @@ class Eliminator {
   const std::vector<int>& domain_;
   const std::vector<int>& order_;
   const EliminateOptions& options_;
+  TablePool* const pool_;
   std::vector<int> position_;                    // [variable] in order_
   std::vector<int> fixed_;                       // [variable]: its value, or -1
   std::vector<std::vector<CostTable>> buckets_;  // [variable]
@@ -185,14 +180,14 @@ class Eliminator {
 };
 
 void ImproveByRounds(const PairwiseProblem& problem, const std::vector<int>& order,
-                     EliminateOptions options, EliminateResult* result) {
+                     EliminateOptions options, TablePool* pool, EliminateResult* result) {
   options.max_table = std::min(options.max_table, kSmallTable);
   std::vector<int> times_fixed(order.size(), 0);
   int fruitless = 0;
   for (int round = 0; round < kMaxRounds && fruitless < kMaxFruitlessRounds; ++round) {
-    if (result->cost == result->lower_bound || IsOver(options.deadline)) return;
+    if (result->cost == result->lower_bound || IsPast(options.deadline)) return;
     std::vector<int> values =
-        Eliminator(problem, order, options).Improve(result->values, &times_fixed);
+        Eliminator(problem, order, options, pool).Improve(result->values, &times_fixed);
     const int64_t cost = problem.Cost(values);
     TOFU_CHECK(cost <= result->cost)
         << "an improvement from " << result->cost << " to " << cost;
@@ -200,6 +195,43 @@ void ImproveByRounds(const PairwiseProblem& problem, const std::vector<int>& ord
     result->cost = cost;
     result->values = std::move(values);
   }
+}
+
+// One variable after the other, each as is best with those before it; nothing
+// is proven but that every table costs at least its least cell.
+EliminateResult DecideInTurn(const PairwiseProblem& problem) {
+  EliminateResult result;
+  const size_t count = problem.domain.size();
+  std::vector<std::vector<const PairwiseProblem::Pair*>> back(count);
+  result.lower_bound = problem.constant;
+  for (const PairwiseProblem::Pair& pair : problem.pairs) {
+    back[std::max(pair.a, pair.b)].push_back(&pair);
+    const std::vector<int64_t>& cells = pair.cost.vector();
+    result.lower_bound += *std::min_element(cells.begin(), cells.end());
+  }
+  result.values.assign(count, 0);
+  for (size_t v = 0; v < count; ++v) {
+    std::vector<int64_t> costs = problem.unary[v];
+    costs.resize(static_cast<size_t>(problem.domain[v]), 0);
+    result.lower_bound += *std::min_element(costs.begin(), costs.end());
+    for (const PairwiseProblem::Pair* pair : back[v]) {
+      const bool is_a = pair->a == static_cast<int>(v);
+      const int other = result.values[is_a ? pair->b : pair->a];
+      const int width = problem.domain[pair->b];
+      for (int x = 0; x < problem.domain[v]; ++x) {
+        costs[x] += is_a ? pair->cost[x * width + other] : pair->cost[other * width + x];
+      }
+    }
+    result.values[v] =
+        static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
+  }
+  result.cost = problem.Cost(result.values);
+  return result;
+}
+
+EliminateStatus StatusOf(const EliminateResult& result) {
+  return result.cost == result.lower_bound ? EliminateStatus::kOptimal
+                                           : EliminateStatus::kFeasible;
 }
 
 }  // namespace
@@ -221,24 +253,52 @@ int64_t PairwiseProblem::Cost(const std::vector<int>& values) const {
   return cost;
 }
 
-EliminateResult Eliminate(const PairwiseProblem& problem,
-                          const EliminateOptions& options) {
+const EliminationOrder& EliminationCache::Order(const PairwiseProblem& problem,
+                                                int64_t max_table, Deadline deadline) {
   std::vector<std::pair<int, int>> edges;
+  edges.reserve(problem.pairs.size());
   for (const PairwiseProblem::Pair& pair : problem.pairs)
     edges.emplace_back(pair.a, pair.b);
-  const EliminationOrder order = MinFillOrder(problem.domain, edges, options.max_table);
+  for (const Known& known : orders_) {
+    if (known.max_table == max_table && known.domain == problem.domain &&
+        known.edges == edges) {
+      return known.order;
+    }
+  }
+  Known known{problem.domain, std::move(edges), max_table, {}};
+  known.order = MinFillOrder(known.domain, known.edges, max_table, deadline);
+  if (orders_.size() < kMaxOrders) {
+    orders_.push_back(std::move(known));
+    return orders_.back().order;
+  }
+  oldest_ = (oldest_ + 1) % kMaxOrders;
+  orders_[oldest_] = std::move(known);
+  return orders_[oldest_].order;
+}
+
+EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions& options,
+                          EliminationCache* cache) {
+  EliminationCache own;
+  if (cache == nullptr) cache = &own;
   EliminateResult result;
+  if (IsPast(options.deadline)) {
+    result = DecideInTurn(problem);
+    result.status = StatusOf(result);
+    return result;
+  }
+  const EliminationOrder& order =
+      cache->Order(problem, options.max_table, options.deadline);
   if (order.work > static_cast<double>(options.max_work)) return result;
-  Eliminator eliminator(problem, order.order, options);
+  cache->pool().Tidy();
+  Eliminator eliminator(problem, order.order, options, &cache->pool());
   result.values = eliminator.Run();
   result.cost = problem.Cost(result.values);
   result.lower_bound = eliminator.lower_bound();
   TOFU_CHECK(!eliminator.exact() || result.cost == result.lower_bound)
       << "eliminated to " << result.lower_bound << ", but the values cost "
       << result.cost;
-  ImproveByRounds(problem, order.order, options, &result);
-  result.status = result.cost == result.lower_bound ? EliminateStatus::kOptimal
-                                                    : EliminateStatus::kFeasible;
+  ImproveByRounds(problem, order.order, options, &cache->pool(), &result);
+  result.status = StatusOf(result);
   return result;
 }
 

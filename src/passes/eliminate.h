@@ -18,23 +18,34 @@
 //             remains when a few variables keep their values.
 // Complexity: O(V log V + sum over v of |M_v| * domain[v] * r_v); linear in V
 //             for graphs of bounded width. Memory: sum of |M_v|.
+// Repetition: equal tables are minimised once (cost_table.h), and the order of
+//             a problem of equal structure is used again, within one search and,
+//             with a cache, over several.
+// Deadline:   looked at before every table. What remains then is decided by
+//             tables of a few cells; without any time, one variable after the
+//             other in the order of their numbers.
 // Determinism: equal problems give equal values, unless the time limit ends
 //             the improvement; ties go to the lowest value.
 // Errors:     none.
 #ifndef TOFU_PASSES_ELIMINATE_H_
 #define TOFU_PASSES_ELIMINATE_H_
 
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "passes/cost_table.h"
+#include "passes/deadline.h"
+#include "passes/elimination_order.h"
 
 namespace tofu {
 
 struct PairwiseProblem {
   struct Pair {
     int a = 0;
-    int b = 0;                  // not a
-    std::vector<int64_t> cost;  // [x_a * domain[b] + x_b]
+    int b = 0;         // not a
+    SharedCells cost;  // [x_a * domain[b] + x_b]
   };
 
   std::vector<int> domain;                  // [variable], at least 1
@@ -46,7 +57,25 @@ struct PairwiseProblem {
   int64_t Cost(const std::vector<int>& values) const;
 };
 
-using Deadline = std::chrono::steady_clock::time_point;
+// What searches over problems that resemble each other share.
+class EliminationCache {
+ public:
+  TablePool& pool() { return pool_; }
+  const EliminationOrder& Order(const PairwiseProblem& problem, int64_t max_table,
+                                Deadline deadline);
+
+ private:
+  struct Known {
+    std::vector<int> domain;
+    std::vector<std::pair<int, int>> edges;
+    int64_t max_table = 0;
+    EliminationOrder order;
+  };
+
+  TablePool pool_;
+  std::vector<Known> orders_;
+  size_t oldest_ = 0;
+};
 
 struct EliminateOptions {
   int64_t max_table = int64_t{1} << 20;  // cells of one table
@@ -64,8 +93,9 @@ struct EliminateResult {
   int64_t lower_bound = 0;
 };
 
-EliminateResult Eliminate(const PairwiseProblem& problem,
-                          const EliminateOptions& options);
+// `cache` may be null.
+EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions& options,
+                          EliminationCache* cache = nullptr);
 
 }  // namespace tofu
 

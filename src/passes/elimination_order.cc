@@ -10,12 +10,14 @@ namespace {
 // Above this degree the fill is not counted but taken for complete; such a
 // variable comes late anyway.
 constexpr size_t kMaxCountedDegree = 24;
+constexpr int kPopsPerLook = 64;  // at the clock
 
 class Orderer {
  public:
   Orderer(const std::vector<int>& domain, const std::vector<std::pair<int, int>>& edges,
-          int64_t max_table)
+          int64_t max_table, Deadline deadline)
       : domain_(domain),
+        deadline_(deadline),
         max_table_(static_cast<double>(max_table)),
         neighbors_(domain.size()),
         done_(domain.size(), false) {
@@ -31,7 +33,8 @@ class Orderer {
 
   EliminationOrder Run() {
     for (size_t v = 0; v < domain_.size(); ++v) Push(static_cast<int>(v));
-    while (!queue_.empty()) {
+    for (int popped = 1; !queue_.empty(); ++popped) {
+      if (popped % kPopsPerLook == 0 && IsPast(deadline_)) return Rest();
       const Key key = queue_.top();
       queue_.pop();
       const int v = std::get<2>(key);
@@ -72,6 +75,14 @@ class Orderer {
     return {fill, Cells(v), v};
   }
 
+  EliminationOrder Rest() {
+    for (size_t v = 0; v < domain_.size(); ++v) {
+      if (!done_[v]) result_.order.push_back(static_cast<int>(v));
+    }
+    result_.exact = false;
+    return std::move(result_);
+  }
+
   void Push(int v) { queue_.push(MakeKey(v)); }
 
   void Connect(int a, int b) {
@@ -102,6 +113,7 @@ class Orderer {
   }
 
   const std::vector<int>& domain_;
+  const Deadline deadline_;
   const double max_table_;
   std::vector<std::vector<int>> neighbors_;  // sorted, those not yet eliminated
   std::vector<bool> done_;
@@ -113,8 +125,8 @@ class Orderer {
 
 EliminationOrder MinFillOrder(const std::vector<int>& domain,
                               const std::vector<std::pair<int, int>>& edges,
-                              int64_t max_table) {
-  return Orderer(domain, edges, max_table).Run();
+                              int64_t max_table, Deadline deadline) {
+  return Orderer(domain, edges, max_table, deadline).Run();
 }
 
 }  // namespace tofu

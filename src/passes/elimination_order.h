@@ -5,13 +5,16 @@
 // Output:     the order, and what elimination in it costs.
 // Complexity: O(V log V) for graphs of bounded width. A variable that would
 //             leave a table above max_table connects nothing any more, as its
-//             tables will be divided.
+//             tables will be divided. After the deadline the rest follows by
+//             number.
 #ifndef TOFU_PASSES_ELIMINATION_ORDER_H_
 #define TOFU_PASSES_ELIMINATION_ORDER_H_
 
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "passes/deadline.h"
 
 namespace tofu {
 
@@ -24,7 +27,7 @@ struct EliminationOrder {
 // Edges connect distinct variables; repeated ones count once.
 EliminationOrder MinFillOrder(const std::vector<int>& domain,
                               const std::vector<std::pair<int, int>>& edges,
-                              int64_t max_table);
+                              int64_t max_table, Deadline deadline = Deadline::max());
 
 }  // namespace tofu
 

@@ -79,6 +79,7 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
 
   RecursiveOptions recursive;
   recursive.parts = Parts(options);
+  recursive.may_reorder = options.parts.empty();
   recursive.given.tensors = ResolvePins(graph, coarse, options.pins, recursive.parts);
   recursive.given.operators.assign(coarse.operators.size(),
                                    Cuts(recursive.parts.size(), kFree));

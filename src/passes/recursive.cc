@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -12,8 +13,10 @@
 namespace tofu {
 namespace {
 
-constexpr int kMaxSweeps = 8;   // times that every step is decided anew
-constexpr int kMaxOrders = 24;  // orders of the steps that are tried
+constexpr int kMaxSweeps = 8;      // times that every step is decided anew
+constexpr int kMaxOrders = 24;     // orders of the steps that are tried
+constexpr int kMaxSearches = 24;   // of the improvement in all
+constexpr int kMaxPartOrders = 6;  // orders of unequal parts that are tried
 // The joint problem is solved when it has at most this many alternatives a
 // class, cells to fill (each some ten nanoseconds) and additions to make.
 constexpr size_t kJointAlternatives = 256;
@@ -21,6 +24,21 @@ constexpr int64_t kJointCells = int64_t{1} << 22;
 constexpr int64_t kJointWork = int64_t{1} << 24;
 // Cells to fill when all steps are to be decided at once: minutes.
 constexpr int64_t kFlatCells = int64_t{1} << 33;
+
+std::vector<int> Prefix(const std::vector<int>& parts, size_t steps) {
+  return {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(steps)};
+}
+
+bool IsNothingGiven(const ClassCuts& given) {
+  for (const std::vector<Cuts>* list : {&given.tensors, &given.operators}) {
+    for (const Cuts& cuts : *list) {
+      for (int cut : cuts) {
+        if (cut != kFree) return false;
+      }
+    }
+  }
+  return true;
+}
 
 class Recursion {
  public:
@@ -31,7 +49,8 @@ class Recursion {
         coarse_(coarse),
         options_(options),
         parts_(options.parts),
-        given_(options.given) {}
+        given_(options.given),
+        searcher_(graph, table, coarse, parts_, options.restrictions) {}
 
   Plan Run() {
     if (options_.method == Method::kJoint || options_.method == Method::kGreedy) {
@@ -55,7 +74,6 @@ class Recursion {
     SearchOptions options;
     options.eliminate.max_table = options_.max_table;
     options.eliminate.deadline = options_.deadline;
-    options.restrictions = options_.restrictions;
     return options;
   }
 
@@ -64,8 +82,7 @@ class Recursion {
     options.max_cells = kFlatCells;
     options.tables_deadline = options_.deadline;
     options.greedy = options_.method == Method::kGreedy;
-    SearchResult found =
-        SearchPartition(graph_, table_, coarse_, given_, parts_, options);
+    SearchResult found = searcher_.Search(given_, options);
     TOFU_CHECK_USER(found.status != EliminateStatus::kTooBig, Blame::kPlan)
         << "plan: found a problem that is too large for a search over all "
         << parts_.size()
@@ -80,34 +97,28 @@ class Recursion {
     best_ = std::move(found.cuts);
   }
 
-  bool IsOver() const {
-    return options_.deadline != Deadline::max() &&
-           std::chrono::steady_clock::now() >= options_.deadline;
-  }
+  bool IsOver() const { return searches_left_ <= 0 || IsPast(options_.deadline); }
 
   // The paper's recursion: step i given steps 1 .. i-1.
   void Recurse() {
     ClassCuts cuts;
     cuts.tensors.resize(coarse_.tensors.size());
     cuts.operators.resize(coarse_.operators.size());
-    std::vector<int> parts;
     int64_t before = 0;
     for (size_t step = 0; step < parts_.size(); ++step) {
-      parts.push_back(parts_[step]);
       for (size_t c = 0; c < cuts.tensors.size(); ++c) {
         cuts.tensors[c].push_back(given_.tensors[c][step]);
       }
       for (size_t p = 0; p < cuts.operators.size(); ++p) {
         cuts.operators[p].push_back(given_.operators[p][step]);
       }
-      SearchResult found =
-          SearchPartition(graph_, table_, coarse_, cuts, parts, Options());
+      SearchResult found = searcher_.Search(cuts, Options());
       optimal_ = optimal_ && found.status == EliminateStatus::kOptimal;
       // Later steps only add to what the first one needs.
       if (step == 0) lower_bound_ = found.lower_bound_bytes;
       if (options_.on_search) {
         options_.on_search("search step " + std::to_string(step + 1),
-                           DumpSearch(coarse_, found, parts, before));
+                           DumpSearch(coarse_, found, Prefix(parts_, step + 1), before));
       }
       before = found.bytes;
       cuts = std::move(found.cuts);
@@ -122,8 +133,7 @@ class Recursion {
     options.max_alternatives = kJointAlternatives;
     options.max_cells = kJointCells;
     options.eliminate.max_work = kJointWork;
-    SearchResult found =
-        SearchPartition(graph_, table_, coarse_, given_, parts_, options);
+    SearchResult found = searcher_.Search(given_, options);
     if (found.status == EliminateStatus::kTooBig) return;
     lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
     Accept(std::move(found));
@@ -153,18 +163,7 @@ class Recursion {
     for (size_t i = 0; i < order.size(); ++i) {
       if (parts_[order[i]] != parts_[i]) return false;
     }
-    return std::is_sorted(order.begin(), order.end()) || IsNothingGiven();
-  }
-
-  bool IsNothingGiven() const {
-    for (const std::vector<Cuts>* list : {&given_.tensors, &given_.operators}) {
-      for (const Cuts& cuts : *list) {
-        for (int cut : cuts) {
-          if (cut != kFree) return false;
-        }
-      }
-    }
-    return true;
+    return std::is_sorted(order.begin(), order.end()) || IsNothingGiven(given_);
   }
 
   ClassCuts Permuted(ClassCuts cuts, const std::vector<size_t>& order) const {
@@ -184,8 +183,8 @@ class Recursion {
     for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
       for (size_t step = 0; step < parts_.size(); ++step) {
         if (unchanged == parts_.size() || IsOver()) return;
-        SearchResult found = SearchPartition(graph_, table_, coarse_, Freed(cuts, step),
-                                             parts_, Options());
+        --searches_left_;
+        SearchResult found = searcher_.Search(Freed(cuts, step), Options());
         unchanged = found.bytes < bytes ? 0 : unchanged + 1;
         if (found.bytes < bytes) {
           bytes = found.bytes;
@@ -206,7 +205,7 @@ class Recursion {
     return cuts;
   }
 
-  Plan MakePlan() const {
+  Plan MakePlan() {
     Plan plan;
     plan.parts = parts_;
     plan.status = optimal_ ? PlanStatus::kOptimal : PlanStatus::kFeasible;
@@ -235,14 +234,34 @@ class Recursion {
     return ElementwiseCuts(*table_.row(node), best_.tensors[tensor]);
   }
 
-  void AddBytes(int p, Plan* plan) const {
+  // Bytes of one operator of class p after each step; equal operators that are
+  // cut alike share them.
+  const std::vector<int64_t>& BytesBySteps(int p) {
+    const OpClass& op = coarse_.operators[p];
+    std::vector<int> key = {op.signature};
+    if (!op.elementwise) {
+      key.insert(key.end(), best_.operators[p].begin(), best_.operators[p].end());
+    }
+    for (const OpSlot& slot : op.slots) {
+      const Cuts& cuts = best_.tensors[slot.tensor_class];
+      key.insert(key.end(), {slot.is_output ? 1 : 0, slot.index});
+      key.insert(key.end(), cuts.begin(), cuts.end());
+    }
+    std::vector<int64_t>& bytes = bytes_by_steps_[key];
+    for (size_t steps = bytes.size() + 1; steps <= parts_.size(); ++steps) {
+      bytes.push_back(ClassBytes(graph_, table_, coarse_, best_, p, steps, parts_));
+    }
+    return bytes;
+  }
+
+  void AddBytes(int p, Plan* plan) {
     const std::vector<int>& nodes = coarse_.operators[p].nodes;
+    const std::vector<int64_t>& bytes = BytesBySteps(p);
     int64_t before = 0;
     for (size_t step = 0; step < parts_.size(); ++step) {
-      const int64_t bytes =
-          ClassBytes(graph_, table_, coarse_, best_, p, step + 1, parts_);
-      plan->step_bytes[step] += (bytes - before) * static_cast<int64_t>(nodes.size());
-      before = bytes;
+      plan->step_bytes[step] +=
+          (bytes[step] - before) * static_cast<int64_t>(nodes.size());
+      before = bytes[step];
     }
     for (int node : nodes) plan->node_bytes[node] = before;
   }
@@ -253,6 +272,9 @@ class Recursion {
   const RecursiveOptions& options_;
   const std::vector<int>& parts_;
   const ClassCuts& given_;
+  PartitionSearcher searcher_;
+  int searches_left_ = kMaxSearches;
+  std::map<std::vector<int>, std::vector<int64_t>> bytes_by_steps_;
   ClassCuts best_;
   int64_t best_bytes_ = 0;
   int64_t recursion_bytes_ = 0;
@@ -264,7 +286,21 @@ class Recursion {
 
 Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const RecursiveOptions& options) {
-  return Recursion(graph, table, coarse, options).Run();
+  Plan best = Recursion(graph, table, coarse, options).Run();
+  if (options.method != Method::kImproved || !IsNothingGiven(options.given)) return best;
+  // Nested tiles differ with the order of unequal parts; ties stay with the given one.
+  RecursiveOptions other = options;
+  other.on_search = nullptr;
+  std::sort(other.parts.begin(), other.parts.end());
+  for (int tried = 1; options.may_reorder && tried < kMaxPartOrders; ++tried) {
+    if (best.total_bytes() == 0 || IsPast(options.deadline)) break;
+    if (other.parts != options.parts) {
+      Plan plan = Recursion(graph, table, coarse, other).Run();
+      if (plan.total_bytes() < best.total_bytes()) best = std::move(plan);
+    }
+    if (!std::next_permutation(other.parts.begin(), other.parts.end())) break;
+  }
+  return best;
 }
 
 std::vector<int> PrimeFactors(int workers) {

@@ -6,7 +6,8 @@
 // left. Nested tiles are contiguous, so that the order of steps matters where
 // a tensor is cut twice along a dimension, against the paper's Theorem 1.
 // Hence, with Method::kImproved:
-//   - steps of equal parts are also tried in other orders;
+//   - steps of equal parts are also tried in other orders, and, where the
+//     options allow it, those of unequal parts;
 //   - each step is decided anew, the others given, until nothing improves;
 //   - where the joint problem over all steps is small, it is solved exactly.
 //
@@ -16,8 +17,10 @@
 // Output:     the plan: kImproved is never dearer than the recursion.
 // Errors:     UserError(kPlan) where all steps at once are too large a problem.
 // Position:   after coalesce; partition reads the plan.
-// Complexity: a search (search.h) a step; improvement at most kMaxSweeps times
-//             that, within the time limit.
+// Deadline:   past it no search is begun but the recursion's own, which then
+//             decide in haste (search.h).
+// Complexity: a search (search.h) a step; the improvement at most kMaxSearches
+//             more, which share most of their tables with those before.
 #ifndef TOFU_PASSES_RECURSIVE_H_
 #define TOFU_PASSES_RECURSIVE_H_
 
@@ -42,7 +45,8 @@ enum class Method {
 
 struct RecursiveOptions {
   std::vector<int> parts;
-  ClassCuts given;  // a decision or kFree for every class and step
+  bool may_reorder = false;  // the plan's steps may have the parts in another order
+  ClassCuts given;           // a decision or kFree for every class and step
   Method method = Method::kImproved;
   Restrictions restrictions;
   int64_t max_table = int64_t{1} << 20;

@@ -14,14 +14,15 @@
 // Output:     the cuts of every class, their cost after all of the steps, a
 //             lower bound on it and a status.
 // Invariants: a tensor, or an operator, stays whole at a step only if nothing
-//             of it divides there, or if that was given or, for a tensor, is
-//             allowed (alternatives.h). A whole operator often
+//             of it divides there or if that was given. A whole operator often
 //             communicates no less and no more than a split one, but all
 //             workers of the step would compute the same, in whole-size memory.
 // Errors:     none: given cuts must be possible (TOFU_CHECK).
 // Position:   after coalesce; recursive.h calls it once a step and more.
+// Deadline:   once it is past, what is undecided takes its first alternative
+//             that divides: a valid plan, and a bound that says little.
 // Complexity: tables: one matrix for each different (operator, shapes, given
-//             cuts), O(|s| * |c| * workers * rank); then eliminate.h's.
+//             cuts), |s| * |c| costs of cost.h; then eliminate.h's.
 #ifndef TOFU_PASSES_SEARCH_H_
 #define TOFU_PASSES_SEARCH_H_
 
@@ -30,10 +31,10 @@
 
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
-#include "passes/alternatives.h"
 #include "passes/coalesce.h"
 #include "passes/cuts.h"
 #include "passes/eliminate.h"
+#include "passes/search_tables.h"
 
 namespace tofu {
 
@@ -45,8 +46,7 @@ struct ClassCuts {
 
 struct SearchOptions {
   EliminateOptions eliminate;
-  Restrictions restrictions;
-  // More alternatives of one class, or matrix cells to be filled in all, are
+  // More alternatives of one class, or more matrix cells to be filled anew, are
   // refused with kTooBig.
   size_t max_alternatives = 1 << 12;
   int64_t max_cells = int64_t{1} << 40;
@@ -64,12 +64,26 @@ struct SearchResult {
   int num_variables = 0;
 };
 
-SearchResult SearchPartition(const Graph& graph, const StrategyTable& table,
-                             const CoarseGraph& coarse, const ClassCuts& given,
-                             const std::vector<int>& parts, const SearchOptions& options);
+// Searches of one graph over the same steps, which share what they find out.
+class PartitionSearcher {
+ public:
+  // `parts` of all steps.
+  PartitionSearcher(const Graph& graph, const StrategyTable& table,
+                    const CoarseGraph& coarse, const std::vector<int>& parts,
+                    const Restrictions& restrictions);
 
-// The cuts of a node of an element-wise class when its tensors have these.
-Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts);
+  // `given` is of the first steps, or of all.
+  SearchResult Search(const ClassCuts& given, const SearchOptions& options);
+
+ private:
+  // Every tensor as its first alternative says, every operator as is best then.
+  SearchResult Hurry(ClassCuts given, SearchOptions options);
+
+  const Graph& graph_;
+  const CoarseGraph& coarse_;
+  SearchTables tables_;
+  EliminationCache cache_;
+};
 
 // Bytes of one operator of class `op` after the first `steps` steps.
 int64_t ClassBytes(const Graph& graph, const StrategyTable& table,

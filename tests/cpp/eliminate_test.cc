@@ -23,11 +23,11 @@ PairwiseProblem RandomProblem(unsigned seed, int variables, int pairs) {
     const int a = static_cast<int>(random() % static_cast<unsigned>(variables));
     const int b = static_cast<int>(random() % static_cast<unsigned>(variables));
     if (a == b) continue;
-    PairwiseProblem::Pair pair{a, b, {}};
+    std::vector<int64_t> cost;
     for (int c = 0; c < problem.domain[a] * problem.domain[b]; ++c) {
-      pair.cost.push_back(static_cast<int64_t>(random() % 100));
+      cost.push_back(static_cast<int64_t>(random() % 100));
     }
-    problem.pairs.push_back(pair);
+    problem.pairs.push_back({a, b, std::move(cost)});
   }
   return problem;
 }

@@ -1,0 +1,248 @@
+#include "passes/search_tables.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/box.h"
+#include "graph/error.h"
+#include "passes/elementwise.h"
+
+namespace tofu {
+namespace {
+
+using Matrix = std::vector<int64_t>;
+
+// The cells of each tensor's row of one alternative.
+bool Dominates(const std::vector<Matrix>& matrices, size_t count, size_t t, size_t s) {
+  for (const Matrix& matrix : matrices) {
+    const size_t width = matrix.size() / count;
+    for (size_t c = 0; c < width; ++c) {
+      if (matrix[t * width + c] > matrix[s * width + c]) return false;
+    }
+  }
+  return true;
+}
+
+// Drops alternatives that cost no less than another one whatever the tensors'
+// cuts are; of equal ones the first stays.
+std::vector<size_t> Undominated(const std::vector<Matrix>& matrices, size_t count) {
+  std::vector<bool> keep(count, true);
+  for (size_t s = 0; s < count; ++s) {
+    for (size_t t = 0; t < count && keep[s]; ++t) {
+      if (t == s || !keep[t] || !Dominates(matrices, count, t, s)) continue;
+      keep[s] = s < t && Dominates(matrices, count, s, t);
+    }
+  }
+  std::vector<size_t> kept;
+  for (size_t s = 0; s < count; ++s) {
+    if (keep[s]) kept.push_back(s);
+  }
+  return kept;
+}
+
+Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept) {
+  const size_t width = matrix.size() / count;
+  Matrix rows;
+  rows.reserve(kept.size() * width);
+  for (size_t s : kept) {
+    rows.insert(rows.end(), &matrix[s * width], &matrix[s * width] + width);
+  }
+  return rows;
+}
+
+}  // namespace
+
+size_t SearchTables::Hash::operator()(const Key& key) const {
+  uint64_t hash = 0x9e3779b97f4a7c15ULL + key.size();
+  for (int value : key) {
+    hash = (hash ^ static_cast<uint32_t>(value)) * 0xff51afd7ed558ccdULL;
+    hash ^= hash >> 29;
+  }
+  return static_cast<size_t>(hash);
+}
+
+bool SearchTables::IsRandom(int op_class) const {
+  const StrategyRow* row = table_.row(coarse_.operators[op_class].nodes[0]);
+  return row != nullptr && row->random;
+}
+
+const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
+                                          size_t limit) {
+  const Shape& shape = coarse_.tensors[tensor_class].shape;
+  const std::vector<bool>& whole = restrictions_.may_be_whole;
+  const bool may_be_whole = !whole.empty() && whole[tensor_class];
+  key_.assign({static_cast<int>(shape.size()), may_be_whole ? 1 : 0});
+  for (int64_t extent : shape) {
+    key_.push_back(static_cast<int>(extent >> 31));
+    key_.push_back(static_cast<int>(extent & 0x7fffffff));
+  }
+  key_.insert(key_.end(), given.begin(), given.end());
+  const auto found = tensors_.find(key_);
+  if (found != tensors_.end()) {
+    return found->second.alternatives.size() < limit ? &found->second : nullptr;
+  }
+  bool complete = true;
+  TensorChoices choices;
+  choices.id = static_cast<int>(tensors_.size());
+  choices.alternatives = TensorAlternatives(shape, given, parts_, restrictions_,
+                                            may_be_whole, limit, &complete);
+  if (!complete) return nullptr;
+  TOFU_CHECK(!choices.alternatives.empty())
+      << "tensor class " << tensor_class << " has no cuts";
+  for (const Cuts& cuts : choices.alternatives) {
+    choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
+  }
+  return &tensors_.emplace(key_, std::move(choices)).first->second;
+}
+
+const SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
+                                                   size_t limit) {
+  const OpClass& op = coarse_.operators[op_class];
+  key_.assign(1, op.signature);
+  key_.insert(key_.end(), given.begin(), given.end());
+  const auto found = splits_.find(key_);
+  if (found != splits_.end()) {
+    return found->second.alternatives.size() < limit ? &found->second : nullptr;
+  }
+  bool complete = true;
+  Splits splits;
+  splits.id = static_cast<int>(splits_.size());
+  splits.alternatives = OperatorAlternatives(graph_, table_, op.nodes[0], given, parts_,
+                                             restrictions_, limit, &complete);
+  if (!complete) return nullptr;
+  TOFU_CHECK(!splits.alternatives.empty())
+      << "operator class " << op_class << " has no way to split";
+  return &splits_.emplace(key_, std::move(splits)).first->second;
+}
+
+const OperatorChoices* SearchTables::Operator(
+    int op_class, const Cuts& given, const std::vector<const TensorChoices*>& tensors,
+    size_t limit, int64_t* cells) {
+  const OpClass& op = coarse_.operators[op_class];
+  Splits* splits = nullptr;
+  if (!op.elementwise) {
+    splits = const_cast<Splits*>(SplitsOf(op_class, given, limit));
+    if (splits == nullptr) return nullptr;
+  }
+  // An element-wise class may hold operators of several signatures.
+  key_.assign({splits == nullptr ? -1 - op.signature : splits->id,
+               static_cast<int>(op.nodes.size())});
+  for (size_t i = 0; i < op.slots.size(); ++i) {
+    const OpSlot& slot = op.slots[i];
+    size_t first = 0;
+    while (op.slots[first].tensor_class != slot.tensor_class) ++first;
+    key_.insert(key_.end(), {slot.is_output ? 1 : 0, slot.index, static_cast<int>(first),
+                             tensors[slot.tensor_class]->id});
+  }
+  const auto found = operators_.find(key_);
+  if (found != operators_.end()) return &found->second;
+  const Key key = key_;
+  OperatorChoices choices;
+  const bool complete =
+      op.elementwise
+          ? MakeElementwise(op_class, *tensors[op.slots[0].tensor_class], cells, &choices)
+          : MakeChoices(op_class, splits, tensors, cells, &choices);
+  if (!complete) return nullptr;
+  return &operators_.emplace(key, std::move(choices)).first->second;
+}
+
+bool SearchTables::MakeChoices(int op_class, Splits* splits,
+                               const std::vector<const TensorChoices*>& tensors,
+                               int64_t* cells, OperatorChoices* choices) {
+  const OpClass& op = coarse_.operators[op_class];
+  const size_t count = splits->alternatives.size();
+  std::vector<Matrix> sums;
+  for (size_t i = 0; i < op.slots.size(); ++i) {
+    const TensorChoices& tensor = *tensors[op.slots[i].tensor_class];
+    const Matrix* costs = SlotMatrix(op_class, op.slots[i], splits, tensor, cells);
+    if (costs == nullptr) return false;
+    size_t at = 0;
+    while (at < sums.size() &&
+           op.slots[choices->slots[at]].tensor_class != op.slots[i].tensor_class) {
+      ++at;
+    }
+    if (at == sums.size()) {
+      sums.emplace_back(costs->size(), 0);
+      choices->slots.push_back(static_cast<int>(i));
+    }
+    for (size_t j = 0; j < costs->size(); ++j) {
+      sums[at][j] += (*costs)[j] * static_cast<int64_t>(op.nodes.size());
+    }
+  }
+  const std::vector<size_t> kept = Undominated(sums, count);
+  for (size_t s : kept) choices->alternatives.push_back(splits->alternatives[s]);
+  for (const Matrix& sum : sums) choices->matrices.emplace_back(Rows(sum, count, kept));
+  return true;
+}
+
+// Split as its tensors are, it fetches nothing, unless it is random and some
+// step leaves it whole.
+bool SearchTables::MakeElementwise(int op_class, const TensorChoices& tensor,
+                                   int64_t* cells, OperatorChoices* choices) const {
+  const OpClass& op = coarse_.operators[op_class];
+  const int node = op.nodes[0];
+  *cells -= static_cast<int64_t>(tensor.alternatives.size());
+  if (*cells < 0) return false;
+  Matrix costs;
+  for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
+    const OperatorRegions regions(
+        graph_, table_, node, ElementwiseCuts(*table_.row(node), tensor.alternatives[c]),
+        parts_);
+    int64_t bytes = 0;
+    for (const OpSlot& slot : op.slots) {
+      bytes += SlotBytes(graph_, node, regions, slot, tensor.tiles[c]);
+    }
+    costs.push_back(bytes * static_cast<int64_t>(op.nodes.size()));
+  }
+  choices->alternatives.emplace_back();  // its tensors'
+  choices->slots.push_back(0);
+  choices->matrices.emplace_back(std::move(costs));
+  return true;
+}
+
+const SearchTables::Matrix* SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
+                                                     Splits* splits,
+                                                     const TensorChoices& tensor,
+                                                     int64_t* cells) {
+  key_.assign({splits->id, slot.is_output ? 1 : 0, slot.index, tensor.id});
+  Matrix& matrix = matrices_[key_];
+  if (!matrix.empty()) return &matrix;
+  const size_t count = splits->alternatives.size() * tensor.alternatives.size();
+  *cells -= static_cast<int64_t>(count);
+  if (*cells < 0) return nullptr;
+  const int node = coarse_.operators[op_class].nodes[0];
+  if (splits->regions.empty()) {
+    for (const Cuts& cuts : splits->alternatives) {
+      splits->regions.emplace_back(graph_, table_, node, cuts, parts_);
+    }
+  }
+  matrix.reserve(count);
+  for (const OperatorRegions& regions : splits->regions) {
+    for (const GroupBoxes& tiles : tensor.tiles) {
+      matrix.push_back(SlotBytes(graph_, node, regions, slot, tiles));
+    }
+  }
+  return &matrix;
+}
+
+NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
+  return slot.is_output ? NodeEntry{node, slot.index}
+                        : graph.nodes[node].inputs[slot.index];
+}
+
+Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts) {
+  const std::vector<int> vars = DimensionVars(row);
+  Cuts cuts;
+  for (int cut : tensor_cuts)
+    cuts.push_back(cut == kReplicated ? kReplicated : vars[cut]);
+  return cuts;
+}
+
+int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
+                  const OpSlot& slot, const GroupBoxes& tiles) {
+  const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
+                                          : regions.InputElements(slot.index, tiles);
+  return elements * DtypeBytes(graph.dtype(SlotEntry(graph, node, slot)));
+}
+
+}  // namespace tofu
