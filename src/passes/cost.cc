@@ -9,26 +9,52 @@
 namespace tofu {
 namespace {
 
-int NumGroups(size_t steps, const std::vector<int>& parts) {
-  int groups = 1;
-  for (size_t i = 0; i < steps; ++i) groups *= parts[i];
-  return groups;
+StepSet Bit(size_t step) { return StepSet{1} << step; }
+
+// Number of digit combinations of `steps`.
+size_t NumDigits(StepSet steps, const std::vector<int>& parts) {
+  size_t count = 1;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if ((steps & Bit(i)) != 0) count *= static_cast<size_t>(parts[i]);
+  }
+  return count;
 }
 
-// [0, extent) as the steps with cuts[i] == id divide it, for every group.
+// For every combination of digits of `steps` the index of its digits of `some`,
+// a subset; digits of steps in `zero` count as 0.
+void Project(StepSet steps, StepSet some, StepSet zero, const std::vector<int>& parts,
+             std::vector<int>* indices) {
+  indices->assign(1, 0);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool in_some = (some & Bit(i)) != 0;
+    if (in_some) {
+      for (int& index : *indices) index *= parts[i];
+    }
+    if ((steps & Bit(i)) == 0 || (zero & Bit(i)) != 0) continue;
+    const size_t before = indices->size();
+    const size_t part = static_cast<size_t>(parts[i]);
+    indices->resize(before * part);
+    for (size_t j = before; j-- > 0;) {
+      const int base = (*indices)[j];
+      for (size_t digit = 0; digit < part; ++digit) {
+        (*indices)[j * part + digit] = base + (in_some ? static_cast<int>(digit) : 0);
+      }
+    }
+  }
+}
+
+// [0, extent) as the steps with cuts[i] == id divide it.
 Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
                      const std::vector<int>& parts) {
-  Intervals intervals{{0}, {extent}};
-  if (std::find(cuts.begin(), cuts.end(), id) == cuts.end()) return intervals;
+  Intervals intervals{0, {0}, {extent}};
   for (size_t i = 0; i < cuts.size(); ++i) {
-    Intervals next;
-    for (size_t g = 0; g < intervals.begin.size(); ++g) {
-      const int64_t begin = intervals.begin[g];
-      const int64_t size = intervals.end[g] - begin;
+    if (cuts[i] != id) continue;
+    Intervals next{intervals.steps | Bit(i), {}, {}};
+    extent /= parts[i];
+    for (int64_t begin : intervals.begin) {
       for (int digit = 0; digit < parts[i]; ++digit) {
-        const int64_t piece = cuts[i] == id ? size / parts[i] : size;
-        next.begin.push_back(cuts[i] == id ? begin + digit * piece : begin);
-        next.end.push_back(next.begin.back() + piece);
+        next.begin.push_back(begin + digit * extent);
+        next.end.push_back(next.begin.back() + extent);
       }
     }
     intervals = std::move(next);
@@ -36,20 +62,18 @@ Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
   return intervals;
 }
 
-// Marks the groups with a digit other than 0 at a step that `applies` to.
+// The steps whose cut `applies`.
 template <typename Predicate>
-void MarkNonzeroDigits(const Cuts& cuts, const std::vector<int>& parts, Predicate applies,
-                       std::vector<char>* idle) {
-  const int groups = NumGroups(cuts.size(), parts);
-  int stride = groups;
+StepSet StepsOf(const Cuts& cuts, Predicate applies) {
+  StepSet steps = 0;
   for (size_t i = 0; i < cuts.size(); ++i) {
-    stride /= parts[i];
-    if (!applies(cuts[i])) continue;
-    if (idle->empty()) idle->assign(static_cast<size_t>(groups), 0);
-    for (int g = 0; g < groups; ++g) {
-      if (g / stride % parts[i] != 0) (*idle)[g] = 1;
-    }
+    if (applies(cuts[i])) steps |= Bit(i);
   }
+  return steps;
+}
+
+std::vector<int> PartsOf(const Cuts& cuts, const std::vector<int>& parts) {
+  return {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(cuts.size())};
 }
 
 bool HasVar(const std::vector<int>& vars, int var) {
@@ -61,45 +85,46 @@ int64_t FloorDivide(int64_t numerator, int64_t divisor) {
   return numerator % divisor < 0 ? quotient - 1 : quotient;
 }
 
-int64_t Evaluate(const AffineForm& form, const std::vector<Intervals>& ranges, size_t g) {
-  int64_t sum = form.constant;
+// Values of `form` by the digits of `steps`, which include its variables'.
+std::vector<int64_t> Evaluate(const AffineForm& form, const GroupBoxes& ranges,
+                              StepSet steps) {
+  std::vector<int64_t> values(NumDigits(steps, ranges.parts), form.constant);
+  std::vector<int> indices;
   for (const AffineForm::Term& term : form.terms) {
-    const Intervals& range = ranges[term.var];
-    const size_t i = range.uniform() ? 0 : g;
-    sum += term.coef * (term.upper ? range.end[i] - 1 : range.begin[i]);
-  }
-  return FloorDivide(sum, form.divisor);
-}
-
-// What `access` touches of [0, extent), clipped, for every group. Where no
-// variable in it is split the dimension is taken whole, as the unsplit operator
-// does, unless `exact`.
-Intervals AccessIntervals(const DimAccess& access, int64_t extent,
-                          const GroupBoxes& ranges, bool exact) {
-  if (access.whole) return {{0}, {extent}};
-  bool uniform = true;
-  for (const AffineForm* form : {&access.lo, &access.hi}) {
-    for (const AffineForm::Term& term : form->terms) {
-      uniform = uniform && ranges.dims[term.var].uniform();
+    const Intervals& range = ranges.dims[term.var];
+    Project(steps, range.steps, 0, ranges.parts, &indices);
+    for (size_t g = 0; g < values.size(); ++g) {
+      const int i = indices[g];
+      values[g] += term.coef * (term.upper ? range.end[i] - 1 : range.begin[i]);
     }
   }
-  if (uniform && !exact) return {{0}, {extent}};
-  Intervals intervals;
-  const size_t count = uniform ? 1 : static_cast<size_t>(ranges.groups);
-  for (size_t g = 0; g < count; ++g) {
-    const int64_t begin = Evaluate(access.lo, ranges.dims, g);
-    const int64_t end = Evaluate(access.hi, ranges.dims, g) + 1;
-    intervals.begin.push_back(std::clamp<int64_t>(begin, 0, extent));
-    intervals.end.push_back(std::clamp<int64_t>(end, 0, extent));
+  for (int64_t& value : values) value = FloorDivide(value, form.divisor);
+  return values;
+}
+
+// What `access` touches of [0, extent), clipped. Where no variable in it is
+// split the dimension is taken whole, as the unsplit operator does, unless
+// `exact`.
+Intervals AccessIntervals(const DimAccess& access, int64_t extent,
+                          const GroupBoxes& ranges, bool exact) {
+  if (access.whole) return {0, {0}, {extent}};
+  StepSet steps = 0;
+  for (const AffineForm* form : {&access.lo, &access.hi}) {
+    for (const AffineForm::Term& term : form->terms) {
+      steps |= ranges.dims[term.var].steps;
+    }
   }
+  if (steps == 0 && !exact) return {0, {0}, {extent}};
+  Intervals intervals{steps, Evaluate(access.lo, ranges, steps),
+                      Evaluate(access.hi, ranges, steps)};
+  for (int64_t& begin : intervals.begin) begin = std::clamp<int64_t>(begin, 0, extent);
+  for (int64_t& end : intervals.end) end = std::clamp<int64_t>(end + 1, 0, extent);
   return intervals;
 }
 
 GroupBoxes AccessBoxes(const std::vector<DimAccess>& dims, const Shape& shape,
                        const GroupBoxes& ranges, bool exact = false) {
-  GroupBoxes boxes;
-  boxes.groups = ranges.groups;
-  boxes.idle = ranges.idle;
+  GroupBoxes boxes{ranges.parts, {}, ranges.first_only};
   static const DimAccess kWhole;
   for (size_t d = 0; d < shape.size(); ++d) {
     boxes.dims.push_back(
@@ -108,79 +133,113 @@ GroupBoxes AccessBoxes(const std::vector<DimAccess>& dims, const Shape& shape,
   return boxes;
 }
 
-// Multiplies every group's volume by its length along one dimension, where a
-// and b (when given) overlap.
-void MultiplyLengths(const Intervals& a, const Intervals* b, int64_t* uniform,
-                     std::vector<int64_t>* volumes, size_t groups) {
-  const auto length = [&](size_t g) {
-    const size_t i = a.uniform() ? 0 : g;
-    const size_t j = b == nullptr || b->uniform() ? 0 : g;
-    const int64_t begin = b == nullptr ? a.begin[i] : std::max(a.begin[i], b->begin[j]);
-    const int64_t end = b == nullptr ? a.end[i] : std::min(a.end[i], b->end[j]);
-    return std::max<int64_t>(end - begin, 0);
-  };
-  if (a.uniform() && (b == nullptr || b->uniform())) {
-    *uniform *= length(0);
-    return;
+// Lengths by the digits of `steps`.
+struct Lengths {
+  StepSet steps = 0;
+  std::vector<int64_t> values;
+};
+
+// Where a and b overlap; digits of the steps in `zero` are 0.
+void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
+             const std::vector<int>& parts, Lengths* lengths) {
+  thread_local std::vector<int> of_a;
+  thread_local std::vector<int> of_b;
+  lengths->steps = (a.steps | b.steps) & ~zero;
+  Project(a.steps | b.steps, a.steps, zero, parts, &of_a);
+  Project(a.steps | b.steps, b.steps, zero, parts, &of_b);
+  lengths->values.resize(of_a.size());
+  for (size_t g = 0; g < of_a.size(); ++g) {
+    const int64_t begin = std::max(a.begin[of_a[g]], b.begin[of_b[g]]);
+    const int64_t end = std::min(a.end[of_a[g]], b.end[of_b[g]]);
+    lengths->values[g] = std::max<int64_t>(end - begin, 0);
   }
-  if (volumes->empty()) volumes->assign(groups, 1);
-  for (size_t g = 0; g < groups; ++g) (*volumes)[g] *= length(g);
 }
 
-int64_t Sum(const GroupBoxes& a, const GroupBoxes* b) {
-  TOFU_CHECK(b == nullptr || (a.groups == b->groups && a.dims.size() == b->dims.size()))
-      << "boxes of " << a.groups << " groups, rank " << a.dims.size()
-      << " do not compare with others";
-  const size_t groups = static_cast<size_t>(a.groups);
-  int64_t uniform = 1;
-  std::vector<int64_t> volumes;
-  for (size_t d = 0; d < a.dims.size(); ++d) {
-    MultiplyLengths(a.dims[d], b == nullptr ? nullptr : &b->dims[d], &uniform, &volumes,
-                    groups);
+// The sum over the digits of the component of lengths[first], which it takes out
+// of lengths[first .. count); moves those that are left together.
+int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
+                     const std::vector<int>& parts) {
+  thread_local std::vector<int64_t> products;
+  thread_local std::vector<int> indices;
+  StepSet steps = (*lengths)[first].steps;
+  size_t end = first + 1;  // of the component
+  for (size_t i = end; i < *count; ++i) {
+    if (((*lengths)[i].steps & steps) == 0) continue;
+    steps |= (*lengths)[i].steps;
+    std::swap((*lengths)[i], (*lengths)[end++]);
+    i = end - 1;  // those seen before may belong to it now
   }
-  const bool idle = !a.idle.empty() || (b != nullptr && !b->idle.empty());
-  if (volumes.empty() && !idle) return uniform * a.groups;
+  products.assign((*lengths)[first].values.begin(), (*lengths)[first].values.end());
+  if (end > first + 1) {
+    products.assign(NumDigits(steps, parts), 1);
+    for (size_t d = first; d < end; ++d) {
+      Project(steps, (*lengths)[d].steps, 0, parts, &indices);
+      for (size_t g = 0; g < products.size(); ++g) {
+        products[g] *= (*lengths)[d].values[indices[g]];
+      }
+    }
+  }
+  *count = end;
   int64_t sum = 0;
-  for (size_t g = 0; g < groups; ++g) {
-    const bool empty = (!a.idle.empty() && a.idle[g] != 0) ||
-                       (b != nullptr && !b->idle.empty() && b->idle[g] != 0);
-    if (!empty) sum += volumes.empty() ? 1 : volumes[g];
+  for (int64_t product : products) sum += product;
+  return sum;
+}
+
+int64_t Sum(const GroupBoxes& a, const GroupBoxes& b) {
+  TOFU_CHECK(a.parts.size() == b.parts.size() && a.dims.size() == b.dims.size())
+      << "boxes of " << a.parts.size() << " steps, rank " << a.dims.size()
+      << " do not compare with others";
+  thread_local std::vector<Lengths> lengths;
+  const StepSet zero = a.first_only | b.first_only;
+  StepSet used = zero;
+  if (lengths.size() < a.dims.size()) lengths.resize(a.dims.size());
+  for (size_t d = 0; d < a.dims.size(); ++d) {
+    Overlap(a.dims[d], b.dims[d], zero, a.parts, &lengths[d]);
+    used |= lengths[d].steps;
   }
-  return uniform * sum;
+  int64_t sum = static_cast<int64_t>(NumDigits(~used, a.parts));
+  for (size_t next = 0; next < a.dims.size();) {
+    size_t end = a.dims.size();
+    sum *= SumComponent(&lengths, next, &end, a.parts);
+    next = end;
+  }
+  return sum;
 }
 
 }  // namespace
 
 GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts,
                      const std::vector<int>& parts) {
-  GroupBoxes boxes;
-  boxes.groups = NumGroups(cuts.size(), parts);
+  GroupBoxes boxes{PartsOf(cuts, parts), {}, 0};
   for (size_t d = 0; d < shape.size(); ++d) {
     boxes.dims.push_back(NestedCuts(shape[d], static_cast<int>(d), cuts, parts));
   }
   return boxes;
 }
 
-int64_t SumVolume(const GroupBoxes& boxes) { return Sum(boxes, nullptr); }
+int64_t GroupBoxes::groups() const {
+  return static_cast<int64_t>(NumDigits(~StepSet{0}, parts));
+}
 
-int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b) { return Sum(a, &b); }
+int64_t SumVolume(const GroupBoxes& boxes) { return Sum(boxes, boxes); }
+
+int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b) { return Sum(a, b); }
 
 OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
                                  const Cuts& cuts, const std::vector<int>& parts) {
   const StrategyRow* row = table.row(node);
-  ranges_.groups = NumGroups(cuts.size(), parts);
+  ranges_.parts = PartsOf(cuts, parts);
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
     const int var = static_cast<int>(v);
     ranges_.dims.push_back(
         NestedCuts(VarExtent(*row, var, graph, node), var, cuts, parts));
   }
   if (row != nullptr && row->random) {
-    MarkNonzeroDigits(
-        cuts, parts, [](int cut) { return cut == kReplicated; }, &ranges_.idle);
+    ranges_.first_only = StepsOf(cuts, [](int cut) { return cut == kReplicated; });
   }
   const Node& n = graph.nodes[node];
   for (size_t i = 0; i < n.inputs.size(); ++i) {
-    inputs_.push_back(MakeInput(graph, row, node, static_cast<int>(i), cuts, parts));
+    inputs_.push_back(MakeInput(graph, row, node, static_cast<int>(i), cuts));
   }
   for (int i = 0; i < n.num_outputs; ++i) {
     outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts));
@@ -189,8 +248,7 @@ OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table,
 
 OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
                                                  const StrategyRow* row, int node,
-                                                 int slot, const Cuts& cuts,
-                                                 const std::vector<int>& parts) const {
+                                                 int slot, const Cuts& cuts) const {
   const bool known = row != nullptr && slot < static_cast<int>(row->inputs.size());
   static const InputAccess kWhole;
   const InputAccess& access = known ? row->inputs[slot] : kWhole;
@@ -200,9 +258,8 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
   Slot result;
   result.boxes = AccessBoxes(access.dims, graph.shape(graph.nodes[node].inputs[slot]),
                              ranges_, padded);
-  MarkNonzeroDigits(
-      cuts, parts, [&](int cut) { return HasVar(access.only_first, cut); },
-      &result.boxes.idle);
+  result.boxes.first_only |=
+      StepsOf(cuts, [&](int cut) { return HasVar(access.only_first, cut); });
   result.volume = SumVolume(result.boxes);
   return result;
 }
