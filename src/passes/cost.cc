@@ -124,7 +124,7 @@ Intervals AccessIntervals(const DimAccess& access, int64_t extent,
 
 GroupBoxes AccessBoxes(const std::vector<DimAccess>& dims, const Shape& shape,
                        const GroupBoxes& ranges, bool exact = false) {
-  GroupBoxes boxes{ranges.parts, {}, ranges.first_only};
+  GroupBoxes boxes{ranges.parts, {}, ranges.first_only, 0};
   static const DimAccess kWhole;
   for (size_t d = 0; d < shape.size(); ++d) {
     boxes.dims.push_back(
@@ -139,19 +139,32 @@ struct Lengths {
   std::vector<int64_t> values;
 };
 
+int64_t Length(const Intervals& a, size_t i, const Intervals& b, size_t j) {
+  return std::max<int64_t>(
+      std::min(a.end[i], b.end[j]) - std::max(a.begin[i], b.begin[j]), 0);
+}
+
 // Where a and b overlap; digits of the steps in `zero` are 0.
 void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
              const std::vector<int>& parts, Lengths* lengths) {
+  const StepSet steps = a.steps | b.steps;
+  lengths->steps = steps & ~zero;
+  if ((steps & zero) == 0 && (a.steps == 0 || b.steps == 0 || a.steps == b.steps)) {
+    const size_t of_a = a.steps == 0 ? 0 : 1;
+    const size_t of_b = b.steps == 0 ? 0 : 1;
+    lengths->values.resize(std::max(a.begin.size(), b.begin.size()));
+    for (size_t g = 0; g < lengths->values.size(); ++g) {
+      lengths->values[g] = Length(a, g * of_a, b, g * of_b);
+    }
+    return;
+  }
   thread_local std::vector<int> of_a;
   thread_local std::vector<int> of_b;
-  lengths->steps = (a.steps | b.steps) & ~zero;
-  Project(a.steps | b.steps, a.steps, zero, parts, &of_a);
-  Project(a.steps | b.steps, b.steps, zero, parts, &of_b);
+  Project(steps, a.steps, zero, parts, &of_a);
+  Project(steps, b.steps, zero, parts, &of_b);
   lengths->values.resize(of_a.size());
   for (size_t g = 0; g < of_a.size(); ++g) {
-    const int64_t begin = std::max(a.begin[of_a[g]], b.begin[of_b[g]]);
-    const int64_t end = std::min(a.end[of_a[g]], b.end[of_b[g]]);
-    lengths->values[g] = std::max<int64_t>(end - begin, 0);
+    lengths->values[g] = Length(a, of_a[g], b, of_b[g]);
   }
 }
 
@@ -169,18 +182,19 @@ int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
     std::swap((*lengths)[i], (*lengths)[end++]);
     i = end - 1;  // those seen before may belong to it now
   }
-  products.assign((*lengths)[first].values.begin(), (*lengths)[first].values.end());
-  if (end > first + 1) {
-    products.assign(NumDigits(steps, parts), 1);
-    for (size_t d = first; d < end; ++d) {
-      Project(steps, (*lengths)[d].steps, 0, parts, &indices);
-      for (size_t g = 0; g < products.size(); ++g) {
-        products[g] *= (*lengths)[d].values[indices[g]];
-      }
-    }
-  }
   *count = end;
   int64_t sum = 0;
+  if (end == first + 1) {
+    for (int64_t length : (*lengths)[first].values) sum += length;
+    return sum;
+  }
+  products.assign(NumDigits(steps, parts), 1);
+  for (size_t d = first; d < end; ++d) {
+    Project(steps, (*lengths)[d].steps, 0, parts, &indices);
+    for (size_t g = 0; g < products.size(); ++g) {
+      products[g] *= (*lengths)[d].values[indices[g]];
+    }
+  }
   for (int64_t product : products) sum += product;
   return sum;
 }
@@ -210,18 +224,17 @@ int64_t Sum(const GroupBoxes& a, const GroupBoxes& b) {
 
 GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts,
                      const std::vector<int>& parts) {
-  GroupBoxes boxes{PartsOf(cuts, parts), {}, 0};
+  GroupBoxes boxes{PartsOf(cuts, parts), {}, 0, 0};
   for (size_t d = 0; d < shape.size(); ++d) {
     boxes.dims.push_back(NestedCuts(shape[d], static_cast<int>(d), cuts, parts));
   }
+  boxes.volume = Sum(boxes, boxes);
   return boxes;
 }
 
 int64_t GroupBoxes::groups() const {
   return static_cast<int64_t>(NumDigits(~StepSet{0}, parts));
 }
-
-int64_t SumVolume(const GroupBoxes& boxes) { return Sum(boxes, boxes); }
 
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b) { return Sum(a, b); }
 
@@ -260,7 +273,7 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
                              ranges_, padded);
   result.boxes.first_only |=
       StepsOf(cuts, [&](int cut) { return HasVar(access.only_first, cut); });
-  result.volume = SumVolume(result.boxes);
+  result.boxes.volume = Sum(result.boxes, result.boxes);
   return result;
 }
 
@@ -281,12 +294,12 @@ OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
 
 int64_t OperatorRegions::InputElements(int slot, const GroupBoxes& tiles) const {
   const Slot& input = inputs_[slot];
-  return input.volume - SumOverlap(input.boxes, tiles);
+  return input.boxes.volume - SumOverlap(input.boxes, tiles);
 }
 
 int64_t OperatorRegions::OutputElements(int index, const GroupBoxes& tiles) const {
   const Slot& output = outputs_[index];
-  return output.copies * SumVolume(tiles) - SumOverlap(output.boxes, tiles);
+  return output.copies * tiles.volume - SumOverlap(output.boxes, tiles);
 }
 
 }  // namespace tofu

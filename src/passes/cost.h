@@ -57,6 +57,7 @@ struct GroupBoxes {
   std::vector<int> parts;  // of the steps
   std::vector<Intervals> dims;
   StepSet first_only = 0;  // steps of which only digit 0 has a box, others none
+  int64_t volume = 0;      // summed over the groups
 
   int64_t groups() const;
 };
@@ -64,8 +65,7 @@ struct GroupBoxes {
 // The tiles of a tensor after the first cuts.size() steps.
 GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const std::vector<int>& parts);
 
-// Sum of |box| and sum of |box intersect box| over all groups.
-int64_t SumVolume(const GroupBoxes& boxes);
+// Sum of |box intersect box| over all groups.
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b);
 
 // What the groups need and produce when a node's operator is split by `cuts`.
@@ -81,7 +81,6 @@ class OperatorRegions {
  private:
   struct Slot {
     GroupBoxes boxes;
-    int64_t volume = 0;  // summed over the groups
     int64_t copies = 1;  // parts that are reduced into an output
   };
 

@@ -18,9 +18,9 @@ constexpr int kMaxOrders = 24;     // orders of the steps that are tried
 constexpr int kMaxSearches = 24;   // of the improvement in all
 constexpr int kMaxPartOrders = 6;  // orders of unequal parts that are tried
 // The joint problem is solved when it has at most this many alternatives a
-// class, cells to fill (each some ten nanoseconds) and additions to make.
+// class, cells to fill (each some hundred nanoseconds) and additions to make.
 constexpr size_t kJointAlternatives = 256;
-constexpr int64_t kJointCells = int64_t{1} << 22;
+constexpr int64_t kJointCells = int64_t{1} << 17;
 constexpr int64_t kJointWork = int64_t{1} << 24;
 // Cells to fill when all steps are to be decided at once: minutes.
 constexpr int64_t kFlatCells = int64_t{1} << 33;
@@ -145,18 +145,19 @@ class Recursion {
     best_bytes_ = found.bytes;
   }
 
-  // Steps of equal parts may change places: every extent still divides.
+  // Steps of equal parts may change places: every extent still divides. Each
+  // order is swept once, the best of them to its end.
   void TryOrders() {
     const ClassCuts start = best_;
     std::vector<size_t> order(parts_.size());
     std::iota(order.begin(), order.end(), 0);
-    for (int tried = 0; tried < kMaxOrders && !IsOver(); ++tried) {
-      if (IsPossible(order)) Sweep(Permuted(start, order));
-      if (best_bytes_ == lower_bound_ ||
-          !std::next_permutation(order.begin(), order.end())) {
-        return;
-      }
+    Sweep(start, 1);
+    for (int tried = 1; tried < kMaxOrders && !IsOver(); ++tried) {
+      if (best_bytes_ == lower_bound_) return;
+      if (!std::next_permutation(order.begin(), order.end())) break;
+      if (IsPossible(order)) Sweep(Permuted(start, order), 1);
     }
+    Sweep(best_, kMaxSweeps);
   }
 
   bool IsPossible(const std::vector<size_t>& order) const {
@@ -177,21 +178,18 @@ class Recursion {
   }
 
   // Decides every step anew, the others given, until none gets cheaper.
-  void Sweep(ClassCuts cuts) {
+  void Sweep(ClassCuts cuts, int sweeps) {
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t unchanged = 0;
-    for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
-      for (size_t step = 0; step < parts_.size(); ++step) {
-        if (unchanged == parts_.size() || IsOver()) return;
-        --searches_left_;
-        SearchResult found = searcher_.Search(Freed(cuts, step), Options());
-        unchanged = found.bytes < bytes ? 0 : unchanged + 1;
-        if (found.bytes < bytes) {
-          bytes = found.bytes;
-          cuts = found.cuts;
-          Accept(std::move(found));
-        }
-      }
+    for (size_t i = 0; i < sweeps * parts_.size(); ++i) {
+      if (unchanged == parts_.size() || IsOver()) return;
+      --searches_left_;
+      SearchResult found = searcher_.Search(Freed(cuts, i % parts_.size()), Options());
+      unchanged = found.bytes < bytes ? 0 : unchanged + 1;
+      if (found.bytes >= bytes) continue;
+      bytes = found.bytes;
+      cuts = found.cuts;
+      Accept(std::move(found));
     }
   }
 

@@ -32,14 +32,18 @@ class SearchProblem {
       tensors_.push_back(choices);
       tensor_variables_.push_back(AddVariable(choices->alternatives.size()));
     }
-    int64_t cells = options_.max_cells;
+    if (options_.max_cells < kUnlimitedCells &&
+        tables_->CellsToFill(given_.operators, tensors_, options_.max_alternatives,
+                             options_.max_cells) >= options_.max_cells) {
+      return false;
+    }
     for (size_t p = 0; p < coarse_.operators.size(); ++p) {
       if (p % kClassesPerLook == 0 && IsPast(options_.eliminate.deadline)) {
         is_late_ = true;
         return false;
       }
       if (IsPast(options_.tables_deadline)) return false;
-      if (!AddOperator(static_cast<int>(p), &cells)) return false;
+      if (!AddOperator(static_cast<int>(p))) return false;
     }
     return true;
   }
@@ -86,13 +90,13 @@ class SearchProblem {
     return alternatives > 1 ? problem_.AddVariable(static_cast<int>(alternatives)) : -1;
   }
 
-  bool AddOperator(int p, int64_t* cells) {
+  bool AddOperator(int p) {
     const OpClass& op = coarse_.operators[p];
     operators_.push_back(nullptr);
     operator_variables_.push_back(-1);
     if (op.elementwise && (!tables_->IsRandom(p) || op.slots.empty())) return true;
-    const OperatorChoices* choices = tables_->Operator(p, given_.operators[p], tensors_,
-                                                       options_.max_alternatives, cells);
+    const OperatorChoices* choices =
+        tables_->Operator(p, given_.operators[p], tensors_, options_.max_alternatives);
     if (choices == nullptr) return false;
     const int variable = AddVariable(choices->alternatives.size());
     for (size_t i = 0; i < choices->slots.size(); ++i) {

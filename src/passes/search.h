@@ -44,12 +44,14 @@ struct ClassCuts {
   std::vector<Cuts> operators;  // [operator class]; elementwise: as its tensors
 };
 
+constexpr int64_t kUnlimitedCells = int64_t{1} << 62;
+
 struct SearchOptions {
   EliminateOptions eliminate;
   // More alternatives of one class, or more matrix cells to be filled anew, are
   // refused with kTooBig.
   size_t max_alternatives = 1 << 12;
-  int64_t max_cells = int64_t{1} << 40;
+  int64_t max_cells = kUnlimitedCells;
   // Matrices that are not filled by then are refused with kTooBig, too.
   Deadline tables_deadline = Deadline::max();
   // Decides the largest tensor first (greedy.h) instead of by elimination.

@@ -95,8 +95,8 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
   return &tensors_.emplace(key_, std::move(choices)).first->second;
 }
 
-const SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
-                                                   size_t limit) {
+SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
+                                             size_t limit) {
   const OpClass& op = coarse_.operators[op_class];
   key_.assign(1, op.signature);
   key_.insert(key_.end(), given.begin(), given.end());
@@ -117,11 +117,11 @@ const SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& giv
 
 const OperatorChoices* SearchTables::Operator(
     int op_class, const Cuts& given, const std::vector<const TensorChoices*>& tensors,
-    size_t limit, int64_t* cells) {
+    size_t limit) {
   const OpClass& op = coarse_.operators[op_class];
   Splits* splits = nullptr;
   if (!op.elementwise) {
-    splits = const_cast<Splits*>(SplitsOf(op_class, given, limit));
+    splits = SplitsOf(op_class, given, limit);
     if (splits == nullptr) return nullptr;
   }
   // An element-wise class may hold operators of several signatures.
@@ -137,52 +137,66 @@ const OperatorChoices* SearchTables::Operator(
   const auto found = operators_.find(key_);
   if (found != operators_.end()) return &found->second;
   const Key key = key_;
-  OperatorChoices choices;
-  const bool complete =
-      op.elementwise
-          ? MakeElementwise(op_class, *tensors[op.slots[0].tensor_class], cells, &choices)
-          : MakeChoices(op_class, splits, tensors, cells, &choices);
-  if (!complete) return nullptr;
-  return &operators_.emplace(key, std::move(choices)).first->second;
+  return &operators_
+              .emplace(key,
+                       op.elementwise
+                           ? MakeElementwise(op_class, *tensors[op.slots[0].tensor_class])
+                           : MakeChoices(op_class, splits, tensors))
+              .first->second;
 }
 
-bool SearchTables::MakeChoices(int op_class, Splits* splits,
-                               const std::vector<const TensorChoices*>& tensors,
-                               int64_t* cells, OperatorChoices* choices) {
+int64_t SearchTables::CellsToFill(const std::vector<Cuts>& given,
+                                  const std::vector<const TensorChoices*>& tensors,
+                                  size_t limit, int64_t enough) {
+  std::unordered_set<Key, Hash> counted;
+  int64_t cells = 0;
+  for (size_t p = 0; p < coarse_.operators.size() && cells < enough; ++p) {
+    const OpClass& op = coarse_.operators[p];
+    if (op.elementwise) continue;
+    const Splits* splits = SplitsOf(static_cast<int>(p), given[p], limit);
+    if (splits == nullptr) return enough;
+    for (const OpSlot& slot : op.slots) {
+      const TensorChoices& tensor = *tensors[slot.tensor_class];
+      SetSlotKey(slot, *splits, tensor);
+      if (matrices_.count(key_) > 0 || !counted.insert(key_).second) continue;
+      cells +=
+          static_cast<int64_t>(splits->alternatives.size() * tensor.alternatives.size());
+    }
+  }
+  return cells;
+}
+
+OperatorChoices SearchTables::MakeChoices(
+    int op_class, Splits* splits, const std::vector<const TensorChoices*>& tensors) {
   const OpClass& op = coarse_.operators[op_class];
   const size_t count = splits->alternatives.size();
+  OperatorChoices choices;
   std::vector<Matrix> sums;
   for (size_t i = 0; i < op.slots.size(); ++i) {
-    const TensorChoices& tensor = *tensors[op.slots[i].tensor_class];
-    const Matrix* costs = SlotMatrix(op_class, op.slots[i], splits, tensor, cells);
-    if (costs == nullptr) return false;
+    const int tensor = op.slots[i].tensor_class;
+    const Matrix& costs = SlotMatrix(op_class, op.slots[i], splits, *tensors[tensor]);
     size_t at = 0;
-    while (at < sums.size() &&
-           op.slots[choices->slots[at]].tensor_class != op.slots[i].tensor_class) {
-      ++at;
-    }
+    while (at < sums.size() && op.slots[choices.slots[at]].tensor_class != tensor) ++at;
     if (at == sums.size()) {
-      sums.emplace_back(costs->size(), 0);
-      choices->slots.push_back(static_cast<int>(i));
+      sums.emplace_back(costs.size(), 0);
+      choices.slots.push_back(static_cast<int>(i));
     }
-    for (size_t j = 0; j < costs->size(); ++j) {
-      sums[at][j] += (*costs)[j] * static_cast<int64_t>(op.nodes.size());
+    for (size_t j = 0; j < costs.size(); ++j) {
+      sums[at][j] += costs[j] * static_cast<int64_t>(op.nodes.size());
     }
   }
   const std::vector<size_t> kept = Undominated(sums, count);
-  for (size_t s : kept) choices->alternatives.push_back(splits->alternatives[s]);
-  for (const Matrix& sum : sums) choices->matrices.emplace_back(Rows(sum, count, kept));
-  return true;
+  for (size_t s : kept) choices.alternatives.push_back(splits->alternatives[s]);
+  for (const Matrix& sum : sums) choices.matrices.emplace_back(Rows(sum, count, kept));
+  return choices;
 }
 
 // Split as its tensors are, it fetches nothing, unless it is random and some
 // step leaves it whole.
-bool SearchTables::MakeElementwise(int op_class, const TensorChoices& tensor,
-                                   int64_t* cells, OperatorChoices* choices) const {
+OperatorChoices SearchTables::MakeElementwise(int op_class,
+                                              const TensorChoices& tensor) const {
   const OpClass& op = coarse_.operators[op_class];
   const int node = op.nodes[0];
-  *cells -= static_cast<int64_t>(tensor.alternatives.size());
-  if (*cells < 0) return false;
   Matrix costs;
   for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
     const OperatorRegions regions(
@@ -194,35 +208,37 @@ bool SearchTables::MakeElementwise(int op_class, const TensorChoices& tensor,
     }
     costs.push_back(bytes * static_cast<int64_t>(op.nodes.size()));
   }
-  choices->alternatives.emplace_back();  // its tensors'
-  choices->slots.push_back(0);
-  choices->matrices.emplace_back(std::move(costs));
-  return true;
+  OperatorChoices choices;
+  choices.alternatives.emplace_back();  // its tensors'
+  choices.slots.push_back(0);
+  choices.matrices.emplace_back(std::move(costs));
+  return choices;
 }
 
-const SearchTables::Matrix* SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
+void SearchTables::SetSlotKey(const OpSlot& slot, const Splits& splits,
+                              const TensorChoices& tensor) {
+  key_.assign({splits.id, slot.is_output ? 1 : 0, slot.index, tensor.id});
+}
+
+const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
                                                      Splits* splits,
-                                                     const TensorChoices& tensor,
-                                                     int64_t* cells) {
-  key_.assign({splits->id, slot.is_output ? 1 : 0, slot.index, tensor.id});
+                                                     const TensorChoices& tensor) {
+  SetSlotKey(slot, *splits, tensor);
   Matrix& matrix = matrices_[key_];
-  if (!matrix.empty()) return &matrix;
-  const size_t count = splits->alternatives.size() * tensor.alternatives.size();
-  *cells -= static_cast<int64_t>(count);
-  if (*cells < 0) return nullptr;
+  if (!matrix.empty()) return matrix;
   const int node = coarse_.operators[op_class].nodes[0];
   if (splits->regions.empty()) {
     for (const Cuts& cuts : splits->alternatives) {
       splits->regions.emplace_back(graph_, table_, node, cuts, parts_);
     }
   }
-  matrix.reserve(count);
+  matrix.reserve(splits->regions.size() * tensor.tiles.size());
   for (const OperatorRegions& regions : splits->regions) {
     for (const GroupBoxes& tiles : tensor.tiles) {
       matrix.push_back(SlotBytes(graph_, node, regions, slot, tiles));
     }
   }
-  return &matrix;
+  return matrix;
 }
 
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {

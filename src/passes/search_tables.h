@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -61,11 +62,16 @@ class SearchTables {
   // Null when there are more than `limit`.
   const TensorChoices* Tensor(int tensor_class, const Cuts& given, size_t limit);
 
-  // Null when there are more than `limit`, or more cells to fill than
-  // *cells, from which those that are new are taken off.
+  // Null when there are more than `limit`.
   const OperatorChoices* Operator(int op_class, const Cuts& given,
                                   const std::vector<const TensorChoices*>& tensors,
-                                  size_t limit, int64_t* cells);
+                                  size_t limit);
+
+  // Cells that Operator() would have to fill, for all of them; at least `enough`
+  // when there are that many.
+  int64_t CellsToFill(const std::vector<Cuts>& given,
+                      const std::vector<const TensorChoices*>& tensors, size_t limit,
+                      int64_t enough);
 
  private:
   using Key = std::vector<int>;
@@ -80,14 +86,13 @@ class SearchTables {
   };
   using Matrix = std::vector<int64_t>;
 
-  const Splits* SplitsOf(int op_class, const Cuts& given, size_t limit);
-  const Matrix* SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
-                           const TensorChoices& tensor, int64_t* cells);
-  bool MakeChoices(int op_class, Splits* splits,
-                   const std::vector<const TensorChoices*>& tensors, int64_t* cells,
-                   OperatorChoices* choices);
-  bool MakeElementwise(int op_class, const TensorChoices& tensor, int64_t* cells,
-                       OperatorChoices* choices) const;
+  Splits* SplitsOf(int op_class, const Cuts& given, size_t limit);
+  void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
+  const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
+                           const TensorChoices& tensor);
+  OperatorChoices MakeChoices(int op_class, Splits* splits,
+                              const std::vector<const TensorChoices*>& tensors);
+  OperatorChoices MakeElementwise(int op_class, const TensorChoices& tensor) const;
 
   const Graph& graph_;
   const StrategyTable& table_;

@@ -23,7 +23,7 @@ TEST(Cost, TileBoxesAreTheTilesOfEveryGroup) {
     EXPECT_EQ(boxes.dims[0].begin[i], tile.begin[0]) << g;
     EXPECT_EQ(boxes.dims[0].end[i], tile.end[0]) << g;
   }
-  EXPECT_EQ(SumVolume(boxes), 24 * 5 * 4 * 2) << "every element is there twice";
+  EXPECT_EQ(boxes.volume, 24 * 5 * 4 * 2) << "every element is there twice";
 }
 
 TEST(Cost, OverlapOfRowsAndColumns) {

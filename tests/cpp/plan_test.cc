@@ -21,6 +21,7 @@ class PlanText : public testing::Test {
   PlanText() : example_(Mlp(24, 12, 2)) {
     PlanOptions options;
     options.workers = 6;
+    options.parts = {3, 2};
     plan_ = MakePlan(example_.graph(), example_.table(), options);
     json_ = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
   }
