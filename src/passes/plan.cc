@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "graph/box.h"
 #include "graph/error.h"
 #include "graph/json.h"
 #include "passes/plan_json.h"
@@ -39,31 +40,58 @@ Json StepsJson(const Plan& plan) {
   return steps;
 }
 
-Json TensorsJson(const Plan& plan, const Graph& graph) {
-  Json tensors = Json::array();
+// Most names need no escapes, and there are many names.
+std::string Quoted(const std::string& text) {
+  for (char c : text) {
+    if (c < ' ' || c > '~' || c == '"' || c == '\\') return DumpJson(text);
+  }
+  return '"' + text + '"';
+}
+
+template <typename Values, typename Format>
+std::string List(const Values& values, Format format) {
+  std::string text = "[";
+  for (const auto& value : values) {
+    if (text.size() > 1) text += ',';
+    text += format(value);
+  }
+  return text + ']';
+}
+
+// Both lists are written as text: documents of so many small objects would take
+// far more time and memory.
+std::string TensorsText(const Plan& plan, const Graph& graph) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  std::string text = "[";
   for (int node = 0; node < graph.num_nodes(); ++node) {
     for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
       const NodeEntry entry{node, i};
-      tensors.push_back({{"node", graph.nodes[node].name},
-                         {"output", i},
-                         {"shape", graph.shape(entry)},
-                         {"dtype", graph.dtype(entry)},
-                         {"cuts", plan.tensor_cuts[graph.entry_id(entry)]}});
+      if (text.size() > 1) text += ',';
+      text += R"({"node":)" + Quoted(graph.nodes[node].name);
+      text += R"(,"output":)" + std::to_string(i);
+      text += R"(,"shape":)" + List(graph.shape(entry), number);
+      text += R"(,"dtype":)" + std::to_string(graph.dtype(entry));
+      text += R"(,"cuts":)" + List(plan.tensor_cuts[graph.entry_id(entry)], number) + '}';
     }
   }
-  return tensors;
+  return text + ']';
 }
 
-Json OperatorsJson(const Plan& plan, const Graph& graph, const StrategyTable& table) {
-  Json operators = Json::array();
+std::string OperatorsText(const Plan& plan, const Graph& graph,
+                          const StrategyTable& table) {
+  std::string text = "[";
   for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (graph.nodes[node].is_variable()) continue;
-    operators.push_back({{"node", graph.nodes[node].name},
-                         {"op", graph.nodes[node].op},
-                         {"cuts", OperatorCutsJson(table.row(node), plan.op_cuts[node])},
-                         {"bytes", plan.node_bytes[node]}});
+    const Node& n = graph.nodes[node];
+    if (n.is_variable()) continue;
+    const auto name = [&](int var) {
+      return var == kReplicated ? "null" : Quoted(table.row(node)->vars[var].name);
+    };
+    if (text.size() > 1) text += ',';
+    text += R"({"node":)" + Quoted(n.name) + R"(,"op":)" + Quoted(n.op);
+    text += R"(,"cuts":)" + List(plan.op_cuts[node], name);
+    text += R"(,"bytes":)" + std::to_string(plan.node_bytes[node]) + '}';
   }
-  return operators;
+  return text + ']';
 }
 
 // Entry number `index` of a list must speak of this node.
@@ -146,9 +174,10 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
                               {"activations", memory.activations_bytes},
                               {"fetch_buffers", memory.fetch_buffers_bytes},
                               {"total", memory.total_bytes()}};
-  json["tensors"] = TensorsJson(plan, graph);
-  json["operators"] = OperatorsJson(plan, graph, table);
-  return DumpJson(json);
+  std::string text = DumpJson(json);
+  text.pop_back();
+  return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +
+         OperatorsText(plan, graph, table) + '}';
 }
 
 Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& table) {
