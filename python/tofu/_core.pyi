@@ -114,6 +114,20 @@ def phases(
         tofu.errors.GraphError: the text is no partitioned graph.
     """
 
+def step_problem(graph: str, table: str, plan: str, *, step: int) -> str:
+    """The problem (JSON, docs/formats.md) that a step of a plan solves.
+
+    Args:
+        graph: the training graph that `plan` is of.
+        table: its strategy table.
+        plan: whose cuts hold for all steps before `step`.
+        step: number of the step, from 0.
+
+    Raises:
+        tofu.errors.GraphError, tofu.errors.TableError, tofu.errors.PlanError: a text is
+            damaged, or the plan has no such step.
+    """
+
 def graph_hash(graph: str) -> str:
     """Hash of a graph's structure, shapes and dtypes: 16 hexadecimal digits.
 

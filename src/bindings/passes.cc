@@ -20,6 +20,7 @@
 #include "passes/phases.h"
 #include "passes/pipeline.h"
 #include "passes/plan.h"
+#include "passes/step_problem.h"
 
 namespace py = pybind11;
 
@@ -129,6 +130,15 @@ py::dict PredictMemory(const std::string& graph_json, const std::string& rules_j
   return result;
 }
 
+std::string ProblemOfStep(const std::string& graph_json, const std::string& table_json,
+                          const std::string& plan_json, int step) {
+  py::gil_scoped_release unlock;
+  const Graph graph = ReadGraph(graph_json);
+  const StrategyTable table = ReadStrategyTable(table_json, graph);
+  const Plan plan = ReadPlan(plan_json, graph, table);
+  return WriteStepProblem(StepProblem(graph, table, plan, step));
+}
+
 std::string HashOf(const std::string& graph_json) {
   py::gil_scoped_release unlock;
   return GraphHash(ReadGraph(graph_json));
@@ -172,14 +182,17 @@ void BindPasses(py::module_* module) {
               py::arg("plan"), py::arg("name"),
               "What every other choice for a tensor or an operator would cost (JSON).");
   module->def("phases", &SplitIntoPhases, py::arg("partitioned"), py::kw_only(),
-              py::arg("control_deps") = true,
-              py::arg("on_pass") = py::none(),
+              py::arg("control_deps") = true, py::arg("on_pass") = py::none(),
               "Split a partitioned graph into its forward and backward graphs (JSON).");
   module->def("executor_memory", &PredictMemory, py::arg("graph"), py::arg("rules"),
               py::kw_only(), py::arg("workers") = 1, py::arg("match_range") = 16,
               py::arg("search_match_range") = false,
               py::arg("external_heads") = std::vector<int>(),
               "Predict what MXNet's executor allocates for a graph.");
+
+  module->def("step_problem", &ProblemOfStep, py::arg("graph"), py::arg("table"),
+              py::arg("plan"), py::kw_only(), py::arg("step"),
+              "The problem (JSON) that a step of a plan solves, given the steps before.");
   module->def("graph_hash", &HashOf, py::arg("graph"),
               "Hash of a graph's structure, shapes and dtypes, 16 hexadecimal digits.");
 }

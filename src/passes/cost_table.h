@@ -79,6 +79,8 @@ class TablePool {
   CostTable Restrict(const CostTable& table, const std::vector<int>& fixed,
                      const std::vector<int>& domain, int64_t* constant);
 
+  size_t num_tables() const { return cells_.size(); }
+
   // Forgets everything when there is too much of it. No table may be in use.
   void Tidy();
 

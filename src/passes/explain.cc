@@ -28,7 +28,8 @@ class Explainer {
         table_(table),
         plan_(plan),
         coarse_(Coalesce(graph, table, GroupForwardBackward(graph, table))),
-        cuts_(ClassCutsOf(graph, coarse_, plan)) {}
+        cuts_(ClassCutsOf(graph, coarse_, plan)),
+        searcher_(graph, table, coarse_, plan.parts, {}) {}
 
   OrderedJson Run(const std::string& name) {
     const int entry = FindEntry(graph_, name);
@@ -56,7 +57,7 @@ class Explainer {
 
   // --- A tensor.
 
-  OrderedJson TensorJson(int entry) const {
+  OrderedJson TensorJson(int entry) {
     const int tensor = coarse_.tensor_class[entry];
     OrderedJson steps = OrderedJson::array();
     for (size_t step = 0; step < plan_.parts.size(); ++step) {
@@ -72,7 +73,7 @@ class Explainer {
             {"steps", std::move(steps)}};
   }
 
-  OrderedJson AlternativesJson(int tensor, size_t step) const {
+  OrderedJson AlternativesJson(int tensor, size_t step) {
     const Shape& shape = coarse_.tensors[tensor].shape;
     std::vector<int> dims;
     for (size_t d = 0; d < shape.size(); ++d) dims.push_back(static_cast<int>(d));
@@ -129,7 +130,7 @@ class Explainer {
   }
 
   // The plan's bytes when everything else decides this step anew.
-  int64_t SearchedBytes(int tensor, const Cuts& cuts, size_t step) const {
+  int64_t SearchedBytes(int tensor, const Cuts& cuts, size_t step) {
     ClassCuts given = cuts_;
     for (Cuts& other : given.tensors) other[step] = kFree;
     for (size_t p = 0; p < given.operators.size(); ++p) {
@@ -139,7 +140,7 @@ class Explainer {
       given.operators[p][step] = kFree;
     }
     given.tensors[tensor] = cuts;
-    return SearchPartition(graph_, table_, coarse_, given, plan_.parts, {}).bytes;
+    return searcher_.Search(given, {}).bytes;
   }
 
   // --- An operator.
@@ -244,6 +245,7 @@ class Explainer {
   const Plan& plan_;
   const CoarseGraph coarse_;
   const ClassCuts cuts_;
+  PartitionSearcher searcher_;
 };
 
 }  // namespace

@@ -170,6 +170,14 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   return result;
 }
 
+PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {
+  const SearchOptions unlimited;
+  SearchProblem search(coarse_, given, unlimited, &tables_);
+  TOFU_CHECK(search.Make()) << "more than " << unlimited.max_alternatives
+                            << " alternatives of one class";
+  return search.problem();
+}
+
 SearchResult PartitionSearcher::Hurry(ClassCuts given, SearchOptions options) {
   for (size_t c = 0; c < given.tensors.size(); ++c) {
     const TensorChoices* choices =

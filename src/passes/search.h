@@ -77,6 +77,9 @@ class PartitionSearcher {
   // `given` is of the first steps, or of all.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
+  // What Search() solves, with as many alternatives as there are.
+  PairwiseProblem Problem(const ClassCuts& given);
+
  private:
   // Every tensor as its first alternative says, every operator as is best then.
   SearchResult Hurry(ClassCuts given, SearchOptions options);

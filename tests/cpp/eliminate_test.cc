@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 namespace tofu {
@@ -91,6 +92,35 @@ TEST(Eliminate, EqualProblemsGiveEqualValues) {
   options.max_table = 16;
   const PairwiseProblem problem = RandomProblem(3, 20, 90);
   EXPECT_EQ(Eliminate(problem, options).values, Eliminate(problem, options).values);
+}
+
+// A chain of equal blocks: after a few of them only look-ups are left to do.
+TEST(Eliminate, RepeatedStructureIsMinimisedOnce) {
+  const SharedCells pair = {7, 1, 3, 0, 5, 2, 6, 4, 1};
+  size_t tables = 0;
+  for (int blocks : {100, 10000}) {
+    PairwiseProblem problem;
+    for (int v = 0; v < blocks; ++v) {
+      problem.AddVariable(3);
+      if (v > 0) problem.pairs.push_back({v - 1, v, pair});
+    }
+    EliminationCache cache;
+    const EliminateResult result = Eliminate(problem, {}, &cache);
+    EXPECT_EQ(result.status, EliminateStatus::kOptimal);
+    EXPECT_LT(cache.pool().num_tables(), 20U);
+    EXPECT_TRUE(tables == 0 || cache.pool().num_tables() == tables);
+    tables = cache.pool().num_tables();
+  }
+}
+
+TEST(Eliminate, WithoutTimeItDecidesOneVariableAfterTheOther) {
+  const PairwiseProblem problem = RandomProblem(7, 120, 4000);
+  EliminateOptions options;
+  options.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1);
+  const EliminateResult result = Eliminate(problem, options);
+  EXPECT_EQ(problem.Cost(result.values), result.cost);
+  EXPECT_EQ(result.status, EliminateStatus::kFeasible);
+  EXPECT_LE(result.lower_bound, Eliminate(problem, {int64_t{1} << 10}).lower_bound);
 }
 
 TEST(Eliminate, RefusesMoreWorkThanAllowed) {
