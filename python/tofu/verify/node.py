@@ -19,6 +19,7 @@ from mxnet._ctypes.ndarray import _imperative_invoke
 from mxnet.base import _LIB, check_call
 
 from tofu.mx import custom
+from tofu.mx.runtime import environment
 from tofu.verify.case import Case, Shape
 
 __all__ = [
@@ -194,7 +195,7 @@ def _bound(
     auxiliary = set(symbol.list_auxiliary_states())
     named = {n: a for n, a in arrays.items() if n in set(symbol.list_arguments())}
     states = {n: a for n, a in arrays.items() if n in auxiliary}
-    with _environment(_AS_IT_IS):
+    with environment(_AS_IT_IS):
         executor = symbol.bind(mx.cpu(), named, grad_req="null", aux_states=states)
     return executor, arrays
 
@@ -237,17 +238,3 @@ def quiet() -> Iterator[None]:
         os.dup2(before, 2)
         os.close(before)
         os.close(null)
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -25,6 +25,16 @@ _PARAMETERS = {
 _WITH_NOISE = ("normal", "gumbel", "logistic", "exponential", "rayleigh", "pareto", "weibull")
 # What else an operator's attributes must say.
 _MORE = {"bernoulli": {"logit": "None", "is_logit": "False"}}
+# How many parameters the classic family's distributions have.
+_CLASSIC = (
+    ("uniform", 2),
+    ("normal", 2),
+    ("exponential", 1),
+    ("gamma", 2),
+    ("poisson", 1),
+    ("negative_binomial", 2),
+    ("generalized_negative_binomial", 2),
+)
 
 
 def _samplers() -> list[Case]:
@@ -57,15 +67,7 @@ def _samplers() -> list[Case]:
 
 def _classic_samplers() -> list[Case]:
     cases = []
-    for name, count in (
-        ("uniform", 2),
-        ("normal", 2),
-        ("exponential", 1),
-        ("gamma", 2),
-        ("poisson", 1),
-        ("negative_binomial", 2),
-        ("generalized_negative_binomial", 2),
-    ):
+    for name, count in _CLASSIC:
         inputs = [positive(6, 2)] * count
         for shape, expect in (("(4,)", "i0 i1 i2"), ("()", "i0 i1")):
             more: dict[str, Any] = {"attrs": {"shape": shape}, "dtype": "float32"}
@@ -104,16 +106,7 @@ def _classes() -> list[Case]:
 
 def _densities() -> list[Case]:
     cases = []
-    for name, count in (
-        ("uniform", 2),
-        ("normal", 2),
-        ("exponential", 1),
-        ("gamma", 2),
-        ("poisson", 1),
-        ("negative_binomial", 2),
-        ("generalized_negative_binomial", 2),
-        ("dirichlet", 1),
-    ):
+    for name, count in (*_CLASSIC, ("dirichlet", 1)):
         whole = name in ("poisson", "negative_binomial", "generalized_negative_binomial")
         samples = ints(5, 6, 2, 4) if whole else positive(6, 2, 4)
         parameters = [positive(6, 2)] * count
