@@ -214,6 +214,18 @@ TEST(SearchLimits, WithoutTimeItStillReturnsAValidPlanAndABound) {
             plan.total_bytes());
 }
 
+TEST(SearchLimits, AHundredthOfASecondForALargeGraphGivesAValidPlanAndABound) {
+  ExampleGraph example = Residual(64, 512, 2500);
+  ASSERT_GE(example.graph().nodes.size(), 10000u);
+  PlanOptions options;
+  options.workers = 8;
+  options.time_limit_s = 0.01;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  EXPECT_EQ(plan.parts, (std::vector<int>{2, 2, 2}));
+  EXPECT_LE(plan.lower_bound_bytes, plan.total_bytes());
+  EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan));
+}
+
 TEST(SearchLimits, AStepsProblemIsWhatTheStepSolved) {
   ExampleGraph example = Mlp(96, 48, 3);
   const Plan plan = PlanFor(&example, 8, "recursion");

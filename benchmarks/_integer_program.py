@@ -1,0 +1,103 @@
+"""A step of the search as an integer program, solved by HiGHS (through SciPy).
+
+    solution = solve(json.loads(_core.step_problem(graph, table, plan, step=0)))
+
+Nothing is shared with the search but the step's problem itself (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+# HiGHS ends at an absolute gap of 1e-6, whatever it is told of relative gaps: the largest
+# cost becomes 1e4, so that this is less than 1e-10 of it.
+_LARGEST_COST = 1e4
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """What HiGHS finds.
+
+    Attributes:
+        values: of each variable.
+        cost: of the values, counted in integers.
+        seconds: processor time of HiGHS alone.
+    """
+
+    values: list[int]
+    cost: int
+    seconds: float
+
+
+def cost_of(problem: dict[str, Any], values: list[int]) -> int:
+    """What a choice of values costs."""
+    unary = sum(cells[values[v]] for v, cells in enumerate(problem["unary"]) if cells)
+    pairs = sum(
+        cells[values[a] * problem["domains"][b] + values[b]] for a, b, cells in problem["pairs"]
+    )
+    return int(problem["constant"] + unary + pairs)
+
+
+def solve(problem: dict[str, Any]) -> Solution:
+    """Minimise a step's problem by the local polytope with integral variables.
+
+    A binary variable for each value of each variable, and one from 0 to 1 for each pair of
+    values that a pair of variables takes; the latter add up to the former along both sides.
+
+    Raises:
+        RuntimeError: HiGHS did not prove an optimum.
+    """
+    costs, matrix, sums, starts = _program(problem)
+    integral = np.zeros(len(costs))
+    integral[: starts[-1]] = 1
+    scale = max(float(costs.max(initial=0.0)), 1.0) / _LARGEST_COST
+    begin = time.process_time()
+    found = milp(
+        costs / scale,
+        constraints=LinearConstraint(matrix, sums, sums),
+        bounds=Bounds(0, 1),
+        integrality=integral,
+        options={"mip_rel_gap": 0},
+    )
+    seconds = time.process_time() - begin
+    if found.status != 0:
+        raise RuntimeError(f"HiGHS: found {found.message!r}, expected an optimum")
+    values = [int(np.argmax(found.x[a:b])) for a, b in zip(starts, starts[1:])]
+    return Solution(values, cost_of(problem, values), seconds)
+
+
+def _program(problem: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Costs, equations and their sums, and where each variable's values start."""
+    domains = problem["domains"]
+    starts = np.concatenate([[0], np.cumsum(domains)]).astype(int)
+    costs = [np.zeros(starts[-1])]
+    rows: list[int] = []
+    columns: list[int] = []
+    signs: list[float] = []
+    for v, size in enumerate(domains):
+        if problem["unary"][v]:
+            costs[0][starts[v] : starts[v + 1]] = problem["unary"][v]
+        rows += [v] * size
+        columns += range(starts[v], starts[v + 1])
+        signs += [1.0] * size
+    row, column = len(domains), int(starts[-1])
+    for a, b, cells in problem["pairs"]:
+        grid = np.arange(column, column + len(cells)).reshape(domains[a], domains[b])
+        for v, lines in ((a, grid), (b, grid.T)):
+            for x, line in enumerate(lines):
+                rows += [row] * (len(line) + 1)
+                columns += [*line.tolist(), starts[v] + x]
+                signs += [1.0] * len(line) + [-1.0]
+                row += 1
+        costs.append(np.asarray(cells, float))
+        column += len(cells)
+    sums = np.zeros(row)
+    sums[: len(domains)] = 1
+    matrix = sparse.csr_matrix((signs, (rows, columns)), shape=(row, column))
+    return np.concatenate(costs), matrix, sums, starts

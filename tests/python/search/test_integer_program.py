@@ -1,0 +1,78 @@
+"""Every step of the recursion against an integer program that HiGHS solves."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tofu import _core
+from tofu.errors import PlanError
+from tofu.models import build
+from tofu.mx.graph import strategy_table
+
+SOLVER = Path(__file__).resolve().parents[3] / "benchmarks" / "_integer_program.py"
+# One of each kind of model.
+REDUCED = (
+    "wresnet-50-4",
+    "rnn-6-4k",
+    "alexnet",
+    "vgg-16",
+    "mlp",
+    "densenet-121",
+    "transformer",
+    "gpt-24",
+)
+
+
+@pytest.fixture(scope="module")
+def highs() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("_integer_program", SOLVER)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def check(highs: ModuleType, graph: str, workers: int, steps: int) -> None:
+    """The plan's steps cost exactly what HiGHS finds, and HiGHS's choice no less."""
+    table, _ = strategy_table(graph)
+    plan = _core.plan(graph, table, workers=workers, mode="recursion")
+    found = [step["bytes"] for step in json.loads(plan)["steps"]]
+    assert len(found) == steps
+    for step in range(steps):
+        problem = json.loads(_core.step_problem(graph, table, plan, step=step))
+        assert highs.solve(problem).cost == sum(found[: step + 1]), f"step {step}"
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_steps_of_a_reduced_model_are_optimal(name: str, highs: ModuleType) -> None:
+    check(highs, build(name, batch_size=48, reduced=True).training_graph(), 12, 3)
+
+
+@pytest.mark.parametrize(
+    "name", ["rnn-10-8k", pytest.param("wresnet-152-10", marks=pytest.mark.slow)]
+)
+def test_steps_of_the_papers_largest_models_are_optimal(name: str, highs: ModuleType) -> None:
+    check(highs, build(name).training_graph(), 8, 3)
+
+
+def test_costs_of_a_problem_without_pairs_or_with_one(highs: ModuleType) -> None:
+    alone = {"constant": 7, "domains": [2, 3], "unary": [[3, 1], []], "pairs": []}
+    assert highs.solve(alone).cost == 8
+    joined = {**alone, "pairs": [[0, 1, [4, 4, 0, 9, 9, 5]]]}
+    solution = highs.solve(joined)
+    assert solution.cost == 10 and solution.values == [0, 2]
+
+
+def test_a_step_that_the_plan_lacks_is_refused() -> None:
+    graph = build("mlp", reduced=True).training_graph()
+    table, _ = strategy_table(graph)
+    plan = _core.plan(graph, table, workers=4)
+    with pytest.raises(PlanError, match="found step 2, expected 0 to 1"):
+        _core.step_problem(graph, table, plan, step=2)
