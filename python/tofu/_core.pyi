@@ -128,6 +128,16 @@ def step_problem(graph: str, table: str, plan: str, *, step: int) -> str:
             damaged, or the plan has no such step.
     """
 
+def solve_step_problem(problem: str) -> str:
+    """What the search's elimination finds for a step's problem (JSON, docs/formats.md).
+
+    Args:
+        problem: the text that `step_problem` made.
+
+    Raises:
+        tofu.errors.PlanError: the text is no such problem.
+    """
+
 def graph_hash(graph: str) -> str:
     """Hash of a graph's structure, shapes and dtypes: 16 hexadecimal digits.
 

@@ -139,6 +139,11 @@ std::string ProblemOfStep(const std::string& graph_json, const std::string& tabl
   return WriteStepProblem(StepProblem(graph, table, plan, step));
 }
 
+std::string SolveStep(const std::string& problem_json) {
+  py::gil_scoped_release unlock;
+  return SolveStepProblem(problem_json);
+}
+
 std::string HashOf(const std::string& graph_json) {
   py::gil_scoped_release unlock;
   return GraphHash(ReadGraph(graph_json));
@@ -193,6 +198,8 @@ void BindPasses(py::module_* module) {
   module->def("step_problem", &ProblemOfStep, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("step"),
               "The problem (JSON) that a step of a plan solves, given the steps before.");
+  module->def("solve_step_problem", &SolveStep, py::arg("problem"),
+              "Solve what step_problem wrote by the search's elimination (JSON).");
   module->def("graph_hash", &HashOf, py::arg("graph"),
               "Hash of a graph's structure, shapes and dtypes, 16 hexadecimal digits.");
 }

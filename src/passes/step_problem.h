@@ -6,7 +6,8 @@
 // Output:     JSON (docs/formats.md): variables with their domains, and costs
 //             over one or two of them. Its minimum is the least that the first
 //             step + 1 steps can communicate, given the first `step`.
-// Errors:     UserError(kPlan) for a step that the plan does not have.
+// Errors:     UserError(kPlan) for a step that the plan does not have, and for
+//             a text that is not such a problem.
 // Position:   after a plan is made; tests and benchmarks ask for it.
 // Complexity: that of a search without its elimination (search.h).
 #ifndef TOFU_PASSES_STEP_PROBLEM_H_
@@ -25,6 +26,11 @@ PairwiseProblem StepProblem(const Graph& graph, const StrategyTable& table,
                             const Plan& plan, int step);
 
 std::string WriteStepProblem(const PairwiseProblem& problem);
+PairwiseProblem ReadStepProblem(const std::string& text);
+
+// Solves what WriteStepProblem() wrote by elimination, so that it can be compared
+// with what another solver finds, and how fast: JSON (docs/formats.md).
+std::string SolveStepProblem(const std::string& text);
 
 }  // namespace tofu
 
