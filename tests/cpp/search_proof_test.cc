@@ -86,7 +86,7 @@ TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
   int compared = 0;
   Gaps recursion;
   Gaps improved;
-  for (unsigned seed = 1; compared < 200 && seed <= 1500; ++seed) {
+  for (unsigned seed = 1; compared < kGraphs && seed <= 8000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 4));
     int64_t best = -1;
@@ -111,7 +111,7 @@ TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
             << recursion.sum / std::max(compared, 1) << ", " << recursion.worst
             << "; improved " << improved.sum / std::max(compared, 1) << ", "
             << improved.worst << std::endl;
-  EXPECT_GE(compared, 200);
+  EXPECT_GE(compared, kGraphs);
   EXPECT_EQ(improved.worst, 0.0) << "problems of this size are solved jointly";
   EXPECT_LE(recursion.sum / compared, 0.05);
 }

@@ -1,0 +1,242 @@
+"""Measures the search: from a training graph (JSON in memory) to its plan.
+
+    python benchmarks/search.py --output search.json [--smoke]
+
+One thread, processor time of `_core.plan`, medians; each graph is planned in a process of its
+own, whose peak memory is recorded. Making the training graph and the strategy table is not
+part of it; their times stand beside. Steps of the recursion are also solved from the same
+tables by HiGHS. Needs `pip install '.[cpu,test]'`; about ten minutes and 4 GB, most of both
+for making the largest graphs. docs/results/search.md has the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+REPEATS = 5
+# Plans that take longer are measured three times.
+LONG_SECONDS = 10.0
+WORKERS = (8, 1024)
+LARGEST = ("wresnet-152-10", "rnn-10-8k")
+GOALS = {
+    "plan_seconds": 0.25,
+    "many_workers_ratio": 4.0,
+    "exponent": 1.1,
+    "peak_bytes": 10**9,
+    "highs_ratio": 20.0,
+}
+
+# Runs in a process without MXNet, so that its peak memory is the search's.
+_PLAN = """
+import json, re, sys, time
+from tofu import _core
+folder, workers, repeats = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+limit = float(sys.argv[4])
+graph = open(folder + "/graph", encoding="utf-8").read()
+table = open(folder + "/table", encoding="utf-8").read()
+times = []
+while len(times) < repeats and not (len(times) == 3 and times[0] > limit):
+    begin = time.process_time()
+    plan = _core.plan(graph, table, workers=workers, time_limit_s=600)
+    times.append(time.process_time() - begin)
+peak = re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())
+plan = json.loads(plan)
+keys = ("nodes", "status", "total_bytes", "lower_bound_bytes")
+print(json.dumps({**{key: plan[key] for key in keys}, "seconds": times,
+                  "text_bytes": len(graph) + len(table), "peak_bytes": 1024 * int(peak[1])}))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """A training graph and its strategy table, and the processor times to make them."""
+
+    name: str
+    graph: str
+    table: str
+    graph_seconds: float
+    table_seconds: float
+
+
+def make(model: Any, *, reduced: bool = False) -> Inputs:
+    """The inputs of the search for a model, or a model's name."""
+    from tofu.models import build
+    from tofu.mx.graph import strategy_table
+
+    begin = time.process_time()
+    built = build(model, reduced=reduced)
+    graph = built.training_graph()
+    made = time.process_time()
+    table, _ = strategy_table(graph)
+    return Inputs(built.name, graph, table, made - begin, time.process_time() - made)
+
+
+def resnet(depth: int) -> Any:
+    """A WResNet of width 4 and any depth, its blocks spread over the stages as the 152's are."""
+    from tofu.models import make_wresnet
+
+    blocks = (depth - 2) // 3
+    first, second, last = (max(1, round(blocks * share / 50)) for share in (3, 8, 3))
+    model = make_wresnet(50, 4)
+    stages = (first, second, blocks - first - second - last, last)
+    size = dataclasses.replace(model.full, options={**model.full.options, "blocks": stages})
+    return dataclasses.replace(model, name=f"wresnet-{depth}-4", full=size)
+
+
+def rnn(steps: int) -> Any:
+    """RNN-10-8K over any number of steps."""
+    from tofu.models import make_rnn
+
+    model = make_rnn(10, 8192, steps=steps, batch_size=128)
+    return dataclasses.replace(model, name=f"{model.name}, {steps} steps")
+
+
+def plan(inputs: Inputs, workers: int, repeats: int) -> dict[str, Any]:
+    """Times, result and peak memory of planning."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "graph").write_text(inputs.graph, encoding="utf-8")
+        Path(folder, "table").write_text(inputs.table, encoding="utf-8")
+        arguments = [folder, str(workers), str(repeats), str(LONG_SECONDS)]
+        ran = subprocess.run(
+            [sys.executable, "-c", _PLAN, *arguments], check=True, stdout=subprocess.PIPE, text=True
+        )
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return {
+        "model": inputs.name,
+        "workers": workers,
+        **found,
+        "median_seconds": statistics.median(found["seconds"]),
+        "graph_seconds": inputs.graph_seconds,
+        "table_seconds": inputs.table_seconds,
+    }
+
+
+def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
+    """Every step of the recursion, from the same tables by elimination and by HiGHS.
+
+    Raises:
+        RuntimeError: they do not find the same cost.
+    """
+    from _integer_program import solve
+
+    from tofu import _core
+
+    found = _core.plan(inputs.graph, inputs.table, workers=workers, mode="recursion")
+    records = []
+    for step in range(len(json.loads(found)["steps"])):
+        text = _core.step_problem(inputs.graph, inputs.table, found, step=step)
+        problem = json.loads(text)
+        pairs = []
+        for _ in range(repeats):  # They take turns.
+            ours = json.loads(_core.solve_step_problem(text))
+            theirs = solve(problem)
+            if ours["cost"] != theirs.cost:
+                raise RuntimeError(f"found {ours['cost']} and, by HiGHS, {theirs.cost}")
+            pairs.append((ours["cpu_seconds"], theirs.seconds))
+        records.append(
+            {
+                "model": inputs.name,
+                "workers": workers,
+                "step": step,
+                "variables": len(problem["domains"]),
+                "cells": sum(len(cells) for *_, cells in problem["pairs"]),
+                "cost": ours["cost"],
+                "seconds": statistics.median(first for first, _ in pairs),
+                "highs_seconds": statistics.median(second for _, second in pairs),
+                "ratio": statistics.median(second / first for first, second in pairs),
+            }
+        )
+    return records
+
+
+def exponent(records: list[dict[str, Any]]) -> float:
+    """The e of seconds ~ nodes^e, by least squares of the logarithms."""
+    x = [math.log(record["nodes"]) for record in records]
+    y = [math.log(record["median_seconds"]) for record in records]
+    middle_x, middle_y = statistics.fmean(x), statistics.fmean(y)
+    slope = sum((a - middle_x) * (b - middle_y) for a, b in zip(x, y))
+    return slope / sum((a - middle_x) ** 2 for a in x)
+
+
+LENGTHS = {"rnn": (rnn, (4, 20, 100, 400)), "resnet": (resnet, (50, 200, 800, 2000))}
+SMOKE_LENGTHS = {"rnn": (rnn, (2, 4)), "resnet": (resnet, (20, 35))}
+
+
+def _grow(models: list[Any], repeats: int) -> dict[str, Any]:
+    """Plans of ever longer models over 8 workers, and how their time grows."""
+    records = []
+    for model in models:
+        records.append(plan(make(model), WORKERS[0], repeats))
+        _say(records[-1])
+    pieces = [exponent([a, b]) for a, b in zip(records, records[1:])]
+    return {"exponent": exponent(records), "exponents_between": pieces, "points": records}
+
+
+def _say(record: dict[str, Any]) -> None:
+    print(
+        f"{record['model']:<24}{record['workers']:>6} workers {record['nodes']:>7} nodes "
+        f"{record['median_seconds']:>8.3f} s {record['peak_bytes'] / 1e6:>7.0f} MB  "
+        f"{record['status']}, {record['total_bytes'] / 2**30:.2f} GiB",
+        flush=True,
+    )
+
+
+def measure(repeats: int, *, smoke: bool) -> dict[str, Any]:
+    """All of it; `smoke`: models of a few layers, which say nothing about speed."""
+    plans, steps = [], []
+    for name in LARGEST:
+        inputs = make(name, reduced=smoke)
+        for workers in WORKERS[:1] if smoke else WORKERS:
+            plans.append(plan(inputs, workers, repeats))
+            _say(plans[-1])
+        for record in compare(inputs, WORKERS[0], repeats):
+            steps.append(record)
+            print(
+                f"{record['model']:<24}step {record['step'] + 1}: {record['seconds']:.4f} s, "
+                f"HiGHS {record['highs_seconds']:.3f} s, {record['ratio']:.0f} times",
+                flush=True,
+            )
+    growth = {}
+    lengths = SMOKE_LENGTHS if smoke else LENGTHS
+    for kind, (make_model, numbers) in lengths.items():
+        growth[kind] = _grow([make_model(number) for number in numbers], repeats)
+        print(f"{kind}: nodes^{growth[kind]['exponent']:.2f}", flush=True)
+    return {"plans": plans, "steps": steps, "growth": growth}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--smoke", action="store_true", help="reduced models, short lengths")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
+    args = parser.parse_args()
+    sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
+    import scipy
+    from _common import context
+
+    before = os.getloadavg()
+    found = measure(args.repeats, smoke=args.smoke)
+    load = {"load_before": before, "load_after": os.getloadavg()}
+    document = {"benchmark": "search", **context(), "scipy": scipy.__version__, **load}
+    document.update(repeats=args.repeats, goals=GOALS, **found)
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
