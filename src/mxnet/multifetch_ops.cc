@@ -112,9 +112,7 @@ void ComputeFetch(const OpAttrs& attrs, const OpArrays& arrays) {
   const MultiFetch& fetch = Prepared(attrs.Get(kSpecAttr));
   std::vector<const void*> sources(arrays.inputs, arrays.inputs + arrays.num_inputs);
   for (int i = 0; i < fetch.spec().num_remote; ++i) {
-    uintptr_t address = 0;
-    std::memcpy(&address, arrays.inputs[i], sizeof(address));
-    sources[i] = reinterpret_cast<const void*>(address);
+    std::memcpy(&sources[i], arrays.inputs[i], sizeof(sources[i]));  // the tile's address
   }
   fetch.Run(sources.data(), arrays.outputs[0]);
   std::memset(arrays.outputs[1], 0, sizeof(int64_t));
