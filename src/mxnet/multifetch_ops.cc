@@ -112,7 +112,8 @@ void ComputeFetch(const OpAttrs& attrs, const OpArrays& arrays) {
   const MultiFetch& fetch = Prepared(attrs.Get(kSpecAttr));
   std::vector<const void*> sources(arrays.inputs, arrays.inputs + arrays.num_inputs);
   for (int i = 0; i < fetch.spec().num_remote; ++i) {
-    std::memcpy(&sources[i], arrays.inputs[i], sizeof(sources[i]));  // the tile's address
+    // The tile's address.
+    std::memcpy(static_cast<void*>(&sources[i]), arrays.inputs[i], sizeof(sources[i]));
   }
   fetch.Run(sources.data(), arrays.outputs[0]);
   std::memset(arrays.outputs[1], 0, sizeof(int64_t));
