@@ -5,8 +5,8 @@
 One thread, processor time of `_core.plan`, medians; each graph is planned in a process of its
 own, whose peak memory is recorded. Making the training graph and the strategy table is not
 part of it; their times stand beside. Steps of the recursion are also solved from the same
-tables by HiGHS. Needs `pip install '.[cpu,test]'`; about ten minutes and 4 GB, most of both
-for making the largest graphs. docs/results/search.md has the numbers.
+tables by HiGHS. Needs `pip install '.[cpu,test]'`; six minutes, most of them for making the
+largest graphs. docs/results/search.md has the numbers.
 """
 
 from __future__ import annotations
@@ -189,7 +189,8 @@ def _say(record: dict[str, Any]) -> None:
     print(
         f"{record['model']:<24}{record['workers']:>6} workers {record['nodes']:>7} nodes "
         f"{record['median_seconds']:>8.3f} s {record['peak_bytes'] / 1e6:>7.0f} MB  "
-        f"{record['status']}, {record['total_bytes'] / 2**30:.2f} GiB",
+        f"{record['total_bytes'] / 2**30:.2f} GiB, at least "
+        f"{record['lower_bound_bytes'] / 2**30:.2f}",
         flush=True,
     )
 
