@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tofu
 from tofu.lang import Over, apply, like
-from tofu.tdl._shapes import names
 
 _ACTIVATIONS = ("relu", "sigmoid", "hard_sigmoid", "softsign", "tanh", "erf", "erfinv")
 _POWERS = ("sqrt", "rsqrt", "cbrt", "rcbrt", "square", "reciprocal")
@@ -113,11 +112,14 @@ def identity_like(lhs, rhs):
 
 @tofu.op(name=("amp_multicast", "_backward_amp_multicast"))
 def each_by_itself(*args):
-    """Tensors of any shapes in one type."""
-    return tuple(
-        Over(names(x.ndim, f"t{k}_"), lambda *i, x=x: apply("cast", x[i]))
-        for k, x in enumerate(args)
-    )
+    """Tensors of any shapes in one type; where all have one size they are split together."""
+    rank = max(x.ndim for x in args)
+    sizes = [{x.shape[d] for x in args if d < x.ndim} for d in range(rank)]
+
+    def own(k, x):
+        return [f"i{d}" if len(sizes[d]) == 1 else f"t{k}_{d}" for d in range(x.ndim)]
+
+    return tuple(Over(own(k, x), lambda *i, x=x: apply("cast", x[i])) for k, x in enumerate(args))
 
 
 @tofu.op(name="IdentityAttachKLSparseReg")

@@ -158,8 +158,7 @@ def backward_slice(ograd, *, begin, end=(), step=(), out_shapes):
     """Zeros around the head gradient."""
     shape = out_shapes[0]
     full = _full(ograd.shape, shape, _slice_bounds(shape, begin, step))
-    fixed = [d for d in full if d < len(end) and end[d] is not None]
-    return _scattered(ograd, shape, [d for d in full if d not in fixed])
+    return _scattered(ograd, shape, full)  # an end beyond a part is the part's
 
 
 def _axis_end(shapes, axis, **_):
@@ -171,7 +170,7 @@ def _axis_end(shapes, axis, **_):
 def slice_axis(data, *, axis, begin, end=None):
     """From begin to end along one axis."""
     axis = axis_of(axis, data.ndim)
-    if begin < 0 or (end is not None and end < 0):  # a part would count from its own end
+    if begin < 0:  # a part would count from its own end
         tail = tofu.Opaque("Slice")
         return lambda *i: tail(data[whole(i, axis)])[i[axis]]
     return lambda *i: data[at(i, axis, i[axis] + begin)]

@@ -98,9 +98,12 @@ def quantized_embedding(data, weight, *ranges):
 
 @tofu.op(name="_contrib_quantized_batch_norm")
 def quantized_batch_norm(data, *args, axis=1):
-    """Each channel scaled and shifted; channels share a range, so they are whole."""
-    own = line(data.ndim, axis_of(axis, data.ndim))
-    return *instances(own, (data, own), *((x, "") for x in args)), *_ranges(args[4:])
+    """Each channel scaled and shifted, to a range that attributes give."""
+    own = letters(data.ndim)
+    channel = own[axis_of(axis, data.ndim)]
+    states, ranges = args[:4], args[4:]
+    reads = (data, own), *((x, channel) for x in states), *((r, "") for r in ranges)
+    return *instances(own, *reads), *_ranges(ranges)
 
 
 @tofu.op(name="_contrib_quantized_rnn")

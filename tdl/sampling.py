@@ -150,12 +150,15 @@ def up_sampling(*args, scale, sample_type="nearest", multi_input_mode="concat"):
 
 
 @tofu.op(name="_backward_UpSampling", rewrites=_FILTERS)
-def backward_up_sampling(ograd, *args, scale, sample_type="nearest", out_shapes):
+def backward_up_sampling(
+    ograd, *args, scale, sample_type="nearest", multi_input_mode="concat", out_shapes
+):
     """By each plane: the sum over a square; by the filter, the sum over the batch."""
     if sample_type == "bilinear":
         return instances("nc.. c...", (ograd, "nc"), (args[0], "nc"), (args[1], "c"))
     if len(out_shapes) > 1:
-        return instances(" ".join(["n..."] * len(out_shapes)), (ograd, "n"))
+        own = "nc" if multi_input_mode == "sum" else "n"
+        return instances(" ".join([own.ljust(4, ".")] * len(out_shapes)), (ograd, own))
 
     def square(n, c, y, x):
         body = lambda u, v: ograd[n, c, y * scale + u, x * scale + v]  # noqa: E731

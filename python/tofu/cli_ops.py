@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 
+_KINDS = ("false", "missing", "explained", "skipped")  # of findings
+
 Document = Mapping[str, Any]  # an operator, as tofu ops --format json has it
 
 
@@ -154,6 +156,8 @@ def _record(verdicts: Iterable[Verdict], seed: int, quick: bool) -> None:
         proven = v.checked and not v.false
         mark = {"fingerprint": fingerprint(calls), "seed": seed, "checked": v.checked}
         mark.update({"quick": True} if quick else {})
+        found = {"missing": len(v.missing), "explained": len(v.explained)}
+        mark.update({kind: number for kind, number in found.items() if number})
         results[v.op] = mark if proven else {}
     write_record(results)
 
@@ -161,8 +165,7 @@ def _record(verdicts: Iterable[Verdict], seed: int, quick: bool) -> None:
 def verdicts_document(verdicts: Sequence[Verdict]) -> str:
     """The verdicts as JSON."""
     lists = {
-        kind: [dataclasses.asdict(f) for v in verdicts for f in getattr(v, kind)]
-        for kind in ("false", "missing", "skipped")
+        kind: [dataclasses.asdict(f) for v in verdicts for f in getattr(v, kind)] for kind in _KINDS
     }
     return json.dumps({"checked": sum(v.checked for v in verdicts), **lists}, indent=1) + "\n"
 
@@ -170,16 +173,12 @@ def verdicts_document(verdicts: Sequence[Verdict]) -> str:
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     """The verdicts as text: findings one a paragraph, then the numbers."""
     lines = []
-    for kind in ("false", "missing", "skipped"):
+    for kind in _KINDS:
         for finding in (f for v in verdicts for f in getattr(v, kind)):
             split = f", split by {finding.strategy}" if finding.strategy else ""
             lines.append(f"{kind}: {finding.case}{split}\n  {finding.detail}")
             lines.append(f"  {finding.reproduce}")
-    numbers = {k: sum(len(getattr(v, k)) for v in verdicts) for k in ("false", "missing")}
-    skipped = sum(len(v.skipped) for v in verdicts)
+    numbers = (f"{sum(len(getattr(v, k)) for v in verdicts)} {k}" for k in _KINDS)
     checked = sum(v.checked for v in verdicts)
-    lines.append(
-        f"{len(verdicts)} operators, {checked} runs by parts: {numbers['false']} false, "
-        f"{numbers['missing']} missing, {skipped} skipped"
-    )
+    lines.append(f"{len(verdicts)} operators, {checked} runs by parts: {', '.join(numbers)}")
     return "\n".join(lines) + "\n"

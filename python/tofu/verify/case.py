@@ -58,6 +58,7 @@ class Case:
         numpy: run with NumPy's shapes, where () is a number and not an unknown shape.
         fixed: run with these sizes only: the operator does not check others, and may end
             the process on them.
+        floats: run with floating point types only: of others the operator makes no sense.
     """
 
     op: str
@@ -79,6 +80,7 @@ class Case:
     in_place: bool = False
     numpy: bool = False
     fixed: bool = False
+    floats: bool = False
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from tofu.errors import TofuError
 from tofu.lang import lookup
 from tofu.verify.case import Case
 from tofu.verify.draw import drawn, with_dtype
+from tofu.verify.explained import EXPLAINED
 from tofu.verify.missing import missing_ways
 from tofu.verify.run import MismatchError, Run
 
@@ -57,7 +58,8 @@ class Verdict:
         op: its name.
         checked: how many times a strategy, or several, was run by parts.
         false: strategies that are wrong.
-        missing: splits that hold, and that no strategy is.
+        missing: splits that hold, that no strategy is, and that nothing explains.
+        explained: those that hold and that are no strategy for a known reason.
         skipped: calls that did not run.
     """
 
@@ -65,6 +67,7 @@ class Verdict:
     checked: int = 0
     false: list[Finding] = dataclasses.field(default_factory=list)
     missing: list[Finding] = dataclasses.field(default_factory=list)
+    explained: list[Finding] = dataclasses.field(default_factory=list)
     skipped: list[Finding] = dataclasses.field(default_factory=list)
 
 
@@ -156,7 +159,7 @@ class _Checker:
             self._search()
         for case in self._some(calls, _DTYPE_CASES):
             for dtype in _QUICK_DTYPES if self.quick else _DTYPES:
-                if dtype != case.dtype:
+                if dtype != case.dtype and not (case.floats and dtype in _WHOLE_NUMBERS):
                     self._check(with_dtype(case, dtype), required=False, briefly=True)
         return self.verdict
 
@@ -215,7 +218,7 @@ class _Checker:
                 continue
             try:
                 for way in missing_ways(case, self.seed):
-                    self.verdict.missing.append(self._finding(case.name, "", way.text()))
+                    self._missing(case.name, way.text())
             except (mx.MXNetError, TofuError):
                 continue  # told already
 
@@ -229,6 +232,13 @@ class _Checker:
     def _false(self, name: str, run: Run, splits: Sequence[Split], detail: str) -> None:
         strategy = ", ".join(run.names([var for var, _ in splits]))
         self.verdict.false.append(self._finding(name, strategy, detail))
+
+    def _missing(self, name: str, split: str) -> None:
+        reason = EXPLAINED.get(self.verdict.op)
+        if reason is None:
+            self.verdict.missing.append(self._finding(name, "", split))
+        else:
+            self.verdict.explained.append(self._finding(name, "", f"{split} ({reason})"))
 
     def _skip(self, name: str, detail: str) -> None:
         self.verdict.skipped.append(self._finding(name, "", detail))

@@ -13,7 +13,10 @@ from tofu import cli_ops
 from tofu.analysis import row_for
 from tofu.lang import lookup
 from tofu.verify import cache, record
+from tofu.verify.cases import ALL
+from tofu.verify.check import check_operator
 from tofu.verify.classes import CLASSES, class_of, counts
+from tofu.verify.explained import EXPLAINED
 from tofu.verify.inventory import inventory
 
 PAGE = Path(__file__).parents[3] / "docs" / "operators.md"
@@ -95,3 +98,33 @@ def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("tofu.verify.inventory.inventory", lambda: [])
     assert cache.cached_inventory() == []
     assert [path.name for path in folder.iterdir()] == ["inventory-another.json"]
+
+
+def test_every_split_that_is_missing_is_explained_and_nothing_else() -> None:
+    """After tofu verify --record; what is explained and found no more is to be deleted."""
+    kept = record.recorded()
+    assert [op for op, mark in kept.items() if "missing" in mark] == []
+    assert {op for op, mark in kept.items() if "explained" in mark} == set(EXPLAINED)
+    assert all(EXPLAINED.values())
+
+
+def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
+    case = next(case for case in ALL if case.op == "size_array")
+    verdict = check_operator("size_array", [case], 1)
+    document = json.loads(cli_ops.verdicts_document([verdict]))
+    assert set(document) == {"checked", "false", "missing", "explained", "skipped"}
+    assert document["false"] == document["missing"] == []
+    reason = f"({EXPLAINED['size_array']})"
+    assert all(f["detail"].endswith(reason) for f in document["explained"])
+    assert [f["detail"].split(":")[0] for f in document["explained"]] == [
+        "dimension 1 of input 0",
+        "dimension 0 of input 0",
+    ]
+    assert "0 false, 0 missing, 2 explained, 0 skipped" in cli_ops.verdicts_text([verdict])
+
+
+def test_what_nothing_explains_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tofu.verify.check.EXPLAINED", {})
+    case = next(case for case in ALL if case.op == "size_array")
+    verdict = check_operator("size_array", [case], 1)
+    assert len(verdict.missing) == 2 and verdict.explained == []

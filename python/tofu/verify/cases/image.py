@@ -41,7 +41,14 @@ def _images() -> list[Case]:
         case("_image_resize", batch, attrs={"size": "(3, 5)"}, expect="a d", **single),
         case("_image_flip_left_right", image, expect="a", fixed=True),
         case("_image_flip_top_bottom", image, expect="b", fixed=True),
-        case("_image_adjust_lighting", image, attrs={"alpha": "(0.1, 0.2, 0.3)"}, expect="a b"),
+        # Of other than 3 channels MXNet reads what is not there.
+        case(
+            "_image_adjust_lighting",
+            image,
+            attrs={"alpha": "(0.1, 0.2, 0.3)"},
+            expect="a b",
+            fixed=True,
+        ),
     ]
     return cases
 

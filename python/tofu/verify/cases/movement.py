@@ -82,6 +82,7 @@ def _slices() -> list[Case]:
         {"axis": "0", "begin": "0", "end": "6"},
         {"axis": "-1", "begin": "-4", "end": "None"},
         {"axis": "0", "begin": "0", "end": "-4"},
+        {"axis": "0", "begin": "2", "end": "-4"},
     ):
         cases.append(case("slice_axis", real(12, 6), attrs=attrs))
         cases.append(back("_backward_slice_axis", "g0", real(12, 6), attrs=attrs))

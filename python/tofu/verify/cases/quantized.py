@@ -83,7 +83,7 @@ def _others() -> list[Case]:
             "_contrib_quantized_batch_norm",
             *(image, *[channel] * 4, *pair),
             attrs=calibrated,
-            expect="a c d",
+            expect="a b c d",
             **more,
         ),
     ]

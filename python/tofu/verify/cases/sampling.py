@@ -114,7 +114,7 @@ def _resampling() -> list[Case]:
         case("UpSampling", data, data, attrs=joined, expect="n"),
         back("_backward_UpSampling", "g0", data, data, attrs=joined, expect="n"),
         case("UpSampling", data, data, attrs=added, expect="n c"),
-        back("_backward_UpSampling", "g0", data, data, attrs=added, expect="n"),
+        back("_backward_UpSampling", "g0", data, data, attrs=added, expect="n c"),
         case("UpSampling", *filters, attrs=smooth, expect="n c"),
         back("_backward_UpSampling", "g0 i0 i1", *filters, attrs=smooth, expect="n c"),
         case("_contrib_BilinearResize2D", data, attrs=sizes, expect="n c"),
