@@ -8,6 +8,7 @@
 
 #include "graph/box.h"
 #include "passes/group.h"
+#include "passes/memory_order.h"
 
 namespace tofu {
 namespace {
@@ -40,7 +41,11 @@ bool IsDivided(const DimAccess& dim, const std::vector<int>& op_cuts) {
 class MemoryEstimator {
  public:
   MemoryEstimator(const Graph& graph, const StrategyTable& table, const Plan& plan)
-      : graph_(graph), table_(table), plan_(plan), keep_(KeepOfEntries()) {
+      : graph_(graph),
+        table_(table),
+        plan_(plan),
+        order_(MemoryOrder(graph)),
+        keep_(KeepOfEntries()) {
     const int k = plan.workers();
     // Those at an edge of the grid and one inside it.
     for (int worker : std::set<int>{0, k / 2, k - 1}) {
@@ -56,7 +61,7 @@ class MemoryEstimator {
       if (keep_[entry] == Keep::kAlways) alive += TileBytes(entry);
     }
     Worst(alive, 0);
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
+    for (int node : order_) {
       if (graph_.nodes[node].is_variable()) continue;
       const int64_t in_place = InPlaceBytes(node);
       for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
@@ -107,7 +112,7 @@ class MemoryEstimator {
   // What nobody reads dies with its own operator.
   void FindLastReaders() {
     std::vector<int> last(static_cast<size_t>(graph_.num_entries()), -1);
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
+    for (int node : order_) {
       for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
         last[graph_.entry_id({node, i})] = node;
       }
@@ -212,6 +217,7 @@ class MemoryEstimator {
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
+  const std::vector<int> order_;          // of the nodes
   const std::vector<Keep> keep_;          // [entry]
   std::vector<std::vector<int>> dying_;   // [node]: entries that it reads last
   std::vector<std::vector<int>> digits_;  // of some workers

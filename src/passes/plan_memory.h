@@ -3,8 +3,8 @@
 // step the tiles of all other tensors that are alive and the buffers of the
 // operator that runs then, with what it fetches.
 //
-// Input:      a training graph, its table and a plan; operators run in the
-//             graph's order.
+// Input:      a training graph, its table and a plan; operators run in
+//             memory_order.h's order, as those of the partitioned graph do.
 // Output:     bytes of the worker that needs most, as far as the workers differ.
 // Rules:      a tensor is alive from its operator to its last reader; an
 //             element-wise operator writes over an input that nobody reads
