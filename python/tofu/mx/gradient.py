@@ -11,13 +11,13 @@ from mxnet.base import _LIB, c_str, check_call
 from .nnvm import Entry, Graph, Node
 from .runtime import mxnet_errors
 
-__all__ = ["HEAD_GRADIENT", "differentiate"]
+__all__ = ["HEAD_GRADIENT", "RENAMED", "differentiate"]
 
 # Names of the head gradients' variables, followed by the output's index.
 HEAD_GRADIENT = "tofu_head_gradient"
 # Operators that MXGradient makes by name and MXNet calls otherwise.
 _SUM = "add_n"
-_RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": _SUM}
+RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": _SUM}
 # No gradient flows through these; most have no gradient function at all.
 _CONSTANT = frozenset(
     ("BlockGrad", "argmax", "argmax_channel", "argmin", "argsort", "shape_array", "size_array")
@@ -60,7 +60,7 @@ def differentiate(
     )
     found = dict(zip(wanted, graph.heads[count:]))
     for node in graph.topological():
-        node.op = _RENAMED.get(node.op, node.op)
+        node.op = RENAMED.get(node.op, node.op)
         if node.op == _SUM:
             _chain(node)
     return Graph(graph.heads[:count], _kept(graph, forward)), found

@@ -6,11 +6,13 @@ import ctypes
 
 from mxnet.base import _LIB, check_call
 
+from tofu.mx.gradient import RENAMED
+
 __all__ = ["registered_operators"]
 
 
 def registered_operators() -> dict[str, list[str]]:
-    """Every operator's own name, in order, and its other names."""
+    """Every operator's own name, in order, and its other names; not what tofu adds."""
     count = ctypes.c_uint()
     names = ctypes.POINTER(ctypes.c_char_p)()
     check_call(_LIB.NNListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
@@ -23,4 +25,8 @@ def registered_operators() -> dict[str, list[str]]:
         aliases = found.setdefault((own.value or b"").decode(), [])
         if text is not None and text != own.value:
             aliases.append(text.decode())
-    return {name: sorted(aliases) for name, aliases in sorted(found.items())}
+    return {
+        name: sorted(aliases)
+        for name, aliases in sorted(found.items())
+        if not name.startswith("_tofu_") and name not in RENAMED
+    }
