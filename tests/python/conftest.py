@@ -2,5 +2,16 @@
 
 import os
 
+import pytest
+
 # One thread an operator: runs are compared, and workers run beside each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="tests that take a sample take everything")
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--full"))
