@@ -6,7 +6,7 @@ import math
 
 import tofu
 from tofu.lang import Over, Rewrite, apply, like
-from tofu.tdl._shapes import instances, line, names, whole, zero
+from tofu.tdl._shapes import at, instances, line, names, whole, without, zero
 
 
 def _rest(ndim):
@@ -19,6 +19,12 @@ def _each(tensors, function):
     return lambda n: instance(*(x[n, _rest(x.ndim - 1)] for x in tensors))
 
 
+def _every(tensors, function):
+    """An output of the same: its elements, instance by instance."""
+    instance = _each(tensors, function)
+    return lambda *i: instance(i[0])[i[1:]]
+
+
 # --- Softmax with a loss, regression outputs -------------------------------------------
 
 
@@ -29,23 +35,71 @@ def _check_loss(normalization):
         )
 
 
+def _is_dense(data, label):
+    """Whether a label is a probability for each class."""
+    return label.ndim == data.ndim and label.ones == data.ones
+
+
+def _softmax_label(i, data, label, axes):
+    """The label's index beside a line of classes."""
+    ndim = data.ndim
+    if _is_dense(data, label):
+        return whole(i, axes)
+    if axes == {ndim - 1}:
+        return without(i, axes)
+    if axes != {1}:
+        raise tofu.InconclusiveError("several labels of an instance that is one line of classes")
+    return at(i, 1, 0) if label.ndim == ndim else without(i, 1)
+
+
+def _softmax_lines(function, data, label, axes):
+    """An opaque function of a line of classes and its label."""
+    line_of = tofu.Opaque(function)
+
+    def element(*i):
+        result = line_of(data[whole(i, axes)], label[_softmax_label(i, data, label, axes)])
+        return result[tuple(i[d] for d in sorted(axes))]
+
+    return element
+
+
+def _softmax_axes(ndim, multi_output, preserve_shape):
+    """What a softmax is over: the channels, the last dimension, or all but the batch."""
+    if multi_output:
+        return {1}
+    return {ndim - 1} if preserve_shape else set(range(1, ndim))
+
+
 @tofu.op(name="SoftmaxOutput")
-def softmax_output(data, label):
-    """The softmax of each instance; the label is for the gradient only."""
-    instance = _each([data, label], "Softmax")
-    return lambda *i: instance(i[0])[i[1:]]
+def softmax_output(data, label, *, multi_output=False, preserve_shape=False):
+    """The softmax of each line; the label is for the gradient only."""
+    if multi_output and label.ndim < data.ndim - 1:  # the label's space is one dimension
+        return _every([data, label], "Softmax")
+    axes = _softmax_axes(data.ndim, multi_output, preserve_shape)
+    return _softmax_lines("Softmax", data, label, axes)
 
 
 @tofu.op(name="_backward_SoftmaxOutput")
-def backward_softmax_output(out, label, *, normalization="null"):
-    """The gradients by data and label, which is zero."""
+def backward_softmax_output(
+    out, label, *, normalization="null", multi_output=False, preserve_shape=False
+):
+    """The gradients by data and label, which is zero; channels' are over the space's size."""
+    if _is_dense(out, label):  # a difference, and nothing is counted
+        return lambda *i: apply("sub", out[i], label[i]), lambda *i: like(0, label[i])
     _check_loss(normalization)
-    instance = _each([out, label], "SoftmaxGradient")
-    by_label = tofu.Opaque("Zero")
-    return (
-        lambda *i: instance(i[0])[i[1:]],
-        lambda *i: by_label(label[i[0], _rest(label.ndim - 1)])[i[1:]],
-    )
+    if multi_output:
+        gradient = _every([out, label], "SoftmaxGradient")
+    else:
+        axes = _softmax_axes(out.ndim, multi_output, preserve_shape)
+        gradient = _softmax_lines("SoftmaxGradient", out, label, axes)
+    shared = out.ndim - 1 if preserve_shape and not multi_output else 1
+    own = [f"i{d}" if d < shared else f"label{d}" for d in range(label.ndim)]
+    nothing = tofu.Opaque("Zero")
+
+    def by_label(*i):
+        return nothing(label[i[:shared], _rest(label.ndim - shared)])[i[shared:]]
+
+    return gradient, Over(own, by_label)
 
 
 _REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput")
@@ -60,8 +114,7 @@ def regression_output(data, label):
 @tofu.op(name=("_backward_linear_reg_out", "_backward_logistic_reg_out", "_backward_mae_reg_out"))
 def backward_regression_output(label, out):
     """Gradients over the number of elements of an instance: the batch may be split."""
-    instance = _each([label, out], "RegressionGradient")
-    return lambda *i: instance(i[0])[i[1:]], lambda *i: instance(i[0])[i[1:]]
+    return (_every([label, out], "RegressionGradient"),) * 2
 
 
 @tofu.op(name="_backward_MakeLoss")

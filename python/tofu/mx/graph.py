@@ -21,7 +21,7 @@ from tofu.errors import GraphError
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
-from .lower import AFTER, BEFORE, STAGES, indivisible
+from .lower import AFTER, BEFORE, STAGES
 from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .optimizer import append_updates
 from .runtime import is_stateful_backward, load
@@ -74,9 +74,9 @@ def training_graph(
     infer(graph, variables)
     forward_shapes = [(head.shape, dtype_name(head.dtype)) for head in graph.heads]
     if workers > 1:
-        STAGES.apply(graph, train=train, where=indivisible(workers))
+        STAGES.apply(graph, train=train, workers=workers)
         infer(graph, variables)
-    updates = BEFORE.apply(graph, train=train)
+    updates = BEFORE.apply(graph, train=train, workers=workers)
     outputs = len(graph.heads)
     graph.heads += updates.values()
     graph, found = _differentiate(graph, outputs, gradients, variables)
@@ -89,7 +89,7 @@ def training_graph(
         roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
     unique_names(graph)
     infer(graph, variables)
-    updates = AFTER.apply(graph, train=train)
+    updates = AFTER.apply(graph, train=train, workers=workers)
     graph.heads += updates.values()
     names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
     if optimizer is not None:

@@ -75,10 +75,36 @@ class Wide(nn.HybridBlock):
         return -F.pick(F.log_softmax(self.layers(x)), label)
 
 
-def train_wide():
+class Classes(nn.HybridBlock):
+    """A probability of each class for one instance, which is its own gradient."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.layers = nn.HybridSequential()
+            self.layers.add(nn.Dense(24), nn.Activation("tanh"), nn.Dense(12))
+
+    def hybrid_forward(self, F, x, label):
+        return F.SoftmaxOutput(self.layers(x), label, smooth_alpha=0.1, normalization="valid")
+
+
+class Words(nn.HybridBlock):
+    """Columns that nobody can share, of an embedding with many rows."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.words, self.classes = nn.Embedding(24, 5), nn.Dense(12, flatten=False)
+
+    def hybrid_forward(self, F, x, label):
+        found = self.words(F.floor(F.abs(x) * 8)).sum(axis=1)
+        return -F.pick(F.log_softmax(self.classes(found)), label)
+
+
+def train_one(block):
     mx.random.seed(3)
     np.random.seed(3)
-    net = Wide()
+    net = block()
     net.initialize(mx.init.Xavier())
     net.hybridize()
     trainer, losses = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}), []
@@ -89,17 +115,18 @@ def train_wide():
             loss = net(x, y)
         loss.backward()
         trainer.step(1)
-        losses.append(loss.asscalar())
+        losses.append(loss.asnumpy())
     return losses
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_a_batch_of_one_is_split_within_its_norms(workers, switched_on, capsys):
-    expected = train_wide()
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("block", [Wide, Classes, Words])
+def test_a_batch_of_one_is_split_within_composites(block, workers, switched_on, capsys):
+    expected = train_one(block)
     switched_on(workers)
-    losses = train_wide()
+    losses = train_one(block)
     assert f"over {workers} workers" in "".join(capsys.readouterr())
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("workers", [2, 3])

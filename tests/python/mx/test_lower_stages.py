@@ -1,6 +1,7 @@
 """Composite operators in stages: when, and that they compute the same."""
 
 import mxnet as mx
+import numpy as np
 import pytest
 
 from .models import random
@@ -43,7 +44,9 @@ def test_softmax_cross_entropy():
     parameters = {"x": random((3, 4), "float64")}
     inputs = {"label": mx.nd.array([0, 3, 1], dtype="float64")}
     assert_equal(symbol, inputs, parameters, workers=WORKERS)
-    assert "one_hot" in operators(symbol, inputs, parameters, workers=WORKERS)
+    found = operators(symbol, inputs, parameters, workers=WORKERS)
+    assert "softmax_cross_entropy" not in found
+    assert "one_hot" not in found  # whose classes cannot be split
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,82 @@ def test_normalizations(op, shape, scales, options):
     symbol, parameters = norm(op, shape, scales, **options)
     assert_equal(symbol, {}, parameters, workers=WORKERS)
     assert op.__name__ not in operators(symbol, {}, parameters, workers=WORKERS)
+
+
+LABELS = {
+    "plain": ((3, 4), (3,), {}),
+    "scale": ((3, 4), (3,), {"grad_scale": 2.5}),
+    "batch": ((3, 4), (3,), {"normalization": "batch"}),
+    "valid": ((3, 4), (3,), {"normalization": "valid", "ignore_label": 2}),
+    "valid, nothing is": ((1, 4), (1,), {"normalization": "valid", "ignore_label": 2}),
+    "ignored": ((5, 4), (5,), {"use_ignore": True, "ignore_label": 1}),
+    "smooth": ((5, 4), (5,), {"smooth_alpha": 0.3}),
+    "smooth and ignored": (
+        *((5, 4), (5,)),
+        {"smooth_alpha": 0.3, "use_ignore": True, "ignore_label": 1, "normalization": "valid"},
+    ),
+    "probabilities": ((3, 4), (3, 4), {"grad_scale": 2.0, "normalization": "batch"}),
+    "an instance is a line": ((3, 2, 4), (3, 2, 4), {}),
+    "last dimension": ((3, 5, 4), (3, 5), {"preserve_shape": True, "normalization": "batch"}),
+    "channels": ((1, 4, 3, 5), (1, 3, 5), {"multi_output": True, "smooth_alpha": 0.3}),
+    "channels, batch": ((3, 4, 5), (3, 5), {"multi_output": True, "normalization": "batch"}),
+    "channels, valid": (
+        *((1, 4, 3, 5), (1, 15)),
+        {"multi_output": True, "normalization": "valid", "use_ignore": True, "ignore_label": 2},
+    ),
+    "channels, flat labels": ((1, 4, 3, 5), (1, 1, 3, 5), {"multi_output": True}),
+}
+
+
+@pytest.mark.parametrize("workers", [1, WORKERS])
+@pytest.mark.parametrize("name", LABELS)
+def test_softmax_output_is_its_own_gradient(name, workers):
+    """Over one worker it stays as it is, but for what a tile cannot count."""
+    shape, labels, options = LABELS[name]
+    symbol = sym.SoftmaxOutput(sym.var("x"), sym.var("label"), **options)
+    label = random(labels, "float64", seed=5)
+    if labels != shape:  # fractions are dropped
+        label = mx.nd.array(np.arange(label.size).reshape(labels) % 4 + 0.4, dtype="float64")
+    if name.endswith("nothing is"):
+        label[:] = 2
+    inputs, parameters = {"label": label}, {"x": random(shape, "float64")}
+    assert_equal(symbol, inputs, parameters, workers=workers, tolerance=1e-7)
+    found = operators(symbol, inputs, parameters, workers=workers)
+    assert ("SoftmaxOutput" in found) == (workers == 1)
+
+
+def test_what_softmax_output_says_otherwise_stays_whole():
+    symbol = sym.SoftmaxOutput(sym.var("x"), sym.var("label"), out_grad=True)
+    inputs = {"label": mx.nd.array([1, 2, 0], dtype="float64")}
+    parameters = {"x": random((3, 4), "float64")}
+    assert_equal(symbol, inputs, parameters, workers=WORKERS)
+    assert "SoftmaxOutput" in operators(symbol, inputs, parameters, workers=WORKERS)
+
+
+@pytest.mark.parametrize("tokens", ["float32", "int32", "int64"])
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_embedding_block_by_block(tokens, workers):
+    symbol = sym.Embedding(sym.var("data"), sym.var("w"), input_dim=12, output_dim=5)
+    inputs = {"data": mx.nd.array([[0, 11, 4], [3, 4, 7]], dtype=tokens)}
+    parameters = {"w": random((12, 5), "float32")}
+    assert_equal(symbol, inputs, parameters, workers=workers, tolerance=1e-6)
+    found = operators(symbol, inputs, parameters, workers=workers)
+    assert "take" in found and "Embedding" not in found
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows", "size", "blocks"),
+    [
+        (3, 12, 6, False),  # columns for everybody
+        (3, 11, 5, False),  # rows that do not divide
+        (12, 12, 5, False),  # reading all rows is no more than was looked up
+        (3, 12, 5, True),
+    ],
+)
+def test_rows_of_an_embedding_are_shared_where_that_helps(tokens, rows, size, blocks):
+    symbol = sym.Embedding(sym.var("data"), sym.var("w"), input_dim=rows, output_dim=size)
+    inputs, parameters = {"data": mx.nd.arange(tokens)}, {"w": random((rows, size), "float32")}
+    assert ("take" in operators(symbol, inputs, parameters, workers=WORKERS)) == blocks
 
 
 HEADS, SIZE = 2, 3

@@ -6,9 +6,8 @@ gradient, backward operators that read their forward operator's state become sta
 ones, which may run in another executor and be split differently.
 """
 
-from . import backward, norm, recurrent, simple, staged
+from . import backward, loss, norm, recurrent, simple, staged
 from .registry import AFTER, BEFORE, STAGES, Lowering, Registry
-from .staged import indivisible
 
 __all__ = [
     "AFTER",
@@ -17,7 +16,7 @@ __all__ = [
     "Lowering",
     "Registry",
     "backward",
-    "indivisible",
+    "loss",
     "norm",
     "recurrent",
     "simple",

@@ -80,16 +80,6 @@ def make_loss(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return [build.op("_full", shape=out.shape, dtype=dtype_name(out.dtype), value=value)]
 
 
-@AFTER.lowering("_backward_SoftmaxOutput", reason="divides by the batch of its own tile")
-def softmax_output(node: Node, build: Builder) -> None:
-    """The same with the whole batch in its scale."""
-    del build
-    if node.attrs.get("normalization") == "batch":
-        batch = node.inputs[1].shape[0]  # the label's
-        scale = number(node, "grad_scale", 1.0) / batch
-        node.attrs.update(normalization="null", grad_scale=repr(scale))
-
-
 @AFTER.lowering(
     "_backward__contrib_MultiBoxPrior",
     "_backward__contrib_MultiBoxTarget",

@@ -24,15 +24,22 @@ class Builder:
 
     Attributes:
         train: whether the graph is for train mode.
+        workers: how many will share the graph.
         aux_updates: variable name -> its value after the step; a lowering may add some.
         shared: what the lowering of a forward operator leaves for that of its backward
             operator, by the forward node.
     """
 
     def __init__(
-        self, node: Node, *, train: bool, shared: Optional[dict[Node, Sequence[Entry]]] = None
+        self,
+        node: Node,
+        *,
+        train: bool,
+        workers: int = 1,
+        shared: Optional[dict[Node, Sequence[Entry]]] = None,
     ) -> None:
         self.train = train
+        self.workers = workers
         self.aux_updates: dict[str, Entry] = {}
         self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
         self._node = node
@@ -61,15 +68,18 @@ class Builder:
 
 # Returns the entry that replaces each output, or None to leave the node as it is.
 Function = Callable[[Node, Builder], Optional[Sequence[Entry]]]
+# Whether so many workers need a node's lowering.
+Needed = Callable[[Node, int], bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Lowering:
-    """One operator's rewrite, and why it needs one."""
+    """One operator's rewrite, why it needs one, and of which nodes (None: of all)."""
 
     op: str
     reason: str
     function: Function
+    where: Optional[Needed] = None
 
 
 class Registry:
@@ -78,12 +88,14 @@ class Registry:
     def __init__(self) -> None:
         self._lowerings: dict[str, Lowering] = {}
 
-    def lowering(self, *ops: str, reason: str) -> Callable[[Function], Function]:
+    def lowering(
+        self, *ops: str, reason: str, where: Optional[Needed] = None
+    ) -> Callable[[Function], Function]:
         """Declare the decorated function as the lowering of some operators."""
 
         def declare(function: Function) -> Function:
             for op in ops:
-                self._lowerings[op] = Lowering(op, reason, function)
+                self._lowerings[op] = Lowering(op, reason, function, where)
             return function
 
         return declare
@@ -91,26 +103,19 @@ class Registry:
     def __iter__(self) -> Iterator[Lowering]:
         return iter(self._lowerings.values())
 
-    def apply(
-        self,
-        graph: Graph,
-        *,
-        train: bool,
-        where: Optional[Callable[[Node], bool]] = None,
-    ) -> dict[str, Entry]:
-        """Rewrite all nodes that have a lowering; shapes must be inferred.
+    def apply(self, graph: Graph, *, train: bool, workers: int = 1) -> dict[str, Entry]:
+        """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
-        With `where`, only those of them for which it is true. Returns the new values of
-        auxiliary states, by variable name.
+        Returns the new values of auxiliary states, by variable name.
         """
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
         shared: dict[Node, Sequence[Entry]] = {}
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
-            if lowering is None or (where is not None and not where(node)):
+            if lowering is None or (lowering.where and not lowering.where(node, workers)):
                 continue
-            builder = Builder(node, train=train, shared=shared)
+            builder = Builder(node, train=train, workers=workers, shared=shared)
             outputs = lowering.function(node, builder)
             if outputs is not None:
                 replacements.update((Entry(node, i), out) for i, out in enumerate(outputs))

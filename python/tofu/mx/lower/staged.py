@@ -9,7 +9,7 @@ docs/design/0004 has the decision.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Optional
 
 import numpy as np
@@ -21,29 +21,25 @@ from tofu.mx.nnvm import Entry, Node, Shape
 
 from .registry import STAGES, Builder, number
 
-__all__ = ["indivisible"]
+__all__ = ["indivisible", "positions", "softmax_parts"]
 
 _FLOAT16 = 2
 _REASON = "reduces over a dimension that stays whole"
 
 
-def indivisible(workers: int) -> Callable[[Node], bool]:
+def indivisible(node: Node, workers: int) -> bool:
     """Whether so many workers cannot share a node, by concatenation alone, but its parts.
 
     That is where its own dimensions leave some workers over, and another dimension of its
     first input has a factor for them.
     """
-
-    def check(node: Node) -> bool:
-        ins = [entry.shape for entry in node.inputs]
-        row = row_for(node.op, node.attrs, ins, node.shapes)
-        left, shared = workers, 1
-        for extent in _free(row, ins, node.shapes) if row is not None else ():
-            left, shared = left // math.gcd(left, extent), shared * extent
-        elements = math.prod(ins[0])
-        return left > 1 and math.gcd(elements // math.gcd(shared, elements), left) > 1
-
-    return check
+    ins = [entry.shape for entry in node.inputs]
+    row = row_for(node.op, node.attrs, ins, node.shapes)
+    left, shared = workers, 1
+    for extent in _free(row, ins, node.shapes) if row is not None else ():
+        left, shared = left // math.gcd(left, extent), shared * extent
+    elements = math.prod(ins[0])
+    return left > 1 and math.gcd(elements // math.gcd(shared, elements), left) > 1
 
 
 def _free(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> list[int]:
@@ -81,7 +77,7 @@ def _scaled(
     return build.op("broadcast_add", scaled, build.reshape(beta, shape))
 
 
-@STAGES.lowering("LayerNorm", reason=_REASON)
+@STAGES.lowering("LayerNorm", reason=_REASON, where=indivisible)
 def layer_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """LayerNorm; no gradient comes back from its mean and deviation."""
     data, gamma, beta = node.inputs
@@ -95,7 +91,7 @@ def layer_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return [out, build.op("BlockGrad", mean), build.op("BlockGrad", deviation)]
 
 
-@STAGES.lowering("GroupNorm", reason=_REASON)
+@STAGES.lowering("GroupNorm", reason=_REASON, where=indivisible)
 def group_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """GroupNorm; no gradient comes back from its means and deviations."""
     data, gamma, beta = node.inputs
@@ -117,12 +113,26 @@ def group_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 # --- Softmax ----------------------------------------------------------------------------
 
 
+def softmax_parts(build: Builder, data: Entry, axis: int) -> tuple[Entry, Entry]:
+    """The data less the largest along an axis, and the sum of its exponentials."""
+    # Softmax does not change when a number is taken from all: no gradient through it.
+    largest = build.op("BlockGrad", build.op("max", data, axis=(axis,), keepdims=True))
+    shifted = build.op("broadcast_sub", data, largest)
+    return shifted, build.op("sum", build.op("exp", shifted), axis=(axis,), keepdims=True)
+
+
+def positions(build: Builder, count: int, axis: int, ndim: int, dtype: str) -> Entry:
+    """0, 1, 2, ... along one of some dimensions."""
+    numbers = build.op("_arange", start=0, stop=count, dtype=dtype)
+    return build.reshape(numbers, tuple(count if d == axis else 1 for d in range(ndim)))
+
+
 def _shifted(node: Node, build: Builder, sign: float) -> Optional[tuple[Entry, Entry]]:
     """The data less its maximum, over the temperature; and the sum of its exponentials."""
     if len(node.inputs) > 1:
         return None
     data = node.inputs[0]
-    axis = (int(node.attrs.get("axis", -1)),)
+    axis = int(node.attrs.get("axis", -1))
     kind = node.attrs.get("dtype", "None")
     if kind != "None" and kind != dtype_name(data.dtype):
         data = build.op("Cast", data, dtype=kind)
@@ -130,10 +140,7 @@ def _shifted(node: Node, build: Builder, sign: float) -> Optional[tuple[Entry, E
     scale = sign / (1.0 if temperature == "None" else float(temperature))
     if scale != 1.0:
         data = build.op("_mul_scalar", data, scalar=scale)
-    # Softmax does not change when a number is taken from all: no gradient through it.
-    largest = build.op("BlockGrad", build.op("max", data, axis=axis, keepdims=True))
-    shifted = build.op("broadcast_sub", data, largest)
-    return shifted, build.op("sum", build.op("exp", shifted), axis=axis, keepdims=True)
+    return softmax_parts(build, data, axis)
 
 
 def _softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry]]:
@@ -144,19 +151,19 @@ def _softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry
     return [build.op("broadcast_div", build.op("exp", shifted), total)]
 
 
-@STAGES.lowering("softmax", reason=_REASON)
+@STAGES.lowering("softmax", reason=_REASON, where=indivisible)
 def softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The softmax of whole lines."""
     return _softmax(node, build, 1.0)
 
 
-@STAGES.lowering("softmin", reason=_REASON)
+@STAGES.lowering("softmin", reason=_REASON, where=indivisible)
 def softmin(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The softmax of the negative."""
     return _softmax(node, build, -1.0)
 
 
-@STAGES.lowering("log_softmax", reason=_REASON)
+@STAGES.lowering("log_softmax", reason=_REASON, where=indivisible)
 def log_softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """Its logarithm."""
     found = _shifted(node, build, 1.0)
@@ -166,15 +173,15 @@ def log_softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return [build.op("broadcast_sub", shifted, build.op("log", total))]
 
 
-@STAGES.lowering("softmax_cross_entropy", reason=_REASON)
+@STAGES.lowering("softmax_cross_entropy", reason=_REASON, where=indivisible)
 def softmax_cross_entropy(node: Node, build: Builder) -> Sequence[Entry]:
     """The sum of what the labels' logarithms lack."""
     data, label = node.inputs
-    largest = build.op("BlockGrad", build.op("max", data, axis=(1,), keepdims=True))
-    shifted = build.op("broadcast_sub", data, largest)
-    total = build.op("sum", build.op("exp", shifted), axis=(1,), keepdims=True)
+    rows, classes = data.shape
+    shifted, total = softmax_parts(build, data, 1)
     logarithm = build.op("broadcast_sub", shifted, build.op("log", total))
-    chosen = build.op("one_hot", label, depth=data.shape[1], dtype=dtype_name(data.dtype))
+    at = positions(build, classes, 1, 2, dtype_name(label.dtype))
+    chosen = build.op("broadcast_equal", build.reshape(label, (rows, 1)), at)
     picked = build.op("sum", build.op("elemwise_mul", logarithm, chosen), axis=(0, 1))
     return [build.op("negative", picked)]
 
@@ -214,7 +221,7 @@ def _weighted(
 _HEADS = "has the heads' projections interleaved, so that heads stay together"
 
 
-@STAGES.lowering("_contrib_interleaved_matmul_selfatt_qk", reason=_HEADS)
+@STAGES.lowering("_contrib_interleaved_matmul_selfatt_qk", reason=_HEADS, where=indivisible)
 def self_scores(node: Node, build: Builder) -> Sequence[Entry]:
     """Products of queries and keys, head by head."""
     (qkv,) = node.inputs
@@ -223,7 +230,7 @@ def self_scores(node: Node, build: Builder) -> Sequence[Entry]:
     return _scores(build, queries, keys, qkv.shape[2] // heads // 3)
 
 
-@STAGES.lowering("_contrib_interleaved_matmul_selfatt_valatt", reason=_HEADS)
+@STAGES.lowering("_contrib_interleaved_matmul_selfatt_valatt", reason=_HEADS, where=indivisible)
 def self_values(node: Node, build: Builder) -> Sequence[Entry]:
     """Values weighted by attention, head by head."""
     qkv, attention = node.inputs
@@ -232,7 +239,7 @@ def self_values(node: Node, build: Builder) -> Sequence[Entry]:
     return _weighted(build, attention, values, qkv.shape[1], heads, qkv.shape[2] // heads // 3)
 
 
-@STAGES.lowering("_contrib_interleaved_matmul_encdec_qk", reason=_HEADS)
+@STAGES.lowering("_contrib_interleaved_matmul_encdec_qk", reason=_HEADS, where=indivisible)
 def cross_scores(node: Node, build: Builder) -> Sequence[Entry]:
     """Products of one sequence's queries and another's keys, head by head."""
     queries, pairs = node.inputs
@@ -242,7 +249,7 @@ def cross_scores(node: Node, build: Builder) -> Sequence[Entry]:
     return _scores(build, query, key, queries.shape[2] // heads)
 
 
-@STAGES.lowering("_contrib_interleaved_matmul_encdec_valatt", reason=_HEADS)
+@STAGES.lowering("_contrib_interleaved_matmul_encdec_valatt", reason=_HEADS, where=indivisible)
 def cross_values(node: Node, build: Builder) -> Sequence[Entry]:
     """Another sequence's values weighted by attention, head by head."""
     pairs, attention = node.inputs
@@ -250,3 +257,41 @@ def cross_values(node: Node, build: Builder) -> Sequence[Entry]:
     values = _projection(build, pairs, pairs.shape, heads, 1, 2)
     size = pairs.shape[2] // heads // 2
     return _weighted(build, attention, values, pairs.shape[1], heads, size)
+
+
+# --- Embedding ------------------------------------------------------------------------------
+
+
+def _rows_are_shared(node: Node, workers: int) -> bool:
+    """Whether workers should share an embedding's rows.
+
+    They share its columns where they can. Else the batch is shared, for which every worker
+    reads all rows: that is dearer where there are more of them than are looked up.
+    """
+    data, weight = (entry.shape for entry in node.inputs)
+    left = workers // math.gcd(workers, weight[1])
+    return math.gcd(left, weight[0]) > 1 and weight[0] > math.prod(data)
+
+
+@STAGES.lowering("Embedding", reason="reads all rows of its weight", where=_rows_are_shared)
+def embedding(node: Node, build: Builder) -> Sequence[Entry]:
+    """The sum, over blocks of rows, of what is looked up in each; zeros for other blocks' rows.
+
+    Numbers of no row are those of the first or last one, as MXNet documents it.
+    """
+    data, weight = node.inputs
+    rows, size = weight.shape
+    blocks = math.gcd(build.workers, rows)
+    height, count = rows // blocks, math.prod(data.shape)
+    token = build.op("Cast", build.op("BlockGrad", data), dtype="int32")
+    token = build.op("clip", build.reshape(token, (count,)), a_min=0, a_max=rows - 1)
+    within = build.op("_mod_scalar", token, scalar=height)
+    first = build.reshape(build.op("elemwise_sub", token, within), (1, count, 1))
+    starts = build.op("_mul_scalar", positions(build, blocks, 0, 3, "int32"), scalar=height)
+    here = build.op("broadcast_equal", first, starts)
+    here = build.op("Cast", here, dtype=dtype_name(weight.dtype))
+    parts = build.reshape(weight, (blocks, height, size))
+    found = build.op("take", parts, within, axis=1, mode="clip")
+    found = build.op("broadcast_mul", found, here)
+    out = build.op("sum", found, axis=(0,), keepdims=False)
+    return [build.reshape(out, (*data.shape, size))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tofu.verify.case import Case, In
 from tofu.verify.samples import back, case, ints, positive, real
 
@@ -15,6 +17,20 @@ def _losses() -> list[Case]:
         case("SoftmaxOutput", real(6, 4), labels, expect="i0"),
         back("_backward_SoftmaxOutput", "o0 i1", real(6, 4), labels, expect="i0", **unwritten),
     ]
+    channels, last = {"multi_output": "True"}, {"preserve_shape": "True"}
+    maps = real(6, 4, 3, 2)
+    for data, label, attrs, expect, backward in (
+        (real(6, 4), real(6, 4), {}, "i0", "i0 i1"),
+        (real(6, 3, 4), ints(4, 6, 3), last, "i0 i1", "i0 i1"),
+        (real(6, 3, 4), ints(4, 6, 3), {**last, "smooth_alpha": "0.1"}, "i0 i1", "i0 i1"),
+        (real(6, 3, 4), real(6, 3, 4), last, "i0 i1", "i0 i1 i2"),
+        (maps, ints(4, 6, 3, 2), channels, "i0 i2 i3", "i0"),
+        (maps, ints(4, 6, 6), {**channels, "use_ignore": "1"}, "i0", "i0"),
+        (maps, ints(4, 6, 1, 3, 2), channels, "i0 i2 i3", "i0"),
+    ):
+        cases.append(case("SoftmaxOutput", data, label, attrs=attrs, expect=expect))
+        gradient = back("_backward_SoftmaxOutput", "o0 i1", data, label, attrs=attrs)
+        cases.append(dataclasses.replace(gradient, expect=backward, **unwritten))
     names = {"Linear": "linear", "Logistic": "logistic", "MAE": "mae"}
     for name, short in names.items():
         forward = f"{name}RegressionOutput"
