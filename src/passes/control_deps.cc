@@ -33,8 +33,12 @@ Graph Reordered(Graph* graph, const std::vector<int>& order) {
 }
 
 // MXNet takes the first dependency of a backward operator for the forward
-// operator, and its shapes from there. It knows them by their names.
-bool MayDepend(const Node& node) { return node.op.find("backward") == std::string::npos; }
+// operator, and its shapes from there. Backward operators are named so, and two
+// others are registered as such.
+bool MayDepend(const Node& node) {
+  return node.op.find("backward") == std::string::npos && node.op != "gather_nd" &&
+         node.op != "scatter_nd";
+}
 
 }  // namespace
 

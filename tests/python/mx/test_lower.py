@@ -280,6 +280,15 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
 
 
+def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():
+    x = sym.var("x")
+    total = sym._internal._grad_add(sym.sin(x), sym.cos(x))
+    text = training_graph(
+        total, inputs={"x": ((2, 3), "float32")}, parameters={}, aux={}, gradients=[], train=False
+    )
+    assert [n["op"] for n in json.loads(text)["nodes"]] == ["null", "sin", "cos", "elemwise_add"]
+
+
 def test_state_that_cannot_be_removed_is_named():
     symbol = sym.SVMOutput(sym.var("x"), sym.var("label"))
     parameters, inputs = {"x": random((4, 3))}, {"label": mx.nd.zeros(4)}
