@@ -15,8 +15,8 @@ constexpr int64_t kCallBytes = 2048;
 constexpr int64_t kVector = 16;
 // Shorter rows do not repay the loop over wide vectors.
 constexpr int64_t kWideBytes = 128;
-// A copy of so many bytes pushes everything else out of the caches.
-constexpr int64_t kStreamBytes = 8 << 20;
+// So far ahead of what is copied the gaps between rows of main memory are jumped.
+constexpr int64_t kAheadBytes = 4096;
 
 template <int64_t kBytes>
 void CopyFixed(char* to, int64_t to_stride, const char* from, int64_t from_stride,
@@ -80,12 +80,21 @@ __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
 }
 
 // The same past the caches: what is written this long ago is not in them anyway,
-// and they need not read it first. All ends lie on multiples of 32 bytes.
+// and they need not read it first. All ends lie on multiples of 32 bytes. The
+// processor does not foresee that a source with gaps goes on behind the gap.
 __attribute__((target("avx"))) void CopyStreaming(char* to, int64_t to_stride,
                                                   const char* from, int64_t from_stride,
                                                   int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kLine = 64;
+  const bool has_gaps = from_stride != row_bytes;
+  const int64_t ahead = kAheadBytes / row_bytes * from_stride + kAheadBytes % row_bytes;
+  const int64_t wrap = row_bytes - kAheadBytes % row_bytes;
+  const int64_t gap = from_stride - row_bytes;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t i = 0; i < row_bytes; i += 32) {
+      if (has_gaps && i % kLine == 0) {
+        _mm_prefetch(from + ahead + i + (i < wrap ? 0 : gap), _MM_HINT_T0);
+      }
       _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
     }

@@ -6,6 +6,10 @@
 
 namespace tofu {
 
+// A copy of so many bytes pushes everything else out of the caches, and goes past
+// them where it can.
+constexpr int64_t kStreamBytes = 8 << 20;
+
 // Copies `rows` rows of `row_bytes` contiguous bytes; strides in bytes.
 void CopyRows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
               int64_t rows, int64_t row_bytes);

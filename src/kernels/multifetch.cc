@@ -8,6 +8,9 @@
 namespace tofu {
 namespace {
 
+// What is written of a region before the next cell's turn: it stays close.
+constexpr int64_t kBandBytes = 8192;
+
 // A box of the region and the piece of every term so far that covers it.
 struct Part {
   Extents begin;
@@ -141,7 +144,11 @@ MultiFetch::MultiFetch(const MultiFetchSpec& spec) : spec_(spec) {
   cells_ = MakeCells(spec_);
   for (const Cell& cell : cells_) max_loops_ = std::max(max_loops_, cell.loops.size());
   WriteElement(spec_.dtype, spec_.fill, fill_);
-  if (spec_.num_terms == 1) return;
+  if (spec_.num_terms == 1) {
+    MakeGroups();
+    return;
+  }
+  max_places_ = spec_.num_terms;
   combine_ = FindCombine(spec_.dtype, spec_.reduce);
   int64_t longest = 0;
   for (const Cell& cell : cells_) {
@@ -153,39 +160,108 @@ MultiFetch::MultiFetch(const MultiFetchSpec& spec) : spec_(spec) {
   FillRow(fill_row_.data(), fill_, element_bytes_, longest);
 }
 
-void MultiFetch::Run(const void* const* sources, void* region) const {
-  // Where every term stands, for every loop of a cell, and for a row.
-  std::vector<const char*> from((max_loops_ + 2) * spec_.num_terms);
-  for (const Cell& cell : cells_) {
-    for (size_t t = 0; t < cell.terms.size(); ++t) {
-      const CellTerm& term = cell.terms[t];
-      from[t] = term.source == kNoSource
-                    ? nullptr
-                    : static_cast<const char*>(sources[term.source]) +
-                          term.offset * element_bytes_;
+void MultiFetch::MakeGroups() {
+  for (size_t begin = 0, end; begin < cells_.size(); begin = end) {
+    const Cell& first = cells_[begin];
+    int64_t row_bytes = 0;
+    for (end = begin + 1; end < cells_.size() && IsBeside(first, cells_[end]); ++end) {
+      row_bytes = first.loops.back().to_stride * element_bytes_;
     }
-    RunCell(cell, 0, from.data(),
-            static_cast<char*>(region) + cell.offset * element_bytes_);
+    const int64_t rows = first.loops.empty() ? 1 : first.loops.back().count;
+    const int64_t band =
+        end == begin + 1 ? rows : std::max<int64_t>(kBandBytes / row_bytes, 1);
+    groups_.push_back({begin, end, band});
+    max_places_ = std::max(max_places_, end - begin);
   }
 }
 
-// The loops of a cell from number `depth` on. `from` has room for the places
+// Whether two cells lie in the same rows of the region, which are so short that
+// the processor's guesses at what comes next would be of the other cell.
+bool MultiFetch::IsBeside(const Cell& first, const Cell& cell) const {
+  if (first.loops.empty() || first.loops.size() != cell.loops.size()) return false;
+  int64_t bytes = cell.row * element_bytes_;
+  for (size_t i = 0; i < cell.loops.size(); ++i) {
+    if (first.loops[i].count != cell.loops[i].count ||
+        first.loops[i].to_stride != cell.loops[i].to_stride) {
+      return false;
+    }
+    bytes *= cell.loops[i].count;
+  }
+  const int64_t pitch = first.loops.back().to_stride;
+  return first.offset / pitch == cell.offset / pitch &&
+         pitch * element_bytes_ <= kBandBytes && bytes < kStreamBytes;
+}
+
+void MultiFetch::Run(const void* const* sources, void* region) const {
+  const auto place = [&](const CellTerm& term) -> const char* {
+    if (term.source == kNoSource) return nullptr;
+    return static_cast<const char*>(sources[term.source]) + term.offset * element_bytes_;
+  };
+  // Where every array stands, for every loop, and for a row.
+  std::vector<const char*> from((max_loops_ + 2) * max_places_);
+  char* const to = static_cast<char*>(region);
+  for (const Group& group : groups_) {
+    for (size_t c = group.begin; c < group.end; ++c) {
+      from[c - group.begin] = place(cells_[c].terms[0]);
+    }
+    CopyGroup(group, 0, from.data(), to);
+  }
+  if (combine_ == nullptr) return;
+  for (const Cell& cell : cells_) {
+    std::transform(cell.terms.begin(), cell.terms.end(), from.begin(), place);
+    ReduceCell(cell, 0, from.data(), to + cell.offset * element_bytes_);
+  }
+}
+
+// The loops of a group from number `depth` on. `from` has room for the places
 // that the loops inside it change.
-void MultiFetch::RunCell(const Cell& cell, size_t depth, const char** from,
-                         char* to) const {
+void MultiFetch::CopyGroup(const Group& group, size_t depth, const char** from,
+                           char* to) const {
   static const CellLoop kOnce{1, 0, {0}};
-  if (depth == cell.loops.size()) {
-    return combine_ == nullptr ? CopyCell(cell, kOnce, from, to)
-                               : CombineRow(cell, from, to);
+  const size_t num_cells = group.end - group.begin;
+  const Cell* const cells = &cells_[group.begin];
+  const size_t num_loops = cells[0].loops.size();
+  const CellLoop& loop = depth < num_loops ? cells[0].loops[depth] : kOnce;
+  const bool is_innermost = depth + 1 >= num_loops;
+  const int64_t step = is_innermost ? group.band_rows : 1;
+  const char** inner = from + num_cells;
+  std::copy(from, inner, inner);
+  for (int64_t i = 0; i < loop.count; i += step) {
+    if (!is_innermost) CopyGroup(group, depth + 1, inner, to);
+    for (size_t c = 0; c < num_cells; ++c) {
+      const CellLoop& own = num_loops == 0 ? kOnce : cells[c].loops[depth];
+      if (is_innermost) {
+        CopyRowsOf(cells[c], own, std::min(step, loop.count - i), inner[c],
+                   to + cells[c].offset * element_bytes_);
+      }
+      if (inner[c] != nullptr) inner[c] += step * own.from_strides[0] * element_bytes_;
+    }
+    to += step * loop.to_stride * element_bytes_;
   }
+}
+
+// Rows of the innermost loop of a cell of one term.
+void MultiFetch::CopyRowsOf(const Cell& cell, const CellLoop& loop, int64_t rows,
+                            const char* from, char* to) const {
+  const int64_t to_stride = loop.to_stride * element_bytes_;
+  if (from != nullptr) {
+    return CopyRows(to, to_stride, from, loop.from_strides[0] * element_bytes_, rows,
+                    cell.row * element_bytes_);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    FillRow(to + row * to_stride, fill_, element_bytes_, cell.row);
+  }
+}
+
+// The loops of a cell of several terms from number `depth` on; `from` as above.
+void MultiFetch::ReduceCell(const Cell& cell, size_t depth, const char** from,
+                            char* to) const {
+  if (depth == cell.loops.size()) return ReduceRow(cell, from, to);
   const CellLoop& loop = cell.loops[depth];
-  if (combine_ == nullptr && depth + 1 == cell.loops.size()) {
-    return CopyCell(cell, loop, from, to);
-  }
   const char** inner = from + spec_.num_terms;
   std::copy(from, inner, inner);
   for (int64_t i = 0; i < loop.count; ++i) {
-    RunCell(cell, depth + 1, inner, to);
+    ReduceCell(cell, depth + 1, inner, to);
     to += loop.to_stride * element_bytes_;
     for (int t = 0; t < spec_.num_terms; ++t) {
       if (inner[t] != nullptr) inner[t] += loop.from_strides[t] * element_bytes_;
@@ -194,25 +270,12 @@ void MultiFetch::RunCell(const Cell& cell, size_t depth, const char** from,
 }
 
 // One row of a cell of several terms.
-void MultiFetch::CombineRow(const Cell& cell, const char** from, char* to) const {
+void MultiFetch::ReduceRow(const Cell& cell, const char** from, char* to) const {
   const char** rows = from + spec_.num_terms;
   std::copy(from, rows, rows);
   std::replace(rows, rows + spec_.num_terms, static_cast<const char*>(nullptr),
                fill_row_.data());
   combine_(to, rows, spec_.num_terms, cell.row);
-}
-
-// The innermost loop of a cell of one term.
-void MultiFetch::CopyCell(const Cell& cell, const CellLoop& loop, const char* const* from,
-                          char* to) const {
-  const int64_t to_stride = loop.to_stride * element_bytes_;
-  if (from[0] != nullptr) {
-    return CopyRows(to, to_stride, from[0], loop.from_strides[0] * element_bytes_,
-                    loop.count, cell.row * element_bytes_);
-  }
-  for (int64_t row = 0; row < loop.count; ++row) {
-    FillRow(to + row * to_stride, fill_, element_bytes_, cell.row);
-  }
 }
 
 }  // namespace tofu

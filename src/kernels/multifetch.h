@@ -7,7 +7,7 @@
 // The specification is turned into cells: boxes of the region in which every
 // term comes from one source. A cell is copied row by row, or, with several
 // terms, reduced row by row; dimensions that lie contiguously in all arrays are
-// one.
+// one. Cells that share rows of the region are copied in turns.
 //
 // Errors:     SpecError for a specification whose pieces do not fit.
 // Complexity: Run reads and writes every element once per term.
@@ -57,15 +57,27 @@ class MultiFetch {
   const std::vector<Cell>& cells() const { return cells_; }
 
  private:
-  void RunCell(const Cell& cell, size_t depth, const char** from, char* to) const;
-  void CombineRow(const Cell& cell, const char** from, char* to) const;
-  void CopyCell(const Cell& cell, const CellLoop& loop, const char* const* from,
-                char* to) const;
+  // Cells [begin, end), and how many rows of one are copied before the next one's.
+  struct Group {
+    size_t begin;
+    size_t end;
+    int64_t band_rows;
+  };
+
+  void MakeGroups();
+  bool IsBeside(const Cell& first, const Cell& cell) const;
+  void CopyGroup(const Group& group, size_t depth, const char** from, char* to) const;
+  void CopyRowsOf(const Cell& cell, const CellLoop& loop, int64_t rows, const char* from,
+                  char* to) const;
+  void ReduceCell(const Cell& cell, size_t depth, const char** from, char* to) const;
+  void ReduceRow(const Cell& cell, const char** from, char* to) const;
 
   MultiFetchSpec spec_;
   int64_t element_bytes_;
   std::vector<Cell> cells_;
+  std::vector<Group> groups_;  // of cells of one term
   size_t max_loops_ = 0;
+  size_t max_places_ = 0;          // arrays that are read in turns, or reduced
   CombineRows combine_ = nullptr;  // of several terms
   char fill_[8] = {};              // one element
   std::vector<char> fill_row_;     // as long as the longest row that is reduced
