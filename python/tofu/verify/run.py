@@ -22,7 +22,7 @@ from tofu.verify.case import Case, In, Shape
 from tofu.verify.node import Array, Tensor, run_imperatively, run_node
 from tofu.verify.probes import values
 
-__all__ = ["MismatchError", "Run"]
+__all__ = ["MismatchError", "Run", "check_distribution", "check_equal"]
 
 # Rounding that differs when sums are taken by parts, by type.
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
@@ -140,9 +140,9 @@ class Run:
             assembled = self._assemble(number, parts, results, splits)
             where = f"output {number} of {self.case.name}, split by {self._split_text(splits)}"
             if self.random:
-                _check_distribution(assembled, whole, where)
+                check_distribution(assembled, whole, where)
             else:
-                _check_equal(assembled, whole, where)
+                check_equal(assembled, whole, where)
 
     def _split_text(self, splits: Sequence[Split]) -> str:
         return ", ".join(f"{self.names([var])[0]} in {count}" for var, count in splits) or "nothing"
@@ -210,7 +210,8 @@ def _close(one: Array, other: Array, dtype: Any) -> bool:
     return np.allclose(one, other, rtol=tolerance, atol=slack, equal_nan=True)
 
 
-def _check_equal(assembled: Array, whole: Array, where: str) -> None:
+def check_equal(assembled: Array, whole: Array, where: str) -> None:
+    """Raise MismatchError unless two results are equal up to rounding."""
     one, other = (a.astype("float64") if a.dtype.kind == "f" else a for a in (assembled, whole))
     if _close(one, other, whole.dtype):
         return
@@ -218,8 +219,8 @@ def _check_equal(assembled: Array, whole: Array, where: str) -> None:
     raise MismatchError(f"{where}: differs by up to {np.nanmax(difference, initial=0):.3g}")
 
 
-def _check_distribution(assembled: Array, whole: Array, where: str) -> None:
-    """The two-sample test of Kolmogorov and Smirnov, on all elements."""
+def check_distribution(assembled: Array, whole: Array, where: str) -> None:
+    """Raise MismatchError by the two-sample test of Kolmogorov and Smirnov, on all elements."""
     a, b = np.sort(assembled, axis=None), np.sort(whole.astype("float64"), axis=None)
     if not a.size:
         return

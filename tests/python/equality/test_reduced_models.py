@@ -1,0 +1,114 @@
+"""Every model of tofu.models, in its reduced version, trains by parts as it does whole.
+
+Over 2, 3, 4 and 8 workers that fetch by MultiFetch: losses, gradients of the first step, and
+weights and running statistics after some. A sample runs with the other tests; the rest, a
+matter of minutes, with ``pytest --full``.
+"""
+
+import functools
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu
+from tofu import models
+
+WORKERS = (2, 3, 4, 8)
+STEPS = 3
+# One that shares its reduced version with others stands for them.
+STRUCTURES = {(m.factory, repr(m.reduced)): m.name for m in models.MODELS.values()}
+SAMPLE = {"mlp": 8, "rnn-10-8k": 3, "wresnet-152-10": 4, "transformer": 4, "gpt-24": 2}
+# All numbers of workers divide 24; images of some are large, or their dense layers.
+BATCH_SIZES = {"alexnet": 8, "densenet-121": 8, "vgg-16": 8}
+# The others make constants of their own, which MXNet gives 32 bits.
+DOUBLE = ("alexnet", "densenet-121", "mlp", "vgg-16", "wresnet-152-10")
+# Of losses and of the largest gradient or weight of an array.
+TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
+
+
+def cases():
+    for name in STRUCTURES.values():
+        for workers in WORKERS:
+            marks = () if SAMPLE.get(name) == workers else pytest.mark.whole
+            yield pytest.param(name, workers, marks=marks)
+
+
+def batch(model, dtype, seed):
+    """Random inputs of the shapes that the model expects, its label last."""
+    random = np.random.RandomState(seed)
+    options, size = model.reduced.options, BATCH_SIZES.get(model.name, 24)
+    arrays = []
+    for name, shape in model.reduced.inputs.items():
+        shape = (size, *shape)
+        if name == "mask":
+            values = np.arange(shape[1]) < random.randint(1, shape[1] + 1, (size, 1))
+        elif name == "data":
+            values = random.normal(size=shape)
+        else:
+            values = random.randint(0, options.get("vocabulary", options.get("classes")), shape)
+        arrays.append(mx.nd.array(values, dtype=dtype))
+    return arrays
+
+
+def without_dropout(block):
+    """What a worker drops is its own draw, so that there would be nothing to compare."""
+    if isinstance(block, nn.Dropout):
+        block._rate = 0
+
+
+def train(name):
+    """Losses, first gradients, and final parameters of a training run from a fixed start."""
+    mx.random.seed(7)
+    np.random.seed(7)
+    model, dtype = models.find(name), "float64" if name in DOUBLE else "float32"
+    net = models.create_block(model, reduced=True)
+    net.apply(without_dropout)
+    net.initialize(mx.init.Xavier(magnitude=2))
+    net.cast(dtype)
+    net.hybridize()
+    loss_of, losses, gradients = gluon.loss.SoftmaxCrossEntropyLoss(), [], {}
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": 0.9})
+    for step in range(STEPS):
+        *inputs, labels = batch(model, dtype, step)
+        with autograd.record():
+            loss = loss_of(net(*inputs), labels)
+        loss.backward()
+        parameters = net.collect_params().items()
+        if step == 0:
+            wanted = [(key, each) for key, each in parameters if each.grad_req != "null"]
+            gradients = {key: each.grad().asnumpy() for key, each in wanted}
+        trainer.step(labels.shape[0])
+        losses.append(loss.mean().asscalar())
+    return losses, gradients, {key: each.data().asnumpy() for key, each in parameters}, dtype
+
+
+serial = functools.cache(train)
+
+
+def assert_close(found, expected, tolerance):
+    assert found.keys() == expected.keys()
+    # Some are zero but for rounding, as that of a bias which softmax takes out again.
+    least = max(np.abs(value).max() for value in expected.values()) / 100
+    for key, value in expected.items():
+        slack = tolerance * max(np.abs(value).max(), least)
+        np.testing.assert_allclose(found[key], value, rtol=0, atol=slack, err_msg=key)
+
+
+# Some sizes do not divide by three.
+@pytest.mark.filterwarnings("ignore:tofu. .* no dimension of")
+@pytest.mark.parametrize(("name", "workers"), list(cases()))
+def test_whole_and_partitioned_are_equal(name, workers, capsys):
+    losses, gradients, weights, dtype = serial(name)
+    assert np.ptp(losses) > 0 and all(each.any() for each in gradients.values())
+    tofu.enable(workers=workers, device="cpu", fetch="multifetch")
+    try:
+        found_losses, found_gradients, found_weights, _ = train(name)
+    finally:
+        tofu.disable()
+    assert f"over {workers} workers" in "".join(capsys.readouterr())
+    np.testing.assert_allclose(found_losses, losses, rtol=TOLERANCES[dtype])
+    assert_close(found_gradients, gradients, TOLERANCES[dtype])
+    assert_close(found_weights, weights, TOLERANCES[dtype])
