@@ -23,19 +23,18 @@ std::vector<int64_t> Strides(const CostTable& table, const std::vector<int>& sco
   return strides;
 }
 
-// Calls visit(offsets) for every assignment of the first `rank` variables of
-// `scope`, the last one fastest; offsets[j] is the cell of the table with
+// Calls visit(offsets) for every assignment of the first `rank` variables with
+// these domains, the last one fastest; offsets[j] is the cell of the table with
 // strides[j].
 template <typename Visit>
-void ForEachAssignment(const std::vector<int>& scope, size_t rank,
-                       const std::vector<int>& domain,
+void ForEachAssignment(const std::vector<int>& domain, size_t rank,
                        const std::vector<std::vector<int64_t>>& strides, Visit visit) {
   std::vector<int64_t> offsets(strides.size(), 0);
   std::vector<int> digits(rank, 0);
   while (true) {
     visit(offsets);
     size_t d = rank;
-    while (d > 0 && digits[d - 1] + 1 == domain[scope[d - 1]]) {
+    while (d > 0 && digits[d - 1] + 1 == domain[d - 1]) {
       --d;
       for (size_t j = 0; j < strides.size(); ++j) {
         offsets[j] -= strides[j][d] * digits[d];
@@ -73,31 +72,51 @@ void MinimizeRow(const std::vector<Operand>& operands,
   }
 }
 
-std::vector<int64_t> Minimized(const std::vector<const CostTable*>& tables, int v,
-                               const std::vector<int>& scope,
-                               const std::vector<int>& domain) {
+// Cells between neighbouring values of every variable of the result, and of the
+// one that is minimised out, in the table of one operand.
+std::vector<int64_t> OperandStrides(const SumPattern& pattern,
+                                    const std::vector<int>& places, int64_t* of_value) {
+  std::vector<int64_t> strides(pattern.domain.size(), 0);
+  int64_t stride = 1;
+  for (size_t i = places.size(); i-- > 0;) {
+    const bool is_value = places[i] == SumPattern::kMinimized;
+    (is_value ? *of_value : strides[places[i]]) = stride;
+    stride *= is_value ? pattern.num_values : pattern.domain[places[i]];
+  }
+  return strides;
+}
+
+std::vector<int64_t> Minimized(const SumPattern& pattern,
+                               const std::vector<const std::vector<int64_t>*>& tables) {
   std::vector<std::vector<int64_t>> strides;
   std::vector<Operand> operands;
-  for (const CostTable* table : tables) {
-    strides.push_back(Strides(*table, scope, domain));
-    operands.push_back({table->cells->data(), Strides(*table, {v}, domain)[0],
-                        scope.empty() ? 0 : strides.back().back()});
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (tables[t] == nullptr) continue;
+    Operand operand = {tables[t]->data(), 0, 0};
+    strides.push_back(OperandStrides(pattern, pattern.operands[t], &operand.v_stride));
+    if (!strides.back().empty()) operand.row_stride = strides.back().back();
+    operands.push_back(operand);
   }
-  const size_t rows = scope.empty() ? 1 : static_cast<size_t>(domain[scope.back()]);
-  std::vector<int64_t> cells(static_cast<size_t>(NumCells(scope, domain)));
+  const std::vector<int>& domain = pattern.domain;
+  const size_t rows = domain.empty() ? 1 : static_cast<size_t>(domain.back());
+  size_t count = 1;
+  for (int size : domain) count *= static_cast<size_t>(size);
+  std::vector<int64_t> cells(count);
   std::vector<int64_t> sums(rows);
   int64_t* next = cells.data();
-  ForEachAssignment(scope, scope.empty() ? 0 : scope.size() - 1, domain, strides,
+  ForEachAssignment(domain, domain.empty() ? 0 : domain.size() - 1, strides,
                     [&](const std::vector<int64_t>& offsets) {
-                      MinimizeRow(operands, offsets, domain[v], &sums, next, rows);
+                      MinimizeRow(operands, offsets, pattern.num_values, &sums, next,
+                                  rows);
                       next += rows;
                     });
   return cells;
 }
 
-size_t HashOf(const std::vector<int64_t>& values) {
+template <typename Number>
+size_t HashOf(const std::vector<Number>& values) {
   uint64_t hash = 0x9e3779b97f4a7c15ULL + values.size();
-  for (int64_t value : values) {
+  for (Number value : values) {
     hash = (hash ^ static_cast<uint64_t>(value)) * 0xff51afd7ed558ccdULL;
     hash ^= hash >> 32;
   }
@@ -130,11 +149,12 @@ int64_t CostAt(const CostTable& table, int v, int value, const std::vector<int>&
   return (*table.cells)[cell];
 }
 
-size_t TablePool::Hash::operator()(const std::vector<int64_t>& key) const {
+template <typename Number>
+size_t TablePool::Hash<Number>::operator()(const std::vector<Number>& key) const {
   return HashOf(key);
 }
 
-TablePool::Known TablePool::Keep(Cells cells) {
+TablePool::Known TablePool::Intern(Cells cells) {
   const int64_t least = *std::min_element(cells.begin(), cells.end());
   for (int64_t& cell : cells) cell -= least;
   const size_t hash = HashOf(cells);
@@ -148,44 +168,63 @@ TablePool::Known TablePool::Keep(Cells cells) {
   return {&cells_.back(), least};
 }
 
-CostTable TablePool::Intern(std::vector<int> scope, std::vector<int64_t> cells,
-                            int64_t* constant) {
-  const Known known = Keep(std::move(cells));
-  *constant += known.constant;
-  return {std::move(scope), known.cells};
-}
-
-CostTable TablePool::InternPair(int a, int b, const SharedCells& cost,
-                                const std::vector<int>& domain, int64_t* constant) {
+TablePool::Known TablePool::InternPair(const SharedCells& cost, int columns,
+                                       bool turned) {
   Pair& pair = pairs_[&cost.vector()];
-  if (pair.columns != domain[b]) pair = {cost.pointer(), domain[b], {}, {}};
-  Known& known = a < b ? pair.straight : pair.turned;
+  if (pair.columns != columns) pair = {cost.pointer(), columns, {}, {}};
+  Known& known = turned ? pair.turned : pair.straight;
   if (known.cells == nullptr) {
     Cells cells = cost.vector();
-    for (int y = 0, i = 0; a > b && y < domain[b]; ++y) {
-      for (int x = 0; x < domain[a]; ++x, ++i) cells[i] = cost[x * domain[b] + y];
+    const int rows = static_cast<int>(cells.size()) / columns;
+    for (int y = 0, i = 0; turned && y < columns; ++y) {
+      for (int x = 0; x < rows; ++x, ++i) cells[i] = cost[x * columns + y];
     }
-    known = Keep(std::move(cells));
+    known = Intern(std::move(cells));
   }
-  *constant += known.constant;
-  return {{std::min(a, b), std::max(a, b)}, known.cells};
+  return known;
+}
+
+int TablePool::Number(SumPattern pattern) {
+  std::vector<int> key = {pattern.num_values};
+  const auto add = [&key](const std::vector<int>& list) {
+    key.push_back(static_cast<int>(list.size()));
+    key.insert(key.end(), list.begin(), list.end());
+  };
+  add(pattern.domain);
+  for (const std::vector<int>& places : pattern.operands) add(places);
+  const auto [it, is_new] =
+      pattern_numbers_.emplace(std::move(key), static_cast<int>(patterns_.size()));
+  if (is_new) patterns_.push_back(std::move(pattern));
+  return it->second;
+}
+
+TablePool::Known TablePool::Minimize(int pattern,
+                                     const std::vector<const Cells*>& tables) {
+  key_.assign(1, pattern);
+  for (const Cells* cells : tables) {
+    key_.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(cells)));
+  }
+  Known& known = minimized_[key_];
+  if (known.cells == nullptr) known = Intern(Minimized(patterns_[pattern], tables));
+  return known;
 }
 
 CostTable TablePool::MinimizeOut(const std::vector<const CostTable*>& tables, int v,
                                  const std::vector<int>& domain, int64_t* constant) {
   std::vector<int> scope = UnionScope(tables, v);
-  // Everything that the result depends on, apart from the variables' numbers.
-  key_.assign(1, domain[v]);
-  for (int u : scope) key_.push_back(domain[u]);
+  SumPattern pattern{domain[v], {}, {}};
+  for (int u : scope) pattern.domain.push_back(domain[u]);
+  std::vector<const Cells*> cells;
   for (const CostTable* table : tables) {
-    key_.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(table->cells)));
+    cells.push_back(table->cells);
+    std::vector<int>& places = pattern.operands.emplace_back();
     for (int u : table->scope) {
       const auto it = std::lower_bound(scope.begin(), scope.end(), u);
-      key_.push_back(u == v ? -1 : -2 - (it - scope.begin()));
+      places.push_back(u == v ? SumPattern::kMinimized
+                              : static_cast<int>(it - scope.begin()));
     }
   }
-  Known& known = minimized_[key_];
-  if (known.cells == nullptr) known = Keep(Minimized(tables, v, scope, domain));
+  const Known known = Minimize(Number(std::move(pattern)), cells);
   *constant += known.constant;
   return {std::move(scope), known.cells};
 }
@@ -204,17 +243,25 @@ CostTable TablePool::Restrict(const CostTable& table, const std::vector<int>& fi
     }
   }
   if (scope.size() == table.scope.size()) return table;
-  std::vector<int64_t> cells;
-  ForEachAssignment(scope, scope.size(), domain, {Strides(table, scope, domain)},
+  std::vector<int> sizes;
+  for (int v : scope) sizes.push_back(domain[v]);
+  Cells cells;
+  ForEachAssignment(sizes, sizes.size(), {Strides(table, scope, domain)},
                     [&](const std::vector<int64_t>& at) {
                       cells.push_back((*table.cells)[base + at[0]]);
                     });
-  return Intern(std::move(scope), std::move(cells), constant);
+  const Known known = Intern(std::move(cells));
+  *constant += known.constant;
+  return {std::move(scope), known.cells};
 }
 
 void TablePool::Tidy() {
   if (num_cells_ < kMaxPoolCells) return;
-  *this = TablePool();
+  cells_.clear();
+  num_cells_ = 0;
+  by_hash_.clear();
+  pairs_.clear();
+  minimized_.clear();
 }
 
 }  // namespace tofu

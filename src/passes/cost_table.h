@@ -61,37 +61,54 @@ std::vector<int> UnionScope(const std::vector<const CostTable*>& tables, int v);
 int64_t CostAt(const CostTable& table, int v, int value, const std::vector<int>& values,
                const std::vector<int>& domain);
 
+// All that minimising a sum of tables depends on apart from their cells.
+struct SumPattern {
+  static constexpr int kMinimized = -1;
+
+  int num_values = 0;                      // of the variable that is minimised out
+  std::vector<int> domain;                 // of the others, in the order of the result
+  std::vector<std::vector<int>> operands;  // of each table, for each of its variables:
+                                           // its place in `domain`, or kMinimized
+};
+
 class TablePool {
  public:
-  // Every method adds to *constant what it takes off the cells.
+  using Cells = std::vector<int64_t>;
+  // Cells of the pool, and what was taken off each of them.
+  struct Known {
+    const Cells* cells = nullptr;
+    int64_t constant = 0;
+  };
 
-  CostTable Intern(std::vector<int> scope, std::vector<int64_t> cells, int64_t* constant);
+  Known Intern(Cells cells);
 
-  // cost[x_a * domain[b] + x_b], whichever of a and b is lower.
-  CostTable InternPair(int a, int b, const SharedCells& cost,
-                       const std::vector<int>& domain, int64_t* constant);
+  // cost[x_a * columns + x_b], or, `turned`, the transposed.
+  Known InternPair(const SharedCells& cost, int columns, bool turned);
 
-  // M(x) = min over x_v of the sum of the tables, over UnionScope(tables, v).
+  // Number of a pattern, for good.
+  int Number(SumPattern pattern);
+
+  // M(x) = min over one variable of the sum of the tables, the cells of the
+  // pattern's operands; null: zeros.
+  Known Minimize(int pattern, const std::vector<const Cells*>& tables);
+
+  // The same for tables over variables of this domain: over UnionScope(tables, v).
+  // These add to *constant what they take off the cells.
   CostTable MinimizeOut(const std::vector<const CostTable*>& tables, int v,
                         const std::vector<int>& domain, int64_t* constant);
-
   // The table with every variable that has fixed[v] >= 0 at that value.
   CostTable Restrict(const CostTable& table, const std::vector<int>& fixed,
                      const std::vector<int>& domain, int64_t* constant);
 
   size_t num_tables() const { return cells_.size(); }
 
-  // Forgets everything when there is too much of it. No table may be in use.
+  // Forgets all tables when there are too many. None may be in use.
   void Tidy();
 
  private:
-  using Cells = std::vector<int64_t>;
-  struct Known {
-    const Cells* cells = nullptr;
-    int64_t constant = 0;
-  };
+  template <typename Number>
   struct Hash {
-    size_t operator()(const std::vector<int64_t>& key) const;
+    size_t operator()(const std::vector<Number>& key) const;
   };
   struct Pair {
     std::shared_ptr<const Cells> owner;  // keeps the address in use
@@ -100,13 +117,13 @@ class TablePool {
     Known turned;
   };
 
-  Known Keep(Cells cells);
-
   std::deque<Cells> cells_;
   size_t num_cells_ = 0;
   std::unordered_multimap<size_t, const Cells*> by_hash_;
   std::unordered_map<const Cells*, Pair> pairs_;
-  std::unordered_map<std::vector<int64_t>, Known, Hash> minimized_;
+  std::unordered_map<std::vector<int64_t>, Known, Hash<int64_t>> minimized_;
+  std::deque<SumPattern> patterns_;
+  std::unordered_map<std::vector<int>, int, Hash<int>> pattern_numbers_;
   std::vector<int64_t> key_;
 };
 

@@ -16,7 +16,7 @@ class Enumerator {
         parts_(parts),
         whole_(whole),
         limit_(limit),
-        cuts_(given.size()) {}
+        cuts_(given.size(), kReplicated) {}
 
   std::vector<Cuts> Run(bool* complete) {
     Step(0);

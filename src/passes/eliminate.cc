@@ -7,6 +7,7 @@
 #include "graph/error.h"
 #include "passes/cost_table.h"
 #include "passes/elimination_order.h"
+#include "passes/elimination_schedule.h"
 
 namespace tofu {
 namespace {
@@ -16,7 +17,7 @@ constexpr int kMaxFruitlessRounds = 8;
 constexpr int kMaxRounds = 64;
 // Tables are kept this small in the improvement.
 constexpr int64_t kSmallTable = int64_t{1} << 14;
-constexpr size_t kMaxOrders = 8;  // that a cache keeps
+constexpr size_t kMaxPlans = 8;  // that a cache keeps
 
 // Cells once time is up.
 constexpr int64_t kTinyTable = 64;
@@ -62,11 +63,17 @@ class Eliminator {
   void Fill() {
     for (size_t v = 0; v < domain_.size(); ++v) {
       if (problem_.unary[v].empty()) continue;
-      Put(pool_->Intern({static_cast<int>(v)}, problem_.unary[v], &bound_));
+      PutKnown({static_cast<int>(v)}, pool_->Intern(problem_.unary[v]));
     }
     for (const PairwiseProblem::Pair& pair : problem_.pairs) {
-      Put(pool_->InternPair(pair.a, pair.b, pair.cost, domain_, &bound_));
+      PutKnown({std::min(pair.a, pair.b), std::max(pair.a, pair.b)},
+               pool_->InternPair(pair.cost, domain_[pair.b], pair.a > pair.b));
     }
+  }
+
+  void PutKnown(std::vector<int> scope, TablePool::Known known) {
+    bound_ += known.constant;
+    Put({std::move(scope), known.cells});
   }
 
   // Into the bucket of the variable that is eliminated first.
@@ -236,44 +243,31 @@ EliminateStatus StatusOf(const EliminateResult& result) {
 
 }  // namespace
 
-int PairwiseProblem::AddVariable(int domain_size) {
-  domain.push_back(domain_size);
-  unary.emplace_back();
-  return static_cast<int>(domain.size()) - 1;
-}
-
-int64_t PairwiseProblem::Cost(const std::vector<int>& values) const {
-  int64_t cost = constant;
-  for (size_t v = 0; v < domain.size(); ++v) {
-    if (!unary[v].empty()) cost += unary[v][values[v]];
+EliminationCache::Plan& EliminationCache::PlanOf(const PairwiseProblem& problem,
+                                                 int64_t max_table, Deadline deadline) {
+  const auto fits = [&](const Plan& plan) {
+    return plan.max_table == max_table && plan.domain == problem.domain &&
+           std::equal(plan.edges.begin(), plan.edges.end(), problem.pairs.begin(),
+                      problem.pairs.end(),
+                      [](std::pair<int, int> edge, const PairwiseProblem::Pair& pair) {
+                        return edge.first == pair.a && edge.second == pair.b;
+                      });
+  };
+  const auto known = std::find_if(plans_.begin(), plans_.end(), fits);
+  if (known != plans_.end()) return *known;
+  Plan plan;
+  plan.domain = problem.domain;
+  plan.max_table = max_table;
+  for (const PairwiseProblem::Pair& pair : problem.pairs) {
+    plan.edges.emplace_back(pair.a, pair.b);
   }
-  for (const Pair& pair : pairs) {
-    cost += pair.cost[values[pair.a] * domain[pair.b] + values[pair.b]];
+  plan.order = MinFillOrder(plan.domain, plan.edges, max_table, deadline);
+  if (plan.order.exact) {
+    plan.schedule.emplace(plan.domain, plan.edges, plan.order.order, &pool_);
   }
-  return cost;
-}
-
-const EliminationOrder& EliminationCache::Order(const PairwiseProblem& problem,
-                                                int64_t max_table, Deadline deadline) {
-  std::vector<std::pair<int, int>> edges;
-  edges.reserve(problem.pairs.size());
-  for (const PairwiseProblem::Pair& pair : problem.pairs)
-    edges.emplace_back(pair.a, pair.b);
-  for (const Known& known : orders_) {
-    if (known.max_table == max_table && known.domain == problem.domain &&
-        known.edges == edges) {
-      return known.order;
-    }
-  }
-  Known known{problem.domain, std::move(edges), max_table, {}};
-  known.order = MinFillOrder(known.domain, known.edges, max_table, deadline);
-  if (orders_.size() < kMaxOrders) {
-    orders_.push_back(std::move(known));
-    return orders_.back().order;
-  }
-  oldest_ = (oldest_ + 1) % kMaxOrders;
-  orders_[oldest_] = std::move(known);
-  return orders_[oldest_].order;
+  if (plans_.size() == kMaxPlans) plans_.pop_front();
+  plans_.push_back(std::move(plan));
+  return plans_.back();
 }
 
 EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions& options,
@@ -286,18 +280,27 @@ EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions
     result.status = StatusOf(result);
     return result;
   }
-  const EliminationOrder& order =
-      cache->Order(problem, options.max_table, options.deadline);
-  if (order.work > static_cast<double>(options.max_work)) return result;
+  EliminationCache::Plan& plan =
+      cache->PlanOf(problem, options.max_table, options.deadline);
+  if (plan.order.work > static_cast<double>(options.max_work)) return result;
   cache->pool().Tidy();
-  Eliminator eliminator(problem, order.order, options, &cache->pool());
+  if (plan.schedule && plan.schedule->Run(problem, options.deadline, &cache->pool(),
+                                          &result.values, &result.lower_bound)) {
+    result.cost = problem.Cost(result.values);
+    TOFU_CHECK(result.cost == result.lower_bound)
+        << "eliminated to " << result.lower_bound << ", but the values cost "
+        << result.cost;
+    result.status = StatusOf(result);
+    return result;
+  }
+  Eliminator eliminator(problem, plan.order.order, options, &cache->pool());
   result.values = eliminator.Run();
   result.cost = problem.Cost(result.values);
   result.lower_bound = eliminator.lower_bound();
   TOFU_CHECK(!eliminator.exact() || result.cost == result.lower_bound)
       << "eliminated to " << result.lower_bound << ", but the values cost "
       << result.cost;
-  ImproveByRounds(problem, order.order, options, &cache->pool(), &result);
+  ImproveByRounds(problem, plan.order.order, options, &cache->pool(), &result);
   result.status = StatusOf(result);
   return result;
 }

@@ -18,9 +18,10 @@
 //             remains when a few variables keep their values.
 // Complexity: O(V log V + sum over v of |M_v| * domain[v] * r_v); linear in V
 //             for graphs of bounded width. Memory: sum of |M_v|.
-// Repetition: equal tables are minimised once (cost_table.h), and the order of
-//             a problem of equal structure is used again, within one search and,
-//             with a cache, over several.
+// Repetition: equal tables are minimised once (cost_table.h); what does not depend
+//             on the costs, the order and which tables each step sums
+//             (elimination_schedule.h), is found once for problems of equal
+//             structure that share a cache.
 // Deadline:   looked at before every table. What remains then is decided by
 //             tables of a few cells; without any time, one variable after the
 //             other in the order of their numbers.
@@ -32,49 +33,37 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "passes/cost_table.h"
 #include "passes/deadline.h"
 #include "passes/elimination_order.h"
+#include "passes/elimination_schedule.h"
+#include "passes/pairwise_problem.h"
 
 namespace tofu {
-
-struct PairwiseProblem {
-  struct Pair {
-    int a = 0;
-    int b = 0;         // not a
-    SharedCells cost;  // [x_a * domain[b] + x_b]
-  };
-
-  std::vector<int> domain;                  // [variable], at least 1
-  std::vector<std::vector<int64_t>> unary;  // [variable]: empty means zeros
-  std::vector<Pair> pairs;
-  int64_t constant = 0;
-
-  int AddVariable(int domain_size);
-  int64_t Cost(const std::vector<int>& values) const;
-};
 
 // What searches over problems that resemble each other share.
 class EliminationCache {
  public:
-  TablePool& pool() { return pool_; }
-  const EliminationOrder& Order(const PairwiseProblem& problem, int64_t max_table,
-                                Deadline deadline);
-
- private:
-  struct Known {
+  // How problems of one structure are eliminated.
+  struct Plan {
     std::vector<int> domain;
     std::vector<std::pair<int, int>> edges;
     int64_t max_table = 0;
     EliminationOrder order;
+    std::optional<EliminationSchedule> schedule;  // where the order is exact
   };
 
+  TablePool& pool() { return pool_; }
+  Plan& PlanOf(const PairwiseProblem& problem, int64_t max_table, Deadline deadline);
+
+ private:
   TablePool pool_;
-  std::vector<Known> orders_;
-  size_t oldest_ = 0;
+  std::deque<Plan> plans_;
 };
 
 struct EliminateOptions {

@@ -32,7 +32,7 @@ Cuts Spread(const std::string& name, const std::vector<int>& dims, size_t steps)
   TOFU_CHECK_USER(dims.size() == steps || dims.size() == 1, Blame::kPlan)
       << "pin of \"" << name << "\": found " << dims.size() << " cuts, expected one for "
       << "each of the " << steps << " steps, or one for all; -1 leaves a step out";
-  return dims.size() == steps ? dims : Cuts(steps, dims[0]);
+  return dims.size() == steps ? Cuts(dims) : Cuts(steps, dims[0]);
 }
 
 void CheckPin(const std::string& name, Shape shape, const Cuts& cuts,

@@ -1,6 +1,7 @@
 #include "passes/search_tables.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "graph/box.h"
@@ -11,6 +12,16 @@ namespace tofu {
 namespace {
 
 using Matrix = std::vector<int64_t>;
+
+template <typename Iterator>
+size_t HashOf(Iterator begin, Iterator end, size_t start) {
+  uint64_t hash = 0x9e3779b97f4a7c15ULL + start;
+  for (; begin != end; ++begin) {
+    hash = (hash ^ static_cast<uint32_t>(*begin)) * 0xff51afd7ed558ccdULL;
+    hash ^= hash >> 29;
+  }
+  return static_cast<size_t>(hash);
+}
 
 // The cells of each tensor's row of one alternative.
 bool Dominates(const std::vector<Matrix>& matrices, size_t count, size_t t, size_t s) {
@@ -52,13 +63,48 @@ Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept)
 
 }  // namespace
 
-size_t SearchTables::Hash::operator()(const Key& key) const {
-  uint64_t hash = 0x9e3779b97f4a7c15ULL + key.size();
-  for (int value : key) {
-    hash = (hash ^ static_cast<uint32_t>(value)) * 0xff51afd7ed558ccdULL;
-    hash ^= hash >> 29;
+SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
+                           const CoarseGraph& coarse, std::vector<int> parts,
+                           Restrictions restrictions)
+    : graph_(graph),
+      table_(table),
+      coarse_(coarse),
+      parts_(std::move(parts)),
+      restrictions_(std::move(restrictions)) {
+  std::map<std::pair<bool, Shape>, int> tensor_kinds;
+  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+    const int next = static_cast<int>(tensor_kinds.size());
+    tensor_kinds_.push_back(
+        tensor_kinds
+            .emplace(std::pair(MayBeWhole(static_cast<int>(c)), coarse.tensors[c].shape),
+                     next)
+            .first->second);
   }
-  return static_cast<size_t>(hash);
+  std::unordered_map<Key, int, Hash> slot_kinds;
+  for (const OpClass& op : coarse.operators) {
+    key_.assign({op.elementwise ? op.signature : -1, static_cast<int>(op.nodes.size())});
+    for (const OpSlot& slot : op.slots) {
+      size_t first = 0;
+      while (op.slots[first].tensor_class != slot.tensor_class) ++first;
+      key_.insert(key_.end(),
+                  {slot.is_output ? 1 : 0, slot.index, static_cast<int>(first)});
+    }
+    const int next = static_cast<int>(slot_kinds.size());
+    slot_kinds_.push_back(slot_kinds.emplace(key_, next).first->second);
+  }
+}
+
+size_t SearchTables::Hash::operator()(const Key& key) const {
+  return HashOf(key.begin(), key.end(), key.size());
+}
+
+size_t SearchTables::Hash::operator()(const KindCuts& key) const {
+  return HashOf(key.given.begin(), key.given.end(), static_cast<size_t>(key.kind));
+}
+
+bool SearchTables::MayBeWhole(int tensor_class) const {
+  const std::vector<bool>& whole = restrictions_.may_be_whole;
+  return !whole.empty() && whole[tensor_class];
 }
 
 bool SearchTables::IsRandom(int op_class) const {
@@ -68,39 +114,31 @@ bool SearchTables::IsRandom(int op_class) const {
 
 const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
                                           size_t limit) {
-  const Shape& shape = coarse_.tensors[tensor_class].shape;
-  const std::vector<bool>& whole = restrictions_.may_be_whole;
-  const bool may_be_whole = !whole.empty() && whole[tensor_class];
-  key_.assign({static_cast<int>(shape.size()), may_be_whole ? 1 : 0});
-  for (int64_t extent : shape) {
-    key_.push_back(static_cast<int>(extent >> 31));
-    key_.push_back(static_cast<int>(extent & 0x7fffffff));
-  }
-  key_.insert(key_.end(), given.begin(), given.end());
-  const auto found = tensors_.find(key_);
+  const KindCuts key{tensor_kinds_[tensor_class], given};
+  const auto found = tensors_.find(key);
   if (found != tensors_.end()) {
     return found->second.alternatives.size() < limit ? &found->second : nullptr;
   }
+  const Shape& shape = coarse_.tensors[tensor_class].shape;
   bool complete = true;
   TensorChoices choices;
   choices.id = static_cast<int>(tensors_.size());
   choices.alternatives = TensorAlternatives(shape, given, parts_, restrictions_,
-                                            may_be_whole, limit, &complete);
+                                            MayBeWhole(tensor_class), limit, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!choices.alternatives.empty())
       << "tensor class " << tensor_class << " has no cuts";
   for (const Cuts& cuts : choices.alternatives) {
     choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
   }
-  return &tensors_.emplace(key_, std::move(choices)).first->second;
+  return &tensors_.emplace(key, std::move(choices)).first->second;
 }
 
 SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
                                              size_t limit) {
   const OpClass& op = coarse_.operators[op_class];
-  key_.assign(1, op.signature);
-  key_.insert(key_.end(), given.begin(), given.end());
-  const auto found = splits_.find(key_);
+  const KindCuts key{op.signature, given};
+  const auto found = splits_.find(key);
   if (found != splits_.end()) {
     return found->second.alternatives.size() < limit ? &found->second : nullptr;
   }
@@ -112,7 +150,7 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
   if (!complete) return nullptr;
   TOFU_CHECK(!splits.alternatives.empty())
       << "operator class " << op_class << " has no way to split";
-  return &splits_.emplace(key_, std::move(splits)).first->second;
+  return &splits_.emplace(key, std::move(splits)).first->second;
 }
 
 const OperatorChoices* SearchTables::Operator(
@@ -124,16 +162,8 @@ const OperatorChoices* SearchTables::Operator(
     splits = SplitsOf(op_class, given, limit);
     if (splits == nullptr) return nullptr;
   }
-  // An element-wise class may hold operators of several signatures.
-  key_.assign({splits == nullptr ? -1 - op.signature : splits->id,
-               static_cast<int>(op.nodes.size())});
-  for (size_t i = 0; i < op.slots.size(); ++i) {
-    const OpSlot& slot = op.slots[i];
-    size_t first = 0;
-    while (op.slots[first].tensor_class != slot.tensor_class) ++first;
-    key_.insert(key_.end(), {slot.is_output ? 1 : 0, slot.index, static_cast<int>(first),
-                             tensors[slot.tensor_class]->id});
-  }
+  key_.assign({splits == nullptr ? -1 : splits->id, slot_kinds_[op_class]});
+  for (const OpSlot& slot : op.slots) key_.push_back(tensors[slot.tensor_class]->id);
   const auto found = operators_.find(key_);
   if (found != operators_.end()) return &found->second;
   const Key key = key_;

@@ -50,12 +50,7 @@ class SearchTables {
  public:
   // `parts` of all steps; given cuts may be of the first steps only.
   SearchTables(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-               std::vector<int> parts, Restrictions restrictions)
-      : graph_(graph),
-        table_(table),
-        coarse_(coarse),
-        parts_(std::move(parts)),
-        restrictions_(std::move(restrictions)) {}
+               std::vector<int> parts, Restrictions restrictions);
 
   bool IsRandom(int op_class) const;
 
@@ -75,8 +70,17 @@ class SearchTables {
 
  private:
   using Key = std::vector<int>;
+  // A kind of tensors or operators, and what is given of one.
+  struct KindCuts {
+    int kind = 0;
+    Cuts given;
+    friend bool operator==(const KindCuts& a, const KindCuts& b) {
+      return a.kind == b.kind && a.given == b.given;
+    }
+  };
   struct Hash {
     size_t operator()(const Key& key) const;
+    size_t operator()(const KindCuts& key) const;
   };
   // All ways to split an operator, before any is ruled out.
   struct Splits {
@@ -86,6 +90,7 @@ class SearchTables {
   };
   using Matrix = std::vector<int64_t>;
 
+  bool MayBeWhole(int tensor_class) const;
   Splits* SplitsOf(int op_class, const Cuts& given, size_t limit);
   void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
   const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
@@ -99,8 +104,12 @@ class SearchTables {
   const CoarseGraph& coarse_;
   const std::vector<int> parts_;
   const Restrictions restrictions_;
-  std::unordered_map<Key, TensorChoices, Hash> tensors_;
-  std::unordered_map<Key, Splits, Hash> splits_;
+  // Equal where choices and costs are: of each tensor class by shape, of each
+  // operator class by number of nodes and slots.
+  std::vector<int> tensor_kinds_;
+  std::vector<int> slot_kinds_;
+  std::unordered_map<KindCuts, TensorChoices, Hash> tensors_;
+  std::unordered_map<KindCuts, Splits, Hash> splits_;
   std::unordered_map<Key, Matrix, Hash> matrices_;
   std::unordered_map<Key, OperatorChoices, Hash> operators_;
   Key key_;

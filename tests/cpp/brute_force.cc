@@ -84,7 +84,7 @@ class BruteForce {
     }
     int64_t best = std::numeric_limits<int64_t>::max();
     for (const Cuts& cuts :
-         Choices(extents, false, row == nullptr ? Cuts() : row->splittable)) {
+         Choices(extents, false, row == nullptr ? std::vector<int>() : row->splittable)) {
       plan_.op_cuts[node] = cuts;
       best = std::min(best, RecountNode(graph_, table_, plan_, used_, node));
     }

@@ -38,5 +38,13 @@ TEST(CutsTest, FreeStepLeavesGivenLaterCutsPossible) {
             (std::vector<Cuts>{{0, 0, kReplicated}}));
 }
 
+TEST(Cuts, HoldAsManyStepsAsThereCanBe) {
+  Cuts cuts(Cuts::kMaxSteps, kFree);
+  EXPECT_EQ(cuts, Cuts(std::vector<int>(Cuts::kMaxSteps, kFree)));
+  EXPECT_EQ(std::vector<int>(cuts).size(), Cuts::kMaxSteps);
+  EXPECT_THROW(cuts.push_back(0), InternalError);
+  EXPECT_NE(cuts, Cuts());
+}
+
 }  // namespace
 }  // namespace tofu
