@@ -47,6 +47,7 @@ def partition(
     *,
     heads: Sequence[str] | None = None,
     fetch: str = "plain",
+    share: bool = True,
     control_deps: bool = True,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
@@ -59,6 +60,8 @@ def partition(
         heads: roles ("gradient:w") or kinds of roles ("gradient") of the heads to
             generate; None: all but the updates.
         fetch: "plain" (MXNet's own operators) or "multifetch".
+        share: whether a worker fetches a region once for several operators where that needs
+            no more memory; only with "multifetch".
         control_deps: whether nodes are kept in the order that needs little memory.
         on_pass: called with "partition" and a readable dump.
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "graph/error.h"
@@ -53,14 +54,14 @@ std::string PlanPartition(const std::string& graph_json, const std::string& tabl
 std::string Partition(const std::string& graph_json, const std::string& table_json,
                       const std::string& plan_json,
                       const std::optional<std::vector<std::string>>& heads,
-                      const std::string& fetch, bool control_deps,
+                      const std::string& fetch, bool share, bool control_deps,
                       const Callback& on_pass) {
   py::gil_scoped_release unlock;
   const Graph graph = ReadGraph(graph_json);
   const StrategyTable table = ReadStrategyTable(table_json, graph);
   const Plan plan = ReadPlan(plan_json, graph, table);
   Partitioned partitioned =
-      PartitionGraph(graph, table, plan, {heads, ParseFetchKind(fetch)});
+      PartitionGraph(graph, table, plan, {heads, ParseFetchKind(fetch), share});
   if (control_deps) AddControlDeps(&partitioned.graph, &partitioned.node_workers);
   if (on_pass) Call(on_pass, "partition", DumpGraph(partitioned.graph));
   return WritePartitioned(partitioned);
@@ -109,6 +110,7 @@ py::dict PredictMemory(const std::string& graph_json, const std::string& rules_j
                        int workers, int match_range, bool search_match_range,
                        const std::vector<int>& external_heads) {
   ExecutorMemory memory;
+  std::vector<std::tuple<std::string, int, int64_t>> peak;
   {
     py::gil_scoped_release unlock;
     const Graph graph = ReadGraph(graph_json);
@@ -121,12 +123,17 @@ py::dict PredictMemory(const std::string& graph_json, const std::string& rules_j
     for (int head : external_heads) options.external_heads.at(head) = 1;
     memory = PlanExecutorMemory(OrderAsBound(graph, NodeWorkers(graph, workers)), table,
                                 options);
+    for (const LiveTensor& live : memory.peak) {
+      const std::string name = live.node < 0 ? "" : graph.nodes[live.node].name;
+      peak.emplace_back(name, live.output, live.bytes);
+    }
   }
   py::dict result;
   result["match_range"] = memory.match_range;
   result["planned_bytes"] = memory.planned_bytes;
   result["bytes_per_worker"] = memory.bytes_per_worker;
   result["live_per_worker"] = memory.live_per_worker;
+  result["peak"] = peak;
   return result;
 }
 
@@ -180,8 +187,8 @@ void BindPasses(py::module_* module) {
       "Search a plan (JSON) for a training graph.");
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
-              py::arg("fetch") = "plain", py::arg("control_deps") = true,
-              py::arg("on_pass") = py::none(),
+              py::arg("fetch") = "plain", py::arg("share") = true,
+              py::arg("control_deps") = true, py::arg("on_pass") = py::none(),
               "Generate the partitioned graph (JSON) of a training graph and its plan.");
   module->def("explain", &ExplainName, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::arg("name"),

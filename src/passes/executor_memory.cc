@@ -49,6 +49,20 @@ class Planner {
     return memory;
   }
 
+  // What is alive at the worst moment of the worker that needs most; instead of Run.
+  std::vector<LiveTensor> Peak(const ExecutorMemory& found) {
+    const auto& needed = found.live_per_worker;
+    const auto most = std::max_element(needed.begin(), needed.end());
+    stop_worker_ = static_cast<int>(most - needed.begin());
+    stop_bytes_ = *most;
+    for (int node = 0; node < graph_.num_nodes() && at_stop_.empty(); ++node) {
+      if (!graph_.nodes[node].is_variable()) Visit(node);
+    }
+    std::stable_sort(at_stop_.begin(), at_stop_.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    return std::move(at_stop_);
+  }
+
  private:
   struct Block {
     int worker = 0;
@@ -56,6 +70,7 @@ class Planner {
     int64_t bytes = 0;
     int64_t readers = 0;  // that have not run yet
     int64_t live = 0;     // bytes of the tensor that it holds
+    int entry = 0;        // that tensor
   };
 
   const MemoryRule& Rule(int node) const {
@@ -132,6 +147,7 @@ class Planner {
       if (!same && (ignores_all || blocks_[block].readers != 1)) continue;
       taken[pair.input] = 1;
       block_of_[out] = block;
+      blocks_[block].entry = out;
       blocks_[block].readers += readers_[out];
     }
   }
@@ -141,16 +157,29 @@ class Planner {
     int block = TakeFree(worker, size);
     if (block == kNone) {
       block = static_cast<int>(blocks_.size());
-      blocks_.push_back({worker, size, 0, 0, 0});
+      blocks_.push_back({worker, size, 0, 0, 0, 0});
     }
     Block& taken = blocks_[block];
     taken.planned = std::max(taken.planned, size);
     taken.bytes = std::max(taken.bytes, Bytes(entry));
     taken.readers = readers_[entry];
     taken.live = Bytes(entry);
+    taken.entry = entry;
     live_[worker] += taken.live;
     peak_[worker] = std::max(peak_[worker], live_[worker]);
     block_of_[entry] = block;
+    if (worker == stop_worker_ && live_[worker] == stop_bytes_) NoteLive();
+  }
+
+  void NoteLive() {
+    if (!at_stop_.empty()) return;
+    for (const Block& block : blocks_) {
+      if (block.worker != stop_worker_ || block.live == 0) continue;
+      const auto& first = graph_.first_entry;
+      const auto after = std::upper_bound(first.begin(), first.end(), block.entry);
+      const int node = static_cast<int>(after - first.begin()) - 1;
+      at_stop_.push_back({bound_.sources[node], block.entry - first[node], block.live});
+    }
   }
 
   int TakeFree(int worker, int64_t size) {
@@ -169,7 +198,7 @@ class Planner {
 
   void Release(int block) {
     Block& released = blocks_[block];
-    live_[released.worker] -= released.live;
+    live_[released.worker] -= std::exchange(released.live, 0);
     free_[released.worker].emplace(released.planned, block);
   }
 
@@ -183,6 +212,9 @@ class Planner {
   std::vector<std::multimap<int64_t, int>> free_;  // [worker]: planned bytes -> block
   std::vector<int64_t> live_;                      // [worker]
   std::vector<int64_t> peak_;                      // [worker]
+  int stop_worker_ = -1;
+  int64_t stop_bytes_ = 0;
+  std::vector<LiveTensor> at_stop_;
 };
 
 MemoryRule ReadRule(const JsonCursor& cursor) {
@@ -245,6 +277,7 @@ ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& ta
     ExecutorMemory memory = Planner(bound, table, options, range).Run();
     if (memory.planned_bytes < best.planned_bytes) best = std::move(memory);
   }
+  best.peak = Planner(bound, table, options, best.match_range).Peak(best);
   return best;
 }
 

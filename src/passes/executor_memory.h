@@ -61,11 +61,20 @@ struct ExecutorMemoryOptions {
   std::vector<char> external_heads;  // [head]: written to the caller's array
 };
 
+// An output of a node of the graph that was bound.
+struct LiveTensor {
+  int node = 0;  // number in the graph which `bound` was made from; -1: a copy
+  int output = 0;
+  int64_t bytes = 0;
+};
+
 struct ExecutorMemory {
   int match_range = 0;
   int64_t planned_bytes = 0;              // what debug_str() prints, all workers
   std::vector<int64_t> bytes_per_worker;  // allocated
   std::vector<int64_t> live_per_worker;   // most that is alive at one moment
+  // What is alive at that moment on the worker that needs most, largest first.
+  std::vector<LiveTensor> peak;
 };
 
 // `table` is that of the graph which `bound` was made from.

@@ -10,8 +10,10 @@
 #include "passes/emit_plain.h"
 #include "passes/fetch.h"
 #include "passes/graph_builder.h"
+#include "passes/heads.h"
 #include "passes/memory_order.h"
 #include "passes/operator_parts.h"
+#include "passes/share_fetches.h"
 
 namespace tofu {
 namespace {
@@ -19,45 +21,9 @@ namespace {
 constexpr char kRoleAttr[] = "__tofu_role__";
 // A shape that a script gave to a variable; a tile has another one.
 constexpr char kShapeAttr[] = "__shape__";
-constexpr char kOutputRole[] = "output";
-constexpr char kUpdateKind[] = "update";
 
 std::string AtWorker(const std::string& name, int worker) {
   return name + "@" + std::to_string(worker);
-}
-
-// "gradient" of "gradient:fc_weight"; the variable is what follows the colon.
-std::string RoleKind(const std::string& role) { return role.substr(0, role.find(':')); }
-
-std::string RoleVariable(const std::string& role) {
-  const size_t colon = role.find(':');
-  return colon == std::string::npos ? "" : role.substr(colon + 1);
-}
-
-std::string HeadRole(const Graph& graph, size_t head) {
-  return graph.head_roles.empty() ? kOutputRole : graph.head_roles[head];
-}
-
-// Numbers of the heads to generate, in the graph's order.
-std::vector<size_t> SelectHeads(const Graph& graph, const PartitionOptions& options) {
-  std::vector<size_t> selected;
-  std::set<std::string> unmatched;
-  if (options.heads) unmatched.insert(options.heads->begin(), options.heads->end());
-  const std::set<std::string> wanted = unmatched;
-  for (size_t h = 0; h < graph.heads.size(); ++h) {
-    const std::string role = HeadRole(graph, h);
-    const std::string kind = RoleKind(role);
-    const bool take =
-        options.heads ? wanted.count(role) + wanted.count(kind) > 0 : kind != kUpdateKind;
-    if (!take) continue;
-    unmatched.erase(role);
-    unmatched.erase(kind);
-    selected.push_back(h);
-  }
-  TOFU_CHECK_USER(unmatched.empty(), Blame::kGraph)
-      << "partition: no head of the graph has the role \"" << *unmatched.begin()
-      << "\"; expected roles among the graph attribute tofu_heads, or their kinds";
-  return selected;
 }
 
 // One selected head and, where its tiles are those of a variable, which.
@@ -91,7 +57,7 @@ class Partitioner {
 
   Partitioned Run(const PartitionOptions& options) {
     IndexVariables();
-    const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options));
+    const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options.heads));
     const std::vector<bool> live = MarkLive(heads);
     for (int node : MemoryOrder(graph_)) {
       if (graph_.nodes[node].is_variable()) {
@@ -102,6 +68,7 @@ class Partitioner {
     }
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
+    if (options.share && fetch_ == FetchKind::kMultiFetch) ShareEqual();
     ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
@@ -348,6 +315,27 @@ class Partitioner {
           HeadNumber(entry);
         }
       }
+    }
+  }
+
+  void ShareEqual() {
+    const size_t num_nodes = builder_.graph().nodes.size();
+    FetchGraph fetches{&builder_.graph(),
+                       &builder_.node_workers(),
+                       std::vector<bool>(num_nodes, false),
+                       {}};
+    for (const auto& [instance, node] : instances_) {
+      const StrategyRow* row = table_.row(node);
+      fetches.in_place[instance] = row != nullptr && row->elementwise;
+    }
+    for (const PartitionedHead& head : result_.heads) {
+      if (head.role != kOutputRole) continue;
+      for (const HeadTile& tile : head.tiles) fetches.outputs.push_back(tile.head);
+    }
+    const std::vector<int64_t> shared = ShareFetches(workers_, fetches);
+    for (int w = 0; w < workers_; ++w) {
+      result_.shared_bytes += shared[w];
+      result_.fetched_bytes_per_worker[w] -= shared[w];
     }
   }
 

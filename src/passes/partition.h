@@ -8,7 +8,8 @@
 //             an output is brought to its tiles once, consumers fetch from
 //             tiles; every worker reduces only its own tile, terms in the same
 //             order everywhere; the bytes fetched for an operator are exactly
-//             those that the plan's cost counts, for a plan of the same heads.
+//             those that the plan's cost counts, for a plan of the same heads,
+//             and those of shared fetches (share_fetches.h) are counted apart.
 //             An instance is read in all the outputs in which the serial
 //             operator is, or in none: the rest are further heads of the graph.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
@@ -16,7 +17,6 @@
 // Position:   after search, which makes the plan; before phases, which needs
 //             workers and tiles.
 // Complexity: O(n * k^2 * r) for n nodes and k workers of tensors of rank r.
-// Not handled: sharing equal fetches between consumers.
 #ifndef TOFU_PASSES_PARTITION_H_
 #define TOFU_PASSES_PARTITION_H_
 
@@ -43,6 +43,7 @@ struct PartitionOptions {
   // ("gradient"). Default: all but "update".
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
+  bool share = true;  // equal fetches (share_fetches.h); only with MultiFetch
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

@@ -158,6 +158,7 @@ std::string WritePartitioned(const Partitioned& partitioned) {
   json["heads"] = HeadsJson(partitioned.heads);
   json["fetched_bytes"] = std::accumulate(fetched.begin(), fetched.end(), int64_t{0});
   json["fetched_bytes_per_worker"] = fetched;
+  json["shared_bytes"] = partitioned.shared_bytes;
   return WithMember(json, "graph", WriteGraph(partitioned.graph));
 }
 
@@ -176,6 +177,8 @@ Partitioned ReadPartitioned(const std::string& json) {
   ReadVariables(root.At("variables"), &partitioned);
   ReadHeads(root.At("heads"), &partitioned);
   partitioned.fetched_bytes_per_worker = ReadNumbers(root.At("fetched_bytes_per_worker"));
+  partitioned.shared_bytes =
+      root.At("shared_bytes").Int(0, std::numeric_limits<int64_t>::max());
   return partitioned;
 }
 

@@ -51,6 +51,8 @@ struct Partitioned {
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> heads;
   std::vector<int64_t> fetched_bytes_per_worker;
+  // What shared fetches do not fetch again; with the above, the plan's bytes.
+  int64_t shared_bytes = 0;
 };
 
 // Adds `count` to the numbers of the tiles' heads, for as many new first heads.

@@ -5,6 +5,7 @@
 
 #include "passes/emit_multifetch.h"
 #include "passes/graph_builder.h"
+#include "passes/heads.h"
 
 namespace tofu {
 namespace {
@@ -13,7 +14,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kFormatId[] = "tofu-phases";
 constexpr int kVersion = 1;
-constexpr char kOutputRole[] = "output";
 
 // The entries that the heads name, by head and worker.
 std::vector<NodeEntry> HeadEntries(const Graph& graph,

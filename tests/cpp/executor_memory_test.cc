@@ -105,6 +105,23 @@ TEST(ExecutorMemory, PlansFourBytesAnElementAndAllocatesTheDtypes) {
   EXPECT_EQ(memory.bytes_per_worker, (std::vector<int64_t>{0, 32}));
 }
 
+TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
+  GraphBuilder builder;
+  const NodeEntry small = builder.Copy("small", 0, AddVariable(&builder, "x", 0, {4}));
+  NodeEntry at = AddVariable(&builder, "y", 0, {16});
+  for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
+  builder.graph().nodes[at.node].control_deps = {small.node};
+  const BoundGraph bound = Bound(&builder, {at, small});
+  const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), {});
+  EXPECT_EQ(memory.live_per_worker, (std::vector<int64_t>{64 + 64 + 16}));
+  ASSERT_EQ(memory.peak.size(), 3);
+  EXPECT_EQ(builder.graph().nodes[memory.peak[0].node].name, "b");
+  EXPECT_EQ(memory.peak[0].bytes, 64);
+  EXPECT_EQ(builder.graph().nodes[memory.peak[1].node].name, "c");
+  EXPECT_EQ(builder.graph().nodes[memory.peak[2].node].name, "small");
+  EXPECT_EQ(memory.peak[2].bytes, 16);
+}
+
 // A free block of 64 bytes serves 4 bytes within 16 times, not within 2.
 TEST(ExecutorMemory, TakesBlocksWithinTheMatchRange) {
   GraphBuilder builder;
@@ -137,6 +154,9 @@ TEST(ExecutorMemory, NeverPlansLessThanWhatLives) {
       options.match_range = range;
       const ExecutorMemory memory = PlanExecutorMemory(bound, none, options);
       ASSERT_GE(memory.bytes_per_worker[0], memory.live_per_worker[0]) << "seed " << seed;
+      int64_t peak = 0;
+      for (const LiveTensor& live : memory.peak) peak += live.bytes;
+      ASSERT_EQ(peak, memory.live_per_worker[0]) << "seed " << seed;
     }
   }
 }

@@ -273,6 +273,7 @@ class PartitionRandom : public testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
   int compared = 0;
+  int64_t shared = 0;
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -292,12 +293,17 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     ExpectPhasesEqualSerial(mock, partitioned, whole, serial);
     const Partitioned multifetch =
         PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
-    EXPECT_EQ(multifetch.fetched_bytes_per_worker, fetched);
+    const auto& fewer = multifetch.fetched_bytes_per_worker;
+    EXPECT_EQ(std::accumulate(fewer.begin(), fewer.end(), multifetch.shared_bytes),
+              total);
+    shared += multifetch.shared_bytes;
+    EXPECT_EQ(partitioned.shared_bytes, 0);
     ExpectHandlesAlone(multifetch);
     ExpectPhasesEqualSerial(mock, multifetch, whole, serial);
     if (HasFailure()) return;  // the first failing case says enough
   }
   EXPECT_GT(compared, kSeeds / 2);
+  EXPECT_EQ(shared > 0, !GetParam().empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, PartitionRandom,

@@ -92,7 +92,7 @@ def partitioned(
         session.workers,
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
-        format_bytes(plan.total_bytes),
+        format_bytes(compiled.fetched_bytes),
         plan.search_seconds,
     )
 

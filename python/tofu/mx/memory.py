@@ -54,12 +54,15 @@ class ExecutorMemory:
             ``executor.debug_str()`` prints it.
         bytes_per_worker: what is allocated.
         live_per_worker: the most that is needed at one moment.
+        peak: what is alive at that moment on the worker that needs most, largest first:
+            node ("" for a copy between workers), output, bytes.
     """
 
     match_range: int
     planned_bytes: int
     bytes_per_worker: tuple[int, ...]
     live_per_worker: tuple[int, ...]
+    peak: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +125,7 @@ def predict(
         planned_bytes=found["planned_bytes"],
         bytes_per_worker=tuple(found["bytes_per_worker"]),
         live_per_worker=tuple(found["live_per_worker"]),
+        peak=tuple(found["peak"]),
     )
 
 

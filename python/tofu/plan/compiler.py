@@ -26,6 +26,7 @@ __all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan
 OnPass = Callable[[str, str], None]
 
 _WORKER = re.compile(r"^worker(\d+)$")
+_MULTIFETCH = "_tofu_multifetch"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Compiled:
         phases: its forward and backward graphs (JSON), to be bound.
         serial_bytes: bytes of all tensors of the serial graph.
         bytes_per_worker: bytes of all tensors on each worker, fetched regions included.
+        fetched_bytes: what workers fetch from each other in a step.
+        shared_bytes: what they would fetch besides if no two operators shared a fetch.
     """
 
     plan: Plan
@@ -45,13 +48,16 @@ class Compiled:
     phases: str
     serial_bytes: int
     bytes_per_worker: tuple[int, ...]
+    fetched_bytes: int
+    shared_bytes: int
 
     def summary(self) -> dict[str, Any]:
         """The numbers a run reports, as JSON-able values."""
         return {
             "workers": self.plan.workers,
             "parts": list(self.plan.parts),
-            "bytes_per_step": self.plan.total_bytes,
+            "bytes_per_step": self.fetched_bytes,
+            "shared_bytes": self.shared_bytes,
             "bytes_per_worker": list(self.bytes_per_worker),
             "serial_bytes": self.serial_bytes,
             "search_seconds": self.plan.search_seconds,
@@ -135,6 +141,8 @@ def compile_graph(
         phases=_core.phases(partitioned, on_pass=on_pass),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided, workers),
+        fetched_bytes=divided["fetched_bytes"],
+        shared_bytes=divided["shared_bytes"],
     )
     for observer in _observers:
         observer(compiled)
@@ -230,10 +238,15 @@ def _entry_bytes(graph: Mapping[str, Any]) -> list[int]:
 
 
 def _bytes_per_worker(partitioned: Mapping[str, Any], workers: int) -> tuple[int, ...]:
-    """All tensors of a worker, and what MXNet's copies bring to it from others."""
+    """All tensors of a worker, and what MXNet's copies bring to it from others.
+
+    With MultiFetch, copies bring single numbers.
+    """
     graph = partitioned["graph"]
     sizes, first = _entry_bytes(graph), graph["node_row_ptr"]
     totals = list(partitioned["fetched_bytes_per_worker"])
+    if any(node["op"] == _MULTIFETCH for node in graph["nodes"]):
+        totals = [0] * workers
     for node, begin, end in zip(graph["nodes"], first, first[1:]):
         match = _WORKER.match(node.get("attrs", {}).get("__ctx_group__", ""))
         if match:

@@ -61,6 +61,17 @@ def test_summary_counts_what_the_graph_holds(graph):
     assert max(summary["bytes_per_worker"]) < summary["serial_bytes"]
 
 
+def test_fetched_regions_count_once(graph):
+    table, _ = strategy_table(graph)
+    plain = compile_graph(graph, table, workers=2)
+    fused = compile_graph(graph, table, workers=2, fetch="multifetch")
+    assert plain.shared_bytes == 0
+    assert fused.fetched_bytes + fused.shared_bytes == plain.fetched_bytes == plain.plan.total_bytes
+    # No slices and concatenations, but handles and acknowledgements of eight bytes.
+    for many, few in zip(plain.bytes_per_worker, fused.bytes_per_worker):
+        assert few < many + 8 * fused.partitioned.count('"op": "_tofu_')
+
+
 def test_observers_see_what_is_made_while_they_watch(graph):
     table, _ = strategy_table(graph)
     seen = []
