@@ -1,4 +1,4 @@
-"""The graph passes in C++: texts in, texts out, all of them JSON (docs/formats.md)."""
+"""The graph passes in C++, texts in, texts out (docs/formats.md), and CUDA kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -146,4 +146,28 @@ def graph_hash(graph: str) -> str:
 
     Raises:
         tofu.errors.GraphError: the text is no graph.
+    """
+
+def cuda_kernel(spec: str, *, generic: bool = False) -> dict[str, Any]:
+    """The CUDA kernel of one MultiFetch: name, source, and how to launch it.
+
+    Args:
+        spec: the attribute of a `_tofu_multifetch`.
+        generic: the kernel that serves every specification, not the one of this one.
+
+    Raises:
+        tofu.errors.GraphError: the text is no specification, or has too many sources.
+    """
+
+def compile_cuda(source: str, *, arch: int, library: str = "", folder: str = "") -> bytes:
+    """Compile a kernel with NVRTC: a cubin, or PTX where NVRTC is older than the device.
+
+    Args:
+        source: what `cuda_kernel` emitted.
+        arch: the device's compute capability, 80 for 8.0.
+        library: path of libnvrtc.so; empty: the one that the system finds.
+        folder: where compiled kernels are kept; empty: nowhere.
+
+    Raises:
+        tofu.errors.TofuError: there is no NVRTC, or it refuses the source.
     """

@@ -28,6 +28,7 @@ __all__ = [
     "FETCHES",
     "LOG_LEVELS",
     "MODES",
+    "cache_directory",
     "graph_pass",
     "parse_mode",
     "parse_pins",
@@ -109,6 +110,12 @@ class Config:
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
         )
+
+
+def cache_directory() -> Path:
+    """Where tofu keeps what it need not make twice: a folder of the user's caches."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tofu"
 
 
 def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:

@@ -7,6 +7,8 @@
 #include <new>
 
 #include "graph/error.h"
+#include "kernels/multifetch_spec.h"
+#include "kernels/shared_library.h"
 
 namespace py = pybind11;
 
@@ -33,6 +35,10 @@ void Translate(std::exception_ptr pointer) {
     std::rethrow_exception(pointer);
   } catch (const UserError& error) {
     Raise(ClassName(error.blame()), error.what());
+  } catch (const SpecError& error) {
+    Raise("GraphError", error.what());
+  } catch (const CudaError& error) {
+    Raise("TofuError", error.what());
   } catch (const InternalError& error) {
     Raise("InternalError", error.what());
   } catch (const py::error_already_set&) {

@@ -2,10 +2,13 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/errors.h"
+#include "bindings/kernels.h"
 #include "bindings/passes.h"
 
 PYBIND11_MODULE(_core, module) {
-  module.doc() = "The graph passes in C++: texts in, texts out, all of them JSON.";
+  module.doc() =
+      "The graph passes in C++, texts in, texts out, all of them JSON; CUDA kernels.";
   tofu::BindErrors();
   tofu::BindPasses(&module);
+  tofu::BindKernels(&module);
 }

@@ -102,9 +102,7 @@ class Emitter {
     }
     kernel.blocks = static_cast<int>(std::max<int64_t>(1, blocks));
     std::string& text = kernel.source;
-    text = CudaAccess(kernel.num_sources, is_wide_) +
-           "\nconst unsigned long long kFill = " +
-           std::to_string(static_cast<uint64_t>(CudaFill(spec_))) + "ull;\n";
+    text = CudaAccess(kernel.num_sources, is_wide_);
     if (spec_.num_terms > 1) text += CudaCombine(spec_.dtype, spec_.reduce);
     for (size_t f = 0; f < forms_.size(); ++f) {
       text += MoveText(f) + RowsText(f) + RunText(f);
@@ -174,7 +172,9 @@ tofu_fetch(char* region, long long* done, const TofuSources sources) {
   static std::string Each(const Form& form, const std::string& before,
                           const std::string& after) {
     std::string text;
-    for (size_t t : ReadTerms(form)) text += ", " + before + std::to_string(t) + after;
+    for (size_t t : ReadTerms(form)) {
+      text.append(", ").append(before).append(std::to_string(t)).append(after);
+    }
     return text;
   }
 
@@ -183,7 +183,8 @@ tofu_fetch(char* region, long long* done, const TofuSources sources) {
     const Form& form = forms_[f];
     const auto value = [&](size_t t) {
       return form.example->terms[t].source == kNoSource
-                 ? std::string("Filled<kBytes>(kFill)")
+                 ? "Filled<kBytes>(" +
+                       std::to_string(static_cast<uint64_t>(CudaFill(spec_))) + "ull)"
                  : "Load<kBytes>(from" + std::to_string(t) + ")";
     };
     std::string body;
@@ -207,33 +208,38 @@ $body}
                     {"body", body}});
   }
 
+  // Text that turns `rest`, the number of a row, into indices and places.
+  std::string WalkText(const Form& form) const {
+    const std::vector<CellLoop>& loops = form.example->loops;
+    std::string text;
+    std::string to = "column";
+    std::vector<std::string> from(form.example->terms.size(), "column");
+    const auto go = [&](const std::string& index, int64_t stride, std::string* place) {
+      place->append(" + ").append(index).append(" * ").append(
+          Number(stride * element_bytes_));
+    };
+    if (!loops.empty()) text = "    Index rest = unit / kUnits;\n";
+    for (size_t i = loops.size(); i-- > 0;) {
+      const std::string index = "i" + std::to_string(i);
+      text += Replace(i > 0 ? "    const Index $i = rest % $count;\n    rest /= $count;\n"
+                            : "    const Index $i = rest;\n",
+                      {{"i", index}, {"count", Number(loops[i].count)}});
+      go(index, loops[i].to_stride, &to);
+      for (size_t t : ReadTerms(form)) go(index, loops[i].from_strides[t], &from[t]);
+    }
+    text += "    char* const to_place = to + (" + to + ");\n";
+    for (size_t t : ReadTerms(form)) {
+      text += Replace("    const char* const place$t = from$t + ($from);\n",
+                      {{"t", std::to_string(t)}, {"from", from[t]}});
+    }
+    return text;
+  }
+
   // The loops of a cell, unit by unit: a unit is a vector of a row, or what is left
   // of the row behind its last whole vector.
   std::string RowsText(size_t f) const {
     const Form& form = forms_[f];
-    const std::vector<CellLoop>& loops = form.example->loops;
     const int64_t row = form.example->row * element_bytes_;
-    std::string indices;
-    std::string to = "column";
-    std::vector<std::string> from(form.example->terms.size(), "column");
-    for (size_t i = loops.size(); i-- > 0;) {
-      const std::string index = "i" + std::to_string(i);
-      const std::string count = Number(loops[i].count);
-      indices += "    const Index " + index + " = rest" +
-                 (i > 0 ? " % " + count + ";\n    rest /= " + count : "") + ";\n";
-      to += " + " + index + " * " + Number(loops[i].to_stride * element_bytes_);
-      for (size_t t : ReadTerms(form)) {
-        from[t] +=
-            " + " + index + " * " + Number(loops[i].from_strides[t] * element_bytes_);
-      }
-    }
-    if (!loops.empty()) indices = "    Index rest = unit / kUnits;\n" + indices;
-    std::string places = "    char* const to_place = to + (" + to + ");\n";
-    for (size_t t : ReadTerms(form)) {
-      const std::string number = std::to_string(t);
-      places += "    const char* const place" + number + " = from" + number + " + (" +
-                from[t] + ");\n";
-    }
     std::string move = "    Move$f<kBytes>(to_place$given);\n";
     if (row % form.vector_bytes != 0) move = kRowWithTail;
     return Replace(
@@ -247,7 +253,7 @@ __device__ __forceinline__ void Rows$f(char* __restrict__ to$parameters, Index f
 #pragma unroll 1
   for (Index unit = first; unit < $all * kUnits; unit += step) {
     const Index column = unit % kUnits * kBytes;
-$indices$places$move  }
+$walk$move  }
 }
 )",
         {{"move", move},
@@ -257,8 +263,7 @@ $indices$places$move  }
          {"all", Number(Rows(*form.example))},
          {"rows", std::to_string(Rows(*form.example))},
          {"row", std::to_string(row)},
-         {"indices", indices},
-         {"places", places},
+         {"walk", WalkText(form)},
          {"given", Each(form, "place", "")},
          {"tail", Each(form, "place", " + i")},
          {"element", std::to_string(element_bytes_)}});

@@ -170,6 +170,21 @@ struct Region {
   char* data;
 };
 
+// The kernel of a specification's own, and the generic one.
+std::vector<CudaKernel> Kernels(const MultiFetchSpec& spec) {
+  std::vector<CudaKernel> kernels = {EmitGenericCuda(spec)};
+  if (auto own = EmitCuda(spec)) kernels.push_back(*std::move(own));
+  return kernels;
+}
+
+void Execute(const CudaKernel& kernel, char* region, long long* done,
+             const char* const* sources) {
+  const RunEmitted run = FindEmitted(kernel.source.c_str());
+  ASSERT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
+  const std::vector<long long> boxes(kernel.boxes.begin(), kernel.boxes.end());
+  run(kernel.blocks, region, done, sources, boxes.data());
+}
+
 class CudaValues : public testing::TestWithParam<size_t> {};
 
 TEST_P(CudaValues, AreThoseOfTheCpu) {
@@ -185,13 +200,10 @@ TEST_P(CudaValues, AreThoseOfTheCpu) {
     std::vector<const void*> tiles(sources.tiles(),
                                    sources.tiles() + spec.sources.size());
     MultiFetch(spec).Run(tiles.data(), expected.data);
-    const std::vector<int64_t> boxes = EmitGenericCuda(spec).boxes;
-    const std::vector<long long> words(boxes.begin(), boxes.end());
-    for (const RunEmitted run : {kEmittedKernels[s].own, kEmittedKernels[s].generic}) {
-      if (run == nullptr) continue;
+    for (const CudaKernel& kernel : Kernels(spec)) {
       Region region(bytes, element, GetParam());
       long long done = 7;
-      run(region.data, &done, sources.given(), words.data());
+      Execute(kernel, region.data, &done, sources.given());
       EXPECT_EQ(done, 0);
       ASSERT_EQ(region.Written(bytes), expected.Written(bytes));
     }
@@ -204,15 +216,15 @@ INSTANTIATE_TEST_SUITE_P(Alignments, CudaValues, testing::Values(0, 1),
                          });
 
 TEST(CudaValues, CoverKernelsOfAllKinds) {
-  const std::vector<MultiFetchSpec> specs = EmittedSpecs();
   int own = 0;
   int vectors = 0;
   int reduced = 0;
-  for (size_t s = 0; s < specs.size(); ++s) {
-    if (kEmittedKernels[s].own == nullptr) continue;
+  for (const MultiFetchSpec& spec : EmittedSpecs()) {
+    const auto kernel = EmitCuda(spec);
+    if (!kernel.has_value()) continue;
     ++own;
-    vectors += EmitCuda(specs[s])->source.find("IsAligned<16>(") != std::string::npos;
-    reduced += specs[s].num_terms > 1 && NumElements(specs[s].shape) > 0;
+    vectors += kernel->source.find("IsAligned<16>(") != std::string::npos;
+    reduced += spec.num_terms > 1 && NumElements(spec.shape) > 0;
   }
   EXPECT_GT(own, 40);
   EXPECT_GT(vectors, 20);
@@ -242,14 +254,12 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
       given[i] = static_cast<const char*>(is_remote ? &tiles[i] : tiles[i]);
     }
     std::vector<uint16_t> expected(NumElements(spec.shape));
-    std::vector<uint16_t> found(expected.size());
     MultiFetch(spec).Run(tiles.data(), expected.data());
-    const std::vector<int64_t> boxes = EmitGenericCuda(spec).boxes;
-    const std::vector<long long> words(boxes.begin(), boxes.end());
-    const EmittedKernel& kernel = kEmittedKernels[s];
-    (kernel.own != nullptr ? kernel.own : kernel.generic)(
-        reinterpret_cast<char*>(found.data()), nullptr, given.data(), words.data());
-    EXPECT_EQ(found, expected);
+    for (const CudaKernel& kernel : Kernels(spec)) {
+      std::vector<uint16_t> found(expected.size());
+      Execute(kernel, reinterpret_cast<char*>(found.data()), nullptr, given.data());
+      EXPECT_EQ(found, expected);
+    }
     ++checked;
   }
   EXPECT_GT(checked, 2);

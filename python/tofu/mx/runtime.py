@@ -21,6 +21,7 @@ import numpy as np
 from mxnet.libinfo import find_lib_path
 
 import tofu
+from tofu.config import cache_directory
 from tofu.errors import GraphError, TofuError
 
 from .nnvm import VARIABLE, Entry, Graph, Node, Shape
@@ -102,6 +103,7 @@ def load(library: Optional[Path] = None) -> None:
         except (mx.base.MXNetError, OSError) as error:
             raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
         open_teaching(handle, find_lib_path()[0])
+        handle.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
         _library = handle
         try:
             self_test()

@@ -14,20 +14,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["cached_inventory", "directory"]
+from tofu.config import cache_directory
+
+__all__ = ["cached_inventory"]
 
 _ROOMS = ("lang", "analysis", "tdl", "verify")
 
 
-def directory() -> Path:
-    """Where it is kept: a folder of the user's caches."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tofu"
-
-
 def cached_inventory() -> list[dict[str, object]]:
     """The operators of ``tofu.verify.inventory.inventory``, as documents."""
-    path = directory() / f"inventory-{_fingerprint()}.json"
+    path = cache_directory() / f"inventory-{_fingerprint()}.json"
     with contextlib.suppress(OSError, ValueError):
         kept: list[dict[str, object]] = json.loads(path.read_text(encoding="utf-8"))
         return kept

@@ -29,6 +29,9 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
            // Cells of one form, from several sources.
            "dtype=2 shape=8,64 remote=2 sources=8,16;8,16;8,16;8,16; "
            "pieces=0@0,0>0,0:8,16;1@0,0>0,16:8,16;2@0,0>0,32:8,16;3@0,0>0,48:8,16",
+           // Tiles of two widths side by side.
+           "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
+           "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32",
            // More rows than threads.
            "dtype=0 shape=3000,3 remote=0 sources=3000,7; pieces=0@0,2>0,0:3000,3",
            // A number at rank 0, and a region without elements.

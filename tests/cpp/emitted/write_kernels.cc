@@ -1,9 +1,10 @@
 // Writes the kernels of EmittedSpecs() as C++ for the CPU:
 //
 //   tofu_write_kernels emitted_kernels.cc
+#include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <map>
+#include <set>
 #include <string>
 
 #include "emitted/emitted_specs.h"
@@ -12,30 +13,31 @@
 
 namespace {
 
-// Texts that were written before, by their number; equal ones are compiled once.
-using Written = std::map<std::string, std::string>;
-
-// Writes a kernel, each in a namespace of its own, and returns the function that runs it.
-std::string Write(const tofu::CudaKernel& kernel, Written* written, std::ostream* out) {
-  const auto [found, is_new] =
-      written->emplace(kernel.source, std::to_string(written->size()));
-  const std::string place = "kernel" + found->second;
-  const std::string run = place + "::Run" + std::to_string(kernel.blocks);
-  if (is_new) {
-    *out << "#define tofu_fetch tofu_fetch" << found->second << "\nnamespace " << place
-         << " {\n"
-         << kernel.source << "}\n#undef tofu_fetch\n";
+// A text as literals of C++; compilers limit how long one may be.
+std::string Literals(const std::string& text) {
+  std::string literals;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    literals += " R\"~(" + text.substr(begin, end - begin) + ")~\"";
+    begin = end;
   }
-  const auto [launch, is_new_launch] = written->emplace(run, "");
-  if (!is_new_launch) return run;
-  *out << "namespace " << place << " {\nvoid Run" << kernel.blocks
-       << "(char* region, long long* done, const char* const* given, const long long* "
-          "boxes) {\n  TofuSources sources;\n"
-       << "  std::copy(given, given + " << kernel.num_sources << ", sources.at);\n"
-       << "  tofu_cuda::Launch(" << kernel.blocks << ", " << kernel.threads
-       << ", [&] { tofu_fetch" << found->second << "(region, done, sources"
-       << (kernel.boxes.empty() ? "); (void)boxes;" : ", boxes);") << " });\n}\n}\n";
-  return run;
+  return literals;
+}
+
+// Writes a kernel in a namespace of its own, with a function that runs it.
+void Write(const tofu::CudaKernel& kernel, const std::string& number, std::ostream* out) {
+  const std::string boxes = kernel.boxes.empty() ? "" : ", boxes";
+  *out
+      << "#define tofu_fetch tofu_fetch" << number << "\nnamespace kernel" << number
+      << " {\n"
+      << kernel.source
+      << "void Run(int blocks, char* region, long long* done, const char* const* given,\n"
+         "         const long long* boxes) {\n  TofuSources sources;\n"
+         "  std::copy(given, given + "
+      << kernel.num_sources << ", sources.at);\n  tofu_cuda::Launch(blocks, "
+      << kernel.threads << ", [&] { tofu_fetch(region, done, sources" << boxes
+      << "); });\n}\nconst char kText[] = " << Literals(kernel.source)
+      << ";\n}\n#undef tofu_fetch\n";
 }
 
 }  // namespace
@@ -48,13 +50,20 @@ int main(int argc, char** argv) {
   std::ofstream out(argv[1]);
   out << "#include <algorithm>\n#include \"emitted/cuda_on_cpu.h\"\n"
          "#include \"emitted/emitted_kernels.h\"\n";
-  Written written;
+  std::set<std::string> written;
   std::string table;
+  const auto write = [&](const tofu::CudaKernel& kernel) {
+    const std::string number = std::to_string(written.size());
+    if (!written.insert(kernel.source).second) return;
+    Write(kernel, number, &out);
+    table.append("    {kernel").append(number).append("::kText, kernel");
+    table.append(number).append("::Run},\n");
+  };
   for (const tofu::MultiFetchSpec& spec : tofu::EmittedSpecs()) {
-    const auto own = tofu::EmitCuda(spec);
-    table += "    {" + (own ? Write(*own, &written, &out) : "nullptr") + ", " +
-             Write(tofu::EmitGenericCuda(spec), &written, &out) + "},\n";
+    if (const auto own = tofu::EmitCuda(spec)) write(*own);
+    write(tofu::EmitGenericCuda(spec));
   }
-  out << "const tofu::EmittedKernel tofu::kEmittedKernels[] = {\n" << table << "};\n";
+  out << "const tofu::EmittedText tofu::kEmittedTexts[] = {\n"
+      << table << "    {nullptr, nullptr},\n};\n";
   return out.good() ? 0 : 1;
 }

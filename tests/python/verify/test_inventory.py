@@ -89,7 +89,7 @@ def test_a_convolution_reads_a_halo() -> None:
 
 def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = cache.directory()
+    folder = cache.cache_directory()
     folder.mkdir(parents=True)
     kept = folder / f"inventory-{cache._fingerprint()}.json"
     kept.write_text('[{"name": "kept"}]')

@@ -1,0 +1,91 @@
+// The few functions of CUDA's driver that MultiFetch needs, found at run time.
+//
+// Errors: CudaError: there is no driver, or it fails at something, by CUDA's name of
+//         the failure.
+#ifndef TOFU_KERNELS_CUDA_DRIVER_H_
+#define TOFU_KERNELS_CUDA_DRIVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/shared_library.h"
+
+namespace tofu {
+
+using CudaContext = struct OpaqueContext*;
+using CudaModule = struct OpaqueModule*;
+using CudaFunction = struct OpaqueFunction*;
+using CudaAddress = uint64_t;  // in a device's memory
+
+class CudaDriver {
+ public:
+  // The only one of a process; every call of a process without a driver throws.
+  static const CudaDriver& Default();
+
+  int CountDevices() const;
+  // Compute capability, 80 for 8.0.
+  int Arch(int device) const;
+  // The context that MXNet uses too. It is never given back.
+  CudaContext PrimaryContext(int device) const;
+
+  // Makes a context the thread's current one as long as it lives.
+  class Current {
+   public:
+    Current(const CudaDriver& driver, CudaContext context);
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    ~Current();
+
+   private:
+    const CudaDriver& driver_;
+  };
+
+  // In the current context. Modules stay loaded.
+  CudaFunction LoadFunction(const std::string& image, const std::string& name) const;
+  CudaAddress Allocate(size_t bytes) const;
+  void Free(CudaAddress memory) const;
+  void CopyToDevice(CudaAddress to, const void* from, size_t bytes) const;
+  void CopyToHost(void* to, CudaAddress from, size_t bytes) const;
+  // Two words of 32 bits, in the stream's order.
+  void WriteNumber(CudaAddress to, uint64_t value, void* stream) const;
+  void Launch(CudaFunction function, int blocks, int threads, void* stream,
+              void** arguments) const;
+  void Wait(void* stream) const;
+  bool CanReach(int reader, int owner) const;
+  // Lets kernels of the current context read the memory of `owner`.
+  void EnablePeer(CudaContext owner) const;
+
+ private:
+  CudaDriver();
+  int Handle(int device) const;
+  void Check(int result, const std::string& doing) const;
+
+  SharedLibrary library_;
+  int (*init_)(unsigned int flags) = nullptr;
+  int (*error_name_)(int result, const char** name) = nullptr;
+  int (*count_devices_)(int* count) = nullptr;
+  int (*device_)(int* handle, int device) = nullptr;
+  int (*attribute_)(int* value, int attribute, int device) = nullptr;
+  int (*retain_)(CudaContext* context, int device) = nullptr;
+  int (*push_)(CudaContext context) = nullptr;
+  int (*pop_)(CudaContext* context) = nullptr;
+  int (*load_)(CudaModule* module, const void* image) = nullptr;
+  int (*find_)(CudaFunction* function, CudaModule module, const char* name) = nullptr;
+  int (*allocate_)(CudaAddress* memory, size_t bytes) = nullptr;
+  int (*free_)(CudaAddress memory) = nullptr;
+  int (*to_device_)(CudaAddress to, const void* from, size_t bytes) = nullptr;
+  int (*to_host_)(void* to, CudaAddress from, size_t bytes) = nullptr;
+  int (*set_)(CudaAddress to, unsigned int value, size_t count, void* stream) = nullptr;
+  int (*launch_)(CudaFunction function, unsigned int grid_x, unsigned int grid_y,
+                 unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                 unsigned int block_z, unsigned int shared_bytes, void* stream,
+                 void** arguments, void** extra) = nullptr;
+  int (*wait_)(void* stream) = nullptr;
+  int (*can_reach_)(int* can, int reader, int owner) = nullptr;
+  int (*enable_peer_)(CudaContext owner, unsigned int flags) = nullptr;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_KERNELS_CUDA_DRIVER_H_

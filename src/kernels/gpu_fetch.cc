@@ -1,0 +1,102 @@
+#include "kernels/gpu_fetch.h"
+
+#include <vector>
+
+namespace tofu {
+
+GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
+                   CudaContext context)
+    : driver_(driver),
+      context_(context),
+      blocks_(compiled.kernel.blocks),
+      threads_(compiled.kernel.threads),
+      num_sources_(compiled.kernel.num_sources) {
+  const CudaDriver::Current current(driver_, context_);
+  function_ = driver_.LoadFunction(compiled.image, compiled.kernel.name);
+  const std::vector<int64_t>& boxes = compiled.kernel.boxes;
+  if (boxes.empty()) return;
+  boxes_ = driver_.Allocate(boxes.size() * sizeof(boxes[0]));
+  driver_.CopyToDevice(boxes_, boxes.data(), boxes.size() * sizeof(boxes[0]));
+}
+
+void GpuFetch::Launch(const void* const* sources, int num_sources, void* region,
+                      void* done, void* stream) const {
+  // The driver copies the arguments, TofuSources as a whole, before it returns.
+  std::vector<const void*> given(sources, sources + num_sources);
+  given.resize(static_cast<size_t>(num_sources_));
+  CudaAddress boxes = boxes_;
+  void* arguments[] = {static_cast<void*>(&region), static_cast<void*>(&done),
+                       static_cast<void*>(given.data()), &boxes};
+  const CudaDriver::Current current(driver_, context_);
+  driver_.Launch(function_, blocks_, threads_, stream, arguments);
+}
+
+Gpus& Gpus::Default() {
+  static auto* const gpus = new Gpus;
+  return *gpus;
+}
+
+void Gpus::KeepKernels(const std::string& folder) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cache_ = KernelCache(folder);
+}
+
+const GpuFetch& Gpus::Prepare(const std::string& text, int device) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Device& known = Open(device);
+  std::unique_ptr<GpuFetch>& kept = known.fetches[text];
+  if (kept != nullptr) return *kept;
+  const KernelCache cache = cache_;
+  // Other devices go on meanwhile.
+  lock.unlock();
+  const CompiledFetch compiled =
+      CompileFetch(ReadSpec(text), [&](const CudaKernel& kernel) {
+        return CompileKernel(kernel, known.arch, Nvrtc::Default(), cache);
+      });
+  auto fetch = std::make_unique<GpuFetch>(compiled, CudaDriver::Default(), known.context);
+  lock.lock();
+  if (kept == nullptr) kept = std::move(fetch);
+  return *kept;
+}
+
+void Gpus::Publish(int owner) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  owners_.insert(owner);
+}
+
+void Gpus::ReachOwners(int reader) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Device& known = Open(reader);
+  if (known.reached.size() == owners_.size()) return;
+  const CudaDriver& driver = CudaDriver::Default();
+  const CudaDriver::Current current(driver, known.context);
+  for (const int owner : owners_) {
+    if (known.reached.count(owner) > 0) continue;
+    if (owner != reader) {
+      if (!driver.CanReach(reader, owner)) {
+        throw CudaError("GPU " + std::to_string(reader) +
+                        " cannot read the memory of GPU " + std::to_string(owner) +
+                        "; use TOFU_FETCH=plain");
+      }
+      driver.EnablePeer(Open(owner).context);
+    }
+    known.reached.insert(owner);
+  }
+}
+
+CudaContext Gpus::Context(int device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return Open(device).context;
+}
+
+Gpus::Device& Gpus::Open(int device) {
+  Device& known = devices_[device];
+  if (known.context == nullptr) {
+    const CudaDriver& driver = CudaDriver::Default();
+    known.arch = driver.Arch(device);
+    known.context = driver.PrimaryContext(device);
+  }
+  return known;
+}
+
+}  // namespace tofu

@@ -1,0 +1,22 @@
+// The operators of MultiFetch on a GPU: what multifetch_ops.h does on CPUs, in the
+// order of MXNet's stream.
+//
+// Handles and acknowledgements lie on devices. A tile's address is known before the
+// tile is, but the handle that holds it becomes ready for readers only when MXNet has
+// waited for the stream that computed the tile (docs/design/0003-multifetch.md).
+//
+// Errors: CudaError and SpecError (kernels/gpu_fetch.h).
+#ifndef TOFU_MXNET_MULTIFETCH_GPU_H_
+#define TOFU_MXNET_MULTIFETCH_GPU_H_
+
+#include "multifetch_ops.h"
+
+namespace tofu {
+
+void PublishOnGpu(const OpArrays& arrays);
+void FetchOnGpu(const char* spec, const OpArrays& arrays);
+void RetireOnGpu(const OpArrays& arrays);
+
+}  // namespace tofu
+
+#endif  // TOFU_MXNET_MULTIFETCH_GPU_H_
