@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import tofu
-from tofu.lang import Over, Rewrite, adjoint, apply
-from tofu.tdl._shapes import names
+from tofu.lang import Over, Reindex, Rewrite, adjoint, apply, like
+from tofu.tdl._shapes import Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
 
@@ -43,19 +43,16 @@ class _Window:
         )
 
 
+def _is_grouped(weight_shape, num_group):
+    """Whether groups have several filters or channels; else channels are by themselves."""
+    return num_group > 1 and (weight_shape[0] != num_group or weight_shape[1] != 1)
+
+
 def _convolution(data, weight, bias, window, num_group):
     """The output's lambda: over b, co and space."""
     space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
     data = data.padded(0)
-    if num_group == 1:
-        channel = ["ci"]
-    elif weight.shape[0] == num_group and weight.shape[1] == 1:
-        channel = []  # depthwise: output channel co reads input channel co
-    else:
-        raise tofu.InconclusiveError(
-            f"convolution of {num_group} groups, {weight.shape[0]} filters: only depthwise "
-            "groups are described"
-        )
+    channel = ["ci"] if num_group == 1 else []  # depthwise: channel co reads channel co
     summed = [*channel, *([] if window.pointwise else taps)]
 
     def term(b, co, y, v):
@@ -73,14 +70,116 @@ def _convolution(data, weight, bias, window, num_group):
     return Over(["b", "co", *space], lambda b, co, *y: element(b, co, *y) + bias[co])
 
 
+def _parameters_only(ograd, data, weight, bias, window):
+    """By weight and bias; that by data is read by nobody (tofu.mx lowers it so)."""
+    space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
+    data = data.padded(0)
+
+    def by_weight(co, ci, *k):
+        def term(b, *y):
+            return ograd[b, co, y] * data[b, ci, window.position(y, k)]
+
+        return like(tofu.Sum(Over(["b", *space], term)), weight[co, ci, k])
+
+    def by_bias(co):
+        total = tofu.Sum(Over(["b", *space], lambda b, *y: ograd[b, co, y]))
+        return total if bias is None else like(total, bias[co])
+
+    unread = Over(names(data.ndim, "unread"), lambda *x: apply("unread", *x))
+    return unread, Over(["co", "ci", *taps], by_weight), Over(["co"], by_bias)
+
+
 def _convolution_sizes(shapes, kernel, num_group=1, **_):
     n = len(kernel)
-    rewrites = [Rewrite("num_filter", {"size": "co"})]
-    if num_group > 1:
-        rewrites.append(Rewrite("num_group", {"size": "co"}))
+    weight = next(s for s in reversed(shapes) if len(s) > 1)
+    if _is_grouped(weight, num_group):
+        filters = {"size": "g", "times": weight[0] // num_group}
+        rewrites = [Rewrite("num_group", {"size": "g"}), Rewrite("num_filter", filters)]
+    else:
+        rewrites = [Rewrite("num_filter", {"size": "co"})]
+        if num_group > 1:
+            rewrites.append(Rewrite("num_group", {"size": "co"}))
     taps = names(n, "k")
     rewrites.append(Rewrite("kernel", {"sizes": taps}))
     return [*rewrites, _no_pad(n, taps)]
+
+
+def _padded_sizes(shapes, kernel, num_group=1, **_):
+    """The same where data comes padded for a split of groups, too."""
+    *rewrites, no_pad = _convolution_sizes(shapes, kernel, num_group)
+    return [*rewrites, Rewrite("pad", no_pad.value, (*no_pad.when, "g"))]
+
+
+def _grouped(data, weight, bias, window, groups, shape):
+    """The output of several groups, by group g and the filter co in it.
+
+    A part of one group says the same as a convolution without groups.
+    """
+    filters, channels = weight.shape[0] // groups, weight.shape[1]
+    space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
+    summed = ["ci", *([] if window.pointwise else taps)]
+    data = data.padded(0)
+
+    def element(b, g, co, *y):
+        def term(ci, *v):
+            k = v or (0,) * len(taps)
+            place = window.position(y, k)
+            return data[b, g * channels + ci, place] * weight[g * filters + co, ci, k]
+
+        total = tofu.Sum(Over(summed, term))
+        return total if bias is None else total + bias[g * filters + co]
+
+    return Reindex(
+        ["b", "g", "co", *space],
+        [shape[0], groups, filters, *shape[2:]],
+        at=lambda b, g, co, *y: (b, g * filters + co, *y),
+        value=element,
+    )
+
+
+def _backward_grouped(ograd, data, weight, bias, groups):
+    """By data, weight and bias, in the words of the derived gradient of one group."""
+    filters, channels = weight.shape[0] // groups, weight.shape[1]
+    planes, run = (slice(None),) * (data.ndim - 2), tofu.Opaque("gradient")
+
+    def head(b, g, co):
+        return ograd[b, g * filters + co, planes]
+
+    def image(b, g, ci):
+        return data[b, g * channels + ci, planes]
+
+    def by_data(b, g, ci, *x):
+        def term(co):
+            matrix = weight[g * filters + co, ci, planes]
+            return run(head(b, g, co), matrix, image(b, g, ci))[x]
+
+        return tofu.Sum(term, extent=filters)
+
+    def by_weight(g, co, ci, *k):
+        matrix = weight[g * filters + co, ci, planes]
+        return tofu.Sum(lambda b: run(head(b, g, co), image(b, g, ci), matrix)[k])
+
+    def by_bias(g, co):
+        reads = () if bias is None else (bias[g * filters + co],)
+        return tofu.Sum(lambda b: run(head(b, g, co), *reads))
+
+    places = [f"data_{d}" for d in range(2, data.ndim)]
+    taps = [f"weight_{d}" for d in range(2, data.ndim)]
+    return (
+        Reindex(
+            ["b", "g", "ci", *places],
+            [data.shape[0], groups, channels, *data.shape[2:]],
+            at=lambda b, g, ci, *x: (b, g * channels + ci, *x),
+            value=by_data,
+        ),
+        Reindex(
+            ["g", "co", "ci", *taps],
+            [groups, filters, channels, *weight.shape[2:]],
+            at=lambda g, co, ci, *k: (g * filters + co, ci, *k),
+            value=by_weight,
+        ),
+        Reindex(["g", "co"], [groups, filters], at=lambda g, co: g * filters + co, value=by_bias),
+    )
 
 
 def _no_pad(n, taps):
@@ -88,12 +187,26 @@ def _no_pad(n, taps):
     return Rewrite("pad", {"const": str((0,) * n)}, (*names(n, "y"), *taps))
 
 
-@tofu.op(name=("Convolution", "Convolution_v1"), rewrites=_convolution_sizes)
+@tofu.op(name=("Convolution", "Convolution_v1"), rewrites=_padded_sizes)
 def convolution(
-    data, weight, bias=None, *, kernel=(), stride=(), dilate=(), pad=(), num_group=1, layout=None
+    data,
+    weight,
+    bias=None,
+    *,
+    kernel=(),
+    stride=(),
+    dilate=(),
+    pad=(),
+    num_group=1,
+    layout=None,
+    out_shapes,
 ):
     """The sum over input channels and the window; halo along space."""
     _check_layout(layout)
+    if _is_grouped(weight.shape, num_group):
+        return _grouped(
+            data, weight, bias, _Window(kernel, stride, dilate, pad), num_group, out_shapes[0]
+        )
     return _convolution(data, weight, bias, _Window(kernel, stride, dilate, pad), num_group)
 
 
@@ -110,9 +223,15 @@ def backward_convolution(
     pad=(),
     num_group=1,
     layout=None,
+    __tofu_gradients__="all",
 ):
     """The gradients by data, weight and bias, which not all builds read."""
     _check_layout(layout)
+    if __tofu_gradients__ != "all":
+        window = _Window(kernel, stride, dilate, pad)
+        return _parameters_only(ograd, data, weight, bias, window)
+    if _is_grouped(weight.shape, num_group):
+        return _backward_grouped(ograd, data, weight, bias, num_group)
     window = _Window(kernel, stride, dilate, pad)
     forward = _convolution(data, weight, None, window, num_group)
     places = ["b", *names(len(window.kernel), "y")]
@@ -191,8 +310,8 @@ def _opaque_pooling(data, space):
 
 
 @tofu.op(name=("_backward_Pooling", "_backward_Pooling_v1"))
-def backward_pooling(*args, layout=None):
-    """The gradient by data: per batch and channel, space is whole.
+def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, layout=None):
+    """The gradient by data: per batch and channel, and by windows that lie side by side.
 
     Inputs: the head gradient, data and the output; between and after them, for the CPU's
     max, the gradient of the workspace and the workspace. Those two are dummies: the
@@ -201,7 +320,34 @@ def backward_pooling(*args, layout=None):
     """
     _check_layout(layout)
     data = args[2] if len(args) == 5 else args[1]
-    pool = tofu.Opaque("PoolGradient")
-    space = names(data.ndim - 2, "x")
-    whole = (slice(None),) * len(space)
-    return Over(["b", "c", *space], lambda b, c, *x: pool(*(a[b, c, whole] for a in args))[x])
+    space, pool = range(data.ndim - 2), tofu.Opaque("PoolGradient")
+    window = _Window(kernel or (1,) * len(space), stride, (), pad)
+    sizes = zip(data.shape[2:], args[0].shape[2:], window.kernel, window.stride, window.pad)
+    fits = [size == out * k and k == s and p == 0 for size, out, k, s, p in sizes]
+    beside = [d for d in space if fits[d] and not global_pool]
+    strides = Strides(data.shape[2:], [kernel[d] if d in beside else None for d in space])
+
+    def element(b, c, *v):
+        pairs = strides.apart(v)
+
+        def read(tensor, near):
+            place = [pairs[d][0] if d in near else slice(None) for d in space]
+            if tensor is data:
+                place = [q * kernel[d] + near[d] if d in near else q for d, q in enumerate(place)]
+            return tensor[b, c, place]
+
+        def value(*w):
+            near = dict(zip(beside, w))
+            return pool(*(read(each, near) for each in args))[[r for _, r in pairs], w]
+
+        if not beside:
+            return value()
+        extents = [kernel[d] for d in beside]
+        return tofu.Sum(Over(names(len(beside), "w"), value), extent=extents)
+
+    return Reindex(
+        ["b", "c", *strides.names],
+        [*data.shape[:2], *strides.extents],
+        at=lambda b, c, *v: (b, c, *strides.positions(v)),
+        value=element,
+    )

@@ -122,6 +122,7 @@ IndexVar ReadVar(const JsonCursor& cursor) {
 }
 
 AttrRewrite ReadAttr(const JsonCursor& cursor, int num_vars, int num_outputs) {
+  constexpr int kMaxTimes = 1 << 20;
   AttrRewrite attr;
   attr.name = cursor.At("name").String();
   attr.vars = cursor.At("vars").Indices(num_vars);
@@ -129,6 +130,7 @@ AttrRewrite ReadAttr(const JsonCursor& cursor, int num_vars, int num_outputs) {
   if (value.Has("size")) {
     attr.kind = AttrRewrite::Kind::kSize;
     attr.sizes.push_back(value.At("size").Index(num_vars));
+    if (value.Has("times")) attr.times = value.At("times").Index(kMaxTimes);
   } else if (value.Has("sizes")) {
     attr.kind = AttrRewrite::Kind::kSizes;
     attr.sizes = value.At("sizes").Indices(num_vars);

@@ -73,6 +73,7 @@ struct AttrRewrite {
   std::vector<int> vars;  // rewritten when one of these is split
   Kind kind = Kind::kConst;
   std::vector<int> sizes;  // kSize (one), kSizes
+  int64_t times = 1;       // kSize: how many elements one step of the variable is
   std::string text;        // kConst
   int output = 0;          // kOutputShape
 };

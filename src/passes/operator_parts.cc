@@ -77,7 +77,7 @@ std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& 
   TOFU_CHECK_USER(sizes.size() == 1, Blame::kTable)
       << where << ": attribute " << rewrite.name << " is the size of " << sizes.size()
       << " variables, expected one";
-  return std::to_string(sizes[0]);
+  return std::to_string(sizes[0] * rewrite.times);
 }
 
 InputRegion NeededRegion(const InputAccess& access, const Shape& shape,

@@ -31,7 +31,7 @@ constexpr char kTable[] = R"json({
                 "pad": {"vars": [0], "fill": "-inf"}},
                {"dims": [null, null]},
                {"dims": [null], "only_first": [2]}],
-    "attrs": [{"name": "num_hidden", "vars": [1], "value": {"size": 1}},
+    "attrs": [{"name": "num_hidden", "vars": [1], "value": {"size": 1, "times": 3}},
               {"name": "shape", "vars": [0, 1], "value": {"sizes": [0, 1]}},
               {"name": "pad", "vars": [0], "value": {"const": "(0, 0)"}},
               {"name": "out", "vars": [0], "value": {"output_shape": 0}}]}]})json";
@@ -71,6 +71,7 @@ TEST(StrategyTable, ReadsEveryFieldOfARow) {
   EXPECT_TRUE(row->inputs[0].dims[1].whole);
   EXPECT_EQ(row->inputs[0].pad->fill, "-inf");
   EXPECT_EQ(row->inputs[2].only_first, std::vector<int>{2});
+  EXPECT_EQ(row->attrs[0].times, 3);
   EXPECT_EQ(row->attrs[1].sizes, (std::vector<int>{0, 1}));
   EXPECT_EQ(row->attrs[2].text, "(0, 0)");
   EXPECT_EQ(row->attrs[3].kind, AttrRewrite::Kind::kOutputShape);

@@ -146,7 +146,7 @@ def _value(value: Mapping[str, Any], ranges: Ranges, outputs: Sequence[Box]) -> 
         return str(value["const"])
     if "size" in value:
         low, high = ranges[value["size"]]
-        return str(high - low + 1)
+        return str((high - low + 1) * int(value.get("times", 1)))
     if "sizes" in value:
         sizes = [ranges[var][1] - ranges[var][0] + 1 for var in value["sizes"]]
     else:

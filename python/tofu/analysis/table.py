@@ -288,7 +288,7 @@ def _input(
 
 def _rewrite_value(rewrite: Rewrite, numbers: Mapping[str, int]) -> Row:
     if "size" in rewrite.value:
-        return {"size": numbers[rewrite.value["size"]]}
+        return {**rewrite.value, "size": numbers[rewrite.value["size"]]}
     if "sizes" in rewrite.value:
         return {"sizes": [numbers[n] for n in rewrite.value["sizes"]]}
     return dict(rewrite.value)

@@ -147,7 +147,7 @@ def attribute_text(rewrite: Rewrite, ranges: Ranges, outs: Sequence[Shape]) -> s
     if "output_shape" in value:
         return _tuple_text(outs[value["output_shape"]])
     if "size" in value:
-        return str(_size(ranges[value["size"]]))
+        return str(_size(ranges[value["size"]]) * int(value.get("times", 1)))
     return _tuple_text([_size(ranges[name]) for name in value["sizes"]])
 
 

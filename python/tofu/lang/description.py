@@ -29,8 +29,9 @@ class Rewrite:
 
     Attributes:
         name: the attribute.
-        value: ``{"size": variable}``, ``{"sizes": [variable, ...]}``,
-            ``{"const": text}`` or ``{"output_shape": number}``.
+        value: ``{"size": variable}``, with ``"times": number`` the extent times that,
+            ``{"sizes": [variable, ...]}``, ``{"const": text}`` or
+            ``{"output_shape": number}``.
         when: the variables whose splitting changes it; None: those of the value, and
             for the others every variable.
     """

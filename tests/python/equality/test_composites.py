@@ -101,6 +101,23 @@ class Words(nn.HybridBlock):
         return -F.pick(F.log_softmax(self.classes(found)), label)
 
 
+class Grouped(nn.HybridBlock):
+    """Convolutions of six groups on a single image."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.layers = nn.HybridSequential()
+            self.layers.add(
+                nn.Conv2D(24, 3, groups=6, in_channels=12, activation="tanh"),
+                nn.Conv2D(12, 3, groups=6, in_channels=24, use_bias=False),
+            )
+
+    def hybrid_forward(self, F, x, label):
+        image = F.reshape(F.tile(x, (49,)), (1, 12, 7, 7))
+        return F.sum(F.square(F.mean(self.layers(image), axis=(2, 3)))) + 0 * label
+
+
 def train_one(block):
     mx.random.seed(3)
     np.random.seed(3)
@@ -120,7 +137,7 @@ def train_one(block):
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
-@pytest.mark.parametrize("block", [Wide, Classes, Words])
+@pytest.mark.parametrize("block", [Wide, Classes, Words, Grouped])
 def test_a_batch_of_one_is_split_within_composites(block, workers, switched_on, capsys):
     expected = train_one(block)
     switched_on(workers)

@@ -97,21 +97,4 @@ def _vision() -> list[Case]:
     ]
 
 
-def _deconvolution() -> list[Case]:
-    cases = []
-    shapes = (real(4, 6, 5, 5), real(6, 4, 3, 3)), (real(2, 2, 6), real(2, 4, 3))
-    for data, weight in shapes:
-        for bias in ((), (real(4),)):
-            kernel = str(weight.shape[2:])
-            stride = str((2,) * (len(weight.shape) - 2))
-            attrs = {"kernel": kernel, "stride": stride, "num_filter": "4"}
-            attrs["no_bias"] = str(not bias)
-            inputs = (data, weight, *bias)
-            cases.append(case("Deconvolution", *inputs, attrs=attrs, expect="b co ci"))
-            reads = "g0 i0 i1 i2" if bias else "g0 i0 i1"
-            more = {"attrs": attrs, "expect": "b co ci"}
-            cases.append(back("_backward_Deconvolution", reads, *inputs, **more))
-    return cases
-
-
-CASES = [*_losses(), *_vision(), *_deconvolution()]
+CASES = [*_losses(), *_vision()]
