@@ -277,3 +277,39 @@ def reshaped(tensor: Any, shape: Sequence[int], wrap: Any = None) -> Any:
         at=lambda *f: factors.target(f),
         value=lambda *f: finish(tensor[factors.source(f)], factors.target(f)),
     )
+
+
+class Strides:
+    """Positions of dimensions, x, some as stride * q + r, so that parts are whole strides.
+
+    Args:
+        sizes: of the dimensions.
+        strides: theirs; None for a dimension that is not taken apart.
+
+    Attributes:
+        names, extents: a variable x, or two, q and r, for every dimension.
+    """
+
+    def __init__(self, sizes: Sequence[int], strides: Sequence[Optional[int]]) -> None:
+        self.strides = strides
+        self.names: list[str] = []
+        self.extents: list[int] = []
+        for d, (size, stride) in enumerate(zip(sizes, strides)):
+            self.names += [f"x{d}"] if stride is None else [f"q{d}", f"r{d}"]
+            self.extents += [size] if stride is None else [size // stride, stride]
+
+    def apart(self, variables: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The q and r of every dimension; twice x of one that is not taken apart."""
+        rest = iter(variables)
+        pairs = []
+        for stride in self.strides:
+            first = next(rest)
+            pairs.append((first, first if stride is None else next(rest)))
+        return pairs
+
+    def positions(self, variables: Sequence[Any]) -> list[Any]:
+        """The x of every dimension."""
+        return [
+            q if stride is None else q * stride + r
+            for stride, (q, r) in zip(self.strides, self.apart(variables))
+        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import tofu
-from tofu.lang import Over, Rewrite, apply, like
+from tofu.lang import Over, apply, like
 from tofu.tdl._shapes import at, instances, line, names, whole, without, zero
 
 
@@ -237,56 +237,3 @@ def backward_pad(ograd, *, pad_width):
     padded = [d for d in range(ograd.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
     own = line(ograd.ndim, padded)
     return instances(own, (ograd, own))
-
-
-# --- Deconvolution ------------------------------------------------------------------------
-
-_FILTERS = (Rewrite("num_filter", {"size": "co"}),)
-
-
-def _check_deconvolution(num_group, layout, target_shape):
-    if num_group != 1 or layout not in (None, "None", "NCW", "NCHW", "NCDHW") or target_shape:
-        raise tofu.InconclusiveError("Deconvolution with groups or layouts is not described")
-
-
-@tofu.op(name="Deconvolution", rewrites=_FILTERS)
-def deconvolution(
-    data, weight, bias=None, *, num_group=1, layout=None, target_shape=(), no_bias=True
-):
-    """The transposed convolution: a sum over input channels, whole in space."""
-    _check_deconvolution(num_group, layout, target_shape)
-    spread = tofu.Opaque("Spread")
-    space = names(data.ndim - 2, "y")
-    planes = _rest(data.ndim - 2)
-
-    def element(b, co, *y):
-        value = tofu.Sum(lambda ci: spread(data[b, ci, planes], weight[ci, co, planes])[y])
-        return value if bias is None else value + bias[co]
-
-    return Over(["b", "co", *space], element)
-
-
-@tofu.op(name="_backward_Deconvolution", rewrites=_FILTERS)
-def backward_deconvolution(
-    ograd, data, weight, bias=None, *, num_group=1, layout=None, target_shape=(), no_bias=True
-):
-    """The gradients by data, weight and bias."""
-    _check_deconvolution(num_group, layout, target_shape)
-    gather = tofu.Opaque("Gather")
-    planes, space = _rest(data.ndim - 2), names(data.ndim - 2, "x")
-
-    def planes_of(b, ci, co):
-        return gather(ograd[b, co, planes], data[b, ci, planes], weight[ci, co, planes])
-
-    by_data = Over(
-        ["b", "ci", *space], lambda b, ci, *x: tofu.Sum(lambda co: planes_of(b, ci, co)[x])
-    )
-    taps = names(data.ndim - 2, "k")
-    by_weight = Over(
-        ["ci", "co", *taps], lambda ci, co, *k: tofu.Sum(lambda b: planes_of(b, ci, co)[k])
-    )
-    if no_bias:
-        return by_data, by_weight
-    total = tofu.Opaque("Total")
-    by_bias = Over(["co"], lambda co: tofu.Sum(lambda b: total(ograd[b, co, planes])))
-    return by_data, by_weight, by_bias

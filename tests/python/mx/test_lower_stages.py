@@ -185,3 +185,29 @@ def test_half_precision_and_lengths_stay_whole():
     symbol = sym.softmax(sym.var("x"), sym.var("length"), use_length=True)
     inputs = {"length": mx.nd.array([1, 2, 4], dtype="int32")}
     assert "softmax" in operators(symbol, inputs, {"x": random((3, 4), "float32")}, workers=WORKERS)
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "transposed"),
+    [
+        (1, {"kernel": (3, 3), "pad": (1, 1)}, True),
+        (1, {"kernel": (3, 3), "pad": (1, 1), "no_bias": True}, True),
+        (1, {"kernel": (2, 3), "stride": (2, 1), "dilate": (1, 2)}, False),  # of MXNet's doubles
+        (1, {"kernel": (4, 2), "stride": (2, 2), "pad": (1, 0)}, True),
+        (1, {"kernel": (1, 1)}, False),  # no halo
+        (2, {"kernel": (3, 3), "pad": (1, 1)}, False),  # an instance for everybody
+    ],
+)
+def test_a_convolutions_gradients_by_data_and_parameters(batch, options, transposed):
+    symbol = sym.Convolution(sym.var("x"), sym.var("w"), *_bias(options), num_filter=4, **options)
+    parameters = {"x": random((batch, 3, 8, 6), "float64")}
+    parameters["w"] = random((4, 3, *options["kernel"]), "float64", seed=1)
+    if "no_bias" not in options:
+        parameters["b"] = random((4,), "float64", seed=2)
+    assert_equal(symbol, {}, parameters, workers=WORKERS)
+    found = operators(symbol, {}, parameters, workers=WORKERS)
+    assert ("Deconvolution" in found) == transposed and "_backward_Convolution" in found
+
+
+def _bias(options):
+    return () if "no_bias" in options else (sym.var("b"),)

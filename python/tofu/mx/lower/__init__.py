@@ -6,7 +6,7 @@ gradient, backward operators that read their forward operator's state become sta
 ones, which may run in another executor and be split differently.
 """
 
-from . import backward, loss, norm, recurrent, simple, staged
+from . import backward, convolution, loss, norm, recurrent, simple, staged
 from .registry import AFTER, BEFORE, STAGES, Lowering, Registry
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Lowering",
     "Registry",
     "backward",
+    "convolution",
     "loss",
     "norm",
     "recurrent",

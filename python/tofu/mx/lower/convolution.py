@@ -1,0 +1,110 @@
+"""Gradients of convolutions as operators whose parts read halos.
+
+MXNet's operator computes all gradients at once. Rows of a part are enough for its share of
+the weight's gradient, which is a sum, but the data's gradient needs the head gradient of
+the rows beside them. So it becomes an operator of its own, a transposed convolution.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+from tofu.mx.nnvm import Entry, Node
+
+from .registry import AFTER, Builder, flag
+
+__all__: list[str] = []
+
+_SINGLE, _DOUBLE = 0, 1
+_LAYOUTS = ("None", "NCW", "NCHW", "NCDHW")
+
+
+def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
+    """An attribute with a number for every dimension of space."""
+    given = ast.literal_eval(node.attrs.get(name, "()").replace("L", ""))
+    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    rank = len(ast.literal_eval(node.attrs["kernel"].replace("L", "")))
+    return found or (default,) * rank
+
+
+def _space_is_shared(node: Node, workers: int) -> bool:
+    """Whether the batch leaves workers over, and space can be divided among those."""
+    head, data = node.inputs[0].shape, node.inputs[1].shape
+    left = workers // math.gcd(workers, data[0])
+    strides = _numbers(node, "stride", 1)
+    return left > 1 and any(
+        size % stride == 0 and math.gcd(math.gcd(size // stride, out), left) > 1
+        for size, out, stride in zip(data[2:], head[2:], strides)
+    )
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether MXNet has the transposed convolution; single elements need none."""
+    kernel, dilate = _numbers(node, "kernel", 1), _numbers(node, "dilate", 1)
+    stride, pad = _numbers(node, "stride", 1), _numbers(node, "pad", 0)
+    if max(kernel) == max(stride) == 1 and not any(pad):
+        return False
+    dilated = max(dilate) > 1
+    # In double precision it gets strides with dilation wrong, in three dimensions it has none.
+    known = not dilated or (len(kernel) < 3 and (max(stride) == 1 or _is_single(node)))
+    groups, layout = node.attrs.get("num_group", "1"), node.attrs.get("layout", "None")
+    return known and groups == "1" and layout in _LAYOUTS
+
+
+def _is_single(node: Node) -> bool:
+    return node.inputs[1].dtype == _SINGLE
+
+
+@AFTER.lowering(
+    "_backward_Convolution",
+    reason="makes the data's gradient and sums over space at once",
+    where=_space_is_shared,
+)
+def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The data's gradient as a transposed convolution; the others from the operator itself."""
+    gradient, data, weight = node.inputs[:3]
+    if data.dtype not in (_SINGLE, _DOUBLE) or not _is_plain(node):
+        return None
+    kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
+    dilate, pad = _numbers(node, "dilate", 1), _numbers(node, "pad", 0)
+    reached = [
+        s * (size - 1) + d * (k - 1) + 1 - 2 * p
+        for size, k, s, d, p in zip(gradient.shape[2:], kernel, stride, dilate, pad)
+    ]
+    by_data = build.op(
+        "Deconvolution",
+        gradient,
+        weight,
+        kernel=kernel,
+        stride=stride,
+        dilate=dilate,
+        pad=pad,
+        adj=tuple(size - end for size, end in zip(data.shape[2:], reached)),
+        num_filter=data.shape[1],
+        no_bias=True,
+    )
+    others = _reading(node, build, "parameters")
+    return [by_data, *(Entry(others, i) for i in range(1, node.num_outputs))]
+
+
+@AFTER.lowering("_backward_Deconvolution", reason="adds all of space up for its bias")
+def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The same with the bias's gradient as a sum beside it."""
+    if flag(node, "no_bias", default=True):
+        return None
+    gradient = node.inputs[0]
+    others = _reading(node, build, "inputs")
+    axes = (0, *range(2, len(gradient.shape)))
+    total = build.op("sum", gradient, axis=axes, keepdims=False)
+    return [Entry(others, 0), Entry(others, 1), total]
+
+
+def _reading(node: Node, build: Builder, gradients: str) -> Node:
+    """The same operator, of which only some gradients are read (tdl/convolution.py)."""
+    attrs = {**node.attrs, "__tofu_gradients__": gradients}
+    found = build.op(node.op, *node.inputs, **attrs).node
+    found.num_outputs = node.num_outputs
+    return found

@@ -1,0 +1,204 @@
+"""Transposed convolution over one to three spatial dimensions, and its gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tofu
+from tofu.lang import Over, Reindex, Rewrite, like
+from tofu.tdl._shapes import Strides, names
+
+_LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Spread:
+    """How a dimension's positions y of the data reach positions x of the output.
+
+    They are x = stride * y + dilate * k - pad. With x = stride * q + r, those that reach x lie
+    from q - before to q + after.
+    """
+
+    kernel: int
+    stride: int
+    dilate: int
+    pad: int
+    size: int  # of the output
+
+    @property
+    def reach(self) -> int:
+        """Of the window's last element."""
+        return self.dilate * (self.kernel - 1)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a part of the output would begin inside a stride."""
+        return self.size % self.stride != 0
+
+    @property
+    def before(self) -> int:
+        return -((self.pad - self.reach) // self.stride)
+
+    @property
+    def after(self) -> int:
+        """One more where the operator could not adjust the end of its output otherwise."""
+        least = -(-self.pad // self.stride)
+        left = self.stride * self.before - (self.reach - self.pad)
+        right = self.stride * least - self.pad
+        return least + (left > right)
+
+    @property
+    def part_pad(self) -> int:
+        """What a part leaves out of its output before the first x."""
+        return self.pad + self.stride * self.before
+
+    @property
+    def part_adj(self) -> int:
+        """What a part adds behind, for its output to end where it should."""
+        return 2 * self.part_pad - self.stride * (self.before + self.after - 1) - self.reach - 1
+
+
+def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
+    """One for every spatial dimension; a target shape stands for padding, as in MXNet."""
+    n = len(kernel)
+    strides, dilates = stride or (1,) * n, dilate or (1,) * n
+    pads, ends = pad or (0,) * n, adj or (0,) * n
+    found = []
+    for d, (size, k) in enumerate(zip(space, kernel)):
+        full = strides[d] * (size - 1) + dilates[d] * (k - 1) + 1
+        if any(target_shape or ()):
+            target = target_shape[d]
+            first = (full - target + 1) // 2
+        else:
+            first, target = pads[d], full - 2 * pads[d] + ends[d]
+        found.append(_Spread(k, strides[d], dilates[d], first, target))
+    return found
+
+
+def _check(num_group, layout):
+    if num_group != 1 or layout not in _LAYOUTS:
+        raise tofu.InconclusiveError("Deconvolution with groups or layouts is not described")
+
+
+def _sizes(
+    shapes, kernel=(), stride=(), dilate=(), pad=(), adj=(), target_shape=(), num_group=1, **_
+):
+    """A part of the space has halos instead of padding, of which it drops what it makes."""
+    spreads = _spreads(shapes[0][2:], kernel, stride, dilate, pad, adj, target_shape)
+    split = [f"q{d}" for d, spread in enumerate(spreads) if not spread.whole]
+    rewrites = [Rewrite("num_filter", {"size": "co"})]
+    if not split:
+        return rewrites
+    pads = tuple(s.pad if s.whole else s.part_pad for s in spreads)
+    full = [s.stride * (n - 1) + s.reach + 1 for s, n in zip(spreads, shapes[0][2:])]
+    adjs = tuple(
+        s.size - length + 2 * s.pad if s.whole else s.part_adj for s, length in zip(spreads, full)
+    )
+    texts = {"pad": pads, "adj": adjs, "target_shape": (0,) * len(spreads)}
+    return [*rewrites, *(Rewrite(k, {"const": str(v)}, tuple(split)) for k, v in texts.items())]
+
+
+@tofu.op(name="Deconvolution", rewrites=_sizes)
+def deconvolution(
+    data,
+    weight,
+    bias=None,
+    *,
+    kernel=(),
+    stride=(),
+    dilate=(),
+    pad=(),
+    adj=(),
+    target_shape=(),
+    num_group=1,
+    layout=None,
+):
+    """The sum over input channels and the positions that reach an output; halo along space."""
+    _check(num_group, layout)
+    spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    halo = [d for d, spread in enumerate(spreads) if not spread.whole]
+    strides = Strides(
+        [spread.size for spread in spreads],
+        [None if spread.whole else spread.stride for spread in spreads],
+    )
+    source, place = data.padded(0) if halo else data, tofu.Opaque("Place")
+    planes = (slice(None),) * len(spreads)
+    shifts = [spread.part_pad for spread in spreads]
+
+    def element(b, co, *v):
+        pairs = strides.apart(v)
+        inside = [r for _, r in pairs]
+
+        def term(ci, *near):
+            rows = list(planes)
+            for d, step in zip(halo, near):
+                rows[d] = pairs[d][0] + step - spreads[d].before
+            if len(halo) < len(spreads):
+                return place(source[b, ci, rows], weight[ci, co, planes], *shifts)[inside, near]
+            return source[b, ci, rows] * place(weight[ci, co, planes], *shifts)[inside, near]
+
+        window = [spreads[d].before + spreads[d].after + 1 for d in halo]
+        steps = Over(["ci", *names(len(halo), "j")], term)
+        total = tofu.Sum(steps, extent=(data.shape[1], *window))
+        return total if bias is None else total + bias[co]
+
+    return Reindex(
+        ["b", "co", *strides.names],
+        [data.shape[0], weight.shape[1], *strides.extents],
+        at=lambda b, co, *v: (b, co, *strides.positions(v)),
+        value=element,
+    )
+
+
+def _gradient_sizes(shapes, kernel=(), **_):
+    """Parts of the data or of the window read the head gradient padded, and nothing else."""
+    n = len(kernel)
+    taps = names(n, "k")
+    moving, none = (*names(n, "y"), *taps), {"const": str((0,) * n)}
+    return [
+        Rewrite("num_filter", {"size": "co"}),
+        Rewrite("kernel", {"sizes": taps}),
+        *(Rewrite(name, none, moving) for name in ("pad", "adj", "target_shape")),
+    ]
+
+
+@tofu.op(name="_backward_Deconvolution", rewrites=_gradient_sizes)
+def backward_deconvolution(
+    ograd,
+    data,
+    weight,
+    bias=None,
+    *,
+    kernel=(),
+    stride=(),
+    dilate=(),
+    pad=(),
+    adj=(),
+    target_shape=(),
+    num_group=1,
+    layout=None,
+    __tofu_gradients__="all",
+):
+    """By data, a convolution of the head gradient; by weight and bias sums over the batch."""
+    _check(num_group, layout)
+    spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    n, padded = len(spreads), ograd.padded(0)
+    space, taps = names(n, "y"), names(n, "k")
+
+    def head(b, co, y, k):
+        at = [s.stride * a + s.dilate * t - s.pad for s, a, t in zip(spreads, y, k)]
+        return padded[b, co, at]
+
+    def by_data(b, ci, *y):
+        return tofu.Sum(Over(["co", *taps], lambda co, *k: head(b, co, y, k) * weight[ci, co, k]))
+
+    def by_weight(ci, co, *k):
+        return tofu.Sum(Over(["b", *space], lambda b, *y: head(b, co, y, k) * data[b, ci, y]))
+
+    gradients = Over(["b", "ci", *space], by_data), Over(["ci", "co", *taps], by_weight)
+    if bias is None:
+        return gradients
+    if __tofu_gradients__ != "all":  # that of the bias is read by nobody (tofu.mx lowers it so)
+        return (*gradients, lambda co: like(0, bias[co]))
+    places = ["b", *names(n, "x")]
+    return (*gradients, lambda co: tofu.Sum(Over(places, lambda b, *x: ograd[b, co, x])))

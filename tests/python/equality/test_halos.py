@@ -1,0 +1,95 @@
+"""Images that only their space divides: windows of any kind read halos, forward and backward."""
+
+import random
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu
+from tofu.plan import observe
+
+SEED = 20190330
+STEPS = 2
+
+
+class Windows(nn.HybridBlock):
+    """Two convolutions, a pooling and a transposed convolution; all channels are prime."""
+
+    def __init__(self, layers, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.layers = nn.HybridSequential()
+            self.layers.add(*layers)
+
+    def hybrid_forward(self, F, x):
+        return F.mean(F.square(self.layers(x)), axis=0, exclude=True)
+
+
+def layers(rng):
+    """Random windows over 24 x 24 pixels, after each of which 24 or 12 are left."""
+
+    def window(size):
+        kernel, dilate = rng.choice(((3, 1), (5, 1), (3, 2), (2, 2)))
+        reach = dilate * (kernel - 1)
+        stride = rng.choice((1, 2)) if size == 24 and dilate == 1 else 1
+        options = {"kernel_size": kernel, "strides": stride, "padding": reach // 2}
+        return size // stride, {**options, "dilation": dilate}
+
+    size, found = 24, []
+    for channels in (5, 7):
+        size, options = window(size)
+        bias = bool(rng.randrange(2))
+        found.append(nn.Conv2D(channels, use_bias=bias, activation="tanh", **options))
+    kind = rng.choice((nn.MaxPool2D, nn.AvgPool2D))
+    found.append(kind(3, strides=1, padding=1) if rng.randrange(2) else kind(2))
+    kernel, pad = rng.choice(((4, 1), (2, 0)))
+    found.append(nn.Conv2DTranspose(3, kernel, strides=2, padding=pad, use_bias=bool(size % 24)))
+    found.append(nn.Conv2D(5, kernel_size=3, padding=1))
+    return found
+
+
+def train(seed):
+    rng = random.Random(seed)
+    mx.random.seed(3)
+    net = Windows(layers(rng))
+    net.initialize(mx.init.Xavier())
+    net.cast("float64")
+    net.hybridize()
+    trainer, losses = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}), []
+    for step in range(STEPS):
+        x = mx.nd.array(np.random.RandomState(step).normal(size=(1, 5, 24, 24)), dtype="float64")
+        with autograd.record():
+            loss = net(x)
+        loss.backward()
+        trainer.step(1)
+        losses.append(loss.asscalar())
+    names = [p.name.split("_", 1)[1] for p in net.collect_params().values()]
+    weights = [p.data().asnumpy() for p in net.collect_params().values()]
+    return net, losses, dict(zip(names, weights))
+
+
+@pytest.mark.filterwarnings("ignore:.*they are replicated")  # prime channels
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("number", range(3))
+def test_windows(number, workers):
+    print(f"seed {SEED + number}")
+    _, expected, weights = train(SEED + number)
+    compiled = []
+    tofu.enable(workers=workers, device="cpu")
+    try:
+        with observe(compiled.append):
+            net, losses, ours = train(SEED + number)
+    finally:
+        tofu.disable()
+    print(net)
+    np.testing.assert_allclose(losses, expected, rtol=1e-9)
+    assert ours.keys() == weights.keys()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, weights[name], rtol=1e-9, atol=1e-10, err_msg=name)
+    cuts = {node.op: node.cuts for plan in compiled for node in plan.plan.operators}
+    shared = {op: cut for op, cut in cuts.items() if "onvolution" in op or "Pooling" in op}
+    print(shared)
+    assert None not in shared["Convolution"] + shared["Deconvolution"]
