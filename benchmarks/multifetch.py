@@ -3,11 +3,12 @@
     python benchmarks/multifetch.py                  # a table
     python benchmarks/multifetch.py --format json    # the same with machine and versions
     python benchmarks/multifetch.py --smoke          # a few seconds, to see that it runs
+    python benchmarks/multifetch.py --gpu            # on GPUs, against copies of the driver's
 
 Patterns: ``gather`` joins two tiles side by side, so that every row of a tile goes to a row of
 the region; ``slice`` takes half of every row of one tile. Every measurement
 alternates memcpy and MultiFetch on the same arrays; the medians are compared.
-One thread; expected time: under a minute.
+One thread; expected time: under a minute. What ``--gpu`` compares: _gpu.py.
 """
 
 from __future__ import annotations
@@ -139,13 +140,37 @@ def machine() -> dict[str, str]:
     }
 
 
+def measure_gpu(args: argparse.Namespace) -> None:
+    """Measure on GPUs and print; without one, say so."""
+    import _gpu  # beside this file
+
+    sizes = _gpu.SIZES[:1] if args.smoke else _gpu.SIZES
+    repetitions = 2 if args.smoke else args.repetitions
+    cases = [_gpu.GpuCase(p, row, n) for p in _gpu.PATTERNS for n in sizes for row in _gpu.ROWS]
+    loaded = library()
+    loaded.TofuRunMultiFetchOnGpu.restype = ctypes.c_char_p
+    try:
+        driver = _gpu.Driver()
+        results = [_gpu.measure(case, driver, loaded, repetitions) for case in cases]
+    except _gpu.NoGpuError as error:
+        raise SystemExit(f"benchmarks/multifetch.py --gpu: nothing measured: {error}") from error
+    if args.format == "json":
+        print(json.dumps({"machine": {**machine(), **driver.describe()}, "results": results}))
+    else:
+        print(driver.describe())
+        print(_gpu.table(results))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--smoke", action="store_true", help="one small size, two repetitions")
     parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--gpu", action="store_true", help="measure on GPUs")
     args = parser.parse_args()
+    if args.gpu:
+        return measure_gpu(args)
     sizes = (2**16,) if args.smoke else (2**16, 2**20, 2**25)
     repetitions = 2 if args.smoke else args.repetitions
     cases = [Case(p, row, size) for p in ("gather", "slice") for size in sizes for row in ROWS]

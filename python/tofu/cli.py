@@ -71,8 +71,8 @@ _device = click.option(
 _fetch = click.option(
     "--fetch",
     type=click.Choice(FETCHES),
-    help="How workers read each other's tiles. Default: $TOFU_FETCH, else multifetch where "
-    "it works.",
+    help="How workers read each other's tiles. Default: $TOFU_FETCH, else multifetch on "
+    "CPUs and plain on GPUs.",
 )
 _log = click.option(
     "--log", metavar="WORDS", help="quiet, info or debug, and dump:DIR; as $TOFU_LOG."

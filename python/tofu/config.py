@@ -3,7 +3,7 @@
 ``MXNET_GRAPH_PASS``  ``tofu`` switches tofu on; unset or empty leaves MXNet as it is.
 ``TOFU_WORKERS``      number of workers; unset: all GPUs, else 2.
 ``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` where there is one, else ``cpu``.
-``TOFU_FETCH``        ``multifetch`` or ``plain``; unset: ``multifetch`` where it works.
+``TOFU_FETCH``        ``multifetch`` or ``plain``; unset: ``multifetch`` on CPUs.
 ``TOFU_DESCRIBE``     files with descriptions of further operators, separated as in PATH.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
@@ -61,7 +61,8 @@ class Config:
     Attributes:
         workers: number of workers, or None for all GPUs, else 2.
         device: "gpu", "cpu", or None for whatever there is.
-        fetch: how workers read each other's tiles, one of FETCHES.
+        fetch: how workers read each other's tiles, one of FETCHES, or None for what is used
+            where nobody asks: multifetch on CPUs, plain on GPUs.
         log_level: one of LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
@@ -72,7 +73,7 @@ class Config:
 
     workers: Optional[int] = None
     device: Optional[str] = None
-    fetch: str = FETCHES[0]
+    fetch: Optional[str] = None
     log_level: str = "info"
     dump_dir: Optional[Path] = None
     search: str = MODES[0]
@@ -95,14 +96,14 @@ class Config:
         if fetch and fetch not in FETCHES:
             raise ConfigError(
                 f"TOFU_FETCH={env['TOFU_FETCH']!r}: expected 'multifetch' or 'plain'; "
-                "unset it to use multifetch where it works"
+                "unset it to use multifetch on CPUs and plain on GPUs"
             )
         level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
         mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
         return cls(
             workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
             device=device or None,
-            fetch=fetch or FETCHES[0],
+            fetch=fetch or None,
             log_level=level,
             dump_dir=dump_dir,
             search=parse_mode(mode, "TOFU_SEARCH") if mode else MODES[0],

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.config import FETCHES, Config
+from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
@@ -23,7 +23,7 @@ class Session:
 
     Attributes:
         contexts: one MXNet context per worker.
-        fetch: the kind of fetch that is wanted, one of config.FETCHES.
+        fetch: the kind of fetch that is asked for, one of config.FETCHES, or None.
         log_level: one of config.LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
@@ -31,7 +31,7 @@ class Session:
     """
 
     contexts: tuple[Any, ...]
-    fetch: str = FETCHES[0]
+    fetch: Optional[str] = None
     log_level: str = "info"
     dump_dir: Optional[Path] = None
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)

@@ -42,7 +42,7 @@ def enable(
             for, else all GPUs, else 2.
         device: "gpu" or "cpu"; None: TOFU_DEVICE, else "gpu" where there is one.
         log: what TOFU_LOG takes; None: TOFU_LOG.
-        fetch: "multifetch" or "plain"; None: TOFU_FETCH, else multifetch where it works.
+        fetch: "multifetch" or "plain"; None: TOFU_FETCH, else multifetch on CPUs.
         plan: a file that ``tofu plan --save`` wrote; None: TOFU_PLAN, else none.
         search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
         pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.

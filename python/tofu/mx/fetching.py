@@ -3,7 +3,9 @@
 kind, reason = usable_fetch("multifetch", [mx.gpu(0), mx.gpu(1)])
 
 MultiFetch reads other workers' memory where it lies. A small fetch between the contexts
-shows whether that works here; where it does not, stock operators copy.
+shows whether that works here; where it does not, stock operators copy. Its kernels for GPUs
+have been compiled, and run on CPUs, but not on a GPU yet: there it must be asked for, as a
+wrong access would end the process.
 """
 
 from __future__ import annotations
@@ -29,17 +31,20 @@ _FLOAT32, _INT64 = 0, 6
 _WIDTH = 8
 
 
-def usable_fetch(wanted: str, contexts: Sequence[mx.Context]) -> tuple[str, Optional[str]]:
+def usable_fetch(
+    wanted: Optional[str], contexts: Sequence[mx.Context]
+) -> tuple[str, Optional[str]]:
     """The kind to use, and why it is not the wanted one, or None.
 
     Args:
-        wanted: one of config.FETCHES.
+        wanted: one of config.FETCHES, or None, when nobody asks for one.
         contexts: one per worker.
     """
-    if wanted == PLAIN:
+    on_gpus = contexts[0].device_type == "gpu"
+    if wanted == PLAIN or (wanted is None and on_gpus):
         return PLAIN, None
     # All CPU contexts share one memory: two of them stand for all.
-    tested = tuple(contexts[:2] if contexts[0].device_type == "cpu" else contexts)
+    tested = tuple(contexts if on_gpus else contexts[:2])
     reason = _self_test(tested)
     return (MULTIFETCH, None) if reason is None else (PLAIN, reason)
 

@@ -81,6 +81,16 @@ def test_contexts_of_this_machine_can_fetch():
     assert usable_fetch(PLAIN, CONTEXTS) == (PLAIN, None)
 
 
+def test_gpus_use_multifetch_only_when_asked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(fetching, "_self_test", asked.append)
+    gpus = [mx.gpu(0), mx.gpu(1), mx.gpu(2)]
+    assert usable_fetch(None, gpus) == (PLAIN, None) and not asked
+    assert usable_fetch(MULTIFETCH, gpus) == (MULTIFETCH, None)
+    assert usable_fetch(None, CONTEXTS) == (MULTIFETCH, None)
+    assert asked == [tuple(gpus), tuple(CONTEXTS)]
+
+
 def test_what_fails_the_self_test_is_not_used(monkeypatch):
     def refuse(*_):
         raise GraphError("binding the graph: no peers here")

@@ -1,0 +1,60 @@
+"""benchmarks/multifetch.py: that it runs, and says where it cannot. No times are judged here."""
+
+import ctypes
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tofu import _core
+
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, str(FOLDER / "multifetch.py"), "--smoke", *arguments],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def gpu():
+    spec = importlib.util.spec_from_file_location("_gpu", FOLDER / "_gpu.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_gpu"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["_gpu"]
+
+
+def test_the_cpu_part_measures_every_pattern():
+    ran = run("--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    results = json.loads(ran.stdout)["results"]
+    assert {result["pattern"] for result in results} >= {"gather", "slice"}
+    assert all(result["multifetch_gb_per_s"] > 0 for result in results)
+
+
+def test_the_gpu_part_measures_or_says_that_there_is_none():
+    ran = run("--gpu")
+    if ran.returncode == 0:
+        assert "| gather | 1,024 KiB |" in ran.stdout
+    else:
+        assert "benchmarks/multifetch.py --gpu: nothing measured: " in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("pattern", ["gather", "slice"])
+def test_what_is_fetched_and_copied_is_the_same(gpu, pattern):
+    case = gpu.GpuCase(pattern, 256, 2**20)
+    kernel = _core.cuda_kernel(case.spec())
+    assert "IsAligned<16>" in kernel["source"]
+    assert case.rows.count * case.rows.bytes * case.tiles == case.region_bytes
+    assert kernel["num_sources"] == case.tiles
+    # As CUDA's headers lay it out: two sides of 56 bytes, and the size of the copy.
+    assert ctypes.sizeof(gpu._Copy2D) == 2 * 56 + 16
+    assert gpu._Copy2D.to_device.offset == 56 + 32
