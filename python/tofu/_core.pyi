@@ -103,6 +103,7 @@ def executor_memory(
 def phases(
     partitioned: str,
     *,
+    joint: bool = False,
     control_deps: bool = True,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
@@ -110,6 +111,8 @@ def phases(
 
     Args:
         partitioned: what `partition` returns.
+        joint: whether they become one graph again, for one executor that runs them one at
+            a time.
         control_deps: as in `partition`.
         on_pass: called with "phases" and a readable dump.
 

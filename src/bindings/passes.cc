@@ -15,6 +15,7 @@
 #include "passes/control_deps.h"
 #include "passes/executor_memory.h"
 #include "passes/explain.h"
+#include "passes/joint.h"
 #include "passes/modes.h"
 #include "passes/partition.h"
 #include "passes/partitioned.h"
@@ -75,8 +76,8 @@ std::string ExplainName(const std::string& graph_json, const std::string& table_
   return Explain(graph, table, ReadPlan(plan_json, graph, table), name);
 }
 
-std::string SplitIntoPhases(const std::string& partitioned_json, bool control_deps,
-                            const Callback& on_pass) {
+std::string SplitIntoPhases(const std::string& partitioned_json, bool joint,
+                            bool control_deps, const Callback& on_pass) {
   py::gil_scoped_release unlock;
   Phases phases = SplitPhases(ReadPartitioned(partitioned_json));
   if (control_deps) {
@@ -84,6 +85,7 @@ std::string SplitIntoPhases(const std::string& partitioned_json, bool control_de
     if (phases.backward) AddControlDeps(&phases.backward->graph);
   }
   if (on_pass) Call(on_pass, "phases", DumpPhases(phases));
+  if (joint && phases.backward) return WriteJoint(phases, JoinPhases(phases));
   return WritePhases(phases);
 }
 
@@ -194,7 +196,8 @@ void BindPasses(py::module_* module) {
               py::arg("plan"), py::arg("name"),
               "What every other choice for a tensor or an operator would cost (JSON).");
   module->def("phases", &SplitIntoPhases, py::arg("partitioned"), py::kw_only(),
-              py::arg("control_deps") = true, py::arg("on_pass") = py::none(),
+              py::arg("joint") = false, py::arg("control_deps") = true,
+              py::arg("on_pass") = py::none(),
               "Split a partitioned graph into its forward and backward graphs (JSON).");
   module->def("executor_memory", &PredictMemory, py::arg("graph"), py::arg("rules"),
               py::kw_only(), py::arg("workers") = 1, py::arg("match_range") = 16,

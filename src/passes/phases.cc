@@ -192,9 +192,15 @@ Phases SplitPhases(const Partitioned& partitioned) {
   return phases;
 }
 
-std::string WritePhases(const Phases& phases) {
+Json PhasesJson(const Phases& phases) {
   Json json = {{"format", kFormatId}, {"version", kVersion}, {"workers", phases.workers}};
   json["variables"] = VariablesJson(phases.variables);
+  return json;
+}
+
+std::string WritePhases(const Phases& phases) {
+  Json json = PhasesJson(phases);
+  json["joint"] = nullptr;
   json["saved"] = Json::array();
   for (const SavedEntry& saved : phases.saved) {
     json["saved"].push_back({{"name", saved.name},

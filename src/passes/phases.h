@@ -45,6 +45,9 @@ struct Phases {
 
 Phases SplitPhases(const Partitioned& partitioned);
 
+// What documents of either form of the phases begin with.
+nlohmann::ordered_json PhasesJson(const Phases& phases);
+
 // JSON, docs/formats.md, "tofu-phases".
 std::string WritePhases(const Phases& phases);
 

@@ -32,7 +32,7 @@ class RangeMax {
   }
 
  private:
-  void Build(const std::vector<int64_t>& values, int at, int low, int high) {
+  void Build(const std::vector<int64_t>& values, size_t at, int low, int high) {
     if (low == high) {
       most_[at] = values[low];
       return;
@@ -43,7 +43,7 @@ class RangeMax {
     most_[at] = std::max(most_[2 * at], most_[2 * at + 1]);
   }
 
-  void Add(int begin, int end, int64_t value, int at, int low, int high) {
+  void Add(int begin, int end, int64_t value, size_t at, int low, int high) {
     if (end < low || high < begin) return;
     if (begin <= low && high <= end) {
       most_[at] += value;
@@ -56,7 +56,7 @@ class RangeMax {
     most_[at] = added_[at] + std::max(most_[2 * at], most_[2 * at + 1]);
   }
 
-  int64_t Max(int begin, int end, int at, int low, int high) const {
+  int64_t Max(int begin, int end, size_t at, int low, int high) const {
     if (end < low || high < begin) return 0;
     if (begin <= low && high <= end) return most_[at];
     const int middle = (low + high) / 2;

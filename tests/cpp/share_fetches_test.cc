@@ -12,7 +12,7 @@
 namespace tofu {
 namespace {
 
-constexpr int64_t kWeightBytes = 8 * 8 * 8;
+constexpr int64_t kWeightBytes = int64_t{8} * 8 * 8;
 
 // x -> fully_connected -> ... -> fully_connected, all with the weight w. Between
 // the first and the second is a tensor of `rows` times 8 numbers, and after the last

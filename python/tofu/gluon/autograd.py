@@ -37,6 +37,8 @@ __all__ = ["Recording"]
 Differentiate = Callable[[list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]]
 
 _serials = itertools.count()
+# How long to wait for gates that may never run, an error having come before.
+_PATIENCE_S = 5.0
 _pushing = threading.Lock()  # what two callbacks do to running statistics must not mix
 
 
@@ -69,19 +71,22 @@ class Recording:
         self._error: Optional[Exception] = None
         self._tile_gradients: Sequence[Optional[Any]] = ()
         self._open_gates: set[int] = set()
+        self._closed = threading.Event()
+        self._closed.set()
         self._ran = False
         self._context = outputs[0].context
         self._function = self._record(list(inputs), tiles, outputs)
         watch(self)
 
     def finished(self) -> bool:
-        """Whether no backward pass can come any more.
+        """Whether no backward pass can come any more, and all gradients are handed over.
 
-        So it is once the graph is gone, or a backward pass ran that did not retain it.
+        So it is once the graph is gone, or a backward pass ran that did not retain it. Its
+        gates may be about to run then, on MXNet's threads: they are waited for.
         """
-        if self._function.dropped():
-            return True
-        return self._ran and not self._open_gates and not self._probe._fresh_grad
+        if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
+            return False
+        return self._closed.wait(_PATIENCE_S)
 
     def triggered(self) -> bool:
         """Whether a backward call went through here since the last time this was asked."""
@@ -141,6 +146,8 @@ class Recording:
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs : -2]
             self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
+            if self._open_gates:
+                self._closed.clear()
             self._ran = True
             for target, value, request in zip(gradients, values, requests):
                 write_gradient(target, value, request)
@@ -155,6 +162,7 @@ class Recording:
             self._open_gates.discard(gate)
             if not self._open_gates:
                 self._tile_gradients = ()
+                self._closed.set()
 
         return backward
 

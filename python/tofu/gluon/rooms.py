@@ -20,7 +20,7 @@ class Rooms:
     Attributes:
         training_graph: tofu.mx.graph.training_graph
         strategy_table: tofu.mx.graph.strategy_table
-        compile_graph: tofu.plan.compile_graph
+        compile_graph: tofu.plan.compile_graph, for one executor where MXNet can run halves
         usable_fetch: tofu.mx.fetching.usable_fetch
         program: tofu.mx.program.Program
         layouts: from a partitioned graph (JSON) to each variable's tiles.
@@ -59,13 +59,16 @@ def using(others: Rooms) -> Iterator[None]:
 
 
 def _own() -> Rooms:
-    from tofu.mx import fetching, graph, program, tiles
+    from tofu.mx import fetching, graph, program, runtime, tiles
     from tofu.plan import compile_graph
+
+    def compile_joint(*args: Any, **options: Any) -> Any:
+        return compile_graph(*args, joint=runtime.runs_parts(), **options)
 
     return Rooms(
         training_graph=graph.training_graph,
         strategy_table=graph.strategy_table,
-        compile_graph=compile_graph,
+        compile_graph=compile_joint,
         usable_fetch=fetching.usable_fetch,
         program=program.Program,
         layouts=tiles.layouts,

@@ -4,16 +4,17 @@
     (loss,) = program.forward({"data": x, "label": y}, is_train=True, ctx=mx.cpu())
     gradients = program.backward([mx.nd.ones_like(loss)])   # {"w": [tile, tile]}
 
-Forward and backward are executors of their own: what backward reads of forward is an
-output of the one and, without a copy, an argument of the other. Parameters and
-auxiliary states are the caller's tiles, bound where they lie.
+Forward and backward are the halves of one executor, so that gradients can lie where
+activations lay that have been read; or executors of their own: what backward reads of
+forward is then an output of the one and, without a copy, an argument of the other.
+Parameters and auxiliary states are the caller's tiles, bound where they lie.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import mxnet as mx
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from tofu.errors import GraphError
 
 from .executor import bind, bind_apart
-from .runtime import load
+from .runtime import load, run_part
 from .tiles import Layout, gather, layout_of, scatter
 
 __all__ = ["Program"]
@@ -64,18 +65,10 @@ class Program:
         }
         self._tiles = dict(tiles)
         self._allocate()
-        self._forward = bind("forward", data["forward"]["graph"], self._contexts, self._tiles)
+        self._halves = _bind(data, self._contexts, self._tiles)
         self._outputs = [head for head in data["forward"]["heads"] if head["role"] == "output"]
-        self._backward: Optional[mx.executor.Executor] = None
-        self._heads: list[dict[str, Any]] = []
-        if data["backward"] is not None:
-            arrays = self._forward.outputs
-            saved = {each["name"]: arrays[each["forward_head"]] for each in data["saved"]}
-            backward = data["backward"]
-            self._backward = bind_apart(
-                "backward", backward["graph"], self._contexts, {**self._tiles, **saved}
-            )
-            self._heads = backward["heads"]
+        backward = data["backward"]
+        self._heads: list[dict[str, Any]] = [] if backward is None else backward["heads"]
 
     def forward(
         self, inputs: Mapping[str, mx.nd.NDArray], *, is_train: bool, ctx: mx.Context
@@ -98,7 +91,7 @@ class Program:
                 if name not in inputs:
                     raise GraphError(f"forward: input {name!r} is missing; got {sorted(inputs)}")
                 self._fill(name, inputs[name])
-        arrays = self._forward.forward(is_train=is_train)
+        arrays = self._halves.forward(is_train=is_train)
         return [
             gather([arrays[tile["head"]] for tile in _by_worker(head)], layout_of(head), ctx)
             for head in self._outputs
@@ -109,6 +102,9 @@ class Program:
     ) -> dict[str, list[mx.nd.NDArray]]:
         """Run the backward graph on what the last forward has left.
 
+        In one executor a first backward uses that up; a second one, of a retained graph,
+        runs forward again before.
+
         head_gradients: one whole array per output; None counts as zero.
 
         Returns the tiles of every gradient, one per worker, valid until the next
@@ -116,13 +112,13 @@ class Program:
 
         Raises GraphError when the graph has no backward half or shapes disagree.
         """
-        if self._backward is None:
+        if not self._halves.has_backward:
             raise GraphError("backward: this graph was made without gradients")
         for name, record in self._variables.items():
             kind, _, index = record["role"].partition(":")
             if kind == "head_grad":
                 self._fill(name, head_gradients[int(index)])
-        arrays = self._backward.forward(is_train=True)
+        arrays = self._halves.backward()
         gradients: dict[str, list[mx.nd.NDArray]] = {}
         for head in self._heads:
             kind, _, name = head["role"].partition(":")
@@ -171,6 +167,74 @@ class Program:
             scatter(whole, self.layouts[name], self._contexts, out=tiles)
         except GraphError as error:
             raise GraphError(f"variable {name!r}: {error}") from error
+
+
+class _Apart:
+    """Two executors; the second is absent where there is no backward half."""
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        contexts: Sequence[mx.Context],
+        tiles: Mapping[str, mx.nd.NDArray],
+    ) -> None:
+        self._forward = bind("forward", data["forward"]["graph"], contexts, tiles)
+        self.has_backward = data["backward"] is not None
+        if self.has_backward:
+            arrays = self._forward.outputs
+            saved = {each["name"]: arrays[each["forward_head"]] for each in data["saved"]}
+            self._backward = bind_apart(
+                "backward", data["backward"]["graph"], contexts, {**tiles, **saved}
+            )
+
+    def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
+        outputs: list[mx.nd.NDArray] = self._forward.forward(is_train=is_train)
+        return outputs
+
+    def backward(self) -> list[mx.nd.NDArray]:
+        gradients: list[mx.nd.NDArray] = self._backward.forward(is_train=True)
+        return gradients
+
+
+class _Joint:
+    """Both halves in one executor."""
+
+    has_backward = True
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        contexts: Sequence[mx.Context],
+        tiles: Mapping[str, mx.nd.NDArray],
+    ) -> None:
+        joint = data["joint"]
+        self._executor = bind_apart("training", joint["graph"], contexts, tiles)
+        self._arrays: list[mx.nd.NDArray] = self._executor.outputs
+        self._middle: int = joint["forward_nodes"]
+        self._end: int = joint["nodes"]
+        self._is_train = True
+        self._used_up = False
+
+    def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
+        run_part(self._executor, 0, self._middle, is_train=is_train)
+        self._is_train, self._used_up = is_train, False
+        return self._arrays
+
+    def backward(self) -> list[mx.nd.NDArray]:
+        if self._used_up:
+            self.forward(is_train=self._is_train)
+        run_part(self._executor, self._middle, self._end, is_train=True)
+        self._used_up = True
+        return self._arrays
+
+
+def _bind(
+    data: Mapping[str, Any],
+    contexts: Sequence[mx.Context],
+    tiles: Mapping[str, mx.nd.NDArray],
+) -> Union[_Apart, _Joint]:
+    kind = _Apart if data.get("joint") is None else _Joint
+    return kind(data, contexts, tiles)
 
 
 def _by_worker(record: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from mxnet.libinfo import find_lib_path
 
 import tofu
 from tofu.config import cache_directory
-from tofu.errors import GraphError, TofuError
+from tofu.errors import GraphError, InternalError, TofuError
 
 from .nnvm import VARIABLE, Entry, Graph, Node, Shape
 
@@ -35,6 +35,8 @@ __all__ = [
     "is_stateful_backward",
     "load",
     "mxnet_errors",
+    "run_part",
+    "runs_parts",
     "taught",
 ]
 
@@ -52,6 +54,7 @@ SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
 _lock = threading.RLock()
 _library: Optional[ctypes.CDLL] = None
 _stateful: frozenset[str] = frozenset()
+_runs_parts = False
 
 
 class UnsupportedMXNetError(TofuError):
@@ -91,7 +94,7 @@ def load(library: Optional[Path] = None) -> None:
         UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
             load, or the self-test fails.
     """
-    global _library, _stateful
+    global _library, _runs_parts, _stateful
     with _lock:
         if _library is not None:
             return
@@ -111,6 +114,8 @@ def load(library: Optional[Path] = None) -> None:
             _library = None
             raise
         _stateful = frozenset(_stateful_ops(handle))
+        handle.TofuRunPart.restype = ctypes.c_char_p
+        _runs_parts = bool(handle.TofuRunPartOpen(os.fsencode(find_lib_path()[0])))
 
 
 def check_version(version: str) -> None:
@@ -136,6 +141,25 @@ def open_teaching(library: ctypes.CDLL, libmxnet: str) -> None:
 def is_stateful_backward(op: str) -> bool:
     """Whether a backward operator reads state that its forward operator left behind."""
     return op in _stateful
+
+
+def runs_parts() -> bool:
+    """Whether ``run_part`` can be used, once ``load`` has run."""
+    return _runs_parts
+
+
+def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: bool) -> None:
+    """Run the nodes of an executor from number `begin` to before `end`, in its own order.
+
+    Raises GraphError when MXNet refuses.
+    """
+    if _library is None or not _runs_parts:
+        raise InternalError("run_part: this MXNet has no such function, see runs_parts()")
+    reason = _library.TofuRunPart(
+        executor.handle, int(is_train), ctypes.c_size_t(begin), ctypes.c_size_t(end)
+    )
+    if reason is not None:
+        raise GraphError(f"running a part of a graph: MXNet refused: {reason.decode()}")
 
 
 @contextlib.contextmanager

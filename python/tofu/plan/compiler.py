@@ -97,6 +97,7 @@ def compile_graph(
     options: Optional[SearchOptions] = None,
     saved: Optional[str] = None,
     fetch: str = "plain",
+    joint: bool = False,
     dump_dir: Optional[Path] = None,
 ) -> Compiled:
     """Plan, partition and split a training graph.
@@ -110,6 +111,9 @@ def compile_graph(
         options: how to search; None: as by default.
         saved: the plan to use in place of a search, or None.
         fetch: one of config.FETCHES.
+        joint: whether one executor may run both halves, which takes less memory. A graph that
+            draws random numbers is split all the same: its forward half could not be run
+            again for a second backward pass.
         dump_dir: where every pass leaves a readable file, or None.
 
     Raises:
@@ -138,7 +142,9 @@ def compile_graph(
     compiled = Compiled(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
-        phases=_core.phases(partitioned, on_pass=on_pass),
+        phases=_core.phases(
+            partitioned, joint=joint and _repeats(graph, table_json), on_pass=on_pass
+        ),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided, workers),
         fetched_bytes=divided["fetched_bytes"],
@@ -230,6 +236,18 @@ def _dumper(directory: Optional[Path]) -> Optional[OnPass]:
         (directory / f"{count:03d}-{slug}.txt").write_text(text, encoding="utf-8")
 
     return on_pass
+
+
+def _repeats(graph: Mapping[str, Any], table_json: str) -> bool:
+    """Whether the forward half computes the same again: no operator of it is random."""
+    table = json.loads(table_json)
+    described = zip(graph["nodes"], table["nodes"])
+    rows = [table["rows"][row] if row >= 0 else None for node, row in described if _is_op(node)]
+    return all(row is not None and not row["random"] for row in rows)
+
+
+def _is_op(node: Mapping[str, Any]) -> bool:
+    return bool(node["op"] != "null")
 
 
 def _entry_bytes(graph: Mapping[str, Any]) -> list[int]:

@@ -98,8 +98,13 @@ def rooms():
                 "backward": {} if document["gradients"] else None,
             }
         )
+        plan = _plan(plans, document)
         return types.SimpleNamespace(
-            plan=_plan(plans, document), partitioned=text, phases=text, serial_bytes=4096
+            plan=plan,
+            partitioned=text,
+            phases=text,
+            serial_bytes=4096,
+            fetched_bytes=plan.total_bytes,
         )
 
     return Rooms(

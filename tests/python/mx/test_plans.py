@@ -23,7 +23,7 @@ CASES = {
 }
 
 
-def compiled_program(case, workers, fetch):
+def compiled_program(case, workers, fetch, *, joint=False):
     symbol, inputs, parameters, aux = case
     graph = training_graph(
         symbol,
@@ -33,7 +33,9 @@ def compiled_program(case, workers, fetch):
         gradients=list(parameters),
         train=True,
     )
-    compiled = compile_graph(graph, strategy_table(graph)[0], workers=workers, fetch=fetch)
+    compiled = compile_graph(
+        graph, strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint
+    )
     contexts = [mx.cpu(worker) for worker in range(workers)]
     records = json.loads(compiled.partitioned)["variables"]
     tiles = {}
@@ -74,6 +76,46 @@ def test_a_partitioned_step_equals_the_whole_one(name, workers, fetch):
             mine = gather(found[key], program.layouts[key], mx.cpu()).asnumpy()
             scale = np.abs(value).max() + 1e-6
             np.testing.assert_allclose(mine / scale, value / scale, atol=tolerance, err_msg=key)
+
+
+def test_halves_of_one_executor_compute_what_two_executors_do():
+    """Also when a backward pass has used up what the second one reads."""
+    case = _, inputs, _, _ = CASES["lstm"][0]()
+    found = []
+    for joint in (False, True):
+        mx.random.seed(3)
+        program, _, _ = compiled_program(case, 2, "multifetch", joint=joint)
+        kept = []
+        for passes in (1, 2):
+            outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
+            heads = [mx.nd.ones_like(output) * passes for output in outputs]
+            for _ in range(passes):
+                gradients = program.backward(heads)
+                kept += [tile.asnumpy() for key in sorted(gradients) for tile in gradients[key]]
+            kept += [output.asnumpy() for output in outputs]
+        found.append(kept)
+    assert len(found[0]) == len(found[1]) > 3
+    for apart, together in zip(*found):
+        np.testing.assert_array_equal(apart, together)
+
+
+def test_graphs_that_draw_random_numbers_stay_two_executors():
+    data = mx.sym.var("data")
+    phases = {}
+    for name, symbol in (("plain", data * 2), ("dropout", mx.sym.Dropout(data))):
+        graph = training_graph(
+            symbol,
+            inputs={"data": ((4, 4), "float32")},
+            parameters={},
+            aux={},
+            gradients=["data"],
+            train=True,
+        )
+        compiled = compile_graph(graph, strategy_table(graph)[0], workers=2, joint=True)
+        phases[name] = json.loads(compiled.phases)
+    assert phases["plain"]["joint"]["forward_nodes"] < phases["plain"]["joint"]["nodes"]
+    assert phases["dropout"]["joint"] is None
+    assert phases["dropout"]["saved"]
 
 
 def test_every_operator_of_a_lowered_resnet_is_described():

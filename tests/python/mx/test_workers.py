@@ -153,8 +153,8 @@ def test_the_optimizers_states_are_none_of_its_business():
 def test_an_edge_between_workers_is_copied_once():
     _, tiles = weights()
     program = Program(json.dumps(phases()), CONTEXTS, tiles)
-    assert program._forward.debug_str().count("_CrossDeviceCopy") == 2
-    assert program._backward.debug_str().count("_CrossDeviceCopy") == 2
+    assert program._halves._forward.debug_str().count("_CrossDeviceCopy") == 2
+    assert program._halves._backward.debug_str().count("_CrossDeviceCopy") == 2
 
 
 def test_a_missing_head_gradient_counts_as_zero():
