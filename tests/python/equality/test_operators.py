@@ -47,6 +47,8 @@ def test_parts_that_fetch_make_the_whole(case):
     rng = random.Random(SEED)
     for workers, parts in PARTS.items():
         run = Run(case, SEED) if workers < 4 else with_sizes_that_eight_divides(case)
+        if any(0 in array.shape for array in [*run.inputs, *run.outputs]):
+            pytest.skip("has a tensor without elements, which cannot be divided")
         for cuts in strategies(run, parts, rng):
             outputs, _ = by_parts(run, parts, cuts, rng)
             for number, (found, whole) in enumerate(zip(outputs, run.outputs)):
