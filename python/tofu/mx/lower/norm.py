@@ -53,7 +53,7 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     negative = build.op("negative", mean)
     centered = per_channel.scale(centered, None, negative)
     if use_batch:
-        variance = per_channel.mean(build.op("square", centered))
+        variance = per_channel.mean_square(centered)
         _update_running(node, build, mean, variance)
     inverse_std = _inverse_std(build, variance, number(node, "eps", _EPS))
     # fix_gamma: gamma counts as one.
@@ -80,8 +80,7 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     per_channel = _PerChannel(node, data, build)
     if data.dtype == _FLOAT16:
         gradient = build.op("Cast", gradient, dtype="float32")
-    total = per_channel.total(gradient)
-    product = per_channel.total(build.op("elemwise_mul", gradient, centered))
+    by_scaled, product, total = per_channel.gradients(gradient, centered, scale, out.node)
     by_gamma = build.op("elemwise_mul", product, inverse_std)
     if flag(node, "fix_gamma", default=True):
         by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
@@ -90,13 +89,9 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
         shift = build.op("elemwise_mul", share, total)
         slope = build.op("elemwise_mul", share, build.op("square", inverse_std))
         slope = build.op("elemwise_mul", slope, product)
-        by_data = build.op(
-            "elemwise_add",
-            per_channel.scale(gradient, scale, shift),
-            per_channel.scale(centered, slope),
-        )
+        by_data = build.op("elemwise_add", by_scaled, per_channel.scale(centered, slope, shift))
     else:
-        by_data = per_channel.scale(gradient, scale)
+        by_data = by_scaled
     if data.dtype == _FLOAT16:
         by_data = build.op("Cast", by_data, dtype=dtype_name(_FLOAT16))
     return [by_data, by_gamma, total]
@@ -146,7 +141,8 @@ class _PerChannel:
 
     MXNet's own operators for that, sum and broadcast_mul, take five to twenty times as
     long on a CPU as reading the tensor does. For images, sums over space are those of
-    pooling, and to scale is a depthwise convolution of a single pixel.
+    pooling, and to scale is a depthwise convolution of a single pixel, whose gradient by the
+    scale is a sum of products: in oneDNN's own layout, as its other operators leave tensors.
     """
 
     def __init__(self, node: Node, data: Entry, build: Builder) -> None:
@@ -171,6 +167,34 @@ class _PerChannel:
     def mean(self, entry: Entry) -> Entry:
         """The mean of each channel."""
         return self._build.op("_mul_scalar", self.total(entry), scalar=1.0 / self.count)
+
+    def mean_square(self, centered: Entry) -> Entry:
+        """The mean of the squares of each channel of what ``scale`` has centered."""
+        if self._image and centered.node.op == "Convolution":
+            _, total, _ = self._convolution_gradients(centered, centered, centered.node)
+            return self._build.op("_mul_scalar", total, scalar=1.0 / self.count)
+        return self.mean(self._build.op("square", centered))
+
+    def gradients(
+        self, gradient: Entry, entry: Entry, factor: Entry, scaled: Node
+    ) -> tuple[Entry, Entry, Entry]:
+        """The gradients of ``scale(entry, factor, offset)``, which made `scaled`, by all three."""
+        if self._image:
+            return self._convolution_gradients(gradient, entry, scaled)
+        product = self.total(self._build.op("elemwise_mul", gradient, entry))
+        return self.scale(gradient, factor), product, self.total(gradient)
+
+    def _convolution_gradients(
+        self, gradient: Entry, entry: Entry, forward: Node
+    ) -> tuple[Entry, Entry, Entry]:
+        node = self._build.op(
+            "_backward_Convolution", gradient, entry, *forward.inputs[1:], **forward.attrs
+        ).node
+        node.num_outputs = 3
+        # From where MXNet infers its shapes.
+        node.control_deps = [forward]
+        by_factor = self._build.reshape(Entry(node, 1), (self._channels,))
+        return Entry(node), by_factor, Entry(node, 2)
 
     def scale(self, entry: Entry, factor: Optional[Entry], offset: Optional[Entry] = None) -> Entry:
         """Channels times a factor (None: 1) plus an offset (None: 0)."""
