@@ -12,6 +12,9 @@ namespace {
 
 // Longer rows are worth a call of memcpy each.
 constexpr int64_t kCallBytes = 2048;
+// With wide vectors only much longer ones: memcpy takes its time to begin with the
+// string instructions that it uses from some 2 KiB on.
+constexpr int64_t kWideCallBytes = 32 << 10;
 constexpr int64_t kVector = 16;
 // Shorter rows do not repay the loop over wide vectors.
 constexpr int64_t kWideBytes = 128;
@@ -110,7 +113,7 @@ bool HasAvx() {
 }
 
 bool IsWide(int64_t row_bytes) {
-  return row_bytes >= kWideBytes && row_bytes <= kCallBytes && HasAvx();
+  return row_bytes >= kWideBytes && row_bytes <= kWideCallBytes && HasAvx();
 }
 
 bool IsStreaming(const char* to, int64_t to_stride, int64_t rows, int64_t row_bytes) {
