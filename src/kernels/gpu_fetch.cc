@@ -1,5 +1,7 @@
 #include "kernels/gpu_fetch.h"
 
+#include <cstdio>
+#include <exception>
 #include <vector>
 
 namespace tofu {
@@ -46,13 +48,12 @@ const GpuFetch& Gpus::Prepare(const std::string& text, int device) {
   Device& known = Open(device);
   std::unique_ptr<GpuFetch>& kept = known.fetches[text];
   if (kept != nullptr) return *kept;
-  const KernelCache cache = cache_;
   // Other devices go on meanwhile.
   lock.unlock();
   const CompiledFetch compiled =
-      CompileFetch(ReadSpec(text), [&](const CudaKernel& kernel) {
-        return CompileKernel(kernel, known.arch, Nvrtc::Default(), cache);
-      });
+      CompileFetch(ReadSpec(text),
+                   [&](const CudaKernel& kernel) { return Image(kernel, known.arch); });
+  TellOfFallback(compiled);
   auto fetch = std::make_unique<GpuFetch>(compiled, CudaDriver::Default(), known.context);
   lock.lock();
   if (kept == nullptr) kept = std::move(fetch);
@@ -82,6 +83,37 @@ void Gpus::ReachOwners(int reader) {
     }
     known.reached.insert(owner);
   }
+}
+
+std::string Gpus::Image(const CudaKernel& kernel, int arch) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  std::shared_future<std::string>& image = images_[{arch, kernel.source}];
+  if (image.valid()) {
+    const std::shared_future<std::string> there = image;
+    lock.unlock();
+    return there.get();
+  }
+  std::promise<std::string> promise;
+  image = promise.get_future().share();
+  const KernelCache cache = cache_;
+  lock.unlock();
+  try {
+    std::string made = CompileKernel(kernel, arch, Nvrtc::Default(), cache);
+    promise.set_value(made);
+    return made;
+  } catch (...) {
+    promise.set_exception(std::current_exception());
+    throw;
+  }
+}
+
+void Gpus::TellOfFallback(const CompiledFetch& compiled) {
+  if (compiled.kernel.boxes.empty() || compiled.problem.empty()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (std::exchange(has_told_, true)) return;
+  std::fprintf(stderr,
+               "tofu: a MultiFetch runs by the generic kernel, which is slower: %s\n",
+               compiled.problem.c_str());
 }
 
 CudaContext Gpus::Context(int device) {

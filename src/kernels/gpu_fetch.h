@@ -1,8 +1,9 @@
 // MultiFetch on GPUs: reads the tiles where they lie, through unified addresses.
 //
-// A specification is compiled when a device meets it first, and then kept: in this
-// process for every specification and device, on disk by kernel_cache.h. All functions
-// may be called from several threads at once.
+// A specification is compiled when a device meets it first, once for all devices of a
+// kind, and then kept, on disk too (kernel_cache.h). All functions may be called from
+// several threads at once. What has to do with the generic kernel because its own does
+// not compile is said on the standard error output, once.
 //
 // Errors: CudaError where there is no driver, no NVRTC, or no way from one GPU to
 //         another; SpecError for a specification with too many sources.
@@ -10,11 +11,13 @@
 #define TOFU_KERNELS_GPU_FETCH_H_
 
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "kernels/cuda_compile.h"
 #include "kernels/cuda_driver.h"
@@ -71,11 +74,17 @@ class Gpus {
   };
 
   Device& Open(int device);  // with the mutex locked
+  // A kernel's image. Who asks while another thread compiles it waits for that.
+  std::string Image(const CudaKernel& kernel, int arch);
+  void TellOfFallback(const CompiledFetch& compiled);
 
   std::mutex mutex_;
   std::map<int, Device> devices_;
   std::set<int> owners_;
   KernelCache cache_{""};
+  // By architecture and text.
+  std::map<std::pair<int, std::string>, std::shared_future<std::string>> images_;
+  bool has_told_ = false;
 };
 
 }  // namespace tofu

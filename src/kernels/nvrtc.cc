@@ -7,10 +7,10 @@
 namespace tofu {
 namespace {
 
-// Since CUDA 11.3 all of 11 is called 11.2.
+// Since CUDA 11.3 all of 11 is called 11.2. A driver runs what older compilers made.
 std::vector<std::string> Names(const std::string& path) {
   if (!path.empty()) return {path};
-  return {"libnvrtc.so.11.2", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  return {"libnvrtc.so.11.2", "libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so"};
 }
 
 }  // namespace

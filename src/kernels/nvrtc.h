@@ -15,7 +15,7 @@ namespace tofu {
 class Nvrtc {
  public:
   // The library at `path`, or, without one, the one that MXNet has loaded, else the
-  // newest that the system's loader finds.
+  // oldest that the system's loader finds.
   explicit Nvrtc(const std::string& path = "");
 
   // The one without a path; every call of a process that finds none throws.

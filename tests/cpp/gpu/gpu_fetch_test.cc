@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -198,6 +200,25 @@ TEST_F(GpuFetchTest, ReadsTheMemoryOfPeers) {
 TEST_F(GpuFetchTest, CompilesASpecificationOnce) {
   const std::string spec = WriteSpec(EmittedSpecs().front());
   EXPECT_EQ(&Gpus::Default().Prepare(spec, 0), &Gpus::Default().Prepare(spec, 0));
+}
+
+TEST_F(GpuFetchTest, CompilesForSeveralThreadsAtOnce) {
+  const std::vector<MultiFetchSpec> specs = EmittedSpecs();
+  Gpus gpus;
+  std::vector<std::vector<const GpuFetch*>> found(4);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < found.size(); ++t) {
+    threads.emplace_back([&, t] {
+      const int device = static_cast<int>(t) % std::min(2, num_gpus_);
+      for (size_t s = 0; s < 8; ++s) {
+        found[t].push_back(&gpus.Prepare(WriteSpec(specs[s]), device));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(found[0], found[2]);
+  EXPECT_EQ(found[1], found[3]);
+  EXPECT_EQ(found[0] == found[1], num_gpus_ == 1);
 }
 
 TEST_F(GpuFetchTest, SaysWhichGpusCannotReachEachOther) {

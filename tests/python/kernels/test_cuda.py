@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tofu import _core
+from tofu import _core, models
 from tofu.errors import GraphError, TofuError
+from tofu.mx.graph import strategy_table
+from tofu.plan import compile_graph
 
 # What the emitter has ways of its own for: copies, a fill value, several cells of one form,
 # rows that end behind a vector, half precision, whole numbers, indices of 64 bits.
@@ -81,6 +84,18 @@ def test_a_kernel_says_how_to_launch_it() -> None:
     assert kernel["blocks"] * kernel["threads"] >= 8 * 64 * 4 // 16
     assert kernel == _core.cuda_kernel(SPECS["copy"])
     assert _core.cuda_kernel(SPECS["copy"], generic=True)["boxes"][:4] == [2, 1, 2, 2]
+
+
+def test_every_fetch_of_a_plan_has_a_kernel_of_its_own() -> None:
+    graph = models.build("mlp").training_graph()
+    table, _ = strategy_table(graph)
+    compiled = compile_graph(graph, table, workers=8, fetch="multifetch")
+    nodes = json.loads(compiled.partitioned)["graph"]["nodes"]
+    specs = {node["attrs"]["spec"] for node in nodes if node["op"] == "_tofu_multifetch"}
+    emitted = [_core.cuda_kernel(spec) for spec in specs]
+    assert len(emitted) > 10
+    assert not any(kernel["boxes"] for kernel in emitted)
+    assert any("IsAligned<16>" in kernel["source"] for kernel in emitted)
 
 
 def test_text_that_is_no_specification() -> None:

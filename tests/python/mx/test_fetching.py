@@ -91,6 +91,15 @@ def test_gpus_use_multifetch_only_when_asked(monkeypatch):
     assert asked == [tuple(gpus), tuple(CONTEXTS)]
 
 
+@pytest.mark.gpu
+def test_gpus_that_reach_each_other_can_fetch():
+    count = mx.context.num_gpus()
+    if count < 2:
+        pytest.skip(f"MXNet sees {count} GPUs, this needs two")
+    kind, reason = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
+    assert (kind, reason) == (MULTIFETCH, None) or "cannot read the memory of GPU" in reason
+
+
 def test_what_fails_the_self_test_is_not_used(monkeypatch):
     def refuse(*_):
         raise GraphError("binding the graph: no peers here")
