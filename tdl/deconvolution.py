@@ -75,9 +75,12 @@ def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
     return found
 
 
-def _check(num_group, layout):
-    if num_group != 1 or layout not in _LAYOUTS:
-        raise tofu.InconclusiveError("Deconvolution with groups or layouts is not described")
+def _check(weight_shape, num_group, layout, *, groups=False):
+    depthwise = groups and weight_shape[0] == num_group and weight_shape[1] == 1
+    if (num_group != 1 and not depthwise) or layout not in _LAYOUTS:
+        raise tofu.InconclusiveError(
+            "Deconvolution with layouts, or groups of several channels, is not described"
+        )
 
 
 def _sizes(
@@ -87,6 +90,8 @@ def _sizes(
     spreads = _spreads(shapes[0][2:], kernel, stride, dilate, pad, adj, target_shape)
     split = [f"q{d}" for d, spread in enumerate(spreads) if not spread.whole]
     rewrites = [Rewrite("num_filter", {"size": "co"})]
+    if num_group > 1:
+        rewrites.append(Rewrite("num_group", {"size": "co"}))
     if not split:
         return rewrites
     pads = tuple(s.pad if s.whole else s.part_pad for s in spreads)
@@ -114,7 +119,7 @@ def deconvolution(
     layout=None,
 ):
     """The sum over input channels and the positions that reach an output; halo along space."""
-    _check(num_group, layout)
+    _check(weight.shape, num_group, layout, groups=True)
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     halo = [d for d, spread in enumerate(spreads) if not spread.whole]
     strides = Strides(
@@ -123,28 +128,32 @@ def deconvolution(
     )
     source, place = data.padded(0) if halo else data, tofu.Opaque("Place")
     planes = (slice(None),) * len(spreads)
+    channel = ["ci"] if num_group == 1 else []  # depthwise: channel co reads channel co
     shifts = [spread.part_pad for spread in spreads]
 
     def element(b, co, *v):
         pairs = strides.apart(v)
         inside = [r for _, r in pairs]
 
-        def term(ci, *near):
+        def term(*v):
+            ci, near = (v[0], v[1:]) if channel else (co, v)
+            matrix = weight[ci, co if channel else 0, planes]
             rows = list(planes)
             for d, step in zip(halo, near):
                 rows[d] = pairs[d][0] + step - spreads[d].before
             if len(halo) < len(spreads):
-                return place(source[b, ci, rows], weight[ci, co, planes], *shifts)[inside, near]
-            return source[b, ci, rows] * place(weight[ci, co, planes], *shifts)[inside, near]
+                return place(source[b, ci, rows], matrix, *shifts)[inside, near]
+            return source[b, ci, rows] * place(matrix, *shifts)[inside, near]
 
         window = [spreads[d].before + spreads[d].after + 1 for d in halo]
-        steps = Over(["ci", *names(len(halo), "j")], term)
-        total = tofu.Sum(steps, extent=(data.shape[1], *window))
+        steps = [*channel, *names(len(halo), "j")]
+        extents = [*(data.shape[1] for _ in channel), *window]
+        total = tofu.Sum(Over(steps, term), extent=extents) if steps else term()
         return total if bias is None else total + bias[co]
 
     return Reindex(
         ["b", "co", *strides.names],
-        [data.shape[0], weight.shape[1], *strides.extents],
+        [data.shape[0], weight.shape[1] * num_group, *strides.extents],
         at=lambda b, co, *v: (b, co, *strides.positions(v)),
         value=element,
     )
@@ -180,7 +189,7 @@ def backward_deconvolution(
     __tofu_gradients__="all",
 ):
     """By data, a convolution of the head gradient; by weight and bias sums over the batch."""
-    _check(num_group, layout)
+    _check(weight.shape, num_group, layout)
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     n, padded = len(spreads), ograd.padded(0)
     space, taps = names(n, "y"), names(n, "k")

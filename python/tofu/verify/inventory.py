@@ -10,19 +10,25 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+import mxnet as mx
+import numpy as np
+
 from tofu.analysis import row_for
 from tofu.errors import TofuError
 from tofu.lang import Description, Shape, ir, lookup
 from tofu.verify.case import Case
+from tofu.verify.cases import NOT_RUN
 from tofu.verify.classes import INEXPRESSIBLE, class_of, counts
 from tofu.verify.listing import registered_operators
-from tofu.verify.node import inferred
+from tofu.verify.node import inferred, quiet, run_node
+from tofu.verify.probes import values
 from tofu.verify.record import recorded
 from tofu.verify.registry import cases_by_operator
 
 __all__ = ["Call", "Operator", "call_of", "fingerprint", "inventory", "operator_of"]
 
 NOT_DESCRIBED = "not described"
+_NO_CALL = "no call of it is known"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +83,7 @@ def operator_of(
     kinds = [_kind(description, call) for call in calls]
     found = [(number, kind) for kind in kinds if kind is not None for _, number in [kind]]
     if not found:
-        reason = "described, and no call of it is known" if not calls else "no call is described"
+        reason = "no call is described" if calls else f"not run: {NOT_RUN.get(name, _NO_CALL)}"
         return Operator(name, aliases, INEXPRESSIBLE, True, 0, 0, 0, False, reason)
     _, (class_, (strategies, reductions, halos)) = max(found, key=lambda each: each[0])
     verified = recorded().get(name, {}).get("fingerprint") == fingerprint(calls)
@@ -85,8 +91,8 @@ def operator_of(
 
 
 def call_of(case: Case) -> Optional[Call]:
-    """The operator's own call that a case is; None where MXNet infers no shapes for it."""
-    shapes = inferred(case)
+    """The operator's own call that a case is; None where MXNet tells no shapes of it."""
+    shapes = inferred(case) or _found(case)
     if shapes is None:
         return None
     ins, outs = shapes
@@ -95,6 +101,23 @@ def call_of(case: Case) -> Optional[Call]:
     own = [ins[int(r[1:])] if r[0] == "i" else outs[int(r[1:])] for r in case.reads]
     grads = case.grads if case.grads is not None else [f"i{k}" for k in range(len(ins))]
     return Call(case.op, case.attrs, tuple(own), tuple(ins[int(g[1:])] for g in grads))
+
+
+def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
+    """The shapes of an operator that MXNet infers none for, or wrong ones: those it computes."""
+    if case.shaped or (case.imperative and case.forward is None):
+        return None
+    op, attrs = case.op, case.attrs
+    if case.forward is not None:
+        op, attrs = case.forward, case.forward_attrs or attrs
+    rng = np.random.default_rng(1)
+    try:
+        arrays = [values(each, rng, case.dtype) for each in case.inputs]
+        with quiet():
+            outs = run_node(op, attrs, arrays, case.outputs, numpy=case.numpy)
+    except (mx.MXNetError, ValueError):  # no such call
+        return None
+    return [a.shape for a in arrays], [o.shape for o in outs if o is not None]
 
 
 def fingerprint(calls: Sequence[Call]) -> str:

@@ -153,6 +153,17 @@ def _deconvolution() -> list[Case]:
     return cases
 
 
+def _depthwise() -> list[Case]:
+    attrs = {"kernel": "(3, 3)", "num_filter": "6", "num_group": "6", "pad": "(1, 1)"}
+    inputs = real(4, 6, 4, 5), real(6, 1, 3, 3)
+    more = {**attrs, "stride": "(2, 1)", "adj": "(1, 0)"}
+    return [
+        case("Deconvolution", *inputs, attrs=attrs, expect="b co q0 q1"),
+        case("Deconvolution", *inputs, attrs=more, expect="b co q0 q1"),
+        case("Deconvolution", *inputs, attrs={**more, "adj": "(0, 0)"}, expect="b co q1"),
+    ]
+
+
 def _some_gradients() -> list[Case]:
     """Those that are read where tofu.mx makes the others in another way."""
     image, filters, bias = real(2, 4, 9, 8), real(6, 4, 3, 3), real(6)
