@@ -178,13 +178,26 @@ def test_an_operator_stays_whole_where_its_parts_gain_nothing(shape, workers, fu
     assert ("softmax" in found) == fused
 
 
-def test_half_precision_and_lengths_stay_whole():
+def test_half_precision_stays_whole():
     symbol, parameters = norm(sym.LayerNorm, (3, 4), 4)
     half = {name: array.astype("float16") for name, array in parameters.items()}
     assert "LayerNorm" in operators(symbol, {}, half, workers=WORKERS)
-    symbol = sym.softmax(sym.var("x"), sym.var("length"), use_length=True)
-    inputs = {"length": mx.nd.array([1, 2, 4], dtype="int32")}
-    assert "softmax" in operators(symbol, inputs, {"x": random((3, 4), "float32")}, workers=WORKERS)
+
+
+@pytest.mark.parametrize(
+    ("shape", "lengths", "options"),
+    [
+        ((3, 4), [1, 0, 4], {}),
+        ((3, 4), [4, 2, 3], {"temperature": 0.5}),
+        ((1, 4, 3), [[2, 1, 4]], {"axis": 1}),
+    ],
+)
+def test_softmax_of_lengths(shape, lengths, options):
+    symbol = sym.softmax(sym.var("x"), sym.var("length"), use_length=True, **options)
+    inputs = {"length": mx.nd.array(lengths, dtype="int32")}
+    parameters = {"x": random(shape, "float64")}
+    assert_equal(symbol, inputs, parameters, workers=WORKERS)
+    assert "softmax" not in operators(symbol, inputs, parameters, workers=WORKERS)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +220,32 @@ def test_a_convolutions_gradients_by_data_and_parameters(batch, options, transpo
     assert_equal(symbol, {}, parameters, workers=WORKERS)
     found = operators(symbol, {}, parameters, workers=WORKERS)
     assert ("Deconvolution" in found) == transposed and "_backward_Convolution" in found
+
+
+@pytest.mark.parametrize(
+    ("options", "transposed"),
+    [
+        ({"kernel": (3, 3), "pad": (1, 1), "pool_type": "avg"}, True),
+        ({"kernel": (3, 3), "pad": (1, 1), "pool_type": "sum"}, True),
+        ({"kernel": (2, 4), "stride": (2, 2), "pad": (0, 1), "pool_type": "avg"}, True),
+        ({"kernel": (2, 2), "stride": (2, 2), "pool_type": "avg"}, False),  # windows side by side
+        (
+            {"kernel": (3, 3), "pad": (1, 1), "pool_type": "avg", "count_include_pad": False},
+            False,
+        ),
+        (
+            {"kernel": (3, 3), "stride": (2, 2), "pool_type": "avg", "pooling_convention": "full"},
+            False,
+        ),
+        ({"kernel": (3, 3), "pad": (1, 1), "pool_type": "max"}, False),
+    ],
+)
+def test_a_pooling_gradient_channel_by_channel(options, transposed):
+    symbol = sym.Pooling(sym.var("x"), **options)
+    parameters = {"x": random((1, 3, 8, 6), "float64")}
+    assert_equal(symbol, {}, parameters, workers=WORKERS)
+    found = operators(symbol, {}, parameters, workers=WORKERS)
+    assert ("Deconvolution" in found) == transposed
 
 
 def _bias(options):

@@ -91,13 +91,6 @@ def multi_box(node: Node, build: Builder) -> Sequence[Entry]:
     return [_zeros_like(Entry(node, i), build) for i in range(node.num_outputs)]
 
 
-@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read")
-def pooling(node: Node, build: Builder) -> None:
-    """The same without the workspace: the maximum is found again in the data."""
-    if len(node.inputs) == 5:
-        node.inputs[4] = _zeros_like(node.inputs[4], build)
-
-
 @AFTER.lowering("_zeros_without_dtype", reason="its shape and dtype follow from its readers")
 def untyped_zeros(node: Node, build: Builder) -> Sequence[Entry]:
     """Zeros that say what they are."""

@@ -1,4 +1,4 @@
-"""Gradients of convolutions as operators whose parts read halos.
+"""Gradients of convolutions and poolings as operators whose parts read halos.
 
 MXNet's operator computes all gradients at once. Rows of a part are enough for its share of
 the weight's gradient, which is a sum, but the data's gradient needs the head gradient of
@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
-from tofu.mx.nnvm import Entry, Node
+from tofu.mx.infer import dtype_name
+from tofu.mx.nnvm import Entry, Node, Shape
 
 from .registry import AFTER, Builder, flag
 
@@ -68,13 +69,22 @@ def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]
     gradient, data, weight = node.inputs[:3]
     if data.dtype not in (_SINGLE, _DOUBLE) or not _is_plain(node):
         return None
+    others = _reading(node, build, "parameters")
+    by_data = _transposed(node, build, gradient, weight, data.shape)
+    return [by_data, *(Entry(others, i) for i in range(1, node.num_outputs))]
+
+
+def _transposed(
+    node: Node, build: Builder, gradient: Entry, weight: Entry, shape: Shape, groups: int = 1
+) -> Entry:
+    """What the window of a node makes of its head gradient, in the shape of its data."""
     kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
     dilate, pad = _numbers(node, "dilate", 1), _numbers(node, "pad", 0)
     reached = [
         s * (size - 1) + d * (k - 1) + 1 - 2 * p
         for size, k, s, d, p in zip(gradient.shape[2:], kernel, stride, dilate, pad)
     ]
-    by_data = build.op(
+    return build.op(
         "Deconvolution",
         gradient,
         weight,
@@ -82,12 +92,39 @@ def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]
         stride=stride,
         dilate=dilate,
         pad=pad,
-        adj=tuple(size - end for size, end in zip(data.shape[2:], reached)),
-        num_filter=data.shape[1],
+        adj=tuple(size - end for size, end in zip(shape[2:], reached)),
+        num_filter=shape[1],
+        num_group=groups,
         no_bias=True,
     )
-    others = _reading(node, build, "parameters")
-    return [by_data, *(Entry(others, i) for i in range(1, node.num_outputs))]
+
+
+@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read")
+def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The same without the workspace: the maximum is found again in the data.
+
+    Of means and sums whose windows overlap, each channel by itself is a transposed
+    convolution, where space is to be shared.
+    """
+    if len(node.inputs) == 5:
+        node.inputs[4] = build.zeros(node.inputs[4].shape, dtype_name(node.inputs[4].dtype))
+        return None
+    gradient, data = node.inputs[:2]
+    kind, kernel = node.attrs.get("pool_type", "max"), node.attrs.get("kernel")
+    if kind not in ("avg", "sum") or kernel is None or flag(node, "global_pool"):
+        return None
+    sizes, pad = _numbers(node, "kernel", 1), _numbers(node, "pad", 0)
+    whole_windows = node.attrs.get("pooling_convention", "valid") == "valid" and (
+        kind == "sum" or flag(node, "count_include_pad", default=True) or not any(pad)
+    )
+    plain = data.dtype in (_SINGLE, _DOUBLE) and node.attrs.get("layout", "None") in _LAYOUTS
+    overlap = sizes != _numbers(node, "stride", 1) or any(pad)
+    if not (whole_windows and plain and overlap and _space_is_shared(node, build.workers)):
+        return None
+    channels, value = data.shape[1], 1.0 if kind == "sum" else 1.0 / math.prod(sizes)
+    shape, dtype = (channels, 1, *sizes), dtype_name(data.dtype)
+    weight = build.op("_full", shape=shape, dtype=dtype, value=value)
+    return [_transposed(node, build, gradient, weight, data.shape, channels)]
 
 
 @AFTER.lowering("_backward_Deconvolution", reason="adds all of space up for its bias")

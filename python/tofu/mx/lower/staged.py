@@ -24,6 +24,7 @@ from .registry import STAGES, Builder, number
 __all__ = ["indivisible", "positions", "softmax_parts"]
 
 _FLOAT16 = 2
+_FAR = 1e30
 _REASON = "reduces over a dimension that stays whole"
 
 
@@ -127,28 +128,49 @@ def positions(build: Builder, count: int, axis: int, ndim: int, dtype: str) -> E
     return build.reshape(numbers, tuple(count if d == axis else 1 for d in range(ndim)))
 
 
-def _shifted(node: Node, build: Builder, sign: float) -> Optional[tuple[Entry, Entry]]:
-    """The data less its maximum, over the temperature; and the sum of its exponentials."""
-    if len(node.inputs) > 1:
-        return None
+def _scaled_data(node: Node, build: Builder, sign: float) -> Entry:
+    """The data in the type of the output, over the temperature."""
     data = node.inputs[0]
-    axis = int(node.attrs.get("axis", -1))
     kind = node.attrs.get("dtype", "None")
     if kind != "None" and kind != dtype_name(data.dtype):
         data = build.op("Cast", data, dtype=kind)
     temperature = node.attrs.get("temperature", "None")
     scale = sign / (1.0 if temperature == "None" else float(temperature))
-    if scale != 1.0:
-        data = build.op("_mul_scalar", data, scalar=scale)
-    return softmax_parts(build, data, axis)
+    return data if scale == 1.0 else build.op("_mul_scalar", data, scalar=scale)
+
+
+def _axis(node: Node) -> int:
+    return int(node.attrs.get("axis", -1)) % len(node.inputs[0].shape)
 
 
 def _softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry]]:
-    found = _shifted(node, build, sign)
-    if found is None:
-        return None
-    shifted, total = found
+    if len(node.inputs) > 1:
+        return _masked_softmax(node, build, sign)
+    shifted, total = softmax_parts(build, _scaled_data(node, build, sign), _axis(node))
     return [build.op("broadcast_div", build.op("exp", shifted), total)]
+
+
+def _masked_softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry]]:
+    """Of the first elements of each line, as many as its length says; zeros behind them."""
+    data, length = node.inputs
+    axis, shape = _axis(node), data.shape
+    kind = node.attrs.get("dtype", "None")
+    kind = dtype_name(data.dtype) if kind == "None" else kind
+    if data.dtype == _FLOAT16 or kind == "float16":
+        return None
+    lines = tuple(1 if d == axis else size for d, size in enumerate(shape))
+    counts = build.reshape(build.op("Cast", build.op("BlockGrad", length), dtype="int32"), lines)
+    at = positions(build, shape[axis], axis, len(shape), "int32")
+    mask = build.op("Cast", build.op("broadcast_lesser", at, counts), dtype=kind)
+    # What is masked is far below all else, so it never is the largest.
+    below = build.op("_mul_scalar", build.op("_minus_scalar", mask, scalar=1.0), scalar=_FAR)
+    kept = build.op("elemwise_mul", _scaled_data(node, build, sign), mask)
+    shifted, _ = softmax_parts(build, build.op("elemwise_add", kept, below), axis)
+    powers = build.op("elemwise_mul", build.op("exp", shifted), mask)
+    total = build.op("sum", powers, axis=(axis,), keepdims=True)
+    # A line of length 0 is zero over 1.
+    empty = build.op("BlockGrad", build.op("_equal_scalar", total, scalar=0.0))
+    return [build.op("broadcast_div", powers, build.op("elemwise_add", total, empty))]
 
 
 @STAGES.lowering("softmax", reason=_REASON, where=indivisible)
@@ -166,10 +188,9 @@ def softmin(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 @STAGES.lowering("log_softmax", reason=_REASON, where=indivisible)
 def log_softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """Its logarithm."""
-    found = _shifted(node, build, 1.0)
-    if found is None:
+    if len(node.inputs) > 1:
         return None
-    shifted, total = found
+    shifted, total = softmax_parts(build, _scaled_data(node, build, 1.0), _axis(node))
     return [build.op("broadcast_sub", shifted, build.op("log", total))]
 
 
