@@ -19,7 +19,7 @@
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/multifetch.h"
-#include "mxnet/multifetch_gpu.h"
+#include "mxnet/multifetch_ops.h"
 
 namespace tofu {
 namespace {
@@ -120,8 +120,8 @@ std::vector<std::vector<char>> RandomData(const MultiFetchSpec& spec, unsigned s
 }
 
 // Calls an operator on the arrays of one device, as MXNet would.
-template <typename Operator>
-void Call(const Operator& op, int device, const std::vector<const DeviceArray*>& inputs,
+void Call(const std::string& name, const std::string& spec, int device,
+          const std::vector<const DeviceArray*>& inputs,
           const std::vector<const DeviceArray*>& outputs) {
   const auto addresses = [](const std::vector<const DeviceArray*>& arrays) {
     std::vector<void*> found;
@@ -132,8 +132,14 @@ void Call(const Operator& op, int device, const std::vector<const DeviceArray*>&
   };
   const std::vector<void*> in = addresses(inputs);
   const std::vector<void*> out = addresses(outputs);
-  op(OpArrays{in.data(), static_cast<int>(in.size()), out.data(),
-              static_cast<int>(out.size()), true, device, nullptr});
+  const char* const keys[] = {"spec"};
+  const char* const values[] = {spec.c_str()};
+  int index = 0;
+  while (FindOp(index) != nullptr && FindOp(index)->name != name) ++index;
+  ASSERT_NE(FindOp(index), nullptr) << name;
+  FindOp(index)->compute({keys, values, 1},
+                         {in.data(), static_cast<int>(in.size()), out.data(),
+                          static_cast<int>(out.size()), true, device, nullptr});
 }
 
 // A number on a device, when all work there is done.
@@ -176,6 +182,17 @@ TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
   }
 }
 
+// On the driver that stands in: a real one shows it by the values.
+void ExpectPeerAccess(int reader, int owner) {
+  using HasAccess = int(int reader, int owner);
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  auto* const has_access =
+      reinterpret_cast<HasAccess*>(dlsym(driver, "FakeHasPeerAccess"));
+  if (has_access == nullptr) return;
+  EXPECT_TRUE(has_access(reader, owner));
+  EXPECT_FALSE(has_access(owner, reader));
+}
+
 TEST_F(GpuFetchTest, ReadsTheMemoryOfPeers) {
   if (num_gpus_ < 2) GTEST_SKIP() << "one GPU only";
   if (!CudaDriver::Default().CanReach(0, 1)) GTEST_SKIP() << "GPU 0 cannot read GPU 1";
@@ -183,6 +200,7 @@ TEST_F(GpuFetchTest, ReadsTheMemoryOfPeers) {
   gpus.Publish(1);
   gpus.ReachOwners(0);
   gpus.ReachOwners(0);  // a second time is as good
+  ExpectPeerAccess(0, 1);
   const MultiFetchSpec spec = ReadSpec(
       "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
       "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32");
@@ -254,16 +272,15 @@ TEST_F(GpuFetchTest, OperatorsPublishFetchAndRetire) {
   std::vector<char> region(64 * 96 * 4);
   const DeviceArray target(0, region.data(), region.size(), 0);
 
-  Call(PublishOnGpu, owner, {&remote}, {&published});
+  Call("_tofu_publish", "", owner, {&remote}, {&published});
   EXPECT_EQ(NumberAt(published, owner), remote.address());
   // MXNet copies the handle to the reader.
   const uint64_t address = NumberAt(published, owner);
   const DeviceArray handle(0, &address, sizeof(address), 0);
-  const std::string text = WriteSpec(spec);
-  const auto fetch = [&](const OpArrays& arrays) { FetchOnGpu(text.c_str(), arrays); };
-  Call(fetch, 0, {&handle, &local}, {&target, &acknowledged});
+  Call("_tofu_multifetch", WriteSpec(spec), 0, {&handle, &local},
+       {&target, &acknowledged});
   EXPECT_EQ(NumberAt(acknowledged, 0), 0u);
-  Call(RetireOnGpu, owner, {&remote, &published}, {&retired});
+  Call("_tofu_retire", "", owner, {&remote, &published}, {&retired});
   EXPECT_EQ(NumberAt(retired, owner), 0u);
 
   const void* tiles[] = {data[0].data(), data[1].data()};

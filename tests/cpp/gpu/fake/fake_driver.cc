@@ -138,6 +138,12 @@ FAKE int cuDeviceCanAccessPeer(int* can, int reader, int owner) {
   return 0;
 }
 
+// For tests: whether the reader may read the owner's memory. Kernels here could anyway.
+FAKE int FakeHasPeerAccess(int reader, int owner) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  return g_peers.count({reader, owner}) > 0 ? 1 : 0;
+}
+
 FAKE int cuCtxEnablePeerAccess(const int* owner, unsigned int flags) {
   if (!HasContext()) return kInvalidContext;
   const std::lock_guard<std::mutex> lock(g_mutex);
