@@ -239,6 +239,21 @@ TEST_F(GpuFetchTest, CompilesForSeveralThreadsAtOnce) {
   EXPECT_EQ(found[0] == found[1], num_gpus_ == 1);
 }
 
+TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
+  std::string pieces;
+  for (int i = 1, at = 0; i <= 25; at += i, ++i) {
+    const std::string place = std::to_string(at);
+    pieces += (i > 1 ? ";0@" : "0@") + place + ">" + place + ":" + std::to_string(i);
+  }
+  Gpus gpus;
+  testing::internal::CaptureStderr();
+  gpus.Prepare("dtype=0 shape=325 remote=0 sources=325; pieces=" + pieces, 0);
+  gpus.Prepare("dtype=0 shape=325 remote=0 sources=326; pieces=" + pieces, 0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tofu: a MultiFetch runs by the generic kernel, which is slower: too many "
+            "boxes for a kernel of its own\n");
+}
+
 TEST_F(GpuFetchTest, SaysWhichGpusCannotReachEachOther) {
   for (int owner = 1; owner < num_gpus_; ++owner) {
     if (CudaDriver::Default().CanReach(0, owner)) continue;
