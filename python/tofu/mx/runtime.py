@@ -106,7 +106,7 @@ def load(library: Optional[Path] = None) -> None:
         except (mx.base.MXNetError, OSError) as error:
             raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
         open_teaching(handle, find_lib_path()[0])
-        handle.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
+        keep_kernels(handle)
         _library = handle
         try:
             self_test()
@@ -136,6 +136,12 @@ def open_teaching(library: ctypes.CDLL, libmxnet: str) -> None:
             f"MXNet cannot be taught the shapes of partitioned backward operators: "
             f"{reason.decode()}"
         )
+
+
+def keep_kernels(library: ctypes.CDLL) -> None:
+    """Tell the library where compiled kernels for GPUs are kept, if the user has a home."""
+    with contextlib.suppress(RuntimeError):
+        library.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
 
 
 def is_stateful_backward(op: str) -> bool:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import mxnet as mx
 import pytest
@@ -107,6 +108,22 @@ def test_a_library_that_is_not_mxnet_cannot_be_taught():
 
     assert "no library is loaded from /nowhere.so 0" in answer("/nowhere.so")
     assert "does not export the functions of MXNet 1.9.1 0" in answer("libc.so.6")
+
+
+def test_compiled_kernels_are_kept_among_the_users_caches(monkeypatch, tmp_path):
+    told = []
+    library = SimpleNamespace(TofuKeepKernels=told.append)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    runtime.keep_kernels(library)
+    assert told == [os.fsencode(tmp_path / "tofu" / "kernels")]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    runtime.keep_kernels(library)
+    assert len(told) == 1
 
 
 def test_stateful_backward_operators_are_known():
