@@ -72,13 +72,19 @@ def train(seed):
 
 
 @pytest.mark.filterwarnings("ignore:.*they are replicated")  # prime channels
-@pytest.mark.parametrize("workers", [2, 3, 4])
-@pytest.mark.parametrize("number", range(3))
-def test_windows(number, workers):
+@pytest.mark.parametrize(
+    ("number", "workers", "fetch"),
+    [
+        *((n, k, "multifetch") for n in range(3) for k in (2, 3, 4)),
+        (3, 2, "plain"),
+        (4, 4, "plain"),
+    ],
+)
+def test_windows(number, workers, fetch):
     print(f"seed {SEED + number}")
     _, expected, weights = train(SEED + number)
     compiled = []
-    tofu.enable(workers=workers, device="cpu")
+    tofu.enable(workers=workers, device="cpu", fetch=fetch)
     try:
         with observe(compiled.append):
             net, losses, ours = train(SEED + number)
