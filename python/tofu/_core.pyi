@@ -16,6 +16,7 @@ def plan(
     parts: Sequence[int] = [],
     allow_replication: bool = False,
     coarsen: bool = True,
+    bound: bool = False,
     time_limit_s: float = 60,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
@@ -32,6 +33,8 @@ def plan(
             largest first.
         allow_replication: whether tensors may stay whole where that is cheaper.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
+        bound: whether what is left of the time limit is spent on a better lower bound,
+            which may find a better plan, too.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
 

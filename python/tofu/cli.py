@@ -97,6 +97,14 @@ _pin_file = click.option(
 )
 
 
+_allow_replication = click.option(
+    "--allow-replication",
+    is_flag=True,
+    help="Leave tensors whole with every worker where that communicates less; as "
+    "$TOFU_REPLICATION=1.",
+)
+
+
 @cli.command(cls=Script, context_settings={"allow_interspersed_args": False})
 @_workers
 @_device
@@ -104,6 +112,7 @@ _pin_file = click.option(
 @_log
 @cli_operators.describe
 @_search
+@_allow_replication
 @_pin
 @_pin_file
 @click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save kept; $TOFU_PLAN.")
@@ -115,6 +124,7 @@ def run(
     fetch: Optional[str],
     log: Optional[str],
     search: Optional[str],
+    allow_replication: bool,
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
@@ -126,7 +136,7 @@ def run(
     The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
     """
     check_script(script)
-    set_search(search, pins, pin_file)
+    set_search(search, pins, pin_file, allow_replication)
     if plan is not None:
         os.environ["TOFU_PLAN"] = plan
     if fetch is not None:
@@ -150,10 +160,12 @@ def run(
     metavar="S",
     help="Seconds after which the best plan found so far is taken.  [default: 60]",
 )
+@_allow_replication
 @click.option(
-    "--allow-replication",
+    "--bound",
     is_flag=True,
-    help="Leave tensors whole with every worker where that communicates less.",
+    help="Spend the rest of the time limit on a better lower bound, and so, maybe, on a "
+    "better plan.",
 )
 @click.option(
     "--shape",
@@ -218,6 +230,7 @@ def plan(
     pin_file: Optional[str],
     time_limit: Optional[float],
     allow_replication: bool,
+    bound: bool,
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -244,7 +257,7 @@ def plan(
     is_model = names_model(target)
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
-    set_search(search, pins, pin_file)
+    set_search(search, pins, pin_file, allow_replication)
     os.environ.pop("TOFU_PLAN", None)  # what is planned here is planned anew
     config = switch_on(workers, device, log)
     if is_model:
@@ -257,7 +270,7 @@ def plan(
         problem = cli_sources.from_symbol(request)
     else:
         problem = cli_sources.from_script(Path(target), args)
-    options = SearchOptions(config.search, time_limit, config.pins, allow_replication)
+    options = SearchOptions(config.search, time_limit, config.pins, config.replication, bound)
     output = cli_plan.Output(form, everything, explain, Path(save) if save else None)
     cli_plan.plan_and_print(problem, options, output)
 
@@ -301,10 +314,14 @@ def check_script(name: str) -> None:
         raise ConfigError(f"{name}: {what}; expected the path of a script or a symbol file")
 
 
-def set_search(search: Optional[str], pins: tuple[str, ...], pin_file: Optional[str]) -> None:
+def set_search(
+    search: Optional[str], pins: tuple[str, ...], pin_file: Optional[str], allow_replication: bool
+) -> None:
     """Set the variables that steer the search. Raises ConfigError for values of no use."""
     if search is not None:
         os.environ["TOFU_SEARCH"] = parse_mode(search, "--search")
+    if allow_replication:
+        os.environ["TOFU_REPLICATION"] = "1"
     if pins or pin_file:
         kept = read_pins(Path(pin_file), "--pins") if pin_file else ()
         given = [*map(_pin_text, kept), *pins]

@@ -7,6 +7,7 @@
 ``TOFU_DESCRIBE``     files with descriptions of further operators, separated as in PATH.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
+``TOFU_REPLICATION``  ``1``: tensors may stay whole where that is cheaper; unset or ``0``: not.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote; its plan is used, not searched.
 """
@@ -66,6 +67,7 @@ class Config:
         log_level: one of LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
+        replication: whether large tensors may be left whole where that is cheaper.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of further operators.
@@ -77,6 +79,7 @@ class Config:
     log_level: str = "info"
     dump_dir: Optional[Path] = None
     search: str = MODES[0]
+    replication: bool = False
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -107,6 +110,7 @@ class Config:
             log_level=level,
             dump_dir=dump_dir,
             search=parse_mode(mode, "TOFU_SEARCH") if mode else MODES[0],
+            replication=_parse_switch(env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION"),
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
@@ -133,6 +137,13 @@ def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
             "or leave the variable unset to run MXNet unchanged"
         )
     return "tofu"
+
+
+def _parse_switch(value: str, where: str) -> bool:
+    """Whether an option is on. Raises ConfigError for what is neither 1 nor 0."""
+    if value.strip() not in ("", "0", "1"):
+        raise ConfigError(f"{where}={value!r}: expected 1 (on) or 0 (off, as when it is unset)")
+    return value.strip() == "1"
 
 
 def parse_workers(value: object, where: str) -> int:

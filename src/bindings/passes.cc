@@ -168,7 +168,7 @@ void BindPasses(py::module_* module) {
       "plan",
       [](const std::string& graph, const std::string& table, int workers,
          const std::map<std::string, std::vector<int>>& pins, const std::string& mode,
-         const std::vector<int>& parts, bool allow_replication, bool coarsen,
+         const std::vector<int>& parts, bool allow_replication, bool coarsen, bool bound,
          double time_limit_s, const Callback& on_pass) {
         PlanOptions options;
         options.workers = workers;
@@ -177,6 +177,7 @@ void BindPasses(py::module_* module) {
         options.parts = parts;
         options.allow_replication = allow_replication;
         options.coarsen = coarsen;
+        options.bound_jointly = bound;
         options.time_limit_s = time_limit_s;
         return PlanPartition(graph, table, options, on_pass);
       },
@@ -184,7 +185,7 @@ void BindPasses(py::module_* module) {
       py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
       py::arg("parts") = defaults.parts,
       py::arg("allow_replication") = defaults.allow_replication,
-      py::arg("coarsen") = defaults.coarsen,
+      py::arg("coarsen") = defaults.coarsen, py::arg("bound") = defaults.bound_jointly,
       py::arg("time_limit_s") = defaults.time_limit_s, py::arg("on_pass") = py::none(),
       "Search a plan (JSON) for a training graph.");
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),

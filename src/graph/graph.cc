@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "graph/error.h"
 #include "graph/json.h"
@@ -33,9 +34,8 @@ NodeEntry ReadEntry(const JsonCursor& cursor, const Graph& graph, int num_nodes)
 void ReadAttrs(const JsonCursor& node, Node* out) {
   if (!node.Has("attrs")) return;
   const JsonCursor attrs = node.At("attrs");
-  if (!attrs.value().is_object()) attrs.Fail("an object of strings");
-  for (const auto& [key, value] : attrs.value().items()) {
-    out->attrs[key] = attrs.At(key.c_str()).String();
+  for (std::string_view key : attrs.Keys("an object of strings")) {
+    out->attrs.emplace_hint(out->attrs.end(), key, attrs.At(key).String());
   }
 }
 
@@ -111,7 +111,7 @@ void ReadHeads(const JsonCursor& root, const JsonCursor& attrs, Graph* graph) {
     roles.Fail("an array of " + std::to_string(heads.Size()) + ", one role a head");
   }
   for (int i = 0; i < roles.Size(); ++i) {
-    graph->head_roles.push_back(roles.At(i).String());
+    graph->head_roles.emplace_back(roles.At(i).String());
   }
 }
 

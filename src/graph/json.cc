@@ -1,31 +1,30 @@
 #include "graph/json.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace tofu {
 namespace {
 
-using Json = nlohmann::json;
+using Kind = JsonValue::Kind;
 
-// No document of ours nests deeper; a hostile one must not exhaust the stack.
-constexpr int kMaxDepth = 16;
 constexpr size_t kMaxQuote = 40;
 
 // Appends the path from `root` to `target` to `path`; false when not found.
-bool FindPath(const Json& root, const Json* target, int depth, std::string* path) {
+bool FindPath(const JsonValue& root, const JsonValue* target, std::string* path) {
   if (&root == target) return true;
-  if (depth == kMaxDepth) return false;
   const size_t length = path->size();
-  if (root.is_object()) {
-    for (auto it = root.begin(); it != root.end(); ++it) {
-      *path += (length == 0 ? "" : ".") + it.key();
-      if (FindPath(*it, target, depth + 1, path)) return true;
+  if (root.is(Kind::kObject)) {
+    for (size_t i = 0; i < root.size; ++i) {
+      if (length != 0) *path += '.';
+      *path += root.members[i].key;
+      if (FindPath(root.members[i].value, target, path)) return true;
       path->resize(length);
     }
-  } else if (root.is_array()) {
-    for (size_t i = 0; i < root.size(); ++i) {
+  } else if (root.is(Kind::kArray)) {
+    for (size_t i = 0; i < root.size; ++i) {
       *path += "[" + std::to_string(i) + "]";
-      if (FindPath(root[i], target, depth + 1, path)) return true;
+      if (FindPath(root.items[i], target, path)) return true;
       path->resize(length);
     }
   }
@@ -33,10 +32,10 @@ bool FindPath(const Json& root, const Json* target, int depth, std::string* path
 }
 
 // What a message says it found: the type, and the value when it is short.
-std::string Describe(const Json& value) {
-  if (value.is_array()) return "an array of " + std::to_string(value.size());
-  if (value.is_object()) return "an object";
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Describe(const JsonValue& value) {
+  if (value.is(Kind::kArray)) return "an array of " + std::to_string(value.size);
+  if (value.is(Kind::kObject)) return "an object";
+  std::string text = value.Dump();
   if (text.size() > kMaxQuote) text = text.substr(0, kMaxQuote) + "...";
   return text;
 }
@@ -45,54 +44,56 @@ std::string Describe(const Json& value) {
 
 JsonDocument ParseJson(const std::string& text, Blame blame, const std::string& name,
                        const std::string& hint) {
-  JsonDocument document{blame, name, hint, Json()};
-  std::string complaint;
-  try {
-    document.root = Json::parse(text);
-  } catch (const Json::exception& error) {
-    complaint = error.what();
-  }
+  JsonDocument document{blame, name, hint, {}};
+  const std::string complaint = ParseJsonTree(text, &document.tree);
   TOFU_CHECK_USER(complaint.empty(), blame)
       << name << ": found " << text.size() << " bytes that are not JSON (" << complaint
       << "), expected a complete JSON document; " << hint;
-  TOFU_CHECK_USER(document.root.is_object(), blame)
-      << name << ": found " << Describe(document.root) << ", expected a JSON object; "
-      << hint;
+  TOFU_CHECK_USER(document.tree.root.is(Kind::kObject), blame)
+      << name << ": found " << Describe(document.tree.root)
+      << ", expected a JSON object; " << hint;
   return document;
 }
 
-bool JsonCursor::Has(const char* key) const {
-  return value_->is_object() && value_->contains(key);
+bool JsonCursor::IsNumber() const {
+  return value_->is(Kind::kInt) || value_->is(Kind::kUnsigned) ||
+         value_->is(Kind::kFloat);
 }
 
-JsonCursor JsonCursor::At(const char* key) const {
-  if (!value_->is_object()) Fail(std::string("an object with \"") + key + "\"");
-  const auto it = value_->find(key);
-  if (it == value_->end()) Fail(std::string("the key \"") + key + "\", which is missing");
-  return JsonCursor(document_, &*it);
+bool JsonCursor::Has(std::string_view key) const {
+  return value_->is(Kind::kObject) && value_->Find(key) != nullptr;
+}
+
+JsonCursor JsonCursor::At(std::string_view key) const {
+  if (!value_->is(Kind::kObject)) Fail("an object with \"" + std::string(key) + "\"");
+  const JsonValue* const found = value_->Find(key);
+  if (found == nullptr) Fail("the key \"" + std::string(key) + "\", which is missing");
+  return JsonCursor(document_, found);
 }
 
 JsonCursor JsonCursor::At(int index) const {
   if (index >= Size()) Fail("an array of at least " + std::to_string(index + 1));
-  return JsonCursor(document_, &(*value_)[static_cast<size_t>(index)]);
+  return JsonCursor(document_, value_->items + index);
+}
+
+std::vector<std::string_view> JsonCursor::Keys(const char* expected) const {
+  if (!value_->is(Kind::kObject)) Fail(expected);
+  std::vector<std::string_view> keys;
+  for (size_t i = 0; i < value_->size; ++i) keys.push_back(value_->members[i].key);
+  return keys;
 }
 
 int JsonCursor::Size() const {
-  if (!value_->is_array()) Fail("an array");
-  if (value_->size() > static_cast<size_t>(std::numeric_limits<int>::max())) {
+  if (!value_->is(Kind::kArray)) Fail("an array");
+  if (value_->size > static_cast<size_t>(std::numeric_limits<int>::max())) {
     Fail("an array of less than 2^31 elements");
   }
-  return static_cast<int>(value_->size());
+  return static_cast<int>(value_->size);
 }
 
 int64_t JsonCursor::Int(int64_t lowest, int64_t highest) const {
-  // An unsigned number above int64's range must not wrap around.
-  const bool fits = value_->is_number_integer() &&
-                    (!value_->is_number_unsigned() ||
-                     value_->get<uint64_t>() <=
-                         static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
-  const int64_t number = fits ? value_->get<int64_t>() : 0;
-  if (!fits || number < lowest || number > highest) {
+  const int64_t number = value_->is(Kind::kInt) ? value_->integer : 0;
+  if (!value_->is(Kind::kInt) || number < lowest || number > highest) {
     Fail("an integer from " + std::to_string(lowest) + " to " + std::to_string(highest));
   }
   return number;
@@ -104,18 +105,20 @@ int JsonCursor::Index(int size) const {
 }
 
 bool JsonCursor::Bool() const {
-  if (!value_->is_boolean()) Fail("true or false");
-  return value_->get<bool>();
+  if (!value_->is(Kind::kBool)) Fail("true or false");
+  return value_->integer != 0;
 }
 
 double JsonCursor::Number() const {
-  if (!value_->is_number()) Fail("a number");
-  return value_->get<double>();
+  if (value_->is(Kind::kInt)) return static_cast<double>(value_->integer);
+  if (value_->is(Kind::kUnsigned)) return static_cast<double>(value_->natural);
+  if (!value_->is(Kind::kFloat)) Fail("a number");
+  return value_->number;
 }
 
-const std::string& JsonCursor::String() const {
-  if (!value_->is_string()) Fail("a string");
-  return value_->get_ref<const std::string&>();
+std::string_view JsonCursor::String() const {
+  if (!value_->is(Kind::kString)) Fail("a string");
+  return value_->string();
 }
 
 std::vector<int> JsonCursor::Indices(int size) const {
@@ -127,7 +130,7 @@ std::vector<int> JsonCursor::Indices(int size) const {
 }
 
 JsonCursor JsonCursor::Tagged(const char* tag) const {
-  if (Size() != 2 || At(0).value() != tag) {
+  if (Size() != 2 || !At(0).IsString() || At(0).String() != tag) {
     Fail(std::string("[\"") + tag + "\", [...]]");
   }
   return At(1);
@@ -135,7 +138,7 @@ JsonCursor JsonCursor::Tagged(const char* tag) const {
 
 std::string JsonCursor::Path() const {
   std::string path;
-  const bool found = FindPath(document_->root, value_, 0, &path);
+  const bool found = FindPath(document_->tree.root, value_, &path);
   return found && !path.empty() ? path : "the document";
 }
 

@@ -5,11 +5,12 @@
 #define TOFU_GRAPH_JSON_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/error.h"
+#include "graph/json_tree.h"
 
 namespace tofu {
 
@@ -18,7 +19,7 @@ struct JsonDocument {
   Blame blame = Blame::kGraph;
   std::string name;  // "graph", "strategy table", "plan"
   std::string hint;  // what to do when it is damaged
-  nlohmann::json root;
+  JsonTree tree;
 };
 
 // Parses `text`, whose root must be an object; UserError otherwise.
@@ -29,21 +30,26 @@ JsonDocument ParseJson(const std::string& text, Blame blame, const std::string& 
 class JsonCursor {
  public:
   explicit JsonCursor(const JsonDocument& document)
-      : JsonCursor(&document, &document.root) {}
+      : JsonCursor(&document, &document.tree.root) {}
 
-  const nlohmann::json& value() const { return *value_; }
-  bool Has(const char* key) const;
+  const JsonValue& value() const { return *value_; }
+  bool IsNull() const { return value_->is(JsonValue::Kind::kNull); }
+  bool IsString() const { return value_->is(JsonValue::Kind::kString); }
+  bool IsNumber() const;
+  bool Has(std::string_view key) const;
 
-  JsonCursor At(const char* key) const;  // of an object
-  JsonCursor At(int index) const;        // of an array
+  JsonCursor At(std::string_view key) const;  // of an object
+  JsonCursor At(int index) const;             // of an array
 
+  // The keys of an object, sorted; what is not one is not what was `expected`.
+  std::vector<std::string_view> Keys(const char* expected) const;
   // Number of elements; the value must be an array.
   int Size() const;
   int64_t Int(int64_t lowest, int64_t highest) const;
   int Index(int size) const;  // 0 <= value < size
   bool Bool() const;
   double Number() const;
-  const std::string& String() const;
+  std::string_view String() const;           // valid as long as the document
   std::vector<int> Indices(int size) const;  // an array of Index(size)
   // The value of a graph attribute, which NNVM writes as ["list_int", value].
   JsonCursor Tagged(const char* tag) const;
@@ -55,11 +61,11 @@ class JsonCursor {
   [[noreturn]] void Fail(const std::string& expected) const;
 
  private:
-  JsonCursor(const JsonDocument* document, const nlohmann::json* value)
+  JsonCursor(const JsonDocument* document, const JsonValue* value)
       : document_(document), value_(value) {}
 
   const JsonDocument* document_;
-  const nlohmann::json* value_;
+  const JsonValue* value_;
 };
 
 }  // namespace tofu

@@ -1,6 +1,7 @@
 #include "graph/strategy_table.h"
 
 #include <string>
+#include <string_view>
 
 #include "graph/box.h"
 #include "graph/error.h"
@@ -41,7 +42,7 @@ std::vector<DimAccess> ReadDims(const JsonCursor& cursor, int num_vars) {
   std::vector<DimAccess> dims(static_cast<size_t>(cursor.Size()));
   for (size_t d = 0; d < dims.size(); ++d) {
     const JsonCursor dim = cursor.At(static_cast<int>(d));
-    if (dim.value().is_null()) continue;
+    if (dim.IsNull()) continue;
     dims[d].whole = false;
     dims[d].lo = ReadForm(dim.At("lo"), num_vars);
     dims[d].hi = ReadForm(dim.At("hi"), num_vars);
@@ -59,7 +60,7 @@ int ReadVarKey(const JsonCursor& object, const std::string& key, int num_vars) {
 }
 
 Reducer ReadReducer(const JsonCursor& cursor) {
-  const std::string& name = cursor.String();
+  const std::string_view name = cursor.String();
   if (name == "sum") return Reducer::kSum;
   if (name == "max") return Reducer::kMax;
   if (name == "min") return Reducer::kMin;
@@ -72,19 +73,18 @@ OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars) {
   output.dims = ReadDims(cursor.At("dims"), num_vars);
   if (!cursor.Has("reduce")) return output;
   const JsonCursor reduce = cursor.At("reduce");
-  if (!reduce.value().is_object()) reduce.Fail("an object, variable to reducer");
-  for (const auto& [key, value] : reduce.value().items()) {
-    output.reduce[ReadVarKey(reduce, key, num_vars)] =
-        ReadReducer(reduce.At(key.c_str()));
+  for (std::string_view key : reduce.Keys("an object, variable to reducer")) {
+    output.reduce[ReadVarKey(reduce, std::string(key), num_vars)] =
+        ReadReducer(reduce.At(key));
   }
   return output;
 }
 
 // A number or "-inf", kept as the text that an operator's attribute takes.
 std::string ReadFill(const JsonCursor& cursor) {
-  if (cursor.value().is_string()) return cursor.String();
-  if (!cursor.value().is_number()) cursor.Fail("a number or a string such as \"-inf\"");
-  return cursor.value().dump();
+  if (cursor.IsString()) return std::string(cursor.String());
+  if (!cursor.IsNumber()) cursor.Fail("a number or a string such as \"-inf\"");
+  return cursor.value().Dump();
 }
 
 InputAccess ReadInput(const JsonCursor& cursor, int num_vars) {
@@ -93,7 +93,7 @@ InputAccess ReadInput(const JsonCursor& cursor, int num_vars) {
   if (cursor.Has("only_first")) {
     input.only_first = cursor.At("only_first").Indices(num_vars);
   }
-  if (cursor.Has("pad") && !cursor.At("pad").value().is_null()) {
+  if (cursor.Has("pad") && !cursor.At("pad").IsNull()) {
     const JsonCursor pad = cursor.At("pad");
     Padding padding;
     padding.vars = pad.At("vars").Indices(num_vars);
@@ -108,12 +108,12 @@ IndexVar ReadVar(const JsonCursor& cursor) {
   IndexVar var;
   var.name = cursor.At("name").String();
   const JsonCursor extent = cursor.At("extent");
-  if (extent.value().is_number()) {
+  if (extent.IsNumber()) {
     var.constant = extent.Int(1, kMaxExtent);
     return var;
   }
   if (extent.Size() != 3) extent.Fail("[\"input\" or \"output\", slot, dimension]");
-  const std::string& kind = extent.At(0).String();
+  const std::string_view kind = extent.At(0).String();
   if (kind != "input" && kind != "output") extent.Fail("\"input\" or \"output\" first");
   var.kind = kind == "input" ? IndexVar::Extent::kInput : IndexVar::Extent::kOutput;
   var.slot = extent.At(1).Index(kMaxSlot);

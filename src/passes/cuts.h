@@ -46,6 +46,10 @@ class Cuts {
     TOFU_CHECK(size_ < kMaxSteps) << "cuts of more than " << kMaxSteps << " steps";
     cuts_[size_++] = cut;
   }
+  void resize(size_t steps) {
+    TOFU_CHECK(steps <= size_) << size_ << " cuts cannot become " << steps;
+    size_ = static_cast<uint32_t>(steps);
+  }
   void assign(size_t steps, int cut) {
     for (size_ = 0; size_ < steps;) push_back(cut);
   }

@@ -53,9 +53,8 @@ void ReadNodeWorkers(Partitioned* partitioned) {
 }
 
 void ReadVariables(const JsonCursor& variables, Partitioned* partitioned) {
-  if (!variables.value().is_object()) variables.Fail("an object");
-  for (const auto& [name, unused] : variables.value().items()) {
-    const JsonCursor cursor = variables.At(name.c_str());
+  for (std::string_view name : variables.Keys("an object")) {
+    const JsonCursor cursor = variables.At(name);
     PartitionedVariable variable;
     variable.name = name;
     variable.role = cursor.At("role").String();
@@ -64,7 +63,7 @@ void ReadVariables(const JsonCursor& variables, Partitioned* partitioned) {
     const JsonCursor tiles = cursor.At("tiles");
     for (int i = 0; i < tiles.Size(); ++i) {
       const JsonCursor tile = tiles.At(i);
-      variable.tiles.push_back({tile.At("name").String(),
+      variable.tiles.push_back({std::string(tile.At("name").String()),
                                 tile.At("worker").Index(partitioned->workers),
                                 ReadBox(tile, variable.shape)});
     }

@@ -88,6 +88,7 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
   }
   SetMode(options.mode, graph, table, coarse, &recursive);
   recursive.max_table = options.max_table;
+  recursive.bound_jointly = options.bound_jointly;
   recursive.deadline = start + Seconds(options.time_limit_s);
   recursive.on_search = on_pass;
   Plan plan = SearchRecursively(graph, table, coarse, recursive);

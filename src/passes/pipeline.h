@@ -29,6 +29,9 @@ struct PlanOptions {
   bool allow_replication = false;
   // Whether what is partitioned alike is decided once (coalesce.h).
   bool coarsen = true;
+  // Spends what is left of the time limit on a better lower bound, which may find a
+  // better plan, too.
+  bool bound_jointly = false;
   double time_limit_s = 60;
   int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
 };

@@ -18,8 +18,9 @@ namespace tofu {
 constexpr int kMaxWorkers = 1 << 14;
 
 enum class PlanStatus {
-  kOptimal,   // every step is a proven optimum of its step
-  kFeasible,  // valid, at most total_bytes - lower_bound_bytes from the optimum
+  kOptimal,       // no plan of these steps communicates less: it meets its lower bound
+  kStepsOptimal,  // each step is a proven optimum, the others given; the whole is not
+  kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
 struct Plan {

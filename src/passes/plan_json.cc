@@ -9,7 +9,7 @@ namespace tofu {
 namespace {
 
 int ReadVarName(const JsonCursor& cursor, const StrategyRow* row) {
-  if (cursor.value().is_null()) return kReplicated;
+  if (cursor.IsNull()) return kReplicated;
   if (row == nullptr) cursor.Fail("null: the operator is not described");
   for (int var : row->splittable) {
     if (row->vars[var].name == cursor.String()) return var;
@@ -55,15 +55,23 @@ std::vector<int> ReadParts(const JsonCursor& root) {
 }
 
 const char* StatusText(PlanStatus status) {
-  return status == PlanStatus::kOptimal ? "optimal" : "feasible";
+  switch (status) {
+    case PlanStatus::kOptimal:
+      return "optimal";
+    case PlanStatus::kStepsOptimal:
+      return "steps-optimal";
+    default:
+      return "feasible";
+  }
 }
 
 PlanStatus ReadStatus(const JsonCursor& root) {
-  const std::string& status = root.At("status").String();
-  if (status != "optimal" && status != "feasible") {
-    root.At("status").Fail("\"optimal\" or \"feasible\"");
+  const std::string_view status = root.At("status").String();
+  for (PlanStatus known :
+       {PlanStatus::kOptimal, PlanStatus::kStepsOptimal, PlanStatus::kFeasible}) {
+    if (status == StatusText(known)) return known;
   }
-  return status == "optimal" ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+  root.At("status").Fail("\"optimal\", \"steps-optimal\" or \"feasible\"");
 }
 
 Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape,

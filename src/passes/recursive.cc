@@ -22,6 +22,9 @@ constexpr int kMaxPartOrders = 6;  // orders of unequal parts that are tried
 constexpr size_t kJointAlternatives = 256;
 constexpr int64_t kJointCells = int64_t{1} << 17;
 constexpr int64_t kJointWork = int64_t{1} << 24;
+// The same where a better bound is asked for; a single operator of more alternatives
+// would take seconds.
+constexpr size_t kBoundAlternatives = 257;
 // Cells to fill when all steps are to be decided at once: minutes.
 constexpr int64_t kFlatCells = int64_t{1} << 33;
 
@@ -66,6 +69,7 @@ class Recursion {
                            DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
       }
     }
+    if (options_.bound_jointly) BoundJointly();
     return MakePlan();
   }
 
@@ -139,6 +143,32 @@ class Recursion {
     Accept(std::move(found));
   }
 
+  // The first two steps jointly, the first three, and so on. All of them are also a
+  // plan, which may be better than what the recursion was improved to.
+  void BoundJointly() {
+    SearchOptions options = Options();
+    options.max_alternatives = kBoundAlternatives;
+    options.max_cells = kFlatCells;
+    options.tables_deadline = options_.deadline;
+    for (size_t steps = 2; steps <= parts_.size(); ++steps) {
+      if (best_bytes_ <= lower_bound_ || IsPast(options_.deadline)) return;
+      ClassCuts given = given_;
+      for (std::vector<Cuts>* list : {&given.tensors, &given.operators}) {
+        for (Cuts& cuts : *list) cuts.resize(steps);
+      }
+      SearchResult found = searcher_.Search(given, options);
+      if (found.status == EliminateStatus::kTooBig) return;
+      lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
+      if (options_.on_search) {
+        options_.on_search("bound steps 1 to " + std::to_string(steps),
+                           DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
+      }
+      if (steps == parts_.size() && options_.method == Method::kImproved) {
+        Accept(std::move(found));
+      }
+    }
+  }
+
   void Accept(SearchResult found) {
     if (found.bytes >= best_bytes_) return;
     best_ = std::move(found.cuts);
@@ -184,29 +214,49 @@ class Recursion {
     for (size_t i = 0; i < sweeps * parts_.size(); ++i) {
       if (unchanged == parts_.size() || IsOver()) return;
       --searches_left_;
-      SearchResult found = searcher_.Search(Freed(cuts, i % parts_.size()), Options());
+      const std::vector<int> before = Free(i % parts_.size(), &cuts);
+      SearchResult found = searcher_.Search(cuts, Options());
       unchanged = found.bytes < bytes ? 0 : unchanged + 1;
-      if (found.bytes >= bytes) continue;
+      if (found.bytes >= bytes) {
+        Restore(i % parts_.size(), before, &cuts);
+        continue;
+      }
       bytes = found.bytes;
-      cuts = found.cuts;
-      Accept(std::move(found));
+      cuts = std::move(found.cuts);
+      if (bytes >= best_bytes_) continue;
+      best_ = cuts;
+      best_bytes_ = bytes;
     }
   }
 
-  ClassCuts Freed(ClassCuts cuts, size_t step) const {
-    for (size_t c = 0; c < cuts.tensors.size(); ++c) {
-      cuts.tensors[c][step] = given_.tensors[c][step];
+  // Returns what it was, of tensors and then of operators.
+  std::vector<int> Free(size_t step, ClassCuts* cuts) const {
+    std::vector<int> before;
+    before.reserve(cuts->tensors.size() + cuts->operators.size());
+    for (size_t c = 0; c < cuts->tensors.size(); ++c) {
+      before.push_back(cuts->tensors[c][step]);
+      cuts->tensors[c][step] = given_.tensors[c][step];
     }
-    for (size_t p = 0; p < cuts.operators.size(); ++p) {
-      cuts.operators[p][step] = given_.operators[p][step];
+    for (size_t p = 0; p < cuts->operators.size(); ++p) {
+      before.push_back(cuts->operators[p][step]);
+      cuts->operators[p][step] = given_.operators[p][step];
     }
-    return cuts;
+    return before;
+  }
+
+  static void Restore(size_t step, const std::vector<int>& before, ClassCuts* cuts) {
+    size_t next = 0;
+    for (std::vector<Cuts>* list : {&cuts->tensors, &cuts->operators}) {
+      for (Cuts& one : *list) one[step] = before[next++];
+    }
   }
 
   Plan MakePlan() {
     Plan plan;
     plan.parts = parts_;
-    plan.status = optimal_ ? PlanStatus::kOptimal : PlanStatus::kFeasible;
+    plan.status = best_bytes_ <= lower_bound_ ? PlanStatus::kOptimal
+                  : optimal_                  ? PlanStatus::kStepsOptimal
+                                              : PlanStatus::kFeasible;
     plan.lower_bound_bytes = std::min(lower_bound_, best_bytes_);
     for (int tensor : coarse_.tensor_class) {
       plan.tensor_cuts.push_back(best_.tensors[tensor]);

@@ -11,6 +11,12 @@
 //   - each step is decided anew, the others given, until nothing improves;
 //   - where the joint problem over all steps is small, it is solved exactly.
 //
+// Bounds. What the first j steps must communicate, the later ones only add to:
+// their groups are parts of these groups, and a part of a group that owns no more
+// has to fetch no less. So the least cost of steps 1 .. j, decided jointly, bounds
+// every plan of all steps. j = 1 is the recursion's first step, j = n the optimum
+// itself; with bound_jointly, j grows as far as time allows.
+//
 // The other methods decide all steps at once, exactly or greedily.
 //
 // Input:      a graph, its table and classes; the parts; what is given.
@@ -50,6 +56,8 @@ struct RecursiveOptions {
   Method method = Method::kImproved;
   Restrictions restrictions;
   int64_t max_table = int64_t{1} << 20;
+  // Spends what is left of the time on a joint bound.
+  bool bound_jointly = false;
   Deadline deadline = Deadline::max();
   // Called with "search step 1", ..., "improve" and what was found.
   std::function<void(const std::string& name, const std::string& text)> on_search;

@@ -82,6 +82,24 @@ class AllSteps : public testing::TestWithParam<Joint> {
   };
 };
 
+// The least cost of the first steps is no more than that of all steps.
+void ExpectFirstStepsBound(ExampleGraph* example, const std::vector<int>& parts,
+                           int64_t best) {
+  std::vector<int> first;
+  int workers = 1;
+  int64_t before = 0;
+  for (int part : parts) {
+    first.push_back(part);
+    workers *= part;
+    const int64_t bytes = PlanFor(example, workers, "flat", first).total_bytes();
+    ASSERT_GE(bytes, before) << WriteGraph(example->graph());
+    before = bytes;
+  }
+  if (best >= 0) {
+    ASSERT_EQ(before, best) << WriteGraph(example->graph());
+  }
+}
+
 TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
   int compared = 0;
   Gaps recursion;
@@ -103,6 +121,9 @@ TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
     ASSERT_LE(plan.lower_bound_bytes, plan.total_bytes());
     ASSERT_EQ(Recount(example.graph(), example.table(), plan), plan.total_bytes());
     ASSERT_EQ(Recount(example.graph(), example.table(), greedy), greedy.total_bytes());
+    for (const std::vector<int>& parts : GetParam().orders) {
+      ExpectFirstStepsBound(&example, parts, BruteForce(&example, parts, 150));
+    }
     recursion.Add(greedy.total_bytes(), best);
     improved.Add(plan.total_bytes(), best);
   }
@@ -196,6 +217,36 @@ TEST(Theorem1, TheRecursionIsNotOptimalWhereCutsDoNotCommute) {
   ASSERT_GE(best, 0);
   EXPECT_GT(PlanFor(&example, 4, "recursion").total_bytes(), best);
   EXPECT_EQ(PlanFor(&example, 4, "tofu").total_bytes(), best);
+}
+
+// --- Bounds.
+
+TEST(SearchBound, WithTimeTheBoundIsTheOptimumAndThePlanMeetsIt) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 12);
+    PlanOptions options;
+    options.workers = 16;
+    const Plan plan = MakePlan(example.graph(), example.table(), options);
+    options.bound_jointly = true;
+    const Plan bound = MakePlan(example.graph(), example.table(), options);
+    ASSERT_GE(bound.lower_bound_bytes, plan.lower_bound_bytes) << "seed " << seed;
+    ASSERT_LE(bound.lower_bound_bytes, bound.total_bytes()) << "seed " << seed;
+    ASSERT_LE(bound.total_bytes(), plan.total_bytes()) << "seed " << seed;
+    ASSERT_EQ(bound.total_bytes(), PlanFor(&example, 16, "flat").total_bytes());
+    ASSERT_EQ(bound.status, PlanStatus::kOptimal) << "seed " << seed;
+    ASSERT_EQ(plan.status == PlanStatus::kOptimal,
+              plan.total_bytes() == plan.lower_bound_bytes)
+        << "seed " << seed;
+    ASSERT_EQ(Recount(example.graph(), example.table(), bound), bound.total_bytes());
+  }
+}
+
+TEST(SearchBound, ThatEveryStepIsAnOptimumDoesNotMakeThePlanOne) {
+  ExampleGraph example = Mlp(64, 64, 1);
+  const Plan plan = PlanFor(&example, 4, "recursion");
+  ASSERT_LT(plan.lower_bound_bytes, plan.total_bytes());
+  EXPECT_EQ(plan.status, PlanStatus::kStepsOptimal);
+  EXPECT_EQ(PlanFor(&example, 4, "tofu").status, PlanStatus::kOptimal);
 }
 
 // --- Limits.

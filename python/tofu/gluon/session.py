@@ -66,7 +66,9 @@ class Session:
             fetch=config.fetch,
             log_level=config.log_level,
             dump_dir=config.dump_dir,
-            options=SearchOptions(mode=config.search, pins=config.pins),
+            options=SearchOptions(
+                mode=config.search, pins=config.pins, allow_replication=config.replication
+            ),
             plans=plans,
         )
 

@@ -31,6 +31,7 @@ def enable(
     plan: Union[str, os.PathLike[str], None] = None,
     search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
+    allow_replication: Optional[bool] = None,
 ) -> None:
     """Run hybridized blocks partitioned from now on.
 
@@ -46,11 +47,16 @@ def enable(
         plan: a file that ``tofu plan --save`` wrote; None: TOFU_PLAN, else none.
         search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
         pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
+        allow_replication: whether large tensors may stay whole where that communicates
+            less; None: TOFU_REPLICATION, else not.
 
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
     """
-    wanted = session.Session.from_config(_config(workers, device, log, fetch, plan, search, pins))
+    config = _config(workers, device, log, fetch, plan, search, pins)
+    if allow_replication is not None:
+        config = dataclasses.replace(config, replication=allow_replication)
+    wanted = session.Session.from_config(config)
     if session.active() == wanted:
         return
     disable()

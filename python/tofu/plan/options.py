@@ -26,6 +26,7 @@ class SearchOptions:
         pins: tensor and the dimension to cut, one for all steps or one for each;
             -1 leaves it whole.
         allow_replication: whether large tensors may be left whole where that is cheaper.
+        bound: whether the time that is left is spent on a better lower bound.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
     """
 
@@ -33,6 +34,7 @@ class SearchOptions:
     time_limit_s: Optional[float] = None
     pins: tuple[tuple[str, tuple[int, ...]], ...] = ()
     allow_replication: bool = False
+    bound: bool = False
     coarsen: bool = True
 
     def arguments(self) -> dict[str, Any]:
@@ -42,6 +44,8 @@ class SearchOptions:
             found["time_limit_s"] = self.time_limit_s
         if self.allow_replication:
             found["allow_replication"] = True
+        if self.bound:
+            found["bound"] = True
         if not self.coarsen:
             found["coarsen"] = False
         return found

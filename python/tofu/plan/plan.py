@@ -114,7 +114,8 @@ class Plan:
         steps: what each step communicates, in bytes over all its groups.
         total_bytes: bytes all workers together fetch per training step.
         lower_bound_bytes: no plan of these steps can communicate less.
-        status: "optimal" (every step is a proven optimum of its step) or "feasible".
+        status: "optimal" (no plan of these steps communicates less), "steps-optimal" (each
+            step is a proven optimum, the others given) or "feasible".
         search_seconds: from graph in memory to plan.
         model: what was planned, or "" where the document does not tell.
         nodes: number of nodes of the training graph, variables included.
@@ -201,12 +202,13 @@ class Plan:
         raise PlanError(f"plan: no tensor {node!r} (output {output}); see the plan's tensor names")
 
     def quality(self) -> str:
-        """How good the plan is known to be: `status` speaks of each step by itself."""
-        of_mode = "" if self.mode == "tofu" else f" of {self.mode}"
+        """How good the plan is known to be."""
+        of_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
         if self.total_bytes <= self.lower_bound_bytes:
             return f"proven optimal{of_mode}"
         bound = f"the least possible{of_mode} is at least {format_bytes(self.lower_bound_bytes)}"
-        return f"every step optimal by itself; {bound}" if self.status == "optimal" else bound
+        steps = self.status == "steps-optimal"
+        return f"every step optimal by itself; {bound}" if steps else bound
 
     def replicated_bytes(self) -> dict[str, int]:
         """Bytes per tensor of those that some step cannot but replicate, largest first."""

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 VARIABLES = (
     "MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "TOFU_SEARCH", "TOFU_PINS",
-    "TOFU_PLAN",
+    "TOFU_PLAN", "TOFU_REPLICATION",
 )  # fmt: skip
 
 

@@ -21,6 +21,16 @@ def test_values_are_read():
     assert config.plan == Path("net.plan")
 
 
+@pytest.mark.parametrize(("text", "expected"), [("", False), ("0", False), ("1", True)])
+def test_replication_is_allowed_by_one(text, expected):
+    assert Config.from_environment({"TOFU_REPLICATION": text}).replication is expected
+
+
+def test_replication_is_a_switch():
+    with pytest.raises(ConfigError, match=r"TOFU_REPLICATION='yes': expected 1 \(on\) or 0 \(off"):
+        Config.from_environment({"TOFU_REPLICATION": "yes"})
+
+
 def test_an_unknown_mode_is_told_all_modes():
     with pytest.raises(ConfigError) as error:
         Config.from_environment({"TOFU_SEARCH": "recursive"})

@@ -55,6 +55,16 @@ def test_training_with_a_saved_plan_or_with_pins(off, tmp_path, cut):
         tofu.gluon.disable()
 
 
+def test_training_with_replication(off, monkeypatch):
+    expected = train()
+    for wanted, variable in (({"allow_replication": True}, "0"), ({}, "1")):
+        monkeypatch.setenv("TOFU_REPLICATION", variable)
+        tofu.gluon.enable(workers=2, device="cpu", log="quiet", **wanted)
+        assert tofu.gluon.session.active().options.allow_replication
+        assert_same(train()[:2], expected[:2])
+        tofu.gluon.disable()
+
+
 def test_a_plan_of_another_net_is_refused(off, tmp_path):
     path = tmp_path / "net.plan"
     plan_file.save(path, plan_graph(first_problem()))

@@ -16,6 +16,7 @@ def environment(monkeypatch):
         "TOFU_DEVICE",
         "TOFU_LOG",
         "TOFU_SEARCH",
+        "TOFU_REPLICATION",
         "TOFU_PINS",
     ):
         # Set first, so that what the command sets is undone, too.

@@ -53,6 +53,16 @@ def test_whole_weights_are_beaten_by_replication(planned, workers):
     assert rival["bytes_per_worker"]["parameters"] >= plan["bytes_per_worker"]["parameters"]
 
 
+def test_a_bound_is_between_that_of_a_step_and_the_optimum(planned):
+    plan = planned(workers=4)
+    bound = planned(workers=4, bound=True, time_limit_s=20)
+    flat = planned(workers=4, mode="flat")
+    assert plan["lower_bound_bytes"] <= bound["lower_bound_bytes"] <= flat["total_bytes"]
+    assert bound["total_bytes"] <= plan["total_bytes"]
+    for each in (plan, bound, flat):
+        assert (each["status"] == "optimal") == (each["gap"] == 0)
+
+
 def test_all_steps_at_once_are_bounded_by_the_plan(planned):
     plan = planned(workers=4)
     flat = planned(workers=4, mode="flat")

@@ -17,6 +17,15 @@ def test_text_names_every_tensor_and_operator():
     assert re.search(r"^fc +FullyConnected +b - +96$", text, re.M)
 
 
+def test_only_a_bound_that_is_met_proves_the_plan():
+    changes = {"status": "steps-optimal", "lower_bound_bytes": 1024, "gap": 1 / 3}
+    text = render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert "every step optimal by itself; the least possible is at least 1.0 KiB" in text
+    changes["status"] = "feasible"
+    assert "every step optimal" not in render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert "proven optimal" in render_text(Plan.from_json(json.dumps(document())))
+
+
 def test_what_is_alike_is_counted_once():
     text = render_text(stack())
     assert re.search(r"^layer\*_weight +x 39 +8x6 +float32 +2x2 +0 1 +7.3 KiB$", text, re.M)
