@@ -278,6 +278,12 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     nodes = json.loads(text)["nodes"]
     (node,) = [n for n in nodes if n["op"] == "_backward_Pooling"]
     assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
+    # Nothing of double precision is kept for it.
+    casts = [nodes[i] for i, *_ in node["inputs"][2:4]]
+    assert [each["op"] for each in casts] == ["Cast", "Cast"]
+    sources = [nodes[each["inputs"][0][0]] for each in casts]
+    assert [each["name"] for each in sources][0] == "x"
+    assert (sources[1]["op"], sources[1]["attrs"]["dtype"]) == ("Cast", "float32")
 
 
 def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():

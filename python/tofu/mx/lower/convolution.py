@@ -108,6 +108,7 @@ def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """
     if len(node.inputs) == 5:
         node.inputs[4] = build.zeros(node.inputs[4].shape, dtype_name(node.inputs[4].dtype))
+        _cast_again(node, build)
         return None
     gradient, data = node.inputs[:2]
     kind, kernel = node.attrs.get("pool_type", "max"), node.attrs.get("kernel")
@@ -125,6 +126,26 @@ def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     shape, dtype = (channels, 1, *sizes), dtype_name(data.dtype)
     weight = build.op("_full", shape=shape, dtype=dtype, value=value)
     return [_transposed(node, build, gradient, weight, data.shape, channels)]
+
+
+def _cast_again(node: Node, build: Builder) -> None:
+    """Read what was cast for the forward operator as it was before.
+
+    To keep it in double precision until now would take twice the memory of what is often
+    kept in single precision anyway. A maximum of such numbers is one of them.
+    """
+    data, out = node.inputs[2].node, node.inputs[3].node
+    if data.op == "Cast" and data.inputs[0].dtype == _SINGLE:
+        node.inputs[2] = build.op("Cast", *data.inputs, **data.attrs)
+        if out in build.shared:
+            node.inputs[3] = build.op("Cast", *build.shared[out], **data.attrs)
+
+
+@AFTER.lowering("Cast", reason="the gradient of a maximum reads what its result was cast to")
+def cast(node: Node, build: Builder) -> None:
+    """The same; remembered for the lowering above."""
+    if node.inputs[0].node.op == "Pooling" and Entry(node).dtype == _SINGLE:
+        build.shared[node.inputs[0].node] = [Entry(node)]
 
 
 @AFTER.lowering("_backward_Deconvolution", reason="adds all of space up for its bias")
