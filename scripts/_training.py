@@ -57,19 +57,34 @@ class Planned:
                 "workers": 1,
                 "bytes_per_step": 0,
                 "peak_bytes_per_worker": None,
+                "tensor_bytes_per_worker": None,
                 "serial_bytes": None,
                 "search_seconds": 0.0,
                 "fetch": None,
             }
         found = self.compiled[0].summary()
+        partitioned = self.compiled[0].partitioned
         return {
             "workers": found["workers"],
             "bytes_per_step": found["bytes_per_step"],
-            "peak_bytes_per_worker": found["bytes_per_worker"],
+            "peak_bytes_per_worker": self._peak_bytes(),
+            "tensor_bytes_per_worker": found["bytes_per_worker"],
             "serial_bytes": found["serial_bytes"],
             "search_seconds": found["search_seconds"],
-            "fetch": FETCHES[MULTIFETCH in self.compiled[0].partitioned],
+            "fetch": FETCHES[MULTIFETCH in partitioned],
         }
+
+    def _peak_bytes(self) -> list[int]:
+        """What MXNet allocates, by the model of its planner."""
+        import mxnet as mx
+
+        from tofu.mx.step_memory import step_memory
+
+        compiled = self.compiled[0]
+        kind = mx.gpu if mx.context.num_gpus() else mx.cpu
+        contexts = [kind(worker) for worker in range(compiled.plan.workers)]
+        found = step_memory(json.loads(compiled.partitioned), json.loads(compiled.phases), contexts)
+        return list(found.bytes_per_worker)
 
 
 class Parser(argparse.ArgumentParser):

@@ -11,9 +11,12 @@ added from their sizes. Each line is the one above with one thing changed:
 
     plain              slices, copies between workers and concatenations, MXNet's own order
     multifetch         regions assembled by one operator
+    shared             once for several operators, where that should need no more memory
     control_deps       nodes in the order that needs little memory, kept by dependencies
+    delayed_fetch      fetches not as early as they could be, but just before their readers
     match_range        MXNet's planner tries how much larger a reused block may be
-    two_executors      as a script runs it: forward and backward bound by themselves
+    halves             as a script runs it: forward, then backward, of one executor
+    two_executors      as it runs with random operators: forward and backward by themselves
 
 MXNet does not say what each worker's share is; the model of its planner does
 (tofu.mx.memory), and must agree with MXNet's total. Hardware: any, 8 GiB of memory. Time: ten
@@ -50,12 +53,18 @@ ADAM_STATES = 2
 FLOAT32_BYTES = 4
 MIB = 2**20
 # What every variant is: the partition's options, and the planner's search for a range.
+_MULTIFETCH: dict[str, Any] = {"fetch": "multifetch", "share": False, "control_deps": False}
+_SHARED = {**_MULTIFETCH, "share": True}
+_ORDERED = {**_SHARED, "control_deps": True}
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "plain": ({"fetch": "plain", "control_deps": False}, False),
-    "multifetch": ({"fetch": "multifetch", "control_deps": False}, False),
-    "control_deps": ({"fetch": "multifetch", "control_deps": True}, False),
-    "match_range": ({"fetch": "multifetch", "control_deps": True}, True),
-    "two_executors": ({"fetch": "multifetch", "control_deps": True}, True),
+    "multifetch": (_MULTIFETCH, False),
+    "shared": (_SHARED, False),
+    "control_deps": ({**_ORDERED, "delay_fetches": False}, False),
+    "delayed_fetch": (_ORDERED, False),
+    "match_range": (_ORDERED, True),
+    "halves": (_ORDERED, True),
+    "two_executors": (_ORDERED, True),
 }
 
 
@@ -69,6 +78,7 @@ class Row:
         serial_bytes: everything on one device: weights, gradients, Adam's states, the
             inputs, and what MXNet's own executor allocates.
         bytes_per_worker: the same of every worker.
+        fetched_bytes: what workers fetch from each other in a step.
         planned_mib: what MXNet has planned for intermediate tensors, all workers.
         predicted_mib: what the model says that is.
     """
@@ -78,6 +88,7 @@ class Row:
     variant: str
     serial_bytes: int
     bytes_per_worker: tuple[int, ...]
+    fetched_bytes: int
     planned_mib: int
     predicted_mib: float
 
@@ -104,7 +115,7 @@ def measure(
     for variant in variants:
         options, search = VARIANTS[variant]
         divided = _core.partition(training, strategies, plan, **options)
-        texts = _graphs(divided, split=variant == "two_executors")
+        texts = _graphs(divided, variant)
         fixed = fixed_bytes(json.loads(divided), workers)
         planned, predicted, pools = 0, 0.0, [0] * workers
         for text in texts:
@@ -120,6 +131,7 @@ def measure(
             variant,
             serial,
             tuple(a + b for a, b in zip(fixed, pools)),
+            json.loads(divided)["fetched_bytes"],
             planned,
             round(predicted, 1),
         )
@@ -174,8 +186,10 @@ def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
     return memory.planned_mib(bind("training", graph, contexts, arrays, planner=planner))
 
 
-def _graphs(divided: str, *, split: bool) -> list[str]:
-    if not split:
+def _graphs(divided: str, variant: str) -> list[str]:
+    if variant == "halves":
+        return [json.dumps(json.loads(_core.phases(divided, joint=True))["joint"]["graph"])]
+    if variant != "two_executors":
         return [json.dumps(json.loads(divided)["graph"])]
     phases = json.loads(_core.phases(divided))
     return [json.dumps(phases[phase]["graph"]) for phase in ("forward", "backward")]
@@ -204,7 +218,10 @@ def to_json(rows: Sequence[Row]) -> dict[str, Any]:
 
 def to_text(rows: Sequence[Row]) -> str:
     """A table."""
-    header = ("model", "batch", "variant", "GiB a worker", "of serial/k", "12 GiB", "MXNet/model")
+    header = (
+        "model", "batch", "variant", "GiB a worker", "of serial/k", "12 GiB", "GiB fetched",
+        "MXNet/model",
+    )  # fmt: skip
     return "\n".join(
         table(
             header,
@@ -216,6 +233,7 @@ def to_text(rows: Sequence[Row]) -> str:
                     f"{max(row.bytes_per_worker) / 2**30:.2f}",
                     f"{row.ratio:.3f}",
                     "fits" if row.fits else "no",
+                    f"{row.fetched_bytes / 2**30:.2f}",
                     f"{row.planned_mib / max(row.predicted_mib, 1):.4f}",
                 )
                 for row in rows

@@ -52,6 +52,7 @@ def partition(
     fetch: str = "plain",
     share: bool = True,
     control_deps: bool = True,
+    delay_fetches: bool = True,
     on_pass: Callable[[str, str], None] | None = None,
 ) -> str:
     """Generate the partitioned graph of a training graph and its plan.
@@ -66,6 +67,8 @@ def partition(
         share: whether a worker fetches a region once for several operators where that needs
             no more memory; only with "multifetch".
         control_deps: whether nodes are kept in the order that needs little memory.
+        delay_fetches: whether a fetch starts just before its first reader in that order, and
+            not as soon as it could; only with "multifetch".
         on_pass: called with "partition" and a readable dump.
 
     Raises:

@@ -219,6 +219,14 @@ def run(
     help="What each way to cut it costs, and why the plan's was taken; once for each.",
 )
 @click.option("--save", metavar="PLAN", help="Keep the plan in a file, for tofu run --plan.")
+@click.option(
+    "--memory",
+    type=click.Choice(("exact", "estimate")),
+    default="exact",
+    show_default=True,
+    help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
+)
+@_fetch
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
@@ -241,6 +249,8 @@ def plan(
     everything: bool,
     explain: tuple[str, ...],
     save: Optional[str],
+    memory: str,
+    fetch: Optional[str],
     target: str,
     args: tuple[str, ...],
 ) -> None:
@@ -259,6 +269,8 @@ def plan(
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
     set_search(search, pins, pin_file, allow_replication)
     os.environ.pop("TOFU_PLAN", None)  # what is planned here is planned anew
+    if fetch is not None:
+        os.environ["TOFU_FETCH"] = fetch
     config = switch_on(workers, device, log)
     if is_model:
         problem = cli_sources.from_model(target, batch_size=batch_size, optimizer=update)
@@ -271,7 +283,10 @@ def plan(
     else:
         problem = cli_sources.from_script(Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication, bound)
-    output = cli_plan.Output(form, everything, explain, Path(save) if save else None)
+    output = cli_plan.Output(
+        form, everything, explain, Path(save) if save else None, memory,
+        config.fetch or cli_plan.default_fetch(),
+    )  # fmt: skip
     cli_plan.plan_and_print(problem, options, output)
 
 

@@ -14,12 +14,20 @@ import click
 
 from tofu.config import Config
 from tofu.errors import ConfigError
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
+from tofu.plan import (
+    Plan,
+    Problem,
+    SearchOptions,
+    plan_graph,
+    render_html,
+    render_text,
+    repeats,
+)
 from tofu.plan import explain as explaining
 from tofu.plan import file as plan_file
 from tofu.plan.plan import undescribed_text
 
-__all__ = ["FORMATS", "Output", "plan_and_print"]
+__all__ = ["FORMATS", "Output", "default_fetch", "plan_and_print"]
 
 FORMATS = ("text", "json", "html")
 
@@ -33,12 +41,16 @@ class Output:
         everything: whether text has a line for every tensor and operator.
         explain: names of tensors and operators to explain.
         save: file to keep the plan in, or None.
+        memory: "exact" (what MXNet will allocate) or "estimate" (quick).
+        fetch: one of config.FETCHES.
     """
 
     form: str
     everything: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
+    memory: str = "estimate"
+    fetch: str = "multifetch"
 
 
 def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> None:
@@ -56,7 +68,41 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     explanations = [explaining.explain(problem, plan, name) for name in output.explain]
     if output.save is not None:
         plan_file.save(output.save, plan)
+    if output.memory == "exact":
+        plan = _with_memory(problem, plan, output.fetch)
     click.echo(_render(plan, explanations, output), nl=False)
+
+
+def default_fetch() -> str:
+    """How a run fetches where nobody asks: MultiFetch on CPUs, MXNet's copies on GPUs."""
+    import mxnet as mx
+
+    return "plain" if mx.context.num_gpus() else "multifetch"
+
+
+def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
+    """The plan with what MXNet will allocate for it, and what workers really fetch."""
+    import mxnet as mx
+
+    from tofu import _core
+    from tofu.mx import runtime
+    from tofu.mx.step_memory import step_memory
+
+    partitioned = _core.partition(problem.graph, problem.table, plan.to_json(), fetch=fetch)
+    joint = runtime.runs_parts() and repeats(json.loads(problem.graph), problem.table)
+    phases = json.loads(_core.phases(partitioned, joint=joint))
+    divided = json.loads(partitioned)
+    kind = mx.gpu if mx.context.num_gpus() else mx.cpu
+    found = step_memory(divided, phases, [kind(worker) for worker in range(plan.workers)])
+    document = {
+        **json.loads(plan.to_json()),
+        "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
+        "memory": "exact",
+        "fetch": fetch,
+        "fetched_bytes": divided["fetched_bytes"],
+        "shared_bytes": divided["shared_bytes"],
+    }
+    return Plan.from_json(json.dumps(document))
 
 
 def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output) -> str:

@@ -56,14 +56,16 @@ std::string Partition(const std::string& graph_json, const std::string& table_js
                       const std::string& plan_json,
                       const std::optional<std::vector<std::string>>& heads,
                       const std::string& fetch, bool share, bool control_deps,
-                      const Callback& on_pass) {
+                      bool delay_fetches, const Callback& on_pass) {
   py::gil_scoped_release unlock;
   const Graph graph = ReadGraph(graph_json);
   const StrategyTable table = ReadStrategyTable(table_json, graph);
   const Plan plan = ReadPlan(plan_json, graph, table);
   Partitioned partitioned =
       PartitionGraph(graph, table, plan, {heads, ParseFetchKind(fetch), share});
-  if (control_deps) AddControlDeps(&partitioned.graph, &partitioned.node_workers);
+  if (control_deps) {
+    AddControlDeps(&partitioned.graph, &partitioned.node_workers, delay_fetches);
+  }
   if (on_pass) Call(on_pass, "partition", DumpGraph(partitioned.graph));
   return WritePartitioned(partitioned);
 }
@@ -191,7 +193,8 @@ void BindPasses(py::module_* module) {
   module->def("partition", &Partition, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("heads") = py::none(),
               py::arg("fetch") = "plain", py::arg("share") = true,
-              py::arg("control_deps") = true, py::arg("on_pass") = py::none(),
+              py::arg("control_deps") = true, py::arg("delay_fetches") = true,
+              py::arg("on_pass") = py::none(),
               "Generate the partitioned graph (JSON) of a training graph and its plan.");
   module->def("explain", &ExplainName, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::arg("name"),

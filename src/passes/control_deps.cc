@@ -1,9 +1,11 @@
 #include "passes/control_deps.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "passes/emit_multifetch.h"
 #include "passes/graph_builder.h"
 #include "passes/memory_order.h"
 
@@ -40,10 +42,35 @@ bool MayDepend(const Node& node) {
          node.op != "scatter_nd";
 }
 
+// The order with every fetch right behind the last node that it reads or that its
+// handles are of.
+std::vector<int> WithEarlyFetches(const Graph& graph, const std::vector<int>& order) {
+  std::vector<int> places(order.size());
+  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = static_cast<int>(i);
+  std::vector<std::vector<int>> behind(order.size());  // [place]: fetches
+  for (int node : order) {
+    if (graph.nodes[node].op != kMultiFetchOp) continue;
+    int last = 0;
+    for (NodeEntry input : graph.nodes[node].inputs) {
+      last = std::max(last, places[input.node]);
+    }
+    behind[last].push_back(node);
+  }
+  std::vector<int> early;
+  for (int node : order) {
+    if (graph.nodes[node].op == kMultiFetchOp) continue;
+    early.push_back(node);
+    const std::vector<int>& fetches = behind[places[node]];
+    early.insert(early.end(), fetches.begin(), fetches.end());
+  }
+  return early;
+}
+
 }  // namespace
 
-void AddControlDeps(Graph* graph, std::vector<int>* node_workers) {
-  const std::vector<int> order = MemoryOrder(*graph);
+void AddControlDeps(Graph* graph, std::vector<int>* node_workers, bool delay_fetches) {
+  std::vector<int> order = MemoryOrder(*graph);
+  if (!delay_fetches) order = WithEarlyFetches(*graph, order);
   *graph = Reordered(graph, order);
   if (node_workers != nullptr) {
     std::vector<int> workers;

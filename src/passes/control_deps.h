@@ -24,7 +24,10 @@
 
 namespace tofu {
 
-void AddControlDeps(Graph* graph, std::vector<int>* node_workers = nullptr);
+// Without `delay_fetches` a fetch with MultiFetch starts as soon as the tiles are
+// there: what that costs can so be measured.
+void AddControlDeps(Graph* graph, std::vector<int>* node_workers = nullptr,
+                    bool delay_fetches = true);
 
 }  // namespace tofu
 

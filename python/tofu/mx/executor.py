@@ -15,7 +15,7 @@ from tofu.errors import GraphError
 from .nnvm import VARIABLE, Shape
 from .runtime import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, mxnet_errors, taught
 
-__all__ = ["bind", "bind_apart"]
+__all__ = ["bind", "bind_apart", "planner_settings"]
 
 _GROUP = "__ctx_group__"
 # The context of nodes without a group, of which there are none. It only has to differ from
@@ -56,7 +56,7 @@ def bind(
     arguments = {name: arrays[name] for name in symbol.list_arguments()}
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
     if planner is None:
-        planner = _planner(graph, contexts)
+        planner = planner_settings(graph, contexts)
     doing = f"binding the {what} graph"
     with mxnet_errors(doing), taught(_shapes(graph)), environment(planner):
         return symbol.bind(
@@ -83,7 +83,7 @@ def bind_apart(
     return _apart.submit(bind, what, graph, contexts, arrays).result()
 
 
-def _planner(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> dict[str, str]:
+def planner_settings(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> dict[str, str]:
     """Settings of MXNet's memory planner: the ranges that are safe, and the best of them.
 
     Tensors of a partitioned graph come in many sizes; with the default range small ones

@@ -1,6 +1,6 @@
 """Plans: making them, reading them, keeping them, printing them."""
 
-from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
+from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph, repeats
 from .html import render_html
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
@@ -20,4 +20,5 @@ __all__ = [
     "plan_graph",
     "render_html",
     "render_text",
+    "repeats",
 ]

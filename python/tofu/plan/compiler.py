@@ -21,7 +21,7 @@ from ..errors import ConfigError, PlanError
 from .options import Pins, SearchOptions, check_pins, tensor_names
 from .plan import DTYPE_BYTES, Plan
 
-__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
+__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph", "repeats"]
 
 OnPass = Callable[[str, str], None]
 
@@ -143,7 +143,7 @@ def compile_graph(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
         phases=_core.phases(
-            partitioned, joint=joint and _repeats(graph, table_json), on_pass=on_pass
+            partitioned, joint=joint and repeats(graph, table_json), on_pass=on_pass
         ),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided, workers),
@@ -238,8 +238,8 @@ def _dumper(directory: Optional[Path]) -> Optional[OnPass]:
     return on_pass
 
 
-def _repeats(graph: Mapping[str, Any], table_json: str) -> bool:
-    """Whether the forward half computes the same again: no operator of it is random."""
+def repeats(graph: Mapping[str, Any], table_json: str) -> bool:
+    """Whether a training graph computes the same again: no operator of it is random."""
     table = json.loads(table_json)
     described = zip(graph["nodes"], table["nodes"])
     rows = [table["rows"][row] if row >= 0 else None for node, row in described if _is_op(node)]

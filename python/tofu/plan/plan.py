@@ -121,6 +121,9 @@ class Plan:
         nodes: number of nodes of the training graph, variables included.
         mode: the search mode; bound and status speak of its own plans only.
         bytes_per_worker: what the fullest worker holds, by kind; empty where not told.
+        memory: "exact" where that is what MXNet will allocate, else "estimate".
+        fetch: how tiles are fetched, or "" where not told.
+        fetched_bytes: what workers really fetch, sharing equal fetches; None: not told.
     """
 
     workers: int
@@ -137,6 +140,9 @@ class Plan:
     nodes: int = 0
     mode: str = "tofu"
     bytes_per_worker: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    memory: str = "estimate"
+    fetch: str = ""
+    fetched_bytes: Optional[int] = None
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
     @classmethod
@@ -187,6 +193,9 @@ class Plan:
                 if kind != "total"
             },
             mode=str(document.get("mode", "")),
+            memory=str(document.get("memory", "estimate")),
+            fetch=str(document.get("fetch", "")),
+            fetched_bytes=document.get("fetched_bytes"),
             source=text,
         )
 

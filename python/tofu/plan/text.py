@@ -55,7 +55,11 @@ def summary(plan: Plan) -> list[str]:
             for kind, count in plan.bytes_per_worker.items()
         )
         total = format_bytes(sum(plan.bytes_per_worker.values()))
-        lines.append(f"a worker holds {total}: {kinds}")
+        exact = "" if plan.memory == "exact" else " (an estimate)"
+        lines.append(f"a worker holds {total}{exact}: {kinds}")
+    if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
+        saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
+        lines.append(f"{saved} of that are not communicated: equal fetches are shared")
     return lines
 
 

@@ -289,6 +289,21 @@ def test_plan_of_a_symbol_file(exported, optimizer):
     assert plan["total_bytes"] == sum(step["bytes"] for step in plan["steps"])
     names = {tensor["node"] for tensor in plan["tensors"]}
     assert {"data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"} <= names
+    assert (plan["memory"], plan["fetch"]) == ("exact", "multifetch")
+    assert plan["fetched_bytes"] + plan["shared_bytes"] == plan["total_bytes"]
+    held = plan["bytes_per_worker"]
+    states = {"none": 0, "sgd": 0, "sgd_mom": 1, "adam": 2}[optimizer]
+    assert held["optimizer_state"] == states * held["gradients"]
+    assert held["total"] == sum(held.values()) - held["total"]
+
+
+def test_plan_estimates_memory_when_asked_to(exported):
+    options = ("--shape=data=4,12", "--workers=2")
+    assert " (an estimate): parameters" in plan_symbol(exported, *options, "--memory=estimate")
+    plain = plan_symbol(exported, *options, "--fetch=plain")
+    assert "a worker holds " in plain and "an estimate" not in plain
+    for kind in ("parameters", "gradients", "optimizer state", "activations", "fetch buffers"):
+        assert f"{kind} " in plain
 
 
 def test_predict_plans_fewer_operators_than_training(exported):

@@ -282,7 +282,7 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     casts = [nodes[i] for i, *_ in node["inputs"][2:4]]
     assert [each["op"] for each in casts] == ["Cast", "Cast"]
     sources = [nodes[each["inputs"][0][0]] for each in casts]
-    assert [each["name"] for each in sources][0] == "x"
+    assert sources[0]["name"] == "x"
     assert (sources[1]["op"], sources[1]["attrs"]["dtype"]) == ("Cast", "float32")
 
 

@@ -53,7 +53,9 @@ def test_what_is_left_out_is_counted():
 def test_summary_tells_model_and_memory():
     lines = render_text(stack()).splitlines()
     assert lines[1] == "stack: 99 nodes, 40 operators, 80 tensors"
-    assert lines[2] == "a worker holds 1.5 KiB: parameters 1.0 KiB, fetch buffers 512 bytes"
+    assert lines[2] == (
+        "a worker holds 1.5 KiB (an estimate): parameters 1.0 KiB, fetch buffers 512 bytes"
+    )
 
 
 def test_groups_hold_every_tensor_and_operator_once():

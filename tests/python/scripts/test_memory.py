@@ -22,7 +22,10 @@ def test_variants_are_what_mxnet_plans():
     )
     assert ran.returncode == 0, ran.stderr
     rows = {row["variant"]: row for row in json.loads(ran.stdout)["rows"]}
-    assert list(rows) == ["plain", "multifetch", "control_deps", "match_range", "two_executors"]
+    assert list(rows) == [
+        "plain", "multifetch", "shared", "control_deps", "delayed_fetch", "match_range", "halves",
+        "two_executors",
+    ]  # fmt: skip
     for row in rows.values():
         # MXNet prints whole MiB, and one number for each executor.
         assert row["predicted_mib"] == pytest.approx(row["planned_mib"], rel=0.01, abs=2)
@@ -31,4 +34,7 @@ def test_variants_are_what_mxnet_plans():
         assert row["ratio"] == pytest.approx(
             4 * max(row["bytes_per_worker"]) / row["serial_bytes"], rel=1e-3
         )
-    assert rows["match_range"]["ratio"] <= rows["control_deps"]["ratio"]
+    assert rows["match_range"]["ratio"] <= rows["delayed_fetch"]["ratio"]
+    assert rows["delayed_fetch"]["ratio"] <= rows["control_deps"]["ratio"]
+    assert rows["halves"]["ratio"] <= rows["two_executors"]["ratio"]
+    assert rows["shared"]["fetched_bytes"] < rows["multifetch"]["fetched_bytes"]
