@@ -6,6 +6,7 @@ import mxnet as mx
 import pytest
 
 from tofu import _core
+from tofu.config import FETCHES
 from tofu.errors import GraphError
 from tofu.models import build
 from tofu.mx import executor, memory, runtime
@@ -62,6 +63,36 @@ def test_prediction_is_what_mxnet_plans(training, workers, match_range, search):
         live <= allocated
         for live, allocated in zip(predicted.live_per_worker, predicted.bytes_per_worker)
     )
+
+
+# The other families; the three above are compared serially and under more settings.
+FAMILIES = {
+    "alexnet": 512,
+    "densenet-121": 64,
+    "mlp": 2**18,
+    "transformer": 8192,
+    "vgg-16": 4096,
+    **MODELS,
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_every_family_is_predicted_as_it_runs(name):
+    training = build(name, FAMILIES[name], reduced=True).training_graph(optimizer=None)
+    table, _ = strategy_table(training)
+    plan = _core.plan(training, table, workers=2)
+    graphs = {"serial": without_deps(training)}
+    for fetch in FETCHES:
+        divided = _core.partition(training, table, plan, fetch=fetch)
+        graphs[fetch] = json.loads(_core.phases(divided, joint=True))["joint"]["graph"]
+    for kind, graph in graphs.items():
+        workers = 1 if kind == "serial" else 2
+        text = json.dumps(graph)
+        rules = memory.memory_rules(text)
+        predicted = memory.predict(text, rules, workers=workers, search_match_range=True)
+        actual = planned(graph, workers, 16, search=True)
+        assert actual > 50
+        assert predicted.planned_bytes / 2**20 == pytest.approx(actual, rel=0.01, abs=1), kind
 
 
 def test_control_dependencies_save_most_of_an_rnns_memory():
