@@ -1,9 +1,10 @@
 // A JSON text as a tree of values that lie side by side: reading a graph of
-// thousands of nodes must not cost an allocation for each of its values.
+// thousands of nodes must not cost an allocation for each of its values, as it
+// would in the tree of nlohmann/json, whose parser reads it.
 //
-// Input:      UTF-8 text. Accepted is what RFC 8259 accepts, except objects that
+// Input:      UTF-8 text. Accepted is what that parser accepts, except objects that
 //             have a key twice and text that nests deeper than kMaxJsonDepth.
-// Output:     a tree that owns its text; members of objects are sorted by key.
+// Output:     a tree that owns its strings; members of objects are sorted by key.
 // Complexity: O(length), and O(m log m) for m unsorted members of an object.
 #ifndef TOFU_GRAPH_JSON_TREE_H_
 #define TOFU_GRAPH_JSON_TREE_H_
@@ -11,14 +12,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tofu {
 
-constexpr int kMaxJsonDepth = 256;
+constexpr size_t kMaxJsonDepth = 256;
 
 struct JsonMember;
 
@@ -52,12 +52,12 @@ struct JsonMember {
 // Moves, but does not copy: values point into it.
 struct JsonTree {
   JsonValue root;
-  std::unique_ptr<char[]> text;
+  std::deque<std::string> text;
   std::deque<std::vector<JsonValue>> items;
   std::deque<std::vector<JsonMember>> members;
 };
 
-// Returns an empty string, or why and where `text` is not JSON.
+// Returns an empty string, or why `text` is refused.
 std::string ParseJsonTree(const std::string& text, JsonTree* tree);
 
 }  // namespace tofu
