@@ -1,6 +1,9 @@
 #include "passes/cost.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "graph/box.h"
@@ -20,27 +23,61 @@ size_t NumDigits(StepSet steps, const std::vector<int>& parts) {
   return count;
 }
 
+using Indices = std::shared_ptr<const std::vector<int>>;
+
 // For every combination of digits of `steps` the index of its digits of `some`,
 // a subset; digits of steps in `zero` count as 0.
-void Project(StepSet steps, StepSet some, StepSet zero, const std::vector<int>& parts,
-             std::vector<int>* indices) {
-  indices->assign(1, 0);
+Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
+                       const std::vector<int>& parts) {
+  std::vector<int> indices(1, 0);
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool in_some = (some & Bit(i)) != 0;
     if (in_some) {
-      for (int& index : *indices) index *= parts[i];
+      for (int& index : indices) index *= parts[i];
     }
     if ((steps & Bit(i)) == 0 || (zero & Bit(i)) != 0) continue;
-    const size_t before = indices->size();
+    const size_t before = indices.size();
     const size_t part = static_cast<size_t>(parts[i]);
-    indices->resize(before * part);
+    indices.resize(before * part);
     for (size_t j = before; j-- > 0;) {
-      const int base = (*indices)[j];
+      const int base = indices[j];
       for (size_t digit = 0; digit < part; ++digit) {
-        (*indices)[j * part + digit] = base + (in_some ? static_cast<int>(digit) : 0);
+        indices[j * part + digit] = base + (in_some ? static_cast<int>(digit) : 0);
       }
     }
   }
+  return std::make_shared<const std::vector<int>>(std::move(indices));
+}
+
+// Projections depend on no tensor: few are made, and remembered.
+class Projections {
+ public:
+  Indices Find(StepSet steps, StepSet some, StepSet zero, const std::vector<int>& parts) {
+    if (parts != parts_ || num_indices_ > kMaxIndices) {
+      known_.clear();
+      num_indices_ = 0;
+      parts_ = parts;
+    }
+    const auto [found, is_new] = known_.try_emplace({steps, some, zero});
+    if (is_new) {
+      found->second = MakeProjection(steps, some, zero, parts);
+      num_indices_ += found->second->size();
+    }
+    return found->second;
+  }
+
+ private:
+  static constexpr size_t kMaxIndices = size_t{1} << 20;
+
+  std::vector<int> parts_;
+  std::map<std::array<StepSet, 3>, Indices> known_;
+  size_t num_indices_ = 0;
+};
+
+Indices Project(StepSet steps, StepSet some, StepSet zero,
+                const std::vector<int>& parts) {
+  thread_local Projections projections;
+  return projections.Find(steps, some, zero, parts);
 }
 
 // [0, extent) as the steps with cuts[i] == id divide it.
@@ -89,12 +126,11 @@ int64_t FloorDivide(int64_t numerator, int64_t divisor) {
 std::vector<int64_t> Evaluate(const AffineForm& form, const GroupBoxes& ranges,
                               StepSet steps) {
   std::vector<int64_t> values(NumDigits(steps, ranges.parts), form.constant);
-  std::vector<int> indices;
   for (const AffineForm::Term& term : form.terms) {
     const Intervals& range = ranges.dims[term.var];
-    Project(steps, range.steps, 0, ranges.parts, &indices);
+    const Indices indices = Project(steps, range.steps, 0, ranges.parts);
     for (size_t g = 0; g < values.size(); ++g) {
-      const int i = indices[g];
+      const int i = (*indices)[g];
       values[g] += term.coef * (term.upper ? range.end[i] - 1 : range.begin[i]);
     }
   }
@@ -158,13 +194,11 @@ void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
     }
     return;
   }
-  thread_local std::vector<int> of_a;
-  thread_local std::vector<int> of_b;
-  Project(steps, a.steps, zero, parts, &of_a);
-  Project(steps, b.steps, zero, parts, &of_b);
-  lengths->values.resize(of_a.size());
-  for (size_t g = 0; g < of_a.size(); ++g) {
-    lengths->values[g] = Length(a, of_a[g], b, of_b[g]);
+  const Indices of_a = Project(steps, a.steps, zero, parts);
+  const Indices of_b = Project(steps, b.steps, zero, parts);
+  lengths->values.resize(of_a->size());
+  for (size_t g = 0; g < of_a->size(); ++g) {
+    lengths->values[g] = Length(a, (*of_a)[g], b, (*of_b)[g]);
   }
 }
 
@@ -173,7 +207,6 @@ void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
 int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
                      const std::vector<int>& parts) {
   thread_local std::vector<int64_t> products;
-  thread_local std::vector<int> indices;
   StepSet steps = (*lengths)[first].steps;
   size_t end = first + 1;  // of the component
   for (size_t i = end; i < *count; ++i) {
@@ -190,9 +223,9 @@ int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
   }
   products.assign(NumDigits(steps, parts), 1);
   for (size_t d = first; d < end; ++d) {
-    Project(steps, (*lengths)[d].steps, 0, parts, &indices);
+    const Indices indices = Project(steps, (*lengths)[d].steps, 0, parts);
     for (size_t g = 0; g < products.size(); ++g) {
-      products[g] *= (*lengths)[d].values[indices[g]];
+      products[g] *= (*lengths)[d].values[(*indices)[g]];
     }
   }
   for (int64_t product : products) sum += product;
