@@ -67,10 +67,8 @@ std::vector<Cuts> AlikeCuts(const std::vector<int64_t>& extents,
   if (may_be_whole || candidates.empty()) firsts.push_back(kReplicated);
   std::vector<Cuts> found;
   for (int first : firsts) {
-    Cuts cuts = FillAlike(extents, candidates, first, given, parts);
-    if (std::find(found.begin(), found.end(), cuts) == found.end()) {
-      found.push_back(std::move(cuts));
-    }
+    const Cuts cuts = FillAlike(extents, candidates, first, given, parts);
+    if (std::find(found.begin(), found.end(), cuts) == found.end()) found.push_back(cuts);
   }
   return found;
 }

@@ -19,7 +19,7 @@ void CheckAlike(const Graph& graph, int first, int node, const Cuts& a, const Cu
 ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan& plan) {
   ClassCuts cuts;
   for (const TensorClass& tensor : coarse.tensors) {
-    cuts.tensors.push_back(plan.tensor_cuts[tensor.entries[0]]);
+    cuts.tensors.emplace_back(plan.tensor_cuts[tensor.entries[0]]);
   }
   std::vector<int> first(coarse.tensors.size(), -1);
   for (int node = 0; node < graph.num_nodes(); ++node) {
@@ -32,7 +32,7 @@ ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan&
     }
   }
   for (const OpClass& op : coarse.operators) {
-    cuts.operators.push_back(plan.op_cuts[op.nodes[0]]);
+    cuts.operators.emplace_back(plan.op_cuts[op.nodes[0]]);
     if (op.elementwise) continue;
     for (int node : op.nodes) {
       CheckAlike(graph, op.nodes[0], node, cuts.operators.back(), plan.op_cuts[node]);
