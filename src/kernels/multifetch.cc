@@ -77,8 +77,7 @@ bool IsContiguous(const CellLoop& loop) {
 
 class CellMaker {
  public:
-  explicit CellMaker(const MultiFetchSpec& spec)
-      : spec_(spec), to_strides_(DenseStrides(spec.shape)) {
+  explicit CellMaker(const MultiFetchSpec& spec) : to_strides_(DenseStrides(spec.shape)) {
     for (const Extents& source : spec.sources) {
       from_strides_.push_back(DenseStrides(source));
     }
@@ -124,7 +123,6 @@ class CellMaker {
     cell->loops.push_back(std::move(loop));
   }
 
-  const MultiFetchSpec& spec_;
   const Extents to_strides_;
   std::vector<Extents> from_strides_;
 };
