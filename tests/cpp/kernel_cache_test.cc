@@ -1,0 +1,229 @@
+#include "kernels/kernel_cache.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tofu {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An empty folder that is gone after the test.
+class Folder {
+ public:
+  Folder() {
+    char pattern[] = "/tmp/tofu-test-XXXXXX";
+    path_ = mkdtemp(pattern);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(KernelCache, FindsWhatItKeeps) {
+  const Folder folder;
+  const KernelCache cache(folder.path() + "/new/folder");
+  EXPECT_FALSE(cache.Find("sm_80").has_value());
+  const std::string image("an\0image\n", 9);
+  cache.Keep("sm_80\nsource", image);
+  EXPECT_EQ(cache.Find("sm_80\nsource"), image);
+  EXPECT_FALSE(cache.Find("sm_70\nsource").has_value());
+  int files = 0;
+  for (const auto& file : fs::directory_iterator(folder.path() + "/new/folder")) {
+    EXPECT_EQ(file.path().string(), cache.PathOf("sm_80\nsource"));
+    ++files;
+  }
+  EXPECT_EQ(files, 1) << "an unfinished file is left";
+}
+
+TEST(KernelCache, DoesNotTrustDamagedFiles) {
+  const Folder folder;
+  const KernelCache cache(folder.path());
+  cache.Keep("key", "a compiled kernel");
+  const std::string path = cache.PathOf("key");
+  std::string whole;
+  {
+    std::ifstream file(path, std::ios::binary);
+    whole.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] + 1);
+    std::ofstream(path, std::ios::binary) << damaged;
+    EXPECT_FALSE(cache.Find("key").has_value()) << "byte " << at;
+    std::ofstream(path, std::ios::binary) << whole.substr(0, at);
+    EXPECT_FALSE(cache.Find("key").has_value()) << at << " bytes";
+  }
+  cache.Keep("key", "another");
+  EXPECT_EQ(cache.Find("key"), "another");
+}
+
+TEST(KernelCache, WorksWithoutAFolder) {
+  for (const char* place : {"", "/proc/no/such/folder"}) {
+    const KernelCache cache{place};
+    cache.Keep("key", "image");
+    EXPECT_FALSE(cache.Find("key").has_value());
+  }
+}
+
+// --- The limit --------------------------------------------------------------------
+
+// Every file takes 1000 bytes, and there is room for 16 of them. One file is as much as
+// a process adds before it looks again: 15 are left.
+constexpr int64_t kLimit = 16000;
+
+void KeepOne(const KernelCache& cache, const std::string& key) {
+  const size_t head = std::string("tofu kernel 1 2 950 0123456789abcdef\n\n").size();
+  cache.Keep(key, std::string(1000 - head - key.size(), 'x'));
+}
+
+std::string Key(int number) { return std::to_string(10 + number); }
+
+// As if `key` was used so many minutes ago.
+void SetAge(const KernelCache& cache, const std::string& key, int minutes) {
+  fs::last_write_time(cache.PathOf(key),
+                      fs::file_time_type::clock::now() - std::chrono::minutes(minutes));
+}
+
+int64_t BytesIn(const std::string& folder) {
+  int64_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    bytes += static_cast<int64_t>(fs::file_size(file.path()));
+  }
+  return bytes;
+}
+
+std::set<std::string> KeysIn(const KernelCache& cache, int num_keys) {
+  std::set<std::string> keys;
+  for (int i = 0; i < num_keys; ++i) {
+    if (fs::exists(cache.PathOf(Key(i)))) keys.insert(Key(i));
+  }
+  return keys;
+}
+
+TEST(KernelCache, ForgetsWhatWasUsedLongestAgo) {
+  const Folder folder;
+  const KernelCache cache(folder.path(), kLimit);
+  for (int i = 0; i < 16; ++i) {
+    KeepOne(cache, Key(i));
+    SetAge(cache, Key(i), 100 - i);
+  }
+  EXPECT_EQ(BytesIn(folder.path()), kLimit);
+  EXPECT_TRUE(cache.Find(Key(0)).has_value());  // a use
+  KeepOne(cache, Key(16));
+  KeepOne(cache, Key(17));
+  EXPECT_EQ(BytesIn(folder.path()), kLimit);
+  const std::set<std::string> kept = KeysIn(cache, 18);
+  EXPECT_EQ(kept.size(), 16u);
+  EXPECT_EQ(kept.count(Key(0)), 1u);
+  EXPECT_EQ(kept.count(Key(1)), 0u);
+  EXPECT_EQ(kept.count(Key(2)), 0u);
+}
+
+TEST(KernelCache, NeverExceedsItsLimit) {
+  const Folder folder;
+  for (int process = 0; process < 4; ++process) {
+    const KernelCache cache(folder.path(), kLimit);
+    for (int i = 0; i < 10; ++i) {
+      KeepOne(cache, Key(10 * process + i));
+      EXPECT_LE(BytesIn(folder.path()), kLimit) << "file " << 10 * process + i;
+    }
+  }
+  EXPECT_GT(BytesIn(folder.path()), kLimit / 2);
+}
+
+TEST(KernelCache, BringsALargeOldFolderUnderTheLimit) {
+  const Folder folder;
+  const KernelCache before(folder.path(), 10 * kLimit);
+  for (int i = 0; i < 60; ++i) KeepOne(before, Key(i));
+  EXPECT_EQ(BytesIn(folder.path()), 60000);
+  KeepOne(KernelCache(folder.path(), kLimit), Key(60));
+  EXPECT_EQ(BytesIn(folder.path()), kLimit);
+}
+
+TEST(KernelCache, LeavesOtherFilesAndRemovesUnfinishedOnes) {
+  const Folder folder;
+  const KernelCache cache(folder.path(), kLimit);
+  const std::string others[] = {folder.path() + "/notes", folder.path() + "/0.kernel",
+                                folder.path() + "/0123456789abcdef.txt"};
+  for (const std::string& path : others) std::ofstream(path) << std::string(20000, 'x');
+  const std::string unfinished = cache.PathOf("key") + ".1.1";
+  std::ofstream(unfinished) << std::string(20000, 'x');
+  fs::create_directory(folder.path() + "/0123456789abcdef.kernel");
+  KeepOne(cache, Key(0));
+  EXPECT_TRUE(cache.Find(Key(0)).has_value());
+  for (const std::string& path : others) EXPECT_TRUE(fs::exists(path)) << path;
+  EXPECT_FALSE(fs::exists(unfinished));
+}
+
+TEST(KernelCache, DoesNotKeepWhatTakesTooMuch) {
+  const Folder folder;
+  const KernelCache cache(folder.path(), kLimit);
+  KeepOne(cache, Key(0));
+  cache.Keep("key", std::string(1001, 'x'));
+  EXPECT_FALSE(cache.Find("key").has_value());
+  EXPECT_TRUE(cache.Find(Key(0)).has_value());
+}
+
+// Keeps and finds in one folder with others; false when it found what it did not keep.
+bool IsUndisturbed(const std::string& folder, int first) {
+  const KernelCache cache(folder, kLimit);
+  for (int i = 0; i < 200; ++i) {
+    const std::string key = Key((first + i) % 40);
+    const std::string image = key + std::string(900, 'x');
+    const auto found = cache.Find(key);
+    if (found.has_value() && *found != image) return false;
+    cache.Keep(key, image);
+  }
+  return true;
+}
+
+TEST(KernelCache, IsSharedByThreads) {
+  const Folder folder;
+  std::vector<std::thread> threads;
+  std::vector<char> undisturbed(4, 0);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back(
+        [&, t] { undisturbed[t] = IsUndisturbed(folder.path(), 7 * t) ? 1 : 0; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(undisturbed, std::vector<char>(4, 1));
+  KeepOne(KernelCache(folder.path(), kLimit), "99");
+  EXPECT_LE(BytesIn(folder.path()), kLimit);
+}
+
+TEST(KernelCache, IsSharedByProcesses) {
+  const Folder folder;
+  std::vector<pid_t> children;
+  for (int c = 0; c < 3; ++c) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(IsUndisturbed(folder.path(), 11 * c) ? 0 : 1);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  KeepOne(KernelCache(folder.path(), kLimit), "99");
+  EXPECT_LE(BytesIn(folder.path()), kLimit);
+}
+
+}  // namespace
+}  // namespace tofu
