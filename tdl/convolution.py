@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import tofu
-from tofu.lang import Over, Reindex, Rewrite, adjoint, apply, like
+from tofu.lang import Over, Reindex, Rewrite, Unread, adjoint, apply, like
 from tofu.tdl._shapes import Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
@@ -85,8 +85,7 @@ def _parameters_only(ograd, data, weight, bias, window):
         total = tofu.Sum(Over(["b", *space], lambda b, *y: ograd[b, co, y]))
         return total if bias is None else like(total, bias[co])
 
-    unread = Over(names(data.ndim, "unread"), lambda *x: apply("unread", *x))
-    return unread, Over(["co", "ci", *taps], by_weight), Over(["co"], by_bias)
+    return Unread(data), Over(["co", "ci", *taps], by_weight), Over(["co"], by_bias)
 
 
 def _convolution_sizes(shapes, kernel, num_group=1, **_):

@@ -68,9 +68,10 @@ Reducer ReadReducer(const JsonCursor& cursor) {
   cursor.Fail("\"sum\", \"max\", \"min\" or \"prod\"");
 }
 
-OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars) {
+OutputAccess ReadOutput(const JsonCursor& cursor, int num_vars, int num_inputs) {
   OutputAccess output;
   output.dims = ReadDims(cursor.At("dims"), num_vars);
+  if (cursor.Has("like")) output.like = cursor.At("like").Index(num_inputs);
   if (!cursor.Has("reduce")) return output;
   const JsonCursor reduce = cursor.At("reduce");
   for (std::string_view key : reduce.Keys("an object, variable to reducer")) {
@@ -157,10 +158,10 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
   const int num_vars = vars.Size();
   row.splittable = cursor.At("splittable").Indices(num_vars);
   const JsonCursor outputs = cursor.At("outputs");
-  for (int i = 0; i < outputs.Size(); ++i) {
-    row.outputs.push_back(ReadOutput(outputs.At(i), num_vars));
-  }
   const JsonCursor inputs = cursor.At("inputs");
+  for (int i = 0; i < outputs.Size(); ++i) {
+    row.outputs.push_back(ReadOutput(outputs.At(i), num_vars, inputs.Size()));
+  }
   for (int i = 0; i < inputs.Size(); ++i) {
     row.inputs.push_back(ReadInput(inputs.At(i), num_vars));
   }
@@ -237,6 +238,20 @@ void CheckFit(const Graph& graph, int node, const StrategyRow& row) {
   }
 }
 
+// Whether a row says that nothing reads this entry.
+bool IsUnread(const StrategyTable& table, NodeEntry entry) {
+  const StrategyRow* row = table.row(entry.node);
+  return row != nullptr && entry.index < static_cast<int>(row->outputs.size()) &&
+         row->outputs[static_cast<size_t>(entry.index)].like >= 0;
+}
+
+[[noreturn]] void FailUnread(const Graph& graph, const StrategyTable& table,
+                             NodeEntry entry, const std::string& reader) {
+  FailFit(graph, entry.node, *table.row(entry.node),
+          "output " + std::to_string(entry.index) + ": found " + reader +
+              " reading it, expected nothing to read what the description calls unread");
+}
+
 }  // namespace
 
 StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph) {
@@ -258,6 +273,15 @@ StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph) {
     const int row = static_cast<int>(nodes.At(i).Int(-1, rows.Size() - 1));
     table.node_rows.push_back(row);
     if (row >= 0) CheckFit(graph, i, table.rows[static_cast<size_t>(row)]);
+  }
+  for (const Node& node : graph.nodes) {
+    for (NodeEntry input : node.inputs) {
+      if (!IsUnread(table, input)) continue;
+      FailUnread(graph, table, input, "node \"" + node.name + "\"");
+    }
+  }
+  for (NodeEntry head : graph.heads) {
+    if (IsUnread(table, head)) FailUnread(graph, table, head, "a head");
   }
   return table;
 }

@@ -55,6 +55,9 @@ struct InputAccess {
 struct OutputAccess {
   std::vector<DimAccess> dims;
   std::map<int, Reducer> reduce;  // reduction variable -> how parts combine
+  // The input whose region a part's output has the shape of, where nothing reads
+  // the output; -1 where dims say it.
+  int like = -1;
 };
 
 struct IndexVar {

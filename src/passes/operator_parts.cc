@@ -112,9 +112,13 @@ OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
   for (int output = 0; output < n.num_outputs; ++output) {
     const Shape& shape = graph.shape({node, output});
     const bool listed = output < static_cast<int>(row.outputs.size());
-    part.outputs.push_back(listed
-                               ? PartRegion(row.outputs[output].dims, shape, cuts, ranges)
-                               : WholeBox(shape));
+    if (!listed) {
+      part.outputs.push_back(WholeBox(shape));
+    } else if (const int like = row.outputs[output].like; like >= 0) {
+      part.outputs.push_back(WholeBox(part.inputs[like].box.Extents()));
+    } else {
+      part.outputs.push_back(PartRegion(row.outputs[output].dims, shape, cuts, ranges));
+    }
   }
   part.attrs = WithoutTofuAttrs(n.attrs);
   for (const AttrRewrite& rewrite : row.attrs) {

@@ -7,6 +7,7 @@
 
 #include "graph/error.h"
 #include "mock_graph.h"
+#include "passes/operator_parts.h"
 #include "passes/phases.h"
 
 namespace tofu {
@@ -138,6 +139,17 @@ TEST_F(FullyConnectedPartition, NamesOutputThatNoPartProduces) {
       ErrorText(Blame::kTable, [&] { Divide(0, {{0}, {0}, {0}, {0}}); });
   ExpectText(text, "node fully_connected3 (fully_connected), output 0");
   ExpectText(text, "no part produces [0:1, 0:6)");
+}
+
+TEST_F(FullyConnectedPartition, GivesAnUnreadOutputTheShapeOfAnInputsPart) {
+  mock_.table.rows.back().outputs[0].like = 0;
+  mock_.graph.heads = {{0, 0}};
+  mock_.graph.head_roles = {"output"};
+  Plan plan = ReplicatedPlan(mock_, {2});
+  plan.op_cuts[y_.node] = {2};
+  const OperatorPart part = OperatorParts(mock_.graph, mock_.table, plan, y_.node)[1];
+  EXPECT_EQ(part.inputs[0].box.Extents(), (Shape{4, 4}));
+  EXPECT_EQ(part.outputs[0].Extents(), (Shape{4, 4}));
 }
 
 TEST_F(FullyConnectedPartition, RefusesToMixReductions) {

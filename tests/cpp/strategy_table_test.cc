@@ -66,6 +66,7 @@ TEST(StrategyTable, ReadsEveryFieldOfARow) {
   EXPECT_EQ(row->vars[3].constant, 7);
   EXPECT_EQ(row->vars[2].kind, IndexVar::Extent::kInput);
   EXPECT_EQ(row->outputs[0].reduce.at(2), Reducer::kSum);
+  EXPECT_EQ(row->outputs[0].like, -1);
   EXPECT_TRUE(row->outputs[0].dims[1].hi.terms[0].upper);
   EXPECT_FALSE(row->inputs[0].dims[0].whole);
   EXPECT_TRUE(row->inputs[0].dims[1].whole);
@@ -107,6 +108,31 @@ TEST(StrategyTable, ATableThatDoesNotFitTheGraphIsRefused) {
   EXPECT_NE(ErrorOf(json).find("extent of variable \"b\": found slot 5, expected less "
                                "than 3"),
             std::string::npos);
+}
+
+TEST(StrategyTable, AnOutputThatIsReadCannotBeCalledUnread) {
+  Json json = Json::parse(kTable);
+  json["rows"][0]["outputs"][0]["like"] = 1;
+  EXPECT_NE(ErrorOf(json).find("node \"y\", row of \"dense\": output 0: found a head "
+                               "reading it, expected nothing to read what the "
+                               "description calls unread"),
+            std::string::npos)
+      << ErrorOf(json);
+  json["rows"][0]["outputs"][0]["like"] = 3;
+  EXPECT_NE(ErrorOf(json).find("rows[0].outputs[0].like: found 3"), std::string::npos)
+      << ErrorOf(json);
+
+  ExampleGraph example = Example();
+  Graph unread = example.graph();
+  unread.heads = {{0, 0}};
+  json["rows"][0]["outputs"][0]["like"] = 1;
+  const StrategyTable table = ReadStrategyTable(json.dump(), unread);
+  EXPECT_EQ(table.rows[0].outputs[0].like, 1);
+  example.Elementwise("reader", {{3, 0}});
+  Graph read = example.graph();
+  read.heads = {{0, 0}};
+  json["nodes"].push_back(-1);
+  EXPECT_THROW(ReadStrategyTable(json.dump(), read), UserError);
 }
 
 TEST(StrategyTable, ErrorsNameThePlace) {

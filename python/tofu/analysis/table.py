@@ -231,15 +231,8 @@ def _emit(op: str, instance: Instance, strategies: Sequence[Strategy]) -> Row:
         "vars": [{"name": name, "extent": _extent(analysis, name)} for name in numbers],
         "splittable": [numbers[name] for name in split],
         "outputs": [
-            {
-                "dims": [_range(i, numbers) for i in intervals],
-                "reduce": {
-                    str(numbers[s.variable]): s.outputs[k].reducer
-                    for s in strategies
-                    if s.outputs[k].reducer is not None
-                },
-            }
-            for k, intervals in enumerate(analysis.outputs)
+            _output(k, output.like, analysis, strategies, numbers)
+            for k, output in enumerate(analysis.trace.outputs)
         ],
         "inputs": [
             _input(region, shape, slot, strategies, numbers)
@@ -262,6 +255,22 @@ def _extent(analysis: Analysis, name: str) -> Any:
     if extent.kind == "constant":
         return extent.constant
     return [extent.kind, extent.slot, extent.dim]
+
+
+def _output(
+    k: int,
+    like: Optional[int],
+    analysis: Analysis,
+    strategies: Sequence[Strategy],
+    numbers: Mapping[str, int],
+) -> Row:
+    reduce = {
+        str(numbers[s.variable]): s.outputs[k].reducer
+        for s in strategies
+        if s.outputs[k].reducer is not None
+    }
+    row = {"dims": [_range(i, numbers) for i in analysis.outputs[k]], "reduce": reduce}
+    return row if like is None else {**row, "like": like}
 
 
 def _input(

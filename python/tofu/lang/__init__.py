@@ -28,7 +28,7 @@ from tofu.lang.functions import (
     sqrt,
     where,
 )
-from tofu.lang.tracing import Over, Reindex, Shape, Trace
+from tofu.lang.tracing import Over, Reindex, Shape, Trace, Unread
 
 __all__ = [
     "Description",
@@ -42,6 +42,7 @@ __all__ = [
     "Shape",
     "Sum",
     "Trace",
+    "Unread",
     "adjoint",
     "apply",
     "exp",

@@ -22,6 +22,7 @@ __all__ = [
     "Reindex",
     "Shape",
     "Trace",
+    "Unread",
     "declare_extent",
     "execute",
     "scope",
@@ -71,7 +72,21 @@ class Reindex:
         self.value = value
 
 
-Lambda = Union[Over, Reindex, Callable[..., Any]]
+class Unread:
+    """An output that nothing reads, though the operator has it.
+
+    Nothing is said of its elements. MXNet may want its shape all the same: that of the
+    part of `tensor`, as the gradient by an input has the input's shape.
+
+    Args:
+        tensor: an input.
+    """
+
+    def __init__(self, tensor: TensorHandle) -> None:
+        self.tensor = tensor
+
+
+Lambda = Union[Over, Reindex, Unread, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -84,11 +99,15 @@ class InputTrace:
 
 @dataclass(frozen=True)
 class OutputTrace:
-    """An output: its variables, its index in them (one per dimension), its element."""
+    """An output: its variables, its index in them (one per dimension), its element.
+
+    Of one that nothing reads, `like` is the input whose part it has the shape of.
+    """
 
     variables: tuple[str, ...]
     index: tuple[ir.Index, ...]
     body: ir.Expr
+    like: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -205,7 +224,15 @@ def _signature(
 
 def _output(item: Lambda, number: int, shape: Optional[Shape]) -> OutputTrace:
     where = f"output {number}"
-    if isinstance(item, Reindex):
+    like = None
+    names: tuple[str, ...]
+    body: ir.Expr
+    if isinstance(item, Unread):
+        like = item.tensor.slot
+        names = tuple(f"unread{number}_{d}" for d in range(item.tensor.ndim))
+        index = tuple(ir.variable(name) for name in names)
+        body = ir.Call("unread", tuple(ir.IndexValue(i) for i in index))
+    elif isinstance(item, Reindex):
         for name, extent in zip(item.names, item.extents):
             declare_extent(name, extent)
         with scope(Over(item.names, item.at), None, where) as (names, at):
@@ -229,7 +256,7 @@ def _output(item: Lambda, number: int, shape: Optional[Shape]) -> OutputTrace:
             f"lambda {', '.join(names)}: ...",
             "one variable for every dimension of the output, or *i",
         )
-    return OutputTrace(names, index, body)
+    return OutputTrace(names, index, body, like)
 
 
 def execute(

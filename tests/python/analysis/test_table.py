@@ -139,6 +139,15 @@ def test_padding_is_filled_where_space_is_split() -> None:
     assert parts_of(row, attrs, *shapes, [(b, 2)])[0].attributes["pad"] == "(1, 1)"
 
 
+def test_an_output_that_nothing_reads_is_shaped_like_an_input() -> None:
+    attrs = {"kernel": "(3, 3)", "num_filter": "4", "__tofu_gradients__": "parameters"}
+    data, weight, bias, ograd = (2, 2, 8, 8), (4, 2, 3, 3), (4,), (2, 4, 6, 6)
+    inputs, outputs = [ograd, data, weight, bias], [data, weight, bias]
+    row = row_for("_backward_Convolution", attrs, inputs, outputs)
+    assert [output.get("like") for output in row["outputs"]] == [1, None, None]
+    assert set(_names(row)) == {"b", "co", "ci", "k0", "k1", "y0", "y1"}
+
+
 def test_attributes_are_rewritten() -> None:
     attrs = {"num_hidden": "8"}
     row = row_for("FullyConnected", attrs, *DENSE)
