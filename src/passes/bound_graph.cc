@@ -101,11 +101,11 @@ class Builder {
 };
 
 // The same graph with its nodes in visiting order.
-BoundGraph Renumbered(const BoundGraph& from) {
+BoundGraph Renumbered(BoundGraph from) {
   BoundGraph to;
   std::vector<int> numbers(from.graph.nodes.size(), -1);
   for (int number : VisitOrder(from.graph)) {
-    Node node = from.graph.nodes[static_cast<size_t>(number)];
+    Node node = std::move(from.graph.nodes[static_cast<size_t>(number)]);
     for (NodeEntry& input : node.inputs) {
       input.node = numbers[static_cast<size_t>(input.node)];
     }
@@ -113,7 +113,8 @@ BoundGraph Renumbered(const BoundGraph& from) {
       dependency = numbers[static_cast<size_t>(dependency)];
     }
     for (int i = 0; i < node.num_outputs; ++i) {
-      to.graph.shapes.push_back(from.graph.shape({number, i}));
+      const int entry = from.graph.entry_id({number, i});
+      to.graph.shapes.push_back(std::move(from.graph.shapes[static_cast<size_t>(entry)]));
       to.graph.dtypes.push_back(from.graph.dtype({number, i}));
     }
     numbers[static_cast<size_t>(number)] = to.graph.num_nodes();

@@ -13,6 +13,20 @@
 namespace tofu {
 namespace {
 
+// The edges of `graph` alone: all that decides how the executor numbers its nodes.
+Graph Outline(const Graph& graph) {
+  Graph outline;
+  for (const Node& node : graph.nodes) {
+    outline.nodes.push_back(
+        {node.op, {}, {}, node.inputs, node.control_deps, node.num_outputs});
+  }
+  outline.heads = graph.heads;
+  outline.first_entry = graph.first_entry;
+  outline.shapes.resize(graph.shapes.size());
+  outline.dtypes = graph.dtypes;
+  return outline;
+}
+
 class Joiner {
  public:
   explicit Joiner(const Phases& phases) : phases_(phases) {}
@@ -91,7 +105,7 @@ class Joiner {
     for (const Node& node : joint_.graph.nodes) {
       workers.push_back(numbers.at(node.attrs.at(kContextAttr)));
     }
-    const Graph bound = OrderAsBound(joint_.graph, workers).graph;
+    const Graph bound = OrderAsBound(Outline(joint_.graph), workers).graph;
     joint_.nodes = bound.num_nodes();
     for (size_t h = 0; h < num_forward_heads; ++h) {
       joint_.forward_nodes = std::max(joint_.forward_nodes, bound.heads[h].node + 1);

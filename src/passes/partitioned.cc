@@ -139,8 +139,10 @@ Json HeadsJson(const std::vector<PartitionedHead>& heads) {
 std::string WithMember(const Json& object, const std::string& key,
                        const std::string& value) {
   std::string text = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.reserve(text.size() + key.size() + value.size() + 8);
   text.back() = ',';
-  return text + "\"" + key + "\":" + value + "}";
+  text.append("\"").append(key).append("\":").append(value).append("}");
+  return text;
 }
 
 void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {

@@ -36,6 +36,35 @@ TEST(Graph, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(graph.shapes, example.graph().shapes);
 }
 
+// Every member, and texts that JSON writes with escapes.
+TEST(Graph, IsWrittenAsMxnetReadsIt) {
+  Graph graph;
+  Node variable;
+  variable.name = "a\"b\\c\n\x01\x7f \u00e9\xff";
+  Node node;
+  node.op = "op";
+  node.name = "y";
+  node.attrs = {{"k", "v"}, {"text", "\t"}};
+  node.inputs = {{0, 0}};
+  node.control_deps = {0};
+  node.num_outputs = 2;
+  graph.nodes = {variable, node};
+  graph.heads = {{1, 1}};
+  graph.head_roles = {"output"};
+  graph.shapes = {{2, 3}, {}, {7}};
+  graph.dtypes = {0, 6, 2};
+  IndexEntries(&graph);
+  EXPECT_EQ(WriteGraph(graph),
+            R"({"nodes":[{"op":"null","name":"a\"b\\c\n\u0001)"
+            "\x7f \u00e9\ufffd"
+            R"(","inputs":[]},{"op":"op","name":"y","attrs":{"k":"v","text":"\t"},)"
+            R"("inputs":[[0,0,0]],"control_deps":[0]}],"arg_nodes":[0],)"
+            R"("node_row_ptr":[0,1,3],"heads":[[1,1,0]],"attrs":)"
+            R"({"mxnet_version":["int",10901],"shape":["list_shape",[[2,3],[],[7]]],)"
+            R"("dtype":["list_int",[0,6,2]],"tofu_heads":["list_str",["output"]]}})");
+  EXPECT_EQ(ReadGraph(WriteGraph(graph)).nodes[1].attrs, node.attrs);
+}
+
 TEST(Graph, TheHashKnowsShapesAttributesAndEdges) {
   ExampleGraph example = Mlp(4, 4, 1);
   const std::string hash = GraphHash(example.graph());
