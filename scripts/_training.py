@@ -78,12 +78,14 @@ class Planned:
         """What MXNet allocates, by the model of its planner."""
         import mxnet as mx
 
+        from tofu import _core
         from tofu.mx.step_memory import step_memory
 
         compiled = self.compiled[0]
         kind = mx.gpu if mx.context.num_gpus() else mx.cpu
         contexts = [kind(worker) for worker in range(compiled.plan.workers)]
-        found = step_memory(json.loads(compiled.partitioned), json.loads(compiled.phases), contexts)
+        document, graphs = _core.read_step_graphs(compiled.partitioned, compiled.phases)
+        found = step_memory(json.loads(document), graphs, contexts)
         return list(found.bytes_per_worker)
 
 

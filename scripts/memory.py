@@ -119,8 +119,9 @@ def measure(
         fixed = fixed_bytes(json.loads(divided), workers)
         planned, predicted, pools = 0, 0.0, [0] * workers
         for text in texts:
+            read = _core.Graph(text)
             found = memory.predict(
-                text, memory.memory_rules(text), workers=workers, search_match_range=search
+                read, memory.memory_rules(read), workers=workers, search_match_range=search
             )
             predicted += found.planned_bytes / MIB
             planned += bound_mib(json.loads(text), workers, search=search)

@@ -91,8 +91,46 @@ def explain(graph: str, table: str, plan: str, name: str) -> str:
         tofu.errors.PlanError: the plan is of another graph, or nothing has that name.
     """
 
+class Graph:
+    """A graph that stays in C++: large ones take long to read and to write.
+
+    Raises:
+        tofu.errors.GraphError: the text is no graph.
+    """
+
+    def __init__(self, text: str) -> None: ...
+
+def step_graphs(
+    graph: str, table: str, plan: str, *, fetch: str = "plain", joint: bool = False
+) -> tuple[str, list[Graph]]:
+    """Partition a training graph and split it into what executors run.
+
+    Args:
+        graph: training graph.
+        table: strategy table of that graph.
+        plan: plan of that graph.
+        fetch: "plain" (MXNet's own operators) or "multifetch".
+        joint: as in `phases`.
+
+    Returns the document that `partition` returns but for its graph, and the graphs: one for
+    both halves, or the forward and the backward one.
+
+    Raises:
+        tofu.errors.GraphError, tofu.errors.PlanError: as `partition`.
+    """
+
+def read_step_graphs(partitioned: str, phases: str) -> tuple[str, list[Graph]]:
+    """The same of what `partition` and `phases` returned.
+
+    Raises:
+        tofu.errors.GraphError: a text is no such document.
+    """
+
+def operator_uses(graph: Graph) -> str:
+    """The ways in which a graph calls its operators (JSON, docs/formats.md)."""
+
 def executor_memory(
-    graph: str,
+    graph: Graph,
     rules: str,
     *,
     workers: int = 1,
@@ -103,7 +141,7 @@ def executor_memory(
     """Predict what MXNet's executor allocates for a graph; see tofu.mx.memory.predict.
 
     Raises:
-        tofu.errors.GraphError: the graph or the rules cannot be read.
+        tofu.errors.GraphError: the rules cannot be read, or do not fit.
     """
 
 def phases(

@@ -88,14 +88,16 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
     from tofu.mx import runtime
     from tofu.mx.step_memory import step_memory
 
-    partitioned = _core.partition(problem.graph, problem.table, plan.to_json(), fetch=fetch)
+    plan_json = plan.to_json()
     joint = runtime.runs_parts() and repeats(json.loads(problem.graph), problem.table)
-    phases = json.loads(_core.phases(partitioned, joint=joint))
-    divided = json.loads(partitioned)
+    text, graphs = _core.step_graphs(
+        problem.graph, problem.table, plan_json, fetch=fetch, joint=joint
+    )
+    divided = json.loads(text)
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(divided, phases, [kind(worker) for worker in range(plan.workers)])
+    found = step_memory(divided, graphs, [kind(worker) for worker in range(plan.workers)])
     document = {
-        **json.loads(plan.to_json()),
+        **json.loads(plan_json),
         "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
         "memory": "exact",
         "fetch": fetch,

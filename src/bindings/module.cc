@@ -3,6 +3,7 @@
 
 #include "bindings/errors.h"
 #include "bindings/kernels.h"
+#include "bindings/memory.h"
 #include "bindings/passes.h"
 
 PYBIND11_MODULE(_core, module) {
@@ -10,5 +11,6 @@ PYBIND11_MODULE(_core, module) {
       "The graph passes in C++, texts in, texts out, all of them JSON; CUDA kernels.";
   tofu::BindErrors();
   tofu::BindPasses(&module);
+  tofu::BindMemory(&module);
   tofu::BindKernels(&module);
 }

@@ -5,15 +5,12 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "graph/error.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
-#include "passes/bound_graph.h"
 #include "passes/control_deps.h"
-#include "passes/executor_memory.h"
 #include "passes/explain.h"
 #include "passes/joint.h"
 #include "passes/modes.h"
@@ -91,56 +88,6 @@ std::string SplitIntoPhases(const std::string& partitioned_json, bool joint,
   return WritePhases(phases);
 }
 
-// The worker of every node, from the context groups that partition wrote; a
-// graph without any is all worker 0's.
-std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
-  std::vector<int> workers;
-  for (const Node& node : graph.nodes) {
-    const auto group = node.attrs.find("__ctx_group__");
-    int worker = 0;
-    while (group != node.attrs.end() && worker < num_workers &&
-           group->second != "worker" + std::to_string(worker)) {
-      ++worker;
-    }
-    TOFU_CHECK_USER(worker < num_workers, Blame::kGraph)
-        << "node " << node.name << ": found context group \"" << group->second
-        << "\", expected worker0 to worker" << num_workers - 1;
-    workers.push_back(worker);
-  }
-  return workers;
-}
-
-py::dict PredictMemory(const std::string& graph_json, const std::string& rules_json,
-                       int workers, int match_range, bool search_match_range,
-                       const std::vector<int>& external_heads) {
-  ExecutorMemory memory;
-  std::vector<std::tuple<std::string, int, int64_t>> peak;
-  {
-    py::gil_scoped_release unlock;
-    const Graph graph = ReadGraph(graph_json);
-    const MemoryTable table = ReadMemoryTable(rules_json, graph);
-    ExecutorMemoryOptions options;
-    options.num_workers = workers;
-    options.match_range = match_range;
-    options.search_match_range = search_match_range;
-    options.external_heads.assign(graph.heads.size(), 0);
-    for (int head : external_heads) options.external_heads.at(head) = 1;
-    memory = PlanExecutorMemory(OrderAsBound(graph, NodeWorkers(graph, workers)), table,
-                                options);
-    for (const LiveTensor& live : memory.peak) {
-      const std::string name = live.node < 0 ? "" : graph.nodes[live.node].name;
-      peak.emplace_back(name, live.output, live.bytes);
-    }
-  }
-  py::dict result;
-  result["match_range"] = memory.match_range;
-  result["planned_bytes"] = memory.planned_bytes;
-  result["bytes_per_worker"] = memory.bytes_per_worker;
-  result["live_per_worker"] = memory.live_per_worker;
-  result["peak"] = peak;
-  return result;
-}
-
 std::string ProblemOfStep(const std::string& graph_json, const std::string& table_json,
                           const std::string& plan_json, int step) {
   py::gil_scoped_release unlock;
@@ -203,12 +150,6 @@ void BindPasses(py::module_* module) {
               py::arg("joint") = false, py::arg("control_deps") = true,
               py::arg("on_pass") = py::none(),
               "Split a partitioned graph into its forward and backward graphs (JSON).");
-  module->def("executor_memory", &PredictMemory, py::arg("graph"), py::arg("rules"),
-              py::kw_only(), py::arg("workers") = 1, py::arg("match_range") = 16,
-              py::arg("search_match_range") = false,
-              py::arg("external_heads") = std::vector<int>(),
-              "Predict what MXNet's executor allocates for a graph.");
-
   module->def("step_problem", &ProblemOfStep, py::arg("graph"), py::arg("table"),
               py::arg("plan"), py::kw_only(), py::arg("step"),
               "The problem (JSON) that a step of a plan solves, given the steps before.");

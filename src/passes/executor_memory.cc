@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "graph/error.h"
@@ -173,12 +174,15 @@ class Planner {
 
   void NoteLive() {
     if (!at_stop_.empty()) return;
+    std::set<int> heads;
+    for (NodeEntry head : graph_.heads) heads.insert(graph_.entry_id(head));
     for (const Block& block : blocks_) {
       if (block.worker != stop_worker_ || block.live == 0) continue;
       const auto& first = graph_.first_entry;
       const auto after = std::upper_bound(first.begin(), first.end(), block.entry);
       const int node = static_cast<int>(after - first.begin()) - 1;
-      at_stop_.push_back({bound_.sources[node], block.entry - first[node], block.live});
+      at_stop_.push_back({bound_.sources[node], block.entry - first[node], block.live,
+                          heads.count(block.entry) > 0});
     }
   }
 

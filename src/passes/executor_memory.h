@@ -66,6 +66,7 @@ struct LiveTensor {
   int node = 0;  // number in the graph which `bound` was made from; -1: a copy
   int output = 0;
   int64_t bytes = 0;
+  bool is_head = false;
 };
 
 struct ExecutorMemory {

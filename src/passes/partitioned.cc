@@ -151,7 +151,7 @@ void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {
   }
 }
 
-std::string WritePartitioned(const Partitioned& partitioned) {
+Json PartitionedJson(const Partitioned& partitioned) {
   const std::vector<int64_t>& fetched = partitioned.fetched_bytes_per_worker;
   Json json = {
       {"format", kFormatId}, {"version", kVersion}, {"workers", partitioned.workers}};
@@ -160,7 +160,11 @@ std::string WritePartitioned(const Partitioned& partitioned) {
   json["fetched_bytes"] = std::accumulate(fetched.begin(), fetched.end(), int64_t{0});
   json["fetched_bytes_per_worker"] = fetched;
   json["shared_bytes"] = partitioned.shared_bytes;
-  return WithMember(json, "graph", WriteGraph(partitioned.graph));
+  return json;
+}
+
+std::string WritePartitioned(const Partitioned& partitioned) {
+  return WithMember(PartitionedJson(partitioned), "graph", WriteGraph(partitioned.graph));
 }
 
 Partitioned ReadPartitioned(const std::string& json) {

@@ -64,6 +64,9 @@ Partitioned ReadPartitioned(const std::string& json);
 // One line per node: name, operator, worker, shape and dtype, inputs.
 std::string DumpGraph(const Graph& graph);
 
+// What WritePartitioned writes, but for the graph.
+nlohmann::ordered_json PartitionedJson(const Partitioned& partitioned);
+
 // Parts of documents, shared with the phases' writer.
 nlohmann::ordered_json VariablesJson(const std::vector<PartitionedVariable>& variables);
 nlohmann::ordered_json HeadsJson(const std::vector<PartitionedHead>& heads);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import mxnet as mx
@@ -15,7 +15,7 @@ from tofu.errors import GraphError
 from .nnvm import VARIABLE, Shape
 from .runtime import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, mxnet_errors, taught
 
-__all__ = ["bind", "bind_apart", "planner_settings"]
+__all__ = ["bind", "bind_apart", "planner_settings", "settings_for_shapes"]
 
 _GROUP = "__ctx_group__"
 # The context of nodes without a group, of which there are none. It only has to differ from
@@ -89,13 +89,34 @@ def planner_settings(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -
     Tensors of a partitioned graph come in many sizes; with the default range small ones
     that live long take the memory of large ones.
     """
-    safe = _safe_match_range(graph, contexts)
+    return settings_for_shapes(_crossing_shapes(graph), graph["attrs"]["shape"][1], contexts)
+
+
+def settings_for_shapes(
+    crossing: Iterable[Sequence[int]],
+    shapes: Iterable[Sequence[int]],
+    contexts: Sequence[mx.Context],
+) -> dict[str, str]:
+    """The same for a graph with these shapes, of which some cross contexts."""
+    safe = _safe_match_range(crossing, shapes, contexts)
     if safe is not None:
         return {MATCH_RANGE: str(safe)}
     return {SEARCH_MATCH_RANGE: "1"}
 
 
-def _safe_match_range(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> Optional[int]:
+def _crossing_shapes(graph: Mapping[str, Any]) -> Iterator[Sequence[int]]:
+    nodes, rows, shapes = graph["nodes"], graph["node_row_ptr"], graph["attrs"]["shape"][1]
+    for node in nodes:
+        for source, index, *_ in node["inputs"]:
+            if nodes[source]["attrs"][_GROUP] != node["attrs"][_GROUP]:
+                yield shapes[rows[source] + index]
+
+
+def _safe_match_range(
+    crossing: Iterable[Sequence[int]],
+    shapes: Iterable[Sequence[int]],
+    contexts: Sequence[mx.Context],
+) -> Optional[int]:
     """The largest range for which MXNet's copies between contexts are right.
 
     On CPUs they trust the oneDNN layout that a block of memory last had, which may be that
@@ -104,12 +125,8 @@ def _safe_match_range(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) 
     """
     if any(context.device_type != "cpu" for context in contexts):
         return None
-    nodes, rows, shapes = graph["nodes"], graph["node_row_ptr"], graph["attrs"]["shape"][1]
-    for node in nodes:
-        for source, index, *_ in node["inputs"]:
-            crosses = nodes[source]["attrs"][_GROUP] != node["attrs"][_GROUP]
-            if crosses and shapes[rows[source] + index] != [1]:
-                return 0
+    if any(list(shape) != [1] for shape in crossing):
+        return 0
     may_be_blocked = (
         len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
     )

@@ -1,7 +1,8 @@
 """What MXNet's executor allocates for a graph, before anything is allocated.
 
-    rules = memory_rules(graph_json)
-    memory = predict(graph_json, rules, workers=8)
+    graph = tofu._core.Graph(graph_json)
+    rules = memory_rules(graph)
+    memory = predict(graph, rules, workers=8)
     memory.bytes_per_worker
 
 MXNet's planner is followed step by step in C++ (src/passes/executor_memory.h). What it
@@ -16,11 +17,12 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import mxnet as mx
 
+from tofu import _core
 from tofu.errors import InternalError
 
 from .executor import bind
@@ -28,7 +30,15 @@ from .infer import dtype_name
 from .nnvm import VARIABLE
 from .runtime import MATCH_RANGE, load
 
-__all__ = ["DEFAULT_MATCH_RANGE", "ExecutorMemory", "memory_rules", "planned_mib", "predict"]
+__all__ = [
+    "DEFAULT_MATCH_RANGE",
+    "ExecutorMemory",
+    "LiveTensor",
+    "memory_rules",
+    "planned_mib",
+    "predict",
+    "rules_of",
+]
 
 DEFAULT_MATCH_RANGE = 16
 _FORMAT = "tofu-memory-rules"
@@ -45,6 +55,25 @@ _PRINTED = re.compile(r"Total (\d+) MB allocated")
 
 
 @dataclasses.dataclass(frozen=True)
+class LiveTensor:
+    """A tensor that is alive at the worst moment.
+
+    Attributes:
+        node: name of the node that wrote it; "" for a copy between workers.
+        op: that node's operator.
+        output: which output of the node it is.
+        bytes: its size.
+        is_head: whether it is a head of the graph.
+    """
+
+    node: str
+    op: str
+    output: int
+    bytes: int
+    is_head: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class ExecutorMemory:
     """What an executor's pool of intermediate tensors takes.
 
@@ -54,15 +83,14 @@ class ExecutorMemory:
             ``executor.debug_str()`` prints it.
         bytes_per_worker: what is allocated.
         live_per_worker: the most that is needed at one moment.
-        peak: what is alive at that moment on the worker that needs most, largest first:
-            node ("" for a copy between workers), output, bytes.
+        peak: what is alive at that moment on the worker that needs most, largest first.
     """
 
     match_range: int
     planned_bytes: int
     bytes_per_worker: tuple[int, ...]
     live_per_worker: tuple[int, ...]
-    peak: tuple[tuple[str, int, int], ...] = ()
+    peak: tuple[LiveTensor, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +109,22 @@ class _Operator:
     inputs: tuple[tuple[tuple[int, ...], int], ...]
     outputs: tuple[tuple[tuple[int, ...], int], ...]
 
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> _Operator:
+        """One of the operators that tofu._core.operator_uses lists."""
+        inputs, outputs = (
+            tuple((tuple(shape), dtype) for shape, dtype in record[side])
+            for side in ("inputs", "outputs")
+        )
+        return cls(record["op"], record["attrs"], inputs, outputs)
+
     def size(self) -> int:
         """Elements of all inputs and outputs."""
         return sum(math.prod(shape) for shape, _ in self.inputs + self.outputs)
 
 
 def predict(
-    graph_json: str,
+    graph: _core.Graph,
     rules: str,
     *,
     workers: int = 1,
@@ -98,8 +135,7 @@ def predict(
     """Follow MXNet's memory planner over a graph.
 
     Args:
-        graph_json: NNVM JSON with shapes and dtypes; nodes name their worker or are all
-            of worker 0.
+        graph: with shapes and dtypes; nodes name their worker or are all of worker 0.
         rules: what memory_rules returns for it.
         workers: number of workers.
         match_range: NNVM_EXEC_MATCH_RANGE.
@@ -108,12 +144,10 @@ def predict(
             gradients are when MXNet itself differentiates.
 
     Raises:
-        GraphError: the graph or the rules cannot be read.
+        GraphError: the rules cannot be read, or do not fit.
     """
-    from tofu import _core
-
     found = _core.executor_memory(
-        graph_json,
+        graph,
         rules,
         workers=workers,
         match_range=match_range,
@@ -125,33 +159,28 @@ def predict(
         planned_bytes=found["planned_bytes"],
         bytes_per_worker=tuple(found["bytes_per_worker"]),
         live_per_worker=tuple(found["live_per_worker"]),
-        peak=tuple(found["peak"]),
+        peak=tuple(LiveTensor(*record) for record in found["peak"]),
     )
 
 
-def memory_rules(graph_json: str) -> str:
+def memory_rules(graph: _core.Graph) -> str:
     """What the operators of a graph do in place (JSON, docs/formats.md).
 
     Raises GraphError where MXNet refuses an operator, UnsupportedMXNetError as load does.
     """
+    return rules_of(json.loads(_core.operator_uses(graph)))
+
+
+def rules_of(uses: Mapping[str, Any]) -> str:
+    """The same from the ways in which a graph calls its operators (docs/formats.md)."""
     load()
-    graph = json.loads(graph_json)
-    largest: dict[str, _Operator] = {}
-    keys: list[Optional[str]] = []
-    for operator in _operators(graph):
-        key = None if operator is None else _key(operator)
-        keys.append(key)
-        if operator is not None and key is not None:
-            known = largest.get(key)
-            if known is None or operator.size() > known.size():
-                largest[key] = operator
-    numbers = {key: number for number, key in enumerate(largest)}
+    operators = map(_Operator.of_record, uses["operators"])
     return json.dumps(
         {
             "format": _FORMAT,
             "version": _VERSION,
-            "nodes": [-1 if key is None else numbers[key] for key in keys],
-            "rules": [_rule(key, operator) for key, operator in largest.items()],
+            "nodes": uses["nodes"],
+            "rules": [_rule(_key(operator), operator) for operator in operators],
         }
     )
 
@@ -162,19 +191,6 @@ def planned_mib(executor: mx.executor.Executor) -> int:
     if found is None:
         raise InternalError("debug_str() of an executor has no line 'Total ... MB allocated'")
     return int(found.group(1))
-
-
-def _operators(graph: Mapping[str, Any]) -> Iterator[Optional[_Operator]]:
-    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
-    entries = [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes)]
-    first = graph["node_row_ptr"]
-    for node, begin, end in zip(graph["nodes"], first, first[1:]):
-        if node["op"] == VARIABLE:
-            yield None
-            continue
-        attrs = {k: v for k, v in node.get("attrs", {}).items() if not k.startswith("__")}
-        inputs = tuple(entries[first[source] + index] for source, index, *_ in node["inputs"])
-        yield _Operator(node["op"], attrs, inputs, tuple(entries[begin:end]))
 
 
 def _key(operator: _Operator) -> str:

@@ -1,6 +1,7 @@
 """What a training step takes on every worker, by kind, before anything is allocated.
 
-    memory = step_memory(partitioned, phases, contexts)
+    document, graphs = tofu._core.step_graphs(graph, table, plan, fetch="multifetch")
+    memory = step_memory(json.loads(document), graphs, contexts)
     memory.kinds        # {"parameters": 1024, "gradients": 1024, ...} of the fullest worker
 
 Tiles are counted by their sizes; what MXNet's executors allocate for everything else is
@@ -18,9 +19,11 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from .executor import planner_settings
+from tofu import _core
+
+from .executor import settings_for_shapes
 from .infer import dtype_name
-from .memory import DEFAULT_MATCH_RANGE, ExecutorMemory, memory_rules, predict
+from .memory import DEFAULT_MATCH_RANGE, ExecutorMemory, predict, rules_of
 from .runtime import MATCH_RANGE
 
 __all__ = ["KINDS", "StepMemory", "step_memory"]
@@ -47,13 +50,13 @@ class StepMemory:
 
 
 def step_memory(
-    partitioned: Mapping[str, Any], phases: Mapping[str, Any], contexts: Sequence[mx.Context]
+    partitioned: Mapping[str, Any], graphs: Sequence[_core.Graph], contexts: Sequence[mx.Context]
 ) -> StepMemory:
     """Add up what a step of a partitioned graph needs.
 
     Args:
-        partitioned: the partitioned graph (docs/formats.md).
-        phases: its phases, to be run on `contexts`.
+        partitioned: the partitioned graph (docs/formats.md); its nodes are not looked at.
+        graphs: what its executors run on `contexts`.
         contexts: one per worker.
 
     Raises GraphError where MXNet refuses an operator.
@@ -70,10 +73,10 @@ def step_memory(
                 counts[tile["worker"]]["gradients"] += size
     pools = [0] * workers
     fetched = 0
-    for graph in _graphs(phases):
+    for graph in graphs:
         found = _predict(graph, contexts)
         pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
-        fetched = max(fetched, _fetch_buffers(graph, found))
+        fetched = max(fetched, _fetch_buffers(found))
     totals = []
     for count, pool in zip(counts, pools):
         # Gradients are outputs of an executor.
@@ -97,34 +100,23 @@ def _tiles(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]
         yield tile, math.prod(extents) * size
 
 
-def _graphs(phases: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if phases.get("joint") is not None:
-        yield phases["joint"]["graph"]
-        return
-    for half in ("forward", "backward"):
-        if phases[half] is not None:
-            yield phases[half]["graph"]
-
-
-def _predict(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> ExecutorMemory:
-    settings = planner_settings(graph, contexts)
-    text = json.dumps(graph)
+def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemory:
+    uses = json.loads(_core.operator_uses(graph))
+    settings = settings_for_shapes(uses["crossing_shapes"], uses["shapes"], contexts)
     match_range = settings.get(MATCH_RANGE)
     return predict(
-        text,
-        memory_rules(text),
+        graph,
+        rules_of(uses),
         workers=len(contexts),
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
         search_match_range=match_range is None,
     )
 
 
-def _fetch_buffers(graph: Mapping[str, Any], found: ExecutorMemory) -> int:
+def _fetch_buffers(found: ExecutorMemory) -> int:
     """Bytes at the worst moment of what fetches have brought, gradients' tiles excepted."""
-    fetches = {node["name"] for node in graph["nodes"] if node["op"] == _MULTIFETCH}
-    heads = {(graph["nodes"][node]["name"], index) for node, index, *_ in graph["heads"]}
     return sum(
-        size
-        for name, output, size in found.peak
-        if (name in fetches or not name) and (name, output) not in heads
+        live.bytes
+        for live in found.peak
+        if (live.op == _MULTIFETCH or not live.node) and not live.is_head
     )

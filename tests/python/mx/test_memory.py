@@ -51,10 +51,10 @@ def test_prediction_is_what_mxnet_plans(training, workers, match_range, search):
         table, _ = strategy_table(training)
         plan = _core.plan(training, table, workers=workers)
         graph = json.loads(_core.partition(training, table, plan))["graph"]
-    text = json.dumps(graph)
-    rules = memory.memory_rules(text)
+    read = _core.Graph(json.dumps(graph))
+    rules = memory.memory_rules(read)
     predicted = memory.predict(
-        text, rules, workers=workers, match_range=match_range, search_match_range=search
+        read, rules, workers=workers, match_range=match_range, search_match_range=search
     )
     actual = planned(graph, workers, match_range, search=search)
     assert actual > 50
@@ -87,9 +87,9 @@ def test_every_family_is_predicted_as_it_runs(name):
         graphs[fetch] = json.loads(_core.phases(divided, joint=True))["joint"]["graph"]
     for kind, graph in graphs.items():
         workers = 1 if kind == "serial" else 2
-        text = json.dumps(graph)
-        rules = memory.memory_rules(text)
-        predicted = memory.predict(text, rules, workers=workers, search_match_range=True)
+        read = _core.Graph(json.dumps(graph))
+        rules = memory.memory_rules(read)
+        predicted = memory.predict(read, rules, workers=workers, search_match_range=True)
         actual = planned(graph, workers, 16, search=True)
         assert actual > 50
         assert predicted.planned_bytes / 2**20 == pytest.approx(actual, rel=0.01, abs=1), kind
@@ -102,7 +102,7 @@ def test_control_dependencies_save_most_of_an_rnns_memory():
     live = {}
     for chained in (False, True):
         parts = _core.partition(training, table, plan, control_deps=chained)
-        graph = json.dumps(json.loads(parts)["graph"])
+        graph = _core.Graph(json.dumps(json.loads(parts)["graph"]))
         found = memory.predict(graph, memory.memory_rules(graph), workers=2)
         live[chained] = max(found.live_per_worker)
     assert live[True] < 0.8 * live[False]
@@ -111,5 +111,6 @@ def test_control_dependencies_save_most_of_an_rnns_memory():
 def test_rules_that_do_not_fit_are_refused(training):
     with pytest.raises(GraphError, match=r"memory rules.*expected an array of"):
         memory.predict(
-            training, '{"format": "tofu-memory-rules", "version": 1, "rules": [], "nodes": []}'
+            _core.Graph(training),
+            '{"format": "tofu-memory-rules", "version": 1, "rules": [], "nodes": []}',
         )

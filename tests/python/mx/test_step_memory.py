@@ -25,8 +25,10 @@ def divided():
 @pytest.mark.parametrize("joint", [True, False])
 def test_kinds_are_tiles_and_what_mxnet_allocates(divided, joint):
     contexts = [mx.cpu(worker) for worker in range(WORKERS)]
-    phases = json.loads(_core.phases(divided, joint=joint))
-    found = step_memory(json.loads(divided), phases, contexts)
+    text = _core.phases(divided, joint=joint)
+    read, step_graphs = _core.read_step_graphs(divided, text)
+    found = step_memory(json.loads(read), step_graphs, contexts)
+    phases = json.loads(text)
     assert tuple(found.kinds) == KINDS
     assert sum(found.kinds.values()) == max(found.bytes_per_worker)
     document = json.loads(divided)
