@@ -7,8 +7,8 @@ The paper measures the time of a training step on 8 GPUs of 12 GB for RNN-4-8K (
 WResNet-152-10 (batch 8). This script compares the bytes that each algorithm's plan has the
 workers fetch in a step: all algorithms are modes of one search (docs/search.md), so one metric
 counts for all. What a worker holds comes from the plan, too; nothing is executed, so all numbers
-are modelled, none is measured on a GPU. Hardware: any. Time: three minutes, much of it "flat" on
-WResNet takes one. Expected: ours communicates least of those that keep tensors partitioned
+are modelled, none is measured on a GPU. Hardware: any. Time: a minute, a third of it for "flat" on
+WResNet. Expected: ours communicates least of those that keep tensors partitioned
 (only "flat", which takes far longer, may be lower), AllRow-Greedy more, ICML18 more still.
 """
 
