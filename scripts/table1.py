@@ -16,7 +16,7 @@ that other work on the machine does not count; each is the median of --repeat ru
 than ten seconds are run once. A search that does not end within --time-limit has no plan, which
 is said, as the paper's "more than a day" is; a plan that is proven optimal is marked. The paper's
 times are of a prototype on a server of 2018: ratios between rows compare, rows between
-columns do not. Hardware: any. Time: up to an hour with a time limit of 600 s.
+columns do not. Hardware: any. Time: two minutes.
 """
 
 from __future__ import annotations
