@@ -8,7 +8,6 @@ tensors saved for its own backward pass.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
@@ -78,7 +77,7 @@ class Pool:
         self._parameters = dict(parameters)
         self._signature = signature
         self._session = session
-        self._names = _tile_names(compiled.partitioned, parameters)
+        self._names = _tile_names(compiled.variables, parameters)
         # Calls that update the same running statistics.
         self._group = next(
             (p for name, p in parameters.items() if name not in signature.gradients), None
@@ -200,9 +199,9 @@ def make_pool(
         fetch=fetch,
         dump_dir=session.dump_dir,
     )
-    if training and json.loads(compiled.phases)["backward"] is None:
+    if training and not compiled.has_backward:
         raise PlanError("no gradients are to be had in this mode; expected a backward graph")
-    layouts = room.layouts(compiled.partitioned)
+    layouts = room.layouts(compiled.variables)
     for parameter_name, parameter in parameters.items():
         layout = layouts[parameter_name]
         if not is_tiled(parameter):
@@ -250,6 +249,7 @@ def _training_graph(
     )
 
 
-def _tile_names(partitioned: str, parameters: Mapping[str, Any]) -> dict[str, list[str]]:
-    variables = json.loads(partitioned)["variables"]
+def _tile_names(
+    variables: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> dict[str, list[str]]:
     return {name: [t["name"] for t in variables[name]["tiles"]] for name in parameters}

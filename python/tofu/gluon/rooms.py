@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional
 
 __all__ = ["Rooms", "current", "using"]
@@ -23,7 +23,7 @@ class Rooms:
         compile_graph: tofu.plan.compile_graph, for one executor where MXNet can run halves
         usable_fetch: tofu.mx.fetching.usable_fetch
         program: tofu.mx.program.Program
-        layouts: from a partitioned graph (JSON) to each variable's tiles.
+        layouts: from the variables of a partitioned graph to each one's tiles.
         scatter: tofu.mx.tiles.scatter
         gather: tofu.mx.tiles.gather
     """
@@ -33,7 +33,7 @@ class Rooms:
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., tuple[str, Optional[str]]]
     program: Callable[..., Any]
-    layouts: Callable[[str], dict[str, Any]]
+    layouts: Callable[[Mapping[str, Any]], dict[str, Any]]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
 

@@ -1,6 +1,6 @@
 """Whole arrays to tiles and back.
 
-layout = layouts(partitioned)["fc1_weight"]
+layout = layouts(compiled.variables)["fc1_weight"]
 tiles = scatter(weight, layout, [mx.cpu(0), mx.cpu(1)])
 weight = gather(tiles, layout, mx.cpu(0))
 """
@@ -8,7 +8,6 @@ weight = gather(tiles, layout, mx.cpu(0))
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -51,9 +50,8 @@ class Layout:
     boxes: tuple[Box, ...]
 
 
-def layouts(partitioned: str) -> dict[str, Layout]:
-    """The layout of every variable of a partitioned graph or its phases (JSON)."""
-    variables = json.loads(partitioned)["variables"]
+def layouts(variables: Mapping[str, Any]) -> dict[str, Layout]:
+    """The layout of every variable, from the records of a partitioned graph."""
     return {name: layout_of(record) for name, record in variables.items()}
 
 

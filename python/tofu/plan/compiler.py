@@ -36,7 +36,9 @@ class Compiled:
     Attributes:
         plan: the plan.
         partitioned: the partitioned graph (JSON, docs/formats.md).
+        variables: of the partitioned graph, by name, as that document has them.
         phases: its forward and backward graphs (JSON), to be bound.
+        has_backward: whether there is a backward graph.
         serial_bytes: bytes of all tensors of the serial graph.
         bytes_per_worker: bytes of all tensors on each worker, fetched regions included.
         fetched_bytes: what workers fetch from each other in a step.
@@ -45,7 +47,9 @@ class Compiled:
 
     plan: Plan
     partitioned: str
+    variables: Mapping[str, Any]
     phases: str
+    has_backward: bool
     serial_bytes: int
     bytes_per_worker: tuple[int, ...]
     fetched_bytes: int
@@ -142,9 +146,11 @@ def compile_graph(
     compiled = Compiled(
         plan=Plan.from_json(plan_json),
         partitioned=partitioned,
+        variables=divided["variables"],
         phases=_core.phases(
             partitioned, joint=joint and repeats(graph, table_json), on_pass=on_pass
         ),
+        has_backward=any(head["role"] != "output" for head in divided["heads"]),
         serial_bytes=sum(_entry_bytes(graph)),
         bytes_per_worker=_bytes_per_worker(divided, workers),
         fetched_bytes=divided["fetched_bytes"],

@@ -137,7 +137,7 @@ def test_random_plans_give_the_losses_and_gradients_of_mxnet(described, workers,
     phases = _core.phases(_core.partition(graph, json.dumps(table), plan))
 
     contexts = [mx.cpu(w) for w in range(workers)]
-    divided = layouts(phases)
+    divided = layouts(json.loads(phases)["variables"])
     tiles = {
         f"{name}@{w}": tile
         for name, array in parameters.items()

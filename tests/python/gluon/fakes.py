@@ -102,7 +102,9 @@ def rooms():
         return types.SimpleNamespace(
             plan=plan,
             partitioned=text,
+            variables=document["variables"],
             phases=text,
+            has_backward=bool(document["gradients"]),
             serial_bytes=4096,
             fetched_bytes=plan.total_bytes,
         )
@@ -133,7 +135,7 @@ class Program:
         self._contexts = contexts
         self._arrays = dict(arrays)
         self._executor = None
-        self.layouts = tiles.layouts(phases)
+        self.layouts = tiles.layouts(json.loads(phases)["variables"])
 
     def forward(self, inputs, *, is_train, ctx):
         values = {

@@ -37,9 +37,9 @@ def compiled_program(case, workers, fetch, *, joint=False):
         graph, strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint
     )
     contexts = [mx.cpu(worker) for worker in range(workers)]
-    records = json.loads(compiled.partitioned)["variables"]
+    records = compiled.variables
     tiles = {}
-    for name, layout in layouts(compiled.partitioned).items():
+    for name, layout in layouts(compiled.variables).items():
         if name in parameters or name in aux:
             parts = scatter({**parameters, **aux}[name], layout, contexts)
             tiles.update((tile["name"], parts[tile["worker"]]) for tile in records[name]["tiles"])

@@ -1,7 +1,5 @@
 """Whole arrays to tiles and back, over CPU contexts."""
 
-import json
-
 import mxnet as mx
 import numpy as np
 import pytest
@@ -89,5 +87,5 @@ def test_layouts_are_read_in_the_order_of_the_workers():
         {"name": "w@0", "worker": 0, "begin": [0, 0], "end": [2, 3]},
     ]
     record = {"role": "parameter", "shape": [4, 3], "dtype": 1, "tiles": tiles}
-    found = layouts(json.dumps({"variables": {"w": record}}))
+    found = layouts({"w": record})
     assert found == {"w": Layout((4, 3), "float64", (box((0, 2), (0, 3)), box((2, 4), (0, 3))))}

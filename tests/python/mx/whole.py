@@ -135,7 +135,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
     given = {**parameters, **aux}
     tiles = {
         f"{name}@0": scatter(given[name], layout, [mx.cpu()])[0]
-        for name, layout in layouts(phases).items()
+        for name, layout in layouts(json.loads(phases)["variables"]).items()
         if name in given
     }
     program = Program(phases, [mx.cpu()], tiles)

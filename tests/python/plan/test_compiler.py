@@ -50,6 +50,15 @@ def test_later_dumps_do_not_overwrite_earlier_ones(graph, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2 * count
 
 
+def test_what_is_read_often_stands_beside_the_texts(graph):
+    table, _ = strategy_table(graph)
+    heads = json.loads(graph)["attrs"]["tofu_heads"][1]
+    assert any(role.startswith("gradient:") for role in heads)
+    compiled = compile_graph(graph, table, workers=2)
+    assert compiled.variables == json.loads(compiled.partitioned)["variables"]
+    assert compiled.has_backward and json.loads(compiled.phases)["backward"] is not None
+
+
 def test_summary_counts_what_the_graph_holds(graph):
     table, _ = strategy_table(graph)
     compiled = compile_graph(graph, table, workers=2)
