@@ -6,6 +6,11 @@
 namespace tofu {
 namespace {
 
+// What needs less than this part of the largest output runs early, too: what it
+// lets others free is more. Without it a worker of WResNet-152-10 needs 0.2%
+// more memory; 1/64 costs one of RNN-10-8K 2% and 1/256 one of WResNet-50-4 0.1%.
+constexpr int64_t kLittle = 1024;
+
 class Scheduler {
  public:
   explicit Scheduler(const Graph& graph)
@@ -17,6 +22,7 @@ class Scheduler {
         unread_(static_cast<size_t>(graph.num_entries()), 0) {
     for (int node = 0; node < graph.num_nodes(); ++node) Connect(node);
     for (NodeEntry head : graph.heads) ++unread_[graph.entry_id(head)];
+    little_ = LargestOutput() / kLittle;
   }
 
   std::vector<int> Run() {
@@ -55,7 +61,7 @@ class Scheduler {
     for (int reader : readers_[node]) --missing_[reader];
   }
 
-  // After `node`, takes every ready node that needs no memory. Only those that
+  // After `node`, takes every ready node that needs hardly any memory. Only those that
   // read what `node` wrote, or read beside it, can have become one.
   void TakeFreeing(int node) {
     std::vector<int> candidates = Neighbours(node);
@@ -91,7 +97,7 @@ class Scheduler {
     }
     const int first = graph_.first_entry[node];
     for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) bytes -= Bytes(first + i);
-    return bytes >= 0;
+    return bytes >= -little_;
   }
 
   // Variables stay where they are, read or not.
@@ -99,6 +105,18 @@ class Scheduler {
     const auto after =
         std::upper_bound(graph_.first_entry.begin(), graph_.first_entry.end(), entry);
     return graph_.nodes[after - graph_.first_entry.begin() - 1].is_variable();
+  }
+
+  int64_t LargestOutput() const {
+    int64_t largest = 0;
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (graph_.nodes[node].is_variable()) continue;
+      const int first = graph_.first_entry[node];
+      for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
+        largest = std::max(largest, Bytes(first + i));
+      }
+    }
+    return largest;
   }
 
   int64_t Bytes(int entry) const {
@@ -112,6 +130,7 @@ class Scheduler {
   std::vector<std::vector<int>> readers_;  // [node]: nodes that must run after it
   std::vector<int> unread_;                // [entry]: readers that have not run
   std::vector<int> order_;
+  int64_t little_ = 0;  // bytes
 };
 
 }  // namespace

@@ -4,8 +4,9 @@
 // layer needs all of the backward pass, so everything that only other heads
 // need waits until that is over: an unrolled RNN keeps the weight gradients of
 // all layers and timesteps before it adds them up. Here a node runs as soon as
-// it is ready if that takes no memory, that is, if its outputs are no larger
-// than the tensors of which it is the last reader; all others keep their order.
+// it is ready if that takes hardly any memory, that is, if its outputs are no
+// larger than the tensors of which it is the last reader, or by less than a
+// thousandth of the graph's largest output; all others keep their order.
 //
 // Input:      a graph, nodes in topological order.
 // Output:     the numbers of all its nodes, in the new order.

@@ -51,6 +51,21 @@ TEST(MemoryOrder, LeavesWhatTakesMemoryWhereItIs) {
   EXPECT_LT(places[second.node], places[wide.node]);
 }
 
+TEST(MemoryOrder, TakesWhatNeedsLittleBesideTheLargestTensor) {
+  for (const int64_t rows : {1023, 1024}) {
+    MockGraph mock;
+    const NodeEntry x = mock.Variable("x", {4});
+    const NodeEntry first = mock.Elementwise("mul", {x, x});
+    const NodeEntry wide = mock.BroadcastRows(first, rows);
+    const NodeEntry small = mock.Elementwise("add", {first, first});
+    mock.Head(first, "output");
+    mock.Head(wide, "output");
+    mock.Head(small, "output");
+    const std::vector<int> places = Places(MemoryOrder(mock.graph));
+    EXPECT_EQ(places[small.node] < places[wide.node], rows == 1024) << rows;
+  }
+}
+
 TEST(MemoryOrder, IsTopologicalOnRandomGraphs) {
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
