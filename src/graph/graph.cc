@@ -1,12 +1,9 @@
 #include "graph/graph.h"
 
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "graph/error.h"
 #include "graph/json.h"
@@ -118,67 +115,22 @@ void ReadHeads(const JsonCursor& root, const JsonCursor& attrs, Graph* graph) {
   }
 }
 
-// --- Writing: straight to text, since a document of it takes five times as long ----
-
-void Append(int64_t value, std::string* text) {
-  char digits[24];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), value);
-  text->append(digits, end.ptr);
+nlohmann::ordered_json EntryJson(NodeEntry entry) {
+  return nlohmann::ordered_json::array({entry.node, entry.index, 0});
 }
 
-// Almost every text is plain; the others are left to nlohmann's writer.
-void Append(const std::string& value, std::string* text) {
-  const auto is_plain = [](char c) {
-    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
-  };
-  if (std::all_of(value.begin(), value.end(), is_plain)) {
-    text->append(1, '"').append(value).append(1, '"');
-  } else {
-    *text += nlohmann::json(value).dump(-1, ' ', false,
-                                        nlohmann::json::error_handler_t::replace);
-  }
+nlohmann::ordered_json NodeJson(const Node& node) {
+  nlohmann::ordered_json json = {{"op", node.is_variable() ? "null" : node.op},
+                                 {"name", node.name}};
+  if (!node.attrs.empty()) json["attrs"] = node.attrs;
+  json["inputs"] = nlohmann::ordered_json::array();
+  for (NodeEntry input : node.inputs) json["inputs"].push_back(EntryJson(input));
+  if (!node.control_deps.empty()) json["control_deps"] = node.control_deps;
+  return json;
 }
 
-void Append(NodeEntry entry, std::string* text) {
-  *text += '[';
-  Append(entry.node, text);
-  *text += ',';
-  Append(entry.index, text);
-  *text += ",0]";
-}
-
-void Append(const Node& node, std::string* text);
-
-template <typename Value>
-void Append(const std::vector<Value>& values, std::string* text) {
-  *text += '[';
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0) *text += ',';
-    Append(values[i], text);
-  }
-  *text += ']';
-}
-
-void Append(const Node& node, std::string* text) {
-  *text += R"({"op":)";
-  Append(node.is_variable() ? "null" : node.op, text);
-  *text += R"(,"name":)";
-  Append(node.name, text);
-  char before = '{';
-  for (const auto& [key, value] : node.attrs) {
-    if (before == '{') *text += R"(,"attrs":)";
-    *text += std::exchange(before, ',');
-    Append(key, text);
-    *text += ':';
-    Append(value, text);
-  }
-  *text += node.attrs.empty() ? R"(,"inputs":)" : R"(},"inputs":)";
-  Append(node.inputs, text);
-  if (!node.control_deps.empty()) {
-    *text += R"(,"control_deps":)";
-    Append(node.control_deps, text);
-  }
-  *text += '}';
+std::string Dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 // FNV-1a over length-prefixed fields, so that no two graphs read alike.
@@ -271,29 +223,29 @@ Graph ReadGraph(const JsonCursor& root) {
 }
 
 std::string WriteGraph(const Graph& graph) {
-  std::string text = R"({"nodes":)";
-  Append(graph.nodes, &text);
-  std::vector<int> variables;
+  using Json = nlohmann::ordered_json;
+  // Node by node: a document of all nodes would take far more memory than text.
+  std::string text = R"({"nodes":[)";
+  Json variables = Json::array();
   for (int i = 0; i < graph.num_nodes(); ++i) {
+    if (i > 0) text += ',';
+    text += Dump(NodeJson(graph.nodes[i]));
     if (graph.nodes[i].is_variable()) variables.push_back(i);
   }
-  text += R"(,"arg_nodes":)";
-  Append(variables, &text);
-  text += R"(,"node_row_ptr":)";
-  Append(graph.first_entry, &text);
-  text += R"(,"heads":)";
-  Append(graph.heads, &text);
-  text += R"(,"attrs":{"mxnet_version":["int",)";
-  Append(kMxnetVersion, &text);
-  text += R"(],"shape":["list_shape",)";
-  Append(graph.shapes, &text);
-  text += R"(],"dtype":["list_int",)";
-  Append(graph.dtypes, &text);
+  Json heads = Json::array();
+  for (NodeEntry head : graph.heads) heads.push_back(EntryJson(head));
+  Json attrs = {{"mxnet_version", {"int", kMxnetVersion}}};
+  attrs["shape"] = Json::array({"list_shape", graph.shapes});
+  attrs["dtype"] = Json::array({"list_int", graph.dtypes});
   if (!graph.head_roles.empty()) {
-    text += R"(],"tofu_heads":["list_str",)";
-    Append(graph.head_roles, &text);
+    attrs["tofu_heads"] = Json::array({"list_str", graph.head_roles});
   }
-  return text + "]}}";
+  Json rest;
+  rest["arg_nodes"] = std::move(variables);
+  rest["node_row_ptr"] = graph.first_entry;
+  rest["heads"] = std::move(heads);
+  rest["attrs"] = std::move(attrs);
+  return text + "]," + Dump(rest).substr(1);
 }
 
 std::string GraphHash(const Graph& graph) {

@@ -13,6 +13,7 @@ from tofu.errors import GraphError
 from tofu.mx import executor, fetching, runtime
 from tofu.mx.fetching import MULTIFETCH, PLAIN, usable_fetch
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
+from tofu.mx.runtime import MATCH_RANGE, SEARCH_MATCH_RANGE
 
 CONTEXTS = [mx.cpu(0), mx.cpu(1)]
 ROUNDS = 1000
@@ -189,5 +190,7 @@ def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, 
     crossing = (1,) if source == "_tofu_publish" else shape
     sent = node(source, "sent", 0, [Entry(tile)], [crossing])
     graph = document([(node("relu", "read", 1, [Entry(sent)], [crossing]),)])
-    assert executor._safe_match_range(graph, CONTEXTS) == expected
-    assert executor._safe_match_range(graph, [mx.gpu(0), mx.gpu(1)]) is None
+    setting = {SEARCH_MATCH_RANGE: "1"} if expected is None else {MATCH_RANGE: str(expected)}
+    assert executor.planner_settings(graph, CONTEXTS) == setting
+    on_gpus = executor.planner_settings(graph, [mx.gpu(0), mx.gpu(1)])
+    assert on_gpus == {SEARCH_MATCH_RANGE: "1"}
