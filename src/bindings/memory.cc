@@ -15,6 +15,7 @@
 #include "passes/executor_memory.h"
 #include "passes/graph_builder.h"
 #include "passes/operator_uses.h"
+#include "passes/relay_regions.h"
 #include "passes/step_graphs.h"
 
 namespace py = pybind11;
@@ -46,8 +47,10 @@ std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
 
 LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   if (live.node < 0) return {"", "", live.output, live.bytes, live.is_head};
-  const Node& node = graph.nodes[live.node];
-  return {node.name, node.op, live.output, live.bytes, live.is_head};
+  const Node* node = &graph.nodes[live.node];
+  // A fetched region is read through a relay that lies where it lies.
+  if (IsRelay(graph, *node)) node = &graph.nodes[node->inputs[0].node];
+  return {node->name, node->op, live.output, live.bytes, live.is_head};
 }
 
 py::dict PredictMemory(const SharedGraph& graph, const std::string& rules_json,

@@ -19,6 +19,7 @@
 #include "passes/phases.h"
 #include "passes/pipeline.h"
 #include "passes/plan.h"
+#include "passes/step_graphs.h"
 #include "passes/step_problem.h"
 
 namespace py = pybind11;
@@ -79,10 +80,7 @@ std::string SplitIntoPhases(const std::string& partitioned_json, bool joint,
                             bool control_deps, const Callback& on_pass) {
   py::gil_scoped_release unlock;
   Phases phases = SplitPhases(ReadPartitioned(partitioned_json));
-  if (control_deps) {
-    AddControlDeps(&phases.forward.graph);
-    if (phases.backward) AddControlDeps(&phases.backward->graph);
-  }
+  ArrangePhases(&phases, control_deps);
   if (on_pass) Call(on_pass, "phases", DumpPhases(phases));
   if (joint && phases.backward) return WriteJoint(phases, JoinPhases(phases));
   return WritePhases(phases);

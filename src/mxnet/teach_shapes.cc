@@ -8,17 +8,13 @@
 // operators hold functions that look the node's name up in a table, which
 // Python fills from the partitioned graph. Afterwards the slots are empty again.
 //
-// This is the one place that touches memory of libmxnet.so whose layout is not
-// part of a public ABI. GCC 4.8 built that library, so its std::string and
-// std::function are not ours: this file is compiled with the old string ABI and
-// handles everything else as plain words. Four guards keep it safe:
+// Memory of libmxnet.so is touched here whose layout is not part of a public ABI
+// (op_maps.h). Four guards keep it safe:
 //   1. only MXNet 1.9.1, asked from the library itself;
 //   2. memory is first read through a pipe, which fails instead of crashing;
 //   3. names and indices of all operators must agree with the layout;
 //   4. only slots that are empty are ever written; the rest is never touched.
 // tofu.mx.runtime adds a fifth: an inference on real operators, checked.
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -27,17 +23,24 @@
 #include <unordered_map>
 #include <vector>
 
+#include "op_maps.h"
 #include "safe_reader.h"
 
 #define TOFU_EXPORT __attribute__((visibility("default")))
 
 namespace {
 
+using tofu::FindMxnet;
+using tofu::FindOpMap;
+using tofu::Flag;
+using tofu::Invoker;
+using tofu::IsRegistered;
+using tofu::Mxnet;
+using tofu::OpIndices;
+using tofu::RawOpMap;
+using tofu::RawVector;
 using tofu::SafeReader;
-
-constexpr int kMxnetVersion = 10901;
-
-// --- Layouts inside libmxnet.so ---------------------------------------------
+using tofu::Slot;
 
 // mxnet::TShape
 struct RawShape {
@@ -48,60 +51,6 @@ struct RawShape {
   int64_t* heap_dims;
 };
 static_assert(sizeof(RawShape) == 48, "mxnet::TShape takes 48 bytes");
-
-// std::vector<T>
-template <typename T>
-struct RawVector {
-  T* begin;
-  T* end;
-  T* end_of_storage;
-};
-
-// std::function of GCC 4.8: by-value arguments reach the invoker by value.
-using Manager = bool (*)(void* target, const void* source, int operation);
-using Invoker = bool (*)(const void* functor, const void* attrs, void* in, void* out);
-
-// One element of OpMap<std::function<...>>: a function and its priority level,
-// 0 where nothing is registered.
-struct Slot {
-  void* functor[2];
-  Manager manager;
-  Invoker invoker;
-  int32_t level;
-  int32_t padding;
-};
-static_assert(sizeof(Slot) == 40, "an operator map's slot takes 40 bytes");
-
-// One element of OpMap<bool>.
-struct Flag {
-  bool value;
-  int32_t level;
-};
-static_assert(sizeof(Flag) == 8, "a flag's slot takes 8 bytes");
-
-// nnvm::OpMap<T>
-template <typename T>
-struct RawOpMap {
-  const char* name;
-  RawVector<T> slots;
-};
-
-// dmlc::any with its content on the heap
-struct RawAny {
-  const void* type;
-  void* content;
-};
-
-// nnvm::Op; its name is a string of the old ABI, a pointer to the text.
-struct RawOp {
-  const char* name;
-  char others[144];
-  uint32_t index;
-  uint32_t padding;
-};
-static_assert(sizeof(RawOp) == 160, "nnvm::Op::index_ lies at byte 152");
-
-constexpr uint32_t kMaxOps = 1 << 16;
 
 // --- The table --------------------------------------------------------------
 
@@ -169,13 +118,6 @@ bool ManageNothing(void* /*target*/, const void* /*source*/, int /*operation*/) 
 
 // --- Finding the slots ------------------------------------------------------
 
-struct Mxnet {
-  int (*get_version)(int*) = nullptr;
-  int (*list_op_names)(uint32_t*, const char***) = nullptr;
-  int (*get_op)(const char*, void**) = nullptr;
-  const void* (*get_attr_map)(const std::string&) = nullptr;
-};
-
 struct BackwardOp {
   std::string name;
   uint32_t index;
@@ -193,86 +135,6 @@ struct State {
 State& GetState() {
   static auto* state = new State;
   return *state;
-}
-
-template <typename F>
-bool Load(void* library, const char* symbol, F* function) {
-  *function = reinterpret_cast<F>(dlsym(library, symbol));
-  return *function != nullptr;
-}
-
-std::string FindMxnet(const char* path, Mxnet* mxnet) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) {
-    return std::string("no library is loaded from ") + path;
-  }
-  if (!Load(library, "MXGetVersion", &mxnet->get_version) ||
-      !Load(library, "MXListAllOpNames", &mxnet->list_op_names) ||
-      !Load(library, "NNGetOpHandle", &mxnet->get_op) ||
-      !Load(library, "_ZN4nnvm2Op10GetAttrMapERKSs", &mxnet->get_attr_map)) {
-    return std::string(path) + " does not export the functions of MXNet 1.9.1";
-  }
-  int version = 0;
-  if (mxnet->get_version(&version) != 0 || version != kMxnetVersion) {
-    return "MXNet says it is version " + std::to_string(version) + ", expected " +
-           std::to_string(kMxnetVersion) + " (1.9.1)";
-  }
-  return "";
-}
-
-// The map of an operator attribute, or null when memory does not look like one.
-template <typename T>
-RawOpMap<T>* FindOpMap(const Mxnet& mxnet, const SafeReader& reader, const char* name) {
-  const void* any_map = mxnet.get_attr_map(name);
-  RawAny any;
-  RawOpMap<T> map;
-  if (any_map == nullptr || !reader.Read(any_map, &any, sizeof(any)) ||
-      !reader.Read(any.content, &map, sizeof(map)) || !reader.TextIs(map.name, name)) {
-    return nullptr;
-  }
-  const auto num_bytes = reinterpret_cast<uintptr_t>(map.slots.end) -
-                         reinterpret_cast<uintptr_t>(map.slots.begin);
-  if (num_bytes % sizeof(T) != 0 || num_bytes / sizeof(T) > kMaxOps) return nullptr;
-  std::vector<char> copy(num_bytes);
-  if (!reader.Read(map.slots.begin, copy.data(), num_bytes)) return nullptr;
-  return static_cast<RawOpMap<T>*>(any.content);
-}
-
-template <typename T>
-const T* SlotOf(const RawOpMap<T>& map, uint32_t index) {
-  return index < static_cast<size_t>(map.slots.end - map.slots.begin)
-             ? map.slots.begin + index
-             : nullptr;
-}
-
-template <typename T>
-bool IsRegistered(const RawOpMap<T>& map, uint32_t index) {
-  const T* slot = SlotOf(map, index);
-  return slot != nullptr && slot->level > 0;
-}
-
-// Every operator's index, read from its memory. Empty when the layout differs:
-// a name is not where it should be, or two operators share an index.
-std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
-                                                    const SafeReader& reader) {
-  uint32_t num_names = 0;
-  const char** names = nullptr;
-  if (mxnet.list_op_names(&num_names, &names) != 0) return {};
-  std::vector<std::string> all(names, names + num_names);
-  std::unordered_map<std::string, uint32_t> indices;
-  std::unordered_map<uint32_t, const void*> ops;
-  for (const std::string& name : all) {
-    void* op = nullptr;
-    RawOp raw;
-    if (mxnet.get_op(name.c_str(), &op) != 0 || !reader.Read(op, &raw, sizeof(raw))) {
-      return {};
-    }
-    if (raw.index >= kMaxOps || ops.emplace(raw.index, op).first->second != op) return {};
-    if (reader.TextIs(raw.name, name.c_str())) indices.emplace(name, raw.index);
-  }
-  // Every operator is listed under its own name, and perhaps under others.
-  if (indices.size() != ops.size()) return {};
-  return indices;
 }
 
 std::string Open(const char* path) {
@@ -356,8 +218,8 @@ TOFU_EXPORT void TofuTeachNode(const char* name, int num_outputs, const int* num
 TOFU_EXPORT int TofuTeachBegin() {
   State& state = GetState();
   if (!state.is_open || !state.filled.empty()) return 0;
-  Fill(state.shape_functions, InferTaughtShape);
-  Fill(state.dtype_functions, InferTaughtDtype);
+  Fill(state.shape_functions, reinterpret_cast<Invoker>(InferTaughtShape));
+  Fill(state.dtype_functions, reinterpret_cast<Invoker>(InferTaughtDtype));
   return static_cast<int>(state.filled.size());
 }
 

@@ -6,7 +6,9 @@
 // inputs. Here every node depends on the one before it on its worker, but for
 // backward operators, which cannot: the next node that can depends on them too.
 // The order is memory_order.h's: what frees memory goes first, everything else
-// stays where partition put it, a fetch just before its consumer.
+// stays where partition put it, a fetch just before its consumer. A publication
+// goes right behind the node that makes its tile: a worker runs what is ready in
+// the order in which it became so, and others wait for the address.
 //
 // Input:      a partitioned graph, or a phase of one, without dependencies.
 // Output:     the same graph: its nodes reordered and chained.

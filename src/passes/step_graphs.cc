@@ -6,8 +6,18 @@
 #include "passes/control_deps.h"
 #include "passes/joint.h"
 #include "passes/phases.h"
+#include "passes/relay_regions.h"
 
 namespace tofu {
+
+void ArrangePhases(Phases* phases, bool control_deps) {
+  std::vector<Graph*> halves = {&phases->forward.graph};
+  if (phases->backward) halves.push_back(&phases->backward->graph);
+  for (Graph* half : halves) {
+    RelayRegions(half);
+    if (control_deps) AddControlDeps(half);
+  }
+}
 
 StepGraphs MakeStepGraphs(const Graph& graph, const StrategyTable& table,
                           const Plan& plan, FetchKind fetch, bool joint) {
@@ -16,8 +26,7 @@ StepGraphs MakeStepGraphs(const Graph& graph, const StrategyTable& table,
   AddControlDeps(&step.partitioned.graph, &step.partitioned.node_workers);
   Phases phases = SplitPhases(step.partitioned);
   step.partitioned.graph = Graph();
-  AddControlDeps(&phases.forward.graph);
-  if (phases.backward) AddControlDeps(&phases.backward->graph);
+  ArrangePhases(&phases);
   if (joint && phases.backward) {
     step.graphs.push_back(JoinPhases(phases).graph);
     return step;

@@ -17,6 +17,7 @@
 
 #include "passes/partition.h"
 #include "passes/partitioned.h"
+#include "passes/phases.h"
 
 namespace tofu {
 
@@ -24,6 +25,10 @@ struct StepGraphs {
   Partitioned partitioned;  // without its graph
   std::vector<Graph> graphs;
 };
+
+// What the graphs of phases need before MXNet runs them: relays, and the order of
+// their nodes.
+void ArrangePhases(Phases* phases, bool control_deps = true);
 
 // `joint`: one graph for both halves, where there are two.
 StepGraphs MakeStepGraphs(const Graph& graph, const StrategyTable& table,

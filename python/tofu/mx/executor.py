@@ -24,6 +24,10 @@ _GROUP = "__ctx_group__"
 _NOWHERE = mx.cpu(1)
 # MXNet's own NNVM_EXEC_MATCH_RANGE: a tensor may follow one of up to so many times its size.
 _MATCH_RANGE = 16
+# MXNet may run neighbours of one context as one operator, a segment, which waits for the inputs
+# of all and is complete when all are: workers would wait for each other's segments. GPUs keep
+# them, as MXNet waits for the stream after every operator or segment.
+_NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
 _MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
 
 
@@ -57,8 +61,9 @@ def bind(
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
     if planner is None:
         planner = planner_settings(graph, contexts)
+    settings = dict(planner) if _has_gpu(contexts) else {**planner, **_NO_SEGMENTS}
     doing = f"binding the {what} graph"
-    with mxnet_errors(doing), taught(_shapes(graph)), environment(planner):
+    with mxnet_errors(doing), taught(_shapes(graph)), environment(settings):
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
@@ -123,7 +128,7 @@ def _safe_match_range(
     of a tensor of another shape. MultiFetch leaves only single numbers to cross, which
     follow a tensor in such a layout at most where one is very small.
     """
-    if any(context.device_type != "cpu" for context in contexts):
+    if _has_gpu(contexts):
         return None
     if any(list(shape) != [1] for shape in crossing):
         return 0
@@ -131,6 +136,10 @@ def _safe_match_range(
         len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
     )
     return 1 if any(may_be_blocked) else None
+
+
+def _has_gpu(contexts: Sequence[mx.Context]) -> bool:
+    return any(context.device_type != "cpu" for context in contexts)
 
 
 def _check(

@@ -32,6 +32,7 @@ __all__ = [
     "SUPPORTED_VERSION",
     "UnsupportedMXNetError",
     "environment",
+    "frees_operators",
     "is_stateful_backward",
     "load",
     "mxnet_errors",
@@ -55,6 +56,7 @@ _lock = threading.RLock()
 _library: Optional[ctypes.CDLL] = None
 _stateful: frozenset[str] = frozenset()
 _runs_parts = False
+_frees_operators = False
 
 
 class UnsupportedMXNetError(TofuError):
@@ -94,7 +96,7 @@ def load(library: Optional[Path] = None) -> None:
         UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
             load, or the self-test fails.
     """
-    global _library, _runs_parts, _stateful
+    global _library, _runs_parts, _stateful, _frees_operators
     with _lock:
         if _library is not None:
             return
@@ -116,6 +118,7 @@ def load(library: Optional[Path] = None) -> None:
         _stateful = frozenset(_stateful_ops(handle))
         handle.TofuRunPart.restype = ctypes.c_char_p
         _runs_parts = bool(handle.TofuRunPartOpen(os.fsencode(find_lib_path()[0])))
+        _frees_operators = free_operators(handle, find_lib_path()[0]) is None
 
 
 def check_version(version: str) -> None:
@@ -144,6 +147,25 @@ def keep_kernels(library: ctypes.CDLL) -> None:
         library.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
 
 
+def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:
+    """Have tofu's operators hold no resource of MXNet in graphs bound from now on.
+
+    Otherwise those of all workers run one after the other: each holds MXNet's only
+    generator of random numbers for CPUs. Returns why it cannot be; then nothing changes.
+    """
+    library.TofuFreeOpen.restype = ctypes.c_char_p
+    reason: Optional[bytes] = library.TofuFreeOpen(os.fsencode(libmxnet))
+    if reason is not None:
+        return reason.decode()
+    problem = _publication_problem()
+    if problem is None and not library.TofuFreeBegin():
+        problem = "operators find what MXNet lends them in another place than expected"
+    problem = problem or _publication_problem()
+    if problem is not None:
+        library.TofuFreeEnd()
+    return problem
+
+
 def is_stateful_backward(op: str) -> bool:
     """Whether a backward operator reads state that its forward operator left behind."""
     return op in _stateful
@@ -152,6 +174,11 @@ def is_stateful_backward(op: str) -> bool:
 def runs_parts() -> bool:
     """Whether ``run_part`` can be used, once ``load`` has run."""
     return _runs_parts
+
+
+def frees_operators() -> bool:
+    """Whether tofu's operators hold no resource of MXNet, once ``load`` has run."""
+    return _frees_operators
 
 
 def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: bool) -> None:
@@ -232,6 +259,26 @@ def self_test() -> None:
             f"the self-test of shape teaching found shapes {shapes} and types {types}, "
             f"expected {expected} and float64"
         )
+
+
+def _publication_problem() -> Optional[str]:
+    """Publish an array; what is wrong, if it does not give the array's address."""
+    context = mx.cpu(1)  # on cpu(0) MXNet would look for subgraphs, and say so
+    array = mx.nd.zeros(1, context)
+    array.wait_to_read()  # before that it may have no memory yet
+    expected = ctypes.c_void_p()
+    publish = Node("_tofu_publish", "tofu_test_publish", {}, [Entry(Node(VARIABLE, "tile"))])
+    try:
+        mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(expected)))
+        executor = (
+            Graph([Entry(publish)]).to_symbol().bind(context, {"tile": array}, grad_req="null")
+        )
+        (found,) = executor.forward()[0].asnumpy().tolist()
+    except mx.base.MXNetError as error:
+        return f"publishing failed: {error}"
+    if found != expected.value:
+        return f"publishing gave the address {found}, expected {expected.value}"
+    return None
 
 
 def _find_library() -> Path:

@@ -1,10 +1,13 @@
 """MultiFetch inside MXNet's executors: choosing it, its memory, and its order."""
 
+import contextlib
 import ctypes
 import json
 import os
 import random
+import threading
 import time
+from types import SimpleNamespace
 
 import mxnet as mx
 import pytest
@@ -167,6 +170,49 @@ def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
     assert steps == {0, 1, 2}
     # The same without retirements shows that this test would notice.
     assert wrong_rounds(ROUNDS // 5, retired=False) > 0
+
+
+def published(workers):
+    """Every worker publishes a tile of its own; nobody reads it."""
+    tiles = [node(VARIABLE, f"x{w}", w) for w in range(workers)]
+    publish = "_tofu_publish"
+    return document(
+        [(node(publish, f"publish{w}", w, [Entry(tiles[w])], [(1,)], [6]),) for w in range(workers)]
+    )
+
+
+def test_workers_publish_at_the_same_time(observe):
+    """Each publication waits inside for the other: neither holds what the other needs."""
+    assert runtime.frees_operators()
+    both = threading.Barrier(2)
+    met = []
+
+    def meet(_):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=20)
+            met.append(threading.get_ident())
+
+    tiles = {f"x{w}": mx.nd.zeros((WIDTH,), context) for w, context in enumerate(CONTEXTS)}
+    bound = executor.bind("publications", published(2), CONTEXTS, tiles)
+    mx.nd.waitall()
+    observe(meet)
+    handles = [handle.asnumpy() for handle in bound.forward()]
+    assert len(set(met)) == 2
+    assert all(handle != 0 for handle in handles)
+
+
+@pytest.mark.parametrize(("device", "segments"), [("cpu", "0"), ("gpu", None)])
+def test_nodes_of_cpu_workers_run_one_by_one(monkeypatch, device, segments):
+    """MXNet's segments of a worker would wait for the inputs of all of their nodes."""
+    name = "MXNET_EXEC_BULK_EXEC_INFERENCE"
+    monkeypatch.delenv(name, raising=False)
+    seen = []
+    monkeypatch.setattr(mx.sym.Symbol, "bind", lambda *_, **__: seen.append(os.environ.get(name)))
+    contexts = [mx.Context(device, 0), mx.Context(device, 1)]
+    tiles = {f"x{w}": SimpleNamespace(context=context) for w, context in enumerate(contexts)}
+    executor.bind("publications", published(2), contexts, tiles)
+    assert seen == [segments]
+    assert name not in os.environ
 
 
 def test_tiles_share_memory_once_they_are_retired():

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import mxnet as mx
 import pytest
+from mxnet.libinfo import find_lib_path
 
 from tofu.errors import GraphError, TofuError
 from tofu.mx import runtime
@@ -108,6 +109,65 @@ def test_a_library_that_is_not_mxnet_cannot_be_taught():
 
     assert "no library is loaded from /nowhere.so 0" in answer("/nowhere.so")
     assert "does not export the functions of MXNet 1.9.1 0" in answer("libc.so.6")
+
+
+def free_in_another_process(libmxnet):
+    code = (
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
+        "library.TofuFreeOpen.restype = ctypes.c_char_p;"
+        "print(library.TofuFreeOpen(sys.argv[2].encode()).decode(), library.TofuFreeBegin())"
+    )
+    command = [sys.executable, "-c", code, runtime._library._name, libmxnet]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_operators_of_another_library_are_not_freed():
+    assert "no library is loaded from /nowhere.so 0" in free_in_another_process("/nowhere.so")
+    assert "does not export the functions of MXNet" in free_in_another_process("libc.so.6")
+
+
+def test_operators_hold_no_resource_of_mxnet():
+    assert runtime.frees_operators()
+    # Another call, as after a failed load, finds them free.
+    assert runtime.free_operators(runtime._library, find_lib_path()[0]) is None
+
+
+def fake_library(opened=None, freed=3):
+    calls = []
+
+    def answering(name, answer):
+        return lambda *_: calls.append(name) or answer
+
+    return SimpleNamespace(
+        calls=calls,
+        TofuFreeOpen=answering("open", opened),
+        TofuFreeBegin=answering("begin", freed),
+        TofuFreeEnd=answering("end", None),
+    )
+
+
+def test_operators_that_cannot_be_freed_stay_as_they_are():
+    library = fake_library(opened=b"the operator maps have another layout")
+    reason = runtime.free_operators(library, "libmxnet.so")
+    assert reason == "the operator maps have another layout"
+    assert library.calls == ["open"]
+
+
+def test_operators_are_not_freed_where_their_resources_lie_elsewhere():
+    library = fake_library(freed=0)
+    assert "in another place than expected" in runtime.free_operators(library, "libmxnet.so")
+    assert library.calls == ["open", "begin", "end"]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_publication_that_fails_gives_the_resources_back(monkeypatch, failing):
+    problems = [
+        "publishing gave the address 1, expected 2" if i == failing else None for i in (0, 1)
+    ]
+    monkeypatch.setattr(runtime, "_publication_problem", lambda: problems.pop(0))
+    library = fake_library()
+    assert "gave the address 1" in runtime.free_operators(library, "libmxnet.so")
+    assert library.calls == ["open", *["begin"] * failing, "end"]
 
 
 def test_compiled_kernels_are_kept_among_the_users_caches(monkeypatch, tmp_path):

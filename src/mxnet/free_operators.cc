@@ -1,0 +1,291 @@
+// Frees tofu's operators from resources that they never use.
+//
+// MXNet 1.9.1 lends every operator of an extension library temporary space and a
+// generator of random numbers, by its FResourceRequest. An operator waits for
+// those that were pushed before it and hold the same. CPU contexts have a single
+// generator, and a context's operators share their temporary space: publications,
+// fetches and retirements of all workers would run one after the other, and a
+// fetch that waits for another worker would hold up its own worker's operators.
+//
+// Here the three operators request nothing. MXNet's own dispatcher, their
+// FComputeEx, reads both resources all the same, to hand them on to the library.
+// So it runs inside a function of ours, which lends it two empty ones. A retirement
+// on CPUs reads no data: the dispatcher, which would copy its tile where that is in a
+// layout of oneDNN's, is left out.
+//
+// Memory of libmxnet.so is touched here whose layout is not part of a public ABI
+// (op_maps.h). The guards:
+//   1. only MXNet 1.9.1, and its maps are read through a pipe (op_maps.h);
+//   2. the request that is replaced must answer as 1.9.1's does;
+//   3. only the two functions of tofu's own operators are replaced;
+//   4. the dispatcher's argument must hold both resources where the layout says,
+//      when the operators first run with them, before they run without.
+// Where one fails the operators stay as MXNet registered them.
+// tofu.mx.runtime adds a fifth: a publication without resources, checked.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "multifetch_ops.h"
+#include "op_maps.h"
+#include "safe_reader.h"
+
+#define TOFU_EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+using tofu::FindMxnet;
+using tofu::FindOp;
+using tofu::FindOpMap;
+using tofu::Invoker;
+using tofu::IsRegistered;
+using tofu::Mxnet;
+using tofu::OpArrays;
+using tofu::OpIndices;
+using tofu::RawOpMap;
+using tofu::RawVector;
+using tofu::SafeReader;
+using tofu::Slot;
+using tofu::TofuOp;
+
+// mxnet::ResourceRequest::Type
+constexpr int32_t kTempSpace = 1;
+constexpr int32_t kParallelRandom = 2;
+constexpr int32_t kRequests[] = {kTempSpace, kParallelRandom};
+
+// mxnet::Resource
+struct RawResource {
+  int32_t type;
+  int32_t padding;
+  void* var;
+  int32_t id;
+  int32_t more_padding;
+  const void* content;
+};
+static_assert(sizeof(RawResource) == 32, "mxnet::Resource takes 32 bytes");
+
+// mxnet::OpContext
+struct RawOpContext {
+  bool need_grad;
+  bool is_train;
+  int32_t context[2];
+  void* stream;
+  void* aux_stream;
+  bool is_bulk;
+  void* on_complete[3];
+  RawVector<RawResource> requested;
+};
+static_assert(sizeof(RawOpContext) == 88, "mxnet::OpContext's resources lie at byte 64");
+
+// What FResourceRequest and FComputeEx look like to their callers.
+using Request = RawVector<int32_t>* (*)(RawVector<int32_t>* result, const void* functor,
+                                        const void* attrs);
+using Compute = void (*)(const void* functor, const void* attrs, RawOpContext* context,
+                         const void* inputs, const void* requests, const void* outputs);
+
+// MXNet registers a function for each device.
+enum Device { kCpu, kGpu, kNumDevices };
+constexpr const char* kComputes[kNumDevices] = {"FComputeEx<cpu>", "FComputeEx<gpu>"};
+
+struct State {
+  std::vector<Slot*> requests;  // [operator]
+  std::vector<Slot*> computes[kNumDevices];
+  // MXNet's, the same for all operators.
+  Invoker request = nullptr;
+  Invoker dispatchers[kNumDevices] = {};
+  std::atomic<int> right{0};  // calls that had both resources in place
+  std::atomic<int> wrong{0};
+  const TofuOp* only_waits = nullptr;
+};
+
+State& GetState() {
+  static auto* state = new State;
+  return *state;
+}
+
+bool HasBoth(const RawVector<RawResource>& requested) {
+  const RawResource* first = requested.begin;
+  return requested.end - first == 2 && first[0].type == kTempSpace &&
+         first[1].type == kParallelRandom;
+}
+
+// Lends resources while it exists.
+class Loan {
+ public:
+  explicit Loan(RawVector<RawResource>* requested)
+      : requested_(requested), before_(*requested) {
+    // The generator's states are read, a null pointer, and handed to the library;
+    // space would be allocated only when the library asks for some.
+    static const uint64_t empty[512] = {};
+    static RawResource lent[] = {{kTempSpace, 0, nullptr, 0, 0, empty},
+                                 {kParallelRandom, 0, nullptr, 0, 0, empty}};
+    *requested = {std::begin(lent), std::end(lent), std::end(lent)};
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  ~Loan() { *requested_ = before_; }
+
+ private:
+  RawVector<RawResource>* requested_;
+  RawVector<RawResource> before_;
+};
+
+// The context is the node's own, and a node never runs twice at the same time.
+template <Device device>
+void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* context,
+                     const void* inputs, const void* requests, const void* outputs) {
+  State& state = GetState();
+  const auto dispatch = reinterpret_cast<Compute>(state.dispatchers[device]);
+  RawVector<RawResource>* requested = &context->requested;
+  if (requested->begin != requested->end) {
+    ++(HasBoth(*requested) ? state.right : state.wrong);
+    return dispatch(functor, attrs, context, inputs, requests, outputs);
+  }
+  const Loan loan(requested);
+  dispatch(functor, attrs, context, inputs, requests, outputs);
+}
+
+// Instead of MXNet's dispatcher, for the operator that only has to come in order.
+void ComputeNothing(const void* /*functor*/, const void* /*attrs*/,
+                    RawOpContext* /*context*/, const void* /*inputs*/,
+                    const void* /*requests*/, const void* /*outputs*/) {
+  GetState().only_waits->compute({}, OpArrays{});
+}
+
+RawVector<int32_t>* RequestNothing(RawVector<int32_t>* result, const void* /*functor*/,
+                                   const void* /*attrs*/) {
+  *result = {};
+  return result;
+}
+
+// Whether a slot's function asks for what 1.9.1 asks for. It looks at no attribute.
+bool RequestsBoth(const Slot& slot) {
+  RawVector<int32_t> found;
+  reinterpret_cast<Request>(slot.invoker)(&found, static_cast<const void*>(slot.functor),
+                                          nullptr);
+  const bool both =
+      std::equal(found.begin, found.end, std::begin(kRequests), std::end(kRequests));
+  ::operator delete(found.begin);
+  return both;
+}
+
+Slot* FilledSlot(RawOpMap<Slot>* map, uint32_t index) {
+  if (!IsRegistered(*map, index)) return nullptr;
+  Slot* slot = map->slots.begin + index;
+  return slot->manager == nullptr || slot->invoker == nullptr ? nullptr : slot;
+}
+
+const Invoker kRequest = reinterpret_cast<Invoker>(RequestNothing);
+const Invoker kNoCompute = reinterpret_cast<Invoker>(ComputeNothing);
+const Invoker kCompute[kNumDevices] = {
+    reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>),
+    reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>),
+};
+
+// Takes a slot in, if it holds MXNet's function, the same for all, or ours.
+bool Collect(Slot* slot, bool is_ours, Invoker* mxnets, std::vector<Slot*>* slots) {
+  if (slot == nullptr) return false;
+  if (*mxnets == nullptr && !is_ours) *mxnets = slot->invoker;
+  slots->push_back(slot);
+  return is_ours || slot->invoker == *mxnets;
+}
+
+bool CollectRequest(Slot* slot, State* state) {
+  const bool is_ours = slot != nullptr && slot->invoker == kRequest;
+  return Collect(slot, is_ours, &state->request, &state->requests) &&
+         (is_ours || RequestsBoth(*slot));
+}
+
+bool CollectCompute(Slot* slot, Device device, State* state) {
+  const bool is_ours = slot != nullptr &&
+                       (slot->invoker == kCompute[device] || slot->invoker == kNoCompute);
+  return Collect(slot, is_ours, &state->dispatchers[device], &state->computes[device]);
+}
+
+std::string Find(const char* path, State* state) {
+  Mxnet mxnet;
+  std::string problem = FindMxnet(path, &mxnet);
+  if (!problem.empty()) return problem;
+  const SafeReader reader;
+  auto* const requests = FindOpMap<Slot>(mxnet, reader, "FResourceRequest");
+  RawOpMap<Slot>* computes[kNumDevices];
+  bool is_complete = requests != nullptr;
+  for (const Device device : {kCpu, kGpu}) {
+    computes[device] = FindOpMap<Slot>(mxnet, reader, kComputes[device]);
+    is_complete = is_complete && computes[device] != nullptr;
+  }
+  const auto indices = OpIndices(mxnet, reader);
+  if (!is_complete || indices.empty()) {
+    return "the operator maps of this MXNet have another memory layout than expected";
+  }
+  for (int i = 0; FindOp(i) != nullptr; ++i) {
+    const std::string name = FindOp(i)->name;
+    const auto found = indices.find(name);
+    if (found == indices.end()) return "MXNet has no operator " + name;
+    if (!CollectRequest(FilledSlot(requests, found->second), state)) {
+      return name + " requests other resources than temporary space and a generator";
+    }
+    for (const Device device : {kCpu, kGpu}) {
+      Slot* compute = FilledSlot(computes[device], found->second);
+      if (!CollectCompute(compute, device, state)) {
+        return name + " has another " + kComputes[device] + " than expected";
+      }
+    }
+  }
+  return "";
+}
+
+void Replace(const std::vector<Slot*>& slots, Invoker invoker) {
+  for (Slot* slot : slots) slot->invoker = invoker;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Looks the operators up in the libmxnet.so at `path`. They run inside our function
+// from now on, still with what MXNet lends them. Returns null, or why not.
+TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
+  static std::string problem;
+  State& state = GetState();
+  state.requests.clear();
+  for (std::vector<Slot*>& computes : state.computes) computes.clear();
+  problem = Find(path, &state);
+  if (!problem.empty()) {
+    state.requests.clear();
+    return problem.c_str();
+  }
+  for (const Device device : {kCpu, kGpu}) {
+    Replace(state.computes[device], kCompute[device]);
+  }
+  return nullptr;
+}
+
+// The operators request nothing in graphs that are bound from now on. Call it right
+// after TofuFreeOpen and a run of some of them. Returns how many they are; none, and
+// nothing changes, unless those that ran had their resources where they belong.
+TOFU_EXPORT int TofuFreeBegin() {
+  State& state = GetState();
+  if (state.right == 0 || state.wrong != 0) return 0;
+  Replace(state.requests, kRequest);
+  for (int i = 0; FindOp(i) != nullptr && !state.requests.empty(); ++i) {
+    if (!FindOp(i)->only_waits) continue;
+    state.only_waits = FindOp(i);
+    state.computes[kCpu][i]->invoker = kNoCompute;
+  }
+  return static_cast<int>(state.requests.size());
+}
+
+// The operators request what MXNet lends them in graphs that are bound from now on.
+// Graphs that have been bound run as before.
+TOFU_EXPORT void TofuFreeEnd() {
+  State& state = GetState();
+  if (state.request != nullptr) Replace(state.requests, state.request);
+}
+
+}  // extern "C"
