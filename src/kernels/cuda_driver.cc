@@ -140,4 +140,26 @@ void CudaDriver::Check(int result, const std::string& doing) const {
                   (name != nullptr ? name : "error " + std::to_string(result)));
 }
 
+DeviceMemory::DeviceMemory(const CudaDriver& driver, CudaContext context, size_t bytes)
+    : driver_(driver), context_(context) {
+  const CudaDriver::Current current(driver_, context_);
+  address_ = driver_.Allocate(bytes);
+}
+
+DeviceMemory::DeviceMemory(const CudaDriver& driver, CudaContext context,
+                           const void* data, size_t bytes)
+    : DeviceMemory(driver, context, bytes) {
+  const CudaDriver::Current current(driver_, context_);
+  driver_.CopyToDevice(address_, data, bytes);
+}
+
+DeviceMemory::~DeviceMemory() {
+  try {
+    const CudaDriver::Current current(driver_, context_);
+    driver_.Free(address_);
+  } catch (const CudaError&) {
+    // The device has failed, which the next call for it says.
+  }
+}
+
 }  // namespace tofu

@@ -86,6 +86,25 @@ class CudaDriver {
   int (*enable_peer_)(CudaContext owner, unsigned int flags) = nullptr;
 };
 
+// Memory of a device with a copy of `data` in it, freed with this object.
+class DeviceMemory {
+ public:
+  DeviceMemory(const CudaDriver& driver, CudaContext context, const void* data,
+               size_t bytes);
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory();
+
+  CudaAddress address() const { return address_; }
+
+ private:
+  DeviceMemory(const CudaDriver& driver, CudaContext context, size_t bytes);
+
+  const CudaDriver& driver_;
+  const CudaContext context_;
+  CudaAddress address_ = 0;
+};
+
 }  // namespace tofu
 
 #endif  // TOFU_KERNELS_CUDA_DRIVER_H_

@@ -17,8 +17,7 @@ GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
   function_ = driver_.LoadFunction(compiled.image, compiled.kernel.name);
   const std::vector<int64_t>& boxes = compiled.kernel.boxes;
   if (boxes.empty()) return;
-  boxes_ = driver_.Allocate(boxes.size() * sizeof(boxes[0]));
-  driver_.CopyToDevice(boxes_, boxes.data(), boxes.size() * sizeof(boxes[0]));
+  boxes_.emplace(driver_, context_, boxes.data(), boxes.size() * sizeof(boxes[0]));
 }
 
 void GpuFetch::Launch(const void* const* sources, int num_sources, void* region,
@@ -26,7 +25,7 @@ void GpuFetch::Launch(const void* const* sources, int num_sources, void* region,
   // The driver copies the arguments, TofuSources as a whole, before it returns.
   std::vector<const void*> given(sources, sources + num_sources);
   given.resize(static_cast<size_t>(num_sources_));
-  CudaAddress boxes = boxes_;
+  CudaAddress boxes = boxes_ ? boxes_->address() : 0;
   void* arguments[] = {static_cast<void*>(&region), static_cast<void*>(&done),
                        static_cast<void*>(given.data()), &boxes};
   const CudaDriver::Current current(driver_, context_);

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -42,7 +43,7 @@ class GpuFetch {
   int blocks_;
   int threads_;
   int num_sources_;
-  CudaAddress boxes_ = 0;  // of the generic kernel
+  std::optional<DeviceMemory> boxes_;  // of the generic kernel
 };
 
 // The GPUs of a process.
