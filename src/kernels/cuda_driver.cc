@@ -93,6 +93,13 @@ CudaAddress CudaDriver::Allocate(size_t bytes) const {
 
 void CudaDriver::Free(CudaAddress memory) const { Check(free_(memory), "freeing"); }
 
+void CudaDriver::GiveUp(CudaContext context, CudaAddress memory) const {
+  if (push_(context) != 0) return;
+  free_(memory);
+  CudaContext popped = nullptr;
+  pop_(&popped);
+}
+
 void CudaDriver::CopyToDevice(CudaAddress to, const void* from, size_t bytes) const {
   Check(to_device_(to, from, bytes), "copying to a device");
 }
@@ -153,13 +160,6 @@ DeviceMemory::DeviceMemory(const CudaDriver& driver, CudaContext context,
   driver_.CopyToDevice(address_, data, bytes);
 }
 
-DeviceMemory::~DeviceMemory() {
-  try {
-    const CudaDriver::Current current(driver_, context_);
-    driver_.Free(address_);
-  } catch (const CudaError&) {
-    // The device has failed, which the next call for it says.
-  }
-}
+DeviceMemory::~DeviceMemory() { driver_.GiveUp(context_, address_); }
 
 }  // namespace tofu

@@ -45,6 +45,8 @@ class CudaDriver {
   CudaFunction LoadFunction(const std::string& image, const std::string& name) const;
   CudaAddress Allocate(size_t bytes) const;
   void Free(CudaAddress memory) const;
+  // Frees in a context; a device that has failed says so at its next call.
+  void GiveUp(CudaContext context, CudaAddress memory) const;
   void CopyToDevice(CudaAddress to, const void* from, size_t bytes) const;
   void CopyToHost(void* to, CudaAddress from, size_t bytes) const;
   // Two words of 32 bits, in the stream's order.
