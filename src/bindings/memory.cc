@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/bound_graph.h"
+#include "passes/emit_multifetch.h"
 #include "passes/executor_memory.h"
 #include "passes/graph_builder.h"
 #include "passes/operator_uses.h"
@@ -47,10 +49,18 @@ std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
 
 LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   if (live.node < 0) return {"", "", live.output, live.bytes, live.is_head};
-  const Node* node = &graph.nodes[live.node];
   // A fetched region is read through a relay that lies where it lies.
-  if (IsRelay(graph, *node)) node = &graph.nodes[node->inputs[0].node];
-  return {node->name, node->op, live.output, live.bytes, live.is_head};
+  const auto fetch_of = [&](int node) {
+    return IsRelay(graph, graph.nodes[node]) ? graph.nodes[node].inputs[0].node : node;
+  };
+  const int writer = fetch_of(live.node);
+  const Node& node = graph.nodes[writer];
+  const bool is_region = node.op == kMultiFetchOp && live.output == 0;
+  const bool is_head =
+      live.is_head ||
+      (is_region && std::any_of(graph.heads.begin(), graph.heads.end(),
+                                [&](NodeEntry h) { return fetch_of(h.node) == writer; }));
+  return {node.name, node.op, live.output, live.bytes, is_head};
 }
 
 py::dict PredictMemory(const SharedGraph& graph, const std::string& rules_json,

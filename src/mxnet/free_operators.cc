@@ -9,9 +9,7 @@
 //
 // Here the three operators request nothing. MXNet's own dispatcher, their
 // FComputeEx, reads both resources all the same, to hand them on to the library.
-// So it runs inside a function of ours, which lends it two empty ones. A retirement
-// on CPUs reads no data: the dispatcher, which would copy its tile where that is in a
-// layout of oneDNN's, is left out.
+// So it runs inside a function of ours, which lends it two empty ones.
 //
 // Memory of libmxnet.so is touched here whose layout is not part of a public ABI
 // (op_maps.h). The guards:
@@ -19,12 +17,14 @@
 //   2. the request that is replaced must answer as 1.9.1's does;
 //   3. only the two functions of tofu's own operators are replaced;
 //   4. the dispatcher's argument must hold both resources where the layout says,
-//      when the operators first run with them, before they run without.
-// Where one fails the operators stay as MXNet registered them.
+//      when the operators first run with them, before they run without and before
+//      anything is written there.
+// Where one fails the operators get back what MXNet registered for them.
 // tofu.mx.runtime adds a fifth: a publication without resources, checked.
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <new>
@@ -45,13 +45,11 @@ using tofu::FindOpMap;
 using tofu::Invoker;
 using tofu::IsRegistered;
 using tofu::Mxnet;
-using tofu::OpArrays;
 using tofu::OpIndices;
 using tofu::RawOpMap;
 using tofu::RawVector;
 using tofu::SafeReader;
 using tofu::Slot;
-using tofu::TofuOp;
 
 // mxnet::ResourceRequest::Type
 constexpr int32_t kTempSpace = 1;
@@ -73,6 +71,7 @@ static_assert(sizeof(RawResource) == 32, "mxnet::Resource takes 32 bytes");
 struct RawOpContext {
   bool need_grad;
   bool is_train;
+  char padding[6];
   int32_t context[2];
   void* stream;
   void* aux_stream;
@@ -80,7 +79,8 @@ struct RawOpContext {
   void* on_complete[3];
   RawVector<RawResource> requested;
 };
-static_assert(sizeof(RawOpContext) == 88, "mxnet::OpContext's resources lie at byte 64");
+static_assert(offsetof(RawOpContext, requested) == 64,
+              "mxnet::OpContext's resources lie at byte 64");
 
 // What FResourceRequest and FComputeEx look like to their callers.
 using Request = RawVector<int32_t>* (*)(RawVector<int32_t>* result, const void* functor,
@@ -100,7 +100,7 @@ struct State {
   Invoker dispatchers[kNumDevices] = {};
   std::atomic<int> right{0};  // calls that had both resources in place
   std::atomic<int> wrong{0};
-  const TofuOp* only_waits = nullptr;
+  std::atomic<bool> is_checked{false};  // so that the layout can be trusted
 };
 
 State& GetState() {
@@ -146,15 +146,12 @@ void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* conte
     ++(HasBoth(*requested) ? state.right : state.wrong);
     return dispatch(functor, attrs, context, inputs, requests, outputs);
   }
+  if (!state.is_checked) {
+    ++state.wrong;
+    return dispatch(functor, attrs, context, inputs, requests, outputs);
+  }
   const Loan loan(requested);
   dispatch(functor, attrs, context, inputs, requests, outputs);
-}
-
-// Instead of MXNet's dispatcher, for the operator that only has to come in order.
-void ComputeNothing(const void* /*functor*/, const void* /*attrs*/,
-                    RawOpContext* /*context*/, const void* /*inputs*/,
-                    const void* /*requests*/, const void* /*outputs*/) {
-  GetState().only_waits->compute({}, OpArrays{});
 }
 
 RawVector<int32_t>* RequestNothing(RawVector<int32_t>* result, const void* /*functor*/,
@@ -181,7 +178,6 @@ Slot* FilledSlot(RawOpMap<Slot>* map, uint32_t index) {
 }
 
 const Invoker kRequest = reinterpret_cast<Invoker>(RequestNothing);
-const Invoker kNoCompute = reinterpret_cast<Invoker>(ComputeNothing);
 const Invoker kCompute[kNumDevices] = {
     reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>),
     reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>),
@@ -202,8 +198,7 @@ bool CollectRequest(Slot* slot, State* state) {
 }
 
 bool CollectCompute(Slot* slot, Device device, State* state) {
-  const bool is_ours = slot != nullptr &&
-                       (slot->invoker == kCompute[device] || slot->invoker == kNoCompute);
+  const bool is_ours = slot != nullptr && slot->invoker == kCompute[device];
   return Collect(slot, is_ours, &state->dispatchers[device], &state->computes[device]);
 }
 
@@ -272,20 +267,20 @@ TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
 TOFU_EXPORT int TofuFreeBegin() {
   State& state = GetState();
   if (state.right == 0 || state.wrong != 0) return 0;
+  state.is_checked = true;
   Replace(state.requests, kRequest);
-  for (int i = 0; FindOp(i) != nullptr && !state.requests.empty(); ++i) {
-    if (!FindOp(i)->only_waits) continue;
-    state.only_waits = FindOp(i);
-    state.computes[kCpu][i]->invoker = kNoCompute;
-  }
   return static_cast<int>(state.requests.size());
 }
 
-// The operators request what MXNet lends them in graphs that are bound from now on.
-// Graphs that have been bound run as before.
+// The operators are as MXNet registered them in graphs that are bound from now on.
+// Graphs that have been bound hold copies of our functions, and run as before.
 TOFU_EXPORT void TofuFreeEnd() {
   State& state = GetState();
   if (state.request != nullptr) Replace(state.requests, state.request);
+  for (const Device device : {kCpu, kGpu}) {
+    if (state.dispatchers[device] == nullptr) continue;
+    Replace(state.computes[device], state.dispatchers[device]);
+  }
 }
 
 }  // extern "C"

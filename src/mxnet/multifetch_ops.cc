@@ -130,7 +130,7 @@ void InferRetireDtypes(const OpAttrs& /*attrs*/, int* inputs, int num_inputs,
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
   Observe(Step::kRetire);
   if (arrays.on_gpu) return RetireOnGpu(arrays);
-  if (arrays.num_outputs > 0) std::memset(arrays.outputs[0], 0, sizeof(int64_t));
+  std::memset(arrays.outputs[0], 0, sizeof(int64_t));
 }
 
 constexpr TofuOp kOps[] = {
@@ -139,7 +139,7 @@ constexpr TofuOp kOps[] = {
     {"_tofu_multifetch", Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes,
      ComputeFetch},
     {"_tofu_retire", Retire, ParseRetire, InferOneElement, InferRetireDtypes,
-     ComputeRetire, /*only_waits=*/true},
+     ComputeRetire},
 };
 constexpr int kNumOps = sizeof(kOps) / sizeof(kOps[0]);
 

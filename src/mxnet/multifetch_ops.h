@@ -53,9 +53,7 @@ struct TofuOp {
   // Fills the outputs from the inputs, and may correct these.
   void (*infer_shapes)(const OpAttrs& attrs, OpShapes* shapes);
   void (*infer_dtypes)(const OpAttrs& attrs, int* inputs, int num_inputs, int* outputs);
-  // Without any arrays where `only_waits` allows it.
   void (*compute)(const OpAttrs& attrs, const OpArrays& arrays);
-  bool only_waits = false;  // on CPUs it reads and writes no array that matters
 };
 
 // Null behind the last.

@@ -1,7 +1,7 @@
 // Reads memory that may not be there.
 //
 // Errors:     none; a bad address makes Read return false.
-// Position:   used by teach_shapes.cc before it trusts a layout.
+// Position:   under op_maps.h, before a layout is trusted.
 // Not handled: memory that another thread frees between Read and use.
 #ifndef TOFU_MXNET_SAFE_READER_H_
 #define TOFU_MXNET_SAFE_READER_H_

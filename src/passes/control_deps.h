@@ -8,14 +8,16 @@
 // The order is memory_order.h's: what frees memory goes first, everything else
 // stays where partition put it, a fetch just before its consumer. A publication
 // goes right behind the node that makes its tile: a worker runs what is ready in
-// the order in which it became so, and others wait for the address.
+// the order in which it became so, and others wait for the address. A fetch does not
+// stand behind other workers' nodes, and a tile is retired as soon as all have read it.
 //
 // Input:      a partitioned graph, or a phase of one, without dependencies.
 // Output:     the same graph: its nodes reordered and chained.
 //             `node_workers`, if given, is reordered with it.
 // Invariants: heads and what is computed stay the same.
 // Errors:     none.
-// Position:   last: after partition, and after phases, which splits the chains.
+// Position:   last: after partition, and after phases, which splits the chains, and
+//             relay_regions.h.
 // Complexity: memory_order.h's.
 #ifndef TOFU_PASSES_CONTROL_DEPS_H_
 #define TOFU_PASSES_CONTROL_DEPS_H_

@@ -33,13 +33,13 @@ std::vector<std::string> Texts(const StepGraphs& step) {
 
 TEST(StepGraphs, AreThoseThatPartitionAndPhasesWrite) {
   const MockGraph mock = TwoPhases();
-  const Plan plan = ReplicatedPlan(mock, {2});
+  Plan plan = ReplicatedPlan(mock, {2});
+  plan.tensor_cuts[0] = {0};  // so that each worker fetches half of x
   Partitioned partitioned =
       PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
   AddControlDeps(&partitioned.graph, &partitioned.node_workers);
   Phases phases = SplitPhases(partitioned);
-  AddControlDeps(&phases.forward.graph);
-  AddControlDeps(&phases.backward->graph);
+  ArrangePhases(&phases);
   for (const bool joint : {false, true}) {
     const std::string text =
         joint ? WriteJoint(phases, JoinPhases(phases)) : WritePhases(phases);
@@ -48,6 +48,9 @@ TEST(StepGraphs, AreThoseThatPartitionAndPhasesWrite) {
         MakeStepGraphs(mock.graph, mock.table, plan, FetchKind::kMultiFetch, joint);
     EXPECT_EQ(made.graphs.size(), joint ? 1u : 2u);
     EXPECT_EQ(Texts(made), Texts(read));
+    for (const std::string& graph : Texts(made)) {
+      EXPECT_NE(graph.find("/relay"), std::string::npos);
+    }
     // Variables are read in the order of their names.
     EXPECT_EQ(nlohmann::json(PartitionedJson(made.partitioned)),
               nlohmann::json(PartitionedJson(read.partitioned)));

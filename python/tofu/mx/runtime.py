@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ _ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 MATCH_RANGE = "NNVM_EXEC_MATCH_RANGE"
 SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
 
+_log = logging.getLogger("tofu")
 _lock = threading.RLock()
 _library: Optional[ctypes.CDLL] = None
 _stateful: frozenset[str] = frozenset()
@@ -118,7 +120,10 @@ def load(library: Optional[Path] = None) -> None:
         _stateful = frozenset(_stateful_ops(handle))
         handle.TofuRunPart.restype = ctypes.c_char_p
         _runs_parts = bool(handle.TofuRunPartOpen(os.fsencode(find_lib_path()[0])))
-        _frees_operators = free_operators(handle, find_lib_path()[0]) is None
+        problem = free_operators(handle, find_lib_path()[0])
+        _frees_operators = problem is None
+        if problem is not None:
+            _log.debug("workers on CPU contexts take turns: %s", problem)
 
 
 def check_version(version: str) -> None:
