@@ -5,6 +5,7 @@ Every text says where, what was found, what was expected and what to do.
 
 __all__ = [
     "ConfigError",
+    "GradientError",
     "GraphError",
     "InconclusiveError",
     "InternalError",
@@ -36,6 +37,10 @@ class GraphError(TofuError, ValueError):
 
 class PlanError(TofuError, ValueError):
     """A plan cannot be read, or does not fit the graph."""
+
+
+class GradientError(TofuError, RuntimeError):
+    """A gradient is read whose memory has been used for something else."""
 
 
 class InternalError(TofuError):

@@ -9,14 +9,16 @@ computation has inputs on many (its parameters' tiles), so it is recorded as
 
 Tokens are single numbers. Backward, the computation keeps the tiles' gradients,
 and each gate hands those of its worker to MXNet, which writes or adds them as the
-parameters' ``grad_req`` says.
+parameters' ``grad_req`` says. That needs memory of MXNet's for every gradient, and copies. So
+gradients that are to be overwritten do not take this way: the computation delivers them
+(tofu.gluon.gradients).
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Callable, Optional
 
 from mxnet import autograd, nd
@@ -25,6 +27,7 @@ from mxnet.base import MXNetError
 from .recording import (
     NULL,
     Function,
+    inputs_of,
     must_take_turns,
     record_function,
     watch,
@@ -33,8 +36,11 @@ from .recording import (
 
 __all__ = ["Recording"]
 
-# From head gradients to gradients of the inputs and of the tiles, None for zeros.
-Differentiate = Callable[[list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]]
+# From head gradients to gradients of the inputs and of the tiles, None for zeros, and what
+# delivers the other gradients.
+Differentiate = Callable[
+    [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[], None]]
+]
 
 _serials = itertools.count()
 # How long to wait for gates that may never run, an error having come before.
@@ -47,9 +53,10 @@ class Recording:
 
     Args:
         inputs: arrays on the script's context whose gradients are wanted.
-        tiles: arrays on any contexts whose gradients are wanted.
+        tiles: arrays on any contexts whose gradients MXNet is to write or add.
         outputs: fresh arrays on the script's context.
-        differentiate: the backward pass.
+        differentiate: the backward pass. What delivers gradients is called where the
+            sentinel's is asked for, as by every ``backward``.
         group: recordings of a group differentiate one after the other, the latest first,
             so that what they do to running statistics is the same in every run.
     """
@@ -95,6 +102,13 @@ class Recording:
         self._sentinel._fresh_grad = False
         return True
 
+    def sentinel_in(self, inputs: Collection[str]) -> Optional[Any]:
+        """A variable of autograd's that stands for this computation, if a graph reads it.
+
+        inputs: names of that graph's variables.
+        """
+        return self._sentinel if inputs_of(self._sentinel) & set(inputs) else None
+
     def proceed(self) -> None:
         """Let the backward pass be pushed."""
         self._turn.set()
@@ -116,9 +130,10 @@ class Recording:
         context = self._context
         # Backward marks a variable's gradient as fresh at once: that tells whether it came
         # through here. As an input of its own its gradient waits for nothing else. The
-        # probe's mark goes with the graph.
-        self._sentinel, self._sentinel_gradient = _variable(context)
-        self._probe = nd.identity(_variable(context)[0])
+        # probe's mark goes with the graph. Nothing is computed for the probe: that would wait for
+        # this recording, and MXNet might run it in one bunch with what another one waits for.
+        self._sentinel, self._sentinel_gradient = _variable(context, "write")
+        self._probe = nd.identity(_variable(context, "null")[0])
         self._probe._fresh_grad = True
         by_context: dict[Any, list[int]] = {}
         for index, tile in enumerate(tiles):
@@ -142,12 +157,16 @@ class Recording:
                 self._turn.wait()
             self._turn.clear()
             with _pushing:
-                of_inputs, self._tile_gradients = self._differentiate(own)
+                of_inputs, self._tile_gradients, deliver = self._differentiate(own)
+            if requests[-1] != NULL:  # the sentinel's
+                deliver()
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs : -2]
             self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
             if self._open_gates:
                 self._closed.clear()
+            else:
+                self._tile_gradients = ()
             self._ran = True
             for target, value, request in zip(gradients, values, requests):
                 write_gradient(target, value, request)
@@ -167,8 +186,8 @@ class Recording:
         return backward
 
 
-def _variable(context: Any) -> tuple[Any, Any]:
-    """A number that gradients are asked of, and its gradient."""
+def _variable(context: Any, request: str) -> tuple[Any, Any]:
+    """A number that gradients are asked of as a request says, and its gradient."""
     value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
-    autograd.mark_variables([value], [gradient], "write")
+    autograd.mark_variables([value], [gradient], request)
     return value, gradient

@@ -7,32 +7,44 @@ sees the change. ``untile`` turns it back.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import weakref
-from collections.abc import Sequence
-from typing import Any, Optional
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Optional
 
 import numpy as np
 from mxnet import autograd, context, nd
 from mxnet.ndarray import NDArray
+from mxnet.util import is_np_array
 
 from tofu.errors import InternalError, PlanError
 
 from . import rooms
 from .autograd import Recording
+from .gradients import Gradients, arrays_without_memory
 from .views import View, gather_plain
 
 __all__ = [
     "TileState",
     "Tiled",
+    "after_backward",
+    "before_backward",
     "check_tileable",
+    "collecting",
+    "deliver",
+    "gated_tiles",
+    "is_fresh",
     "is_tiled",
     "peeking",
+    "reclaim",
     "shape_of",
     "tile",
     "tiled",
     "untile",
+    "use_up",
+    "zero_grad",
 ]
 
 
@@ -46,6 +58,8 @@ class TileState:
         cuts: the dimension that each step of the plan cuts, -1 where none.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
+        gradients: None where none is wanted.
+        value, gradient: the whole arrays handed out.
     """
 
     layout: Any
@@ -53,6 +67,7 @@ class TileState:
     cuts: tuple[int, ...]
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
+    gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
 
@@ -79,16 +94,44 @@ class Tiled:
     """
 
     _tofu: TileState
+    name: str
     _data: Optional[list[Any]]
-    _grad: Optional[list[Any]]
     _ctx_list: list[Any]
     _plain_class: type
-    grad_req: str
+
+    @property
+    def _grad(self) -> Optional[list[Any]]:
+        gradients = self._tofu.gradients
+        return None if gradients is None else gradients.keep()
+
+    @_grad.setter
+    def _grad(self, arrays: Optional[list[Any]]) -> None:
+        self._tofu.gradients = (
+            None if arrays is None else Gradients(self.name, arrays, has_memory=True)
+        )
+
+    @property
+    def grad_req(self) -> str:
+        """How gradients are written: "write", "add" or "null"."""
+        return str(self._plain_class.grad_req.fget(self))  # type: ignore[attr-defined]
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if self._tofu.gradients is not None and req != self.grad_req:
+            # MXNet makes new arrays, of zeros.
+            self._views()[1].forget()
+            self._tofu.gradients.zero()
+        self._plain_class.grad_req.fset(self, req)  # type: ignore[attr-defined]
+
+    def grad(self, ctx: Any = None) -> Any:
+        """The whole gradient on a context of the script's."""
+        if self._data is None or self._tofu.gradients is None:
+            return super().grad(ctx)  # type: ignore[misc]
+        return self._views()[1].get(self._script_context(ctx))
 
     def _check_and_get(self, arr_list: Optional[list[Any]], ctx: Any) -> Any:
         if arr_list is None:
             return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
-        of_gradient = arr_list is self._grad
         if ctx is list:
             for view in (self._tofu.value, self._tofu.gradient):
                 if view is not None:
@@ -97,9 +140,7 @@ class Tiled:
         if _peeking:
             return arr_list[0]
         where = self._script_context(ctx)
-        value, gradient = self._views()
-        if of_gradient:
-            return gradient.get(where)
+        value, _ = self._views()
         if self.grad_req != "null" and autograd.is_recording():
             value.flush()
             return self._recorded_whole(where)
@@ -123,7 +164,12 @@ class Tiled:
         assert self._data is not None
         state = self._tofu
         whole = gather_plain(self._data, _with_dtype(state.layout, self._data[0]), ctx)
-        Recording([], self._data, [whole], lambda heads: ((), state.scatter(heads[0])))
+
+        def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[], None]]:
+            tiles = state.scatter(heads[0])
+            return (), tiles, lambda: deliver(self, tiles, None)
+
+        Recording([], gated_tiles(self), [whole], differentiate)
         return whole
 
     def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
@@ -134,7 +180,15 @@ class Tiled:
         with autograd.pause():
             state.scatter(self._data[0], out=state.tiles)
         self._data = [array.detach() for array in state.tiles]
-        self._init_grad()  # type: ignore[attr-defined]
+        self._init_grad()
+
+    def _init_grad(self) -> None:
+        if self._data is not None and len(self._data) != len(self._tofu.tiles):
+            return  # whole yet: _init_impl is not through
+        if self._data is None or not delivers(self) or is_np_array():
+            super()._init_grad()  # type: ignore[misc]
+        else:
+            _mark_zeros(self, fresh=False)
 
     def _reduce(self) -> Any:
         tiles = self.list_data()  # type: ignore[attr-defined]
@@ -156,7 +210,8 @@ class Tiled:
 
     def zero_grad(self) -> None:
         """Set the gradient on all workers to 0."""
-        super().zero_grad()  # type: ignore[misc]
+        if self._tofu.gradients is not None:
+            self._tofu.gradients.zero()
         self._views()[1].refresh()
 
     def cast(self, dtype: Any) -> None:
@@ -164,6 +219,9 @@ class Tiled:
         value, gradient = self._views()
         value.flush()
         gradient.flush()
+        gradients = self._tofu.gradients
+        if gradients is not None and gradients.tiles() is None:
+            gradients.zero()
         super().cast(dtype)  # type: ignore[misc]
         if self._data is not None:
             _forget_views(self._tofu)
@@ -173,14 +231,30 @@ class Tiled:
     def __reduce_ex__(self, protocol: Any) -> Any:
         # A copy, or what a pickle holds, is a plain parameter.
         state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
-        for name in ("_data", "_grad"):
-            if state[name] is not None:
-                state[name] = [_plain_copy(self, state[name])]
+        state["_data"] = _plain_copy(self, self._data)
+        state["_grad"] = _plain_copy(self, _gradient_tiles(self))
         return object.__new__, (self._plain_class,), state
 
 
 _tiled: weakref.WeakSet[Any] = weakref.WeakSet()
 _peeking = False
+
+
+_collected: Optional[dict[Any, list[list[Any]]]] = None
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[dict[Any, list[list[Any]]]]:
+    """Inside this context what is delivered goes here, and gradients stay as they are.
+
+    Yields the parts of every parameter, each a list of tiles, once a backward call is over.
+    """
+    global _collected
+    _collected = {}
+    try:
+        yield _collected
+    finally:
+        _collected = None
 
 
 class peeking:  # noqa: N801 - reads as a statement: with peeking(): ...
@@ -242,14 +316,19 @@ def tile(parameter: Any, layout: Any, contexts: Sequence[Any], cuts: Sequence[in
     state = TileState(layout, tuple(contexts), tuple(cuts))
     with autograd.pause():
         state.tiles = state.scatter(whole)
-        gradients = state.scatter(gradient[0]) if gradient is not None else None
     fresh = gradient is not None and bool(whole._fresh_grad)
     plain: type = type(parameter)
+    del parameter._grad
     parameter.__class__ = _tiled_class(plain)
     parameter._tofu = state
     parameter._data = [array.detach() for array in state.tiles]
-    _mark(parameter, gradients, fresh)
     _tiled.add(parameter)
+    if gradient is not None and delivers(parameter) and not _has_values(gradient[0]):
+        _mark_zeros(parameter, fresh)
+    else:
+        with autograd.pause():
+            gradients = state.scatter(gradient[0]) if gradient is not None else None
+        _mark(parameter, gradients, fresh)
 
 
 def untile(parameter: Any) -> None:
@@ -260,17 +339,87 @@ def untile(parameter: Any) -> None:
             view.flush()
     _forget_views(state)
     where = parameter._ctx_list[0]
-    tiles, gradients = parameter._data, parameter._grad
+    tiles, gradients = parameter._data, _gradient_tiles(parameter)
+    fresh = state.gradients is not None and is_fresh(parameter)
     parameter.__class__ = parameter._plain_class
     del parameter._tofu
     _tiled.discard(parameter)
+    parameter._grad = None
     if tiles is None:
         return
-    fresh = gradients is not None and all(array._fresh_grad for array in tiles)
     with autograd.pause():
         parameter._data = [state.gather(tiles, where)]
         whole_gradient = [state.gather(gradients, where)] if gradients is not None else None
     _mark(parameter, whole_gradient, fresh)
+
+
+def delivers(parameter: Any) -> bool:
+    """Whether recordings deliver a parameter's gradient past autograd: it is overwritten."""
+    return bool(parameter.grad_req == "write")
+
+
+def gated_tiles(parameter: Any) -> list[Any]:
+    """The tiles of a tiled parameter that enter gates (tofu.gluon.autograd)."""
+    return [] if delivers(parameter) else parameter._data
+
+
+def deliver(parameter: Any, gradients: Sequence[Any], lender: Any) -> None:
+    """Hand a tiled parameter the gradients of its tiles, if they come by this way."""
+    if is_tiled(parameter) and parameter._tofu.gradients is not None and delivers(parameter):
+        parameter._tofu.gradients.hand_over(gradients, lender)
+
+
+def reclaim(parameter: Any, lender: Any) -> None:
+    """Before `lender` overwrites gradients that it has delivered."""
+    if parameter._tofu.gradients is not None:
+        parameter._tofu.gradients.reclaim(lender)
+
+
+def is_fresh(parameter: Any) -> bool:
+    """Whether a backward pass has made a tiled parameter's gradient since the last update."""
+    gradients = parameter._tofu.gradients
+    return bool(gradients.fresh) or all(array._fresh_grad for array in parameter._data)
+
+
+def use_up(parameter: Any) -> None:
+    """Note that an update uses a tiled parameter's gradient."""
+    parameter._tofu.gradients.fresh = False
+    for array in parameter._data:
+        array._fresh_grad = False
+
+
+def before_backward() -> None:
+    """Before gradients are computed: let the tiles' marks tell what autograd is going to write."""
+    for parameter in _delivered():
+        gradients = parameter._tofu.gradients
+        gradients.before_backward()
+        if not gradients.fresh and is_fresh(parameter):
+            gradients.fresh = True
+        for array in parameter._data:
+            array._fresh_grad = False
+
+
+def after_backward() -> None:
+    """After gradients are computed: take what was delivered."""
+    for parameter in _delivered():
+        if _collected is not None:
+            _collected[parameter] = parameter._tofu.gradients.take_parts()
+            continue
+        wrote = any(array._fresh_grad for array in parameter._data)
+        parameter._tofu.gradients.after_backward(wrote=wrote)
+
+
+def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """ParameterDict.zero_grad, which need not read the gradients of tiled parameters."""
+
+    def _zero_grad(self: Any) -> None:
+        if not any(map(is_tiled, self.values())):
+            original(self)
+            return
+        for parameter in self.values():
+            parameter.zero_grad()
+
+    return _zero_grad
 
 
 @functools.cache
@@ -287,17 +436,47 @@ def _mark(parameter: Any, gradients: Optional[list[Any]], fresh: bool) -> None:
         array._fresh_grad = fresh
 
 
+def _mark_zeros(parameter: Any, fresh: bool) -> None:
+    """Give a parameter a gradient of 0, without memory before something is written there."""
+    home = arrays_without_memory(parameter._data)
+    autograd.mark_variables(parameter._data, home, parameter.grad_req)
+    parameter._tofu.gradients = Gradients(parameter.name, home, has_memory=False)
+    parameter._tofu.gradients.fresh = fresh
+
+
+def _has_values(array: Any) -> bool:
+    with autograd.pause():
+        return bool(nd.max(nd.abs(array)).asscalar() != 0)  # NaN too
+
+
+def _gradient_tiles(parameter: Any) -> Optional[list[Any]]:
+    """The tiles of a tiled parameter's gradient; zeros where it is gone."""
+    gradients = parameter._tofu.gradients
+    if gradients is None:
+        return None
+    if gradients.tiles() is None:
+        gradients.zero()
+    found: Optional[list[Any]] = gradients.tiles()
+    return found
+
+
+def _delivered() -> list[Any]:
+    return [p for p in _tiled if p._tofu.gradients is not None and p._data and delivers(p)]
+
+
 def _forget_views(state: TileState) -> None:
     for view in (state.value, state.gradient):
         if view is not None:
             view.forget()
 
 
-def _plain_copy(parameter: Any, tiles: list[Any]) -> Any:
+def _plain_copy(parameter: Any, tiles: Optional[list[Any]]) -> Optional[list[Any]]:
+    if tiles is None:
+        return None
     for view in parameter._views():
         view.flush()
     layout = _with_dtype(parameter._tofu.layout, tiles[0])
-    return gather_plain(tiles, layout, parameter._ctx_list[0])
+    return [gather_plain(tiles, layout, parameter._ctx_list[0])]
 
 
 def _with_dtype(layout: Any, array: Any) -> Any:

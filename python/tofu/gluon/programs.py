@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 from mxnet import autograd
@@ -20,7 +20,7 @@ from tofu.plan import Compiled
 
 from . import planning, report, rooms
 from .autograd import Recording
-from .parameter import check_tileable, is_tiled, shape_of, tile
+from .parameter import check_tileable, deliver, gated_tiles, is_tiled, reclaim, shape_of, tile
 from .session import Session
 
 __all__ = ["Pool", "Signature", "make_pool"]
@@ -94,6 +94,7 @@ class Pool:
             context: the script's context.
         """
         bound = self._take()
+        self._reclaim(bound.program)
         recording = autograd.set_recording(False)
         try:
             outputs: list[Any] = bound.program.forward(
@@ -140,20 +141,38 @@ class Pool:
     ) -> Recording:
         gradients = self._signature.gradients
         wanted = [name for name in inputs if name in gradients]
-        trained = [name for name in self._parameters if name in gradients]
-        tiles = [array for name in trained for array in self._parameters[name]._data]
+        trained = {name: p for name, p in self._parameters.items() if name in gradients}
+        gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
         gather = rooms.current().gather
 
-        def differentiate(heads: list[Any]) -> tuple[list[Any], list[Any]]:
+        def differentiate(
+            heads: list[Any],
+        ) -> tuple[list[Any], list[Any], Callable[[], None]]:
+            self._reclaim(program)
             found = program.backward(heads)
+
+            def deliver_all() -> None:
+                for name, parameter in trained.items():
+                    deliver(parameter, found[name], program)
+
             return (
                 [gather(found[name], program.layouts[name], context) for name in wanted],
-                [array for name in trained for array in found[name]],
+                [array for name, tiles in gated.items() if tiles for array in found[name]],
+                deliver_all,
             )
 
         return Recording(
-            [inputs[name] for name in wanted], tiles, outputs, differentiate, self._group
+            [inputs[name] for name in wanted],
+            [tile for tiles in gated.values() for tile in tiles],
+            outputs,
+            differentiate,
+            self._group,
         )
+
+    def _reclaim(self, program: Any) -> None:
+        """Before a program overwrites gradients that lie with it."""
+        for parameter in self._parameters.values():
+            reclaim(parameter, program)
 
 
 def make_pool(

@@ -29,8 +29,10 @@ __all__ = [
     "Function",
     "Recorded",
     "in_graph",
+    "inputs_of",
     "must_take_turns",
     "record_function",
+    "recorded",
     "waiting_backward",
     "watch",
     "write_gradient",
@@ -201,13 +203,23 @@ def in_graph(array: Any) -> bool:
     """Whether a gradient with respect to `array` could be asked."""
     if array.grad is not None:
         return True
+    # A constant that has taken part in a recorded computation is a variable "null...".
+    return any(not name.startswith("null") for name in inputs_of(array))
+
+
+def inputs_of(array: Any) -> set[str]:
+    """The names of the variables in the recorded graph that an array is computed by."""
     handle = ctypes.c_void_p()
     if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)) != 0:
-        return False
+        return set()
     from mxnet.symbol import Symbol
 
-    # A constant that has taken part in a recorded computation is a variable "null...".
-    return any(not name.startswith("null") for name in Symbol(handle).list_inputs())
+    return set(Symbol(handle).list_inputs())
+
+
+def recorded() -> list[Any]:
+    """The recordings that backward calls may go through."""
+    return list(_recorded)
 
 
 _recorded: weakref.WeakSet[Any] = weakref.WeakSet()

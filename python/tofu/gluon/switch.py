@@ -10,12 +10,11 @@ from typing import Any, Callable, Optional, Union
 from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet.base import _LIB
-from mxnet.ndarray import NDArray
 
 from tofu import _hook
 from tofu.config import Config, parse_workers
 
-from . import block, parameter, recording, report, session, trainer, views
+from . import block, grad, parameter, recording, report, session, trainer, views
 
 __all__ = ["disable", "enable"]
 
@@ -134,42 +133,27 @@ def _patch_mxnet() -> None:
     _replace(gluon.Trainer, "_update", trainer.update)
     _replace(gluon.Trainer, "save_states", trainer.save_states)
     _replace(gluon.Trainer, "load_states", trainer.load_states)
-    _replace(mx_autograd, "grad", _grad)
+    _replace(gluon.ParameterDict, "zero_grad", parameter.zero_grad)
+    _replace(mx_autograd, "grad", grad.of_tiles)
     # Every backward call of MXNet's Python goes through this one function.
     _replace(
         _LIB,
         "MXAutogradBackwardEx",
-        lambda original: recording.waiting_backward(
-            original, views.before_backward, views.after_backward
-        ),
+        lambda original: recording.waiting_backward(original, _before_backward, _after_backward),
     )
+
+
+def _before_backward() -> None:
+    views.before_backward()
+    parameter.before_backward()
+
+
+def _after_backward() -> None:
+    parameter.after_backward()
+    views.after_backward()
 
 
 def _replace(owner: Any, name: str, replacement: Callable[[Any], Any]) -> None:
     original = getattr(owner, name)
     setattr(owner, name, replacement(original))
     _undo.append(lambda: setattr(owner, name, original))
-
-
-def _grad(original: Callable[..., Any]) -> Callable[..., Any]:
-    """autograd.grad: with respect to a tiled parameter's value, by way of its tiles."""
-
-    def grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
-        asked = [variables] if isinstance(variables, NDArray) else list(variables)
-        owners = [getattr(array, "parameter", None) for array in asked]
-        if not any(owners):
-            return original(heads, variables, *args, **kwargs)
-        flat = [
-            tile
-            for array, owner in zip(asked, owners)
-            for tile in (owner._data if owner is not None else [array])
-        ]
-        found = iter(original(heads, flat, *args, **kwargs))
-        return [
-            next(found)
-            if owner is None
-            else owner._tofu.gather([next(found) for _ in owner._data], array.context)
-            for array, owner in zip(asked, owners)
-        ]
-
-    return grad

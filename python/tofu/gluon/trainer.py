@@ -22,7 +22,7 @@ from tofu.errors import ConfigError
 
 from . import report, session, views
 from .elementwise import updates_elementwise
-from .parameter import is_tiled
+from .parameter import is_fresh, is_tiled, use_up
 from .session import describe_contexts
 
 __all__ = [
@@ -124,7 +124,8 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             if not is_tiled(parameter):
                 whole.append((index, parameter._grad[0], parameter._data[0]))
             elif state.elementwise:
-                for jobs, gradient, weight in zip(tiles, parameter._grad, parameter._data):
+                gradients = parameter._tofu.gradients.tiles()
+                for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
                     jobs.append((index, gradient, weight))
             else:
                 gathered.append((index, parameter))
@@ -209,7 +210,10 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     Raises:
         UserWarning: its gradient is stale, and that is not to be ignored (as MXNet has it).
     """
-    fresh = all(array._fresh_grad for array in parameter._data)
+    if is_tiled(parameter):
+        fresh = is_fresh(parameter)
+    else:
+        fresh = all(array._fresh_grad for array in parameter._data)
     if not fresh and not ignore_stale_grad:
         raise UserWarning(
             f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
@@ -218,8 +222,11 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
             "are intentionally only using a subset, call step with ignore_stale_grad=True to "
             "suppress this warning and skip updating of Parameters with stale gradient"
         )
-    for array in parameter._data:
-        array._fresh_grad = False
+    if is_tiled(parameter):
+        use_up(parameter)
+    else:
+        for array in parameter._data:
+            array._fresh_grad = False
     return fresh
 
 
@@ -230,8 +237,9 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
         some = gathered[begin : begin + at_once]
         with autograd.pause():
             jobs = [
-                (index, *(p._tofu.gather(tiles, p._ctx_list[0]) for tiles in (p._grad, p._data)))
+                (index, *(p._tofu.gather(tiles, p._ctx_list[0]) for tiles in both))
                 for index, p in some
+                for both in [(p._tofu.gradients.tiles(), p._data)]
             ]
             trainer._updaters[0](*zip(*jobs))
             for (_, parameter), (_, _, weight) in zip(some, jobs):
@@ -308,6 +316,15 @@ class _Flag:
         self._grad = [mx.nd.add_n(*[1.0 / flag.as_in_context(context) for flag in finite])]
 
 
+def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
+    """The arrays of a parameter's gradient, None where there is none."""
+    if not is_tiled(parameter):
+        gradients: Optional[Sequence[Any]] = parameter._grad
+        return gradients
+    state = parameter._tofu.gradients
+    return None if state is None else state.tiles()
+
+
 def _overflows(trainer: Any) -> bool:
     """Whether AMP's loss scaler finds a gradient that is not finite; the step is skipped then."""
     scaler: Optional[Any] = getattr(trainer, "_amp_loss_scaler", None)
@@ -315,5 +332,6 @@ def _overflows(trainer: Any) -> bool:
         return False
     context = trainer._contexts[0]
     with autograd.pause():
-        flags = [_Flag(p._grad, context) for p in trainer._params if p._grad is not None]
+        found = map(_gradient_of, trainer._params)
+        flags = [_Flag(gradients, context) for gradients in found if gradients is not None]
     return bool(scaler.has_overflow(flags))

@@ -40,7 +40,7 @@ class Whole(NDArray):  # type: ignore[misc]
     def grad(self) -> Optional[Any]:
         """The gradient of the parameter whose value this is, or None."""
         parameter: Any = getattr(self, "parameter", None)
-        if parameter is None or parameter._grad is None:
+        if parameter is None or parameter._tofu.gradients is None:
             return None
         return parameter.grad(self.context)
 
@@ -69,10 +69,10 @@ class View:
             if not self._equal:
                 self._gather(whole)
         else:
-            owner, tiles = self._owner(), self._tiles()
-            assert owner is not None
+            owner = self._owner()
+            assert owner is not None and owner._data is not None
             shape = owner._tofu.layout.shape
-            whole = Whole(_new_alloc_handle(shape, context, False, tiles[0].dtype))
+            whole = Whole(_new_alloc_handle(shape, context, False, owner._data[0].dtype))
             whole.parameter = None if self._of_gradient else owner
             self._whole = weakref.ref(whole)
             self._gather(whole)
@@ -104,15 +104,13 @@ class View:
     def flush(self) -> None:
         """Write the copy back into the tiles, and keep it only if the script does."""
         whole = self._whole() if self._whole is not None else None
-        tiles = self._tiles()
-        if whole is None or not tiles:
+        owner = self._owner()
+        if whole is None or owner is None or not self._is_there(owner):
             self.forget()
             return
         if self._equal:
-            owner = self._owner()
-            assert owner is not None
             with autograd.pause():
-                owner._tofu.scatter(whole, out=tiles)
+                owner._tofu.scatter(whole, out=self._tiles(owner, to_write=True))
         self._held, self._recorded = None, False
         del whole
         if self._whole is None or self._whole() is None:
@@ -121,9 +119,10 @@ class View:
     def refresh(self) -> None:
         """Read the tiles into the copy if the script holds one."""
         whole = self._whole() if self._whole is not None else None
-        if whole is None or not self._tiles():
+        owner = self._owner()
+        if whole is None or owner is None or not self._is_there(owner):
             self.forget()
-        else:
+        elif not self._is_gone(owner):
             self._gather(whole)
 
     def suspend(self) -> None:
@@ -137,17 +136,30 @@ class View:
         self._equal = self._recorded = False
         _views.discard(self)
 
-    def _tiles(self) -> list[Any]:
-        owner = self._owner()
-        if owner is None:
-            return []
-        return list((owner._grad if self._of_gradient else owner._data) or ())
+    def _is_there(self, owner: Tiled) -> bool:
+        return owner._data is not None and (
+            not self._of_gradient or owner._tofu.gradients is not None
+        )
+
+    def _is_gone(self, owner: Tiled) -> bool:
+        """Whether the copy is all there is, an update having used the gradient."""
+        gradients = owner._tofu.gradients
+        return self._of_gradient and gradients is not None and gradients.tiles() is None
+
+    def _tiles(self, owner: Tiled, *, to_write: bool = False) -> list[Any]:
+        if not self._of_gradient:
+            return list(owner._data or ())
+        gradients = owner._tofu.gradients
+        assert gradients is not None
+        if to_write and self._is_gone(owner):
+            gradients.zero()
+        return gradients.tiles() or gradients.keep()  # which tells why there are none
 
     def _gather(self, whole: Whole) -> None:
         owner = self._owner()
         assert owner is not None
         with autograd.pause():
-            owner._tofu.gather(self._tiles(), whole.context, out=whole)
+            owner._tofu.gather(self._tiles(owner), whole.context, out=whole)
         self._equal = True
 
 

@@ -1,0 +1,281 @@
+"""Gradients of tiled parameters: left with the program that made them, read as if they were not."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import mxnet as mx
+import pytest
+from mxnet import autograd, gluon
+
+from tofu.errors import GradientError
+
+from .models import assert_same, data, make_net, plainly
+
+
+class Steps:
+    """A net and its trainer, a step in parts."""
+
+    def __init__(self, grad_req="write"):
+        self.net = make_net()
+        self.net(data())
+        self.parameters = [p for p in self.net.collect_params().values() if p.grad_req != "null"]
+        for parameter in self.parameters:
+            parameter.grad_req = grad_req
+        self.trainer = gluon.Trainer(self.net.collect_params(), "sgd", {"learning_rate": 0.1})
+
+    def forward(self, factor=1):
+        with autograd.record():
+            return (self.net(data() * factor) ** 2).mean()
+
+    def step(self, factor=1):
+        self.forward(factor).backward()
+        self.trainer.step(1)
+
+    def read(self):
+        return [parameter.grad().asnumpy() for parameter in self.parameters]
+
+
+def lent(parameters):
+    return [parameter._tofu.gradients.is_lent for parameter in parameters]
+
+
+def test_gradients_lie_with_the_program(two):
+    steps = Steps()
+    steps.step()
+    assert all(lent(steps.parameters))
+    steps.step()
+    assert all(lent(steps.parameters))
+
+
+def after_each_stage():
+    steps, found = Steps(), []
+    for _ in range(3):
+        loss = steps.forward()
+        loss.backward()
+        found.append(steps.read())
+        steps.trainer.step(1)
+        found.append(steps.read())
+        steps.net(data())  # a prediction
+        found.append(steps.read())
+    return found
+
+
+def test_they_read_as_without_tofu(two):
+    assert_same(after_each_stage(), plainly(after_each_stage))
+
+
+def unused():
+    """A gradient that no update has used, read behind the next forward pass."""
+    steps = Steps()
+    steps.forward().backward()
+    loss = steps.forward(2)
+    first = steps.read()
+    loss.backward()
+    steps.trainer.step(1)
+    return first, steps.read()
+
+
+def test_an_unused_gradient_outlives_the_next_forward_pass(two):
+    assert_same(unused(), plainly(unused))
+
+
+def two_trainers():
+    """Half of the gradients are used a step later."""
+    steps = Steps()
+    trainers = [
+        gluon.Trainer(some, "sgd", {"learning_rate": 0.1})
+        for some in (steps.parameters[::2], steps.parameters[1::2])
+    ]
+    steps.forward().backward()
+    trainers[0].step(1)
+    loss = steps.forward(2)
+    trainers[1].step(1)
+    loss.backward()
+    trainers[0].step(1)
+    return [parameter.data() for parameter in steps.parameters], steps.read()
+
+
+def test_a_gradient_used_late(two):
+    assert_same(two_trainers(), plainly(two_trainers))
+
+
+@pytest.mark.parametrize("read", ["grad", "list_grad"])
+def test_one_that_is_gone_says_so(two, read):
+    steps = Steps()
+    steps.step()
+    loss = steps.forward()
+    with pytest.raises(GradientError, match=r"net_dense0_weight.*expected it to be read before"):
+        getattr(steps.net[0].weight, read)()
+    loss.backward()
+    assert getattr(steps.net[0].weight, read)() is not None
+
+
+def asked_for_once():
+    steps = Steps()
+    steps.net[0].weight.list_grad()
+    steps.step()
+    loss = steps.forward()
+    found = [steps.net[0].weight.grad().asnumpy()]
+    loss.backward()
+    return [*found, steps.net[0].weight.grad()]
+
+
+def test_one_that_was_asked_for_is_kept(two):
+    assert_same(asked_for_once(), plainly(asked_for_once))
+
+
+def test_tiles_that_the_script_holds_follow(two):
+    steps = Steps()
+    parameter = steps.net[0].weight
+    held = parameter.list_grad()
+    for factor in (1, 2):
+        steps.step(factor)
+        whole = parameter.grad().asnumpy()
+        steps.forward()
+        assert_same(parameter._tofu.gather(held, mx.cpu()), whole)
+
+
+def zeroed_in_flight(one_by_one):
+    """Zeros are written while the gradients' memory holds activations."""
+    steps, found = Steps(), []
+    for _ in range(2):
+        loss = steps.forward()
+        if one_by_one:
+            for parameter in steps.parameters:
+                parameter.zero_grad()
+        else:
+            steps.net.collect_params().zero_grad()
+        found.append(steps.read())
+        loss.backward()
+        found.append(steps.read())
+        steps.trainer.step(1)
+    return found
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_zero_grad_between_forward_and_backward(two, one_by_one):
+    assert_same(zeroed_in_flight(one_by_one), plainly(zeroed_in_flight, one_by_one))
+
+
+def test_zero_grad_takes_no_memory(two):
+    steps = Steps()
+    for _ in range(2):
+        steps.net.collect_params().zero_grad()
+        steps.step()
+    assert all(lent(steps.parameters))
+
+
+def several_parts():
+    """Two calls of a block and a penalty on its weight, in one backward call."""
+    steps, found = Steps(), []
+    weight = steps.net[0].weight
+    for _ in range(2):
+        with autograd.record():
+            loss = (steps.net(data()) ** 2).mean() + steps.net(data() * 2).mean()
+            loss = loss + 0.1 * (weight.data() ** 2).sum()
+        loss.backward()
+        found.append(steps.read())
+        steps.trainer.step(1)
+    return found
+
+
+def test_parts_add_up(two):
+    assert_same(several_parts(), plainly(several_parts))
+
+
+def penalty_on_tiles():
+    steps = Steps()
+    with autograd.record():
+        loss = (steps.net(data()) ** 2).mean()
+        for tile in steps.net[0].weight.list_data():
+            loss = loss + 0.1 * (tile**2).sum().as_in_context(mx.cpu())
+    loss.backward()
+    found = steps.read()
+    steps.trainer.step(1)
+    return found, [parameter.data() for parameter in steps.parameters]
+
+
+def test_a_part_by_autograd_itself(two):
+    assert_same(penalty_on_tiles(), plainly(penalty_on_tiles))
+
+
+def backward_twice():
+    steps = Steps()
+    loss = steps.forward()
+    loss.backward(retain_graph=True)
+    first = steps.read()
+    loss.backward(mx.nd.array([2]))
+    return first, steps.read()
+
+
+def test_a_second_backward_pass(two):
+    assert_same(backward_twice(), plainly(backward_twice))
+
+
+def test_gradients_by_name_change_no_others(two):
+    steps = Steps()
+    weight = steps.net[0].weight
+    steps.forward().backward()
+    before = steps.read()
+    loss = steps.forward(2)
+    (named,) = autograd.grad(loss, [weight.data()])
+    assert_same(steps.read(), before)
+    steps.forward(2).backward()
+    assert_same(named, weight.grad())
+
+
+def changed_requests(requests):
+    steps, found = Steps(), []
+    for request in requests:
+        steps.net[3].weight.grad_req = request
+        for factor in (1, 2):
+            steps.forward(factor).backward()
+        found += [p.grad() for p in steps.parameters if p.grad_req != "null"]
+    return found
+
+
+@pytest.mark.parametrize("requests", [("add", "write"), ("write", "add"), ("null", "write")])
+def test_other_requests(two, requests):
+    assert_same(changed_requests(requests), plainly(changed_requests, requests))
+
+
+MEMORY = """
+    import mxnet as mx
+    from mxnet import autograd, gluon
+
+    def resident_mib():
+        mx.nd.waitall()
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if "VmRSS" in line) // 1024
+
+    start = resident_mib()
+    net = gluon.nn.Dense(4096, in_units=8192, use_bias=False)  # 128 MiB
+    net.initialize()
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for _ in range(3):
+        with autograd.record():
+            loss = net(mx.nd.ones((2, 8192))).mean()
+        loss.backward()
+        trainer.step(2)
+    trained = resident_mib()
+    net.weight.list_grad()
+    print(trained - start, resident_mib() - trained)
+"""
+
+
+def test_memory_of_a_run():
+    """Weights and one set of gradients; another set where the script asks for the tiles."""
+    variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(MEMORY)],
+        env={**os.environ, **variables, "TOFU_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    trained, asked = map(int, found.stdout.split()[-2:])
+    assert 2 * 128 <= trained < 2.7 * 128
+    assert 0.9 * 128 < asked < 1.3 * 128
