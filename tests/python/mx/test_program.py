@@ -32,18 +32,26 @@ def test_equals_mxnets_own_executor(name):
             )
 
 
+def errors(found, exact):
+    """Of each gradient, relative to its largest element."""
+    return [
+        np.abs(found[1][name] - value).max() / (np.abs(value).max() + 1e-9)
+        for name, value in exact[1].items()
+    ]
+
+
 def test_float32_batch_norm_is_no_less_exact_than_mxnets():
-    symbol, inputs, parameters, aux = zoo("mobilenet0.25", (4, 3, 64, 64))
-    heads = [random((4, 10))]
-    ours = train(symbol, inputs, parameters, aux, head_gradients=heads)
-    own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads)
-    doubles = ({k: v.astype("float64") for k, v in d.items()} for d in (inputs, parameters, aux))
-    exact = own_gradients(symbol, *doubles, head_gradients=[heads[0].astype("float64")])
-
-    def error(found):
-        return max(
-            np.abs(found[1][name] - value).max() / (np.abs(value).max() + 1e-9)
-            for name, value in exact[1].items()
+    """Medians, as one element that rounding takes past a relu changes most gradients."""
+    symbol, _, parameters, aux = zoo("mobilenet0.25", (4, 3, 64, 64))
+    ratios = []
+    for seed in range(5):
+        inputs = {"data": random((4, 3, 64, 64), seed=seed)}
+        heads = [random((4, 10), seed=seed)]
+        ours = train(symbol, inputs, parameters, aux, head_gradients=heads)
+        own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads)
+        doubles = (
+            {k: v.astype("float64") for k, v in d.items()} for d in (inputs, parameters, aux)
         )
-
-    assert error(ours) <= 2 * error(own)
+        exact = own_gradients(symbol, *doubles, head_gradients=[heads[0].astype("float64")])
+        ratios.append(np.median(errors(ours, exact)) / np.median(errors(own, exact)))
+    assert np.median(ratios) <= 1.5, ratios
