@@ -1,4 +1,4 @@
-// Frees tofu's operators from resources that they never use.
+// Frees tofu's operators from resources and copies that they never use.
 //
 // MXNet 1.9.1 lends every operator of an extension library temporary space and a
 // generator of random numbers, by its FResourceRequest. An operator waits for
@@ -11,6 +11,11 @@
 // FComputeEx, reads both resources all the same, to hand them on to the library.
 // So it runs inside a function of ours, which lends it two empty ones.
 //
+// MXNet also hands every input over in the plain layout: an operator without the flag
+// TIsMKLDNN gets a copy of what is in a layout of oneDNN's. On CPU contexts a retirement
+// only has to run when its inputs let it. So it has that flag here, and ends inside our
+// function, without the dispatcher, which would copy in its turn.
+//
 // Memory of libmxnet.so is touched here whose layout is not part of a public ABI
 // (op_maps.h). The guards:
 //   1. only MXNet 1.9.1, and its maps are read through a pipe (op_maps.h);
@@ -18,9 +23,11 @@
 //   3. only the two functions of tofu's own operators are replaced;
 //   4. the dispatcher's argument must hold both resources where the layout says,
 //      when the operators first run with them, before they run without and before
-//      anything is written there.
+//      anything is written there;
+//   5. the flag is set only in a map that holds it for a convolution and for none of
+//      the three operators, else retirements run as the others do.
 // Where one fails the operators get back what MXNet registered for them.
-// tofu.mx.runtime adds a fifth: a publication without resources, checked.
+// tofu.mx.runtime adds a sixth: a publication without resources, checked.
 
 #include <algorithm>
 #include <atomic>
@@ -29,6 +36,7 @@
 #include <iterator>
 #include <new>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "multifetch_ops.h"
@@ -39,17 +47,21 @@
 
 namespace {
 
+using tofu::FindHolder;
 using tofu::FindMxnet;
 using tofu::FindOp;
 using tofu::FindOpMap;
+using tofu::Flag;
 using tofu::Invoker;
 using tofu::IsRegistered;
 using tofu::Mxnet;
 using tofu::OpIndices;
+using tofu::RawAny;
 using tofu::RawOpMap;
 using tofu::RawVector;
 using tofu::SafeReader;
 using tofu::Slot;
+using tofu::SlotOf;
 
 // mxnet::ResourceRequest::Type
 constexpr int32_t kTempSpace = 1;
@@ -98,6 +110,8 @@ struct State {
   // MXNet's, the same for all operators.
   Invoker request = nullptr;
   Invoker dispatchers[kNumDevices] = {};
+  RawAny* flags = nullptr;    // TIsMKLDNN; null where no flag can be set
+  uint32_t retire = 0;        // the operator's index
   std::atomic<int> right{0};  // calls that had both resources in place
   std::atomic<int> wrong{0};
   std::atomic<bool> is_checked{false};  // so that the layout can be trusted
@@ -154,6 +168,15 @@ void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* conte
   dispatch(functor, attrs, context, inputs, requests, outputs);
 }
 
+void ComputeRetireUnseen(const void* functor, const void* attrs, RawOpContext* context,
+                         const void* inputs, const void* requests, const void* outputs) {
+  const RawVector<RawResource>& requested = context->requested;
+  if (GetState().is_checked && requested.begin == requested.end) {
+    return tofu::RetireUnseen();
+  }
+  ComputeWithLoan<kCpu>(functor, attrs, context, inputs, requests, outputs);
+}
+
 RawVector<int32_t>* RequestNothing(RawVector<int32_t>* result, const void* /*functor*/,
                                    const void* /*attrs*/) {
   *result = {};
@@ -178,10 +201,12 @@ Slot* FilledSlot(RawOpMap<Slot>* map, uint32_t index) {
 }
 
 const Invoker kRequest = reinterpret_cast<Invoker>(RequestNothing);
-const Invoker kCompute[kNumDevices] = {
-    reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>),
-    reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>),
-};
+
+Invoker OurCompute(const std::string& name, Device device) {
+  if (device == kGpu) return reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>);
+  return name == tofu::kRetireName ? reinterpret_cast<Invoker>(ComputeRetireUnseen)
+                                   : reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>);
+}
 
 // Takes a slot in, if it holds MXNet's function, the same for all, or ours.
 bool Collect(Slot* slot, bool is_ours, Invoker* mxnets, std::vector<Slot*>* slots) {
@@ -197,9 +222,25 @@ bool CollectRequest(Slot* slot, State* state) {
          (is_ours || RequestsBoth(*slot));
 }
 
-bool CollectCompute(Slot* slot, Device device, State* state) {
-  const bool is_ours = slot != nullptr && slot->invoker == kCompute[device];
+bool CollectCompute(Slot* slot, const std::string& name, Device device, State* state) {
+  const bool is_ours = slot != nullptr && slot->invoker == OurCompute(name, device);
   return Collect(slot, is_ours, &state->dispatchers[device], &state->computes[device]);
+}
+
+// What holds the flags of operators that take oneDNN's layouts, or null. A build of MXNet
+// without oneDNN has none.
+RawAny* FindFlags(const Mxnet& mxnet, const SafeReader& reader,
+                  const std::unordered_map<std::string, uint32_t>& indices) {
+  RawAny* holder = FindHolder<Flag>(mxnet, reader, "TIsMKLDNN");
+  const auto known = indices.find("Convolution");
+  if (holder == nullptr || known == indices.end()) return nullptr;
+  const auto& flags = *static_cast<const RawOpMap<Flag>*>(holder->content);
+  if (!IsRegistered(flags, known->second)) return nullptr;
+  if (!SlotOf(flags, known->second)->value) return nullptr;
+  for (int i = 0; FindOp(i) != nullptr; ++i) {
+    if (IsRegistered(flags, indices.at(FindOp(i)->name))) return nullptr;
+  }
+  return holder;
 }
 
 std::string Find(const char* path, State* state) {
@@ -227,16 +268,22 @@ std::string Find(const char* path, State* state) {
     }
     for (const Device device : {kCpu, kGpu}) {
       Slot* compute = FilledSlot(computes[device], found->second);
-      if (!CollectCompute(compute, device, state)) {
+      if (!CollectCompute(compute, name, device, state)) {
         return name + " has another " + kComputes[device] + " than expected";
       }
     }
   }
+  state->flags = FindFlags(mxnet, reader, indices);
+  state->retire = indices.at(tofu::kRetireName);
   return "";
 }
 
 void Replace(const std::vector<Slot*>& slots, Invoker invoker) {
   for (Slot* slot : slots) slot->invoker = invoker;
+}
+
+void FlagRetirements(const State& state, bool is_set) {
+  if (state.flags != nullptr) tofu::SetFlag(state.flags, state.retire, is_set);
 }
 
 }  // namespace
@@ -248,6 +295,8 @@ extern "C" {
 TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
   static std::string problem;
   State& state = GetState();
+  FlagRetirements(state, false);
+  state.flags = nullptr;
   state.requests.clear();
   for (std::vector<Slot*>& computes : state.computes) computes.clear();
   problem = Find(path, &state);
@@ -256,7 +305,9 @@ TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
     return problem.c_str();
   }
   for (const Device device : {kCpu, kGpu}) {
-    Replace(state.computes[device], kCompute[device]);
+    for (int i = 0; FindOp(i) != nullptr; ++i) {
+      state.computes[device][i]->invoker = OurCompute(FindOp(i)->name, device);
+    }
   }
   return nullptr;
 }
@@ -269,6 +320,7 @@ TOFU_EXPORT int TofuFreeBegin() {
   if (state.right == 0 || state.wrong != 0) return 0;
   state.is_checked = true;
   Replace(state.requests, kRequest);
+  FlagRetirements(state, true);
   return static_cast<int>(state.requests.size());
 }
 
@@ -276,6 +328,7 @@ TOFU_EXPORT int TofuFreeBegin() {
 // Graphs that have been bound hold copies of our functions, and run as before.
 TOFU_EXPORT void TofuFreeEnd() {
   State& state = GetState();
+  FlagRetirements(state, false);
   if (state.request != nullptr) Replace(state.requests, state.request);
   for (const Device device : {kCpu, kGpu}) {
     if (state.dispatchers[device] == nullptr) continue;

@@ -138,12 +138,13 @@ constexpr TofuOp kOps[] = {
      ComputePublish},
     {"_tofu_multifetch", Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes,
      ComputeFetch},
-    {"_tofu_retire", Retire, ParseRetire, InferOneElement, InferRetireDtypes,
-     ComputeRetire},
+    {kRetireName, Retire, ParseRetire, InferOneElement, InferRetireDtypes, ComputeRetire},
 };
 constexpr int kNumOps = sizeof(kOps) / sizeof(kOps[0]);
 
 }  // namespace
+
+void RetireUnseen() { Observe(Step::kRetire); }
 
 const char* OpAttrs::Get(const char* key) const {
   for (int i = 0; i < count; ++i) {

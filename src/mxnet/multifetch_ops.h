@@ -60,6 +60,10 @@ struct TofuOp {
 const TofuOp* FindOp(int index);
 const TofuOp* FindOp(void (*identity)());
 
+// A retirement on a CPU, which needs no array: what its token holds is read by nobody.
+constexpr char kRetireName[] = "_tofu_retire";
+void RetireUnseen();
+
 }  // namespace tofu
 
 #endif  // TOFU_MXNET_MULTIFETCH_OPS_H_

@@ -13,6 +13,13 @@ bool Load(void* library, const char* symbol, F* function) {
   return *function != nullptr;
 }
 
+// RawOpMap<Flag>, made of what MXNet's code may lengthen or destroy.
+struct FlagMap {
+  std::string name;
+  std::vector<Flag> slots;
+};
+static_assert(sizeof(FlagMap) == sizeof(RawOpMap<Flag>), "built with the old string ABI");
+
 }  // namespace
 
 std::string FindMxnet(const char* path, Mxnet* mxnet) {
@@ -54,6 +61,18 @@ std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
   // Every operator is listed under its own name, and perhaps under others.
   if (indices.size() != ops.size()) return {};
   return indices;
+}
+
+void SetFlag(RawAny* holder, uint32_t index, bool is_set) {
+  const auto* map = static_cast<const RawOpMap<Flag>*>(holder->content);
+  if (SlotOf(*map, index) == nullptr) {
+    if (!is_set) return;
+    auto* longer = new FlagMap{map->name, {map->slots.begin, map->slots.end}};
+    longer->slots.resize(index + 1);
+    __atomic_store_n(&holder->content, static_cast<void*>(longer), __ATOMIC_RELEASE);
+    map = static_cast<const RawOpMap<Flag>*>(holder->content);
+  }
+  map->slots.begin[index] = {is_set, is_set ? 1 : 0};
 }
 
 }  // namespace tofu

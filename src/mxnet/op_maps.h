@@ -92,9 +92,10 @@ std::string FindMxnet(const char* path, Mxnet* mxnet);
 std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
                                                     const SafeReader& reader);
 
-// The map of an operator attribute, or null when memory does not look like one.
+// What holds the map of an operator attribute, or null when memory does not look like
+// one.
 template <typename T>
-RawOpMap<T>* FindOpMap(const Mxnet& mxnet, const SafeReader& reader, const char* name) {
+RawAny* FindHolder(const Mxnet& mxnet, const SafeReader& reader, const char* name) {
   const void* any_map = mxnet.get_attr_map(name);
   RawAny any;
   RawOpMap<T> map;
@@ -107,7 +108,14 @@ RawOpMap<T>* FindOpMap(const Mxnet& mxnet, const SafeReader& reader, const char*
   if (num_bytes % sizeof(T) != 0 || num_bytes / sizeof(T) > kMaxOps) return nullptr;
   std::vector<char> copy(num_bytes);
   if (!reader.Read(map.slots.begin, copy.data(), num_bytes)) return nullptr;
-  return static_cast<RawOpMap<T>*>(any.content);
+  return static_cast<RawAny*>(const_cast<void*>(any_map));
+}
+
+// The map, or null.
+template <typename T>
+RawOpMap<T>* FindOpMap(const Mxnet& mxnet, const SafeReader& reader, const char* name) {
+  const RawAny* holder = FindHolder<T>(mxnet, reader, name);
+  return holder == nullptr ? nullptr : static_cast<RawOpMap<T>*>(holder->content);
 }
 
 template <typename T>
@@ -122,6 +130,11 @@ bool IsRegistered(const RawOpMap<T>& map, uint32_t index) {
   const T* slot = SlotOf(map, index);
   return slot != nullptr && slot->level > 0;
 }
+
+// Gives operator number `index` a flag, or takes it back. Threads of MXNet read the map
+// meanwhile. So where it does not reach that far, a longer copy takes its place by one
+// write of a pointer, and the old map stays, for those that are reading it.
+void SetFlag(RawAny* holder, uint32_t index, bool is_set);
 
 }  // namespace tofu
 

@@ -5,11 +5,14 @@ import ctypes
 import json
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
 
 import mxnet as mx
+import numpy as np
 import pytest
 
 from tofu.errors import GraphError
@@ -240,3 +243,71 @@ def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, 
     assert executor.planner_settings(graph, CONTEXTS) == setting
     on_gpus = executor.planner_settings(graph, [mx.gpu(0), mx.gpu(1)])
     assert on_gpus == {SEARCH_MATCH_RANGE: "1"}
+
+
+CONVOLUTION = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "16", "no_bias": "True"}
+# Runs as a process of its own: oneDNN reads DNNL_VERBOSE once.
+RETIRE = """
+import json, os, sys
+import mxnet as mx, numpy as np
+from mxnet.libinfo import find_lib_path
+from tofu.mx import executor, runtime
+mode, folder, rounds = sys.argv[1:]
+path = os.fsencode(find_lib_path()[0])
+if mode == "opened":
+    runtime.free_operators = lambda library, _: library.TofuFreeOpen(path)
+runtime.load()
+if mode == "ended":
+    runtime._library.TofuFreeEnd()
+graph = json.load(open(f"{folder}/graph.json"))
+contexts = [mx.cpu(0), mx.cpu(1)]
+tiles = {name: mx.nd.array(array) for name, array in np.load(f"{folder}/tiles.npz").items()}
+bound = executor.bind("convolution", graph, contexts, tiles)
+for _ in range(int(rounds)):
+    mx.nd.save(f"{folder}/{mode}", bound.forward()[-2:])
+"""
+
+
+def convolution_of_another_worker():
+    """Worker 0 convolves, into a layout of oneDNN's; worker 1 fetches the result."""
+    shape = (1, 16, 8, 8)
+    x = node(VARIABLE, "x", 0, shapes=[shape])
+    weight = node(VARIABLE, "weight", 0, shapes=[(16, 16, 3, 3)])
+    inputs = [Entry(x), Entry(weight)]
+    tile = node("Convolution", "tile", 0, inputs, [shape], **CONVOLUTION)
+    handle = node("_tofu_publish", "publish", 0, [Entry(tile)], [(1,)], [6])
+    fetch = node(
+        "_tofu_multifetch", "fetch", 1, [Entry(handle)], [shape, (1,)], [0, 6],
+        spec="dtype=0 shape=1,16,8,8 remote=1 sources=1,16,8,8; pieces=0@0,0,0,0>0,0,0,0:1,16,8,8",
+    )  # fmt: skip
+    inputs = [Entry(tile), Entry(handle), Entry(fetch, 1)]
+    retire = node("_tofu_retire", "retire", 0, inputs, [(1,)], [6], num_args="3")
+    after = node("_plus_scalar", "after", 0, [Entry(tile)], [shape], scalar="1")
+    return document([(retire,), (fetch,), (after,)])
+
+
+@pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
+def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
+    """It is where the operators are MXNet's, or not yet known to find what it lends them."""
+    rounds = 3
+    rng = np.random.default_rng(3)
+    x = rng.integers(-4, 5, (1, 16, 8, 8)).astype("float32")
+    weight = rng.integers(-4, 5, (16, 16, 3, 3)).astype("float32")
+    np.savez(tmp_path / "tiles.npz", x=x, weight=weight)
+    (tmp_path / "graph.json").write_text(json.dumps(convolution_of_another_worker()))
+
+    def reorders(mode):
+        done = subprocess.run(
+            [sys.executable, "-c", RETIRE, mode, str(tmp_path), str(rounds)],
+            env={**os.environ, "DNNL_VERBOSE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        fetched, after = (array.asnumpy() for array in mx.nd.load(str(tmp_path / mode)))
+        assert (fetched == right).all() and (after == right + 1).all()
+        return done.stdout.count(",exec,cpu,reorder,")
+
+    right = mx.nd.Convolution(mx.nd.array(x), mx.nd.array(weight), **CONVOLUTION).asnumpy()
+    free = reorders("free")
+    assert reorders("opened") == reorders("ended") == free + rounds
