@@ -37,15 +37,17 @@ from .recording import (
 __all__ = ["Recording"]
 
 # From head gradients to gradients of the inputs and of the tiles, None for zeros, and what
-# delivers the other gradients.
+# delivers the other gradients, given the recording's number.
 Differentiate = Callable[
-    [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[], None]]
+    [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
 
 _serials = itertools.count()
 # How long to wait for gates that may never run, an error having come before.
 _PATIENCE_S = 5.0
-_pushing = threading.Lock()  # what two callbacks do to running statistics must not mix
+# What two callbacks do to running statistics must not mix, and an interrupted call must not
+# get between the look at its mark and a delivery.
+_pushing = threading.Lock()
 
 
 class Recording:
@@ -81,6 +83,7 @@ class Recording:
         self._closed = threading.Event()
         self._closed.set()
         self._ran = False
+        self._is_abandoned = False
         self._context = outputs[0].context
         self._function = self._record(list(inputs), tiles, outputs)
         watch(self)
@@ -112,6 +115,11 @@ class Recording:
     def proceed(self) -> None:
         """Let the backward pass be pushed."""
         self._turn.set()
+
+    def abandon(self) -> None:
+        """Let the backward pass deliver nothing: the call that wants it was interrupted."""
+        with _pushing:
+            self._is_abandoned = True
 
     def wait(self) -> None:
         """Return when the backward pass is pushed; raise what went wrong in it."""
@@ -158,8 +166,9 @@ class Recording:
             self._turn.clear()
             with _pushing:
                 of_inputs, self._tile_gradients, deliver = self._differentiate(own)
-            if requests[-1] != NULL:  # the sentinel's
-                deliver()
+                if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
+                    deliver(self.serial)
+                self._is_abandoned = False
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs : -2]
             self._open_gates = {i for i, request in enumerate(gates) if request != NULL}

@@ -7,11 +7,10 @@ sees the change. ``untile`` turns it back.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -23,27 +22,20 @@ from tofu.errors import InternalError, PlanError
 
 from . import rooms
 from .autograd import Recording
-from .gradients import Gradients, arrays_without_memory
+from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .views import View, gather_plain
 
 __all__ = [
     "TileState",
     "Tiled",
-    "after_backward",
-    "before_backward",
     "check_tileable",
-    "collecting",
-    "deliver",
     "gated_tiles",
-    "is_fresh",
     "is_tiled",
     "peeking",
-    "reclaim",
     "shape_of",
     "tile",
     "tiled",
     "untile",
-    "use_up",
     "zero_grad",
 ]
 
@@ -106,9 +98,11 @@ class Tiled:
 
     @_grad.setter
     def _grad(self, arrays: Optional[list[Any]]) -> None:
-        self._tofu.gradients = (
-            None if arrays is None else Gradients(self.name, arrays, has_memory=True)
-        )
+        if arrays is None:
+            self._tofu.gradients = None
+        else:
+            assert self._data is not None
+            self._tofu.gradients = Gradients(self.name, self._data, arrays, has_memory=True)
 
     @property
     def grad_req(self) -> str:
@@ -136,6 +130,8 @@ class Tiled:
             for view in (self._tofu.value, self._tofu.gradient):
                 if view is not None:
                     view.suspend()
+            if self._tofu.gradients is not None:
+                self._tofu.gradients.follow()  # the script may look at the tiles' gradients
             return arr_list
         if _peeking:
             return arr_list[0]
@@ -165,9 +161,16 @@ class Tiled:
         state = self._tofu
         whole = gather_plain(self._data, _with_dtype(state.layout, self._data[0]), ctx)
 
-        def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[], None]]:
+        gradients = state.gradients
+
+        def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[int], None]]:
             tiles = state.scatter(heads[0])
-            return (), tiles, lambda: deliver(self, tiles, None)
+
+            def deliver(serial: int) -> None:
+                if gradients is not None:
+                    gradients.hand_over(serial, tiles, None)
+
+            return (), tiles, deliver
 
         Recording([], gated_tiles(self), [whole], differentiate)
         return whole
@@ -185,14 +188,18 @@ class Tiled:
     def _init_grad(self) -> None:
         if self._data is not None and len(self._data) != len(self._tofu.tiles):
             return  # whole yet: _init_impl is not through
-        if self._data is None or not delivers(self) or is_np_array():
+        if self._data is None or not is_overwritten(self) or is_np_array():
             super()._init_grad()  # type: ignore[misc]
         else:
             _mark_zeros(self, fresh=False)
 
     def _reduce(self) -> Any:
-        tiles = self.list_data()  # type: ignore[attr-defined]
-        return gather_plain(tiles, _with_dtype(self._tofu.layout, tiles[0]), context.cpu())
+        if self._data is None:
+            return super()._reduce()  # type: ignore[misc]
+        if self._tofu.value is not None:
+            self._tofu.value.suspend()
+        layout = _with_dtype(self._tofu.layout, self._data[0])
+        return gather_plain(self._data, layout, context.cpu())
 
     def set_data(self, data: Any) -> None:
         """Set the value on all workers."""
@@ -220,9 +227,12 @@ class Tiled:
         value.flush()
         gradient.flush()
         gradients = self._tofu.gradients
-        if gradients is not None and gradients.tiles() is None:
+        was_gone = gradients is not None and gradients.is_gone
+        if gradients is not None and was_gone:
             gradients.zero()
         super().cast(dtype)  # type: ignore[misc]
+        if self._tofu.gradients is not None and was_gone:
+            self._tofu.gradients.give_up()
         if self._data is not None:
             _forget_views(self._tofu)
             self._tofu.tiles = list(self._data)
@@ -238,23 +248,6 @@ class Tiled:
 
 _tiled: weakref.WeakSet[Any] = weakref.WeakSet()
 _peeking = False
-
-
-_collected: Optional[dict[Any, list[list[Any]]]] = None
-
-
-@contextlib.contextmanager
-def collecting() -> Iterator[dict[Any, list[list[Any]]]]:
-    """Inside this context what is delivered goes here, and gradients stay as they are.
-
-    Yields the parts of every parameter, each a list of tiles, once a backward call is over.
-    """
-    global _collected
-    _collected = {}
-    try:
-        yield _collected
-    finally:
-        _collected = None
 
 
 class peeking:  # noqa: N801 - reads as a statement: with peeking(): ...
@@ -323,7 +316,7 @@ def tile(parameter: Any, layout: Any, contexts: Sequence[Any], cuts: Sequence[in
     parameter._tofu = state
     parameter._data = [array.detach() for array in state.tiles]
     _tiled.add(parameter)
-    if gradient is not None and delivers(parameter) and not _has_values(gradient[0]):
+    if gradient is not None and is_overwritten(parameter) and not _has_values(gradient[0]):
         _mark_zeros(parameter, fresh)
     else:
         with autograd.pause():
@@ -340,7 +333,7 @@ def untile(parameter: Any) -> None:
     _forget_views(state)
     where = parameter._ctx_list[0]
     tiles, gradients = parameter._data, _gradient_tiles(parameter)
-    fresh = state.gradients is not None and is_fresh(parameter)
+    fresh = gradients is not None and all(array._fresh_grad for array in tiles)
     parameter.__class__ = parameter._plain_class
     del parameter._tofu
     _tiled.discard(parameter)
@@ -353,60 +346,9 @@ def untile(parameter: Any) -> None:
     _mark(parameter, whole_gradient, fresh)
 
 
-def delivers(parameter: Any) -> bool:
-    """Whether recordings deliver a parameter's gradient past autograd: it is overwritten."""
-    return bool(parameter.grad_req == "write")
-
-
 def gated_tiles(parameter: Any) -> list[Any]:
     """The tiles of a tiled parameter that enter gates (tofu.gluon.autograd)."""
-    return [] if delivers(parameter) else parameter._data
-
-
-def deliver(parameter: Any, gradients: Sequence[Any], lender: Any) -> None:
-    """Hand a tiled parameter the gradients of its tiles, if they come by this way."""
-    if is_tiled(parameter) and parameter._tofu.gradients is not None and delivers(parameter):
-        parameter._tofu.gradients.hand_over(gradients, lender)
-
-
-def reclaim(parameter: Any, lender: Any) -> None:
-    """Before `lender` overwrites gradients that it has delivered."""
-    if parameter._tofu.gradients is not None:
-        parameter._tofu.gradients.reclaim(lender)
-
-
-def is_fresh(parameter: Any) -> bool:
-    """Whether a backward pass has made a tiled parameter's gradient since the last update."""
-    gradients = parameter._tofu.gradients
-    return bool(gradients.fresh) or all(array._fresh_grad for array in parameter._data)
-
-
-def use_up(parameter: Any) -> None:
-    """Note that an update uses a tiled parameter's gradient."""
-    parameter._tofu.gradients.fresh = False
-    for array in parameter._data:
-        array._fresh_grad = False
-
-
-def before_backward() -> None:
-    """Before gradients are computed: let the tiles' marks tell what autograd is going to write."""
-    for parameter in _delivered():
-        gradients = parameter._tofu.gradients
-        gradients.before_backward()
-        if not gradients.fresh and is_fresh(parameter):
-            gradients.fresh = True
-        for array in parameter._data:
-            array._fresh_grad = False
-
-
-def after_backward() -> None:
-    """After gradients are computed: take what was delivered."""
-    for parameter in _delivered():
-        if _collected is not None:
-            _collected[parameter] = parameter._tofu.gradients.take_parts()
-            continue
-        wrote = any(array._fresh_grad for array in parameter._data)
-        parameter._tofu.gradients.after_backward(wrote=wrote)
+    return [] if is_overwritten(parameter) else parameter._data
 
 
 def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -440,8 +382,10 @@ def _mark_zeros(parameter: Any, fresh: bool) -> None:
     """Give a parameter a gradient of 0, without memory before something is written there."""
     home = arrays_without_memory(parameter._data)
     autograd.mark_variables(parameter._data, home, parameter.grad_req)
-    parameter._tofu.gradients = Gradients(parameter.name, home, has_memory=False)
-    parameter._tofu.gradients.fresh = fresh
+    tiles = parameter._data
+    parameter._tofu.gradients = Gradients(parameter.name, tiles, home, has_memory=False)
+    for array in tiles:
+        array._fresh_grad = fresh
 
 
 def _has_values(array: Any) -> bool:
@@ -454,14 +398,10 @@ def _gradient_tiles(parameter: Any) -> Optional[list[Any]]:
     gradients = parameter._tofu.gradients
     if gradients is None:
         return None
-    if gradients.tiles() is None:
-        gradients.zero()
-    found: Optional[list[Any]] = gradients.tiles()
+    if gradients.is_gone:
+        return [nd.zeros_like(tile) for tile in parameter._data]
+    found: list[Any] = gradients.tiles()
     return found
-
-
-def _delivered() -> list[Any]:
-    return [p for p in _tiled if p._tofu.gradients is not None and p._data and delivers(p)]
 
 
 def _forget_views(state: TileState) -> None:

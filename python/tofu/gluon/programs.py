@@ -20,7 +20,8 @@ from tofu.plan import Compiled
 
 from . import planning, report, rooms
 from .autograd import Recording
-from .parameter import check_tileable, deliver, gated_tiles, is_tiled, reclaim, shape_of, tile
+from .gradients import is_overwritten
+from .parameter import check_tileable, gated_tiles, is_tiled, shape_of, tile
 from .session import Session
 
 __all__ = ["Pool", "Signature", "make_pool"]
@@ -143,22 +144,24 @@ class Pool:
         wanted = [name for name in inputs if name in gradients]
         trained = {name: p for name, p in self._parameters.items() if name in gradients}
         gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
+        # As they are now: a parameter that gets new ones has left this graph.
+        delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
         gather = rooms.current().gather
 
         def differentiate(
             heads: list[Any],
-        ) -> tuple[list[Any], list[Any], Callable[[], None]]:
+        ) -> tuple[list[Any], list[Any], Callable[[int], None]]:
             self._reclaim(program)
             found = program.backward(heads)
 
-            def deliver_all() -> None:
-                for name, parameter in trained.items():
-                    deliver(parameter, found[name], program)
+            def deliver(serial: int) -> None:
+                for name, gradients in delivered.items():
+                    gradients.hand_over(serial, found[name], program)
 
             return (
                 [gather(found[name], program.layouts[name], context) for name in wanted],
                 [array for name, tiles in gated.items() if tiles for array in found[name]],
-                deliver_all,
+                deliver,
             )
 
         return Recording(
@@ -172,7 +175,8 @@ class Pool:
     def _reclaim(self, program: Any) -> None:
         """Before a program overwrites gradients that lie with it."""
         for parameter in self._parameters.values():
-            reclaim(parameter, program)
+            if parameter._tofu.gradients is not None:
+                parameter._tofu.gradients.reclaim(program)
 
 
 def make_pool(

@@ -31,6 +31,7 @@ __all__ = [
     "in_graph",
     "inputs_of",
     "must_take_turns",
+    "one_at_a_time",
     "record_function",
     "recorded",
     "waiting_backward",
@@ -62,6 +63,9 @@ class Recorded(Protocol):
 
     def proceed(self) -> None:
         """Let the callback push."""
+
+    def abandon(self) -> None:
+        """Have the callback deliver nothing to anybody, as the call has ended before it."""
 
     def wait(self) -> None:
         """Return when the callback has pushed; raise what it raised."""
@@ -223,7 +227,7 @@ def recorded() -> list[Any]:
 
 
 _recorded: weakref.WeakSet[Any] = weakref.WeakSet()
-_one_at_a_time = threading.RLock()
+one_at_a_time = threading.RLock()  # held during a backward call
 _caller: Optional[int] = None  # the thread of an ordered backward call
 # How long to keep an order that MXNet's engine, which runs operators in bunches, may be
 # unable to keep: the head gradients of a later recording can share a bunch with what
@@ -260,14 +264,19 @@ def waiting_backward(
     def wrapped(*args: Any) -> int:
         global _caller
         num_variables, found = args[3], args[8]
-        with _one_at_a_time:
+        with one_at_a_time:
             before()
             # Nothing marks the recordings that autograd.grad (with variables) goes through.
             _caller = None if num_variables else threading.get_ident()
+            triggered: list[Recorded] = []
             try:
                 status = backward(*args)
-                _release()
+                _find_triggered(triggered)
+                _release(triggered)
             except BaseException:  # an interrupt: MXNet's threads must not wait for ever
+                _find_triggered(triggered)
+                for recorded in triggered:
+                    recorded.abandon()
                 for recorded in list(_recorded):
                     recorded.proceed()
                 raise
@@ -282,10 +291,16 @@ def waiting_backward(
     return wrapped
 
 
-def _release() -> None:
+def _find_triggered(found: list[Recorded]) -> None:
+    """Add the recordings that a backward call goes through, but for those found before."""
+    for each in list(_recorded):
+        if each.triggered():
+            found.append(each)
+
+
+def _release(recordings: Sequence[Recorded]) -> None:
     """Let the recordings of a backward call proceed; raise the first error of any."""
-    triggered = [recorded for recorded in _recorded if recorded.triggered()]
-    triggered.sort(key=lambda recorded: recorded.serial, reverse=True)
+    triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
     sizes = collections.Counter(recorded.group for recorded in triggered)
     ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
     for recorded in triggered:

@@ -14,7 +14,7 @@ from mxnet.base import _LIB
 from tofu import _hook
 from tofu.config import Config, parse_workers
 
-from . import block, grad, parameter, recording, report, session, trainer, views
+from . import block, delivery, parameter, recording, report, session, trainer, views
 
 __all__ = ["disable", "enable"]
 
@@ -134,7 +134,7 @@ def _patch_mxnet() -> None:
     _replace(gluon.Trainer, "save_states", trainer.save_states)
     _replace(gluon.Trainer, "load_states", trainer.load_states)
     _replace(gluon.ParameterDict, "zero_grad", parameter.zero_grad)
-    _replace(mx_autograd, "grad", grad.of_tiles)
+    _replace(mx_autograd, "grad", delivery.grad)
     # Every backward call of MXNet's Python goes through this one function.
     _replace(
         _LIB,
@@ -144,13 +144,13 @@ def _patch_mxnet() -> None:
 
 
 def _before_backward() -> None:
-    views.before_backward()
-    parameter.before_backward()
+    views.before_backward()  # what the script has written reaches the tiles first
+    delivery.before_backward()
 
 
 def _after_backward() -> None:
-    parameter.after_backward()
-    views.after_backward()
+    delivery.after_backward()
+    views.after_backward()  # and what was delivered, the script
 
 
 def _replace(owner: Any, name: str, replacement: Callable[[Any], Any]) -> None:

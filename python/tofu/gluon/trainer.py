@@ -22,7 +22,7 @@ from tofu.errors import ConfigError
 
 from . import report, session, views
 from .elementwise import updates_elementwise
-from .parameter import is_fresh, is_tiled, use_up
+from .parameter import is_tiled
 from .session import describe_contexts
 
 __all__ = [
@@ -210,10 +210,7 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     Raises:
         UserWarning: its gradient is stale, and that is not to be ignored (as MXNet has it).
     """
-    if is_tiled(parameter):
-        fresh = is_fresh(parameter)
-    else:
-        fresh = all(array._fresh_grad for array in parameter._data)
+    fresh = all(array._fresh_grad for array in parameter._data)
     if not fresh and not ignore_stale_grad:
         raise UserWarning(
             f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
@@ -222,11 +219,8 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
             "are intentionally only using a subset, call step with ignore_stale_grad=True to "
             "suppress this warning and skip updating of Parameters with stale gradient"
         )
-    if is_tiled(parameter):
-        use_up(parameter)
-    else:
-        for array in parameter._data:
-            array._fresh_grad = False
+    for array in parameter._data:
+        array._fresh_grad = False
     return fresh
 
 
@@ -236,11 +230,11 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
     for begin in range(0, len(gathered), at_once):
         some = gathered[begin : begin + at_once]
         with autograd.pause():
-            jobs = [
-                (index, *(p._tofu.gather(tiles, p._ctx_list[0]) for tiles in both))
-                for index, p in some
-                for both in [(p._tofu.gradients.tiles(), p._data)]
-            ]
+            jobs = []
+            for index, parameter in some:
+                tile_state, where = parameter._tofu, parameter._ctx_list[0]
+                gradient = tile_state.gather(tile_state.gradients.tiles(), where)
+                jobs.append((index, gradient, tile_state.gather(parameter._data, where)))
             trainer._updaters[0](*zip(*jobs))
             for (_, parameter), (_, _, weight) in zip(some, jobs):
                 parameter._tofu.scatter(weight, out=parameter._data)
@@ -317,12 +311,14 @@ class _Flag:
 
 
 def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
-    """The arrays of a parameter's gradient, None where there is none."""
-    if not is_tiled(parameter):
-        gradients: Optional[Sequence[Any]] = parameter._grad
-        return gradients
-    state = parameter._tofu.gradients
-    return None if state is None else state.tiles()
+    """The arrays of a parameter's gradient, None where there is none or it has been used."""
+    if is_tiled(parameter):
+        state = parameter._tofu.gradients
+        gradients = None if state is None or state.is_gone else state.tiles()
+    else:
+        gradients = parameter._grad
+    found: Optional[Sequence[Any]] = gradients
+    return found
 
 
 def _overflows(trainer: Any) -> bool:

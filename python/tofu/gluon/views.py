@@ -65,12 +65,14 @@ class View:
     def get(self, context: Any) -> Whole:
         """The whole array on `context`; the same one as long as the script holds it."""
         whole = self._whole() if self._whole is not None else None
+        owner = self._owner()
+        assert owner is not None and owner._data is not None
         if whole is not None and whole.context == context:
             if not self._equal:
                 self._gather(whole)
         else:
-            owner = self._owner()
-            assert owner is not None and owner._data is not None
+            if self._of_gradient and owner._tofu.gradients is not None:
+                owner._tofu.gradients.read()
             shape = owner._tofu.layout.shape
             whole = Whole(_new_alloc_handle(shape, context, False, owner._data[0].dtype))
             whole.parameter = None if self._of_gradient else owner
@@ -144,16 +146,16 @@ class View:
     def _is_gone(self, owner: Tiled) -> bool:
         """Whether the copy is all there is, an update having used the gradient."""
         gradients = owner._tofu.gradients
-        return self._of_gradient and gradients is not None and gradients.tiles() is None
+        return self._of_gradient and gradients is not None and gradients.is_gone
 
     def _tiles(self, owner: Tiled, *, to_write: bool = False) -> list[Any]:
         if not self._of_gradient:
             return list(owner._data or ())
         gradients = owner._tofu.gradients
         assert gradients is not None
-        if to_write and self._is_gone(owner):
+        if to_write and gradients.is_gone:
             gradients.zero()
-        return gradients.tiles() or gradients.keep()  # which tells why there are none
+        return gradients.tiles()
 
     def _gather(self, whole: Whole) -> None:
         owner = self._owner()

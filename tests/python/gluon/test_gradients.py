@@ -1,5 +1,6 @@
 """Gradients of tiled parameters: left with the program that made them, read as if they were not."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from mxnet import autograd, gluon
 
 from tofu.errors import GradientError
+from tofu.gluon import recording
 
 from .models import assert_same, data, make_net, plainly
 
@@ -199,6 +201,133 @@ def penalty_on_tiles():
 
 def test_a_part_by_autograd_itself(two):
     assert_same(penalty_on_tiles(), plainly(penalty_on_tiles))
+
+
+def penalty_on_one_tile():
+    """Autograd writes a part of the first tile only."""
+    steps, found = Steps(), []
+    for _ in range(3):
+        with autograd.record():
+            loss = (steps.net(data()) ** 2).mean()
+            loss = loss + 0 * steps.net[0].weight.list_data()[0].sum()
+        loss.backward()
+        found.append(steps.read())
+    return found
+
+
+def test_a_part_of_one_tile(two):
+    assert_same(penalty_on_one_tile(), plainly(penalty_on_one_tile))
+
+
+def updated_by_hand():
+    steps = Steps()
+    for _ in range(3):
+        steps.forward().backward()
+        for parameter in steps.parameters:
+            for tile in parameter.list_data():
+                assert tile._fresh_grad
+                tile[:] = tile - 0.1 * tile.grad
+    return [parameter.data() for parameter in steps.parameters]
+
+
+def test_gradients_of_tiles(two):
+    assert_same(updated_by_hand(), plainly(updated_by_hand))
+
+
+def set_to_zero_by_hand():
+    steps = Steps()
+    for _ in range(3):
+        loss = steps.forward()
+        for parameter in steps.parameters:
+            parameter.grad()[:] = 0
+        loss.backward()
+        steps.trainer.step(1)
+    return [parameter.data() for parameter in steps.parameters]
+
+
+def test_what_is_read_in_flight_is_kept(two):
+    assert_same(set_to_zero_by_hand(), plainly(set_to_zero_by_hand))
+
+
+def test_sums_are_the_same_in_every_run(two):
+    def run():
+        steps = Steps()
+        with autograd.record():
+            loss = sum((steps.net(data() * factor) ** 2).mean() for factor in range(1, 6))
+        loss.backward()
+        return [values.tobytes() for values in steps.read()]
+
+    assert len({tuple(run()) for _ in range(8)}) == 1
+
+
+def test_a_copy_leaves_it_gone(two):
+    steps = Steps()
+    steps.step()
+    steps.forward()
+    weight = steps.net[0].weight
+    copy.deepcopy(weight)
+    with pytest.raises(GradientError):
+        weight.grad()
+
+
+@pytest.mark.parametrize("change", ["initialize", "reset_ctx", "request"])
+def test_new_arrays_get_nothing_of_an_old_graph(two, change):
+    def run():
+        steps = Steps()
+        loss = steps.forward()
+        for parameter in steps.parameters:
+            if change == "initialize":
+                parameter.initialize(mx.init.One(), force_reinit=True)
+            elif change == "reset_ctx":
+                parameter.reset_ctx(mx.cpu())
+            else:
+                parameter.grad_req = "null"
+                parameter.grad_req = "write"
+        loss.backward()
+        found = steps.read()
+        with pytest.raises(UserWarning, match="has not been updated by backward"):
+            steps.trainer.step(1)
+        return found
+
+    assert_same(run(), plainly(run))
+
+
+def test_autograd_grad_of_tiles(two):
+    steps = Steps()
+    weight = steps.net[0].weight
+    tiles = weight.list_data()
+    found = autograd.grad(steps.forward(), tiles)
+    steps.forward().backward()
+    assert_same(found, weight.list_grad())
+
+
+def test_autograd_grad_of_what_is_not_in_the_graph(two):
+    one, other = Steps(), Steps()
+    loss = one.forward()
+    with pytest.raises(mx.MXNetError, match="unreachable from the outputs"):
+        autograd.grad(loss, [other.net[0].weight.data()])
+
+
+def test_an_interrupted_call_delivers_nothing_later(two):
+    steps = Steps()
+    steps.forward().backward()
+    expected = steps.read()
+    release = recording._release
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    for _ in range(20):
+        with autograd.record():
+            loss = sum((steps.net(data()) ** 2).mean() for _ in range(3))
+        recording._release = interrupted
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                loss.backward()
+        finally:
+            recording._release = release
+        steps.forward().backward()
+        assert_same(steps.read(), expected)
 
 
 def backward_twice():

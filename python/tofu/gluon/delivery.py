@@ -1,0 +1,119 @@
+"""What recordings deliver past autograd, and who takes it.
+
+A backward call makes gradients of it, ``autograd.grad`` its results. For the latter MXNet knows no
+variable of tiled parameters. So it is asked for the gradients of the recordings'
+sentinels, and what is delivered meanwhile is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
+
+from mxnet import autograd
+from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
+
+from . import recording
+from .gradients import is_overwritten
+from .parameter import gated_tiles, is_tiled, tiled
+
+__all__ = ["after_backward", "before_backward", "grad"]
+
+Parts = dict[Any, list[list[Any]]]  # by parameter, the tiles of each part
+
+# Where a call of autograd.grad, which holds recording.one_at_a_time, wants what is delivered.
+_collected: Optional[Parts] = None
+
+
+def before_backward() -> None:
+    """Before gradients are computed."""
+    for parameter in _receivers():
+        parameter._tofu.gradients.before_backward()
+
+
+def after_backward() -> None:
+    """After gradients are computed."""
+    for parameter in _receivers():
+        if _collected is None:
+            parameter._tofu.gradients.after_backward()
+        else:
+            _collected[parameter] = parameter._tofu.gradients.take_parts()
+
+
+def grad(original: Callable[..., Any]) -> Callable[..., Any]:
+    """autograd.grad, with respect to values of tiled parameters, and tiles, too."""
+
+    def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
+        asked = [variables] if isinstance(variables, NDArray) else list(variables)
+        owners = _owners(asked)
+        if not any(owner is not None for owner in owners):
+            return original(heads, variables, *args, **kwargs)
+        sentinels = _sentinels([heads] if isinstance(heads, NDArray) else heads)
+        if not sentinels:  # MXNet says what is wrong
+            flat = [array if o is None else o._data[0] for array, o in zip(asked, owners)]
+            return original(heads, flat, *args, **kwargs)
+        known = [
+            [array] if owner is None else gated_tiles(owner) for array, owner in zip(asked, owners)
+        ]
+        flat = [array for arrays in known for array in arrays]
+        delivered: Parts = {}
+        with recording.one_at_a_time:
+            found = iter(_collect(delivered, original, heads, [*flat, *sentinels], args, kwargs))
+        of_each = [[next(found) for _ in arrays] for arrays in known]
+        return [
+            gradients[0] if owner is None else _result(array, owner, gradients, delivered)
+            for array, owner, gradients in zip(asked, owners, of_each)
+        ]
+
+    return _grad
+
+
+def _collect(
+    delivered: Parts,
+    original: Callable[..., Any],
+    heads: Any,
+    variables: Sequence[Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    global _collected
+    _collected = delivered
+    try:
+        return original(heads, variables, *args, **kwargs)
+    finally:
+        _collected = None
+
+
+def _owners(arrays: Sequence[Any]) -> list[Any]:
+    """The tiled parameters of which arrays are the value or a tile; None for others."""
+    by_tile = {id(tile): p for p in tiled() for tile in p._data or ()}
+    found = [getattr(array, "parameter", by_tile.get(id(array))) for array in arrays]
+    return [owner if is_tiled(owner) else None for owner in found]
+
+
+def _sentinels(heads: Sequence[Any]) -> list[Any]:
+    """Those of the recordings that the heads are computed by."""
+    inputs = set().union(*map(recording.inputs_of, heads))
+    found = (recorded.sentinel_in(inputs) for recorded in recording.recorded())
+    return [sentinel for sentinel in found if sentinel is not None]
+
+
+def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) -> Any:
+    """The gradient by a parameter, or by one of its tiles: what MXNet says, or was delivered."""
+    parts = [gradients] if gradients else delivered.get(owner, [])
+    if not parts:
+        raise MXNetError(
+            f"autograd.grad: parameter {owner.name} is unreachable from the outputs; expected "
+            "one that they are computed by"
+        )
+    with autograd.pause():
+        sums = [tiles[0] if len(tiles) == 1 else sum(tiles) for tiles in zip(*parts)]
+        for tile, total in zip(owner._data, sums):
+            if tile is array:
+                return total.copy()
+        return owner._tofu.gather(sums, array.context)
+
+
+def _receivers() -> list[Any]:
+    return [p for p in tiled() if p._tofu.gradients is not None and is_overwritten(p)]
