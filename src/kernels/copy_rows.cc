@@ -18,8 +18,12 @@ constexpr int64_t kWideCallBytes = 32 << 10;
 constexpr int64_t kVector = 16;
 // Shorter rows do not repay the loop over wide vectors.
 constexpr int64_t kWideBytes = 128;
-// So far ahead of what is copied the gaps between rows of main memory are jumped.
+// So far ahead of what is copied the gaps between rows are jumped: in main memory, and
+// where the arrays are far.
 constexpr int64_t kAheadBytes = 4096;
+constexpr int64_t kFarAheadBytes = 1024;
+constexpr int64_t kWide = 32;
+constexpr int64_t kLine = 64;  // of the caches
 
 template <int64_t kBytes>
 void CopyFixed(char* to, int64_t to_stride, const char* from, int64_t from_stride,
@@ -58,25 +62,50 @@ void CopyTwice(char* to, int64_t to_stride, const char* from, int64_t from_strid
 }
 
 #if defined(__x86_64__)
-// Rows of 32 bytes and more on processors with vectors of 32 bytes.
+// Where the byte lies that is copied so many bytes after byte `i` of a row.
+struct Ahead {
+  Ahead(int64_t bytes, int64_t row_bytes, int64_t stride)
+      : offset(bytes / row_bytes * stride + bytes % row_bytes),
+        wrap(row_bytes - bytes % row_bytes),
+        gap(stride - row_bytes) {}
+  int64_t At(int64_t i) const { return offset + i + (i < wrap ? 0 : gap); }
+
+  const int64_t offset;
+  const int64_t wrap;
+  const int64_t gap;
+};
+
+__attribute__((target("avx"))) inline void MoveWide(char* to, const char* from) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+
+// Rows of 32 bytes and more on processors with vectors of 32 bytes. Where the arrays
+// are far, lines of both are asked for before their turn: the processor looks ahead
+// within a row, but not over the gap behind it.
+template <bool kIsFar>
 __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
                                              const char* from, int64_t from_stride,
                                              int64_t rows, int64_t row_bytes) {
-  constexpr int64_t kWide = 32;
-  const auto move = [](char* target, const char* source) __attribute__((target("avx"))) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target),
-                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)));
-  };
+  const Ahead from_ahead(kFarAheadBytes, row_bytes, from_stride);
+  const Ahead to_ahead(kFarAheadBytes, row_bytes, to_stride);
   for (int64_t row = 0; row < rows; ++row) {
     int64_t i = 0;
     for (; i + 4 * kWide <= row_bytes; i += 4 * kWide) {
-      move(to + i, from + i);
-      move(to + i + kWide, from + i + kWide);
-      move(to + i + 2 * kWide, from + i + 2 * kWide);
-      move(to + i + 3 * kWide, from + i + 3 * kWide);
+      // Not in a function of its own: GCC takes one that only prefetches for idle.
+      if (kIsFar) {
+        _mm_prefetch(from + from_ahead.At(i), _MM_HINT_T0);
+        _mm_prefetch(from + from_ahead.At(i + kLine), _MM_HINT_T0);
+        _mm_prefetch(to + to_ahead.At(i), _MM_HINT_T0);
+        _mm_prefetch(to + to_ahead.At(i + kLine), _MM_HINT_T0);
+      }
+      MoveWide(to + i, from + i);
+      MoveWide(to + i + kWide, from + i + kWide);
+      MoveWide(to + i + 2 * kWide, from + i + 2 * kWide);
+      MoveWide(to + i + 3 * kWide, from + i + 3 * kWide);
     }
-    for (; i + kWide <= row_bytes; i += kWide) move(to + i, from + i);
-    if (i < row_bytes) move(to + row_bytes - kWide, from + row_bytes - kWide);
+    for (; i + kWide <= row_bytes; i += kWide) MoveWide(to + i, from + i);
+    if (i < row_bytes) MoveWide(to + row_bytes - kWide, from + row_bytes - kWide);
     to += to_stride;
     from += from_stride;
   }
@@ -88,16 +117,11 @@ __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
 __attribute__((target("avx"))) void CopyStreaming(char* to, int64_t to_stride,
                                                   const char* from, int64_t from_stride,
                                                   int64_t rows, int64_t row_bytes) {
-  constexpr int64_t kLine = 64;
   const bool has_gaps = from_stride != row_bytes;
-  const int64_t ahead = kAheadBytes / row_bytes * from_stride + kAheadBytes % row_bytes;
-  const int64_t wrap = row_bytes - kAheadBytes % row_bytes;
-  const int64_t gap = from_stride - row_bytes;
+  const Ahead ahead(kAheadBytes, row_bytes, from_stride);
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < row_bytes; i += 32) {
-      if (has_gaps && i % kLine == 0) {
-        _mm_prefetch(from + ahead + i + (i < wrap ? 0 : gap), _MM_HINT_T0);
-      }
+    for (int64_t i = 0; i < row_bytes; i += kWide) {
+      if (has_gaps && i % kLine == 0) _mm_prefetch(from + ahead.At(i), _MM_HINT_T0);
       _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
     }
@@ -117,10 +141,15 @@ bool IsWide(int64_t row_bytes) {
 }
 
 bool IsStreaming(const char* to, int64_t to_stride, int64_t rows, int64_t row_bytes) {
-  return rows * row_bytes >= kStreamBytes && row_bytes >= kWideBytes &&
-         (reinterpret_cast<uintptr_t>(to) | to_stride | row_bytes) % 32 == 0 && HasAvx();
+  const uint64_t ends = reinterpret_cast<uintptr_t>(to) | to_stride | row_bytes;
+  // Long rows have few lines of which only a half is written; of short ones all
+  // lines must be written whole.
+  return rows * row_bytes >= kStreamBytes && ends % kWide == 0 &&
+         (row_bytes >= kWideBytes || to_stride == row_bytes || ends % kLine == 0) &&
+         HasAvx();
 }
 #else
+template <bool kIsFar>
 void CopyWide(char*, int64_t, const char*, int64_t, int64_t, int64_t) {}
 void CopyStreaming(char*, int64_t, const char*, int64_t, int64_t, int64_t) {}
 bool IsWide(int64_t) { return false; }
@@ -137,12 +166,13 @@ void FillWith(char* to, const char* value, int64_t count) {
 }  // namespace
 
 void CopyRows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
-              int64_t rows, int64_t row_bytes) {
+              int64_t rows, int64_t row_bytes, bool is_far) {
   if (IsStreaming(to, to_stride, rows, row_bytes)) {
     return CopyStreaming(to, to_stride, from, from_stride, rows, row_bytes);
   }
   if (IsWide(row_bytes)) {
-    return CopyWide(to, to_stride, from, from_stride, rows, row_bytes);
+    if (is_far) return CopyWide<true>(to, to_stride, from, from_stride, rows, row_bytes);
+    return CopyWide<false>(to, to_stride, from, from_stride, rows, row_bytes);
   }
   switch (row_bytes) {
     case 1:

@@ -9,10 +9,15 @@ namespace tofu {
 // A copy of so many bytes pushes everything else out of the caches, and goes past
 // them where it can.
 constexpr int64_t kStreamBytes = 8 << 20;
+// So many bytes, and as many of their sources, are not in the caches of the core alone.
+constexpr int64_t kFarBytes = 3 << 18;
+// Shorter loops over rows do not repay looking ahead of them.
+constexpr int64_t kFarLoopBytes = 16 << 10;
 
-// Copies `rows` rows of `row_bytes` contiguous bytes; strides in bytes.
+// Copies `rows` rows of `row_bytes` contiguous bytes; strides in bytes. `is_far`:
+// whether they belong to a loop of kFarLoopBytes in a copy of kFarBytes.
 void CopyRows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
-              int64_t rows, int64_t row_bytes);
+              int64_t rows, int64_t row_bytes, bool is_far);
 
 // Fills `count` elements of `element_bytes` (1, 2, 4 or 8) with one value.
 void FillRow(char* to, const char* value, int64_t element_bytes, int64_t count);

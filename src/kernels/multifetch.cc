@@ -1,6 +1,7 @@
 #include "kernels/multifetch.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/copy_rows.h"
@@ -168,9 +169,24 @@ void MultiFetch::MakeGroups() {
     const int64_t rows = first.loops.empty() ? 1 : first.loops.back().count;
     const int64_t band =
         end == begin + 1 ? rows : std::max<int64_t>(kBandBytes / row_bytes, 1);
-    groups_.push_back({begin, end, band});
+    groups_.push_back({begin, end, band, IsFar(begin, end)});
     max_places_ = std::max(max_places_, end - begin);
   }
+}
+
+// Whether cells [begin, end), which lie beside each other, are large, and their inner
+// loops so long that looking ahead of them rarely looks past their end.
+bool MultiFetch::IsFar(size_t begin, size_t end) const {
+  int64_t bytes = 0;
+  for (size_t c = begin; c < end; ++c) {
+    const std::vector<CellLoop>& loops = cells_[c].loops;
+    const int64_t row_bytes = cells_[c].row * element_bytes_;
+    if (loops.empty() || loops.back().count * row_bytes < kFarLoopBytes) return false;
+    bytes += std::accumulate(
+        loops.begin(), loops.end(), row_bytes,
+        [](int64_t product, const CellLoop& loop) { return product * loop.count; });
+  }
+  return bytes >= kFarBytes;
 }
 
 // Whether two cells lie in the same rows of the region, which are so short that
@@ -230,7 +246,7 @@ void MultiFetch::CopyGroup(const Group& group, size_t depth, const char** from,
       const CellLoop& own = num_loops == 0 ? kOnce : cells[c].loops[depth];
       if (is_innermost) {
         CopyRowsOf(cells[c], own, std::min(step, loop.count - i), inner[c],
-                   to + cells[c].offset * element_bytes_);
+                   to + cells[c].offset * element_bytes_, group.is_far);
       }
       if (inner[c] != nullptr) inner[c] += step * own.from_strides[0] * element_bytes_;
     }
@@ -240,11 +256,11 @@ void MultiFetch::CopyGroup(const Group& group, size_t depth, const char** from,
 
 // Rows of the innermost loop of a cell of one term.
 void MultiFetch::CopyRowsOf(const Cell& cell, const CellLoop& loop, int64_t rows,
-                            const char* from, char* to) const {
+                            const char* from, char* to, bool is_far) const {
   const int64_t to_stride = loop.to_stride * element_bytes_;
   if (from != nullptr) {
     return CopyRows(to, to_stride, from, loop.from_strides[0] * element_bytes_, rows,
-                    cell.row * element_bytes_);
+                    cell.row * element_bytes_, is_far);
   }
   for (int64_t row = 0; row < rows; ++row) {
     FillRow(to + row * to_stride, fill_, element_bytes_, cell.row);

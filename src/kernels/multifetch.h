@@ -62,13 +62,15 @@ class MultiFetch {
     size_t begin;
     size_t end;
     int64_t band_rows;
+    bool is_far;  // see CopyRows
   };
 
   void MakeGroups();
+  bool IsFar(size_t begin, size_t end) const;
   bool IsBeside(const Cell& first, const Cell& cell) const;
   void CopyGroup(const Group& group, size_t depth, const char** from, char* to) const;
   void CopyRowsOf(const Cell& cell, const CellLoop& loop, int64_t rows, const char* from,
-                  char* to) const;
+                  char* to, bool is_far) const;
   void ReduceCell(const Cell& cell, size_t depth, const char** from, char* to) const;
   void ReduceRow(const Cell& cell, const char** from, char* to) const;
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -79,6 +80,93 @@ TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
         ASSERT_EQ(region[i], source[row * (kWidth + skipped) + skipped + i % kWidth])
             << i;
       }
+    }
+  }
+}
+
+// Bytes: `rows` rows of tiles of these widths side by side, of each of which the last
+// columns are taken after `skipped` others.
+struct Joined {
+  int64_t rows;
+  std::vector<int64_t> widths;
+  int64_t skipped;
+};
+
+MultiFetchSpec SpecOf(const Joined& joined) {
+  MultiFetchSpec spec;
+  spec.dtype = 5;  // int8
+  spec.shape = {joined.rows, 0};
+  for (size_t t = 0; t < joined.widths.size(); ++t) {
+    spec.sources.push_back({joined.rows, joined.skipped + joined.widths[t]});
+    spec.pieces.push_back({static_cast<int>(t),
+                           {0, joined.skipped},
+                           {0, spec.shape[1]},
+                           {joined.rows, joined.widths[t]},
+                           0});
+    spec.shape[1] += joined.widths[t];
+  }
+  return spec;
+}
+
+// Bytes that repeat at no distance of rows, and differ between tiles.
+std::vector<char> BytesOf(int64_t count, size_t tile) {
+  std::vector<char> bytes(count);
+  for (int64_t i = 0; i < count; ++i) {
+    bytes[i] = static_cast<char>((i * 2654435761 + static_cast<int64_t>(tile)) >> 7);
+  }
+  return bytes;
+}
+
+void ExpectJoinedAt(const Joined& joined, int64_t shift) {
+  const MultiFetchSpec spec = SpecOf(joined);
+  std::vector<std::vector<char>> tiles;
+  std::vector<const void*> sources;
+  for (size_t t = 0; t < joined.widths.size(); ++t) {
+    tiles.push_back(BytesOf(joined.rows * spec.sources[t][1], t));
+  }
+  for (const std::vector<char>& tile : tiles) sources.push_back(tile.data());
+  std::vector<char> expected;
+  for (int64_t row = 0; row < joined.rows; ++row) {
+    for (size_t t = 0; t < tiles.size(); ++t) {
+      const auto end = tiles[t].begin() + (row + 1) * spec.sources[t][1];
+      expected.insert(expected.end(), end - joined.widths[t], end);
+    }
+  }
+  constexpr int64_t kGuard = 64;
+  std::vector<char> raw(expected.size() + 3 * kGuard, 'x');
+  char* region = raw.data() + kGuard;
+  while (reinterpret_cast<uintptr_t>(region) % kGuard != 0) ++region;
+  region += shift;
+  MultiFetch(spec).Run(sources.data(), region);
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), region));
+  EXPECT_EQ(region[-1], 'x');
+  EXPECT_EQ(region[expected.size()], 'x');
+}
+
+// Copies of 768 KiB and more look ahead; slices and tiles side by side, whose rows
+// are shorter and longer than how far they look, and end where no vector does.
+TEST(MultiFetchBands, LooksAheadInCopiesThatAreFar) {
+  for (int64_t width : {128, 200, 1000, 1024, 5001}) {
+    const int64_t rows = (1 << 20) / width;
+    for (int64_t shift : {0, 1, 32}) {
+      for (int64_t skipped : {0, 64, 333}) {
+        SCOPED_TRACE(std::to_string(width) + " bytes after " + std::to_string(skipped) +
+                     ", at " + std::to_string(shift));
+        ExpectJoinedAt({rows, {width}, skipped}, shift);
+        ExpectJoinedAt({rows / 2, {width, width + 7}, skipped}, shift);
+      }
+    }
+  }
+}
+
+// Short rows go past the caches where they fill lines.
+TEST(MultiFetchBands, LargeCopiesOfShortRows) {
+  for (int64_t width : {32, 64, 96}) {
+    const int64_t rows = (9 << 20) / width;
+    for (int64_t shift : {0, 8, 32}) {
+      SCOPED_TRACE(std::to_string(width) + " bytes at " + std::to_string(shift));
+      ExpectJoinedAt({rows, {width}, width}, shift);
+      ExpectJoinedAt({rows, {width, width}, 0}, shift);
     }
   }
 }
