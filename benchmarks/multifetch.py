@@ -2,12 +2,15 @@
 
     python benchmarks/multifetch.py                  # a table
     python benchmarks/multifetch.py --format json    # the same with machine and versions
+    python benchmarks/multifetch.py --cold           # on arrays that are not in the core's caches
     python benchmarks/multifetch.py --smoke          # a few seconds, to see that it runs
     python benchmarks/multifetch.py --gpu            # on GPUs, against copies of the driver's
 
 Patterns: ``gather`` joins two tiles side by side, so that every row of a tile goes to a row of
 the region; ``slice`` takes half of every row of one tile. Every measurement
-alternates memcpy and MultiFetch on the same arrays; the medians are compared.
+alternates memcpy and MultiFetch; NumPy then copies the same boxes. Medians are compared.
+All use their arrays again and again, so that those of up to 1 MiB stay in the core's caches;
+with ``--cold`` every call uses other arrays, as a worker does that reads what another wrote.
 One thread; expected time: under a minute. What ``--gpu`` compares: _gpu.py.
 """
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import dataclasses
+import itertools
 import json
 import platform
 import statistics
@@ -28,6 +32,7 @@ import numpy as np
 GOALS = {32: 0.6, 256: 0.9, 1024: 0.9, 4096: 0.9}  # share of memcpy's bandwidth, by row bytes
 ROWS = (32, 64, 128, 256, 1024, 4096)
 FLOAT_BYTES = 4
+COLD_BYTES = 2**27  # of arrays that are used in turns: far more than a core's own caches hold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,45 +89,78 @@ def seconds(run: Callable[[], object], calls: int) -> float:
     return (time.thread_time() - begin) / calls
 
 
-def measure(case: Case, loaded: ctypes.CDLL, repetitions: int) -> dict[str, object]:
-    """Medians of both, and the share of memcpy's bandwidth that MultiFetch reaches."""
-    spec, shapes, region_shape = case.spec_and_sources()
-    sources = [aligned(shape) for shape in shapes]
-    region, flat = aligned(region_shape), aligned(region_shape)
-    same = aligned(region_shape)
-    addresses = (ctypes.c_void_p * len(sources))(*(array.ctypes.data for array in sources))
-    text, to = spec.encode(), region.ctypes.data_as(ctypes.c_void_p)
+class Arrays:
+    """What one call of each of those compared reads and writes."""
 
-    def fetch() -> None:
-        problem = loaded.TofuRunMultiFetch(text, addresses, to)
+    def __init__(self, case: Case, loaded: ctypes.CDLL) -> None:
+        spec, shapes, shape = case.spec_and_sources()
+        self.sources = [aligned(source) for source in shapes]
+        self.region, self.flat, self.same = aligned(shape), aligned(shape), aligned(shape)
+        self._fetch, self._spec = loaded.TofuRunMultiFetch, spec.encode()
+        self._from = (ctypes.c_void_p * len(shapes))(*(a.ctypes.data for a in self.sources))
+        self._to = ctypes.c_void_p(self.region.ctypes.data)
+        self._copy = (self.flat.ctypes.data, self.same.ctypes.data, self.region.nbytes)
+        width = shape[1] // len(shapes)
+        self._boxes = [
+            (self.region[:, i * width : (i + 1) * width], source[:, :width])
+            for i, source in enumerate(self.sources)
+        ]
+
+    def fetch(self) -> None:
+        """The boxes, by MultiFetch."""
+        problem = self._fetch(self._spec, self._from, self._to)
         if problem:
             raise SystemExit(problem.decode())
 
-    destination, source, size = flat.ctypes.data, same.ctypes.data, region.nbytes
+    def copy(self) -> None:
+        """As many contiguous bytes, by memcpy."""
+        ctypes.memmove(*self._copy)
 
-    def copy() -> None:
-        ctypes.memmove(destination, source, size)
+    def rows(self) -> None:
+        """The boxes, by NumPy: row by row."""
+        for to, source in self._boxes:
+            np.copyto(to, source)
 
-    fetch()
-    width = region_shape[1]
-    expected = np.concatenate(sources, 1) if case.pattern == "gather" else sources[0][:, :width]
-    if not np.array_equal(region, expected):
+    def are_right(self) -> bool:
+        """Whether `fetch` writes what it should."""
+        self.rows()
+        expected = self.region.copy()
+        self.region[:] = 0
+        self.fetch()
+        return np.array_equal(self.region, expected)
+
+
+def measure(case: Case, loaded: ctypes.CDLL, repetitions: int, is_cold: bool) -> dict[str, object]:
+    """Medians of all, and the share of memcpy's bandwidth that MultiFetch reaches."""
+    first = Arrays(case, loaded)
+    if not first.are_right():
         raise SystemExit(f"{case}: MultiFetch's values are wrong")
-    copy()
-    calls = max(1, int(2**26 // region.nbytes))
-    times: dict[str, list[float]] = {"fetch": [], "copy": []}
-    for _ in range(repetitions):
-        times["copy"].append(seconds(copy, calls))
-        times["fetch"].append(seconds(fetch, calls))
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    spread = {name: (max(v) - min(v)) / statistics.median(v) for name, v in times.items()}
+    arrays = [*first.sources, first.region, first.flat, first.same]
+    one = sum(array.nbytes for array in arrays)
+    count = max(1, COLD_BYTES // one) if is_cold else 1
+    turns = itertools.cycle([first, *(Arrays(case, loaded) for _ in range(count - 1))])
+    calls = max(1, int(2**26 // first.region.nbytes))
+    kinds: dict[str, Callable[[], None]] = {
+        "memcpy": lambda: next(turns).copy(),
+        "multifetch": lambda: next(turns).fetch(),
+        "numpy": lambda: next(turns).rows(),
+    }
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    # NumPy last: what it leaves in shared caches would slow the next memcpy down.
+    for together in (("memcpy", "multifetch"), ("numpy",)):
+        for _ in range(repetitions):
+            for kind in together:
+                times[kind].append(seconds(kinds[kind], calls))
+    medians = {kind: statistics.median(values) for kind, values in times.items()}
+    rates = {f"{kind}_gb_per_s": first.region.nbytes / t / 1e9 for kind, t in medians.items()}
+    spread = {f"{k}_spread": (max(v) - min(v)) / medians[k] for k, v in times.items()}
+    pairs = zip(times["memcpy"], times["multifetch"])
     return {
         **dataclasses.asdict(case),
-        "multifetch_gb_per_s": region.nbytes / medians["fetch"] / 1e9,
-        "memcpy_gb_per_s": region.nbytes / medians["copy"] / 1e9,
-        "ratio": statistics.median(c / f for c, f in zip(times["copy"], times["fetch"])),
-        "multifetch_spread": spread["fetch"],
-        "memcpy_spread": spread["copy"],
+        "is_cold": is_cold,
+        **rates,
+        "ratio": statistics.median(copy / fetch for copy, fetch in pairs),
+        **spread,
         "goal": GOALS.get(case.row_bytes),
     }
 
@@ -167,6 +205,7 @@ def main() -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--smoke", action="store_true", help="one small size, two repetitions")
     parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--cold", action="store_true", help="use other arrays in every call")
     parser.add_argument("--gpu", action="store_true", help="measure on GPUs")
     args = parser.parse_args()
     if args.gpu:
@@ -175,16 +214,17 @@ def main() -> None:
     repetitions = 2 if args.smoke else args.repetitions
     cases = [Case(p, row, size) for p in ("gather", "slice") for size in sizes for row in ROWS]
     loaded = library()
-    results = [measure(case, loaded, repetitions) for case in cases]
+    results = [measure(case, loaded, repetitions, args.cold) for case in cases]
     if args.format == "json":
         print(json.dumps({"machine": machine(), "results": results}))
         return
-    print("| pattern | region | row | MultiFetch GB/s | memcpy GB/s | ratio | goal |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| pattern | region | row | MultiFetch GB/s | NumPy GB/s | memcpy GB/s | ratio | goal |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for r in results:
         print(
             f"| {r['pattern']} | {r['region_bytes'] // 1024:,} KiB | {r['row_bytes']} B "
-            f"| {r['multifetch_gb_per_s']:.1f} | {r['memcpy_gb_per_s']:.1f} "
+            f"| {r['multifetch_gb_per_s']:.1f} | {r['numpy_gb_per_s']:.1f} "
+            f"| {r['memcpy_gb_per_s']:.1f} "
             f"| {r['ratio']:.2f} | {r['goal'] or ''} |"
         )
 

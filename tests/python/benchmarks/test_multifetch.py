@@ -31,12 +31,15 @@ def gpu():
     del sys.modules["_gpu"]
 
 
-def test_the_cpu_part_measures_every_pattern():
-    ran = run("--format", "json")
+@pytest.mark.parametrize("arguments", [[], ["--cold"]], ids=["warm", "cold"])
+def test_the_cpu_part_measures_every_pattern(arguments):
+    ran = run("--format", "json", *arguments)
     assert ran.returncode == 0, ran.stderr
     results = json.loads(ran.stdout)["results"]
     assert {result["pattern"] for result in results} >= {"gather", "slice"}
-    assert all(result["multifetch_gb_per_s"] > 0 for result in results)
+    for name in ("multifetch", "numpy", "memcpy"):
+        assert all(result[f"{name}_gb_per_s"] > 0 for result in results)
+    assert {result["is_cold"] for result in results} == {bool(arguments)}
 
 
 def test_the_gpu_part_measures_or_says_that_there_is_none():
