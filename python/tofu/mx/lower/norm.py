@@ -140,9 +140,9 @@ class _PerChannel:
     """Operations between a tensor and a vector with an element for each channel.
 
     MXNet's own operators for that, sum and broadcast_mul, take five to twenty times as
-    long on a CPU as reading the tensor does. For images, sums over space are those of
-    pooling, and to scale is a depthwise convolution of a single pixel, whose gradient by the
-    scale is a sum of products: in oneDNN's own layout, as its other operators leave tensors.
+    long on a CPU as reading the tensor does. For images, means are those of pooling, and to
+    scale is a depthwise convolution of a single pixel, whose gradient by the scale is a sum
+    of products: in oneDNN's own layout, as its other operators leave tensors.
     """
 
     def __init__(self, node: Node, data: Entry, build: Builder) -> None:
@@ -153,20 +153,22 @@ class _PerChannel:
         self._broadcast = tuple(dim if i == axis else 1 for i, dim in enumerate(shape))
         self._channels = shape[axis]
         self._image = len(shape) == 4 and axis == 1
+        self._width = shape[-1]
         self._dtype = "float32" if data.dtype == _FLOAT16 else dtype_name(data.dtype)
         self.count = math.prod(shape[i] for i in self._others)
 
     def total(self, entry: Entry) -> Entry:
         """The sum of each channel."""
-        if self._image:
-            entry = self._build.op(
-                "Pooling", entry, kernel=(1, 1), pool_type="sum", global_pool=True
-            )
         return self._build.op("sum", entry, axis=self._others, keepdims=False)
 
     def mean(self, entry: Entry) -> Entry:
         """The mean of each channel."""
-        return self._build.op("_mul_scalar", self.total(entry), scalar=1.0 / self.count)
+        if not self._image:
+            return self._build.op("_mul_scalar", self.total(entry), scalar=1.0 / self.count)
+        # oneDNN pools averages, but no sums. Those of rows leave the height to be split.
+        kernel = (1, self._width)
+        rows = self._build.op("Pooling", entry, kernel=kernel, stride=(1, 1), pool_type="avg")
+        return self._build.op("_mul_scalar", self.total(rows), scalar=self._width / self.count)
 
     def mean_square(self, centered: Entry) -> Entry:
         """The mean of the squares of each channel of what ``scale`` has centered."""
