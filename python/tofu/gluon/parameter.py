@@ -159,9 +159,8 @@ class Tiled:
     def _recorded_whole(self, ctx: Any) -> Any:
         assert self._data is not None
         state = self._tofu
-        whole = gather_plain(self._data, _with_dtype(state.layout, self._data[0]), ctx)
-
         gradients = state.gradients
+        whole = gather_plain(self._data, _with_dtype(state.layout, self._data[0]), ctx)
 
         def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[int], None]]:
             tiles = state.scatter(heads[0])
