@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Callable, Optional
 
@@ -143,6 +144,8 @@ class Recording:
         self._sentinel, self._sentinel_gradient = _variable(context, "write")
         self._probe = nd.identity(_variable(context, "null")[0])
         self._probe._fresh_grad = True
+        # MXNet goes through the recordings that read one variable from the latest to the first.
+        self._links = [] if self.group is None else [_link_of(self.group, context)]
         by_context: dict[Any, list[int]] = {}
         for index, tile in enumerate(tiles):
             by_context.setdefault(tile.context, []).append(index)
@@ -151,7 +154,7 @@ class Recording:
             token = nd.zeros((1,), ctx=worker)
             record_function([tiles[i] for i in indices], [token], self._gate(gate, indices))
             tokens.append(token.as_in_context(context))
-        own = [*tokens, self._probe, self._sentinel]
+        own = [*self._links, *tokens, self._probe, self._sentinel]
         return record_function([*inputs, *own], outputs, self._backward)
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
@@ -170,7 +173,7 @@ class Recording:
                     deliver(self.serial)
                 self._is_abandoned = False
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
-            gates = requests[self._num_inputs : -2]
+            gates = requests[self._num_inputs + len(self._links) : -2]
             self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
             if self._open_gates:
                 self._closed.clear()
@@ -193,6 +196,17 @@ class Recording:
                 self._closed.set()
 
         return backward
+
+
+_links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def _link_of(group: Hashable, context: Any) -> Any:
+    """A variable that all recordings of a group read."""
+    of_group = _links.setdefault(group, {})
+    if context not in of_group:
+        of_group[context] = _variable(context, "write")[0]
+    return of_group[context]
 
 
 def _variable(context: Any, request: str) -> tuple[Any, Any]:

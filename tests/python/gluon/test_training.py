@@ -1,6 +1,9 @@
 """Training runs are those of plain MXNet: losses, weights, running statistics."""
 
 import gc
+import os
+import subprocess
+import sys
 
 import mxnet as mx
 import numpy as np
@@ -250,6 +253,28 @@ def adversaries():
 
 def test_two_nets_against_each_other(two):
     assert_same(adversaries(), plainly(adversaries))
+
+
+def test_the_naive_engine_keeps_the_order_of_calls():
+    """It calls back in the order of MXNet's graph, which running statistics depend on."""
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-k",
+            "two_nets",
+            "-p",
+            "no:cacheprovider",
+            __file__,
+        ],
+        env={**os.environ, "MXNET_ENGINE_TYPE": "NaiveEngine"},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stdout
+    assert "2 passed" in found.stdout
 
 
 def recorded_prediction():
