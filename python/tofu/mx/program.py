@@ -107,8 +107,9 @@ class Program:
 
         head_gradients: one whole array per output; None counts as zero.
 
-        Returns the tiles of every gradient, one per worker, valid until the next
-        backward. New auxiliary states are written into their tiles.
+        Returns the tiles of every gradient, one per worker, valid until the program runs
+        again: in one executor activations lie there. New auxiliary states are written into
+        their tiles.
 
         Raises GraphError when the graph has no backward half or shapes disagree.
         """
