@@ -6,7 +6,7 @@
 #include <exception>
 #include <new>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "kernels/multifetch_spec.h"
 #include "kernels/shared_library.h"
 

@@ -9,16 +9,16 @@
 #include <utility>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
-#include "passes/bound_graph.h"
-#include "passes/emit_multifetch.h"
-#include "passes/executor_memory.h"
-#include "passes/graph_builder.h"
-#include "passes/operator_uses.h"
-#include "passes/relay_regions.h"
-#include "passes/step_graphs.h"
+#include "passes/memory/bound_graph.h"
+#include "passes/memory/executor_memory.h"
+#include "passes/memory/operator_uses.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/graph_builder.h"
+#include "passes/schedule/relay_regions.h"
+#include "passes/schedule/step_graphs.h"
 
 namespace py = pybind11;
 

@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "graph/error.h"
+#include "base/error.h"
 #include "graph/graph.h"
+#include "graph/plan.h"
 #include "graph/strategy_table.h"
-#include "passes/control_deps.h"
-#include "passes/explain.h"
-#include "passes/joint.h"
-#include "passes/modes.h"
-#include "passes/partition.h"
-#include "passes/partitioned.h"
-#include "passes/phases.h"
-#include "passes/pipeline.h"
-#include "passes/plan.h"
-#include "passes/step_graphs.h"
-#include "passes/step_problem.h"
+#include "passes/partition/partition.h"
+#include "passes/partition/partitioned.h"
+#include "passes/schedule/control_deps.h"
+#include "passes/schedule/join_phases.h"
+#include "passes/schedule/phases.h"
+#include "passes/schedule/step_graphs.h"
+#include "passes/search/explain.h"
+#include "passes/search/make_plan.h"
+#include "passes/search/modes.h"
+#include "passes/search/step_problem.h"
 
 namespace py = pybind11;
 

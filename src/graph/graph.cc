@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "graph/error.h"
-#include "graph/json.h"
+#include "base/error.h"
+#include "base/json.h"
 
 namespace tofu {
 namespace {

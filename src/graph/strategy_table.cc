@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "graph/box.h"
-#include "graph/error.h"
-#include "graph/json.h"
 
 namespace tofu {
 namespace {

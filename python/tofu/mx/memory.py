@@ -5,7 +5,7 @@
     memory = predict(graph, rules, workers=8)
     memory.bytes_per_worker
 
-MXNet's planner is followed step by step in C++ (src/passes/executor_memory.h). What it
+MXNet's planner is followed step by step in C++ (src/passes/memory/executor_memory.h). What it
 asks of each operator, whether an output may lie where an input lay, MXNet tells nobody;
 it is found out by binding graphs of that one operator, which touches no memory, and
 reading how much was planned for them.

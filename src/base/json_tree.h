@@ -1,0 +1,65 @@
+// A JSON text as a tree of values that lie side by side: reading a graph of
+// thousands of nodes must not cost an allocation for each of its values, as it
+// would in the tree of nlohmann/json, whose parser reads it.
+//
+// Input:      UTF-8 text. Accepted is what that parser accepts, except objects that
+//             have a key twice and text that nests deeper than kMaxJsonDepth.
+// Output:     a tree that owns its strings; members of objects are sorted by key.
+// Complexity: O(length), and O(m log m) for m unsorted members of an object.
+#ifndef TOFU_BASE_JSON_TREE_H_
+#define TOFU_BASE_JSON_TREE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tofu {
+
+constexpr size_t kMaxJsonDepth = 256;
+
+struct JsonMember;
+
+struct JsonValue {
+  enum class Kind { kNull, kBool, kInt, kUnsigned, kFloat, kString, kArray, kObject };
+
+  Kind kind = Kind::kNull;
+  size_t size = 0;  // of a string, array or object
+  union {
+    int64_t integer = 0;  // kInt; kBool: 0 or 1
+    uint64_t natural;     // kUnsigned: only what is above int64's range
+    double number;        // kFloat
+    const char* text;     // kString
+    const JsonValue* items;
+    const JsonMember* members;
+  };
+
+  bool is(Kind of) const { return kind == of; }
+  std::string_view string() const { return {text, size}; }
+  // Null when there is none.
+  const JsonValue* Find(std::string_view key) const;
+  // JSON text of a value that is neither an array nor an object.
+  std::string Dump() const;
+};
+
+struct JsonMember {
+  std::string_view key;
+  JsonValue value;
+};
+
+// Moves, but does not copy: values point into it.
+struct JsonTree {
+  JsonValue root;
+  std::deque<std::string> text;
+  std::deque<std::vector<JsonValue>> items;
+  std::deque<std::vector<JsonMember>> members;
+};
+
+// Returns an empty string, or why `text` is refused.
+std::string ParseJsonTree(const std::string& text, JsonTree* tree);
+
+}  // namespace tofu
+
+#endif  // TOFU_BASE_JSON_TREE_H_

@@ -1,0 +1,90 @@
+// Decisions for the steps of a plan, and all ways to cut a tensor, or to split an
+// operator, at them.
+#ifndef TOFU_GRAPH_CUTS_H_
+#define TOFU_GRAPH_CUTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tofu {
+
+// One decision a step: a dimension of a tensor or a variable of an operator, or
+// kReplicated. A search handles many of them, so that none is allocated.
+class Cuts {
+ public:
+  static constexpr size_t kMaxSteps = 15;  // steps of at least two parts: 2^14 workers
+
+  Cuts() = default;
+  Cuts(size_t steps, int cut) { assign(steps, cut); }
+  Cuts(std::initializer_list<int> cuts) : Cuts(cuts.begin(), cuts.end()) {}
+  Cuts(const std::vector<int>& cuts)  // NOLINT: as plans hold them
+      : Cuts(cuts.begin(), cuts.end()) {}
+  template <typename Iterator,
+            typename = typename std::iterator_traits<Iterator>::iterator_category>
+  Cuts(Iterator first, Iterator last) {
+    for (; first != last; ++first) push_back(*first);
+  }
+  operator std::vector<int>() const { return {begin(), end()}; }  // NOLINT: as above
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const int* begin() const { return cuts_.data(); }
+  const int* end() const { return cuts_.data() + size_; }
+  int* begin() { return cuts_.data(); }
+  int* end() { return cuts_.data() + size_; }
+  int operator[](size_t step) const { return cuts_[step]; }
+  int& operator[](size_t step) { return cuts_[step]; }
+  int back() const { return cuts_[size_ - 1]; }
+
+  void push_back(int cut) {
+    TOFU_CHECK(size_ < kMaxSteps) << "cuts of more than " << kMaxSteps << " steps";
+    cuts_[size_++] = cut;
+  }
+  void resize(size_t steps) {
+    TOFU_CHECK(steps <= size_) << size_ << " cuts cannot become " << steps;
+    size_ = static_cast<uint32_t>(steps);
+  }
+  void assign(size_t steps, int cut) {
+    for (size_ = 0; size_ < steps;) push_back(cut);
+  }
+
+  friend bool operator==(const Cuts& a, const Cuts& b) {
+    if (a.size_ != b.size_) return false;
+    for (size_t i = 0; i < a.size_; ++i) {
+      if (a.cuts_[i] != b.cuts_[i]) return false;
+    }
+    return true;
+  }
+  friend bool operator!=(const Cuts& a, const Cuts& b) { return !(a == b); }
+
+ private:
+  uint32_t size_ = 0;
+  std::array<int, kMaxSteps> cuts_ = {};
+};
+
+constexpr int kFree = -2;  // a step that is still to be decided
+
+// When a step may leave a tensor or an operator whole. A dimension that divides
+// at a step, but then no longer at a later step that is given to cut it, counts
+// as one that does not divide.
+enum class WholeStep { kOnlyWhenNothingDivides, kAlways };
+
+// Every way to fill the free steps of `given` from `candidates`, in
+// lexicographic order of the candidates (kReplicated last). A candidate is
+// possible at a step when the extent that the earlier steps left divides by
+// parts[step]; `given`'s own decisions must stay possible. Returns fewer than
+// all, and sets *complete to false, when there are more than `limit`.
+std::vector<Cuts> EnumerateCuts(const std::vector<int64_t>& extents,
+                                const std::vector<int>& candidates, const Cuts& given,
+                                const std::vector<int>& parts, WholeStep whole,
+                                size_t limit, bool* complete);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_CUTS_H_

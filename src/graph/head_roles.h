@@ -1,0 +1,31 @@
+// Roles of a training graph's heads (docs/formats.md, "Training graph").
+//
+// Errors: UserError(kGraph) for roles that no head has.
+#ifndef TOFU_GRAPH_HEAD_ROLES_H_
+#define TOFU_GRAPH_HEAD_ROLES_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+constexpr char kOutputRole[] = "output";
+constexpr char kUpdateKind[] = "update";
+
+// "gradient" of "gradient:fc_weight"; the variable is what follows the colon.
+std::string RoleKind(const std::string& role);
+std::string RoleVariable(const std::string& role);
+
+std::string HeadRole(const Graph& graph, size_t head);
+
+// Numbers of the heads with one of `roles`, whole or by kind, in the graph's
+// order; without roles all but the updates.
+std::vector<size_t> SelectHeads(const Graph& graph,
+                                const std::optional<std::vector<std::string>>& roles);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_HEAD_ROLES_H_

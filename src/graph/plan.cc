@@ -1,0 +1,198 @@
+#include "graph/plan.h"
+
+#include <limits>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "graph/box.h"
+#include "graph/plan_json.h"
+#include "passes/memory/estimate_memory.h"
+
+namespace tofu {
+namespace {
+
+constexpr char kFormatId[] = "tofu-plan";
+constexpr int kVersion = 1;
+
+using Json = OrderedJson;
+
+// Workers share the tensors of how many groups before this step.
+int64_t GroupsBefore(const Plan& plan, size_t step) {
+  int64_t groups = 1;
+  for (size_t i = 0; i < step; ++i) groups *= plan.parts[i];
+  return groups;
+}
+
+double Gap(const Plan& plan) {
+  const int64_t total = plan.total_bytes();
+  return total == 0 ? 0.0
+                    : static_cast<double>(total - plan.lower_bound_bytes) /
+                          static_cast<double>(total);
+}
+
+Json StepsJson(const Plan& plan) {
+  Json steps = Json::array();
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    steps.push_back({{"parts", plan.parts[i]},
+                     {"groups", GroupsBefore(plan, i)},
+                     {"bytes", plan.step_bytes[i]}});
+  }
+  return steps;
+}
+
+// Most names need no escapes, and there are many names.
+std::string Quoted(const std::string& text) {
+  for (char c : text) {
+    if (c < ' ' || c > '~' || c == '"' || c == '\\') return DumpJson(text);
+  }
+  return '"' + text + '"';
+}
+
+template <typename Values, typename Format>
+std::string List(const Values& values, Format format) {
+  std::string text = "[";
+  for (const auto& value : values) {
+    if (text.size() > 1) text += ',';
+    text += format(value);
+  }
+  return text + ']';
+}
+
+// Both lists are written as text: documents of so many small objects would take
+// far more time and memory.
+std::string TensorsText(const Plan& plan, const Graph& graph) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  std::string text = "[";
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      const NodeEntry entry{node, i};
+      if (text.size() > 1) text += ',';
+      text += R"({"node":)" + Quoted(graph.nodes[node].name);
+      text += R"(,"output":)" + std::to_string(i);
+      text += R"(,"shape":)" + List(graph.shape(entry), number);
+      text += R"(,"dtype":)" + std::to_string(graph.dtype(entry));
+      text += R"(,"cuts":)" + List(plan.tensor_cuts[graph.entry_id(entry)], number) + '}';
+    }
+  }
+  return text + ']';
+}
+
+std::string OperatorsText(const Plan& plan, const Graph& graph,
+                          const StrategyTable& table) {
+  std::string text = "[";
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const Node& n = graph.nodes[node];
+    if (n.is_variable()) continue;
+    const auto name = [&](int var) {
+      return var == kReplicated ? "null" : Quoted(table.row(node)->vars[var].name);
+    };
+    if (text.size() > 1) text += ',';
+    text += R"({"node":)" + Quoted(n.name) + R"(,"op":)" + Quoted(n.op);
+    text += R"(,"cuts":)" + List(plan.op_cuts[node], name);
+    text += R"(,"bytes":)" + std::to_string(plan.node_bytes[node]) + '}';
+  }
+  return text + ']';
+}
+
+// Entry number `index` of a list must speak of this node.
+void CheckName(const JsonCursor& cursor, const std::string& name) {
+  if (cursor.At("node").String() != name) {
+    cursor.At("node").Fail("\"" + name + "\": the plan is of another graph");
+  }
+}
+
+void ReadTensors(const JsonCursor& root, const Graph& graph, Plan* plan) {
+  const JsonCursor tensors = root.At("tensors");
+  if (tensors.Size() != graph.num_entries()) {
+    tensors.Fail("an array of " + std::to_string(graph.num_entries()) +
+                 ", one for every tensor of the graph");
+  }
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      const JsonCursor tensor = tensors.At(graph.entry_id({node, i}));
+      CheckName(tensor, graph.nodes[node].name);
+      tensor.At("output").Int(i, i);
+      plan->tensor_cuts.push_back(
+          ReadTensorCuts(tensor.At("cuts"), graph.shape({node, i}), plan->parts));
+    }
+  }
+}
+
+void ReadOperators(const JsonCursor& root, const Graph& graph, const StrategyTable& table,
+                   Plan* plan) {
+  const JsonCursor operators = root.At("operators");
+  int next = 0;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    plan->op_cuts.emplace_back(plan->parts.size(), kReplicated);
+    plan->node_bytes.push_back(0);
+    if (graph.nodes[node].is_variable()) continue;
+    const JsonCursor op = operators.At(next++);
+    CheckName(op, graph.nodes[node].name);
+    plan->op_cuts.back() =
+        ReadOperatorCuts(op.At("cuts"), graph, node, table, plan->parts);
+    plan->node_bytes.back() = op.At("bytes").Int(0, std::numeric_limits<int64_t>::max());
+  }
+  if (operators.Size() != next) {
+    operators.Fail("an array of " + std::to_string(next) + ", one for every operator");
+  }
+}
+
+void ReadSteps(const JsonCursor& root, Plan* plan) {
+  constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 64;
+  plan->parts = ReadParts(root);
+  const JsonCursor steps = root.At("steps");
+  if (steps.Size() != static_cast<int>(plan->parts.size())) {
+    steps.Fail("an array of " + std::to_string(plan->parts.size()) +
+               ", one for every part");
+  }
+  for (int i = 0; i < steps.Size(); ++i) {
+    plan->step_bytes.push_back(steps.At(i).At("bytes").Int(-kMaxBytes, kMaxBytes));
+  }
+  plan->lower_bound_bytes = root.At("lower_bound_bytes").Int(0, kMaxBytes);
+}
+
+}  // namespace
+
+std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable& table) {
+  Json json = {{"format", kFormatId},
+               {"version", kVersion},
+               {"workers", plan.workers()},
+               {"graph_hash", GraphHash(graph)},
+               {"parts", plan.parts},
+               {"steps", StepsJson(plan)},
+               {"total_bytes", plan.total_bytes()},
+               {"lower_bound_bytes", plan.lower_bound_bytes},
+               {"gap", Gap(plan)},
+               {"status", StatusText(plan.status)},
+               {"mode", plan.mode},
+               {"nodes", graph.num_nodes()},
+               {"search_seconds", plan.search_seconds}};
+  const WorkerMemory memory = EstimateMemory(graph, table, plan);
+  json["bytes_per_worker"] = {{"parameters", memory.parameters_bytes},
+                              {"gradients", memory.gradients_bytes},
+                              {"optimizer_state", memory.optimizer_state_bytes},
+                              {"activations", memory.activations_bytes},
+                              {"fetch_buffers", memory.fetch_buffers_bytes},
+                              {"total", memory.total_bytes()}};
+  std::string text = DumpJson(json);
+  text.pop_back();
+  return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +
+         OperatorsText(plan, graph, table) + '}';
+}
+
+Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& table) {
+  const JsonDocument document =
+      ParseJson(json, Blame::kPlan, "plan", "make the plan again from this graph");
+  const JsonCursor root(document);
+  CheckHeader(root, kFormatId, kVersion, graph);
+  Plan plan;
+  ReadSteps(root, &plan);
+  ReadTensors(root, graph, &plan);
+  ReadOperators(root, graph, table, &plan);
+  plan.status = ReadStatus(root);
+  if (root.Has("mode")) plan.mode = root.At("mode").String();
+  plan.search_seconds = root.At("search_seconds").Number();
+  return plan;
+}
+
+}  // namespace tofu

@@ -1,0 +1,54 @@
+// A plan: how every tensor and every operator of a graph is partitioned, step
+// by step (paper section 5.2). docs/formats.md documents the JSON form.
+//
+// Errors: UserError(kPlan) for text that is no plan or does not fit the graph.
+#ifndef TOFU_GRAPH_PLAN_H_
+#define TOFU_GRAPH_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+constexpr int kMaxWorkers = 1 << 14;
+
+enum class PlanStatus {
+  kOptimal,       // no plan of these steps communicates less: it meets its lower bound
+  kStepsOptimal,  // each step is a proven optimum, the others given; the whole is not
+  kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
+};
+
+struct Plan {
+  std::vector<int> parts;                     // k_1, k_2, ...; k is their product
+  std::vector<std::vector<int>> tensor_cuts;  // [entry][step]: dimension or kReplicated
+  std::vector<std::vector<int>> op_cuts;      // [node][step]: variable or kReplicated
+  std::vector<int64_t> step_bytes;            // over all groups of the step
+  std::vector<int64_t> node_bytes;            // [node], over all steps
+  int64_t lower_bound_bytes = 0;
+  PlanStatus status = PlanStatus::kFeasible;
+  std::string mode = "tofu";  // of the search (modes.h)
+  double search_seconds = 0;
+
+  int workers() const {
+    int k = 1;
+    for (int p : parts) k *= p;
+    return k;
+  }
+  int64_t total_bytes() const {
+    int64_t sum = 0;
+    for (int64_t b : step_bytes) sum += b;
+    return sum;
+  }
+};
+
+std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable& table);
+Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& table);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_PLAN_H_

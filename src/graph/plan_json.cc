@@ -1,0 +1,127 @@
+#include "graph/plan_json.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "graph/box.h"
+
+namespace tofu {
+namespace {
+
+int ReadVarName(const JsonCursor& cursor, const StrategyRow* row) {
+  if (cursor.IsNull()) return kReplicated;
+  if (row == nullptr) cursor.Fail("null: the operator is not described");
+  for (int var : row->splittable) {
+    if (row->vars[var].name == cursor.String()) return var;
+  }
+  cursor.Fail("null or the name of a variable that " + row->op + " can be split along");
+}
+
+void CheckNumberOfSteps(const JsonCursor& cursor, const std::vector<int>& parts) {
+  if (cursor.Size() != static_cast<int>(parts.size())) {
+    cursor.Fail("an array of " + std::to_string(parts.size()) + ", one cut a step");
+  }
+}
+
+}  // namespace
+
+std::string DumpJson(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+void CheckHeader(const JsonCursor& root, const std::string& format, int version,
+                 const Graph& graph) {
+  if (root.At("format").String() != format) root.At("format").Fail('"' + format + '"');
+  root.At("version").Int(version, version);
+  const std::string hash = GraphHash(graph);
+  if (root.At("graph_hash").String() != hash) {
+    root.At("graph_hash").Fail("\"" + hash + "\": the plan is of another graph");
+  }
+}
+
+std::vector<int> ReadParts(const JsonCursor& root) {
+  const JsonCursor cursor = root.At("parts");
+  std::vector<int> parts;
+  int64_t workers = 1;
+  for (int i = 0; i < cursor.Size(); ++i) {
+    parts.push_back(static_cast<int>(cursor.At(i).Int(2, kMaxWorkers)));
+    workers *= parts.back();
+    if (workers > kMaxWorkers) {
+      cursor.Fail("at most " + std::to_string(kMaxWorkers) + " workers in all");
+    }
+  }
+  root.At("workers").Int(workers, workers);
+  return parts;
+}
+
+const char* StatusText(PlanStatus status) {
+  switch (status) {
+    case PlanStatus::kOptimal:
+      return "optimal";
+    case PlanStatus::kStepsOptimal:
+      return "steps-optimal";
+    default:
+      return "feasible";
+  }
+}
+
+PlanStatus ReadStatus(const JsonCursor& root) {
+  const std::string_view status = root.At("status").String();
+  for (PlanStatus known :
+       {PlanStatus::kOptimal, PlanStatus::kStepsOptimal, PlanStatus::kFeasible}) {
+    if (status == StatusText(known)) return known;
+  }
+  root.At("status").Fail("\"optimal\", \"steps-optimal\" or \"feasible\"");
+}
+
+Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape,
+                    const std::vector<int>& parts) {
+  CheckNumberOfSteps(cursor, parts);
+  Cuts cuts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const JsonCursor cut = cursor.At(static_cast<int>(i));
+    cuts.push_back(static_cast<int>(cut.Int(-1, static_cast<int64_t>(shape.size()) - 1)));
+    if (cuts.back() == kReplicated) continue;
+    int64_t& extent = shape[cuts.back()];
+    if (extent % parts[i] != 0) {
+      cut.Fail("a dimension that divides by " + std::to_string(parts[i]) +
+               " at this step, or -1");
+    }
+    extent /= parts[i];
+  }
+  return cuts;
+}
+
+OrderedJson OperatorCutsJson(const StrategyRow* row, const Cuts& cuts) {
+  OrderedJson names = OrderedJson::array();
+  for (int var : cuts) {
+    names.push_back(var == kReplicated ? OrderedJson()
+                                       : OrderedJson(row->vars[var].name));
+  }
+  return names;
+}
+
+Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
+                      const StrategyTable& table, const std::vector<int>& parts) {
+  CheckNumberOfSteps(cursor, parts);
+  const StrategyRow* row = table.row(node);
+  std::vector<int64_t> extents;
+  for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+    extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
+  }
+  Cuts cuts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const JsonCursor cut = cursor.At(static_cast<int>(i));
+    cuts.push_back(ReadVarName(cut, row));
+    if (cuts.back() == kReplicated) continue;
+    int64_t& extent = extents[cuts.back()];
+    if (extent % parts[i] != 0) {
+      cut.Fail("a variable whose extent divides by " + std::to_string(parts[i]) +
+               " at this step, or null");
+    }
+    extent /= parts[i];
+  }
+  return cuts;
+}
+
+}  // namespace tofu

@@ -1,0 +1,46 @@
+// The parts of JSON documents about plans (plan.h, explain.h) that
+// they have in common.
+//
+// Errors: UserError of the document's blame for what does not fit the graph.
+#ifndef TOFU_GRAPH_PLAN_JSON_H_
+#define TOFU_GRAPH_PLAN_JSON_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "graph/cuts.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// Compact text; bytes that are no UTF-8 are replaced.
+std::string DumpJson(const OrderedJson& json);
+
+// Checks "format", "version" and "graph_hash" of a document.
+void CheckHeader(const JsonCursor& root, const std::string& format, int version,
+                 const Graph& graph);
+
+// "parts" and "workers".
+std::vector<int> ReadParts(const JsonCursor& root);
+
+// "optimal" or "feasible".
+const char* StatusText(PlanStatus status);
+PlanStatus ReadStatus(const JsonCursor& root);
+
+// One cut a step, each of a dimension that divides there.
+Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape, const std::vector<int>& parts);
+
+// Names of variables, null for kReplicated.
+OrderedJson OperatorCutsJson(const StrategyRow* row, const Cuts& cuts);
+Cuts ReadOperatorCuts(const JsonCursor& cursor, const Graph& graph, int node,
+                      const StrategyTable& table, const std::vector<int>& parts);
+
+}  // namespace tofu
+
+#endif  // TOFU_GRAPH_PLAN_JSON_H_

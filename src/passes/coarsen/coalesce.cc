@@ -1,0 +1,189 @@
+#include "passes/coarsen/coalesce.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/union_find.h"
+#include "passes/coarsen/elementwise.h"
+#include "passes/coarsen/timesteps.h"
+
+namespace tofu {
+namespace {
+
+class Coalescer {
+ public:
+  Coalescer(const Graph& graph, const StrategyTable& table, const Groups& groups,
+            const CoalesceOptions& options)
+      : graph_(graph),
+        table_(table),
+        groups_(groups),
+        options_(options),
+        used_(UsedEntries(graph)),
+        entries_(graph.num_entries()) {}
+
+  CoarseGraph Run() {
+    MergeElementwise();
+    MergeParametersWithGradients();
+    MergeTimesteps();
+    NumberTensors();
+    NumberOperators();
+    return std::move(coarse_);
+  }
+
+ private:
+  void Merge(int a, int b, Tie::Reason reason, int node = -1) {
+    if (graph_.shapes[a] != graph_.shapes[b]) return;
+    if (entries_.Merge(a, b)) coarse_.ties.push_back({a, b, reason, node});
+  }
+
+  void MergeElementwise() {
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      elementwise_.push_back(options_.merge_alike && IsElementwise(graph_, table_, node));
+      if (!elementwise_.back()) continue;
+      const int first = graph_.first_entry[node];
+      for (int i = 1; i < graph_.nodes[node].num_outputs; ++i) {
+        Merge(first, first + i, Tie::Reason::kElementwise, node);
+      }
+      for (NodeEntry input : graph_.nodes[node].inputs) {
+        Merge(first, graph_.entry_id(input), Tie::Reason::kElementwise, node);
+      }
+    }
+  }
+
+  // The tiles of a parameter are updated in place by those of its gradient.
+  void MergeParametersWithGradients() {
+    std::map<std::string, int> variables;  // name -> entry
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!graph_.nodes[node].is_variable()) continue;
+      variables.emplace(graph_.nodes[node].name, graph_.first_entry[node]);
+    }
+    const auto tie = [&](const std::string& name, int entry, bool only_parameters) {
+      const auto it = variables.find(name);
+      if (it == variables.end()) return;
+      const Node& variable = graph_.nodes[EntryNode(it->second)];
+      if (only_parameters && VariableRole(variable) != "parameter") return;
+      Merge(it->second, entry, Tie::Reason::kParameter);
+    };
+    for (size_t i = 0; i < graph_.head_roles.size(); ++i) {
+      const std::string& role = graph_.head_roles[i];
+      const int entry = graph_.entry_id(graph_.heads[i]);
+      tie(RoleTarget(role, "gradient:"), entry, true);
+      tie(RoleTarget(role, "update:"), entry, false);
+      tie(RoleTarget(role, "aux:"), entry, false);
+    }
+    for (const auto& [name, entry] : variables) {
+      const std::string role = VariableRole(graph_.nodes[EntryNode(entry)]);
+      tie(RoleTarget(role, "state:"), entry, false);
+    }
+  }
+
+  void MergeTimesteps() {
+    signatures_ = Signatures(graph_, table_);
+    if (!options_.merge_alike) return;
+    const std::vector<int> first = AlignTimesteps(graph_, groups_, signatures_);
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (first[node] == node) continue;
+      const Node& a = graph_.nodes[first[node]];
+      const Node& b = graph_.nodes[node];
+      for (size_t i = 0; i < b.inputs.size(); ++i) {
+        Merge(graph_.entry_id(a.inputs[i]), graph_.entry_id(b.inputs[i]),
+              Tie::Reason::kTimestep);
+      }
+      for (int i = 0; i < b.num_outputs; ++i) {
+        Merge(graph_.entry_id({first[node], i}), graph_.entry_id({node, i}),
+              Tie::Reason::kTimestep);
+      }
+    }
+  }
+
+  // Classes are numbered by their first tensor.
+  void NumberTensors() {
+    std::vector<int> number(static_cast<size_t>(graph_.num_entries()), -1);
+    for (int entry = 0; entry < graph_.num_entries(); ++entry) {
+      int& id = number[entries_.Find(entry)];
+      if (id < 0) {
+        id = static_cast<int>(coarse_.tensors.size());
+        coarse_.tensors.push_back({graph_.shapes[entry], {}});
+      }
+      coarse_.tensors[id].entries.push_back(entry);
+      coarse_.tensor_class.push_back(id);
+    }
+  }
+
+  std::vector<OpSlot> Slots(int node) const {
+    std::vector<OpSlot> slots;
+    const Node& n = graph_.nodes[node];
+    bool live = false;
+    for (int i = 0; i < n.num_outputs; ++i) {
+      const int entry = graph_.entry_id({node, i});
+      if (!used_[entry]) continue;
+      live = true;
+      slots.push_back({true, i, coarse_.tensor_class[entry]});
+    }
+    // What nobody reads is not computed, so it reads nothing either.
+    for (size_t i = 0; live && i < n.inputs.size(); ++i) {
+      const int entry = graph_.entry_id(n.inputs[i]);
+      slots.push_back({false, static_cast<int>(i), coarse_.tensor_class[entry]});
+    }
+    return slots;
+  }
+
+  // Operators of one class cost the same: signature and classes are equal.
+  // Element-wise ones of one tensor class are one class whatever they compute,
+  // except that a random one costs something where it is not split.
+  std::vector<int> Key(int node, const std::vector<OpSlot>& slots) const {
+    const bool is_random = table_.row(node) != nullptr && table_.row(node)->random;
+    if (elementwise_[node] && !is_random) {
+      return {-1, coarse_.tensor_class[graph_.first_entry[node]]};
+    }
+    std::vector<int> key = {signatures_[node]};
+    for (const OpSlot& slot : slots) {
+      key.insert(key.end(), {slot.is_output ? 1 : 0, slot.index, slot.tensor_class});
+    }
+    return key;
+  }
+
+  void NumberOperators() {
+    std::map<std::vector<int>, int> numbers;
+    coarse_.op_class.assign(graph_.nodes.size(), -1);
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (graph_.nodes[node].is_variable()) continue;
+      const std::vector<OpSlot> slots = Slots(node);
+      const int next = static_cast<int>(coarse_.operators.size());
+      const auto [it, is_new] = numbers.emplace(Key(node, slots), next);
+      if (is_new) {
+        coarse_.operators.push_back({{}, signatures_[node], elementwise_[node], slots});
+      }
+      coarse_.operators[it->second].nodes.push_back(node);
+      coarse_.op_class[node] = it->second;
+    }
+  }
+
+  int EntryNode(int entry) const {
+    const auto it =
+        std::upper_bound(graph_.first_entry.begin(), graph_.first_entry.end(), entry);
+    return static_cast<int>(it - graph_.first_entry.begin()) - 1;
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const Groups& groups_;
+  const CoalesceOptions& options_;
+  const std::vector<bool> used_;
+  UnionFind entries_;
+  std::vector<bool> elementwise_;  // [node]
+  std::vector<int> signatures_;    // [node]
+  CoarseGraph coarse_;
+};
+
+}  // namespace
+
+CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,
+                     const CoalesceOptions& options) {
+  return Coalescer(graph, table, groups, options).Run();
+}
+
+}  // namespace tofu

@@ -1,0 +1,50 @@
+// Groups every forward operator with its backward operators, and every forward
+// tensor with its gradients (paper section 5.1, "Grouping forward and backward
+// operations").
+//
+// Input:      a training graph and its strategy table. Forward nodes are the
+//             ancestors of the heads with the role "output".
+// Output:     Groups; the graph stays as it is.
+// Rules:      a backward operator belongs to its forward operator, which
+//             control_deps[0] names; without one it belongs to the group it
+//             continues, or else feeds. An operator that adds up gradients,
+//             found by structure, belongs to the tensor; so do optimizer
+//             state and update operators.
+// Invariants: the group of a forward operator or tensor is itself.
+// Errors:     none; a tensor of no known group is -1.
+// Position:   first, because coalesce aligns the backward operators of
+//             timesteps by the groups of their forward operators.
+// Complexity: O(N + E), N nodes, E edges.
+#ifndef TOFU_PASSES_COARSEN_GROUP_H_
+#define TOFU_PASSES_COARSEN_GROUP_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+struct Groups {
+  std::vector<bool> forward;      // [node]
+  std::vector<int> op_group;      // [node]: a forward operator, or -1
+  std::vector<int> node_tensor;   // [node]: the entry whose group a gradient sum or
+                                  // an update belongs to, or -1
+  std::vector<int> tensor_group;  // [entry]: a forward entry, or -1
+};
+
+Groups GroupForwardBackward(const Graph& graph, const StrategyTable& table);
+
+// Number of the variable called `name`, or -1.
+int FindVariable(const Graph& graph, const std::string& name);
+
+// The variable that a head or variable role such as "gradient:fc_weight"
+// names after `prefix` ("gradient:"); empty when the role is another.
+std::string RoleTarget(const std::string& role, const std::string& prefix);
+
+// The attribute "__tofu_role__" of a variable, or "".
+std::string VariableRole(const Node& node);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_COARSEN_GROUP_H_

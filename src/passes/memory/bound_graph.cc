@@ -1,0 +1,138 @@
+#include "passes/memory/bound_graph.h"
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace tofu {
+namespace {
+
+// MXNet's name for the operator.
+constexpr const char* kCopy = "_CrossDeviceCopy";
+
+// Node numbers in the order in which a depth-first visit leaves them.
+std::vector<int> VisitOrder(const Graph& graph) {
+  std::vector<int> order;
+  std::vector<char> seen(graph.nodes.size(), 0);
+  std::vector<std::pair<int, size_t>> stack;  // node, next of its dependencies
+  const auto push = [&](int node) {
+    if (seen[static_cast<size_t>(node)]) return;
+    seen[static_cast<size_t>(node)] = 1;
+    stack.emplace_back(node, 0);
+  };
+  for (const NodeEntry& head : graph.heads) {
+    push(head.node);
+    while (!stack.empty()) {
+      auto& [number, next] = stack.back();
+      const Node& node = graph.nodes[static_cast<size_t>(number)];
+      const size_t inputs = node.inputs.size();
+      if (next == inputs + node.control_deps.size()) {
+        order.push_back(number);
+        stack.pop_back();
+        continue;
+      }
+      const size_t i = next++;
+      push(i < inputs ? node.inputs[i].node : node.control_deps[i - inputs]);
+    }
+  }
+  return order;
+}
+
+class Builder {
+ public:
+  Builder(const Graph& from, const std::vector<int>& workers)
+      : from_(from), workers_(workers), numbers_(from.nodes.size(), -1) {}
+
+  BoundGraph Run() {
+    for (int node : VisitOrder(from_)) Add(node);
+    for (const NodeEntry& head : from_.heads) {
+      to_.graph.heads.push_back({numbers_[static_cast<size_t>(head.node)], head.index});
+    }
+    IndexEntries(&to_.graph);
+    return std::move(to_);
+  }
+
+ private:
+  void Add(int number) {
+    Node node = from_.nodes[static_cast<size_t>(number)];
+    const int worker = workers_[static_cast<size_t>(number)];
+    for (NodeEntry& input : node.inputs) input = OnWorker(input, worker);
+    for (int& dependency : node.control_deps) {
+      dependency = numbers_[static_cast<size_t>(dependency)];
+    }
+    std::vector<NodeEntry> outputs;
+    for (int i = 0; i < node.num_outputs; ++i) outputs.push_back({number, i});
+    numbers_[static_cast<size_t>(number)] =
+        Append(std::move(node), worker, number, outputs);
+  }
+
+  NodeEntry OnWorker(NodeEntry entry, int worker) {
+    const NodeEntry same = {numbers_[static_cast<size_t>(entry.node)], entry.index};
+    if (workers_[static_cast<size_t>(entry.node)] == worker) return same;
+    const auto [found, is_new] =
+        copies_.emplace(std::make_tuple(entry.node, entry.index, worker), 0);
+    if (is_new) {
+      Node copy;
+      copy.op = kCopy;
+      copy.name = from_.nodes[static_cast<size_t>(entry.node)].name + "_copy";
+      copy.inputs = {same};
+      found->second = Append(std::move(copy), worker, -1, {entry});
+    }
+    return {found->second, 0};
+  }
+
+  // `like`: entries of the given graph with the outputs' shapes and dtypes.
+  int Append(Node node, int worker, int source, const std::vector<NodeEntry>& like) {
+    for (const NodeEntry& entry : like) {
+      to_.graph.shapes.push_back(from_.shape(entry));
+      to_.graph.dtypes.push_back(from_.dtype(entry));
+    }
+    to_.graph.nodes.push_back(std::move(node));
+    to_.workers.push_back(worker);
+    to_.sources.push_back(source);
+    return to_.graph.num_nodes() - 1;
+  }
+
+  const Graph& from_;
+  const std::vector<int>& workers_;
+  BoundGraph to_;
+  std::vector<int> numbers_;                         // [node of from_]: its number in to_
+  std::map<std::tuple<int, int, int>, int> copies_;  // entry, worker -> node of to_
+};
+
+// The same graph with its nodes in visiting order.
+BoundGraph Renumbered(BoundGraph from) {
+  BoundGraph to;
+  std::vector<int> numbers(from.graph.nodes.size(), -1);
+  for (int number : VisitOrder(from.graph)) {
+    Node node = std::move(from.graph.nodes[static_cast<size_t>(number)]);
+    for (NodeEntry& input : node.inputs) {
+      input.node = numbers[static_cast<size_t>(input.node)];
+    }
+    for (int& dependency : node.control_deps) {
+      dependency = numbers[static_cast<size_t>(dependency)];
+    }
+    for (int i = 0; i < node.num_outputs; ++i) {
+      const int entry = from.graph.entry_id({number, i});
+      to.graph.shapes.push_back(std::move(from.graph.shapes[static_cast<size_t>(entry)]));
+      to.graph.dtypes.push_back(from.graph.dtype({number, i}));
+    }
+    numbers[static_cast<size_t>(number)] = to.graph.num_nodes();
+    to.graph.nodes.push_back(std::move(node));
+    to.workers.push_back(from.workers[static_cast<size_t>(number)]);
+    to.sources.push_back(from.sources[static_cast<size_t>(number)]);
+  }
+  for (const NodeEntry& head : from.graph.heads) {
+    to.graph.heads.push_back({numbers[static_cast<size_t>(head.node)], head.index});
+  }
+  IndexEntries(&to.graph);
+  return to;
+}
+
+}  // namespace
+
+BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers) {
+  return Renumbered(Builder(graph, workers).Run());
+}
+
+}  // namespace tofu

@@ -1,0 +1,35 @@
+// A graph as MXNet's executor runs it: with a copy on every edge that leaves a
+// worker, and its nodes in the executor's order. What lives how long, and
+// hence MXNet's memory plan, depends on that order.
+//
+// MXNet visits a graph depth first from its heads, the inputs of a node in
+// their order and then its control dependencies, once to insert the copies
+// (NNVM's PlaceDevice) and once more to number the nodes. A tensor is copied
+// once to each worker that reads it.
+//
+// Input:      a graph and the worker of every node.
+// Output:     a new graph. What no head needs is left out.
+// Invariants: nodes stand after all that they read or depend on.
+// Errors:     none.
+// Position:   after partition, or phases; before executor_memory.
+// Complexity: linear in nodes and edges.
+#ifndef TOFU_PASSES_MEMORY_BOUND_GRAPH_H_
+#define TOFU_PASSES_MEMORY_BOUND_GRAPH_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+struct BoundGraph {
+  Graph graph;               // without head roles
+  std::vector<int> workers;  // [node]
+  std::vector<int> sources;  // [node]: number in the given graph; -1: a copy
+};
+
+BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_MEMORY_BOUND_GRAPH_H_

@@ -1,0 +1,48 @@
+// Estimates the memory of one worker under a plan: the tiles that stay
+// (parameters, gradients, optimizer state), and at the worst moment of a training
+// step the tiles of all other tensors that are alive and the buffers of the
+// operator that runs then, with what it fetches.
+//
+// Input:      a training graph, its table and a plan; operators run in
+//             memory_order.h's order, as those of the partitioned graph do.
+// Output:     bytes of the worker that needs most, as far as the workers differ.
+// Rules:      a tensor is alive from its operator to its last reader; an
+//             element-wise operator writes over an input that nobody reads
+//             later; updates and new auxiliary states are written in place.
+//             An input of which an operator needs another region than the tile
+//             takes a buffer of that region, and so does an output of which it
+//             produces another region.
+// Errors:     none.
+// Position:   after search; nothing depends on it. An estimate: the planner of
+//             the framework that runs the graph decides what is shared.
+// Complexity: O(N + E), and O(slots * rank * steps) for each different operator.
+#ifndef TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
+#define TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
+
+#include <cstdint>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+struct WorkerMemory {
+  int64_t parameters_bytes = 0;  // and auxiliary states
+  int64_t gradients_bytes = 0;
+  int64_t optimizer_state_bytes = 0;
+  int64_t activations_bytes = 0;    // at the worst moment
+  int64_t fetch_buffers_bytes = 0;  // at the same moment
+
+  int64_t total_bytes() const {
+    return parameters_bytes + gradients_bytes + optimizer_state_bytes +
+           activations_bytes + fetch_buffers_bytes;
+  }
+};
+
+WorkerMemory EstimateMemory(const Graph& graph, const StrategyTable& table,
+                            const Plan& plan);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_

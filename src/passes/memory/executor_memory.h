@@ -1,0 +1,87 @@
+// Predicts what MXNet's executor allocates for a graph: its memory plan, step
+// by step as MXNet 1.9.1 makes it (src/nnvm/plan_memory.cc there), without
+// MXNet and before anything is allocated.
+//
+// Nodes are taken in their order. An output takes over the block of an input
+// that dies there where the operator allows it (in place). Otherwise it takes
+// the smallest free block of its worker that is large enough but not
+// match_range times larger; else the largest one that is too small but not
+// match_range times smaller, which grows; else a new block. A block is free
+// again when all readers of its tensor have run; heads are read at the end.
+//
+// MXNet counts four bytes for every element when it plans, whatever the dtype
+// ("planned", which executor.debug_str() prints), and allocates the bytes that
+// the tensors of a block really need.
+//
+// Input:      a graph in the executor's order, its worker of each node
+//             (bound_graph.h) and what its operators do in place. Variables are
+//             the caller's arrays and count nothing.
+// Output:     bytes per worker, and of what the largest moment consists.
+// Errors:     none; UserError(kGraph) when reading a table that does not fit.
+// Position:   last: it changes nothing.
+// Complexity: O(N log N + E) for one match range, N nodes and E edges.
+#ifndef TOFU_PASSES_MEMORY_EXECUTOR_MEMORY_H_
+#define TOFU_PASSES_MEMORY_EXECUTOR_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "passes/memory/bound_graph.h"
+
+namespace tofu {
+
+// The output may lie where the input lay. Identity: even while others still
+// read the input.
+struct InplacePair {
+  int input = 0;
+  int output = 0;
+  bool identity = false;
+};
+
+struct MemoryRule {
+  std::vector<InplacePair> pairs;   // in MXNet's order of preference
+  std::vector<int> ignored_inputs;  // only their shape is read
+};
+
+struct MemoryTable {
+  std::vector<MemoryRule> rules;
+  std::vector<int> node_rules;  // [node]; -1: none
+};
+
+// JSON, docs/formats.md, "tofu-memory-rules".
+MemoryTable ReadMemoryTable(const std::string& json, const Graph& graph);
+
+struct ExecutorMemoryOptions {
+  int num_workers = 1;
+  int match_range = 16;  // 0: no block is used twice
+  // Try 1, 2, 4, ... up to match_range and take the best, as MXNet does when
+  // NNVM_AUTO_SEARCH_MATCH_RANGE is set.
+  bool search_match_range = false;
+  std::vector<char> external_heads;  // [head]: written to the caller's array
+};
+
+// An output of a node of the graph that was bound.
+struct LiveTensor {
+  int node = 0;  // number in the graph which `bound` was made from; -1: a copy
+  int output = 0;
+  int64_t bytes = 0;
+  bool is_head = false;
+};
+
+struct ExecutorMemory {
+  int match_range = 0;
+  int64_t planned_bytes = 0;              // what debug_str() prints, all workers
+  std::vector<int64_t> bytes_per_worker;  // allocated
+  std::vector<int64_t> live_per_worker;   // most that is alive at one moment
+  // What is alive at that moment on the worker that needs most, largest first.
+  std::vector<LiveTensor> peak;
+};
+
+// `table` is that of the graph which `bound` was made from.
+ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& table,
+                                  const ExecutorMemoryOptions& options);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_MEMORY_EXECUTOR_MEMORY_H_

@@ -1,0 +1,157 @@
+#include "passes/partition/emit_multifetch.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "kernels/multifetch_spec.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kInt64 = 6;  // of handles and acknowledgements
+
+Combine CombineOf(Reducer reduce) {
+  switch (reduce) {
+    case Reducer::kMax:
+      return Combine::kMax;
+    case Reducer::kMin:
+      return Combine::kMin;
+    case Reducer::kProd:
+      return Combine::kProd;
+    case Reducer::kSum:
+      break;
+  }
+  return Combine::kSum;
+}
+
+// The workers that the pieces come from, the reader itself last.
+std::vector<int> SourceWorkers(const FetchSpec& spec) {
+  std::vector<int> workers;
+  bool is_local = false;
+  for (const FetchPiece& piece : spec.pieces) {
+    if (piece.source == kFill) continue;
+    if (piece.source == spec.worker) {
+      is_local = true;
+    } else if (std::find(workers.begin(), workers.end(), piece.source) == workers.end()) {
+      workers.push_back(piece.source);
+    }
+  }
+  if (is_local) workers.push_back(spec.worker);
+  return workers;
+}
+
+MultiFetchSpec KernelSpec(const FetchSpec& spec, const std::vector<int>& workers,
+                          const std::vector<Shape>& shapes, int dtype) {
+  MultiFetchSpec kernel;
+  kernel.dtype = dtype;
+  kernel.shape = spec.region.Extents();
+  kernel.sources = shapes;
+  kernel.num_remote = static_cast<int>(workers.size());
+  if (!workers.empty() && workers.back() == spec.worker) --kernel.num_remote;
+  kernel.num_terms = spec.num_terms;
+  kernel.reduce = CombineOf(spec.reduce);
+  kernel.fill = std::strtod(spec.fill.c_str(), nullptr);
+  for (const FetchPiece& piece : spec.pieces) {
+    TilePiece tile;
+    tile.to = piece.to.begin;
+    tile.extents = piece.to.Extents();
+    tile.term = piece.term;
+    if (piece.source != kFill) {
+      const auto found = std::find(workers.begin(), workers.end(), piece.source);
+      tile.source = static_cast<int>(found - workers.begin());
+      tile.from = piece.from.begin;
+    }
+    kernel.pieces.push_back(std::move(tile));
+  }
+  return kernel;
+}
+
+// Which nodes some head needs.
+std::vector<bool> LiveNodes(const Graph& graph) {
+  std::vector<bool> live(graph.num_nodes(), false);
+  for (NodeEntry head : graph.heads) live[head.node] = true;
+  for (int node = graph.num_nodes() - 1; node >= 0; --node) {
+    if (!live[node]) continue;
+    for (NodeEntry input : graph.nodes[node].inputs) live[input.node] = true;
+  }
+  return live;
+}
+
+// The fetches that read every publication that a head needs, in order.
+std::map<int, std::vector<int>> Readers(const Graph& graph) {
+  const std::vector<bool> live = LiveNodes(graph);
+  std::map<int, std::vector<int>> readers;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (!live[node] || graph.nodes[node].op != kMultiFetchOp) continue;
+    for (NodeEntry input : graph.nodes[node].inputs) {
+      if (graph.nodes[input.node].op == kPublishOp) readers[input.node].push_back(node);
+    }
+  }
+  return readers;
+}
+
+}  // namespace
+
+NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
+                                  const std::vector<NodeEntry>& entries, int dtype,
+                                  const std::string& name) {
+  Shape shape = spec.region.Extents();
+  for (int64_t& extent : shape) extent = std::max<int64_t>(extent, 0);
+  const std::vector<int> workers = SourceWorkers(spec);
+  if (workers.empty()) {
+    return builder_.Fill(name + "/fill", spec.worker, shape, dtype, spec.fill);
+  }
+  if (spec.pieces.size() == 1 && workers[0] == spec.worker &&
+      spec.pieces[0].from == WholeBox(builder_.shape(entries[spec.worker]))) {
+    return entries[spec.worker];
+  }
+  Node fetch;
+  fetch.op = kMultiFetchOp;
+  fetch.name = name + "/fetch";
+  fetch.num_outputs = 2;
+  std::vector<Shape> shapes;
+  for (int worker : workers) {
+    const NodeEntry tile = entries[worker];
+    shapes.push_back(builder_.shape(tile));
+    fetch.inputs.push_back(worker == spec.worker ? tile : Handle(tile));
+  }
+  fetch.attrs[kSpecAttr] = WriteSpec(KernelSpec(spec, workers, shapes, dtype));
+  return {builder_.Add(std::move(fetch), spec.worker, {shape, {1}}, {dtype, kInt64}), 0};
+}
+
+NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
+  const auto [found, added] =
+      handles_.emplace(std::make_pair(tile.node, tile.index), NodeEntry{});
+  if (added) {
+    Node publish;
+    publish.op = kPublishOp;
+    publish.name =
+        builder_.graph().nodes[tile.node].name + "/publish" + std::to_string(tile.index);
+    publish.inputs = {tile};
+    found->second = {
+        builder_.Add(std::move(publish), builder_.worker(tile), {{1}}, {kInt64}), 0};
+  }
+  return found->second;
+}
+
+int Retire(GraphBuilder* builder) {
+  std::vector<NodeEntry> retired;
+  for (const auto& [publish, readers] : Readers(builder->graph())) {
+    const NodeEntry tile = builder->graph().nodes[publish].inputs[0];
+    Node retire;
+    retire.op = kRetireOp;
+    retire.name =
+        builder->graph().nodes[tile.node].name + "/retire" + std::to_string(tile.index);
+    retire.inputs = {tile, {publish, 0}};
+    for (int reader : readers) retire.inputs.push_back({reader, 1});
+    retire.attrs[kNumArgsAttr] = std::to_string(retire.inputs.size());
+    retired.push_back(
+        {builder->Add(std::move(retire), builder->worker(tile), {{1}}, {kInt64}), 0});
+  }
+  std::vector<NodeEntry>& heads = builder->graph().heads;
+  heads.insert(heads.begin(), retired.begin(), retired.end());
+  return static_cast<int>(retired.size());
+}
+
+}  // namespace tofu

@@ -1,0 +1,66 @@
+// Carries out FetchSpecs with MultiFetch, so that no data crosses contexts but
+// the readers' own reads (paper section 6):
+//
+//   _tofu_publish     on the owner: the tile -> a handle that holds its address
+//   _tofu_multifetch  on the reader: handles of remote tiles, then local tiles
+//                     -> the assembled region, and an acknowledgement
+//   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
+//
+// MXNet moves handles and acknowledgements between contexts. The retirement
+// reads the tile after all of its readers, so that whatever MXNet does with the
+// tile's memory next waits for them, and the handle, so that the tile is not
+// published again before that.
+//
+// Input:      specs (fetch.h) and the entry that every source worker holds.
+// Output:     nodes appended to the builder; a tile is published once.
+// Invariants: a region that is exactly the reader's own array adds no node.
+// Position:   Retire after the last fetch of a graph, for partition and for each
+//             of the phases.
+// Complexity: linear in pieces.
+#ifndef TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_
+#define TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/partition/fetch.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+
+constexpr char kPublishOp[] = "_tofu_publish";
+constexpr char kMultiFetchOp[] = "_tofu_multifetch";
+constexpr char kRetireOp[] = "_tofu_retire";
+// The attribute of kMultiFetchOp that says what it assembles
+// (kernels/multifetch_spec.h), and that of kRetireOp with its number of inputs.
+constexpr char kSpecAttr[] = "spec";
+constexpr char kNumArgsAttr[] = "num_args";
+
+class MultiFetchEmitter {
+ public:
+  explicit MultiFetchEmitter(GraphBuilder* builder) : builder_(*builder) {}
+
+  // `entries[w]` is the source array of worker w. New nodes are called
+  // "<name>/..." and "<tile>/publish".
+  NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
+                 const std::string& name);
+
+ private:
+  NodeEntry Handle(NodeEntry tile);
+
+  GraphBuilder& builder_;
+  std::map<std::pair<int, int>, NodeEntry> handles_;  // by the tile's node and index
+};
+
+// Adds a retirement for every tile that the builder's heads need to be published,
+// in the graph's order, each a head before all present heads. Returns how many: the
+// numbers of the heads that were there grow by it. MXNet orders nodes by the
+// first head that needs them, so that memory is free again after its last reader.
+int Retire(GraphBuilder* builder);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_

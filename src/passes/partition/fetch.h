@@ -1,0 +1,92 @@
+// Which pieces a worker fetches to assemble a region of a tensor that is spread
+// over workers (paper section 6, "fusing operators for remote data fetch").
+//
+// A FetchSpec says what is assembled from what and knows no operators: boxes
+// of sources, boxes of the destination, and how overlapping terms are reduced.
+// emit_plain.h turns one into slices, concatenations and additions.
+//
+// Input:      the region wanted, and what every source worker holds.
+// Output:     pieces that cover the region exactly once per term.
+// Invariants: the pieces of a term stand in row-major order of their
+//             destination; as few as the grid of sources allows.
+// Errors:     FetchGap when some element has no source.
+// Complexity: O(p * s * r) for p pieces, s sources, rank r.
+#ifndef TOFU_PASSES_PARTITION_FETCH_H_
+#define TOFU_PASSES_PARTITION_FETCH_H_
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+// An array that holds the elements `box` (in the tensor's coordinates) of a
+// tensor, on `worker`.
+struct FetchSource {
+  int worker = 0;
+  Box box;
+};
+
+// No worker holds the elements: they lie outside the tensor.
+constexpr int kFill = -1;
+
+// Elements copied from one source to one place of the destination. Both boxes
+// have the same extents.
+struct FetchPiece {
+  int source = kFill;  // worker, or kFill for the spec's fill value
+  Box from;            // within the source array; unused for kFill
+  Box to;              // within the assembled region
+  int term = 0;        // terms overlap and are reduced, in this order
+};
+
+// What `worker` assembles: the elements `region` (in the tensor's coordinates,
+// it may reach outside the tensor).
+struct FetchSpec {
+  int worker = 0;
+  Box region;
+  std::vector<FetchPiece> pieces;
+  int num_terms = 1;
+  Reducer reduce = Reducer::kSum;  // how terms combine when num_terms > 1
+  std::string fill = "0";
+};
+
+// Elements of a tensor that no source holds.
+class FetchGap : public std::exception {
+ public:
+  explicit FetchGap(Box box) : box_(std::move(box)) {}
+  const char* what() const noexcept override { return "no source holds a region"; }
+  const Box& box() const { return box_; }
+
+ private:
+  Box box_;
+};
+
+// For every worker, all workers in the order in which it prefers to fetch from
+// them: itself, then those that share the most leading digits (the nearest in a
+// hierarchy of devices), then by number.
+std::vector<std::vector<int>> FetchPreference(const std::vector<int>& parts);
+
+// Assembles `region` for `worker` from `sources`, in order of preference.
+// Elements outside `tensor` are filled.
+FetchSpec PlanFetch(int worker, const Box& region, const Box& tensor,
+                    const std::vector<FetchSource>& sources);
+
+// The same with one list of sources per term; every term covers the region.
+FetchSpec PlanReduction(int worker, const Box& region,
+                        const std::vector<std::vector<FetchSource>>& terms,
+                        Reducer reduce);
+
+// Elements that the spec takes from other workers.
+int64_t FetchedElements(const FetchSpec& spec);
+
+// "[0:4, 2:8)", for messages and dumps.
+std::string BoxText(const Box& box);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_FETCH_H_

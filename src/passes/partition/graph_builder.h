@@ -1,0 +1,66 @@
+// Appends nodes to a partitioned graph: every node on a worker, every entry with
+// shape and dtype, every name once.
+#ifndef TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
+#define TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+// The attribute that places a node, and its value for a worker.
+constexpr char kContextAttr[] = "__ctx_group__";
+std::string WorkerContext(int worker);
+
+// "(2, 3)", "(2,)" and "()": a tuple as MXNet's attributes write it.
+std::string TupleText(const std::vector<int64_t>& values);
+
+// "float32" for MXNet's type flag 0, and so on; UserError(kGraph) when unknown.
+std::string DtypeName(int dtype);
+
+class GraphBuilder {
+ public:
+  // Adds `node` on `worker`; its name is made unique, its outputs get `shapes`
+  // and `dtypes`. Returns the node's number.
+  int Add(Node node, int worker, const std::vector<Shape>& shapes,
+          const std::vector<int>& dtypes);
+
+  // Operators of stock MXNet with one output. `box` is in the source's own
+  // coordinates; where it is all of the source, Slice adds nothing.
+  NodeEntry Slice(const std::string& name, int worker, NodeEntry source, const Box& box);
+  NodeEntry Concat(const std::string& name, int worker,
+                   const std::vector<NodeEntry>& parts, int dim);
+  NodeEntry Fill(const std::string& name, int worker, const Shape& shape, int dtype,
+                 const std::string& value);
+  NodeEntry Copy(const std::string& name, int worker, NodeEntry source);
+  NodeEntry Cast(const std::string& name, int worker, NodeEntry source, int dtype);
+  NodeEntry Reduce(const std::string& name, int worker,
+                   const std::vector<NodeEntry>& terms, Reducer reduce);
+
+  const Shape& shape(NodeEntry entry) const { return graph_.shape(entry); }
+  int dtype(NodeEntry entry) const { return graph_.dtype(entry); }
+  int worker(NodeEntry entry) const { return node_workers_[entry.node]; }
+  Graph& graph() { return graph_; }
+  std::vector<int>& node_workers() { return node_workers_; }
+
+ private:
+  std::string UniqueName(const std::string& wanted);
+  NodeEntry AddOne(const std::string& op, const std::string& name, int worker,
+                   std::map<std::string, std::string> attrs,
+                   std::vector<NodeEntry> inputs, const Shape& shape, int dtype);
+
+  Graph graph_;
+  std::vector<int> node_workers_;
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_

@@ -1,0 +1,201 @@
+#include "passes/partition/operator_parts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+std::string Where(const Graph& graph, int node) {
+  return "node " + graph.nodes[node].name + " (" + graph.nodes[node].op + ")";
+}
+
+// Empty boxes get extents of 0, whatever arithmetic on empty ranges gave.
+Box Normalized(Box box) {
+  for (int d = 0; d < box.rank(); ++d) box.end[d] = std::max(box.begin[d], box.end[d]);
+  return box;
+}
+
+Box Clipped(const Box& box, const Shape& shape) {
+  return Normalized(Intersect(box, WholeBox(shape)));
+}
+
+bool IsSplit(const std::vector<int>& cuts, int var) {
+  return std::find(cuts.begin(), cuts.end(), var) != cuts.end();
+}
+
+bool AnySplit(const std::vector<int>& cuts, const std::vector<int>& vars) {
+  return std::any_of(vars.begin(), vars.end(),
+                     [&](int var) { return IsSplit(cuts, var); });
+}
+
+bool DependsOnSplit(const DimAccess& access, const std::vector<int>& cuts) {
+  for (const AffineForm* form : {&access.lo, &access.hi}) {
+    for (const AffineForm::Term& term : form->terms) {
+      if (IsSplit(cuts, term.var)) return true;
+    }
+  }
+  return false;
+}
+
+// The region that a part needs or produces. Along a dimension that no split
+// variable moves in, it is whole even where the operator skips elements: there
+// the instance does what the serial operator does.
+Box PartRegion(const std::vector<DimAccess>& dims, const Shape& shape,
+               const std::vector<int>& cuts, const std::vector<Range>& ranges) {
+  Box box = AccessBox(dims, shape, ranges);
+  for (size_t d = 0; d < dims.size() && d < shape.size(); ++d) {
+    if (DependsOnSplit(dims[d], cuts)) continue;
+    box.begin[d] = 0;
+    box.end[d] = shape[d];
+  }
+  return Clipped(box, shape);
+}
+
+std::string RewrittenAttr(const AttrRewrite& rewrite, const std::vector<Range>& ranges,
+                          const std::vector<Box>& outputs, const std::string& where) {
+  switch (rewrite.kind) {
+    case AttrRewrite::Kind::kConst:
+      return rewrite.text;
+    case AttrRewrite::Kind::kOutputShape:
+      TOFU_CHECK_USER(
+          rewrite.output >= 0 && rewrite.output < static_cast<int>(outputs.size()),
+          Blame::kTable)
+          << where << ": attribute " << rewrite.name << " is the shape of output "
+          << rewrite.output << ", expected below " << outputs.size();
+      return TupleText(outputs[rewrite.output].Extents());
+    case AttrRewrite::Kind::kSize:
+    case AttrRewrite::Kind::kSizes:
+      break;
+  }
+  std::vector<int64_t> sizes;
+  for (int var : rewrite.sizes) sizes.push_back(ranges.at(var).size());
+  if (rewrite.kind == AttrRewrite::Kind::kSizes) return TupleText(sizes);
+  TOFU_CHECK_USER(sizes.size() == 1, Blame::kTable)
+      << where << ": attribute " << rewrite.name << " is the size of " << sizes.size()
+      << " variables, expected one";
+  return std::to_string(sizes[0] * rewrite.times);
+}
+
+InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
+                         const std::vector<int>& cuts, const std::vector<Range>& ranges) {
+  InputRegion region;
+  if (access.pad && AnySplit(cuts, access.pad->vars)) {
+    region.box = Normalized(AccessBox(access.dims, shape, ranges));
+    region.fill = access.pad->fill;
+  } else {
+    region.box = PartRegion(access.dims, shape, cuts, ranges);
+  }
+  region.zeros = std::any_of(access.only_first.begin(), access.only_first.end(),
+                             [&](int v) { return ranges.at(v).begin != 0; });
+  return region;
+}
+
+// Of a node that a row describes, for a worker with these digits.
+OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
+                           const std::vector<int>& cuts, const std::vector<int>& parts,
+                           const std::vector<int>& digits) {
+  const Node& n = graph.nodes[node];
+  const std::vector<Range> ranges = VarRanges(row, graph, node, cuts, parts, digits);
+  OperatorPart part;
+  for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
+    const Shape& shape = graph.shape(n.inputs[slot]);
+    if (slot < row.inputs.size()) {
+      part.inputs.push_back(NeededRegion(row.inputs[slot], shape, cuts, ranges));
+    } else {
+      part.inputs.push_back({WholeBox(shape)});
+    }
+  }
+  for (int output = 0; output < n.num_outputs; ++output) {
+    const Shape& shape = graph.shape({node, output});
+    const bool listed = output < static_cast<int>(row.outputs.size());
+    if (!listed) {
+      part.outputs.push_back(WholeBox(shape));
+    } else if (const int like = row.outputs[output].like; like >= 0) {
+      part.outputs.push_back(WholeBox(part.inputs[like].box.Extents()));
+    } else {
+      part.outputs.push_back(PartRegion(row.outputs[output].dims, shape, cuts, ranges));
+    }
+  }
+  part.attrs = WithoutTofuAttrs(n.attrs);
+  for (const AttrRewrite& rewrite : row.attrs) {
+    if (!AnySplit(cuts, rewrite.vars)) continue;
+    part.attrs[rewrite.name] =
+        RewrittenAttr(rewrite, ranges, part.outputs, Where(graph, node));
+  }
+  for (size_t step = 0; step < parts.size() && row.random; ++step) {
+    if (cuts[step] == kReplicated && digits[step] != 0) part.active = false;
+  }
+  return part;
+}
+
+OperatorPart WholePart(const Graph& graph, int node) {
+  const Node& n = graph.nodes[node];
+  OperatorPart part;
+  for (NodeEntry input : n.inputs) part.inputs.push_back({WholeBox(graph.shape(input))});
+  for (int output = 0; output < n.num_outputs; ++output) {
+    part.outputs.push_back(WholeBox(graph.shape({node, output})));
+  }
+  part.attrs = WithoutTofuAttrs(n.attrs);
+  return part;
+}
+
+}  // namespace
+
+std::vector<OperatorPart> OperatorParts(const Graph& graph, const StrategyTable& table,
+                                        const Plan& plan, int node) {
+  const StrategyRow* row = table.row(node);
+  if (row == nullptr) {
+    return std::vector<OperatorPart>(plan.workers(), WholePart(graph, node));
+  }
+  std::vector<OperatorPart> parts;
+  for (int w = 0; w < plan.workers(); ++w) {
+    parts.push_back(DescribedPart(graph, *row, node, plan.op_cuts[node], plan.parts,
+                                  WorkerDigits(w, plan.parts)));
+  }
+  return parts;
+}
+
+OutputReduction ReductionOf(const Graph& graph, const StrategyTable& table,
+                            const Plan& plan, int node, int output) {
+  OutputReduction reduction;
+  const StrategyRow* row = table.row(node);
+  if (row == nullptr || output >= static_cast<int>(row->outputs.size())) return reduction;
+  const auto& reduce = row->outputs[output].reduce;
+  const std::vector<int>& cuts = plan.op_cuts[node];
+  for (size_t step = 0; step < cuts.size(); ++step) {
+    const auto found = reduce.find(cuts[step]);
+    if (found == reduce.end()) continue;
+    TOFU_CHECK_USER(reduction.steps.empty() || reduction.reduce == found->second,
+                    Blame::kPlan)
+        << Where(graph, node) << ": the plan splits variables of output " << output
+        << " that are reduced by different operations, expected one operation";
+    reduction.steps.push_back(static_cast<int>(step));
+    reduction.reduce = found->second;
+  }
+  return reduction;
+}
+
+std::vector<Box> EntryTiles(const Graph& graph, const Plan& plan, int entry) {
+  std::vector<Box> tiles;
+  for (int w = 0; w < plan.workers(); ++w) {
+    tiles.push_back(TileBox(graph.shapes[entry], plan.tensor_cuts[entry], plan.parts,
+                            WorkerDigits(w, plan.parts)));
+  }
+  return tiles;
+}
+
+std::map<std::string, std::string> WithoutTofuAttrs(
+    const std::map<std::string, std::string>& attrs) {
+  constexpr char kPrefix[] = "__tofu_";
+  std::map<std::string, std::string> kept;
+  for (const auto& [key, value] : attrs) {
+    if (key.rfind(kPrefix, 0) != 0) kept.emplace(key, value);
+  }
+  return kept;
+}
+
+}  // namespace tofu

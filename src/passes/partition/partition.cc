@@ -1,0 +1,373 @@
+#include "passes/partition/partition.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/head_roles.h"
+#include "graph/memory_order.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/emit_plain.h"
+#include "passes/partition/fetch.h"
+#include "passes/partition/graph_builder.h"
+#include "passes/partition/operator_parts.h"
+#include "passes/partition/share_fetches.h"
+
+namespace tofu {
+namespace {
+
+constexpr char kRoleAttr[] = "__tofu_role__";
+// A shape that a script gave to a variable; a tile has another one.
+constexpr char kShapeAttr[] = "__shape__";
+
+std::string AtWorker(const std::string& name, int worker) {
+  return name + "@" + std::to_string(worker);
+}
+
+// One selected head and, where its tiles are those of a variable, which.
+struct HeadRequest {
+  std::string role;
+  NodeEntry entry;
+  int variable = -1;
+};
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& graph, const StrategyTable& table, const Plan& plan,
+              FetchKind fetch)
+      : graph_(graph),
+        table_(table),
+        plan_(plan),
+        fetch_(fetch),
+        workers_(plan.workers()),
+        preference_(FetchPreference(plan.parts)),
+        used_(graph.num_entries(), false),
+        tiles_(graph.num_entries()),
+        boxes_(graph.num_entries()) {
+    TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
+               static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
+        << "the plan is of another graph";
+    TOFU_CHECK(static_cast<int>(table.node_rows.size()) == graph.num_nodes())
+        << "the strategy table is of another graph";
+    result_.workers = workers_;
+    result_.fetched_bytes_per_worker.assign(workers_, 0);
+  }
+
+  Partitioned Run(const PartitionOptions& options) {
+    IndexVariables();
+    const std::vector<HeadRequest> heads = Requests(SelectHeads(graph_, options.heads));
+    const std::vector<bool> live = MarkLive(heads);
+    for (int node : MemoryOrder(graph_)) {
+      if (graph_.nodes[node].is_variable()) {
+        AddVariable(node, live[node]);
+      } else if (live[node]) {
+        AddOperator(node);
+      }
+    }
+    for (const HeadRequest& head : heads) AddHead(head);
+    KeepOutputsTogether();
+    if (options.share && fetch_ == FetchKind::kMultiFetch) ShareEqual();
+    ShiftHeads(Retire(&builder_), &result_.heads);
+    result_.graph = std::move(builder_.graph());
+    if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
+    result_.node_workers = std::move(builder_.node_workers());
+    return std::move(result_);
+  }
+
+ private:
+  void IndexVariables() {
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!graph_.nodes[node].is_variable()) continue;
+      const std::string& name = graph_.nodes[node].name;
+      TOFU_CHECK_USER(variables_.emplace(name, node).second, Blame::kGraph)
+          << "variable " << name << ": found two of this name, expected different names";
+    }
+  }
+
+  std::vector<HeadRequest> Requests(const std::vector<size_t>& heads) const {
+    std::vector<HeadRequest> requests;
+    for (size_t h : heads) {
+      HeadRequest request{HeadRole(graph_, h), graph_.heads[h]};
+      const auto found = variables_.find(RoleVariable(request.role));
+      if (found != variables_.end() &&
+          graph_.shape({found->second, 0}) == graph_.shape(request.entry)) {
+        request.variable = found->second;
+      }
+      requests.push_back(std::move(request));
+    }
+    return requests;
+  }
+
+  // Which nodes the heads need; also marks the entries that someone reads.
+  std::vector<bool> MarkLive(const std::vector<HeadRequest>& heads) {
+    std::vector<bool> live(graph_.num_nodes(), false);
+    const auto mark = [&](NodeEntry entry) {
+      live[entry.node] = true;
+      used_[graph_.entry_id(entry)] = true;
+    };
+    for (const HeadRequest& head : heads) mark(head.entry);
+    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
+      if (!live[node]) continue;
+      for (NodeEntry input : graph_.nodes[node].inputs) mark(input);
+    }
+    return live;
+  }
+
+  void AddVariable(int node, bool live) {
+    const Node& n = graph_.nodes[node];
+    const int entry = graph_.entry_id({node, 0});
+    boxes_[entry] = EntryTiles(graph_, plan_, entry);
+    const auto role = n.attrs.find(kRoleAttr);
+    PartitionedVariable variable;
+    variable.name = n.name;
+    if (role != n.attrs.end()) variable.role = role->second;
+    variable.shape = graph_.shapes[entry];
+    variable.dtype = graph_.dtypes[entry];
+    for (int w = 0; w < workers_; ++w) {
+      VariableTile tile{AtWorker(n.name, w), w, boxes_[entry][w]};
+      if (live) {
+        Node copy;
+        copy.name = tile.name;
+        copy.attrs = WithoutTofuAttrs(n.attrs);
+        copy.attrs.erase(kShapeAttr);
+        const int added =
+            builder_.Add(std::move(copy), w, {tile.box.Extents()}, {variable.dtype});
+        tiles_[entry].push_back({added, 0});
+        tile.name = builder_.graph().nodes[added].name;
+      }
+      variable.tiles.push_back(std::move(tile));
+    }
+    result_.variables.push_back(std::move(variable));
+  }
+
+  void AddOperator(int node) {
+    const std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
+    std::vector<int> instances(workers_, -1);
+    for (int w = 0; w < workers_; ++w) {
+      if (!parts[w].active) continue;
+      instances[w] = AddInstance(node, w, parts[w]);
+      instances_.emplace_back(instances[w], node);
+    }
+    for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
+      if (used_[graph_.entry_id({node, output})]) {
+        AddTiles({node, output}, parts, instances);
+      }
+    }
+  }
+
+  int AddInstance(int node, int worker, const OperatorPart& part) {
+    const Node& n = graph_.nodes[node];
+    Node instance;
+    instance.op = n.op;
+    instance.name = AtWorker(n.name, worker);
+    instance.attrs = part.attrs;
+    instance.num_outputs = n.num_outputs;
+    for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
+      instance.inputs.push_back(AddInput(n.inputs[slot], part.inputs[slot], worker,
+                                         instance.name + "/in" + std::to_string(slot)));
+    }
+    std::vector<Shape> shapes;
+    std::vector<int> dtypes;
+    for (int output = 0; output < n.num_outputs; ++output) {
+      shapes.push_back(part.outputs[output].Extents());
+      dtypes.push_back(graph_.dtype({node, output}));
+    }
+    return builder_.Add(std::move(instance), worker, shapes, dtypes);
+  }
+
+  NodeEntry AddInput(NodeEntry input, const InputRegion& region, int worker,
+                     const std::string& name) {
+    if (region.zeros) {
+      return builder_.Fill(name + "/zeros", worker, region.box.Extents(),
+                           graph_.dtype(input), "0");
+    }
+    return FetchFromTiles(input, region.box, region.fill, worker, name);
+  }
+
+  NodeEntry FetchFromTiles(NodeEntry input, const Box& region, const std::string& fill,
+                           int worker, const std::string& name) {
+    const int entry = graph_.entry_id(input);
+    if (boxes_[entry][worker] == region) return tiles_[entry][worker];
+    std::vector<FetchSource> sources;
+    for (int w : preference_[worker]) sources.push_back({w, boxes_[entry][w]});
+    FetchSpec spec = PlanFetch(worker, region, WholeBox(graph_.shapes[entry]), sources);
+    spec.fill = fill;
+    return EmitCounted(spec, tiles_[entry], graph_.dtypes[entry], name);
+  }
+
+  // Brings one output of an operator from where its instances produced it to
+  // its tiles.
+  void AddTiles(NodeEntry output, const std::vector<OperatorPart>& parts,
+                const std::vector<int>& instances) {
+    const int entry = graph_.entry_id(output);
+    boxes_[entry] = EntryTiles(graph_, plan_, entry);
+    const OutputReduction reduction =
+        ReductionOf(graph_, table_, plan_, output.node, output.index);
+    std::vector<NodeEntry> produced;
+    for (int instance : instances) produced.push_back({instance, output.index});
+    for (int w = 0; w < workers_; ++w) {
+      const Box& own = parts[w].outputs[output.index];
+      if (reduction.steps.empty() && parts[w].active && own == boxes_[entry][w]) {
+        tiles_[entry].push_back(produced[w]);
+        continue;
+      }
+      const FetchSpec spec = PlanTile(output, w, parts, reduction);
+      const std::string name = AtWorker(graph_.nodes[output.node].name, w) + "/out" +
+                               std::to_string(output.index);
+      const NodeEntry tile = EmitCounted(spec, produced, graph_.dtypes[entry], name);
+      tiles_[entry].push_back(OnWorker(tile, w, name));
+    }
+  }
+
+  FetchSpec PlanTile(NodeEntry output, int worker, const std::vector<OperatorPart>& parts,
+                     const OutputReduction& reduction) const {
+    int num_terms = 1;
+    for (int step : reduction.steps) num_terms *= plan_.parts[step];
+    std::vector<std::vector<FetchSource>> terms(num_terms);
+    for (int w : preference_[worker]) {
+      if (!parts[w].active) continue;
+      const std::vector<int> digits = WorkerDigits(w, plan_.parts);
+      int term = 0;
+      for (int step : reduction.steps) term = term * plan_.parts[step] + digits[step];
+      terms[term].push_back({w, parts[w].outputs[output.index]});
+    }
+    const Box& tile = boxes_[graph_.entry_id(output)][worker];
+    try {
+      return PlanReduction(worker, tile, terms, reduction.reduce);
+    } catch (const FetchGap& gap) {
+      throw UserError(Blame::kTable,
+                      "node " + graph_.nodes[output.node].name + " (" +
+                          graph_.nodes[output.node].op + "), output " +
+                          std::to_string(output.index) + ": no part produces " +
+                          BoxText(gap.box()) + " of the tile " + BoxText(tile) +
+                          " of worker " + std::to_string(worker) +
+                          ", expected the parts to cover the output; correct the "
+                          "operator's description");
+    }
+  }
+
+  NodeEntry EmitCounted(const FetchSpec& spec, const std::vector<NodeEntry>& entries,
+                        int dtype, const std::string& name) {
+    result_.fetched_bytes_per_worker[spec.worker] +=
+        FetchedElements(spec) * DtypeBytes(dtype);
+    return fetch_ == FetchKind::kMultiFetch
+               ? multifetch_.Emit(spec, entries, dtype, name)
+               : EmitPlain(spec, entries, dtype, name, &builder_);
+  }
+
+  // A tile must lie on its own worker even when it was produced on another.
+  NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name) {
+    if (builder_.worker(tile) == worker) return tile;
+    return builder_.Copy(name + "/copy", worker, tile);
+  }
+
+  void AddHead(const HeadRequest& request) {
+    const int entry = graph_.entry_id(request.entry);
+    PartitionedHead head;
+    head.role = request.role;
+    head.shape = graph_.shapes[entry];
+    head.dtype = graph_.dtypes[entry];
+    for (int w = 0; w < workers_; ++w) {
+      // A gradient, or a new value of a variable, lies like the variable.
+      const Box box = request.variable < 0
+                          ? boxes_[entry][w]
+                          : boxes_[graph_.entry_id({request.variable, 0})][w];
+      const std::string name = "head/" + AtWorker(request.role, w);
+      const NodeEntry tile = FetchFromTiles(request.entry, box, "0", w, name);
+      head.tiles.push_back({HeadNumber(OnWorker(tile, w, name)), w, box});
+    }
+    result_.heads.push_back(std::move(head));
+  }
+
+  // An entry that several heads name is one head of the partitioned graph.
+  int HeadNumber(NodeEntry entry) {
+    auto& heads = builder_.graph().heads;
+    const auto [found, added] = head_numbers_.emplace(
+        std::make_pair(entry.node, entry.index), static_cast<int>(heads.size()));
+    if (added) heads.push_back(entry);
+    return found->second;
+  }
+
+  // An instance of which somebody reads one output writes all outputs that the
+  // serial operator writes: those that nobody reads become heads. MXNet's
+  // operators are only right for the outputs that a serial graph asks for (a
+  // bias gradient, for one, is left out with the weight gradient).
+  void KeepOutputsTogether() {
+    const Graph& graph = builder_.graph();
+    std::vector<bool> read(graph.num_entries(), false);
+    std::vector<bool> live(graph.num_nodes(), false);
+    const auto mark = [&](NodeEntry entry) {
+      read[graph.entry_id(entry)] = true;
+      live[entry.node] = true;
+    };
+    for (NodeEntry head : graph.heads) mark(head);
+    for (int node = graph.num_nodes() - 1; node >= 0; --node) {
+      if (!live[node]) continue;
+      for (NodeEntry input : graph.nodes[node].inputs) mark(input);
+    }
+    for (const auto& [instance, node] : instances_) {
+      for (int output = 0; live[instance] && output < graph_.nodes[node].num_outputs;
+           ++output) {
+        const NodeEntry entry{instance, output};
+        if (used_[graph_.entry_id({node, output})] && !read[graph.entry_id(entry)]) {
+          HeadNumber(entry);
+        }
+      }
+    }
+  }
+
+  void ShareEqual() {
+    const size_t num_nodes = builder_.graph().nodes.size();
+    FetchGraph fetches{&builder_.graph(),
+                       &builder_.node_workers(),
+                       std::vector<bool>(num_nodes, false),
+                       {}};
+    for (const auto& [instance, node] : instances_) {
+      const StrategyRow* row = table_.row(node);
+      fetches.in_place[instance] = row != nullptr && row->elementwise;
+    }
+    for (const PartitionedHead& head : result_.heads) {
+      if (head.role != kOutputRole) continue;
+      for (const HeadTile& tile : head.tiles) fetches.outputs.push_back(tile.head);
+    }
+    const std::vector<int64_t> shared = ShareFetches(workers_, fetches);
+    for (int w = 0; w < workers_; ++w) {
+      result_.shared_bytes += shared[w];
+      result_.fetched_bytes_per_worker[w] -= shared[w];
+    }
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const Plan& plan_;
+  const FetchKind fetch_;
+  const int workers_;
+  const std::vector<std::vector<int>> preference_;
+  std::map<std::string, int> variables_;
+  std::vector<bool> used_;                      // per serial entry
+  std::vector<std::vector<NodeEntry>> tiles_;   // per serial entry and worker
+  std::vector<std::vector<Box>> boxes_;         // per serial entry and worker
+  std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
+  std::map<std::pair<int, int>, int> head_numbers_;
+  GraphBuilder builder_;
+  MultiFetchEmitter multifetch_{&builder_};
+  Partitioned result_;
+};
+
+}  // namespace
+
+FetchKind ParseFetchKind(const std::string& name) {
+  TOFU_CHECK_USER(name == "plain" || name == "multifetch", Blame::kPlan)
+      << "partition: found fetch \"" << name
+      << "\", expected \"plain\" or \"multifetch\"; choose one of them";
+  return name == "plain" ? FetchKind::kPlain : FetchKind::kMultiFetch;
+}
+
+Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,
+                           const Plan& plan, const PartitionOptions& options) {
+  return Partitioner(graph, table, plan, options.fetch).Run(options);
+}
+
+}  // namespace tofu

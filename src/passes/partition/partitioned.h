@@ -1,0 +1,81 @@
+// A graph divided over workers: the result of the partition pass, and its JSON
+// form (docs/formats.md, "tofu-partitioned").
+//
+// Errors: UserError(kGraph) for text that is no such document.
+#ifndef TOFU_PASSES_PARTITION_PARTITIONED_H_
+#define TOFU_PASSES_PARTITION_PARTITIONED_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+
+namespace tofu {
+
+// One worker's tile of a variable: the variable called `name` in the graph.
+struct VariableTile {
+  std::string name;
+  int worker = 0;
+  Box box;
+};
+
+struct PartitionedVariable {
+  std::string name;  // in the serial graph
+  std::string role;
+  Shape shape;
+  int dtype = 0;
+  std::vector<VariableTile> tiles;  // one per worker
+};
+
+// One worker's tile of a head: head number `head` of the graph.
+struct HeadTile {
+  int head = 0;
+  int worker = 0;
+  Box box;
+};
+
+struct PartitionedHead {
+  std::string role;
+  Shape shape;
+  int dtype = 0;
+  std::vector<HeadTile> tiles;  // one per worker
+};
+
+struct Partitioned {
+  int workers = 1;
+  Graph graph;                    // no control dependencies, no head roles
+  std::vector<int> node_workers;  // per node
+  std::vector<PartitionedVariable> variables;
+  std::vector<PartitionedHead> heads;
+  std::vector<int64_t> fetched_bytes_per_worker;
+  // What shared fetches do not fetch again; with the above, the plan's bytes.
+  int64_t shared_bytes = 0;
+};
+
+// Adds `count` to the numbers of the tiles' heads, for as many new first heads.
+void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
+
+std::string WritePartitioned(const Partitioned& partitioned);
+Partitioned ReadPartitioned(const std::string& json);
+
+// One line per node: name, operator, worker, shape and dtype, inputs.
+std::string DumpGraph(const Graph& graph);
+
+// What WritePartitioned writes, but for the graph.
+nlohmann::ordered_json PartitionedJson(const Partitioned& partitioned);
+
+// Parts of documents, shared with the phases' writer.
+nlohmann::ordered_json VariablesJson(const std::vector<PartitionedVariable>& variables);
+nlohmann::ordered_json HeadsJson(const std::vector<PartitionedHead>& heads);
+
+// The text of a non-empty object with one more member, whose value is text
+// already: a large graph is written once, not parsed into its document.
+std::string WithMember(const nlohmann::ordered_json& object, const std::string& key,
+                       const std::string& value);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_PARTITIONED_H_

@@ -1,0 +1,138 @@
+#include "passes/schedule/join_phases.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "passes/memory/bound_graph.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+// The edges of `graph` alone: all that decides how the executor numbers its nodes.
+Graph Outline(const Graph& graph) {
+  Graph outline;
+  for (const Node& node : graph.nodes) {
+    outline.nodes.push_back(
+        {node.op, {}, {}, node.inputs, node.control_deps, node.num_outputs});
+  }
+  outline.heads = graph.heads;
+  outline.first_entry = graph.first_entry;
+  outline.shapes.resize(graph.shapes.size());
+  outline.dtypes = graph.dtypes;
+  return outline;
+}
+
+class Joiner {
+ public:
+  explicit Joiner(const Phases& phases) : phases_(phases) {}
+
+  JointGraph Run() {
+    const Graph& forward = phases_.forward.graph;
+    const Graph& backward = phases_.backward->graph;
+    Append(forward, {});
+    std::map<std::string, NodeEntry> known;
+    for (int node = 0; node < forward.num_nodes(); ++node) {
+      const Node& n = forward.nodes[node];
+      if (n.is_variable()) known.emplace(n.name, NodeEntry{node, 0});
+    }
+    std::set<int> saved;
+    for (const SavedEntry& entry : phases_.saved) {
+      known[entry.name] = forward.heads[entry.forward_head];
+      saved.insert(entry.forward_head);
+    }
+    AddHeads(forward, phases_.forward.heads, saved, &joint_.forward_heads);
+    const size_t num_forward = joint_.graph.heads.size();
+    Append(backward, known);
+    AddHeads(backward, phases_.backward->heads, {}, &joint_.backward_heads);
+    IndexEntries(&joint_.graph);
+    CountNodes(num_forward);
+    return std::move(joint_);
+  }
+
+ private:
+  // Adds the nodes of `graph`; variables called as in `known` are these entries.
+  void Append(const Graph& graph, const std::map<std::string, NodeEntry>& known) {
+    moved_.assign(graph.nodes.size(), NodeEntry{});
+    for (int number = 0; number < graph.num_nodes(); ++number) {
+      Node node = graph.nodes[number];
+      const auto found = node.is_variable() ? known.find(node.name) : known.end();
+      if (found != known.end()) {
+        moved_[number] = found->second;
+        continue;
+      }
+      for (NodeEntry& input : node.inputs) input = Moved(input);
+      for (int& dependency : node.control_deps) dependency = moved_[dependency].node;
+      for (int i = 0; i < node.num_outputs; ++i) {
+        joint_.graph.shapes.push_back(graph.shape({number, i}));
+        joint_.graph.dtypes.push_back(graph.dtype({number, i}));
+      }
+      moved_[number] = {joint_.graph.num_nodes(), 0};
+      joint_.graph.nodes.push_back(std::move(node));
+    }
+  }
+
+  NodeEntry Moved(NodeEntry entry) const {
+    return {moved_[entry.node].node, moved_[entry.node].index + entry.index};
+  }
+
+  // Heads that are only saved are left out.
+  void AddHeads(const Graph& graph, const std::vector<PartitionedHead>& named,
+                std::set<int> saved, std::vector<PartitionedHead>* heads) {
+    for (const PartitionedHead& head : named) {
+      for (const HeadTile& tile : head.tiles) saved.erase(tile.head);
+    }
+    std::vector<int> numbers;
+    for (size_t h = 0; h < graph.heads.size(); ++h) {
+      numbers.push_back(static_cast<int>(joint_.graph.heads.size()));
+      if (saved.count(static_cast<int>(h)) > 0) continue;
+      joint_.graph.heads.push_back(Moved(graph.heads[h]));
+    }
+    *heads = named;
+    for (PartitionedHead& head : *heads) {
+      for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];
+    }
+  }
+
+  void CountNodes(size_t num_forward_heads) {
+    std::vector<int> workers;
+    std::map<std::string, int> numbers;
+    for (int w = 0; w < phases_.workers; ++w) numbers[WorkerContext(w)] = w;
+    for (const Node& node : joint_.graph.nodes) {
+      workers.push_back(numbers.at(node.attrs.at(kContextAttr)));
+    }
+    const Graph bound = OrderAsBound(Outline(joint_.graph), workers).graph;
+    joint_.nodes = bound.num_nodes();
+    for (size_t h = 0; h < num_forward_heads; ++h) {
+      joint_.forward_nodes = std::max(joint_.forward_nodes, bound.heads[h].node + 1);
+    }
+  }
+
+  const Phases& phases_;
+  std::vector<NodeEntry>
+      moved_;  // [node of a phase]: its first output in the joint graph
+  JointGraph joint_;
+};
+
+}  // namespace
+
+JointGraph JoinPhases(const Phases& phases) {
+  TOFU_CHECK(phases.backward.has_value()) << "phases without a backward half";
+  return Joiner(phases).Run();
+}
+
+std::string WriteJoint(const Phases& phases, const JointGraph& joint) {
+  nlohmann::ordered_json json = PhasesJson(phases);
+  json["saved"] = nlohmann::ordered_json::array();
+  json["forward"] = {{"heads", HeadsJson(joint.forward_heads)}};
+  json["backward"] = {{"heads", HeadsJson(joint.backward_heads)}};
+  const nlohmann::ordered_json numbers = {{"forward_nodes", joint.forward_nodes},
+                                          {"nodes", joint.nodes}};
+  return WithMember(json, "joint", WithMember(numbers, "graph", WriteGraph(joint.graph)));
+}
+
+}  // namespace tofu

@@ -1,0 +1,227 @@
+#include "passes/schedule/phases.h"
+
+#include <map>
+#include <utility>
+
+#include "graph/head_roles.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormatId[] = "tofu-phases";
+constexpr int kVersion = 1;
+
+// The entries that the heads name, by head and worker.
+std::vector<NodeEntry> HeadEntries(const Graph& graph,
+                                   const std::vector<PartitionedHead>& heads) {
+  std::vector<NodeEntry> entries;
+  for (const PartitionedHead& head : heads) {
+    for (const HeadTile& tile : head.tiles) entries.push_back(graph.heads[tile.head]);
+  }
+  return entries;
+}
+
+// Which nodes the entries need. A node for which `done` is set is not entered;
+// its entries that are read are marked in `crossing`, when given.
+std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entries,
+                         const std::vector<bool>& done, std::vector<bool>* crossing) {
+  std::vector<bool> needed(graph.num_nodes(), false);
+  const auto mark = [&](NodeEntry entry) {
+    if (done[entry.node]) {
+      (*crossing)[graph.entry_id(entry)] = true;
+    } else {
+      needed[entry.node] = true;
+    }
+  };
+  for (NodeEntry entry : entries) mark(entry);
+  for (int node = graph.num_nodes() - 1; node >= 0; --node) {
+    if (!needed[node]) continue;
+    for (NodeEntry input : graph.nodes[node].inputs) mark(input);
+  }
+  return needed;
+}
+
+// Heads of the graph that are no tile of a head: outputs kept beside others.
+// Retirements are made anew for each phase.
+std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
+  std::vector<bool> named(partitioned.graph.heads.size(), false);
+  for (const PartitionedHead& head : partitioned.heads) {
+    for (const HeadTile& tile : head.tiles) named[tile.head] = true;
+  }
+  std::vector<NodeEntry> kept;
+  for (size_t h = 0; h < named.size(); ++h) {
+    const NodeEntry entry = partitioned.graph.heads[h];
+    if (!named[h] && partitioned.graph.nodes[entry.node].op != kRetireOp) {
+      kept.push_back(entry);
+    }
+  }
+  return kept;
+}
+
+// Copies a part of a partitioned graph.
+class Copier {
+ public:
+  explicit Copier(const Partitioned& source)
+      : source_(source), copies_(source.graph.num_entries(), NodeEntry{-1, 0}) {}
+
+  void CopyNode(int node) {
+    const Graph& graph = source_.graph;
+    Node copy = graph.nodes[node];
+    copy.control_deps.clear();  // they may lead to the other phase
+    for (NodeEntry& input : copy.inputs) input = copies_[graph.entry_id(input)];
+    std::vector<Shape> shapes;
+    std::vector<int> dtypes;
+    for (int output = 0; output < copy.num_outputs; ++output) {
+      shapes.push_back(graph.shape({node, output}));
+      dtypes.push_back(graph.dtype({node, output}));
+    }
+    const int added =
+        builder_.Add(std::move(copy), source_.node_workers[node], shapes, dtypes);
+    for (int output = 0; output < graph.nodes[node].num_outputs; ++output) {
+      copies_[graph.entry_id({node, output})] = {added, output};
+    }
+  }
+
+  // Stands a variable for an entry; returns its name.
+  std::string AddVariable(NodeEntry entry) {
+    const Graph& graph = source_.graph;
+    Node variable;
+    variable.name = graph.nodes[entry.node].name + "/saved" + std::to_string(entry.index);
+    const int added = builder_.Add(std::move(variable), source_.node_workers[entry.node],
+                                   {graph.shape(entry)}, {graph.dtype(entry)});
+    copies_[graph.entry_id(entry)] = {added, 0};
+    return builder_.graph().nodes[added].name;
+  }
+
+  // The number of the head that the copy of `entry` is; added when new.
+  int AddHead(NodeEntry entry) {
+    const int id = source_.graph.entry_id(entry);
+    auto& heads = builder_.graph().heads;
+    const auto [found, added] = head_numbers_.emplace(id, static_cast<int>(heads.size()));
+    if (added) heads.push_back(copies_[id]);
+    return found->second;
+  }
+
+  std::vector<PartitionedHead> AddHeads(std::vector<PartitionedHead> heads) {
+    for (PartitionedHead& head : heads) {
+      for (HeadTile& tile : head.tiles) {
+        tile.head = AddHead(source_.graph.heads[tile.head]);
+      }
+    }
+    return heads;
+  }
+
+  // Moves the graph into `phase`, whose heads are what AddHeads returned, and
+  // adds the retirements. Returns by how much the heads' numbers grew.
+  int Finish(PhaseGraph* phase) {
+    const int retired = Retire(&builder_);
+    ShiftHeads(retired, &phase->heads);
+    phase->graph = std::move(builder_.graph());
+    if (phase->graph.first_entry.empty()) phase->graph.first_entry = {0};
+    return retired;
+  }
+
+ private:
+  const Partitioned& source_;
+  std::vector<NodeEntry> copies_;    // per entry of the source
+  std::map<int, int> head_numbers_;  // by entry of the source
+  GraphBuilder builder_;
+};
+
+std::string PhaseText(const PhaseGraph& phase) {
+  return WithMember({{"heads", HeadsJson(phase.heads)}}, "graph",
+                    WriteGraph(phase.graph));
+}
+
+}  // namespace
+
+Phases SplitPhases(const Partitioned& partitioned) {
+  const Graph& graph = partitioned.graph;
+  std::vector<PartitionedHead> outputs;
+  std::vector<PartitionedHead> others;
+  for (const PartitionedHead& head : partitioned.heads) {
+    (head.role == kOutputRole ? outputs : others).push_back(head);
+  }
+  Phases phases;
+  phases.workers = partitioned.workers;
+  phases.variables = partitioned.variables;
+
+  std::vector<bool> computed(graph.num_nodes(), false);
+  const std::vector<bool> forward_nodes =
+      Needed(graph, HeadEntries(graph, outputs), computed, nullptr);
+  Copier forward(partitioned);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (!forward_nodes[node]) continue;
+    forward.CopyNode(node);
+    // Each phase publishes the tiles that it fetches from.
+    computed[node] =
+        !graph.nodes[node].is_variable() && graph.nodes[node].op != kPublishOp;
+  }
+  phases.forward.heads = forward.AddHeads(outputs);
+  if (!others.empty()) {
+    std::vector<bool> crossing(graph.num_entries(), false);
+    const std::vector<bool> backward_nodes =
+        Needed(graph, HeadEntries(graph, others), computed, &crossing);
+    Copier backward(partitioned);
+    for (int node = 0; node < graph.num_nodes(); ++node) {
+      if (backward_nodes[node]) backward.CopyNode(node);
+      for (int output = 0; output < graph.nodes[node].num_outputs; ++output) {
+        const NodeEntry entry{node, output};
+        if (!crossing[graph.entry_id(entry)]) continue;
+        phases.saved.push_back({backward.AddVariable(entry), forward.AddHead(entry),
+                                partitioned.node_workers[node]});
+      }
+    }
+    PhaseGraph phase;
+    phase.heads = backward.AddHeads(others);
+    for (NodeEntry entry : KeptEntries(partitioned)) {
+      if (backward_nodes[entry.node]) backward.AddHead(entry);
+    }
+    backward.Finish(&phase);
+    phases.backward = std::move(phase);
+  }
+  for (NodeEntry entry : KeptEntries(partitioned)) {
+    if (forward_nodes[entry.node]) forward.AddHead(entry);
+  }
+  const int retired = forward.Finish(&phases.forward);
+  for (SavedEntry& saved : phases.saved) saved.forward_head += retired;
+  return phases;
+}
+
+Json PhasesJson(const Phases& phases) {
+  Json json = {{"format", kFormatId}, {"version", kVersion}, {"workers", phases.workers}};
+  json["variables"] = VariablesJson(phases.variables);
+  return json;
+}
+
+std::string WritePhases(const Phases& phases) {
+  Json json = PhasesJson(phases);
+  json["joint"] = nullptr;
+  json["saved"] = Json::array();
+  for (const SavedEntry& saved : phases.saved) {
+    json["saved"].push_back({{"name", saved.name},
+                             {"forward_head", saved.forward_head},
+                             {"worker", saved.worker}});
+  }
+  std::string text = WithMember(json, "forward", PhaseText(phases.forward));
+  text.back() = ',';
+  return text +
+         "\"backward\":" + (phases.backward ? PhaseText(*phases.backward) : "null") + "}";
+}
+
+std::string DumpPhases(const Phases& phases) {
+  std::string text = "forward\n" + DumpGraph(phases.forward.graph);
+  if (!phases.backward) return text + "\nno backward\n";
+  text += "\nbackward\n" + DumpGraph(phases.backward->graph) + "\n";
+  for (const SavedEntry& saved : phases.saved) {
+    text += "saved  " + saved.name + "  worker" + std::to_string(saved.worker) +
+            "  forward head " + std::to_string(saved.forward_head) + "\n";
+  }
+  return text;
+}
+
+}  // namespace tofu

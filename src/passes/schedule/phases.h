@@ -1,0 +1,59 @@
+// Splits a partitioned graph into the forward graph, which runs when the
+// script calls its block, and the backward graph, which runs when the script
+// has made its head gradients.
+//
+// Input:      a partitioned graph (partitioned.h).
+// Output:     the forward graph: what the "output" heads need; the backward
+//             graph: what the other heads need beyond that. Entries that cross
+//             become heads of the former and variables of the latter ("saved").
+//             Outputs that partition kept beside others stay heads.
+// Invariants: no node is computed in both; variables appear where they are read.
+// Errors:     none of its own.
+// Position:   after partition, which places nodes and names heads.
+// Complexity: linear in nodes and edges.
+#ifndef TOFU_PASSES_SCHEDULE_PHASES_H_
+#define TOFU_PASSES_SCHEDULE_PHASES_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "passes/partition/partitioned.h"
+
+namespace tofu {
+
+struct PhaseGraph {
+  Graph graph;
+  std::vector<PartitionedHead> heads;  // without saved and kept entries
+};
+
+// The backward graph's variable `name` is the forward graph's head number
+// `forward_head`; both live on `worker`.
+struct SavedEntry {
+  std::string name;
+  int forward_head = 0;
+  int worker = 0;
+};
+
+struct Phases {
+  int workers = 1;
+  std::vector<PartitionedVariable> variables;
+  PhaseGraph forward;
+  std::optional<PhaseGraph> backward;  // none when all heads are outputs
+  std::vector<SavedEntry> saved;
+};
+
+Phases SplitPhases(const Partitioned& partitioned);
+
+// What documents of either form of the phases begin with.
+nlohmann::ordered_json PhasesJson(const Phases& phases);
+
+// JSON, docs/formats.md, "tofu-phases".
+std::string WritePhases(const Phases& phases);
+
+// Both graphs as DumpGraph writes them, and what is saved between them.
+std::string DumpPhases(const Phases& phases);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SCHEDULE_PHASES_H_

@@ -1,0 +1,51 @@
+// What the search chooses from: the ways to cut a tensor and to split an
+// operator over the steps, as a search mode restricts them.
+//
+// Output:     never empty, and every alternative keeps the decisions of `given`.
+// Errors:     none; *complete is false when there are more than `limit`.
+#ifndef TOFU_PASSES_SEARCH_ALTERNATIVES_H_
+#define TOFU_PASSES_SEARCH_ALTERNATIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "graph/cuts.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+struct Restrictions {
+  // [tensor class]: may stay whole at any step, not only where nothing divides;
+  // empty: none of them.
+  std::vector<bool> may_be_whole;
+  // No operator is split along a variable that an output is reduced over, unless
+  // no other one divides.
+  bool forbid_output_reduction = false;
+  // One dimension, or variable, for all free steps. Where it divides no further
+  // the first one that does takes its place.
+  bool same_dimension = false;
+};
+
+// `given` with every free step cutting `first`; where that does not divide, what
+// stands first in `candidates` and does; kReplicated where nothing does.
+Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
+               int first, Cuts given, const std::vector<int>& parts);
+
+std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
+                                     const std::vector<int>& parts,
+                                     const Restrictions& restrictions, bool may_be_whole,
+                                     size_t limit, bool* complete);
+
+// Whole only where nothing divides; without those that would combine the parts of one
+// output in several ways.
+std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& table,
+                                       int node, const Cuts& given,
+                                       const std::vector<int>& parts,
+                                       const Restrictions& restrictions, size_t limit,
+                                       bool* complete);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_ALTERNATIVES_H_

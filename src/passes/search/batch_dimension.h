@@ -1,0 +1,31 @@
+// Which dimension of every tensor is the batch, and along which variable every
+// operator works through it: data parallelism's only question.
+//
+// Rule:       dimension 0 of the graph's data, of its labels and of the head
+//             gradients is the batch. An operator works through it along the
+//             variable that leads the index of such a dimension of an input
+//             (the b of 8 * b + t); an output has it where that variable leads.
+// Output:     BatchDimensions; -1 where there is none.
+// Errors:     none.
+// Position:   after the graph is read; only the mode "data-parallel" asks.
+// Complexity: O(N + E), N nodes, E edges.
+#ifndef TOFU_PASSES_SEARCH_BATCH_DIMENSION_H_
+#define TOFU_PASSES_SEARCH_BATCH_DIMENSION_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+struct BatchDimensions {
+  std::vector<int> tensors;    // [entry]: dimension
+  std::vector<int> operators;  // [node]: variable, one that it can be split along
+};
+
+BatchDimensions FindBatch(const Graph& graph, const StrategyTable& table);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_BATCH_DIMENSION_H_

@@ -1,0 +1,44 @@
+#include "passes/search/class_cuts.h"
+
+#include <vector>
+
+#include "base/error.h"
+
+namespace tofu {
+namespace {
+
+void CheckAlike(const Graph& graph, int first, int node, const Cuts& a, const Cuts& b) {
+  TOFU_CHECK_USER(a == b, Blame::kPlan)
+      << "plan: found different cuts of \"" << graph.nodes[first].name << "\" and \""
+      << graph.nodes[node].name << "\", expected equal ones, because the graph ties them "
+      << "together; make the plan again from this graph";
+}
+
+}  // namespace
+
+ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan& plan) {
+  ClassCuts cuts;
+  for (const TensorClass& tensor : coarse.tensors) {
+    cuts.tensors.emplace_back(plan.tensor_cuts[tensor.entries[0]]);
+  }
+  std::vector<int> first(coarse.tensors.size(), -1);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      const int entry = graph.entry_id({node, i});
+      const int tensor = coarse.tensor_class[entry];
+      if (first[tensor] < 0) first[tensor] = node;
+      CheckAlike(graph, first[tensor], node, cuts.tensors[tensor],
+                 plan.tensor_cuts[entry]);
+    }
+  }
+  for (const OpClass& op : coarse.operators) {
+    cuts.operators.emplace_back(plan.op_cuts[op.nodes[0]]);
+    if (op.elementwise) continue;
+    for (int node : op.nodes) {
+      CheckAlike(graph, op.nodes[0], node, cuts.operators.back(), plan.op_cuts[node]);
+    }
+  }
+  return cuts;
+}
+
+}  // namespace tofu

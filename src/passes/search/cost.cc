@@ -1,0 +1,338 @@
+#include "passes/search/cost.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/box.h"
+
+namespace tofu {
+namespace {
+
+StepSet Bit(size_t step) { return StepSet{1} << step; }
+
+// Number of digit combinations of `steps`.
+size_t NumDigits(StepSet steps, const std::vector<int>& parts) {
+  size_t count = 1;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if ((steps & Bit(i)) != 0) count *= static_cast<size_t>(parts[i]);
+  }
+  return count;
+}
+
+using Indices = std::shared_ptr<const std::vector<int>>;
+
+// For every combination of digits of `steps` the index of its digits of `some`,
+// a subset; digits of steps in `zero` count as 0.
+Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
+                       const std::vector<int>& parts) {
+  std::vector<int> indices(1, 0);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool in_some = (some & Bit(i)) != 0;
+    if (in_some) {
+      for (int& index : indices) index *= parts[i];
+    }
+    if ((steps & Bit(i)) == 0 || (zero & Bit(i)) != 0) continue;
+    const size_t before = indices.size();
+    const size_t part = static_cast<size_t>(parts[i]);
+    indices.resize(before * part);
+    for (size_t j = before; j-- > 0;) {
+      const int base = indices[j];
+      for (size_t digit = 0; digit < part; ++digit) {
+        indices[j * part + digit] = base + (in_some ? static_cast<int>(digit) : 0);
+      }
+    }
+  }
+  return std::make_shared<const std::vector<int>>(std::move(indices));
+}
+
+// Projections depend on no tensor: few are made, and remembered.
+class Projections {
+ public:
+  Indices Find(StepSet steps, StepSet some, StepSet zero, const std::vector<int>& parts) {
+    if (parts != parts_ || num_indices_ > kMaxIndices) {
+      known_.clear();
+      num_indices_ = 0;
+      parts_ = parts;
+    }
+    const auto [found, is_new] = known_.try_emplace({steps, some, zero});
+    if (is_new) {
+      found->second = MakeProjection(steps, some, zero, parts);
+      num_indices_ += found->second->size();
+    }
+    return found->second;
+  }
+
+ private:
+  static constexpr size_t kMaxIndices = size_t{1} << 20;
+
+  std::vector<int> parts_;
+  std::map<std::array<StepSet, 3>, Indices> known_;
+  size_t num_indices_ = 0;
+};
+
+Indices Project(StepSet steps, StepSet some, StepSet zero,
+                const std::vector<int>& parts) {
+  thread_local Projections projections;
+  return projections.Find(steps, some, zero, parts);
+}
+
+// [0, extent) as the steps with cuts[i] == id divide it.
+Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
+                     const std::vector<int>& parts) {
+  Intervals intervals{0, {0}, {extent}};
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    if (cuts[i] != id) continue;
+    Intervals next{intervals.steps | Bit(i), {}, {}};
+    extent /= parts[i];
+    for (int64_t begin : intervals.begin) {
+      for (int digit = 0; digit < parts[i]; ++digit) {
+        next.begin.push_back(begin + digit * extent);
+        next.end.push_back(next.begin.back() + extent);
+      }
+    }
+    intervals = std::move(next);
+  }
+  return intervals;
+}
+
+// The steps whose cut `applies`.
+template <typename Predicate>
+StepSet StepsOf(const Cuts& cuts, Predicate applies) {
+  StepSet steps = 0;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    if (applies(cuts[i])) steps |= Bit(i);
+  }
+  return steps;
+}
+
+std::vector<int> PartsOf(const Cuts& cuts, const std::vector<int>& parts) {
+  return {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(cuts.size())};
+}
+
+bool HasVar(const std::vector<int>& vars, int var) {
+  return std::find(vars.begin(), vars.end(), var) != vars.end();
+}
+
+int64_t FloorDivide(int64_t numerator, int64_t divisor) {
+  const int64_t quotient = numerator / divisor;
+  return numerator % divisor < 0 ? quotient - 1 : quotient;
+}
+
+// Values of `form` by the digits of `steps`, which include its variables'.
+std::vector<int64_t> Evaluate(const AffineForm& form, const GroupBoxes& ranges,
+                              StepSet steps) {
+  std::vector<int64_t> values(NumDigits(steps, ranges.parts), form.constant);
+  for (const AffineForm::Term& term : form.terms) {
+    const Intervals& range = ranges.dims[term.var];
+    const Indices indices = Project(steps, range.steps, 0, ranges.parts);
+    for (size_t g = 0; g < values.size(); ++g) {
+      const int i = (*indices)[g];
+      values[g] += term.coef * (term.upper ? range.end[i] - 1 : range.begin[i]);
+    }
+  }
+  for (int64_t& value : values) value = FloorDivide(value, form.divisor);
+  return values;
+}
+
+// What `access` touches of [0, extent), clipped. Where no variable in it is
+// split the dimension is taken whole, as the unsplit operator does, unless
+// `exact`.
+Intervals AccessIntervals(const DimAccess& access, int64_t extent,
+                          const GroupBoxes& ranges, bool exact) {
+  if (access.whole) return {0, {0}, {extent}};
+  StepSet steps = 0;
+  for (const AffineForm* form : {&access.lo, &access.hi}) {
+    for (const AffineForm::Term& term : form->terms) {
+      steps |= ranges.dims[term.var].steps;
+    }
+  }
+  if (steps == 0 && !exact) return {0, {0}, {extent}};
+  Intervals intervals{steps, Evaluate(access.lo, ranges, steps),
+                      Evaluate(access.hi, ranges, steps)};
+  for (int64_t& begin : intervals.begin) begin = std::clamp<int64_t>(begin, 0, extent);
+  for (int64_t& end : intervals.end) end = std::clamp<int64_t>(end + 1, 0, extent);
+  return intervals;
+}
+
+GroupBoxes AccessBoxes(const std::vector<DimAccess>& dims, const Shape& shape,
+                       const GroupBoxes& ranges, bool exact = false) {
+  GroupBoxes boxes{ranges.parts, {}, ranges.first_only, 0};
+  static const DimAccess kWhole;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    boxes.dims.push_back(
+        AccessIntervals(d < dims.size() ? dims[d] : kWhole, shape[d], ranges, exact));
+  }
+  return boxes;
+}
+
+// Lengths by the digits of `steps`.
+struct Lengths {
+  StepSet steps = 0;
+  std::vector<int64_t> values;
+};
+
+int64_t Length(const Intervals& a, size_t i, const Intervals& b, size_t j) {
+  return std::max<int64_t>(
+      std::min(a.end[i], b.end[j]) - std::max(a.begin[i], b.begin[j]), 0);
+}
+
+// Where a and b overlap; digits of the steps in `zero` are 0.
+void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
+             const std::vector<int>& parts, Lengths* lengths) {
+  const StepSet steps = a.steps | b.steps;
+  lengths->steps = steps & ~zero;
+  if ((steps & zero) == 0 && (a.steps == 0 || b.steps == 0 || a.steps == b.steps)) {
+    const size_t of_a = a.steps == 0 ? 0 : 1;
+    const size_t of_b = b.steps == 0 ? 0 : 1;
+    lengths->values.resize(std::max(a.begin.size(), b.begin.size()));
+    for (size_t g = 0; g < lengths->values.size(); ++g) {
+      lengths->values[g] = Length(a, g * of_a, b, g * of_b);
+    }
+    return;
+  }
+  const Indices of_a = Project(steps, a.steps, zero, parts);
+  const Indices of_b = Project(steps, b.steps, zero, parts);
+  lengths->values.resize(of_a->size());
+  for (size_t g = 0; g < of_a->size(); ++g) {
+    lengths->values[g] = Length(a, (*of_a)[g], b, (*of_b)[g]);
+  }
+}
+
+// The sum over the digits of the component of lengths[first], which it takes out
+// of lengths[first .. count); moves those that are left together.
+int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
+                     const std::vector<int>& parts) {
+  thread_local std::vector<int64_t> products;
+  StepSet steps = (*lengths)[first].steps;
+  size_t end = first + 1;  // of the component
+  for (size_t i = end; i < *count; ++i) {
+    if (((*lengths)[i].steps & steps) == 0) continue;
+    steps |= (*lengths)[i].steps;
+    std::swap((*lengths)[i], (*lengths)[end++]);
+    i = end - 1;  // those seen before may belong to it now
+  }
+  *count = end;
+  int64_t sum = 0;
+  if (end == first + 1) {
+    for (int64_t length : (*lengths)[first].values) sum += length;
+    return sum;
+  }
+  products.assign(NumDigits(steps, parts), 1);
+  for (size_t d = first; d < end; ++d) {
+    const Indices indices = Project(steps, (*lengths)[d].steps, 0, parts);
+    for (size_t g = 0; g < products.size(); ++g) {
+      products[g] *= (*lengths)[d].values[(*indices)[g]];
+    }
+  }
+  for (int64_t product : products) sum += product;
+  return sum;
+}
+
+int64_t Sum(const GroupBoxes& a, const GroupBoxes& b) {
+  TOFU_CHECK(a.parts.size() == b.parts.size() && a.dims.size() == b.dims.size())
+      << "boxes of " << a.parts.size() << " steps, rank " << a.dims.size()
+      << " do not compare with others";
+  thread_local std::vector<Lengths> lengths;
+  const StepSet zero = a.first_only | b.first_only;
+  StepSet used = zero;
+  if (lengths.size() < a.dims.size()) lengths.resize(a.dims.size());
+  for (size_t d = 0; d < a.dims.size(); ++d) {
+    Overlap(a.dims[d], b.dims[d], zero, a.parts, &lengths[d]);
+    used |= lengths[d].steps;
+  }
+  int64_t sum = static_cast<int64_t>(NumDigits(~used, a.parts));
+  for (size_t next = 0; next < a.dims.size();) {
+    size_t end = a.dims.size();
+    sum *= SumComponent(&lengths, next, &end, a.parts);
+    next = end;
+  }
+  return sum;
+}
+
+}  // namespace
+
+GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts,
+                     const std::vector<int>& parts) {
+  GroupBoxes boxes{PartsOf(cuts, parts), {}, 0, 0};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    boxes.dims.push_back(NestedCuts(shape[d], static_cast<int>(d), cuts, parts));
+  }
+  boxes.volume = Sum(boxes, boxes);
+  return boxes;
+}
+
+int64_t GroupBoxes::groups() const {
+  return static_cast<int64_t>(NumDigits(~StepSet{0}, parts));
+}
+
+int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b) { return Sum(a, b); }
+
+OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
+                                 const Cuts& cuts, const std::vector<int>& parts) {
+  const StrategyRow* row = table.row(node);
+  ranges_.parts = PartsOf(cuts, parts);
+  for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+    const int var = static_cast<int>(v);
+    ranges_.dims.push_back(
+        NestedCuts(VarExtent(*row, var, graph, node), var, cuts, parts));
+  }
+  if (row != nullptr && row->random) {
+    ranges_.first_only = StepsOf(cuts, [](int cut) { return cut == kReplicated; });
+  }
+  const Node& n = graph.nodes[node];
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    inputs_.push_back(MakeInput(graph, row, node, static_cast<int>(i), cuts));
+  }
+  for (int i = 0; i < n.num_outputs; ++i) {
+    outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts));
+  }
+}
+
+OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
+                                                 const StrategyRow* row, int node,
+                                                 int slot, const Cuts& cuts) const {
+  const bool known = row != nullptr && slot < static_cast<int>(row->inputs.size());
+  static const InputAccess kWhole;
+  const InputAccess& access = known ? row->inputs[slot] : kWhole;
+  const auto split = [&](int var) { return HasVar(cuts, var); };
+  const bool padded =
+      access.pad && std::any_of(access.pad->vars.begin(), access.pad->vars.end(), split);
+  Slot result;
+  result.boxes = AccessBoxes(access.dims, graph.shape(graph.nodes[node].inputs[slot]),
+                             ranges_, padded);
+  result.boxes.first_only |=
+      StepsOf(cuts, [&](int cut) { return HasVar(access.only_first, cut); });
+  result.boxes.volume = Sum(result.boxes, result.boxes);
+  return result;
+}
+
+OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
+                                                  const StrategyRow* row, int node,
+                                                  int index, const Cuts& cuts,
+                                                  const std::vector<int>& parts) const {
+  const bool known = row != nullptr && index < static_cast<int>(row->outputs.size());
+  static const OutputAccess kWhole;
+  const OutputAccess& access = known ? row->outputs[index] : kWhole;
+  Slot result;
+  result.boxes = AccessBoxes(access.dims, graph.shape({node, index}), ranges_);
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    if (access.reduce.count(cuts[i]) > 0) result.copies *= parts[i];
+  }
+  return result;
+}
+
+int64_t OperatorRegions::InputElements(int slot, const GroupBoxes& tiles) const {
+  const Slot& input = inputs_[slot];
+  return input.boxes.volume - SumOverlap(input.boxes, tiles);
+}
+
+int64_t OperatorRegions::OutputElements(int index, const GroupBoxes& tiles) const {
+  const Slot& output = outputs_[index];
+  return output.copies * tiles.volume - SumOverlap(output.boxes, tiles);
+}
+
+}  // namespace tofu

@@ -1,0 +1,27 @@
+// What each pass found, as text for a person (TOFU_LOG=dump:DIR).
+#ifndef TOFU_PASSES_SEARCH_DUMP_H_
+#define TOFU_PASSES_SEARCH_DUMP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/coarsen/group.h"
+#include "passes/search/step_search.h"
+
+namespace tofu {
+
+std::string DumpGroups(const Graph& graph, const Groups& groups);
+std::string DumpClasses(const Graph& graph, const CoarseGraph& coarse);
+std::string DumpSearch(const CoarseGraph& coarse, const SearchResult& found,
+                       const std::vector<int>& parts, int64_t bytes_before);
+std::string DumpImprovement(int64_t recursion_bytes, int64_t bytes, int64_t lower_bound);
+std::string DumpPlan(const Graph& graph, const StrategyTable& table, const Plan& plan);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_DUMP_H_

@@ -1,0 +1,258 @@
+#include "passes/search/explain.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/box.h"
+#include "graph/names.h"
+#include "graph/plan_json.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/coarsen/group.h"
+#include "passes/search/class_cuts.h"
+#include "passes/search/cost.h"
+#include "passes/search/step_search.h"
+
+namespace tofu {
+namespace {
+
+constexpr char kFormatId[] = "tofu-explanation";
+constexpr int kVersion = 1;
+
+class Explainer {
+ public:
+  Explainer(const Graph& graph, const StrategyTable& table, const Plan& plan)
+      : graph_(graph),
+        table_(table),
+        plan_(plan),
+        coarse_(Coalesce(graph, table, GroupForwardBackward(graph, table))),
+        cuts_(ClassCutsOf(graph, coarse_, plan)),
+        searcher_(graph, table, coarse_, plan.parts, {}) {}
+
+  OrderedJson Run(const std::string& name) {
+    const int entry = FindEntry(graph_, name);
+    TOFU_CHECK_USER(entry >= 0, Blame::kPlan)
+        << "explain \"" << name << "\": found no tensor or operator of that name among "
+        << graph_.num_nodes() << " nodes, expected one that tofu plan lists";
+    const int node = NodeOf(entry);
+    OrderedJson json = {{"format", kFormatId},
+                        {"version", kVersion},
+                        {"name", name},
+                        {"total_bytes", plan_.total_bytes()}};
+    json["tensor"] = TensorJson(entry);
+    const bool is_variable = graph_.nodes[node].is_variable();
+    json["operator"] = is_variable ? OrderedJson() : OperatorJson(node);
+    return json;
+  }
+
+ private:
+  int NodeOf(int entry) const {
+    const std::vector<int>& first = graph_.first_entry;
+    return static_cast<int>(std::upper_bound(first.begin(), first.end(), entry) -
+                            first.begin()) -
+           1;
+  }
+
+  // --- A tensor.
+
+  OrderedJson TensorJson(int entry) {
+    const int tensor = coarse_.tensor_class[entry];
+    OrderedJson steps = OrderedJson::array();
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      steps.push_back({{"parts", plan_.parts[step]},
+                       {"chosen", cuts_.tensors[tensor][step]},
+                       {"alternatives", AlternativesJson(tensor, step)}});
+    }
+    return {{"name", EntryName(graph_, entry)},
+            {"shape", graph_.shapes[entry]},
+            {"dtype", graph_.dtypes[entry]},
+            {"cuts", cuts_.tensors[tensor]},
+            {"tied", coarse_.tensors[tensor].entries.size()},
+            {"steps", std::move(steps)}};
+  }
+
+  OrderedJson AlternativesJson(int tensor, size_t step) {
+    const Shape& shape = coarse_.tensors[tensor].shape;
+    std::vector<int> dims;
+    for (size_t d = 0; d < shape.size(); ++d) dims.push_back(static_cast<int>(d));
+    Cuts given = cuts_.tensors[tensor];
+    given[step] = kFree;
+    bool complete = true;
+    OrderedJson alternatives = OrderedJson::array();
+    for (const Cuts& cuts :
+         EnumerateCuts(shape, dims, given, plan_.parts, WholeStep::kAlways,
+                       std::numeric_limits<size_t>::max(), &complete)) {
+      alternatives.push_back({{"cut", cuts[step]},
+                              {"local_bytes", LocalBytes(tensor, cuts, step)},
+                              {"searched_bytes", SearchedBytes(tensor, cuts, step)}});
+    }
+    return alternatives;
+  }
+
+  // The plan's bytes when the operators that touch the tensor split this step anew.
+  int64_t LocalBytes(int tensor, const Cuts& cuts, size_t step) const {
+    ClassCuts changed = cuts_;
+    changed.tensors[tensor] = cuts;
+    int64_t total = plan_.total_bytes();
+    for (size_t p = 0; p < coarse_.operators.size(); ++p) {
+      const OpClass& op = coarse_.operators[p];
+      const bool touches = std::any_of(
+          op.slots.begin(), op.slots.end(),
+          [tensor](const OpSlot& slot) { return slot.tensor_class == tensor; });
+      if (!touches) continue;
+      const auto count = static_cast<int64_t>(op.nodes.size());
+      total -= plan_.node_bytes[op.nodes[0]] * count;
+      total += LeastBytes(static_cast<int>(p), step, &changed) * count;
+    }
+    return total;
+  }
+
+  int64_t LeastBytes(int p, size_t step, ClassCuts* cuts) const {
+    if (coarse_.operators[p].elementwise) {
+      return ClassBytes(graph_, table_, coarse_, *cuts, p, plan_.parts.size(),
+                        plan_.parts);
+    }
+    Cuts given = cuts_.operators[p];
+    given[step] = kFree;
+    bool complete = true;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const Cuts& alternative : OperatorAlternatives(
+             graph_, table_, coarse_.operators[p].nodes[0], given, plan_.parts, {},
+             std::numeric_limits<size_t>::max(), &complete)) {
+      cuts->operators[p] = alternative;
+      least = std::min(least, ClassBytes(graph_, table_, coarse_, *cuts, p,
+                                         plan_.parts.size(), plan_.parts));
+    }
+    cuts->operators[p] = cuts_.operators[p];
+    return least;
+  }
+
+  // The plan's bytes when everything else decides this step anew.
+  int64_t SearchedBytes(int tensor, const Cuts& cuts, size_t step) {
+    ClassCuts given = cuts_;
+    for (Cuts& other : given.tensors) other[step] = kFree;
+    for (size_t p = 0; p < given.operators.size(); ++p) {
+      given.operators[p].assign(plan_.parts.size(), kFree);
+      if (coarse_.operators[p].elementwise) continue;
+      given.operators[p] = cuts_.operators[p];
+      given.operators[p][step] = kFree;
+    }
+    given.tensors[tensor] = cuts;
+    return searcher_.Search(given, {}).bytes;
+  }
+
+  // --- An operator.
+
+  OrderedJson OperatorJson(int node) const {
+    const StrategyRow* row = table_.row(node);
+    OrderedJson steps = OrderedJson::array();
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      steps.push_back({{"parts", plan_.parts[step]},
+                       {"chosen", VarName(row, plan_.op_cuts[node][step])},
+                       {"strategies", StrategiesJson(node, step)}});
+    }
+    return {{"name", graph_.nodes[node].name},
+            {"op", graph_.nodes[node].op},
+            {"cuts", OperatorCutsJson(row, plan_.op_cuts[node])},
+            {"bytes", plan_.node_bytes[node]},
+            {"steps", std::move(steps)}};
+  }
+
+  static OrderedJson VarName(const StrategyRow* row, int var) {
+    return var == kReplicated ? OrderedJson() : OrderedJson(row->vars[var].name);
+  }
+
+  OrderedJson StrategiesJson(int node, size_t step) const {
+    const StrategyRow* row = table_.row(node);
+    std::vector<int64_t> extents;
+    for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+      extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
+    }
+    Cuts given = plan_.op_cuts[node];
+    given[step] = kFree;
+    bool complete = true;
+    OrderedJson strategies = OrderedJson::array();
+    for (const Cuts& cuts :
+         EnumerateCuts(extents, row == nullptr ? std::vector<int>() : row->splittable,
+                       given, plan_.parts, WholeStep::kAlways,
+                       std::numeric_limits<size_t>::max(), &complete)) {
+      strategies.push_back(StrategyJson(node, cuts, step));
+    }
+    return strategies;
+  }
+
+  OrderedJson StrategyJson(int node, const Cuts& cuts, size_t step) const {
+    const StrategyRow* row = table_.row(node);
+    const OperatorRegions regions(graph_, table_, node, cuts, plan_.parts);
+    OrderedJson inputs = OrderedJson::array();
+    OrderedJson outputs = OrderedJson::array();
+    int64_t total = 0;
+    for (const OpSlot& slot : coarse_.operators[coarse_.op_class[node]].slots) {
+      const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
+                                             : graph_.nodes[node].inputs[slot.index];
+      const GroupBoxes tiles =
+          TileBoxes(graph_.shape(entry), cuts_.tensors[slot.tensor_class], plan_.parts);
+      const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
+                                              : regions.InputElements(slot.index, tiles);
+      const int64_t bytes = elements * DtypeBytes(graph_.dtype(entry));
+      total += bytes;
+      OrderedJson json = {{"index", slot.index},
+                          {"tensor", EntryName(graph_, graph_.entry_id(entry))},
+                          {"bytes", bytes}};
+      if (slot.is_output) json["combine"] = Combine(row, slot.index, cuts[step]);
+      (slot.is_output ? outputs : inputs).push_back(std::move(json));
+    }
+    return {{"variable", VarName(row, cuts[step])},
+            {"bytes", total},
+            {"inputs", std::move(inputs)},
+            {"outputs", std::move(outputs)}};
+  }
+
+  // How the parts of an output that is split along `var` come together.
+  static const char* Combine(const StrategyRow* row, int index, int var) {
+    if (var == kReplicated || index >= static_cast<int>(row->outputs.size())) {
+      return "whole";
+    }
+    const OutputAccess& output = row->outputs[index];
+    const auto it = output.reduce.find(var);
+    if (it == output.reduce.end()) return Mentions(output, var) ? "concatenate" : "whole";
+    switch (it->second) {
+      case Reducer::kSum:
+        return "sum";
+      case Reducer::kMax:
+        return "max";
+      case Reducer::kMin:
+        return "min";
+      case Reducer::kProd:
+        return "prod";
+    }
+    return "whole";
+  }
+
+  static bool Mentions(const OutputAccess& output, int var) {
+    for (const DimAccess& dim : output.dims) {
+      for (const AffineForm::Term& term : dim.lo.terms) {
+        if (!dim.whole && term.var == var) return true;
+      }
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const Plan& plan_;
+  const CoarseGraph coarse_;
+  const ClassCuts cuts_;
+  PartitionSearcher searcher_;
+};
+
+}  // namespace
+
+std::string Explain(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                    const std::string& name) {
+  return DumpJson(Explainer(graph, table, plan).Run(name));
+}
+
+}  // namespace tofu

@@ -1,0 +1,49 @@
+// From a training graph to its plan: the paper's sections 5.1 and 5.2 as one
+// sequence of passes.
+//
+// Errors: UserError(kPlan) for options that cannot be used.
+#ifndef TOFU_PASSES_SEARCH_MAKE_PLAN_H_
+#define TOFU_PASSES_SEARCH_MAKE_PLAN_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+struct PlanOptions {
+  int workers = 1;
+  // Parts of the steps, their product being `workers`; empty: the prime
+  // factors, largest first.
+  std::vector<int> parts;
+  // Tensor -> dimension cut at each step (-1: whole), fixed (pins.h).
+  std::map<std::string, std::vector<int>> pins;
+  std::string mode = "tofu";  // one of SearchModes() (modes.h)
+  // Tensors may stay whole at any step where that is cheaper.
+  bool allow_replication = false;
+  // Whether what is partitioned alike is decided once (coalesce.h).
+  bool coarsen = true;
+  // Spends what is left of the time limit on a better lower bound, which may find a
+  // better plan, too.
+  bool bound_jointly = false;
+  double time_limit_s = 60;
+  int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
+};
+
+// Called after every pass with its name ("group", "coalesce", "search step 1",
+// ..., "plan") and a readable dump of what it found.
+using PassCallback =
+    std::function<void(const std::string& name, const std::string& dump)>;
+
+Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions& options,
+              const PassCallback& on_pass = nullptr);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_MAKE_PLAN_H_

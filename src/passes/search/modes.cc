@@ -1,0 +1,108 @@
+#include "passes/search/modes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/error.h"
+#include "graph/box.h"
+#include "passes/coarsen/group.h"
+#include "passes/search/batch_dimension.h"
+
+namespace tofu {
+namespace {
+
+std::vector<int> Dimensions(const Shape& shape) {
+  std::vector<int> dims(shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
+}
+
+void CutFirstDimension(const CoarseGraph& coarse, RecursiveOptions* options) {
+  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+    const Shape& shape = coarse.tensors[c].shape;
+    const std::vector<int> dims = Dimensions(shape);
+    Cuts& given = options->given.tensors[c];
+    given = FillAlike(shape, dims, dims.empty() ? kReplicated : 0, given, options->parts);
+  }
+}
+
+// The batch is cut; what has none is whole on every worker.
+void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+              RecursiveOptions* options) {
+  const BatchDimensions batch = FindBatch(graph, table);
+  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+    const TensorClass& tensor = coarse.tensors[c];
+    int dim = kReplicated;
+    for (int entry : tensor.entries) dim = std::max(dim, batch.tensors[entry]);
+    Cuts& given = options->given.tensors[c];
+    given = FillAlike(tensor.shape, {}, dim, given, options->parts);
+  }
+  for (size_t p = 0; p < coarse.operators.size(); ++p) {
+    if (coarse.operators[p].elementwise) continue;
+    const int node = coarse.operators[p].nodes[0];
+    const StrategyRow* row = table.row(node);
+    std::vector<int64_t> extents;
+    for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
+      extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
+    }
+    Cuts& given = options->given.operators[p];
+    given = FillAlike(extents, {}, batch.operators[node], given, options->parts);
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& SearchModes() {
+  static const std::vector<std::string> kModes = {
+      "tofu",    "recursion", "flat",   "allrow-greedy",
+      "spartan", "equalchop", "icml18", "data-parallel"};
+  return kModes;
+}
+
+bool IsSearchMode(const std::string& name) {
+  const std::vector<std::string>& modes = SearchModes();
+  return std::find(modes.begin(), modes.end(), name) != modes.end();
+}
+
+std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse) {
+  std::vector<bool> may(coarse.tensors.size(), true);
+  for (const OpClass& op : coarse.operators) {
+    if (op.elementwise) may[coarse.tensor_class[graph.first_entry[op.nodes[0]]]] = false;
+  }
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const std::string role = VariableRole(graph.nodes[node]);
+    if (role == "parameter" || role == "aux") {
+      may[coarse.tensor_class[graph.first_entry[node]]] = true;
+    }
+  }
+  return may;
+}
+
+void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,
+             const CoarseGraph& coarse, RecursiveOptions* options) {
+  Restrictions& restrictions = options->restrictions;
+  if (mode == "tofu") {
+    options->method = Method::kImproved;
+  } else if (mode == "recursion") {
+    options->method = Method::kRecursion;
+  } else if (mode == "icml18") {
+    options->method = Method::kImproved;
+    restrictions.forbid_output_reduction = true;
+  } else if (mode == "flat") {
+    options->method = Method::kJoint;
+  } else {
+    const bool is_spartan = mode == "spartan";
+    options->method = is_spartan ? Method::kGreedy : Method::kJoint;
+    restrictions.same_dimension = true;
+    if (mode == "allrow-greedy") {
+      CutFirstDimension(coarse, options);
+    } else if (mode == "data-parallel") {
+      CutBatch(graph, table, coarse, options);
+    } else {
+      TOFU_CHECK(is_spartan || mode == "equalchop") << "no mode is called " << mode;
+    }
+  }
+}
+
+}  // namespace tofu

@@ -1,0 +1,364 @@
+#include "passes/search/recursive_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/box.h"
+#include "passes/search/dump.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kMaxSweeps = 8;      // times that every step is decided anew
+constexpr int kMaxOrders = 24;     // orders of the steps that are tried
+constexpr int kMaxSearches = 24;   // of the improvement in all
+constexpr int kMaxPartOrders = 6;  // orders of unequal parts that are tried
+// The joint problem is solved when it has at most this many alternatives a
+// class, cells to fill (each some hundred nanoseconds) and additions to make.
+constexpr size_t kJointAlternatives = 256;
+constexpr int64_t kJointCells = int64_t{1} << 17;
+constexpr int64_t kJointWork = int64_t{1} << 24;
+// The same where a better bound is asked for; a single operator of more alternatives
+// would take seconds.
+constexpr size_t kBoundAlternatives = 257;
+// Cells to fill when all steps are to be decided at once: minutes.
+constexpr int64_t kFlatCells = int64_t{1} << 33;
+
+std::vector<int> Prefix(const std::vector<int>& parts, size_t steps) {
+  return {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(steps)};
+}
+
+bool IsNothingGiven(const ClassCuts& given) {
+  for (const std::vector<Cuts>* list : {&given.tensors, &given.operators}) {
+    for (const Cuts& cuts : *list) {
+      for (int cut : cuts) {
+        if (cut != kFree) return false;
+      }
+    }
+  }
+  return true;
+}
+
+class Recursion {
+ public:
+  Recursion(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+            const RecursiveOptions& options)
+      : graph_(graph),
+        table_(table),
+        coarse_(coarse),
+        options_(options),
+        parts_(options.parts),
+        given_(options.given),
+        searcher_(graph, table, coarse, parts_, options.restrictions) {}
+
+  Plan Run() {
+    if (options_.method == Method::kJoint || options_.method == Method::kGreedy) {
+      DecideAllAtOnce();
+      return MakePlan();
+    }
+    Recurse();
+    if (options_.method == Method::kImproved && parts_.size() > 1) {
+      SolveJointly();
+      if (best_bytes_ > lower_bound_) TryOrders();
+      if (options_.on_search) {
+        options_.on_search("improve",
+                           DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
+      }
+    }
+    if (options_.bound_jointly) BoundJointly();
+    return MakePlan();
+  }
+
+ private:
+  SearchOptions Options() const {
+    SearchOptions options;
+    options.eliminate.max_table = options_.max_table;
+    options.eliminate.deadline = options_.deadline;
+    return options;
+  }
+
+  void DecideAllAtOnce() {
+    SearchOptions options = Options();
+    options.max_cells = kFlatCells;
+    options.tables_deadline = options_.deadline;
+    options.greedy = options_.method == Method::kGreedy;
+    SearchResult found = searcher_.Search(given_, options);
+    TOFU_CHECK_USER(found.status != EliminateStatus::kTooBig, Blame::kPlan)
+        << "plan: found a problem that is too large for a search over all "
+        << parts_.size()
+        << " steps at once, expected one that its tables hold within the "
+        << "time limit; raise the limit or choose mode \"tofu\", which goes step by step";
+    optimal_ = found.status == EliminateStatus::kOptimal;
+    lower_bound_ = found.lower_bound_bytes;
+    best_bytes_ = found.bytes;
+    if (options_.on_search) {
+      options_.on_search("search all steps", DumpSearch(coarse_, found, parts_, 0));
+    }
+    best_ = std::move(found.cuts);
+  }
+
+  bool IsOver() const { return searches_left_ <= 0 || IsPast(options_.deadline); }
+
+  // The paper's recursion: step i given steps 1 .. i-1.
+  void Recurse() {
+    ClassCuts cuts;
+    cuts.tensors.resize(coarse_.tensors.size());
+    cuts.operators.resize(coarse_.operators.size());
+    int64_t before = 0;
+    for (size_t step = 0; step < parts_.size(); ++step) {
+      for (size_t c = 0; c < cuts.tensors.size(); ++c) {
+        cuts.tensors[c].push_back(given_.tensors[c][step]);
+      }
+      for (size_t p = 0; p < cuts.operators.size(); ++p) {
+        cuts.operators[p].push_back(given_.operators[p][step]);
+      }
+      SearchResult found = searcher_.Search(cuts, Options());
+      optimal_ = optimal_ && found.status == EliminateStatus::kOptimal;
+      // Later steps only add to what the first one needs.
+      if (step == 0) lower_bound_ = found.lower_bound_bytes;
+      if (options_.on_search) {
+        options_.on_search("search step " + std::to_string(step + 1),
+                           DumpSearch(coarse_, found, Prefix(parts_, step + 1), before));
+      }
+      before = found.bytes;
+      cuts = std::move(found.cuts);
+    }
+    best_ = std::move(cuts);
+    recursion_bytes_ = best_bytes_ = before;
+  }
+
+  // All steps at once, if that is cheap: proves how far the recursion is off.
+  void SolveJointly() {
+    SearchOptions options = Options();
+    options.max_alternatives = kJointAlternatives;
+    options.max_cells = kJointCells;
+    options.eliminate.max_work = kJointWork;
+    SearchResult found = searcher_.Search(given_, options);
+    if (found.status == EliminateStatus::kTooBig) return;
+    lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
+    Accept(std::move(found));
+  }
+
+  // The first two steps jointly, the first three, and so on. All of them are also a
+  // plan, which may be better than what the recursion was improved to.
+  void BoundJointly() {
+    SearchOptions options = Options();
+    options.max_alternatives = kBoundAlternatives;
+    options.max_cells = kFlatCells;
+    options.tables_deadline = options_.deadline;
+    for (size_t steps = 2; steps <= parts_.size(); ++steps) {
+      if (best_bytes_ <= lower_bound_ || IsPast(options_.deadline)) return;
+      ClassCuts given = given_;
+      for (std::vector<Cuts>* list : {&given.tensors, &given.operators}) {
+        for (Cuts& cuts : *list) cuts.resize(steps);
+      }
+      SearchResult found = searcher_.Search(given, options);
+      if (found.status == EliminateStatus::kTooBig) return;
+      lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
+      if (options_.on_search) {
+        options_.on_search("bound steps 1 to " + std::to_string(steps),
+                           DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
+      }
+      if (steps == parts_.size() && options_.method == Method::kImproved) {
+        Accept(std::move(found));
+      }
+    }
+  }
+
+  void Accept(SearchResult found) {
+    if (found.bytes >= best_bytes_) return;
+    best_ = std::move(found.cuts);
+    best_bytes_ = found.bytes;
+  }
+
+  // Steps of equal parts may change places: every extent still divides. Each
+  // order is swept once, the best of them to its end.
+  void TryOrders() {
+    const ClassCuts start = best_;
+    std::vector<size_t> order(parts_.size());
+    std::iota(order.begin(), order.end(), 0);
+    Sweep(start, 1);
+    for (int tried = 1; tried < kMaxOrders && !IsOver(); ++tried) {
+      if (best_bytes_ == lower_bound_) return;
+      if (!std::next_permutation(order.begin(), order.end())) break;
+      if (IsPossible(order)) Sweep(Permuted(start, order), 1);
+    }
+    Sweep(best_, kMaxSweeps);
+  }
+
+  bool IsPossible(const std::vector<size_t>& order) const {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (parts_[order[i]] != parts_[i]) return false;
+    }
+    return std::is_sorted(order.begin(), order.end()) || IsNothingGiven(given_);
+  }
+
+  ClassCuts Permuted(ClassCuts cuts, const std::vector<size_t>& order) const {
+    for (std::vector<Cuts>* list : {&cuts.tensors, &cuts.operators}) {
+      for (Cuts& one : *list) {
+        const Cuts old = one;
+        for (size_t i = 0; i < order.size() && !old.empty(); ++i) one[i] = old[order[i]];
+      }
+    }
+    return cuts;
+  }
+
+  // Decides every step anew, the others given, until none gets cheaper.
+  void Sweep(ClassCuts cuts, int sweeps) {
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+    size_t unchanged = 0;
+    for (size_t i = 0; i < sweeps * parts_.size(); ++i) {
+      if (unchanged == parts_.size() || IsOver()) return;
+      --searches_left_;
+      const std::vector<int> before = Free(i % parts_.size(), &cuts);
+      SearchResult found = searcher_.Search(cuts, Options());
+      unchanged = found.bytes < bytes ? 0 : unchanged + 1;
+      if (found.bytes >= bytes) {
+        Restore(i % parts_.size(), before, &cuts);
+        continue;
+      }
+      bytes = found.bytes;
+      cuts = std::move(found.cuts);
+      if (bytes >= best_bytes_) continue;
+      best_ = cuts;
+      best_bytes_ = bytes;
+    }
+  }
+
+  // Returns what it was, of tensors and then of operators.
+  std::vector<int> Free(size_t step, ClassCuts* cuts) const {
+    std::vector<int> before;
+    before.reserve(cuts->tensors.size() + cuts->operators.size());
+    for (size_t c = 0; c < cuts->tensors.size(); ++c) {
+      before.push_back(cuts->tensors[c][step]);
+      cuts->tensors[c][step] = given_.tensors[c][step];
+    }
+    for (size_t p = 0; p < cuts->operators.size(); ++p) {
+      before.push_back(cuts->operators[p][step]);
+      cuts->operators[p][step] = given_.operators[p][step];
+    }
+    return before;
+  }
+
+  static void Restore(size_t step, const std::vector<int>& before, ClassCuts* cuts) {
+    size_t next = 0;
+    for (std::vector<Cuts>* list : {&cuts->tensors, &cuts->operators}) {
+      for (Cuts& one : *list) one[step] = before[next++];
+    }
+  }
+
+  Plan MakePlan() {
+    Plan plan;
+    plan.parts = parts_;
+    plan.status = best_bytes_ <= lower_bound_ ? PlanStatus::kOptimal
+                  : optimal_                  ? PlanStatus::kStepsOptimal
+                                              : PlanStatus::kFeasible;
+    plan.lower_bound_bytes = std::min(lower_bound_, best_bytes_);
+    for (int tensor : coarse_.tensor_class) {
+      plan.tensor_cuts.push_back(best_.tensors[tensor]);
+    }
+    plan.node_bytes.assign(graph_.nodes.size(), 0);
+    plan.step_bytes.assign(parts_.size(), 0);
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      plan.op_cuts.push_back(NodeCuts(node));
+    }
+    for (size_t p = 0; p < coarse_.operators.size(); ++p)
+      AddBytes(static_cast<int>(p), &plan);
+    TOFU_CHECK(plan.total_bytes() == best_bytes_)
+        << "the plan's operators fetch " << plan.total_bytes() << " bytes, the search "
+        << "found " << best_bytes_;
+    return plan;
+  }
+
+  Cuts NodeCuts(int node) const {
+    const int p = coarse_.op_class[node];
+    if (p < 0) return Cuts(parts_.size(), kReplicated);
+    if (!coarse_.operators[p].elementwise) return best_.operators[p];
+    const int tensor = coarse_.tensor_class[graph_.first_entry[node]];
+    return ElementwiseCuts(*table_.row(node), best_.tensors[tensor]);
+  }
+
+  // Bytes of one operator of class p after each step; equal operators that are
+  // cut alike share them.
+  const std::vector<int64_t>& BytesBySteps(int p) {
+    const OpClass& op = coarse_.operators[p];
+    std::vector<int> key = {op.signature};
+    if (!op.elementwise) {
+      key.insert(key.end(), best_.operators[p].begin(), best_.operators[p].end());
+    }
+    for (const OpSlot& slot : op.slots) {
+      const Cuts& cuts = best_.tensors[slot.tensor_class];
+      key.insert(key.end(), {slot.is_output ? 1 : 0, slot.index});
+      key.insert(key.end(), cuts.begin(), cuts.end());
+    }
+    std::vector<int64_t>& bytes = bytes_by_steps_[key];
+    for (size_t steps = bytes.size() + 1; steps <= parts_.size(); ++steps) {
+      bytes.push_back(ClassBytes(graph_, table_, coarse_, best_, p, steps, parts_));
+    }
+    return bytes;
+  }
+
+  void AddBytes(int p, Plan* plan) {
+    const std::vector<int>& nodes = coarse_.operators[p].nodes;
+    const std::vector<int64_t>& bytes = BytesBySteps(p);
+    int64_t before = 0;
+    for (size_t step = 0; step < parts_.size(); ++step) {
+      plan->step_bytes[step] +=
+          (bytes[step] - before) * static_cast<int64_t>(nodes.size());
+      before = bytes[step];
+    }
+    for (int node : nodes) plan->node_bytes[node] = before;
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const CoarseGraph& coarse_;
+  const RecursiveOptions& options_;
+  const std::vector<int>& parts_;
+  const ClassCuts& given_;
+  PartitionSearcher searcher_;
+  int searches_left_ = kMaxSearches;
+  std::map<std::vector<int>, std::vector<int64_t>> bytes_by_steps_;
+  ClassCuts best_;
+  int64_t best_bytes_ = 0;
+  int64_t recursion_bytes_ = 0;
+  int64_t lower_bound_ = 0;
+  bool optimal_ = true;  // every step of the recursion is
+};
+
+}  // namespace
+
+Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
+                       const CoarseGraph& coarse, const RecursiveOptions& options) {
+  Plan best = Recursion(graph, table, coarse, options).Run();
+  if (options.method != Method::kImproved || !IsNothingGiven(options.given)) return best;
+  // Nested tiles differ with the order of unequal parts; ties stay with the given one.
+  RecursiveOptions other = options;
+  other.on_search = nullptr;
+  std::sort(other.parts.begin(), other.parts.end());
+  for (int tried = 1; options.may_reorder && tried < kMaxPartOrders; ++tried) {
+    if (best.total_bytes() == 0 || IsPast(options.deadline)) break;
+    if (other.parts != options.parts) {
+      Plan plan = Recursion(graph, table, coarse, other).Run();
+      if (plan.total_bytes() < best.total_bytes()) best = std::move(plan);
+    }
+    if (!std::next_permutation(other.parts.begin(), other.parts.end())) break;
+  }
+  return best;
+}
+
+std::vector<int> PrimeFactors(int workers) {
+  std::vector<int> factors;
+  for (int divisor = 2; divisor * divisor <= workers; ++divisor) {
+    for (; workers % divisor == 0; workers /= divisor) factors.push_back(divisor);
+  }
+  if (workers > 1) factors.push_back(workers);
+  std::reverse(factors.begin(), factors.end());
+  return factors;
+}
+
+}  // namespace tofu

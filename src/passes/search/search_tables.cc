@@ -1,0 +1,294 @@
+#include "passes/search/search_tables.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/box.h"
+#include "passes/coarsen/elementwise.h"
+
+namespace tofu {
+namespace {
+
+using Matrix = std::vector<int64_t>;
+
+template <typename Iterator>
+size_t HashOf(Iterator begin, Iterator end, size_t start) {
+  uint64_t hash = 0x9e3779b97f4a7c15ULL + start;
+  for (; begin != end; ++begin) {
+    hash = (hash ^ static_cast<uint32_t>(*begin)) * 0xff51afd7ed558ccdULL;
+    hash ^= hash >> 29;
+  }
+  return static_cast<size_t>(hash);
+}
+
+// The cells of each tensor's row of one alternative.
+bool Dominates(const std::vector<Matrix>& matrices, size_t count, size_t t, size_t s) {
+  for (const Matrix& matrix : matrices) {
+    const size_t width = matrix.size() / count;
+    for (size_t c = 0; c < width; ++c) {
+      if (matrix[t * width + c] > matrix[s * width + c]) return false;
+    }
+  }
+  return true;
+}
+
+// Drops alternatives that cost no less than another one whatever the tensors'
+// cuts are; of equal ones the first stays.
+std::vector<size_t> Undominated(const std::vector<Matrix>& matrices, size_t count) {
+  std::vector<bool> keep(count, true);
+  for (size_t s = 0; s < count; ++s) {
+    for (size_t t = 0; t < count && keep[s]; ++t) {
+      if (t == s || !keep[t] || !Dominates(matrices, count, t, s)) continue;
+      keep[s] = s < t && Dominates(matrices, count, s, t);
+    }
+  }
+  std::vector<size_t> kept;
+  for (size_t s = 0; s < count; ++s) {
+    if (keep[s]) kept.push_back(s);
+  }
+  return kept;
+}
+
+Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept) {
+  const size_t width = matrix.size() / count;
+  Matrix rows;
+  rows.reserve(kept.size() * width);
+  for (size_t s : kept) {
+    rows.insert(rows.end(), &matrix[s * width], &matrix[s * width] + width);
+  }
+  return rows;
+}
+
+}  // namespace
+
+SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
+                           const CoarseGraph& coarse, std::vector<int> parts,
+                           Restrictions restrictions)
+    : graph_(graph),
+      table_(table),
+      coarse_(coarse),
+      parts_(std::move(parts)),
+      restrictions_(std::move(restrictions)) {
+  std::map<std::pair<bool, Shape>, int> tensor_kinds;
+  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+    const int next = static_cast<int>(tensor_kinds.size());
+    tensor_kinds_.push_back(
+        tensor_kinds
+            .emplace(std::pair(MayBeWhole(static_cast<int>(c)), coarse.tensors[c].shape),
+                     next)
+            .first->second);
+  }
+  std::unordered_map<Key, int, Hash> slot_kinds;
+  for (const OpClass& op : coarse.operators) {
+    key_.assign({op.elementwise ? op.signature : -1, static_cast<int>(op.nodes.size())});
+    for (const OpSlot& slot : op.slots) {
+      size_t first = 0;
+      while (op.slots[first].tensor_class != slot.tensor_class) ++first;
+      key_.insert(key_.end(),
+                  {slot.is_output ? 1 : 0, slot.index, static_cast<int>(first)});
+    }
+    const int next = static_cast<int>(slot_kinds.size());
+    slot_kinds_.push_back(slot_kinds.emplace(key_, next).first->second);
+  }
+}
+
+size_t SearchTables::Hash::operator()(const Key& key) const {
+  return HashOf(key.begin(), key.end(), key.size());
+}
+
+size_t SearchTables::Hash::operator()(const KindCuts& key) const {
+  return HashOf(key.given.begin(), key.given.end(), static_cast<size_t>(key.kind));
+}
+
+bool SearchTables::MayBeWhole(int tensor_class) const {
+  const std::vector<bool>& whole = restrictions_.may_be_whole;
+  return !whole.empty() && whole[tensor_class];
+}
+
+bool SearchTables::IsRandom(int op_class) const {
+  const StrategyRow* row = table_.row(coarse_.operators[op_class].nodes[0]);
+  return row != nullptr && row->random;
+}
+
+const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
+                                          size_t limit) {
+  const KindCuts key{tensor_kinds_[tensor_class], given};
+  const auto found = tensors_.find(key);
+  if (found != tensors_.end()) {
+    return found->second.alternatives.size() < limit ? &found->second : nullptr;
+  }
+  const Shape& shape = coarse_.tensors[tensor_class].shape;
+  bool complete = true;
+  TensorChoices choices;
+  choices.id = static_cast<int>(tensors_.size());
+  choices.alternatives = TensorAlternatives(shape, given, parts_, restrictions_,
+                                            MayBeWhole(tensor_class), limit, &complete);
+  if (!complete) return nullptr;
+  TOFU_CHECK(!choices.alternatives.empty())
+      << "tensor class " << tensor_class << " has no cuts";
+  for (const Cuts& cuts : choices.alternatives) {
+    choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
+  }
+  return &tensors_.emplace(key, std::move(choices)).first->second;
+}
+
+SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
+                                             size_t limit) {
+  const OpClass& op = coarse_.operators[op_class];
+  const KindCuts key{op.signature, given};
+  const auto found = splits_.find(key);
+  if (found != splits_.end()) {
+    return found->second.alternatives.size() < limit ? &found->second : nullptr;
+  }
+  bool complete = true;
+  Splits splits;
+  splits.id = static_cast<int>(splits_.size());
+  splits.alternatives = OperatorAlternatives(graph_, table_, op.nodes[0], given, parts_,
+                                             restrictions_, limit, &complete);
+  if (!complete) return nullptr;
+  TOFU_CHECK(!splits.alternatives.empty())
+      << "operator class " << op_class << " has no way to split";
+  return &splits_.emplace(key, std::move(splits)).first->second;
+}
+
+const OperatorChoices* SearchTables::Operator(
+    int op_class, const Cuts& given, const std::vector<const TensorChoices*>& tensors,
+    size_t limit) {
+  const OpClass& op = coarse_.operators[op_class];
+  Splits* splits = nullptr;
+  if (!op.elementwise) {
+    splits = SplitsOf(op_class, given, limit);
+    if (splits == nullptr) return nullptr;
+  }
+  key_.assign({splits == nullptr ? -1 : splits->id, slot_kinds_[op_class]});
+  for (const OpSlot& slot : op.slots) key_.push_back(tensors[slot.tensor_class]->id);
+  const auto found = operators_.find(key_);
+  if (found != operators_.end()) return &found->second;
+  const Key key = key_;
+  return &operators_
+              .emplace(key,
+                       op.elementwise
+                           ? MakeElementwise(op_class, *tensors[op.slots[0].tensor_class])
+                           : MakeChoices(op_class, splits, tensors))
+              .first->second;
+}
+
+int64_t SearchTables::CellsToFill(const std::vector<Cuts>& given,
+                                  const std::vector<const TensorChoices*>& tensors,
+                                  size_t limit, int64_t enough) {
+  std::unordered_set<Key, Hash> counted;
+  int64_t cells = 0;
+  for (size_t p = 0; p < coarse_.operators.size() && cells < enough; ++p) {
+    const OpClass& op = coarse_.operators[p];
+    if (op.elementwise) continue;
+    const Splits* splits = SplitsOf(static_cast<int>(p), given[p], limit);
+    if (splits == nullptr) return enough;
+    for (const OpSlot& slot : op.slots) {
+      const TensorChoices& tensor = *tensors[slot.tensor_class];
+      SetSlotKey(slot, *splits, tensor);
+      if (matrices_.count(key_) > 0 || !counted.insert(key_).second) continue;
+      cells +=
+          static_cast<int64_t>(splits->alternatives.size() * tensor.alternatives.size());
+    }
+  }
+  return cells;
+}
+
+OperatorChoices SearchTables::MakeChoices(
+    int op_class, Splits* splits, const std::vector<const TensorChoices*>& tensors) {
+  const OpClass& op = coarse_.operators[op_class];
+  const size_t count = splits->alternatives.size();
+  OperatorChoices choices;
+  std::vector<Matrix> sums;
+  for (size_t i = 0; i < op.slots.size(); ++i) {
+    const int tensor = op.slots[i].tensor_class;
+    const Matrix& costs = SlotMatrix(op_class, op.slots[i], splits, *tensors[tensor]);
+    size_t at = 0;
+    while (at < sums.size() && op.slots[choices.slots[at]].tensor_class != tensor) ++at;
+    if (at == sums.size()) {
+      sums.emplace_back(costs.size(), 0);
+      choices.slots.push_back(static_cast<int>(i));
+    }
+    for (size_t j = 0; j < costs.size(); ++j) {
+      sums[at][j] += costs[j] * static_cast<int64_t>(op.nodes.size());
+    }
+  }
+  const std::vector<size_t> kept = Undominated(sums, count);
+  for (size_t s : kept) choices.alternatives.push_back(splits->alternatives[s]);
+  for (const Matrix& sum : sums) choices.matrices.emplace_back(Rows(sum, count, kept));
+  return choices;
+}
+
+// Split as its tensors are, it fetches nothing, unless it is random and some
+// step leaves it whole.
+OperatorChoices SearchTables::MakeElementwise(int op_class,
+                                              const TensorChoices& tensor) const {
+  const OpClass& op = coarse_.operators[op_class];
+  const int node = op.nodes[0];
+  Matrix costs;
+  for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
+    const OperatorRegions regions(
+        graph_, table_, node, ElementwiseCuts(*table_.row(node), tensor.alternatives[c]),
+        parts_);
+    int64_t bytes = 0;
+    for (const OpSlot& slot : op.slots) {
+      bytes += SlotBytes(graph_, node, regions, slot, tensor.tiles[c]);
+    }
+    costs.push_back(bytes * static_cast<int64_t>(op.nodes.size()));
+  }
+  OperatorChoices choices;
+  choices.alternatives.emplace_back();  // its tensors'
+  choices.slots.push_back(0);
+  choices.matrices.emplace_back(std::move(costs));
+  return choices;
+}
+
+void SearchTables::SetSlotKey(const OpSlot& slot, const Splits& splits,
+                              const TensorChoices& tensor) {
+  key_.assign({splits.id, slot.is_output ? 1 : 0, slot.index, tensor.id});
+}
+
+const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
+                                                     Splits* splits,
+                                                     const TensorChoices& tensor) {
+  SetSlotKey(slot, *splits, tensor);
+  Matrix& matrix = matrices_[key_];
+  if (!matrix.empty()) return matrix;
+  const int node = coarse_.operators[op_class].nodes[0];
+  if (splits->regions.empty()) {
+    for (const Cuts& cuts : splits->alternatives) {
+      splits->regions.emplace_back(graph_, table_, node, cuts, parts_);
+    }
+  }
+  matrix.reserve(splits->regions.size() * tensor.tiles.size());
+  for (const OperatorRegions& regions : splits->regions) {
+    for (const GroupBoxes& tiles : tensor.tiles) {
+      matrix.push_back(SlotBytes(graph_, node, regions, slot, tiles));
+    }
+  }
+  return matrix;
+}
+
+NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
+  return slot.is_output ? NodeEntry{node, slot.index}
+                        : graph.nodes[node].inputs[slot.index];
+}
+
+Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts) {
+  const std::vector<int> vars = DimensionVars(row);
+  Cuts cuts;
+  for (int cut : tensor_cuts)
+    cuts.push_back(cut == kReplicated ? kReplicated : vars[cut]);
+  return cuts;
+}
+
+int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
+                  const OpSlot& slot, const GroupBoxes& tiles) {
+  const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
+                                          : regions.InputElements(slot.index, tiles);
+  return elements * DtypeBytes(graph.dtype(SlotEntry(graph, node, slot)));
+}
+
+}  // namespace tofu

@@ -1,0 +1,130 @@
+// What the searches of one plan ask again and again, each computed once: the
+// alternatives of tensors and operators, and the bytes of an operator's slots
+// for each pair of them.
+//
+// Equal blocks of a network share all of it, because nothing depends on which
+// tensor or operator asks: tensors by shape and given cuts, operators by
+// signature (timesteps.h), given cuts and the alternatives of their tensors.
+//
+// Invariants: answers stay valid, at their addresses, as long as the tables do.
+// Errors:     none: given cuts must be possible (TOFU_CHECK).
+// Complexity: O(rank + steps) a known answer; else one cost (cost.h) for each
+//             pair of alternatives.
+#ifndef TOFU_PASSES_SEARCH_SEARCH_TABLES_H_
+#define TOFU_PASSES_SEARCH_SEARCH_TABLES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "graph/cuts.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/alternatives.h"
+#include "passes/search/cost.h"
+#include "solver/cost_table.h"
+
+namespace tofu {
+
+// The ways to cut a tensor.
+struct TensorChoices {
+  int id = 0;
+  std::vector<Cuts> alternatives;
+  std::vector<GroupBoxes> tiles;  // [alternative]
+};
+
+// The ways to split an operator that can be best, given those of its tensors.
+struct OperatorChoices {
+  std::vector<Cuts> alternatives;
+  // Of each different tensor class, in the order of the slots:
+  std::vector<int> slots;             // the first slot that it is at
+  std::vector<SharedCells> matrices;  // [alternative * tensor's + tensor's]: bytes of
+                                      // all nodes of the class
+};
+
+class SearchTables {
+ public:
+  // `parts` of all steps; given cuts may be of the first steps only.
+  SearchTables(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+               std::vector<int> parts, Restrictions restrictions);
+
+  bool IsRandom(int op_class) const;
+
+  // Null when there are more than `limit`.
+  const TensorChoices* Tensor(int tensor_class, const Cuts& given, size_t limit);
+
+  // Null when there are more than `limit`.
+  const OperatorChoices* Operator(int op_class, const Cuts& given,
+                                  const std::vector<const TensorChoices*>& tensors,
+                                  size_t limit);
+
+  // Cells that Operator() would have to fill, for all of them; at least `enough`
+  // when there are that many.
+  int64_t CellsToFill(const std::vector<Cuts>& given,
+                      const std::vector<const TensorChoices*>& tensors, size_t limit,
+                      int64_t enough);
+
+ private:
+  using Key = std::vector<int>;
+  // A kind of tensors or operators, and what is given of one.
+  struct KindCuts {
+    int kind = 0;
+    Cuts given;
+    friend bool operator==(const KindCuts& a, const KindCuts& b) {
+      return a.kind == b.kind && a.given == b.given;
+    }
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const;
+    size_t operator()(const KindCuts& key) const;
+  };
+  // All ways to split an operator, before any is ruled out.
+  struct Splits {
+    int id = 0;
+    std::vector<Cuts> alternatives;
+    std::vector<OperatorRegions> regions;  // [alternative], made when first needed
+  };
+  using Matrix = std::vector<int64_t>;
+
+  bool MayBeWhole(int tensor_class) const;
+  Splits* SplitsOf(int op_class, const Cuts& given, size_t limit);
+  void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
+  const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
+                           const TensorChoices& tensor);
+  OperatorChoices MakeChoices(int op_class, Splits* splits,
+                              const std::vector<const TensorChoices*>& tensors);
+  OperatorChoices MakeElementwise(int op_class, const TensorChoices& tensor) const;
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const CoarseGraph& coarse_;
+  const std::vector<int> parts_;
+  const Restrictions restrictions_;
+  // Equal where choices and costs are: of each tensor class by shape, of each
+  // operator class by number of nodes and slots.
+  std::vector<int> tensor_kinds_;
+  std::vector<int> slot_kinds_;
+  std::unordered_map<KindCuts, TensorChoices, Hash> tensors_;
+  std::unordered_map<KindCuts, Splits, Hash> splits_;
+  std::unordered_map<Key, Matrix, Hash> matrices_;
+  std::unordered_map<Key, OperatorChoices, Hash> operators_;
+  Key key_;
+};
+
+// Entry of one slot of a node.
+NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot);
+
+// The cuts of a node of an element-wise class when its tensors have these.
+Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts);
+
+// Bytes that a slot with these regions fetches when its tensor has these tiles.
+int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
+                  const OpSlot& slot, const GroupBoxes& tiles);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_SEARCH_TABLES_H_

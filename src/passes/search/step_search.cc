@@ -1,0 +1,219 @@
+#include "passes/search/step_search.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "passes/search/cost.h"
+#include "solver/greedy.h"
+
+namespace tofu {
+namespace {
+
+constexpr size_t kClassesPerLook = 64;  // at the clock
+
+Cuts Prefix(const Cuts& cuts, size_t steps) {
+  return Cuts(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(steps));
+}
+
+// One search: builds its problem from the tables, solves and reads it.
+class SearchProblem {
+ public:
+  SearchProblem(const CoarseGraph& coarse, const ClassCuts& given,
+                const SearchOptions& options, SearchTables* tables)
+      : coarse_(coarse), given_(given), options_(options), tables_(tables) {}
+
+  // False when the problem is too big, or time is up.
+  bool Make() {
+    for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
+      const TensorChoices* choices = tables_->Tensor(
+          static_cast<int>(c), given_.tensors[c], options_.max_alternatives);
+      if (choices == nullptr) return false;
+      tensors_.push_back(choices);
+      tensor_variables_.push_back(AddVariable(choices->alternatives.size()));
+    }
+    if (options_.max_cells < kUnlimitedCells &&
+        tables_->CellsToFill(given_.operators, tensors_, options_.max_alternatives,
+                             options_.max_cells) >= options_.max_cells) {
+      return false;
+    }
+    for (size_t p = 0; p < coarse_.operators.size(); ++p) {
+      if (p % kClassesPerLook == 0 && IsPast(options_.eliminate.deadline)) {
+        is_late_ = true;
+        return false;
+      }
+      if (IsPast(options_.tables_deadline)) return false;
+      if (!AddOperator(static_cast<int>(p))) return false;
+    }
+    return true;
+  }
+
+  const PairwiseProblem& problem() const { return problem_; }
+  // Variables of tensors, by the bytes of one of them.
+  std::vector<int> LargestFirst(const Graph& graph) const {
+    std::vector<std::pair<int64_t, int>> order;
+    for (size_t c = 0; c < tensors_.size(); ++c) {
+      const TensorClass& tensor = coarse_.tensors[c];
+      if (tensor_variables_[c] < 0) continue;
+      order.emplace_back(
+          -NumElements(tensor.shape) * DtypeBytes(graph.dtypes[tensor.entries[0]]),
+          tensor_variables_[c]);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<int> variables;
+    for (const auto& [bytes, variable] : order) variables.push_back(variable);
+    return variables;
+  }
+
+  // Whether time was up before the problem was made.
+  bool is_late() const { return is_late_; }
+
+  ClassCuts Decode(const std::vector<int>& values) const {
+    ClassCuts cuts;
+    for (size_t c = 0; c < tensors_.size(); ++c) {
+      const int variable = tensor_variables_[c];
+      cuts.tensors.push_back(
+          tensors_[c]->alternatives[variable < 0 ? 0 : values[variable]]);
+    }
+    for (size_t p = 0; p < operators_.size(); ++p) {
+      const int variable = operator_variables_[p];
+      cuts.operators.push_back(
+          operators_[p] == nullptr
+              ? given_.operators[p]
+              : operators_[p]->alternatives[variable < 0 ? 0 : values[variable]]);
+    }
+    return cuts;
+  }
+
+ private:
+  int AddVariable(size_t alternatives) {
+    return alternatives > 1 ? problem_.AddVariable(static_cast<int>(alternatives)) : -1;
+  }
+
+  bool AddOperator(int p) {
+    const OpClass& op = coarse_.operators[p];
+    operators_.push_back(nullptr);
+    operator_variables_.push_back(-1);
+    if (op.elementwise && (!tables_->IsRandom(p) || op.slots.empty())) return true;
+    const OperatorChoices* choices =
+        tables_->Operator(p, given_.operators[p], tensors_, options_.max_alternatives);
+    if (choices == nullptr) return false;
+    const int variable = AddVariable(choices->alternatives.size());
+    for (size_t i = 0; i < choices->slots.size(); ++i) {
+      const OpSlot& slot = op.slots[choices->slots[i]];
+      AddCosts(variable, tensor_variables_[slot.tensor_class], choices->matrices[i]);
+    }
+    if (op.elementwise) return true;
+    operators_.back() = choices;
+    operator_variables_.back() = variable;
+    return true;
+  }
+
+  void AddCosts(int of_operator, int of_tensor, const SharedCells& matrix) {
+    if (of_operator >= 0 && of_tensor >= 0) {
+      problem_.pairs.push_back({of_operator, of_tensor, matrix});
+    } else if (of_operator >= 0 || of_tensor >= 0) {
+      AddUnary(of_operator >= 0 ? of_operator : of_tensor, matrix.vector());
+    } else {
+      problem_.constant += matrix[0];
+    }
+  }
+
+  void AddUnary(int variable, const std::vector<int64_t>& costs) {
+    std::vector<int64_t>& unary = problem_.unary[variable];
+    unary.resize(costs.size(), 0);
+    for (size_t i = 0; i < costs.size(); ++i) unary[i] += costs[i];
+  }
+
+  const CoarseGraph& coarse_;
+  const ClassCuts& given_;
+  const SearchOptions& options_;
+  SearchTables* const tables_;
+  std::vector<const TensorChoices*> tensors_;      // [tensor class]
+  std::vector<const OperatorChoices*> operators_;  // [operator class]; null: element-wise
+  std::vector<int> tensor_variables_;              // of the problem; -1: none
+  std::vector<int> operator_variables_;
+  PairwiseProblem problem_;
+  bool is_late_ = false;
+};
+
+}  // namespace
+
+PartitionSearcher::PartitionSearcher(const Graph& graph, const StrategyTable& table,
+                                     const CoarseGraph& coarse,
+                                     const std::vector<int>& parts,
+                                     const Restrictions& restrictions)
+    : graph_(graph),
+      coarse_(coarse),
+      tables_(graph, table, coarse, parts, restrictions) {}
+
+SearchResult PartitionSearcher::Search(const ClassCuts& given,
+                                       const SearchOptions& options) {
+  SearchResult result;
+  SearchProblem search(coarse_, given, options, &tables_);
+  if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
+  EliminateResult solved = Eliminate(search.problem(), options.eliminate, &cache_);
+  if (options.greedy && solved.status != EliminateStatus::kTooBig) {
+    // What is best in this mode still bounds what the greedy choice finds.
+    solved.values = DecideGreedily(search.problem(), search.LargestFirst(graph_));
+    solved.cost = search.problem().Cost(solved.values);
+    solved.status = solved.cost == solved.lower_bound ? EliminateStatus::kOptimal
+                                                      : EliminateStatus::kFeasible;
+  }
+  result.status = solved.status;
+  result.bytes = solved.cost;
+  result.lower_bound_bytes = solved.lower_bound;
+  result.num_variables = static_cast<int>(search.problem().domain.size());
+  if (solved.status != EliminateStatus::kTooBig) {
+    result.cuts = search.Decode(solved.values);
+  }
+  return result;
+}
+
+PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {
+  const SearchOptions unlimited;
+  SearchProblem search(coarse_, given, unlimited, &tables_);
+  TOFU_CHECK(search.Make()) << "more than " << unlimited.max_alternatives
+                            << " alternatives of one class";
+  return search.problem();
+}
+
+SearchResult PartitionSearcher::Hurry(ClassCuts given, SearchOptions options) {
+  for (size_t c = 0; c < given.tensors.size(); ++c) {
+    const TensorChoices* choices =
+        tables_.Tensor(static_cast<int>(c), given.tensors[c], options.max_alternatives);
+    if (choices == nullptr) return {};
+    given.tensors[c] = choices->alternatives[0];
+  }
+  options.eliminate.deadline = Deadline::max();
+  SearchResult result = Search(given, options);
+  if (result.status == EliminateStatus::kOptimal)
+    result.status = EliminateStatus::kFeasible;
+  result.lower_bound_bytes = 0;
+  return result;
+}
+
+int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
+                   const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
+                   const std::vector<int>& parts) {
+  const OpClass& operators = coarse.operators[op];
+  if (operators.slots.empty()) return 0;
+  const int node = operators.nodes[0];
+  const StrategyRow* row = table.row(node);
+  if (operators.elementwise && !row->random) return 0;
+  const Cuts of_op =
+      operators.elementwise
+          ? ElementwiseCuts(*row, cuts.tensors[operators.slots[0].tensor_class])
+          : cuts.operators[op];
+  const OperatorRegions regions(graph, table, node, Prefix(of_op, steps), parts);
+  int64_t bytes = 0;
+  for (const OpSlot& slot : operators.slots) {
+    const GroupBoxes tiles =
+        TileBoxes(graph.shape(SlotEntry(graph, node, slot)),
+                  Prefix(cuts.tensors[slot.tensor_class], steps), parts);
+    bytes += SlotBytes(graph, node, regions, slot, tiles);
+  }
+  return bytes;
+}
+
+}  // namespace tofu

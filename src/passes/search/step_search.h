@@ -1,0 +1,100 @@
+// Chooses, for every tensor class, how the undecided steps cut it, and for
+// every operator class how they split it, so that the workers communicate
+// least in all (paper section 5: the optimization goal and the dynamic program).
+//
+// One search decides one step when the others are given (the paper's
+// recursion), or several at once. With c_v the alternatives of tensor class v
+// and s_p those of operator class p it minimises
+//   sum over p of multiplicity_p * min over s_p of
+//     sum over p's slots of bytes(slot, s_p, c_class(slot)),
+// by elimination over variables c and s: an operator with many tensors needs
+// no table over all of them.
+//
+// Input:      a graph, its table and classes; the steps already decided.
+// Output:     the cuts of every class, their cost after all of the steps, a
+//             lower bound on it and a status.
+// Invariants: a tensor, or an operator, stays whole at a step only if nothing
+//             of it divides there or if that was given. A whole operator often
+//             communicates no less and no more than a split one, but all
+//             workers of the step would compute the same, in whole-size memory.
+// Errors:     none: given cuts must be possible (TOFU_CHECK).
+// Position:   after coalesce; recursive_search.h calls it once a step and more.
+// Deadline:   once it is past, what is undecided takes its first alternative
+//             that divides: a valid plan, and a bound that says little.
+// Complexity: tables: one matrix for each different (operator, shapes, given
+//             cuts), |s| * |c| costs of cost.h; then eliminate.h's.
+#ifndef TOFU_PASSES_SEARCH_STEP_SEARCH_H_
+#define TOFU_PASSES_SEARCH_STEP_SEARCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/cuts.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/search_tables.h"
+#include "solver/eliminate.h"
+
+namespace tofu {
+
+// How every class is cut; kFree where a search is to decide.
+struct ClassCuts {
+  std::vector<Cuts> tensors;    // [tensor class]
+  std::vector<Cuts> operators;  // [operator class]; elementwise: as its tensors
+};
+
+constexpr int64_t kUnlimitedCells = int64_t{1} << 62;
+
+struct SearchOptions {
+  EliminateOptions eliminate;
+  // More alternatives of one class, or more matrix cells to be filled anew, are
+  // refused with kTooBig.
+  size_t max_alternatives = 1 << 12;
+  int64_t max_cells = kUnlimitedCells;
+  // Matrices that are not filled by then are refused with kTooBig, too.
+  Deadline tables_deadline = Deadline::max();
+  // Decides the largest tensor first (greedy.h) instead of by elimination.
+  bool greedy = false;
+};
+
+struct SearchResult {
+  EliminateStatus status = EliminateStatus::kTooBig;
+  ClassCuts cuts;
+  int64_t bytes = 0;  // of all steps given and decided
+  int64_t lower_bound_bytes = 0;
+  int num_variables = 0;
+};
+
+// Searches of one graph over the same steps, which share what they find out.
+class PartitionSearcher {
+ public:
+  // `parts` of all steps.
+  PartitionSearcher(const Graph& graph, const StrategyTable& table,
+                    const CoarseGraph& coarse, const std::vector<int>& parts,
+                    const Restrictions& restrictions);
+
+  // `given` is of the first steps, or of all.
+  SearchResult Search(const ClassCuts& given, const SearchOptions& options);
+
+  // What Search() solves, with as many alternatives as there are.
+  PairwiseProblem Problem(const ClassCuts& given);
+
+ private:
+  // Every tensor as its first alternative says, every operator as is best then.
+  SearchResult Hurry(ClassCuts given, SearchOptions options);
+
+  const Graph& graph_;
+  const CoarseGraph& coarse_;
+  SearchTables tables_;
+  EliminationCache cache_;
+};
+
+// Bytes of one operator of class `op` after the first `steps` steps.
+int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
+                   const CoarseGraph& coarse, const ClassCuts& cuts, int op, size_t steps,
+                   const std::vector<int>& parts);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_STEP_SEARCH_H_

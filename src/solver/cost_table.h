@@ -1,0 +1,132 @@
+// Tables of costs over a few variables, and how they are summed, minimised and
+// restricted: the arithmetic of variable elimination.
+//
+// A graph of repeated layers, blocks or timesteps eliminates the same tables
+// again and again. So equal cells are kept once, less their minimum, in a pool
+// that also remembers what it has minimised: the second of two equal blocks
+// costs a look-up. In a chain of equal blocks the tables soon repeat up to a
+// constant, as the powers of a min-plus matrix do, so that its length costs
+// look-ups only.
+//
+// Invariants: cells of one pool are equal if and only if their addresses are;
+//             the least of them is 0.
+// Complexity: MinimizeOut: |M| * domain[v] * r for r tables that are new, O(the
+//             length of their scopes) for known ones.
+// Memory:     what is remembered, at most kMaxPoolCells cells; then the pool
+//             starts anew (Tidy).
+#ifndef TOFU_SOLVER_COST_TABLE_H_
+#define TOFU_SOLVER_COST_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tofu {
+
+// Cells that many owners read.
+class SharedCells {
+ public:
+  SharedCells() : SharedCells(std::vector<int64_t>()) {}
+  SharedCells(std::vector<int64_t> cells)  // NOLINT: as convenient as a vector
+      : cells_(std::make_shared<const std::vector<int64_t>>(std::move(cells))) {}
+  SharedCells(std::initializer_list<int64_t> cells)
+      : SharedCells(std::vector<int64_t>(cells)) {}
+
+  int64_t operator[](size_t i) const { return (*cells_)[i]; }
+  size_t size() const { return cells_->size(); }
+  const std::vector<int64_t>& vector() const { return *cells_; }
+  const std::shared_ptr<const std::vector<int64_t>>& pointer() const { return cells_; }
+
+ private:
+  std::shared_ptr<const std::vector<int64_t>> cells_;
+};
+
+struct CostTable {
+  std::vector<int> scope;                       // variables, ascending
+  const std::vector<int64_t>* cells = nullptr;  // row-major, the last variable fastest
+};
+
+// Cells of a table over `scope`; as a double, because it may be any number.
+double NumCells(const std::vector<int>& scope, const std::vector<int>& domain);
+
+// Union of the tables' variables without `v`, ascending.
+std::vector<int> UnionScope(const std::vector<const CostTable*>& tables, int v);
+
+// The table's cost when v has value `value` and the others those of `values`.
+int64_t CostAt(const CostTable& table, int v, int value, const std::vector<int>& values,
+               const std::vector<int>& domain);
+
+// All that minimising a sum of tables depends on apart from their cells.
+struct SumPattern {
+  static constexpr int kMinimized = -1;
+
+  int num_values = 0;                      // of the variable that is minimised out
+  std::vector<int> domain;                 // of the others, in the order of the result
+  std::vector<std::vector<int>> operands;  // of each table, for each of its variables:
+                                           // its place in `domain`, or kMinimized
+};
+
+class TablePool {
+ public:
+  using Cells = std::vector<int64_t>;
+  // Cells of the pool, and what was taken off each of them.
+  struct Known {
+    const Cells* cells = nullptr;
+    int64_t constant = 0;
+  };
+
+  Known Intern(Cells cells);
+
+  // cost[x_a * columns + x_b], or, `turned`, the transposed.
+  Known InternPair(const SharedCells& cost, int columns, bool turned);
+
+  // Number of a pattern, for good.
+  int Number(SumPattern pattern);
+
+  // M(x) = min over one variable of the sum of the tables, the cells of the
+  // pattern's operands; null: zeros.
+  Known Minimize(int pattern, const std::vector<const Cells*>& tables);
+
+  // The same for tables over variables of this domain: over UnionScope(tables, v).
+  // These add to *constant what they take off the cells.
+  CostTable MinimizeOut(const std::vector<const CostTable*>& tables, int v,
+                        const std::vector<int>& domain, int64_t* constant);
+  // The table with every variable that has fixed[v] >= 0 at that value.
+  CostTable Restrict(const CostTable& table, const std::vector<int>& fixed,
+                     const std::vector<int>& domain, int64_t* constant);
+
+  size_t num_tables() const { return cells_.size(); }
+
+  // Forgets all tables when there are too many. None may be in use.
+  void Tidy();
+
+ private:
+  template <typename Number>
+  struct Hash {
+    size_t operator()(const std::vector<Number>& key) const;
+  };
+  struct Pair {
+    std::shared_ptr<const Cells> owner;  // keeps the address in use
+    int columns = 0;                     // domain of b
+    Known straight;
+    Known turned;
+  };
+
+  std::deque<Cells> cells_;
+  size_t num_cells_ = 0;
+  std::unordered_multimap<size_t, const Cells*> by_hash_;
+  std::unordered_map<const Cells*, Pair> pairs_;
+  std::unordered_map<std::vector<int64_t>, Known, Hash<int64_t>> minimized_;
+  std::deque<SumPattern> patterns_;
+  std::unordered_map<std::vector<int>, int, Hash<int>> pattern_numbers_;
+  std::vector<int64_t> key_;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_COST_TABLE_H_

@@ -1,0 +1,17 @@
+// The moment by which a search must come to an end with what it has.
+#ifndef TOFU_SOLVER_DEADLINE_H_
+#define TOFU_SOLVER_DEADLINE_H_
+
+#include <chrono>
+
+namespace tofu {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+inline bool IsPast(Deadline deadline) {
+  return deadline != Deadline::max() && std::chrono::steady_clock::now() >= deadline;
+}
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_DEADLINE_H_

@@ -1,0 +1,74 @@
+// Which tables each step of an elimination sums, and what they leave: all that
+// does not depend on the costs. Searches over one graph pose problems that differ
+// in their costs alone, so that one schedule serves them all.
+//
+// Input:      the structure of a PairwiseProblem, and an order of its variables.
+// Output:     the same values and the same bound as bucket elimination finds in
+//             that order; ties go to the lowest value.
+// Position:   a part of eliminate, for orders that leave no table too large.
+// Complexity: to make: O(sum over v of r_v * |U_v|). To run: a look-up for each
+//             pair and variable whose tables were met before (cost_table.h), and
+//             O(domain[v] * r_v) for the best value of v.
+#ifndef TOFU_SOLVER_ELIMINATION_SCHEDULE_H_
+#define TOFU_SOLVER_ELIMINATION_SCHEDULE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "solver/cost_table.h"
+#include "solver/deadline.h"
+#include "solver/pairwise_problem.h"
+
+namespace tofu {
+
+class EliminationSchedule {
+ public:
+  // Of every problem of this domain and these edges, its pairs' variables in order.
+  EliminationSchedule(std::vector<int> domain,
+                      const std::vector<std::pair<int, int>>& edges,
+                      const std::vector<int>& order, TablePool* pool);
+
+  // Sets the best values of `problem` and their cost. False when the deadline passed
+  // before; then nothing is set. `pool` is the one it was made with.
+  bool Run(const PairwiseProblem& problem, Deadline deadline, TablePool* pool,
+           std::vector<int>* values, int64_t* least);
+
+ private:
+  // One of the tables that a step sums.
+  struct Operand {
+    int table = 0;
+    int64_t value_stride = 0;  // cells between neighbouring values of the variable
+    size_t strides = 0;        // of the other variables: where they begin in strides_
+    size_t num_strides = 0;
+  };
+  struct Stride {
+    int variable = 0;
+    int64_t cells = 0;
+  };
+  struct Step {
+    int variable = 0;
+    int pattern = 0;      // of the pool
+    size_t operands = 0;  // where they begin in operands_
+    size_t num_operands = 0;
+  };
+
+  void AddStep(int v, const std::vector<int>& tables,
+               const std::vector<std::vector<int>>& scopes, const std::vector<int>& scope,
+               TablePool* pool);
+  int BestValue(const Step& step, const std::vector<int>& values);
+
+  std::vector<int> domain_;
+  std::vector<Step> steps_;
+  std::vector<Operand> operands_;
+  std::vector<Stride> strides_;
+  // Of one run. Tables are numbered: of each variable, each pair, each step.
+  std::vector<const TablePool::Cells*> tables_;  // null: zeros
+  std::vector<const TablePool::Cells*> summed_;
+  std::vector<int64_t> sums_;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_ELIMINATION_SCHEDULE_H_

@@ -1,0 +1,29 @@
+// Decides the variables of a search one after the other, as Spartan does
+// (paper section 7.3): a tensor, then the operators that touch it, then the
+// next tensor.
+//
+// A tensor takes the value with which it and the operators around it cost
+// least, these choosing their best values; then each undecided one of these
+// takes its best value. A tensor that is still undecided counts as cut in the
+// way that suits the operator. Ties go to the lowest value.
+//
+// Input:      a problem without pairs of tensors; the tensors' variables in the
+//             order in which they are decided.
+// Output:     a value for every variable.
+// Errors:     none.
+// Complexity: O(cells of all matrices).
+#ifndef TOFU_SOLVER_GREEDY_H_
+#define TOFU_SOLVER_GREEDY_H_
+
+#include <vector>
+
+#include "solver/eliminate.h"
+
+namespace tofu {
+
+std::vector<int> DecideGreedily(const PairwiseProblem& problem,
+                                const std::vector<int>& tensors);
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_GREEDY_H_

@@ -1,0 +1,269 @@
+#include "kernels/cuda_source.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "graph/box.h"
+#include "kernels/combine.h"
+#include "kernels/cuda_generic.h"
+#include "kernels/emitted/emitted_kernels.h"
+#include "kernels/emitted/emitted_specs.h"
+#include "kernels/multifetch.h"
+
+namespace tofu {
+namespace {
+
+std::string SourceOf(const std::string& spec) { return EmitCuda(ReadSpec(spec))->source; }
+
+void ExpectText(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in\n" << text;
+}
+
+// --- Text ----------------------------------------------------------------------
+
+TEST(CudaSource, HasTheBoxesAsConstants) {
+  const std::string text = SourceOf(
+      "dtype=0 shape=8,64 remote=1 sources=8,32;9,64; "
+      "pieces=0@0,0>0,0:8,32;1@1,4>0,32:8,32");
+  ExpectText(text, "8 rows of 128 bytes");
+  ExpectText(text, "i0 * 256u");                  // stride of the region
+  ExpectText(text, "Tile(sources, 1, 1) + 272");  // 1 * 256 + 4 * 4
+  ExpectText(text, "unsigned int Index");
+  EXPECT_EQ(text.find("kPlaces"), std::string::npos) << "two forms, each of one cell";
+}
+
+TEST(CudaSource, MovesTheWidestVectorsThatStridesAllow) {
+  const auto rows = [](int64_t width, int64_t source_width) {
+    return SourceOf("dtype=0 shape=8," + std::to_string(width) + " remote=0 sources=8," +
+                    std::to_string(source_width) + "; pieces=0@0,0>0,0:8," +
+                    std::to_string(width));
+  };
+  ExpectText(rows(8, 12), "IsAligned<16>");
+  ExpectText(rows(8, 10), "IsAligned<8>");
+  EXPECT_EQ(rows(8, 9).find("IsAligned<16>("), std::string::npos);
+  EXPECT_EQ(rows(7, 8).find("Rows0<16>(to"), std::string::npos);
+}
+
+TEST(CudaSource, IsTheSameForFetchesThatMoveTheSameBytes) {
+  const char* const rest = " shape=8,64 remote=0 sources=8,65; pieces=0@0,0>0,0:8,64";
+  EXPECT_EQ(SourceOf(std::string("dtype=0") + rest),
+            SourceOf(std::string("dtype=4") + rest));
+  EXPECT_NE(SourceOf(std::string("dtype=0") + rest),
+            SourceOf(std::string("dtype=2") + rest));
+}
+
+TEST(CudaSource, SharesAFunctionBetweenCellsOfOneForm) {
+  std::string spec = "dtype=0 shape=64,4 remote=64 sources=";
+  std::string pieces;
+  for (int i = 0; i < 64; ++i) {
+    spec += "4;";
+    pieces +=
+        (i > 0 ? ";" : "") + std::to_string(i) + "@0>" + std::to_string(4 * i) + ":4";
+  }
+  spec.replace(spec.find("64,4"), 4, "256");
+  const CudaKernel kernel = *EmitCuda(ReadSpec(spec + " pieces=" + pieces));
+  EXPECT_EQ(kernel.blocks, 64);
+  EXPECT_EQ(kernel.num_sources, 64);
+  ExpectText(kernel.source, "kPlaces0");
+  EXPECT_EQ(kernel.source.find("Rows1"), std::string::npos);
+}
+
+TEST(CudaSource, LeavesFetchesOfManyFormsToTheGenericKernel) {
+  std::string spec = "dtype=0 shape=325 remote=0 sources=325; pieces=";
+  for (int i = 1, at = 0; i <= 25; at += i, ++i) {
+    const std::string place = std::to_string(at);
+    spec += (i > 1 ? ";0@" : "0@") + place + ">" + place + ":" + std::to_string(i);
+  }
+  EXPECT_FALSE(EmitCuda(ReadSpec(spec)).has_value());
+  EXPECT_FALSE(EmitGenericCuda(ReadSpec(spec)).boxes.empty());
+}
+
+TEST(CudaSource, SaysThatThereAreTooManySources) {
+  MultiFetchSpec spec;
+  spec.shape = {kMaxCudaSources + 1};
+  for (int64_t i = 0; i <= kMaxCudaSources; ++i) {
+    spec.sources.push_back({1});
+    spec.pieces.push_back({static_cast<int>(i), {0}, {i}, {1}, 0});
+  }
+  EXPECT_FALSE(EmitCuda(spec).has_value());
+  try {
+    EmitGenericCuda(spec);
+    FAIL() << "no error";
+  } catch (const SpecError& error) {
+    ExpectText(error.what(),
+               "found 481 sources, expected at most 480; use TOFU_FETCH=plain");
+  }
+}
+
+TEST(CudaSource, GenericKernelsDifferByElementAndReductionOnly) {
+  const auto text = [](const std::string& spec) {
+    return EmitGenericCuda(ReadSpec(spec)).source;
+  };
+  EXPECT_EQ(text("dtype=0 shape=4 remote=1 sources=4; pieces=0@0>0:4"),
+            text("dtype=4 shape=2,2 remote=0 sources=3,2; pieces=0@1,0>0,0:2,2"));
+  const char* const terms =
+      " remote=0 sources=1;1; pieces=0@0>0:1#0;1@0>0:1#1 terms=2 reduce=";
+  EXPECT_NE(text(std::string("dtype=0 shape=1") + terms + "sum"),
+            text(std::string("dtype=0 shape=1") + terms + "max"));
+}
+
+// --- Values: the kernels, compiled for the CPU ------------------------------------
+
+// Sources of random numbers, `shift` elements behind a multiple of 16 bytes.
+class Sources {
+ public:
+  Sources(const MultiFetchSpec& spec, size_t shift, std::mt19937* random) {
+    const int64_t bytes = ElementBytes(spec.dtype);
+    for (const Extents& shape : spec.sources) {
+      const int64_t count = NumElements(shape);
+      // Memory that nobody touches is not there: one source is larger than that.
+      char* const block = static_cast<char*>(std::calloc(count + 2 * shift + 32, bytes));
+      const auto past = reinterpret_cast<uintptr_t>(block) % 16;
+      char* const data = block + (16 - past) % 16 + shift * bytes;
+      const int64_t begin = std::max<int64_t>(0, count - 100000);
+      for (int64_t i = begin; i < count; ++i) {
+        const double value = static_cast<double>((*random)() % 4001) / 250 - 8;
+        WriteElement(spec.dtype, value, data + i * bytes);
+      }
+      blocks_.push_back(block);
+      data_.push_back(data);
+    }
+    given_ = data_;
+    for (int i = 0; i < spec.num_remote; ++i) {
+      given_[i] = reinterpret_cast<const char*>(&data_[i]);
+    }
+    given_.resize(kMaxCudaSources);
+  }
+  Sources(const Sources&) = delete;
+  Sources& operator=(const Sources&) = delete;
+  ~Sources() {
+    for (char* block : blocks_) std::free(block);
+  }
+
+  const char* const* tiles() const { return data_.data(); }
+  const char* const* given() const { return given_.data(); }
+
+ private:
+  std::vector<char*> blocks_;
+  std::vector<const char*> data_;
+  std::vector<const char*> given_;  // handles for those that are remote
+};
+
+// A region of known content, `shift` elements behind a multiple of 16 bytes.
+struct Region {
+  Region(int64_t bytes, int64_t element_bytes, size_t shift)
+      : memory(bytes + 64, 'x'),
+        data(memory.data() + 16 +
+             (16 - reinterpret_cast<uintptr_t>(memory.data()) % 16) % 16 +
+             shift * element_bytes) {}
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  // From the first byte of the memory, as offsets differ between regions.
+  std::string Written(int64_t bytes) const { return {data - 8, data + bytes + 8}; }
+
+  std::vector<char> memory;
+  char* data;
+};
+
+// The kernel of a specification's own, and the generic one.
+std::vector<CudaKernel> Kernels(const MultiFetchSpec& spec) {
+  std::vector<CudaKernel> kernels = {EmitGenericCuda(spec)};
+  if (auto own = EmitCuda(spec)) kernels.push_back(*std::move(own));
+  return kernels;
+}
+
+void Execute(const CudaKernel& kernel, char* region, long long* done,
+             const char* const* sources) {
+  const RunEmitted run = FindEmitted(kernel.source.c_str());
+  ASSERT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
+  const std::vector<long long> boxes(kernel.boxes.begin(), kernel.boxes.end());
+  run(kernel.blocks, region, done, sources, boxes.data());
+}
+
+class CudaValues : public testing::TestWithParam<size_t> {};
+
+TEST_P(CudaValues, AreThoseOfTheCpu) {
+  const std::vector<MultiFetchSpec> specs = EmittedSpecs();
+  for (size_t s = 0; s < specs.size(); ++s) {
+    const MultiFetchSpec& spec = specs[s];
+    SCOPED_TRACE("number " + std::to_string(s) + ": " + WriteSpec(spec));
+    std::mt19937 random(static_cast<unsigned>(s));
+    const Sources sources(spec, GetParam(), &random);
+    const int64_t element = ElementBytes(spec.dtype);
+    const int64_t bytes = NumElements(spec.shape) * element;
+    Region expected(bytes, element, GetParam());
+    std::vector<const void*> tiles(sources.tiles(),
+                                   sources.tiles() + spec.sources.size());
+    MultiFetch(spec).Run(tiles.data(), expected.data);
+    for (const CudaKernel& kernel : Kernels(spec)) {
+      Region region(bytes, element, GetParam());
+      long long done = 7;
+      Execute(kernel, region.data, &done, sources.given());
+      EXPECT_EQ(done, 0);
+      ASSERT_EQ(region.Written(bytes), expected.Written(bytes));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Alignments, CudaValues, testing::Values(0, 1),
+                         [](const auto& suite) {
+                           return suite.param == 0 ? "aligned" : "unaligned";
+                         });
+
+TEST(CudaValues, CoverKernelsOfAllKinds) {
+  int own = 0;
+  int vectors = 0;
+  int reduced = 0;
+  for (const MultiFetchSpec& spec : EmittedSpecs()) {
+    const auto kernel = EmitCuda(spec);
+    if (!kernel.has_value()) continue;
+    ++own;
+    vectors += kernel->source.find("IsAligned<16>(") != std::string::npos;
+    reduced += spec.num_terms > 1 && NumElements(spec.shape) > 0;
+  }
+  EXPECT_GT(own, 40);
+  EXPECT_GT(vectors, 20);
+  EXPECT_GT(reduced, 20);
+}
+
+// NaN, infinity and zero in half precision, summed, as numbers of 16 bits.
+TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
+  const std::vector<MultiFetchSpec> specs = EmittedSpecs();
+  int checked = 0;
+  for (size_t s = 0; s < specs.size(); ++s) {
+    const MultiFetchSpec& spec = specs[s];
+    const bool is_half = spec.dtype == 2 || spec.dtype == 12;
+    if (!is_half || spec.num_terms == 1 || NumElements(spec.shape) == 0) continue;
+    SCOPED_TRACE("number " + std::to_string(s) + ": " + WriteSpec(spec));
+    std::mt19937 random(static_cast<unsigned>(s));
+    std::vector<std::vector<uint16_t>> data;
+    std::vector<const void*> tiles;
+    std::vector<const char*> given(kMaxCudaSources);
+    for (const Extents& shape : spec.sources) {
+      data.emplace_back(NumElements(shape) + 1);
+      for (uint16_t& bits : data.back()) bits = static_cast<uint16_t>(random());
+    }
+    for (const auto& source : data) tiles.push_back(source.data());
+    for (size_t i = 0; i < data.size(); ++i) {
+      const bool is_remote = static_cast<int>(i) < spec.num_remote;
+      given[i] = static_cast<const char*>(is_remote ? &tiles[i] : tiles[i]);
+    }
+    std::vector<uint16_t> expected(NumElements(spec.shape));
+    MultiFetch(spec).Run(tiles.data(), expected.data());
+    for (const CudaKernel& kernel : Kernels(spec)) {
+      std::vector<uint16_t> found(expected.size());
+      Execute(kernel, reinterpret_cast<char*>(found.data()), nullptr, given.data());
+      EXPECT_EQ(found, expected);
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 2);
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,38 @@
+// The words of CUDA, so that emitted kernels compile for CPUs: every thread of every
+// block is run, one after the other. What a kernel with barriers or shared memory
+// needs is not here; ours have neither.
+#ifndef TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_
+#define TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_
+
+namespace tofu_cuda {
+
+struct Index3 {
+  unsigned int x = 0;
+};
+inline Index3 block_index;
+inline Index3 thread_index;
+inline Index3 grid_size;
+
+// Runs `thread` as a grid of blocks.
+template <typename Thread>
+void Launch(int blocks, int threads, const Thread& thread) {
+  grid_size.x = static_cast<unsigned int>(blocks);
+  for (block_index.x = 0; block_index.x < grid_size.x; ++block_index.x) {
+    for (thread_index.x = 0; thread_index.x < static_cast<unsigned int>(threads);
+         ++thread_index.x) {
+      thread();
+    }
+  }
+}
+
+}  // namespace tofu_cuda
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+#define threadIdx tofu_cuda::thread_index
+#define blockIdx tofu_cuda::block_index
+#define gridDim tofu_cuda::grid_size
+
+#endif  // TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_

@@ -1,0 +1,49 @@
+#include "kernels/emitted/emitted_specs.h"
+
+#include <random>
+
+#include "support/random_fetch.h"
+
+namespace tofu {
+namespace {
+
+constexpr unsigned kSeedsPerDtype = 4;
+constexpr int kDtypes = 13;
+
+}  // namespace
+
+std::vector<MultiFetchSpec> EmittedSpecs() {
+  std::vector<MultiFetchSpec> specs;
+  for (int dtype = 0; dtype < kDtypes; ++dtype) {
+    for (unsigned seed = 0; seed < kSeedsPerDtype; ++seed) {
+      std::mt19937 random(kSeedsPerDtype * static_cast<unsigned>(dtype) + seed);
+      const int64_t grains[] = {16, 1, 8, 5};
+      specs.push_back(RandomSpec(dtype, &random, grains[seed % 4]));
+      specs.back().num_remote =
+          static_cast<int>(random() % (specs.back().sources.size() + 1));
+    }
+  }
+  for (const char* text : {
+           // One row, with an end behind its last vector.
+           "dtype=0 shape=1027 remote=1 sources=1027; pieces=0@0>0:1027",
+           // Cells of one form, from several sources.
+           "dtype=2 shape=8,64 remote=2 sources=8,16;8,16;8,16;8,16; "
+           "pieces=0@0,0>0,0:8,16;1@0,0>0,16:8,16;2@0,0>0,32:8,16;3@0,0>0,48:8,16",
+           // Tiles of two widths side by side.
+           "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
+           "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32",
+           // More rows than threads.
+           "dtype=0 shape=3000,3 remote=0 sources=3000,7; pieces=0@0,2>0,0:3000,3",
+           // A number at rank 0, and a region without elements.
+           "dtype=1 shape= remote=1 sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=prod",
+           "dtype=6 shape=0,2 remote=0 sources= pieces=",
+           // A source so large that indices need 64 bits.
+           "dtype=0 shape=2,5 remote=1 sources=300000,4096; "
+           "pieces=0@299998,4090>0,0:2,5",
+       }) {
+    specs.push_back(ReadSpec(text));
+  }
+  return specs;
+}
+
+}  // namespace tofu

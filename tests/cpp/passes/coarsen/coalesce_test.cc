@@ -1,0 +1,190 @@
+#include "passes/coarsen/coalesce.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "passes/coarsen/elementwise.h"
+#include "passes/coarsen/timesteps.h"
+#include "support/example_graphs.h"
+
+namespace tofu {
+namespace {
+
+CoarseGraph Coarsen(ExampleGraph* example) {
+  const Groups groups = GroupForwardBackward(example->graph(), example->table());
+  return Coalesce(example->graph(), example->table(), groups);
+}
+
+int TensorClassOf(const Graph& graph, const CoarseGraph& coarse,
+                  const std::string& name) {
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (graph.nodes[node].name == name) {
+      return coarse.tensor_class[graph.first_entry[node]];
+    }
+  }
+  ADD_FAILURE() << "no node " << name;
+  return -1;
+}
+
+int OpClassOf(const Graph& graph, const CoarseGraph& coarse, const std::string& name) {
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (graph.nodes[node].name == name) return coarse.op_class[node];
+  }
+  ADD_FAILURE() << "no node " << name;
+  return -1;
+}
+
+TEST(Coalesce, ConsecutiveElementwiseOperatorsAreOneDecision) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6});
+  const NodeEntry y = example.MatMul("y", x, example.Variable("w", {6, 8}));
+  const NodeEntry a = example.Elementwise("a", {y});
+  const NodeEntry b = example.Elementwise("b", {a, y}, "add");
+  example.Head(b, "output");
+  const CoarseGraph coarse = Coarsen(&example);
+  EXPECT_EQ(TensorClassOf(example.graph(), coarse, "y"),
+            TensorClassOf(example.graph(), coarse, "b"));
+  EXPECT_NE(TensorClassOf(example.graph(), coarse, "x"),
+            TensorClassOf(example.graph(), coarse, "y"));
+  EXPECT_EQ(OpClassOf(example.graph(), coarse, "a"),
+            OpClassOf(example.graph(), coarse, "b"));
+}
+
+TEST(Coalesce, WithoutMergingOnlyWhatIsTiledTogetherSharesAClass) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6});
+  const NodeEntry w = example.Variable("w", {6, 6}, "parameter");
+  const NodeEntry y = example.MatMul("y", x, w);
+  const NodeEntry a = example.Elementwise("a", {y});
+  const NodeEntry g = example.Elementwise("g", {w});
+  example.Head(a, "output");
+  example.Head(g, "gradient:w");
+  const Groups groups = GroupForwardBackward(example.graph(), example.table());
+  const CoarseGraph coarse = Coalesce(example.graph(), example.table(), groups, {false});
+  EXPECT_NE(TensorClassOf(example.graph(), coarse, "y"),
+            TensorClassOf(example.graph(), coarse, "a"));
+  EXPECT_EQ(TensorClassOf(example.graph(), coarse, "w"),
+            TensorClassOf(example.graph(), coarse, "g"));
+  EXPECT_EQ(coarse.tensors.size(), 4u);
+  for (const OpClass& op : coarse.operators) {
+    EXPECT_EQ(op.nodes.size(), 1u);
+    EXPECT_FALSE(op.elementwise);
+  }
+}
+
+TEST(Coalesce, AFlagAloneDoesNotMakeAnOperatorElementwise) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 4});
+  example.Head(example.MatMul("y", x, x), "output");
+  StrategyTable table = example.table();
+  EXPECT_FALSE(IsElementwise(example.graph(), table, 1));
+  table.rows[0].elementwise = true;
+  EXPECT_FALSE(IsElementwise(example.graph(), table, 1)) << "its accesses are not";
+}
+
+TEST(Coalesce, AParameterItsGradientAndItsStateAreOneClass) {
+  ExampleGraph example = Mlp(8, 6, 2);
+  const CoarseGraph coarse = Coarsen(&example);
+  EXPECT_EQ(TensorClassOf(example.graph(), coarse, "fc1_weight"),
+            TensorClassOf(example.graph(), coarse, "fc1_dw"));
+  EXPECT_NE(TensorClassOf(example.graph(), coarse, "fc0_weight"),
+            TensorClassOf(example.graph(), coarse, "fc1_weight"));
+}
+
+TEST(Coalesce, TheGradientOfAnInputMayBeCutOtherwise) {
+  ExampleGraph example = OneLayer(8, 8, 8, true);
+  const CoarseGraph coarse = Coarsen(&example);
+  EXPECT_NE(TensorClassOf(example.graph(), coarse, "x"),
+            TensorClassOf(example.graph(), coarse, "gx"));
+}
+
+TEST(Coalesce, TimestepsAreMergedWhateverTheirNumber) {
+  std::set<size_t> tensors;
+  std::set<size_t> operators;
+  for (int steps : {3, 4, 7, 20}) {
+    ExampleGraph example = UnrolledRnn(12, 8, steps);
+    const CoarseGraph coarse = Coarsen(&example);
+    tensors.insert(coarse.tensors.size());
+    operators.insert(coarse.operators.size());
+    const OpClass& product =
+        coarse.operators[OpClassOf(example.graph(), coarse, "t1_mh")];
+    EXPECT_EQ(product.nodes.size(), static_cast<size_t>(steps));
+    EXPECT_EQ(TensorClassOf(example.graph(), coarse, "t0_h"),
+              TensorClassOf(example.graph(), coarse, "t2_h"));
+    EXPECT_EQ(OpClassOf(example.graph(), coarse, "t1_dh"),
+              OpClassOf(example.graph(), coarse, "t2_dh"));
+  }
+  EXPECT_EQ(tensors.size(), 1u);
+  EXPECT_EQ(operators.size(), 1u);
+}
+
+TEST(Coalesce, EqualLayersWithWeightsOfTheirOwnAreNotTimesteps) {
+  ExampleGraph example = Residual(8, 4, 3);
+  const std::vector<int> signatures = Signatures(example.graph(), example.table());
+  const Groups groups = GroupForwardBackward(example.graph(), example.table());
+  const std::vector<int> first = AlignTimesteps(example.graph(), groups, signatures);
+  for (int node = 0; node < example.graph().num_nodes(); ++node) {
+    EXPECT_EQ(first[node], node) << example.graph().nodes[node].name;
+  }
+}
+
+// A tower of its own weights under each branch of a shared layer: the shared
+// layer's operators correspond, the towers do not.
+TEST(Coalesce, WhatFeedsASharedLayerIsMergedOnlyIfItSharesItsWeightsToo) {
+  ExampleGraph example;
+  const NodeEntry shared = example.Variable("shared", {6, 6}, "parameter");
+  std::vector<NodeEntry> branches;
+  for (const char* name : {"left", "right"}) {
+    const std::string n = name;
+    const NodeEntry x = example.Variable(n + "_x", {4, 6}, "data");
+    const NodeEntry w = example.Variable(n + "_w", {6, 6}, "parameter");
+    const NodeEntry own = example.MatMul(n + "_own", x, w);
+    branches.push_back(example.MatMul(n + "_shared", own, shared));
+  }
+  example.Head(example.Elementwise("sum", branches, "add"), "output");
+  const CoarseGraph coarse = Coarsen(&example);
+  const Graph& graph = example.graph();
+  EXPECT_EQ(OpClassOf(graph, coarse, "left_shared"),
+            OpClassOf(graph, coarse, "right_shared"));
+  EXPECT_NE(TensorClassOf(graph, coarse, "left_w"),
+            TensorClassOf(graph, coarse, "right_w"));
+  EXPECT_NE(OpClassOf(graph, coarse, "left_own"), OpClassOf(graph, coarse, "right_own"));
+}
+
+TEST(Coalesce, OperatorsOfOtherShapesAreNotMerged) {
+  ExampleGraph example;
+  const NodeEntry w = example.Variable("w", {6, 6}, "parameter");
+  const NodeEntry a = example.MatMul("a", example.Variable("x", {4, 6}, "data"), w);
+  const NodeEntry b = example.MatMul("b", example.Variable("y", {8, 6}, "data"), w);
+  example.Head(a, "output");
+  example.Head(b, "output");
+  const CoarseGraph coarse = Coarsen(&example);
+  EXPECT_NE(OpClassOf(example.graph(), coarse, "a"),
+            OpClassOf(example.graph(), coarse, "b"));
+}
+
+TEST(Coalesce, EveryTensorOfAClassHasItsShapeAndEveryOperatorItsSlots) {
+  for (unsigned seed = 1; seed <= 50; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 12);
+    const Graph& graph = example.graph();
+    const CoarseGraph coarse = Coarsen(&example);
+    for (const TensorClass& tensor : coarse.tensors) {
+      for (int entry : tensor.entries) ASSERT_EQ(graph.shapes[entry], tensor.shape);
+    }
+    for (const OpClass& op : coarse.operators) {
+      for (int node : op.nodes) {
+        for (const OpSlot& slot : op.slots) {
+          if (op.elementwise) continue;
+          const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
+                                                 : graph.nodes[node].inputs[slot.index];
+          ASSERT_EQ(coarse.tensor_class[graph.entry_id(entry)], slot.tensor_class)
+              << "seed " << seed;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,193 @@
+#include "passes/memory/executor_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "passes/partition/graph_builder.h"
+#include "support/mock_graph.h"
+
+namespace tofu {
+namespace {
+
+std::vector<std::string> Names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) names.push_back(node.name);
+  return names;
+}
+
+NodeEntry AddVariable(GraphBuilder* builder, const std::string& name, int worker,
+                      const Shape& shape, int dtype = 0) {
+  Node variable;
+  variable.name = name;
+  return {builder->Add(std::move(variable), worker, {shape}, {dtype}), 0};
+}
+
+BoundGraph Bound(GraphBuilder* builder, const std::vector<NodeEntry>& heads) {
+  builder->graph().heads = heads;
+  return OrderAsBound(builder->graph(), builder->node_workers());
+}
+
+MemoryTable NoRules(GraphBuilder& builder) {
+  const size_t num_nodes = builder.graph().nodes.size();
+  return {{}, std::vector<int>(num_nodes, -1)};
+}
+
+TEST(BoundGraph, CopiesATensorOnceToEachWorker) {
+  GraphBuilder builder;
+  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
+  const NodeEntry a = builder.Copy("a", 0, x);
+  const NodeEntry b = builder.Copy("b", 1, a);
+  const NodeEntry c = builder.Copy("c", 1, a);
+  const BoundGraph bound = Bound(&builder, {c, b});
+  EXPECT_EQ(Names(bound.graph), (std::vector<std::string>{"x", "a", "a_copy", "c", "b"}));
+  EXPECT_EQ(bound.workers, (std::vector<int>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(bound.sources, (std::vector<int>{0, 1, -1, 3, 2}));
+}
+
+TEST(BoundGraph, FollowsControlDependenciesAfterInputs) {
+  GraphBuilder builder;
+  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
+  const NodeEntry a = builder.Copy("a", 0, x);
+  const NodeEntry b = builder.Copy("b", 0, x);
+  const NodeEntry c = builder.Copy("c", 0, b);
+  builder.graph().nodes[c.node].control_deps = {a.node};
+  const BoundGraph bound = Bound(&builder, {c, a});
+  EXPECT_EQ(Names(bound.graph), (std::vector<std::string>{"x", "b", "a", "c"}));
+}
+
+// x -> a -> b -> c, each of 16 bytes: two blocks take turns.
+TEST(ExecutorMemory, ReusesABlockWhoseReadersHaveRun) {
+  GraphBuilder builder;
+  NodeEntry at = AddVariable(&builder, "x", 0, {4});
+  for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
+  const BoundGraph bound = Bound(&builder, {at});
+  MemoryTable table = NoRules(builder);
+  ExecutorMemoryOptions options;
+  EXPECT_EQ(PlanExecutorMemory(bound, table, options).planned_bytes, 32);
+  EXPECT_EQ(PlanExecutorMemory(bound, table, options).live_per_worker,
+            (std::vector<int64_t>{32}));
+  options.match_range = 0;
+  EXPECT_EQ(PlanExecutorMemory(bound, table, options).planned_bytes, 48);
+  // In place, one block is enough; the caller's x is not written to.
+  table.rules = {{{{0, 0, false}}, {}}};
+  table.node_rules = {-1, 0, 0, 0};
+  EXPECT_EQ(PlanExecutorMemory(bound, table, options).planned_bytes, 16);
+  // The last one is written to an array of the caller's.
+  options.external_heads = {1};
+  EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).planned_bytes, 32);
+}
+
+TEST(ExecutorMemory, WritesInPlaceOfAReadTensorOnlyTheSame) {
+  GraphBuilder builder;
+  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
+  const NodeEntry a = builder.Copy("a", 0, x);
+  const NodeEntry b = builder.Copy("b", 0, a);
+  const BoundGraph bound = Bound(&builder, {b, a});
+  MemoryTable table = NoRules(builder);
+  table.node_rules[b.node] = 0;
+  table.rules = {{{{0, 0, false}}, {}}};
+  EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
+  table.rules = {{{{0, 0, true}}, {}}};
+  EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 16);
+}
+
+TEST(ExecutorMemory, PlansFourBytesAnElementAndAllocatesTheDtypes) {
+  GraphBuilder builder;
+  constexpr int kFloat64 = 1;
+  const NodeEntry x = AddVariable(&builder, "x", 1, {4}, kFloat64);
+  const BoundGraph bound = Bound(&builder, {builder.Copy("a", 1, x)});
+  ExecutorMemoryOptions options;
+  options.num_workers = 2;
+  const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), options);
+  EXPECT_EQ(memory.planned_bytes, 16);
+  EXPECT_EQ(memory.bytes_per_worker, (std::vector<int64_t>{0, 32}));
+}
+
+TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
+  GraphBuilder builder;
+  const NodeEntry small = builder.Copy("small", 0, AddVariable(&builder, "x", 0, {4}));
+  NodeEntry at = AddVariable(&builder, "y", 0, {16});
+  for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
+  builder.graph().nodes[at.node].control_deps = {small.node};
+  const BoundGraph bound = Bound(&builder, {at, small});
+  const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), {});
+  EXPECT_EQ(memory.live_per_worker, (std::vector<int64_t>{64 + 64 + 16}));
+  ASSERT_EQ(memory.peak.size(), 3);
+  EXPECT_EQ(builder.graph().nodes[memory.peak[0].node].name, "b");
+  EXPECT_EQ(memory.peak[0].bytes, 64);
+  EXPECT_EQ(builder.graph().nodes[memory.peak[1].node].name, "c");
+  EXPECT_EQ(builder.graph().nodes[memory.peak[2].node].name, "small");
+  EXPECT_EQ(memory.peak[2].bytes, 16);
+}
+
+// A free block of 64 bytes serves 4 bytes within 16 times, not within 2.
+TEST(ExecutorMemory, TakesBlocksWithinTheMatchRange) {
+  GraphBuilder builder;
+  const NodeEntry x = AddVariable(&builder, "x", 0, {16});
+  const NodeEntry y = AddVariable(&builder, "y", 0, {1});
+  const NodeEntry a = builder.Copy("a", 0, x);
+  const NodeEntry b = builder.Slice("b", 0, a, {{0}, {1}});
+  const NodeEntry c = builder.Copy("c", 0, y);
+  builder.graph().nodes[c.node].control_deps = {b.node};
+  const BoundGraph bound = Bound(&builder, {b, c});
+  ExecutorMemoryOptions options;
+  options.match_range = 16;
+  EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).planned_bytes, 68);
+  options.match_range = 2;
+  EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).planned_bytes, 72);
+  options.match_range = 16;
+  options.search_match_range = true;
+  EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).match_range, 16);
+}
+
+TEST(ExecutorMemory, NeverPlansLessThanWhatLives) {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    std::mt19937 random(seed);
+    const MockGraph mock = RandomGraph(&random);
+    const std::vector<int> workers(mock.graph.nodes.size(), 0);
+    const MemoryTable none = {{}, std::vector<int>(mock.graph.nodes.size(), -1)};
+    const BoundGraph bound = OrderAsBound(mock.graph, workers);
+    for (int range : {0, 1, 16}) {
+      ExecutorMemoryOptions options;
+      options.match_range = range;
+      const ExecutorMemory memory = PlanExecutorMemory(bound, none, options);
+      ASSERT_GE(memory.bytes_per_worker[0], memory.live_per_worker[0]) << "seed " << seed;
+      int64_t peak = 0;
+      for (const LiveTensor& live : memory.peak) peak += live.bytes;
+      ASSERT_EQ(peak, memory.live_per_worker[0]) << "seed " << seed;
+    }
+  }
+}
+
+TEST(MemoryTable, SaysWhatIsWrong) {
+  const MockGraph mock = [] {
+    MockGraph one;
+    const NodeEntry x = one.Variable("x", {4});
+    one.Head(one.Elementwise("mul", {x, x}), "output");
+    return one;
+  }();
+  const auto message = [&](const std::string& json) -> std::string {
+    try {
+      ReadMemoryTable(json, mock.graph);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const std::string head = R"({"format": "tofu-memory-rules", "version": 1, "rules": )";
+  EXPECT_EQ(message(head + R"([{"inplace": [[1, 0, false]], "ignored": []}],
+                               "nodes": [-1, 0]})"),
+            "none");
+  EXPECT_NE(message(head + R"([{"inplace": [[2, 0, false]], "ignored": []}],
+                               "nodes": [-1, 0]})")
+                .find("expected a rule for the 2 inputs and 1 outputs of"),
+            std::string::npos);
+  EXPECT_NE(message(head + R"([], "nodes": [-1]})").find("expected an array of 2"),
+            std::string::npos);
+  EXPECT_NE(message("{").find("memory rules"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tofu

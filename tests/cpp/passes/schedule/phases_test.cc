@@ -1,0 +1,162 @@
+#include "passes/schedule/phases.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "passes/partition/partition.h"
+#include "support/mock_graph.h"
+
+namespace tofu {
+namespace {
+
+std::vector<std::string> Names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) names.push_back(node.name);
+  return names;
+}
+
+// y = x * w; gradient of w = x * y, which reads y and the variable x.
+MockGraph TwoPhases() {
+  MockGraph mock;
+  const NodeEntry x = mock.Variable("x", {4});
+  const NodeEntry w = mock.Variable("w", {4});
+  const NodeEntry y = mock.Elementwise("mul", {x, w});
+  mock.Head(y, "output");
+  mock.Head(mock.Elementwise("mul", {x, y}), "gradient:w");
+  return mock;
+}
+
+Partitioned Divide(const MockGraph& mock, const std::vector<int>& parts = {2}) {
+  return PartitionGraph(mock.graph, mock.table, ReplicatedPlan(mock, parts));
+}
+
+TEST(Phases, SaveWhatCrossesAndRepeatVariables) {
+  const Phases phases = SplitPhases(Divide(TwoPhases()));
+  EXPECT_EQ(Names(phases.forward.graph),
+            (std::vector<std::string>{"x@0", "x@1", "w@0", "w@1", "mul2@0", "mul2@1"}));
+  ASSERT_TRUE(phases.backward.has_value());
+  EXPECT_EQ(Names(phases.backward->graph),
+            (std::vector<std::string>{"x@0", "x@1", "mul2@0/saved0", "mul2@1/saved0",
+                                      "mul3@0", "mul3@1"}));
+  ASSERT_EQ(phases.saved.size(), 2u);
+  EXPECT_EQ(phases.saved[1].name, "mul2@1/saved0");
+  EXPECT_EQ(phases.saved[1].worker, 1);
+  // Saved is what the output is: one head serves both.
+  EXPECT_EQ(phases.saved[1].forward_head, 1);
+  EXPECT_EQ(phases.forward.graph.heads.size(), 2u);
+  EXPECT_EQ(phases.backward->heads[0].role, "gradient:w");
+}
+
+TEST(Phases, OfOutputsAloneHaveNoBackward) {
+  MockGraph mock;
+  mock.Head(mock.Elementwise("add", {mock.Variable("x", {4})}), "output");
+  const Phases phases = SplitPhases(Divide(mock));
+  EXPECT_FALSE(phases.backward.has_value());
+  EXPECT_TRUE(phases.saved.empty());
+  EXPECT_TRUE(nlohmann::json::parse(WritePhases(phases))["backward"].is_null());
+}
+
+TEST(Phases, GiveAStateThatForwardComputesAsASavedHead) {
+  MockGraph mock;
+  const NodeEntry mean = mock.Elementwise("mul", {mock.Variable("running_mean", {4})});
+  mock.Head(mock.Elementwise("add", {mean}), "output");
+  mock.Head(mean, "aux:running_mean");
+  const Phases phases = SplitPhases(Divide(mock));
+  ASSERT_TRUE(phases.backward.has_value());
+  EXPECT_EQ(Names(phases.backward->graph),
+            (std::vector<std::string>{"mul1@0/saved0", "mul1@1/saved0"}));
+  EXPECT_EQ(phases.backward->heads[0].tiles[1].head, 1);
+  EXPECT_EQ(phases.saved[0].forward_head, 2);
+}
+
+TEST(Phases, WorkForOneWorkerAndForGradientsAlone) {
+  MockGraph mock = TwoPhases();
+  EXPECT_EQ(SplitPhases(Divide(mock, {})).saved.size(), 1u);
+  PartitionOptions options;
+  options.heads = {"gradient"};
+  const Phases phases = SplitPhases(
+      PartitionGraph(mock.graph, mock.table, ReplicatedPlan(mock, {2}), options));
+  EXPECT_EQ(phases.forward.graph.num_nodes(), 0);
+  EXPECT_EQ(phases.backward->graph.num_nodes(), 8);
+}
+
+TEST(Phases, AreDumpedForAPerson) {
+  const std::string text = DumpPhases(SplitPhases(Divide(TwoPhases(), {})));
+  EXPECT_EQ(text,
+            "forward\n"
+            "x@0  variable  worker0  float64[4]\n"
+            "w@0  variable  worker0  float64[4]\n"
+            "mul2@0  mul  worker0  float64[4]  <- x@0, w@0\n"
+            "head  mul2@0.0\n"
+            "\n"
+            "backward\n"
+            "x@0  variable  worker0  float64[4]\n"
+            "mul2@0/saved0  variable  worker0  float64[4]\n"
+            "mul3@0  mul  worker0  float64[4]  <- x@0, mul2@0/saved0\n"
+            "head  mul3@0.0\n"
+            "\n"
+            "saved  mul2@0/saved0  worker0  forward head 0\n");
+}
+
+// --- Reading what partition wrote ------------------------------------------------------
+
+// The document with `edit` applied; the error that reading it raises.
+template <typename Edit>
+std::string ReadingError(Edit edit) {
+  nlohmann::json json = nlohmann::json::parse(WritePartitioned(Divide(TwoPhases())));
+  edit(&json);
+  try {
+    ReadPartitioned(json.dump());
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.blame(), Blame::kGraph);
+    return error.what();
+  }
+  return "no error";
+}
+
+void ExpectText(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(ReadPartitioned, GivesBackWhatWasWritten) {
+  const std::string json = WritePartitioned(Divide(TwoPhases()));
+  EXPECT_EQ(nlohmann::json::parse(WritePartitioned(ReadPartitioned(json))),
+            nlohmann::json::parse(json));
+}
+
+TEST(ReadPartitioned, SaysWhatIsWrong) {
+  using Json = nlohmann::json;
+  ExpectText(ReadingError([](Json* json) { (*json)["format"] = "tofu-plan"; }),
+             "expected \"tofu-partitioned\"");
+  ExpectText(ReadingError([](Json* json) { json->erase("variables"); }),
+             "expected the key \"variables\"");
+  ExpectText(ReadingError([](Json* json) {
+               (*json)["graph"]["nodes"][0]["attrs"]["__ctx_group__"] = "gpu7";
+             }),
+             "node x@0: found gpu7 for the attribute __ctx_group__, expected one of "
+             "worker0 to worker1");
+  ExpectText(ReadingError([](Json* json) {
+               (*json)["graph"]["nodes"][0]["attrs"].erase("__ctx_group__");
+             }),
+             "node x@0: found no value");
+  ExpectText(
+      ReadingError([](Json* json) { (*json)["heads"][0]["tiles"][0]["head"] = 99; }),
+      "heads[0].tiles[0].head: found 99");
+  ExpectText(ReadingError(
+                 [](Json* json) { (*json)["variables"]["x"]["tiles"][0]["end"] = {9}; }),
+             "expected a box inside the tensor's shape");
+  ExpectText(ReadingError([](Json* json) {
+               (*json)["variables"]["x"]["tiles"][0]["end"] = {1, 1};
+             }),
+             "expected one number a dimension");
+}
+
+TEST(ReadPartitioned, NamesThePlaceInsideTheGraph) {
+  ExpectText(ReadingError([](nlohmann::json* json) {
+               (*json)["graph"]["nodes"][4]["inputs"][0] = {9, 0, 0};
+             }),
+             "partitioned graph: graph.nodes[4].inputs[0][0]: found 9");
+}
+
+}  // namespace
+}  // namespace tofu

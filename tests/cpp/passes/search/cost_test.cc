@@ -1,0 +1,90 @@
+#include "passes/search/cost.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/box.h"
+#include "support/example_graphs.h"
+
+namespace tofu {
+namespace {
+
+TEST(Cost, TileBoxesAreTheTilesOfEveryGroup) {
+  const std::vector<int> parts = {3, 2, 2};
+  const Shape shape = {24, 5, 4};
+  const Cuts cuts = {0, kReplicated, 0};
+  const GroupBoxes boxes = TileBoxes(shape, cuts, parts);
+  ASSERT_EQ(boxes.groups(), 12);
+  EXPECT_EQ(boxes.dims[0].steps, 0b101U);
+  EXPECT_EQ(boxes.dims[1].steps, 0U);
+  for (int g = 0; g < boxes.groups(); ++g) {
+    const std::vector<int> digits = WorkerDigits(g, parts);
+    const Box tile = TileBox(shape, cuts, parts, digits);
+    const int i = digits[0] * 2 + digits[2];
+    EXPECT_EQ(boxes.dims[0].begin[i], tile.begin[0]) << g;
+    EXPECT_EQ(boxes.dims[0].end[i], tile.end[0]) << g;
+  }
+  EXPECT_EQ(boxes.volume, 24 * 5 * 4 * 2) << "every element is there twice";
+}
+
+TEST(Cost, OverlapOfRowsAndColumns) {
+  const GroupBoxes rows = TileBoxes({8, 8}, {0}, {4});
+  const GroupBoxes columns = TileBoxes({8, 8}, {1}, {4});
+  EXPECT_EQ(SumOverlap(rows, rows), 64);
+  EXPECT_EQ(SumOverlap(rows, columns), 16);
+}
+
+// The design's table: what a tensor of S elements costs over k parts.
+class OneTensor : public testing::TestWithParam<int> {
+ protected:
+  static constexpr int64_t kSize = 24 * 24;
+};
+
+TEST_P(OneTensor, NeededWholeOrCutOtherwiseOrAsOwned) {
+  const int k = GetParam();
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {24, 24});
+  example.Head(example.MatMul("y", x, example.Variable("w", {24, 24})), "output");
+  const auto input = [&](int var, int cut) {
+    return OperatorRegions(example.graph(), example.table(), 2, {var}, {k})
+        .InputElements(0, TileBoxes({24, 24}, {cut}, {k}));
+  };
+  EXPECT_EQ(input(1, 0), (k - 1) * kSize) << "needed whole";
+  EXPECT_EQ(input(0, 1), kSize * (k - 1) / k) << "needed by rows, owned by columns";
+  EXPECT_EQ(input(0, 0), 0) << "needed as owned";
+  const OperatorRegions reduced(example.graph(), example.table(), 2, {2}, {k});
+  EXPECT_EQ(reduced.OutputElements(0, TileBoxes({24, 24}, {0}, {k})), (k - 1) * kSize);
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, OneTensor, testing::Values(2, 3, 4, 6, 8));
+
+TEST(Cost, AHaloIsTheOverlap) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {1, 10});
+  example.Head(example.Window("y", x, 3, 1), "output");
+  const OperatorRegions regions(example.graph(), example.table(), 1, {1}, {2});
+  // Outputs [0, 4) and [4, 8) need [0, 6) and [4, 10) of tiles [0, 5), [5, 10).
+  EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 10}, {1}, {2})), 2);
+}
+
+TEST(Cost, OnlyTheFirstPartReadsTheBiasOfASum) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 8});
+  const NodeEntry w = example.Variable("w", {8, 6});
+  const NodeEntry b = example.Variable("b", {6});
+  example.Head(example.Dense("y", x, w, b), "output");
+  const OperatorRegions regions(example.graph(), example.table(), 3, {2}, {2});
+  EXPECT_EQ(regions.InputElements(2, TileBoxes({6}, {0}, {2})), 3);
+}
+
+TEST(Cost, AnUnsplitRandomOperatorIsComputedOnce) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {6, 6});
+  example.Head(example.Dropout("y", x), "output");
+  const OperatorRegions regions(example.graph(), example.table(), 1, {kReplicated}, {3});
+  const GroupBoxes whole = TileBoxes({6, 6}, {kReplicated}, {3});
+  EXPECT_EQ(regions.InputElements(0, whole), 0);
+  EXPECT_EQ(regions.OutputElements(0, whole), 2 * 36);
+}
+
+}  // namespace
+}  // namespace tofu

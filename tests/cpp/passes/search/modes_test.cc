@@ -1,0 +1,148 @@
+#include "passes/search/modes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/box.h"
+#include "graph/names.h"
+#include "passes/search/make_plan.h"
+#include "support/example_graphs.h"
+#include "support/recount.h"
+
+namespace tofu {
+namespace {
+
+Plan PlanFor(ExampleGraph* example, const std::string& mode, int workers,
+             bool allow_replication = false) {
+  PlanOptions options;
+  options.workers = workers;
+  options.mode = mode;
+  options.allow_replication = allow_replication;
+  return MakePlan(example->graph(), example->table(), options);
+}
+
+std::vector<int> CutsOf(ExampleGraph* example, const Plan& plan,
+                        const std::string& name) {
+  return plan.tensor_cuts[FindEntry(example->graph(), name)];
+}
+
+TEST(Modes, EveryModeCostsWhatARecountFinds) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 8);
+    for (const std::string& mode : SearchModes()) {
+      for (int workers : {2, 6, 8}) {
+        for (bool allow_replication : {false, true}) {
+          const Plan plan = PlanFor(&example, mode, workers, allow_replication);
+          ASSERT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan))
+              << "seed " << seed << ", " << mode << ", " << workers << " workers";
+          ASSERT_EQ(plan.mode, mode);
+        }
+      }
+    }
+  }
+}
+
+TEST(Modes, NoRivalIsCheaperThanThePlan) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 6);
+    for (int workers : {2, 4, 8}) {
+      const int64_t bytes = PlanFor(&example, "tofu", workers).total_bytes();
+      for (const std::string& mode : SearchModes()) {
+        if (mode == "data-parallel") continue;  // whole weights
+        EXPECT_GE(PlanFor(&example, mode, workers).total_bytes(), bytes)
+            << "seed " << seed << ", " << mode << ", " << workers << " workers";
+      }
+    }
+  }
+}
+
+TEST(Modes, RivalsKeepTheirRestrictions) {
+  ExampleGraph example = Mlp(96, 48, 3);
+  const std::vector<int> first = {0, 0, 0};
+  const Plan allrow = PlanFor(&example, "allrow-greedy", 8);
+  for (const std::vector<int>& cuts : allrow.tensor_cuts) EXPECT_EQ(cuts, first);
+  for (const char* mode : {"equalchop", "spartan"}) {
+    const Plan plan = PlanFor(&example, mode, 8);
+    for (const std::vector<int>& cuts : plan.tensor_cuts) {
+      EXPECT_EQ(std::count(cuts.begin(), cuts.end(), cuts[0]), 3) << mode;
+    }
+  }
+}
+
+TEST(Modes, WithoutOutputReductionNoOutputIsReduced) {
+  ExampleGraph example = Mlp(96, 48, 3);
+  const Plan plan = PlanFor(&example, "icml18", 4);
+  for (int node = 0; node < example.graph().num_nodes(); ++node) {
+    const StrategyRow* row = example.table().row(node);
+    if (row == nullptr) continue;
+    for (int cut : plan.op_cuts[node]) {
+      for (const OutputAccess& output : row->outputs) {
+        EXPECT_EQ(output.reduce.count(cut), 0u) << example.graph().nodes[node].name;
+      }
+    }
+  }
+}
+
+// Two products and their gradients: each of k workers fetches the other parts of
+// the weight's gradient, k (k - 1) w^2, and of the bias's.
+TEST(Modes, DataParallelReducesEveryGradientEverywhere) {
+  constexpr int64_t kWidth = 24;
+  ExampleGraph example = Mlp(96, kWidth, 2);
+  for (int workers : {2, 4, 8}) {
+    const Plan plan = PlanFor(&example, "data-parallel", workers);
+    EXPECT_EQ(plan.total_bytes(),
+              (kWidth * kWidth + kWidth) * 4 * 2 * workers * (workers - 1));
+    EXPECT_EQ(CutsOf(&example, plan, "fc0_weight"),
+              std::vector<int>(plan.parts.size(), kReplicated));
+    EXPECT_EQ(CutsOf(&example, plan, "fc0"), std::vector<int>(plan.parts.size(), 0));
+  }
+}
+
+TEST(Modes, ReplicationIsNeverDearerInOneStepAndOnlyWhenAllowed) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 6);
+    const Plan plan = PlanFor(&example, "tofu", 2);
+    EXPECT_LE(PlanFor(&example, "tofu", 2, true).total_bytes(), plan.total_bytes())
+        << "seed " << seed;
+  }
+  ExampleGraph example = Mlp(1024, 8, 2);
+  const Plan whole = PlanFor(&example, "tofu", 2, true);
+  // The first layer's input has no gradient: its weight is fetched once only.
+  EXPECT_EQ(CutsOf(&example, whole, "fc1_weight"), std::vector<int>{kReplicated});
+  EXPECT_EQ(CutsOf(&example, whole, "fc1"), std::vector<int>{0});
+  EXPECT_EQ(whole.total_bytes(), PlanFor(&example, "data-parallel", 2).total_bytes());
+  EXPECT_NE(CutsOf(&example, PlanFor(&example, "tofu", 2), "fc1_weight"),
+            std::vector<int>{kReplicated});
+}
+
+TEST(Modes, AnUnknownModeNamesThoseThatThereAre) {
+  ExampleGraph example = Mlp(8, 8, 1);
+  try {
+    PlanFor(&example, "fastest", 2);
+    ADD_FAILURE() << "planned";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("found mode \"fastest\", expected \"tofu\""), std::string::npos);
+    EXPECT_NE(text.find("or \"data-parallel\""), std::string::npos) << text;
+  }
+}
+
+TEST(Modes, FlatIsRefusedWhenItsTablesDoNotFitTheTimeLimit) {
+  ExampleGraph example = Residual(512, 64, 200);
+  PlanOptions options;
+  options.workers = 64;
+  options.mode = "flat";
+  options.time_limit_s = 1e-6;
+  try {
+    MakePlan(example.graph(), example.table(), options);
+    ADD_FAILURE() << "planned";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("a search over all 6 steps at once"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,293 @@
+// The search against solvers and counters that share no code with it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "passes/search/make_plan.h"
+#include "passes/search/step_problem.h"
+#include "support/brute_force.h"
+#include "support/example_graphs.h"
+#include "support/recount.h"
+
+namespace tofu {
+namespace {
+
+constexpr size_t kMaxTensors = 10;
+constexpr int kGraphs = 1000;
+
+Plan PlanFor(ExampleGraph* example, int workers, const std::string& mode,
+             const std::vector<int>& parts = {}) {
+  PlanOptions options;
+  options.workers = workers;
+  options.mode = mode;
+  options.parts = parts;
+  return MakePlan(example->graph(), example->table(), options);
+}
+
+int64_t BruteForce(ExampleGraph* example, const std::vector<int>& parts, size_t limit) {
+  const Graph& graph = example->graph();
+  const CoarseGraph coarse =
+      Coalesce(graph, example->table(), GroupForwardBackward(graph, example->table()));
+  if (coarse.tensors.size() > kMaxTensors) return -1;
+  return BruteForceBytes(graph, example->table(), coarse, parts, limit);
+}
+
+class OneStep : public testing::TestWithParam<int> {};
+
+TEST_P(OneStep, EqualsBruteForceAndRecountOnRandomGraphs) {
+  const int workers = GetParam();
+  int compared = 0;
+  for (unsigned seed = 1; compared < kGraphs && seed <= 3000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 5));
+    const int64_t expected = BruteForce(&example, {workers}, 40);
+    if (expected < 0) continue;
+    const Plan plan = PlanFor(&example, workers, "recursion", {workers});
+    ++compared;
+    ASSERT_EQ(plan.total_bytes(), expected) << WriteGraph(example.graph());
+    ASSERT_EQ(plan.lower_bound_bytes, expected);
+    ASSERT_EQ(plan.status, PlanStatus::kOptimal);
+    ASSERT_EQ(Recount(example.graph(), example.table(), plan), expected);
+  }
+  EXPECT_EQ(compared, kGraphs);
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, OneStep, testing::Values(2, 3, 4, 6, 8));
+
+// Every order of the parts counts as a joint plan of its own.
+struct Joint {
+  int workers;
+  std::vector<std::vector<int>> orders;
+};
+
+class AllSteps : public testing::TestWithParam<Joint> {
+ protected:
+  // Relative gaps to the optimum.
+  struct Gaps {
+    double sum = 0;
+    double worst = 0;
+
+    void Add(int64_t bytes, int64_t best) {
+      const double gap = bytes == best
+                             ? 0.0
+                             : static_cast<double>(bytes - best) /
+                                   static_cast<double>(std::max(best, int64_t{1}));
+      sum += gap;
+      worst = std::max(worst, gap);
+    }
+  };
+};
+
+// The least cost of the first steps is no more than that of all steps.
+void ExpectFirstStepsBound(ExampleGraph* example, const std::vector<int>& parts,
+                           int64_t best) {
+  std::vector<int> first;
+  int workers = 1;
+  int64_t before = 0;
+  for (int part : parts) {
+    first.push_back(part);
+    workers *= part;
+    const int64_t bytes = PlanFor(example, workers, "flat", first).total_bytes();
+    ASSERT_GE(bytes, before) << WriteGraph(example->graph());
+    before = bytes;
+  }
+  if (best >= 0) {
+    ASSERT_EQ(before, best) << WriteGraph(example->graph());
+  }
+}
+
+TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
+  int compared = 0;
+  Gaps recursion;
+  Gaps improved;
+  for (unsigned seed = 1; compared < kGraphs && seed <= 8000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 4));
+    int64_t best = -1;
+    for (const std::vector<int>& parts : GetParam().orders) {
+      const int64_t bytes = BruteForce(&example, parts, 150);
+      if (best < 0 || (bytes >= 0 && bytes < best)) best = bytes;
+    }
+    if (best < 0) continue;
+    ++compared;
+    const Plan plan = PlanFor(&example, GetParam().workers, "tofu");
+    const Plan greedy = PlanFor(&example, GetParam().workers, "recursion");
+    ASSERT_GE(plan.total_bytes(), best) << WriteGraph(example.graph());
+    ASSERT_LE(plan.total_bytes(), greedy.total_bytes());
+    ASSERT_LE(plan.lower_bound_bytes, plan.total_bytes());
+    ASSERT_EQ(Recount(example.graph(), example.table(), plan), plan.total_bytes());
+    ASSERT_EQ(Recount(example.graph(), example.table(), greedy), greedy.total_bytes());
+    for (const std::vector<int>& parts : GetParam().orders) {
+      ExpectFirstStepsBound(&example, parts, BruteForce(&example, parts, 150));
+    }
+    recursion.Add(greedy.total_bytes(), best);
+    improved.Add(plan.total_bytes(), best);
+  }
+  std::cout << GetParam().workers << " workers, " << compared
+            << " graphs: mean and worst gap of the recursion "
+            << recursion.sum / std::max(compared, 1) << ", " << recursion.worst
+            << "; improved " << improved.sum / std::max(compared, 1) << ", "
+            << improved.worst << std::endl;
+  EXPECT_GE(compared, kGraphs);
+  EXPECT_EQ(improved.worst, 0.0) << "problems of this size are solved jointly";
+  EXPECT_LE(recursion.sum / compared, 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, AllSteps,
+                         testing::Values(Joint{4, {{2, 2}}}, Joint{6, {{3, 2}, {2, 3}}},
+                                         Joint{8, {{2, 2, 2}}}));
+
+TEST(SearchProof, ThePlanCostsWhatARecountOfEveryWorkerFinds) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 10);
+    for (int workers : {2, 3, 4, 6, 8, 12}) {
+      const Plan plan = PlanFor(&example, workers, "tofu");
+      ASSERT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan))
+          << "seed " << seed << ", " << workers
+          << " workers: " << WriteGraph(example.graph());
+    }
+  }
+}
+
+TEST(SearchProof, TheCostsOfAThousandWorkersAreThoseOfARecount) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 6);
+    const Plan plan = PlanFor(&example, 1024, "recursion");
+    EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan))
+        << "seed " << seed;
+  }
+  ExampleGraph example = Mlp(4096, 1024, 2);
+  const Plan plan = PlanFor(&example, 1024, "recursion");
+  EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan));
+}
+
+// Dimensions of which some divide by a factor and others do not.
+TEST(SearchProof, NoCutUsesUpADimensionThatALaterStepNeeds) {
+  using Sizes = std::tuple<int64_t, int64_t, int64_t>;
+  for (const auto& [batch, in, out] :
+       {Sizes{6, 5, 4}, Sizes{12, 3, 5}, Sizes{3, 12, 2}, Sizes{9, 8, 2}}) {
+    ExampleGraph example = OneLayer(batch, in, out, false);
+    int64_t best = -1;
+    std::vector<int> parts = {2, 2, 3};
+    do {
+      const int64_t bytes = BruteForce(&example, parts, 100000);
+      ASSERT_GE(bytes, 0);
+      best = best < 0 ? bytes : std::min(best, bytes);
+    } while (std::next_permutation(parts.begin(), parts.end()));
+    const Plan plan = PlanFor(&example, 12, "tofu");
+    EXPECT_EQ(plan.total_bytes(), best) << batch << " x " << in << " x " << out;
+  }
+}
+
+// --- Theorem 1: delta_i <= delta_(i+1).
+
+// The appendix assumes that every dimension divides and that halving a tensor
+// halves what is fetched of it: no halo, no dimension that is used up.
+TEST(Theorem1, HoldsUnderTheAppendixAssumptions) {
+  for (int layers = 1; layers <= 4; ++layers) {
+    for (int64_t batch : {64, 512, 8192}) {
+      for (int64_t width : {64, 256, 1024}) {
+        ExampleGraph example = Mlp(batch, width, layers);
+        const Plan plan = PlanFor(&example, 16, "recursion");
+        EXPECT_TRUE(std::is_sorted(plan.step_bytes.begin(), plan.step_bytes.end()))
+            << layers << " layers of " << width << ", batch " << batch;
+      }
+    }
+  }
+}
+
+// The batch divides by 2 but not by 3: step 1 has to cut the weights' dimension,
+// which costs more than step 2, which may cut the batch.
+TEST(Theorem1, DoesNotHoldWhereADimensionDoesNotDivide) {
+  ExampleGraph example = Mlp(4096, 9, 1);
+  const Plan plan = PlanFor(&example, 6, "recursion");
+  ASSERT_EQ(plan.parts, (std::vector<int>{3, 2}));
+  EXPECT_GT(plan.step_bytes[0], plan.step_bytes[1]);
+}
+
+// Nor does optimality: cut twice along one dimension, tiles are nested halves,
+// and another first step makes the second one cheaper by more than it costs.
+TEST(Theorem1, TheRecursionIsNotOptimalWhereCutsDoNotCommute) {
+  ExampleGraph example = OneLayer(64, 64, 64, true);
+  const int64_t best = BruteForce(&example, {2, 2}, 100000);
+  ASSERT_GE(best, 0);
+  EXPECT_GT(PlanFor(&example, 4, "recursion").total_bytes(), best);
+  EXPECT_EQ(PlanFor(&example, 4, "tofu").total_bytes(), best);
+}
+
+// --- Bounds.
+
+TEST(SearchBound, WithTimeTheBoundIsTheOptimumAndThePlanMeetsIt) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 12);
+    PlanOptions options;
+    options.workers = 16;
+    const Plan plan = MakePlan(example.graph(), example.table(), options);
+    options.bound_jointly = true;
+    const Plan bound = MakePlan(example.graph(), example.table(), options);
+    ASSERT_GE(bound.lower_bound_bytes, plan.lower_bound_bytes) << "seed " << seed;
+    ASSERT_LE(bound.lower_bound_bytes, bound.total_bytes()) << "seed " << seed;
+    ASSERT_LE(bound.total_bytes(), plan.total_bytes()) << "seed " << seed;
+    ASSERT_EQ(bound.total_bytes(), PlanFor(&example, 16, "flat").total_bytes());
+    ASSERT_EQ(bound.status, PlanStatus::kOptimal) << "seed " << seed;
+    ASSERT_EQ(plan.status == PlanStatus::kOptimal,
+              plan.total_bytes() == plan.lower_bound_bytes)
+        << "seed " << seed;
+    ASSERT_EQ(Recount(example.graph(), example.table(), bound), bound.total_bytes());
+  }
+}
+
+TEST(SearchBound, ThatEveryStepIsAnOptimumDoesNotMakeThePlanOne) {
+  ExampleGraph example = Mlp(64, 64, 1);
+  const Plan plan = PlanFor(&example, 4, "recursion");
+  ASSERT_LT(plan.lower_bound_bytes, plan.total_bytes());
+  EXPECT_EQ(plan.status, PlanStatus::kStepsOptimal);
+  EXPECT_EQ(PlanFor(&example, 4, "tofu").status, PlanStatus::kOptimal);
+}
+
+// --- Limits.
+
+TEST(SearchLimits, WithoutTimeItStillReturnsAValidPlanAndABound) {
+  ExampleGraph example = Mlp(64, 512, 40);
+  PlanOptions options;
+  options.workers = 8;
+  options.time_limit_s = 1e-9;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  EXPECT_EQ(plan.status, PlanStatus::kFeasible);
+  EXPECT_LE(plan.lower_bound_bytes, plan.total_bytes());
+  EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan));
+  options.time_limit_s = 60;
+  EXPECT_LE(MakePlan(example.graph(), example.table(), options).total_bytes(),
+            plan.total_bytes());
+}
+
+TEST(SearchLimits, AHundredthOfASecondForALargeGraphGivesAValidPlanAndABound) {
+  ExampleGraph example = Residual(64, 512, 2500);
+  ASSERT_GE(example.graph().nodes.size(), 10000u);
+  PlanOptions options;
+  options.workers = 8;
+  options.time_limit_s = 0.01;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  EXPECT_EQ(plan.parts, (std::vector<int>{2, 2, 2}));
+  EXPECT_LE(plan.lower_bound_bytes, plan.total_bytes());
+  EXPECT_EQ(plan.total_bytes(), Recount(example.graph(), example.table(), plan));
+}
+
+TEST(SearchLimits, AStepsProblemIsWhatTheStepSolved) {
+  ExampleGraph example = Mlp(96, 48, 3);
+  const Plan plan = PlanFor(&example, 8, "recursion");
+  int64_t bytes = 0;
+  for (int step = 0; step < 3; ++step) {
+    bytes += plan.step_bytes[step];
+    const PairwiseProblem problem =
+        StepProblem(example.graph(), example.table(), plan, step);
+    EXPECT_EQ(Eliminate(problem, {}).cost, bytes) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,25 @@
+// The cheapest plan by trying all of them, for small graphs. Shares nothing with
+// the search but the classes of tensors that are cut alike.
+#ifndef TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_
+#define TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+
+namespace tofu {
+
+// The least that Recount counts over all ways to cut the tensor classes at all
+// steps, each operator by itself taking its best split; -1 when there are more
+// than `limit` ways to cut the tensors.
+int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
+                        const CoarseGraph& coarse, const std::vector<int>& parts,
+                        size_t limit);
+
+}  // namespace tofu
+
+#endif  // TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_

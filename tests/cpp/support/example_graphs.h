@@ -1,0 +1,81 @@
+// Training graphs with their strategy tables, made in memory for the tests of
+// the search.
+#ifndef TOFU_TESTS_CPP_SUPPORT_EXAMPLE_GRAPHS_H_
+#define TOFU_TESTS_CPP_SUPPORT_EXAMPLE_GRAPHS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+// Appends nodes to a graph and rows to its table, both of them always valid.
+class ExampleGraph {
+ public:
+  NodeEntry Variable(const std::string& name, const Shape& shape,
+                     const std::string& role = "");
+
+  // out[i, j] = sum over k of a[i, k] * b[k, j]; each may be stored transposed.
+  NodeEntry MatMul(const std::string& name, NodeEntry a, NodeEntry b,
+                   bool transpose_a = false, bool transpose_b = false);
+  // As many inputs of one shape as are given.
+  NodeEntry Elementwise(const std::string& name, const std::vector<NodeEntry>& inputs,
+                        const std::string& op = "relu", int num_outputs = 1);
+  NodeEntry Dropout(const std::string& name, NodeEntry x);
+  // out[i, j] = x[i, j] + bias[j]; split nowhere else, bias under a reduction.
+  NodeEntry AddBias(const std::string& name, NodeEntry x, NodeEntry bias);
+  // x * w + bias in one operator: parts of the sum other than the first get no bias.
+  NodeEntry Dense(const std::string& name, NodeEntry x, NodeEntry w, NodeEntry bias);
+  // out[j] = sum over i of x[i, j].
+  NodeEntry SumRows(const std::string& name, NodeEntry x);
+  // out[b, x] = sum over d of in[b, stride * x + d], d < width.
+  NodeEntry Window(const std::string& name, NodeEntry in, int width, int stride);
+  // Each row computed by itself from the whole row.
+  NodeEntry RowWise(const std::string& name, const std::vector<NodeEntry>& inputs);
+  // Covered by no description.
+  NodeEntry Opaque(const std::string& name, const std::vector<NodeEntry>& inputs,
+                   const Shape& shape);
+  // Several parts of x's last dimension as outputs of one operator.
+  std::vector<NodeEntry> Split(const std::string& name, NodeEntry x, int parts);
+
+  void Head(NodeEntry entry, const std::string& role);
+  void After(NodeEntry backward, NodeEntry forward);  // control_deps[0]
+
+  const Graph& graph();
+  const StrategyTable& table() const { return table_; }
+
+ private:
+  NodeEntry Add(const std::string& op, const std::string& name,
+                const std::vector<NodeEntry>& inputs, const std::vector<Shape>& outputs,
+                StrategyRow row, const std::map<std::string, std::string>& attrs = {});
+  int64_t Extent(NodeEntry entry, int dim) const;
+
+  Graph graph_;
+  StrategyTable table_;
+  std::map<std::string, int> rows_;  // kind of operator -> row
+};
+
+// A layer y = act(x w), a loss that can only be split along the batch, and
+// their backward operators. Trained: w is updated in place by its gradient.
+ExampleGraph OneLayer(int64_t batch, int64_t in, int64_t out, bool trained);
+
+// `layers` layers of `width` units with biases; gradients of all parameters.
+ExampleGraph Mlp(int64_t batch, int64_t width, int layers);
+
+// h_t = act(x_t wx + h_(t-1) wh), t = 1 .. steps, forward and backward, as an
+// unroller would write it: gradients of wx and wh summed over the steps.
+ExampleGraph UnrolledRnn(int64_t batch, int64_t width, int steps);
+
+// Blocks y = x + act(x w1) w2, forward only.
+ExampleGraph Residual(int64_t batch, int64_t width, int blocks);
+
+// A random graph of `num_ops` operators; equal seeds give equal graphs.
+ExampleGraph RandomGraph(unsigned seed, int num_ops);
+
+}  // namespace tofu
+
+#endif  // TOFU_TESTS_CPP_SUPPORT_EXAMPLE_GRAPHS_H_

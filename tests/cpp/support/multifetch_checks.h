@@ -1,0 +1,16 @@
+// What must hold in every graph that fetches with MultiFetch.
+#ifndef TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_
+#define TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+// Every tile is published at most once, and then retired once, on its own
+// worker, by a head that reads the tile, its handle and the acknowledgement of
+// every fetch from it.
+void ExpectTilesRetired(const Graph& graph);
+
+}  // namespace tofu
+
+#endif  // TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_

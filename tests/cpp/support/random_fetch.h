@@ -1,0 +1,27 @@
+// Random MultiFetches, and what they must give, by a loop over elements.
+#ifndef TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
+#define TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "kernels/multifetch_spec.h"
+
+namespace tofu {
+
+// A random grid of pieces for every term, each from a source that is larger. The
+// numbers of the last dimension are multiples of `grain`, so that rows can be moved
+// in vectors.
+MultiFetchSpec RandomSpec(int dtype, std::mt19937* random, int64_t grain = 1);
+
+// One array for every source, of whole numbers that every type holds, and whose sums
+// and products it holds.
+std::vector<std::vector<char>> SourceData(const MultiFetchSpec& spec);
+
+// The region that SourceData gives.
+std::vector<char> ExpectedRegion(const MultiFetchSpec& spec);
+
+}  // namespace tofu
+
+#endif  // TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
