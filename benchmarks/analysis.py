@@ -40,8 +40,8 @@ print(time.process_time() - begin)
 
 def calls() -> list[tuple]:
     """Operator, attributes and shapes of every example call."""
-    from tofu.verify.inventory import call_of
-    from tofu.verify.registry import cases_by_operator
+    from tofu.verify.calls.registry import cases_by_operator
+    from tofu.verify.inventory.inventory import call_of
 
     found = []
     for cases in cases_by_operator().values():
@@ -64,7 +64,7 @@ def from_scratch(known: list[tuple], repetitions: int) -> list[float]:
 
 def from_cache() -> float:
     """Seconds for reading the inventory."""
-    from tofu.verify.cache import cached_inventory
+    from tofu.verify.inventory.cache import cached_inventory
 
     begin = time.process_time()
     cached_inventory()

@@ -75,8 +75,8 @@ class Inputs:
 
 def make(model: Any, *, reduced: bool = False) -> Inputs:
     """The inputs of the search for a model, or a model's name."""
+    from tofu.analysis.strategy_table import strategy_table
     from tofu.models import build
-    from tofu.mx.graph import strategy_table
 
     begin = time.process_time()
     built = build(model, reduced=reduced)

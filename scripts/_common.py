@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tofu import models
-from tofu.mx.graph import strategy_table
+from tofu.analysis.strategy_table import strategy_table
 from tofu.plan import Problem
 
 __all__ = ["context", "problem", "write"]

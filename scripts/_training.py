@@ -79,7 +79,7 @@ class Planned:
         import mxnet as mx
 
         from tofu import _core
-        from tofu.mx.step_memory import step_memory
+        from tofu.mx.memory.step import step_memory
 
         compiled = self.compiled[0]
         kind = mx.gpu if mx.context.num_gpus() else mx.cpu

@@ -25,9 +25,9 @@ from _blocks import Block, Convolution, Observation, blocks_of, observations, ru
 from _common import context, problem, write
 
 from tofu.plan import Plan, SearchOptions, TensorPlan, plan_graph
-from tofu.plan.html import worker_colour
 from tofu.plan.plan import format_bytes
-from tofu.plan.tiles import draw
+from tofu.plan.render.html import worker_colour
+from tofu.plan.render.picture import draw
 
 MODEL, BATCH, WORKERS = "wresnet-152-10", 8, 8
 

@@ -19,7 +19,8 @@ added from their sizes. Each line is the one above with one thing changed:
     two_executors      as it runs with random operators: forward and backward by themselves
 
 MXNet does not say what each worker's share is; the model of its planner does
-(tofu.mx.memory), and must agree with MXNet's total. Hardware: any, 8 GiB of memory. Time: ten
+(tofu.mx.memory.planner), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
+Time: ten
 minutes for all three. Expected: at most 1.10 of serial/8 in the last lines.
 """
 
@@ -37,13 +38,13 @@ import mxnet as mx
 from _common import context, write
 
 from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
 from tofu.models import ModelGraph, build
-from tofu.mx import memory
-from tofu.mx.executor import bind
-from tofu.mx.graph import strategy_table
-from tofu.mx.infer import dtype_name
-from tofu.mx.runtime import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
-from tofu.plan.text import table
+from tofu.mx.build.infer import dtype_name
+from tofu.mx.memory import planner as memory_planner
+from tofu.mx.run.executor import bind
+from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
+from tofu.plan.render.text import table
 
 WORKERS = 8
 CASES = {"wresnet-152-10": 8, "rnn-10-8k": 128, "wresnet-50-4": 128}
@@ -120,8 +121,8 @@ def measure(
         planned, predicted, pools = 0, 0.0, [0] * workers
         for text in texts:
             read = _core.Graph(text)
-            found = memory.predict(
-                read, memory.memory_rules(read), workers=workers, search_match_range=search
+            found = memory_planner.predict(
+                read, memory_planner.memory_rules(read), workers=workers, search_match_range=search
             )
             predicted += found.planned_bytes / MIB
             planned += bound_mib(json.loads(text), workers, search=search)
@@ -153,7 +154,7 @@ def serial_bytes(graph: ModelGraph) -> int:
         )
     weights = _bytes(graph.parameters)
     fixed = (2 + ADAM_STATES) * weights + _bytes(graph.inputs) + _bytes(graph.aux)
-    return fixed + memory.planned_mib(executor) * MIB
+    return fixed + memory_planner.planned_mib(executor) * MIB
 
 
 def fixed_bytes(divided: Mapping[str, Any], workers: int) -> list[int]:
@@ -181,10 +182,10 @@ def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
         if node["op"] == "null"
     }
     planner = {
-        MATCH_RANGE: str(memory.DEFAULT_MATCH_RANGE),
+        MATCH_RANGE: str(memory_planner.DEFAULT_MATCH_RANGE),
         SEARCH_MATCH_RANGE: str(int(search)),
     }
-    return memory.planned_mib(bind("training", graph, contexts, arrays, planner=planner))
+    return memory_planner.planned_mib(bind("training", graph, contexts, arrays, planner=planner))
 
 
 def _graphs(divided: str, variant: str) -> list[str]:

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import tofu
 from tofu.lang import Over, Rewrite, apply, like
-from tofu.tdl._shapes import (
-    at,
-    axes_of,
-    axis_of,
-    inserted,
-    names,
-    reshaped,
-    whole,
-    without,
-)
+from tofu.tdl._shapes import at, axes_of, axis_of, inserted, names, reshaped, whole, without
 
 _TO_SHAPE = (Rewrite("shape", {"output_shape": 0}), Rewrite("reverse", {"const": "False"}))
 

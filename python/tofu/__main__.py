@@ -1,5 +1,5 @@
 """``python -m tofu``: the command ``tofu``."""
 
-from tofu.cli import main
+from tofu.cli.main import main
 
 main()

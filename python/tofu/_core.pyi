@@ -138,7 +138,7 @@ def executor_memory(
     search_match_range: bool = False,
     external_heads: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Predict what MXNet's executor allocates for a graph; see tofu.mx.memory.predict.
+    """Predict what MXNet's executor allocates for a graph; see tofu.mx.memory.planner.predict.
 
     Raises:
         tofu.errors.GraphError: the rules cannot be read, or do not fit.

@@ -4,7 +4,7 @@
 //
 // It registers the two operators that NNVM's MXGradient pass creates by name
 // and that MXNet 1.9 lacks: `zeros` (no gradient arrives) and `elemwise_sum`
-// (several do). They carry the structure of a graph only; tofu.mx.gradient
+// (several do). They carry the structure of a graph only; tofu.mx.build.gradient
 // renames them to _zeros and add_n before any inference or execution.
 // And the operators of MultiFetch, in multifetch_ops.h.
 //

@@ -27,7 +27,7 @@
 //   5. the flag is set only in a map that holds it for a convolution and for none of
 //      the three operators, else retirements run as the others do.
 // Where one fails the operators get back what MXNet registered for them.
-// tofu.mx.runtime adds a sixth: a publication without resources, checked.
+// tofu.mx.run.extension adds a sixth: a publication without resources, checked.
 
 #include <algorithm>
 #include <atomic>

@@ -4,7 +4,7 @@
 // MXNet's own Forward and Backward are such calls, with bounds that it derives from
 // its own gradient pass. Its function takes plain words, an executor's handle is the
 // executor's address, and the symbol is asked for by name, in MXNet 1.9.1 only
-// (tofu.mx.runtime checks the version): nothing here depends on a layout.
+// (tofu.mx.run.extension checks the version): nothing here depends on a layout.
 
 #include <dlfcn.h>
 

@@ -14,7 +14,7 @@
 //   2. memory is first read through a pipe, which fails instead of crashing;
 //   3. names and indices of all operators must agree with the layout;
 //   4. only slots that are empty are ever written; the rest is never touched.
-// tofu.mx.runtime adds a fifth: an inference on real operators, checked.
+// tofu.mx.run.extension adds a fifth: an inference on real operators, checked.
 
 #include <algorithm>
 #include <cstdint>

@@ -8,7 +8,7 @@ A strategy splits one variable, in any number of equal contiguous parts:
   the parts' outputs are reduced (``tofu.analysis.combine`` says when that is right).
 
 With several outputs, variables of one name are one variable, and every output must
-allow the split. ``tofu.analysis.tiles`` checks each strategy against concrete shapes.
+allow the split. ``tofu.analysis.part_check`` checks each strategy against concrete shapes.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu.analysis.described import description_of
+from tofu.analysis.part_check import Instance, anchored, holds
 from tofu.analysis.strategies import (
     Analysis,
     InputRegion,
@@ -23,7 +24,6 @@ from tofu.analysis.strategies import (
     analyze_trace,
     concrete_extents,
 )
-from tofu.analysis.tiles import Instance, anchored, holds
 from tofu.errors import InconclusiveError
 from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Form, Interval
@@ -92,7 +92,7 @@ def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str,
     that they were registered by, and ``_backward_Custom:`` that of the gradient.
     """
     kind = attrs.get("op_type", "") if op == _CUSTOM else ""
-    if kind in _STAND_INS:  # tofu.mx.custom
+    if kind in _STAND_INS:  # tofu.mx.build.custom
         return f"{_STAND_INS[kind]}:{attrs['of']}", json.loads(attrs["arguments"])
     if kind:
         return f"{op}:{kind}", {k: v for k, v in attrs.items() if k != "op_type"}

@@ -23,10 +23,10 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError, TofuError
 
-from . import report, session, views
+from . import messages, session, views
+from .autograd_hooks import in_graph
 from .parameter import is_tiled, peeking
-from .programs import Pool, Signature, make_pool
-from .recording import in_graph
+from .program_pool import Pool, Signature, make_pool
 
 __all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "forget_blocks"]
 
@@ -85,7 +85,7 @@ class PartitionedBlock:
         """Say once why the block, or some of its calls, runs serially."""
         if reason not in self._told:
             self._told.add(reason)
-            report.serial(self.name, reason)
+            messages.serial(self.name, reason)
 
     def _signature(
         self, inputs: Mapping[str, Any], gradients: set[str], *, train: bool
@@ -262,7 +262,7 @@ def _warn_eager(block: Any) -> None:
         if hybrid
         else "make it, or the part of it that trains, a HybridBlock and call hybridize()"
     )
-    report.warn(
+    messages.warn(
         f"{block.name or type(block).__name__} is not hybridized and runs eagerly, "
         f"not partitioned; {advice}"
     )

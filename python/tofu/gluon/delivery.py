@@ -14,7 +14,7 @@ from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
-from . import recording
+from . import autograd_hooks
 from .gradients import is_overwritten
 from .parameter import gated_tiles, is_tiled, tiled
 
@@ -58,7 +58,7 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
         ]
         flat = [array for arrays in known for array in arrays]
         delivered: Parts = {}
-        with recording.one_at_a_time:
+        with autograd_hooks.one_at_a_time:
             found = iter(_collect(delivered, original, heads, [*flat, *sentinels], args, kwargs))
         of_each = [[next(found) for _ in arrays] for arrays in known]
         return [
@@ -94,8 +94,8 @@ def _owners(arrays: Sequence[Any]) -> list[Any]:
 
 def _sentinels(heads: Sequence[Any]) -> list[Any]:
     """Those of the recordings that the heads are computed by."""
-    inputs = set().union(*map(recording.inputs_of, heads))
-    found = (recorded.sentinel_in(inputs) for recorded in recording.recorded())
+    inputs = set().union(*map(autograd_hooks.inputs_of, heads))
+    found = (recorded.sentinel_in(inputs) for recorded in autograd_hooks.recorded())
     return [sentinel for sentinel in found if sentinel is not None]
 
 

@@ -20,9 +20,9 @@ from mxnet.util import is_np_array
 
 from tofu.errors import InternalError, PlanError
 
-from . import rooms
-from .autograd import Recording
+from . import backend
 from .gradients import Gradients, arrays_without_memory, is_overwritten
+from .recording import Recording
 from .views import View, gather_plain
 
 __all__ = [
@@ -66,11 +66,11 @@ class TileState:
     def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
         """The tiles of `whole`."""
         layout = _with_dtype(self.layout, whole)
-        return rooms.current().scatter(whole, layout, self.contexts, out=out)
+        return backend.current().scatter(whole, layout, self.contexts, out=out)
 
     def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
         """The whole array of `tiles` on `ctx`."""
-        return rooms.current().gather(tiles, _with_dtype(self.layout, tiles[0]), ctx, out=out)
+        return backend.current().gather(tiles, _with_dtype(self.layout, tiles[0]), ctx, out=out)
 
 
 class Tiled:
@@ -346,7 +346,7 @@ def untile(parameter: Any) -> None:
 
 
 def gated_tiles(parameter: Any) -> list[Any]:
-    """The tiles of a tiled parameter that enter gates (tofu.gluon.autograd)."""
+    """The tiles of a tiled parameter that enter gates (tofu.gluon.recording)."""
     return [] if is_overwritten(parameter) else parameter._data
 
 

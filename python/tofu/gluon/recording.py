@@ -1,335 +1,216 @@
-"""Own functions in MXNet's autograd graph.
+"""Partitioned computations in MXNet's autograd graph, gradients staying on their workers.
 
-``record_function`` enters a computation with its own backward callback, as
-``mx.autograd.Function`` does, but honours every gradient request. MXNet calls back
-on threads of its own, after the head gradients are computed; what a callback
-pushes to the engine therefore comes after everything that the script has pushed
-since. ``waiting_backward`` makes ``backward`` return only when all callbacks that
-push work have run, so that a later write to a parameter (an optimizer's) cannot
-get ahead of the backward pass that reads it, and wait for itself.
+MXNet allocates the gradients of one recorded function on one context. A partitioned
+computation has inputs on many (its parameters' tiles), so it is recorded as
+
+    tiles on worker 0 ──> gate 0 ──token──┐
+    tiles on worker 1 ──> gate 1 ──token──┼──> the computation ──> outputs
+    inputs of the script ─────────────────┘
+
+Tokens are single numbers. Backward, the computation keeps the tiles' gradients,
+and each gate hands those of its worker to MXNet, which writes or adds them as the
+parameters' ``grad_req`` says. That needs memory of MXNet's for every gradient, and copies. So
+gradients that are to be overwritten do not take this way: the computation delivers them
+(tofu.gluon.gradients).
 """
 
 from __future__ import annotations
 
-import atexit
-import collections
-import contextlib
-import ctypes
 import itertools
 import threading
-import traceback
 import weakref
-from collections.abc import Hashable, Sequence
-from typing import Any, Callable, Optional, Protocol
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any, Callable, Optional
 
-from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call
-from mxnet.ndarray import NDArray, waitall
+from mxnet import autograd, nd
+from mxnet.base import MXNetError
 
-__all__ = [
-    "Function",
-    "Recorded",
-    "in_graph",
-    "inputs_of",
-    "must_take_turns",
-    "one_at_a_time",
-    "record_function",
-    "recorded",
-    "waiting_backward",
-    "watch",
-    "write_gradient",
+from .autograd_hooks import (
+    NULL,
+    Function,
+    inputs_of,
+    must_take_turns,
+    record_function,
+    watch,
+    write_gradient,
+)
+
+__all__ = ["Recording"]
+
+# From head gradients to gradients of the inputs and of the tiles, None for zeros, and what
+# delivers the other gradients, given the recording's number.
+Differentiate = Callable[
+    [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
 
-NULL, WRITE, INPLACE, ADD = range(4)  # MXNet's gradient requests
+_serials = itertools.count()
+# How long to wait for gates that may never run, an error having come before.
+_PATIENCE_S = 5.0
+# What two callbacks do to running statistics must not mix, and an interrupted call must not
+# get between the look at its mark and a delivery.
+_pushing = threading.Lock()
 
-Backward = Callable[[list[Any], list[Any], list[int]], None]
 
+class Recording:
+    """One partitioned computation in the graph, from its forward pass to its last backward.
 
-class Recorded(Protocol):
-    """A recording whose backward callback pushes work to the engine.
-
-    Attributes:
-        serial: grows with every recording.
-        group: recordings of one group push one after the other, the latest first; None:
-            the order does not matter.
-        arrived: set when the callback is ready to push.
+    Args:
+        inputs: arrays on the script's context whose gradients are wanted.
+        tiles: arrays on any contexts whose gradients MXNet is to write or add.
+        outputs: fresh arrays on the script's context.
+        differentiate: the backward pass. What delivers gradients is called where the
+            sentinel's is asked for, as by every ``backward``.
+        group: recordings of a group differentiate one after the other, the latest first,
+            so that what they do to running statistics is the same in every run.
     """
 
-    serial: int
-    group: Optional[Hashable]
-    arrived: threading.Event
+    def __init__(
+        self,
+        inputs: Sequence[Any],
+        tiles: Sequence[Any],
+        outputs: Sequence[Any],
+        differentiate: Differentiate,
+        group: Optional[Hashable] = None,
+    ) -> None:
+        self.serial = next(_serials)
+        self.group = group
+        self.arrived = threading.Event()
+        self._turn = threading.Event()
+        self._differentiate = differentiate
+        self._num_inputs = len(inputs)
+        self._error: Optional[Exception] = None
+        self._tile_gradients: Sequence[Optional[Any]] = ()
+        self._open_gates: set[int] = set()
+        self._closed = threading.Event()
+        self._closed.set()
+        self._ran = False
+        self._is_abandoned = False
+        self._context = outputs[0].context
+        self._function = self._record(list(inputs), tiles, outputs)
+        watch(self)
+
+    def finished(self) -> bool:
+        """Whether no backward pass can come any more, and all gradients are handed over.
+
+        So it is once the graph is gone, or a backward pass ran that did not retain it. Its
+        gates may be about to run then, on MXNet's threads: they are waited for.
+        """
+        if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
+            return False
+        return self._closed.wait(_PATIENCE_S)
 
     def triggered(self) -> bool:
-        """Whether the backward call that just returned goes through this recording."""
+        """Whether a backward call went through here since the last time this was asked."""
+        if not self._sentinel._fresh_grad:
+            return False
+        self._sentinel._fresh_grad = False
+        return True
+
+    def sentinel_in(self, inputs: Collection[str]) -> Optional[Any]:
+        """A variable of autograd's that stands for this computation, if a graph reads it.
+
+        inputs: names of that graph's variables.
+        """
+        return self._sentinel if inputs_of(self._sentinel) & set(inputs) else None
 
     def proceed(self) -> None:
-        """Let the callback push."""
+        """Let the backward pass be pushed."""
+        self._turn.set()
 
     def abandon(self) -> None:
-        """Have the callback deliver nothing to anybody, as the call has ended before it."""
+        """Let the backward pass deliver nothing: the call that wants it was interrupted."""
+        with _pushing:
+            self._is_abandoned = True
 
     def wait(self) -> None:
-        """Return when the callback has pushed; raise what it raised."""
-
-
-class _Shared(ctypes.Structure):
-    """The part of a recorded function that MXNet refers to.
-
-    MXNet may drop a function on any of its threads, and after the interpreter has
-    ended. Its deleter is therefore no Python: the C library's ``time``, given the
-    address of `deleted`, writes there.
-    """
-
-    _fields_ = (
-        ("callbacks", MXCallbackList),
-        ("contexts", ctypes.c_void_p * 2),
-        ("deleted", ctypes.c_longlong),
-    )
-
-
-class Function:
-    """A recorded function.
-
-    Args:
-        key: its number, by which MXNet calls back.
-        backward: see ``record_function``.
-    """
-
-    def __init__(self, key: int, backward: Backward) -> None:
-        self.backward = backward
-        self.shared = _Shared()
-        self.shared.contexts[0] = key
-        self.shared.contexts[1] = ctypes.addressof(self.shared) + _Shared.deleted.offset
-        self.shared.callbacks = MXCallbackList(
-            2,
-            ctypes.cast(_CALLBACKS, ctypes.POINTER(_AnyCallback)),
-            ctypes.cast(self.shared.contexts, ctypes.POINTER(ctypes.c_void_p)),
-        )
-
-    def dropped(self) -> bool:
-        """Whether the graph no longer holds this function."""
-        return bool(self.shared.deleted)
-
-
-_functions: dict[int, Function] = {}
-_keys = itertools.count(1)
-
-_BackwardCallback = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.POINTER(ctypes.c_void_p),
-    ctypes.POINTER(ctypes.c_int),
-    ctypes.c_int,
-    ctypes.c_void_p,
-)
-_AnyCallback = ctypes.CFUNCTYPE(ctypes.c_int)
-
-
-def _on_backward(
-    num_heads: int, num_inputs: int, arrays: Any, requests: Any, _is_train: int, key: int
-) -> int:
-    # The arrays are ours to free, which their Python objects do.
-    heads = [
-        NDArray(ctypes.cast(arrays[i], NDArrayHandle), writable=False) for i in range(num_heads)
-    ]
-    inputs = [NDArray(ctypes.cast(arrays[num_heads + i], NDArrayHandle)) for i in range(num_inputs)]
-    try:
-        _functions[key].backward(heads, inputs, [requests[i] for i in range(num_inputs)])
-    except BaseException:  # a C++ caller: nothing may pass but a status
-        traceback.print_exc()
-        return 0
-    return 1
-
-
-def _keep_for_good(value: Any) -> None:
-    """Never free an object, not even when the interpreter ends."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
-
-
-_ENTRY = _BackwardCallback(_on_backward)
-_CALLBACKS = (_AnyCallback * 2)(
-    ctypes.cast(_ENTRY, _AnyCallback), ctypes.cast(ctypes.CDLL(None).time, _AnyCallback)
-)
-_keep_for_good(_CALLBACKS)
-
-
-@atexit.register
-def _finish() -> None:
-    """Let callbacks end while there is an interpreter to run them."""
-    with contextlib.suppress(MXNetError):  # told where the script waited, if it did
-        waitall()
-    for function in _functions.values():
-        _keep_for_good(function.shared)
-
-
-def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Backward) -> Function:
-    """Enter `outputs`, computed from `inputs` outside of autograd, in its graph.
-
-    All outputs lie on one context; so should the inputs, where their gradients are
-    allocated.
-
-    Args:
-        inputs: arrays of the graph or not; of the latter no gradient is asked.
-        outputs: fresh arrays, not in the graph.
-        backward: called with the head gradients (readable while it runs, and
-            afterwards by what input gradients depend on), the input gradients to
-            fill and a request for each.
-    """
-    for key in [key for key, function in _functions.items() if function.dropped()]:
-        del _functions[key]
-    key = next(_keys)
-    function = _functions[key] = Function(key, backward)
-    check_call(
-        _LIB.MXCustomFunctionRecord(
-            ctypes.c_int(len(inputs)),
-            c_handle_array(inputs),
-            ctypes.c_int(len(outputs)),
-            c_handle_array(outputs),
-            ctypes.byref(function.shared.callbacks),
-        )
-    )
-    return function
-
-
-def write_gradient(target: Any, value: Optional[Any], request: int) -> None:
-    """Put `value` into an input gradient as its request says; None stands for zeros."""
-    if request == ADD:
-        if value is not None:
-            target += value.as_in_context(target.context)
-    elif request != NULL:
-        if value is None:
-            target[:] = 0
-        else:
-            value.copyto(target)
-
-
-def in_graph(array: Any) -> bool:
-    """Whether a gradient with respect to `array` could be asked."""
-    if array.grad is not None:
-        return True
-    # A constant that has taken part in a recorded computation is a variable "null...".
-    return any(not name.startswith("null") for name in inputs_of(array))
-
-
-def inputs_of(array: Any) -> set[str]:
-    """The names of the variables in the recorded graph that an array is computed by."""
-    handle = ctypes.c_void_p()
-    if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)) != 0:
-        return set()
-    from mxnet.symbol import Symbol
-
-    return set(Symbol(handle).list_inputs())
-
-
-def recorded() -> list[Any]:
-    """The recordings that backward calls may go through."""
-    return list(_recorded)
-
-
-_recorded: weakref.WeakSet[Any] = weakref.WeakSet()
-one_at_a_time = threading.RLock()  # held during a backward call
-_caller: Optional[int] = None  # the thread of an ordered backward call
-# How long to keep an order that MXNet's engine, which runs operators in bunches, may be
-# unable to keep: the head gradients of a later recording can share a bunch with what
-# waits for an earlier one.
-_PATIENCE_S = 0.5
-
-
-def watch(recorded: Recorded) -> None:
-    """Have backward calls wait for this recording's callback."""
-    _recorded.add(recorded)
-
-
-def must_take_turns() -> bool:
-    """Whether a callback has to wait until it may proceed.
-
-    It need not where MXNet's naive engine calls back on the caller's own thread.
-    """
-    return _caller is not None and _caller != threading.get_ident()
-
-
-def waiting_backward(
-    backward: Callable[..., int], before: Callable[[], None], after: Callable[[], None]
-) -> Callable[..., int]:
-    """``MXAutogradBackwardEx``, through which every backward call of MXNet's Python goes.
-
-    It returns when the callbacks have pushed their work.
-
-    Args:
-        backward: the function of MXNet's library.
-        before: called before it.
-        after: called after it.
-    """
-
-    def wrapped(*args: Any) -> int:
-        global _caller
-        num_variables, found = args[3], args[8]
-        with one_at_a_time:
-            before()
-            # Nothing marks the recordings that autograd.grad (with variables) goes through.
-            _caller = None if num_variables else threading.get_ident()
-            triggered: list[Recorded] = []
-            try:
-                status = backward(*args)
-                _find_triggered(triggered)
-                _release(triggered)
-            except BaseException:  # an interrupt: MXNet's threads must not wait for ever
-                _find_triggered(triggered)
-                for recorded in triggered:
-                    recorded.abandon()
-                for recorded in list(_recorded):
-                    recorded.proceed()
+        """Return when the backward pass is pushed; raise what went wrong in it."""
+        try:
+            self._sentinel_gradient.wait_to_read()
+        except MXNetError:
+            if self._error is None:
                 raise
-            finally:
-                _caller = None
-            if status == 0:
-                if num_variables and len(_recorded):
-                    _wait_for_results(num_variables, found)
-                after()
-        return status
+        finally:
+            self.arrived.clear()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
-    return wrapped
+    def _record(self, inputs: list[Any], tiles: Sequence[Any], outputs: Sequence[Any]) -> Function:
+        context = self._context
+        # Backward marks a variable's gradient as fresh at once: that tells whether it came
+        # through here. As an input of its own its gradient waits for nothing else. The
+        # probe's mark goes with the graph. Nothing is computed for the probe: that would wait for
+        # this recording, and MXNet might run it in one bunch with what another one waits for.
+        self._sentinel, self._sentinel_gradient = _variable(context, "write")
+        self._probe = nd.identity(_variable(context, "null")[0])
+        self._probe._fresh_grad = True
+        # MXNet goes through the recordings that read one variable from the latest to the first.
+        self._links = [] if self.group is None else [_link_of(self.group, context)]
+        by_context: dict[Any, list[int]] = {}
+        for index, tile in enumerate(tiles):
+            by_context.setdefault(tile.context, []).append(index)
+        tokens = []
+        for gate, (worker, indices) in enumerate(by_context.items()):
+            token = nd.zeros((1,), ctx=worker)
+            record_function([tiles[i] for i in indices], [token], self._gate(gate, indices))
+            tokens.append(token.as_in_context(context))
+        own = [*self._links, *tokens, self._probe, self._sentinel]
+        return record_function([*inputs, *own], outputs, self._backward)
+
+    def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+        try:
+            # Only what an input gradient depends on keeps the head gradients alive.
+            own = [head.copy() for head in heads]
+            for head in own:
+                head.wait_to_read()
+            self.arrived.set()
+            if must_take_turns():
+                self._turn.wait()
+            self._turn.clear()
+            with _pushing:
+                of_inputs, self._tile_gradients, deliver = self._differentiate(own)
+                if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
+                    deliver(self.serial)
+                self._is_abandoned = False
+            values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
+            gates = requests[self._num_inputs + len(self._links) : -2]
+            self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
+            if self._open_gates:
+                self._closed.clear()
+            else:
+                self._tile_gradients = ()
+            self._ran = True
+            for target, value, request in zip(gradients, values, requests):
+                write_gradient(target, value, request)
+        except Exception as error:  # for `wait` to raise where the script can see it
+            self._error = error
+
+    def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
+        def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+            found = self._tile_gradients  # empty after an error, which `wait` raises
+            for index, target, request in zip(indices, gradients, requests):
+                write_gradient(target, found[index] if found else None, request)
+            self._open_gates.discard(gate)
+            if not self._open_gates:
+                self._tile_gradients = ()
+                self._closed.set()
+
+        return backward
 
 
-def _find_triggered(found: list[Recorded]) -> None:
-    """Add the recordings that a backward call goes through, but for those found before."""
-    for each in list(_recorded):
-        if each.triggered():
-            found.append(each)
+_links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def _release(recordings: Sequence[Recorded]) -> None:
-    """Let the recordings of a backward call proceed; raise the first error of any."""
-    triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
-    sizes = collections.Counter(recorded.group for recorded in triggered)
-    ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
-    for recorded in triggered:
-        if recorded not in ordered:
-            recorded.proceed()
-    errors = []
-    for recorded in ordered:
-        in_order = recorded.arrived.wait(_PATIENCE_S)
-        recorded.proceed()
-        if in_order:
-            errors.append(_error_of(recorded))
-            triggered.remove(recorded)
-    errors += map(_error_of, triggered)
-    for error in filter(None, errors):
-        raise error
+def _link_of(group: Hashable, context: Any) -> Any:
+    """A variable that all recordings of a group read."""
+    of_group = _links.setdefault(group, {})
+    if context not in of_group:
+        of_group[context] = _variable(context, "write")[0]
+    return of_group[context]
 
 
-def _error_of(recorded: Recorded) -> Optional[Exception]:
-    try:
-        recorded.wait()
-    except Exception as error:
-        return error
-    return None
-
-
-def _wait_for_results(count: int, arrays: Any) -> None:
-    handles = arrays._obj
-    statuses = [_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) for i in range(count)]
-    for recorded in list(_recorded):
-        recorded.wait()
-    if any(statuses):
-        raise MXNetError("autograd.grad: an operator failed; see the error above")
+def _variable(context: Any, request: str) -> tuple[Any, Any]:
+    """A number that gradients are asked of as a request says, and its gradient."""
+    value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
+    autograd.mark_variables([value], [gradient], request)
+    return value, gradient

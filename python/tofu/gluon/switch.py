@@ -11,10 +11,10 @@ from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet.base import _LIB
 
-from tofu import _hook
+from tofu import _import_hook
 from tofu.config import Config, parse_workers
 
-from . import block, delivery, parameter, recording, report, session, trainer, views
+from . import autograd_hooks, block, delivery, messages, parameter, session, trainer, views
 
 __all__ = ["disable", "enable"]
 
@@ -59,7 +59,7 @@ def enable(
     if session.active() == wanted:
         return
     disable()
-    report.set_level(wanted.log_level)
+    messages.set_level(wanted.log_level)
     _set_environment()
     _patch_mxnet()
     session.activate(wanted)
@@ -108,7 +108,7 @@ def _config(
 
 
 def _set_environment() -> None:
-    for name, value in _hook.ENVIRONMENT.items():
+    for name, value in _import_hook.ENVIRONMENT.items():
         before = os.environ.get(name)
         os.environ[name] = value
         _undo.append(_restorer(name, before))
@@ -139,7 +139,9 @@ def _patch_mxnet() -> None:
     _replace(
         _LIB,
         "MXAutogradBackwardEx",
-        lambda original: recording.waiting_backward(original, _before_backward, _after_backward),
+        lambda original: autograd_hooks.waiting_backward(
+            original, _before_backward, _after_backward
+        ),
     )
 
 

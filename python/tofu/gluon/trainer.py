@@ -20,8 +20,8 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
 
-from . import report, session, views
-from .elementwise import updates_elementwise
+from . import messages, session, views
+from .optimizer_probe import updates_elementwise
 from .parameter import is_tiled
 from .session import describe_contexts
 
@@ -192,7 +192,7 @@ def _state(trainer: Any) -> _State:
     contexts = tiled._tofu.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
     if not elementwise:
-        report.warn(
+        messages.warn(
             f"{type(optimizer).__name__} does not update every element by itself: each step "
             f"gathers weights and gradients whole from {describe_contexts(contexts)} on "
             f"{trainer._contexts[0]} and updates them there; SGD or Adam would update the tiles"

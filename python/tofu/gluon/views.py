@@ -19,7 +19,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
-from . import rooms
+from . import backend
 
 if TYPE_CHECKING:
     from .parameter import Tiled
@@ -195,4 +195,4 @@ def refresh() -> None:
 def gather_plain(tiles: list[Any], layout: Any, context: Any) -> Any:
     """The whole array of `tiles`, outside of autograd."""
     with autograd.pause():
-        return rooms.current().gather(tiles, layout, context)
+        return backend.current().gather(tiles, layout, context)

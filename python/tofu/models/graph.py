@@ -39,8 +39,8 @@ class ModelGraph:
     aux: Variables
 
     def training_graph(self, *, optimizer: Optional[str] = "sgd") -> str:
-        """The graph of forward, backward and update; see tofu.mx.graph.training_graph."""
-        from tofu.mx.graph import training_graph
+        """The graph of forward, backward and update; see tofu.mx.build.training_graph."""
+        from tofu.mx.build.training_graph import training_graph
 
         return training_graph(
             self.symbol,

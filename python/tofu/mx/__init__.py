@@ -1,4 +1,5 @@
-"""The room that knows MXNet: training graphs, executors, tiles.
+"""MXNet: the graphs that it trains (``build``), running them (``run``), their memory (``memory``).
 
-Importing it imports mxnet; ``import tofu`` alone does not.
+Only this package and the Gluon layer above it know MXNet. Importing a module of it imports
+mxnet; ``import tofu`` alone does not.
 """

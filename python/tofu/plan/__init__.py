@@ -1,10 +1,10 @@
 """Plans: making them, reading them, keeping them, printing them."""
 
 from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph, repeats
-from .html import render_html
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
-from .text import render_text
+from .render.html import render_html
+from .render.text import render_text
 
 __all__ = [
     "Compiled",

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ..errors import ConfigError, PlanError
+from tofu.errors import ConfigError, PlanError
+
 from .options import Pins, SearchOptions, check_pins, tensor_names
 from .plan import DTYPE_BYTES, Plan
 

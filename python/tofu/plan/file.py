@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ..errors import ConfigError
+from tofu.errors import ConfigError
+
 from .plan import Plan
 
 __all__ = ["FORMAT", "VERSION", "PlanFile", "read", "save"]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
-from ..errors import PlanError
+from tofu.errors import PlanError
 
 __all__ = ["Pins", "SearchOptions", "check_pins", "tensor_names"]
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
-from ..errors import PlanError
+from tofu.errors import PlanError
 
 __all__ = [
     "OperatorPlan",

@@ -1,5 +1,6 @@
-"""Strategies checked on the real operators: run whole and by parts, and compared.
+"""Checks strategies on the real operators: each is run whole and in parts, and compared.
 
-``cases`` holds example calls of every described operator, ``run`` runs one of them. It
-knows MXNet; importing this package alone does not import it.
+``calls`` holds example calls of every described operator, ``run`` runs one whole and in parts,
+``find`` searches for strategies that an analysis missed, ``check`` passes a verdict on an
+operator, and ``inventory`` counts them all. Running needs MXNet; importing this package does not.
 """

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kFormatId = "tofu-memory-rules";
 constexpr int kVersion = 1;
-constexpr const char* kHint = "tofu.mx.memory makes such a document for a graph";
+constexpr const char* kHint = "tofu.mx.memory.planner makes such a document for a graph";
 
 constexpr int kNone = -1;
 constexpr int kExternal = -2;

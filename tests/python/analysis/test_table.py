@@ -11,7 +11,7 @@ import pytest
 import tofu
 from tofu import Sum, TdlError
 from tofu.analysis import TABLE_VERSION, document, row_for
-from tofu.analysis.parts import parts_of
+from tofu.analysis.apply_row import parts_of
 from tofu.lang import Reindex, Rewrite, op
 
 

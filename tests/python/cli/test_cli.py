@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tofu import cli
+from tofu.cli import main
 
 PROBE = """
 import os, sys
@@ -35,7 +35,7 @@ def environment(monkeypatch):
 def fail(capsys, *args):
     """Run the command, expect status 2 and one line on standard error, and return it."""
     with pytest.raises(SystemExit) as end:
-        cli.main([str(arg) for arg in args])
+        main.main([str(arg) for arg in args])
     captured = capsys.readouterr()
     assert end.value.code == 2
     assert captured.out == ""
@@ -131,7 +131,7 @@ def test_symbol_options_do_not_fit_a_script(capsys, tmp_path):
 
 def test_version(capsys):
     with pytest.raises(SystemExit) as end:
-        cli.main(["--version"])
+        main.main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith("tofu 0.")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tofu.tdl  # noqa: F401 registers the descriptions
-from tofu.verify.cases import ALL
-from tofu.verify.draw import drawn
-from tofu.verify.run import Run, check_distribution, check_equal
+from tofu.verify.calls.cases import ALL
+from tofu.verify.run.compare_parts import Run, check_distribution, check_equal
+from tofu.verify.run.draw import drawn
 
 from .operators import by_parts, reason_not_to_run, strategies
 

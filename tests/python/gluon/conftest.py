@@ -3,7 +3,7 @@ import pytest
 pytest.importorskip("mxnet")
 
 import tofu.gluon
-from tofu.gluon import rooms
+from tofu.gluon import backend
 
 from . import fakes
 
@@ -12,15 +12,15 @@ from . import fakes
 def log(request):
     """What the rooms below are asked to do; once fake ones, once tofu's own."""
     log = fakes.Log()
-    found = fakes.rooms() if request.param == "fake" else rooms.current()
-    with rooms.using(fakes.logged(found, log)):
+    found = fakes.rooms() if request.param == "fake" else backend.current()
+    with backend.using(fakes.logged(found, log)):
         yield log
 
 
 @pytest.fixture
 def fake():
     """Fake rooms below."""
-    with rooms.using(fakes.rooms()):
+    with backend.using(fakes.rooms()):
         yield
 
 

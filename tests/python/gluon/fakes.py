@@ -15,8 +15,8 @@ import mxnet as mx
 import numpy as np
 
 from tofu.errors import GraphError
-from tofu.gluon.rooms import Rooms
-from tofu.mx import tiles
+from tofu.gluon.backend import Rooms
+from tofu.mx.run import layout
 
 DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 REFUSED = "sign"  # an operator that the fake cannot plan
@@ -115,9 +115,9 @@ def rooms():
         compile_graph=compile_graph,
         usable_fetch=lambda wanted, contexts: (wanted or "multifetch", None),
         program=Program,
-        layouts=tiles.layouts,
-        scatter=tiles.scatter,
-        gather=tiles.gather,
+        layouts=layout.layouts,
+        scatter=layout.scatter,
+        gather=layout.gather,
     )
 
 
@@ -135,18 +135,18 @@ class Program:
         self._contexts = contexts
         self._arrays = dict(arrays)
         self._executor = None
-        self.layouts = tiles.layouts(json.loads(phases)["variables"])
+        self.layouts = layout.layouts(json.loads(phases)["variables"])
 
     def forward(self, inputs, *, is_train, ctx):
         values = {
             name: inputs[name].copyto(ctx)
             if record["role"] == "data"
-            else tiles.gather(self._tiles(name), self.layouts[name], ctx)
+            else layout.gather(self._tiles(name), self.layouts[name], ctx)
             for name, record in self._variables.items()
         }
         self._is_train = is_train
         auxiliary = set(self._symbol.list_auxiliary_states())
-        # In a thread of its own for its temporary space: see tofu.mx.executor.bind_apart.
+        # In a thread of its own for its temporary space: see tofu.mx.run.executor.bind_apart.
         self._executor = APART.submit(
             self._symbol.bind,
             ctx,
@@ -159,7 +159,7 @@ class Program:
 
     def backward(self, head_gradients):
         for name, array in self._executor.aux_dict.items():
-            tiles.gather(self._tiles(name), self.layouts[name], array.context, out=array)
+            layout.gather(self._tiles(name), self.layouts[name], array.context, out=array)
         # An executor's backward pass overwrites what a second one would need.
         self._executor.forward(is_train=self._is_train)
         self._executor.backward(list(head_gradients), is_train=self._is_train)
@@ -167,9 +167,9 @@ class Program:
             # MXNet does not order its writes of running statistics otherwise.
             self._executor.grad_dict[name].wait_to_read()
         for name, array in self._executor.aux_dict.items():
-            tiles.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
+            layout.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
         return {
-            name: tiles.scatter(self._executor.grad_dict[name], self.layouts[name], self._contexts)
+            name: layout.scatter(self._executor.grad_dict[name], self.layouts[name], self._contexts)
             for name in self._gradients
         }
 

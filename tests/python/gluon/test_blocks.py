@@ -10,9 +10,9 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError, PlanError
-from tofu.gluon import report, rooms
+from tofu.gluon import backend, messages
+from tofu.gluon.autograd_hooks import record_function
 from tofu.gluon.parameter import is_tiled
-from tofu.gluon.recording import record_function
 
 from . import fakes
 from .models import assert_same, data, make_net, plainly, started, train, weights
@@ -29,7 +29,7 @@ def on(fake):
 
 
 def warnings_of(seen):
-    return [str(w.message) for w in seen if issubclass(w.category, report.TofuWarning)]
+    return [str(w.message) for w in seen if issubclass(w.category, messages.TofuWarning)]
 
 
 class Refused(gluon.HybridBlock):
@@ -76,11 +76,11 @@ def serially():
 
 
 def test_what_cannot_be_planned_runs_serially(on):
-    with pytest.warns(report.TofuWarning) as seen:
+    with pytest.warns(messages.TofuWarning) as seen:
         found, net = serially()
     assert warnings_of(seen) == ["tofu: refused runs serially: operator sign: the fake refuses it"]
     assert not any(map(is_tiled, net.collect_params().values()))
-    (found_at,) = {w.filename for w in seen if w.category is report.TofuWarning}
+    (found_at,) = {w.filename for w in seen if w.category is messages.TofuWarning}
     assert found_at.endswith("models.py")  # the caller, neither tofu nor MXNet
     assert_same(found, plainly(serially)[0])
 
@@ -94,7 +94,7 @@ def test_serial_blocks_use_tiled_parameters(on):
         tiling(data())
         return train(net=net)[:2], is_tiled(net.norm.running_mean)
 
-    with pytest.warns(report.TofuWarning):
+    with pytest.warns(messages.TofuWarning):
         found = run()
     expected = plainly(run)
     assert found[1] and not expected[1]
@@ -106,8 +106,8 @@ def test_what_cannot_be_bound_runs_serially(on):
         raise PlanError("no room for a tile")
 
     with (
-        rooms.using(types.SimpleNamespace(**{**vars(rooms.current()), "program": program})),
-        pytest.warns(report.TofuWarning, match="net runs serially: no room for a tile"),
+        backend.using(types.SimpleNamespace(**{**vars(backend.current()), "program": program})),
+        pytest.warns(messages.TofuWarning, match="net runs serially: no room for a tile"),
     ):
         found = train()[:2]
     assert_same(found, plainly(train)[:2])
@@ -117,8 +117,8 @@ def test_configuration_errors_are_raised(on):
     def compile_graph(*_args, **_options):
         raise ConfigError("TOFU_LOG: cannot write there")
 
-    others = types.SimpleNamespace(**{**vars(rooms.current()), "compile_graph": compile_graph})
-    with rooms.using(others), pytest.raises(ConfigError, match="cannot write there"):
+    others = types.SimpleNamespace(**{**vars(backend.current()), "compile_graph": compile_graph})
+    with backend.using(others), pytest.raises(ConfigError, match="cannot write there"):
         make_net()(data())
 
 
@@ -137,7 +137,7 @@ def test_data_parallel_scripts_run_as_they_are(on):
         trainer.step(12)
         return net.weight.data(mx.cpu(0))
 
-    with pytest.warns(report.TofuWarning, match=r"runs serially.*expected one context"):
+    with pytest.warns(messages.TofuWarning, match=r"runs serially.*expected one context"):
         found = run()
     assert_same(found, plainly(run))
 
@@ -145,7 +145,7 @@ def test_data_parallel_scripts_run_as_they_are(on):
 def test_sparse_gradients_run_serially(on):
     net = nn.Embedding(8, 4, sparse_grad=True, prefix="sparse_")
     started(net)
-    with pytest.warns(report.TofuWarning, match=r"sparse_weight.*row_sparse.*sparse_grad"):
+    with pytest.warns(messages.TofuWarning, match=r"sparse_weight.*row_sparse.*sparse_grad"):
         net(mx.nd.array([1, 2]))
 
 
@@ -154,7 +154,7 @@ def test_watched_blocks_run_serially(on):
     net, names = make_net(), []
     net(data())
     net.register_op_hook(lambda name, opr, array: names.append(name))
-    with pytest.warns(report.TofuWarning, match="register_op_hook"):
+    with pytest.warns(messages.TofuWarning, match="register_op_hook"):
         net(data())
     assert names
 
@@ -171,7 +171,7 @@ def test_undescribed_operators_are_named_with_their_cost(on):
             return F.broadcast_hypot(y, y + 1)
 
     net = started(Unknown(prefix="unknown_"))
-    with pytest.warns(report.TofuWarning) as seen:
+    with pytest.warns(messages.TofuWarning) as seen:
         train(net=net)
     (text,) = warnings_of(seen)
     assert f"no description of {fakes.UNDESCRIBED}" in text
@@ -180,7 +180,7 @@ def test_undescribed_operators_are_named_with_their_cost(on):
 
 def test_replicated_tensors_are_named(on):
     net = started(nn.Dense(7, in_units=13, prefix="odd_"))
-    with pytest.warns(report.TofuWarning) as seen:
+    with pytest.warns(messages.TofuWarning) as seen:
         net(mx.nd.ones((3, 13)))
     (text,) = warnings_of(seen)
     assert "no dimension of odd_weight (364 bytes) divides" in text
@@ -189,7 +189,7 @@ def test_replicated_tensors_are_named(on):
 
 def test_an_eager_block_is_named(on):
     net = make_net(hybrid=False)
-    with pytest.warns(report.TofuWarning) as seen:
+    with pytest.warns(messages.TofuWarning) as seen:
         found = train(net=net)[:2]
     assert warnings_of(seen) == [
         "tofu: net is not hybridized and runs eagerly, not partitioned; "
@@ -215,7 +215,7 @@ def test_a_plain_block_around_an_eager_one_is_named(on):
     net.initialize()
     with (
         autograd.record(),
-        pytest.warns(report.TofuWarning, match="plain is not hybridized.*make it.*HybridBlock"),
+        pytest.warns(messages.TofuWarning, match="plain is not hybridized.*make it.*HybridBlock"),
     ):
         net(data())
 
@@ -235,7 +235,7 @@ def test_eager_prediction_is_not_worth_a_word(on):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make_net(hybrid=False)(data())
-    assert not [w for w in caught if issubclass(w.category, report.TofuWarning)]
+    assert not [w for w in caught if issubclass(w.category, messages.TofuWarning)]
 
 
 def test_hybridizing_again_plans_again(two):
@@ -254,7 +254,7 @@ def test_faults_of_a_backward_pass_reach_the_script(on):
         made.backward = lambda heads: {}["lost"]
         return made
 
-    with rooms.using(types.SimpleNamespace(**{**vars(rooms.current()), "program": program})):
+    with backend.using(types.SimpleNamespace(**{**vars(backend.current()), "program": program})):
         net = make_net()
         with autograd.record():
             loss = net(data()).sum()
@@ -271,7 +271,7 @@ def test_recorded_functions_honour_every_request():
 
     def backward(heads, gradients, requests):
         for gradient, request in zip(gradients, requests):
-            tofu.gluon.recording.write_gradient(gradient, heads[0] * 3, request)
+            tofu.gluon.autograd_hooks.write_gradient(gradient, heads[0] * 3, request)
 
     with autograd.record():
         output = mx.nd.zeros((2,))

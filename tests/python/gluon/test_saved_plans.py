@@ -6,7 +6,7 @@ import pytest
 
 import tofu.gluon
 from tofu.errors import ConfigError
-from tofu.gluon import report
+from tofu.gluon import messages
 from tofu.plan import Problem, SearchOptions, intercept, plan_graph
 from tofu.plan import file as plan_file
 
@@ -80,7 +80,7 @@ def test_a_pin_that_no_tensor_has_is_warned_of(off):
     with warnings.catch_warnings(record=True) as seen:  # MXNet warns, too
         warnings.simplefilter("always")
         train(steps=1)
-    (told,) = [str(each.message) for each in seen if each.category is report.TofuWarning]
+    (told,) = [str(each.message) for each in seen if each.category is messages.TofuWarning]
     assert "net has no tensor net_dens0_weight, which TOFU_PINS pins; did you mean" in told
 
 

@@ -117,7 +117,7 @@ def test_bad_arguments(options, text, off):
 # Starts as an installed tofu does: the line of the .pth file, then the script.
 START = """
     import os; os.environ.get("MXNET_GRAPH_PASS") and __import__(
-        "tofu._hook", fromlist=["_"]).install()
+        "tofu._import_hook", fromlist=["_"]).install()
 """
 
 TRAINING = """

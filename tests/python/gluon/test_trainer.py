@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError
-from tofu.gluon.elementwise import updates_elementwise
+from tofu.gluon.optimizer_probe import updates_elementwise
 from tofu.gluon.parameter import is_tiled
 
 from .models import assert_same, batches, data, fit, make_net, plainly, started, train, weights

@@ -11,7 +11,7 @@ import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from tofu.gluon import recording
+from tofu.gluon import autograd_hooks
 from tofu.gluon.parameter import is_tiled
 
 from .models import assert_same, batches, data, make_net, plainly, started, train, weights
@@ -110,11 +110,11 @@ def test_nothing_piles_up(two):
     net = make_net()
     train(net=net)
     gc.collect()
-    before = len(recording._functions), len(recording._recorded)
+    before = len(autograd_hooks._functions), len(autograd_hooks._recorded)
     train(net=net, steps=12)
     gc.collect()
-    assert len(recording._functions) <= before[0] + 1
-    assert len(recording._recorded) <= before[1] + 1
+    assert len(autograd_hooks._functions) <= before[0] + 1
+    assert len(autograd_hooks._recorded) <= before[1] + 1
 
 
 def retain():

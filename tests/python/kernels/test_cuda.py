@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from tofu import _core, models
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import GraphError, TofuError
-from tofu.mx.graph import strategy_table
 from tofu.plan import compile_graph
 
 # What the emitter has ways of its own for: copies, a fill value, several cells of one form,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tofu import _core, models
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
-from tofu.mx.graph import strategy_table
 from tofu.plan import Plan
 
 GIB_IN_KIB = 2**20

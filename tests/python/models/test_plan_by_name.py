@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tofu import cli
+from tofu.cli import main
 from tofu.plan import file as plan_file
 
 
@@ -27,7 +27,7 @@ def environment(monkeypatch):
 def run(capsys, *args):
     """Run tofu plan; returns its exit status, standard output and standard error."""
     with pytest.raises(SystemExit) as end:
-        cli.main(["plan", *args])
+        main.main(["plan", *args])
     return end.value.code, *capsys.readouterr()
 
 

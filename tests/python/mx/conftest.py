@@ -6,13 +6,13 @@ from pathlib import Path
 import mxnet as mx
 import pytest
 
-from tofu.mx import runtime
+from tofu.mx.run import extension
 
 
 @pytest.fixture(scope="session", autouse=True)
 def library():
     path = os.environ.get("TOFU_MXNET_LIBRARY")
-    runtime.load(Path(path) if path else None)
+    extension.load(Path(path) if path else None)
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ import json
 import mxnet as mx
 import numpy as np
 
-from tofu.mx.graph import training_graph
-from tofu.mx.nnvm import Entry, Graph, Node
-from tofu.mx.program import Program
-from tofu.mx.tiles import layouts, scatter
+from tofu.mx.build.nnvm import Entry, Graph, Node
+from tofu.mx.build.training_graph import training_graph
+from tofu.mx.run.layout import layouts, scatter
+from tofu.mx.run.program import Program
 
 __all__ = ["numpy_of", "own_gradients", "phases_of_one", "shapes_of", "train"]
 

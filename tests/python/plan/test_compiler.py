@@ -9,8 +9,9 @@ pytest.importorskip("mxnet")
 
 import mxnet as mx
 
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError, PlanError
-from tofu.mx.graph import strategy_table, training_graph
+from tofu.mx.build.training_graph import training_graph
 from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
 
 F32 = "float32"

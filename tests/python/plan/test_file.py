@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu import models
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
-from tofu.mx.graph import strategy_table
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan import file as plan_file
 

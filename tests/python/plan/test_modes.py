@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tofu import _core, models
-from tofu.mx.graph import strategy_table
+from tofu.analysis.strategy_table import strategy_table
 
 # One of each factory: wide ResNets and RNNs differ in size only, which is reduced here.
 NAMES = (

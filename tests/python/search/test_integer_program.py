@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import PlanError
 from tofu.models import build
-from tofu.mx.graph import strategy_table
 
 SOLVER = Path(__file__).resolve().parents[3] / "benchmarks" / "_integer_program.py"
 # One of each kind of model.

@@ -7,7 +7,8 @@ import json
 import mxnet as mx
 
 from tofu import _core
-from tofu.mx.graph import strategy_table, training_graph
+from tofu.analysis.strategy_table import strategy_table
+from tofu.mx.build.training_graph import training_graph
 
 SIZE = 64
 FLOAT_BYTES = 4

@@ -1,0 +1,137 @@
+"""The commands about operators: ``tofu ops``, ``tofu verify`` and ``tofu suggest``."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+import click
+
+from tofu.config import Config
+from tofu.errors import ConfigError
+
+__all__ = ["FALSE_STRATEGY", "describe", "ops", "suggest", "verify"]
+
+FALSE_STRATEGY = 1  # exit status
+
+
+def _use_files(context: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> None:
+    """Let this process and those it starts load the files."""
+    if files:
+        given = [os.environ.get("TOFU_DESCRIBE", ""), *map(os.path.abspath, files)]
+        os.environ["TOFU_DESCRIBE"] = os.pathsep.join(filter(None, given))
+        Config.from_environment()
+
+
+describe = click.option(
+    "--describe",
+    multiple=True,
+    metavar="FILE",
+    expose_value=False,
+    callback=_use_files,
+    help="A Python file that describes further operators; adds to $TOFU_DESCRIBE.",
+)
+
+
+@click.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="A table to read, the document, or the page docs/operators.md.",
+)
+def ops(form: str) -> None:
+    """List every operator of the installed MXNet and how it can be split."""
+    os.environ.pop("MXNET_GRAPH_PASS", None)
+    from tofu.cli import operator_report
+    from tofu.verify.inventory.cache import cached_inventory
+
+    click.echo(operator_report.ops_text(cached_inventory(), form), nl=False)
+
+
+@click.command()
+@click.option("--seed", type=int, default=1, show_default=True, help="Of shapes and values.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many run beside each other. Default: one for each processor.",
+)
+@click.option(
+    "--quick", is_flag=True, help="A sample of the calls only, and no search for missing splits."
+)
+@click.option(
+    "--record", is_flag=True, help="Keep the results in the package, where tofu ops reads them."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text to read, or a document.",
+)
+@describe
+@click.argument("operators", nargs=-1, metavar="[OPERATOR]...")
+def verify(
+    seed: int,
+    processes: Optional[int],
+    quick: bool,
+    record: bool,
+    form: str,
+    operators: tuple[str, ...],
+) -> None:
+    """Run the strategies of OPERATORs (default: all) on the real ones, whole and by parts.
+
+    Exit status 1 where a strategy is false.
+    """
+    os.environ.pop("MXNET_GRAPH_PASS", None)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    from tofu.cli import operator_report
+
+    names = operator_report.known_operators(operators)
+    count = processes or os.cpu_count() or 1
+    verdicts = operator_report.run_verify(
+        names, seed=seed, processes=count, record=record, quick=quick
+    )
+    show = operator_report.verdicts_document if form == "json" else operator_report.verdicts_text
+    click.echo(show(verdicts), nl=False)
+    if any(v.false for v in verdicts):
+        raise SystemExit(FALSE_STRATEGY)
+
+
+@click.command()
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    required=True,
+    metavar="D,D,...[:KIND]",
+    help="Shape of an input, once for each, in order. KIND: real, positive, int10 (below 10).",
+)
+@click.option(
+    "--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute; once for each."
+)
+@click.option("--dtype", default="float32", show_default=True, help="Type of the inputs.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the values.")
+@describe
+@click.argument("operator")
+def suggest(
+    shapes: tuple[str, ...], attrs: tuple[str, ...], dtype: str, seed: int, operator: str
+) -> None:
+    """Run OPERATOR by parts to find how it can be split, and print a description to paste.
+
+    For an operator written in Python: Custom:NAME, and --describe the file that registers it.
+    Give dimensions that are not the same different sizes.
+    """
+    os.environ.pop("MXNET_GRAPH_PASS", None)
+    from tofu.verify.find.suggest import parse_input, suggestion
+
+    pairs = [text.partition("=") for text in attrs]
+    if not all(sign for _, sign, _ in pairs):
+        raise ConfigError(f"--attr {', '.join(attrs)}: expected NAME=VALUE")
+    inputs = [parse_input(text) for text in shapes]
+    given = {name: value for name, _, value in pairs}
+    click.echo(suggestion(operator, inputs, given, dtype=dtype, seed=seed), nl=False)

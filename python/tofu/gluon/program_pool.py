@@ -1,0 +1,278 @@
+"""From a block's symbol to programs that run it: plan, tile the parameters, bind.
+
+A ``Pool`` holds the programs for one signature. Several are needed when a script
+calls a block again before the backward pass of an earlier call: each keeps the
+tensors saved for its own backward pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
+
+import mxnet as mx
+from mxnet import autograd
+
+from tofu.errors import InternalError, PlanError
+from tofu.plan import Compiled
+
+from . import backend, messages, saved_plans
+from .gradients import is_overwritten
+from .parameter import check_tileable, gated_tiles, is_tiled, shape_of, tile
+from .recording import Recording
+from .session import Session
+
+__all__ = ["Pool", "Signature", "make_pool"]
+
+Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What distinguishes one training graph of a symbol from another.
+
+    Attributes:
+        inputs: name, shape and dtype of the script's inputs.
+        parameter_dtypes: dtype of every parameter, in the symbol's order.
+        gradients: names of the inputs and parameters whose gradient is wanted.
+        train: whether operators behave as in training.
+    """
+
+    inputs: tuple[Described, ...]
+    parameter_dtypes: tuple[str, ...]
+    gradients: frozenset[str]
+    train: bool
+
+
+@dataclasses.dataclass
+class _Bound:
+    """One program and the recording that may still need its saved tensors."""
+
+    program: Any
+    recording: Optional[Recording] = None
+
+    def free(self) -> bool:
+        return self.recording is None or self.recording.finished()
+
+
+class Pool:
+    """The programs for one signature of one symbol.
+
+    Args:
+        compiled: the partitioned graph.
+        parameters: the symbol's parameters by name, all of them tiled.
+        signature: what the graph was made for.
+        session: the workers.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        parameters: Mapping[str, Any],
+        signature: Signature,
+        session: Session,
+    ) -> None:
+        self._compiled = compiled
+        self._parameters = dict(parameters)
+        self._signature = signature
+        self._session = session
+        self._names = _tile_names(compiled.variables, parameters)
+        # Calls that update the same running statistics.
+        self._group = next(
+            (p for name, p in parameters.items() if name not in signature.gradients), None
+        )
+        self._bound: list[_Bound] = []
+        self._generations: tuple[int, ...] = ()
+
+    def run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
+        """The outputs for `inputs`, whole and on `context`.
+
+        Args:
+            inputs: the script's arrays by name.
+            record: whether to enter the outputs in autograd's graph.
+            context: the script's context.
+        """
+        bound = self._take()
+        self._reclaim(bound.program)
+        recording = autograd.set_recording(False)
+        try:
+            outputs: list[Any] = bound.program.forward(
+                inputs, is_train=self._signature.train, ctx=context
+            )
+        finally:
+            autograd.set_recording(recording)
+        if record:
+            bound.recording = self._record(bound.program, inputs, outputs, context)
+        return outputs
+
+    def prepare(self) -> None:
+        """Bind a program if there is none, so that faults show before anything runs."""
+        self._drop_stale()
+        if not self._bound:
+            self._bound.append(self._bind())
+
+    def _take(self) -> _Bound:
+        self._drop_stale()
+        for bound in self._bound:
+            if bound.free():
+                bound.recording = None
+                return bound
+        self._bound.append(self._bind())
+        return self._bound[-1]
+
+    def _drop_stale(self) -> None:
+        generations = tuple(p._tofu.generation for p in self._parameters.values())
+        if generations != self._generations:
+            self._bound.clear()
+            self._generations = generations
+
+    def _bind(self) -> _Bound:
+        tiles = {
+            tile_name: array
+            for name, parameter in self._parameters.items()
+            for tile_name, array in zip(self._names[name], parameter._tofu.tiles)
+        }
+        make = backend.current().program
+        return _Bound(make(self._compiled.phases, self._session.contexts, tiles))
+
+    def _record(
+        self, program: Any, inputs: Mapping[str, Any], outputs: Sequence[Any], context: Any
+    ) -> Recording:
+        gradients = self._signature.gradients
+        wanted = [name for name in inputs if name in gradients]
+        trained = {name: p for name, p in self._parameters.items() if name in gradients}
+        gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
+        # As they are now: a parameter that gets new ones has left this graph.
+        delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
+        gather = backend.current().gather
+
+        def differentiate(
+            heads: list[Any],
+        ) -> tuple[list[Any], list[Any], Callable[[int], None]]:
+            self._reclaim(program)
+            found = program.backward(heads)
+
+            def deliver(serial: int) -> None:
+                for name, gradients in delivered.items():
+                    gradients.hand_over(serial, found[name], program)
+
+            return (
+                [gather(found[name], program.layouts[name], context) for name in wanted],
+                [array for name, tiles in gated.items() if tiles for array in found[name]],
+                deliver,
+            )
+
+        return Recording(
+            [inputs[name] for name in wanted],
+            [tile for tiles in gated.values() for tile in tiles],
+            outputs,
+            differentiate,
+            self._group,
+        )
+
+    def _reclaim(self, program: Any) -> None:
+        """Before a program overwrites gradients that lie with it."""
+        for parameter in self._parameters.values():
+            if parameter._tofu.gradients is not None:
+                parameter._tofu.gradients.reclaim(program)
+
+
+def make_pool(
+    name: str,
+    symbol: Any,
+    parameters: Mapping[str, Any],
+    signature: Signature,
+    session: Session,
+    *,
+    first: bool,
+) -> Pool:
+    """Plan `symbol` for `signature` and tile those of its parameters that are not yet.
+
+    Args:
+        name: the block, for what the user is told.
+        symbol: the block's symbol.
+        parameters: its parameters by name, initialized.
+        signature: shapes, dtypes and mode.
+        session: the workers.
+        first: whether this is the block's first graph, which the user hears of.
+
+    Raises:
+        TofuError: the graph cannot be partitioned, or a parameter not be tiled.
+    """
+    for parameter in parameters.values():
+        if not is_tiled(parameter):
+            check_tileable(parameter)
+    room = backend.current()
+    graph = _training_graph(symbol, parameters, signature, session.workers)
+    table, unknown = room.strategy_table(graph)
+    fetch, reason = room.usable_fetch(session.fetch, session.contexts)
+    if reason is not None:
+        messages.plain_fetch(reason)
+    training = bool(signature.gradients)
+    pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
+    compiled = room.compile_graph(
+        graph,
+        table,
+        workers=session.workers,
+        pins=pins,
+        options=saved_plans.options_for(name, graph, session, training=training),
+        saved=saved_plans.plan_for(name, graph, pins, session, training=training),
+        fetch=fetch,
+        dump_dir=session.dump_dir,
+    )
+    if training and not compiled.has_backward:
+        raise PlanError("no gradients are to be had in this mode; expected a backward graph")
+    layouts = room.layouts(compiled.variables)
+    for parameter_name, parameter in parameters.items():
+        layout = layouts[parameter_name]
+        if not is_tiled(parameter):
+            cuts = compiled.plan.tensor(parameter_name).cuts
+            tile(parameter, layout, session.contexts, cuts)
+        elif parameter._tofu.layout.boxes != layout.boxes:
+            raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
+    size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
+    messages.partitioned(name, compiled, size, session, first=first)
+    if first:
+        messages.replicated(name, compiled)
+        if unknown:
+            messages.undescribed(name, unknown, compiled)
+    return Pool(compiled, parameters, signature, session)
+
+
+def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
+    """Which update to plan for: "sgd", "sgd_mom", "adam", or None for others and none yet."""
+    trainers = [p._trainer for p in parameters.values() if getattr(p, "_trainer", None)]
+    if not trainers:
+        return None
+    optimizer = trainers[0]._optimizer
+    if type(optimizer) is mx.optimizer.SGD:
+        return "sgd_mom" if optimizer.momentum else "sgd"
+    return "adam" if type(optimizer) is mx.optimizer.Adam else None
+
+
+def _training_graph(
+    symbol: Any, parameters: Mapping[str, Any], signature: Signature, workers: int
+) -> str:
+    auxiliary = set(symbol.list_auxiliary_states())
+    described = {
+        name: (shape_of(parameter), dtype)
+        for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
+    }
+    return backend.current().training_graph(
+        symbol,
+        inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
+        parameters={n: d for n, d in described.items() if n not in auxiliary},
+        aux={n: d for n, d in described.items() if n in auxiliary},
+        gradients=sorted(signature.gradients),
+        train=signature.train,
+        optimizer=optimizer_kind(parameters) if signature.gradients else None,
+        workers=workers,
+    )
+
+
+def _tile_names(
+    variables: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    return {name: [t["name"] for t in variables[name]["tiles"]] for name in parameters}

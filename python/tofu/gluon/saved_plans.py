@@ -1,0 +1,97 @@
+"""What a user has said about plans, graph by graph: saved plans (TOFU_PLAN) and pins.
+
+A run has more graphs than a plan file: one for each batch size, one to predict with, those
+of further blocks. The first graph that trains must be one that the file has a plan for:
+otherwise the script, or its batch size, is not the one the plan was made for. Every
+other graph without a plan is searched as usual; parameters keep the tiles they have.
+
+A pin applies to each graph that has its tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from tofu.errors import ConfigError
+from tofu.plan import SearchOptions
+from tofu.plan.options import tensor_names
+
+from . import messages
+from .session import Session
+
+__all__ = ["options_for", "plan_for"]
+
+# The session whose first training graph had a plan, and the one that was told of another.
+_matched: Optional[Session] = None
+_told: Optional[Session] = None
+_pinned: Optional[Session] = None
+
+
+def plan_for(
+    name: str,
+    graph: str,
+    pins: Mapping[str, Sequence[int]],
+    session: Session,
+    *,
+    training: bool,
+) -> Optional[str]:
+    """The saved plan of a graph, or None where it is to be searched.
+
+    Args:
+        name: the block, for what the user is told.
+        graph: its training graph.
+        pins: the cuts of parameters that are tiled already.
+        session: the workers and the saved plans.
+        training: whether the graph has gradients.
+
+    Raises:
+        ConfigError: the first graph that trains is none of those that the file is for.
+    """
+    global _matched, _told
+    plans = session.plans
+    if plans is None:
+        return None
+    found = plans.plan_for(graph, session.workers)
+    if found is not None and _keeps(found, pins):
+        _matched = session
+        return found
+    if training and _matched is not session:
+        raise ConfigError(
+            f"{plans.path}: no plan for the training graph of {name}; it is for another graph "
+            f"({', '.join(sorted(key for key, _ in plans.plans))}). Layers, shapes, batch size "
+            "and optimizer must be those it was made for: make it again with tofu plan --save, "
+            "or unset TOFU_PLAN"
+        )
+    if _told is not session:
+        _told = session
+        messages.planned_anew(name, plans.path)
+    return None
+
+
+def options_for(name: str, graph: str, session: Session, *, training: bool) -> SearchOptions:
+    """How to search a graph: with the pins of its own tensors.
+
+    A pin that fits nothing in the first graph that trains is warned of: it may be misspelt,
+    or belong to a later block.
+    """
+    global _pinned
+    options = session.options
+    if not options.pins:
+        return options
+    names = tensor_names(graph)
+    own = tuple(pin for pin in options.pins if pin[0] in names)
+    if training and _pinned is not session:
+        _pinned = session
+        if len(own) < len(options.pins):
+            absent = [pin for pin, _ in options.pins if pin not in names]
+            messages.unpinned(name, absent, names)
+    return dataclasses.replace(options, pins=own)
+
+
+def _keeps(plan: str, pins: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a plan cuts the pinned variables as they are pinned."""
+    cuts = {tensor["node"]: tensor["cuts"] for tensor in json.loads(plan)["tensors"]}
+    return all(cuts.get(name, list(pin)) == list(pin) for name, pin in pins.items())

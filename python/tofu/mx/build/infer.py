@@ -1,0 +1,73 @@
+"""Shapes and dtypes of every entry of a graph, hidden outputs included."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from tofu.errors import GraphError
+
+from .nnvm import Graph, Shape
+from ..run.extension import mxnet_errors
+
+__all__ = ["dtype_flag", "dtype_name", "infer"]
+
+_FLAGS: dict[str, int] = {
+    np.dtype(kind).name: flag
+    for kind, flag in mx.ndarray._DTYPE_NP_TO_MX.items()
+    if kind is not None
+}
+_NAMES = {flag: name for name, flag in _FLAGS.items()}
+
+
+def dtype_flag(name: str) -> int:
+    """MXNet's type flag of a dtype. Raises GraphError for one that MXNet lacks."""
+    flag = _FLAGS.get(np.dtype(name).name)
+    if flag is None:
+        raise GraphError(f"dtype {name}: MXNet knows {', '.join(sorted(_FLAGS))}")
+    return flag
+
+
+def dtype_name(flag: int) -> str:
+    """The numpy name of an MXNet type flag."""
+    return _NAMES[flag]
+
+
+def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
+    """Fill in the shapes and dtypes of all nodes.
+
+    variables: name -> (shape, dtype) of the graph's variables; more may be given.
+
+    Raises GraphError with the first node whose shape or dtype cannot be told.
+    """
+    order = graph.topological()
+    symbol = graph.to_symbol(all_heads=True)
+    arguments = set(symbol.list_arguments())
+    given = {name: variables[name] for name in arguments if name in variables}
+    with mxnet_errors("inferring shapes and dtypes"):
+        _, dtypes, _ = symbol.infer_type(**{name: dtype for name, (_, dtype) in given.items()})
+        _, shapes, _ = symbol.infer_shape_partial(
+            **{name: tuple(shape) for name, (shape, _) in given.items()}
+        )
+    at = 0
+    for node in order:
+        end = at + node.num_outputs
+        node.shapes = [tuple(shape) for shape in (shapes or [])[at:end]]
+        node.dtypes = [_flag(dtype) for dtype in (dtypes or [])[at:end]]
+        at = end
+        known = [shape and all(dim > 0 for dim in shape) for shape in node.shapes]
+        if len(known) != node.num_outputs or not all(known) or -1 in node.dtypes:
+            raise GraphError(
+                f"node {node.name!r} ({node.op}): its shape or dtype does not follow from the "
+                f"variables given: found {node.shapes or 'no shapes'}; give the shape of every "
+                "input, parameter and auxiliary state"
+            )
+
+
+@functools.lru_cache(maxsize=64)
+def _flag(dtype: Any) -> int:
+    return _FLAGS.get(np.dtype(dtype).name, -1)

@@ -1,0 +1,115 @@
+"""Backward operators that read their forward operator's state, as stateless ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+import numpy as np
+
+from tofu.mx.build.infer import dtype_name
+from tofu.mx.build.nnvm import Entry, Node, format_shape
+
+from .registry import AFTER, Builder, flag, number
+
+__all__: list[str] = []
+
+
+@AFTER.lowering("_backward_Dropout", reason="remembers whether the forward passed through")
+def dropout(node: Node, build: Builder) -> Sequence[Entry]:
+    """The head gradient times the mask, which already carries 1 / (1 - p)."""
+    gradient, mask = node.inputs
+    same = gradient.shape == mask.shape
+    return [build.op("elemwise_mul" if same else "broadcast_mul", gradient, mask)]
+
+
+@AFTER.lowering("_backward_SliceChannel", reason="a legacy operator with state")
+def slice_channel(node: Node, build: Builder) -> Sequence[Entry]:
+    """The head gradients one after the other."""
+    pieces = list(node.inputs)
+    axis = int(node.attrs.get("axis", 1)) % len(Entry(node).shape)
+    if flag(node, "squeeze_axis"):
+        pieces = [build.op("expand_dims", piece, axis=axis) for piece in pieces]
+    if len(pieces) == 1:
+        return pieces
+    return [build.op("Concat", *pieces, dim=axis, num_args=len(pieces))]
+
+
+@AFTER.lowering("_backward_SwapAxis", reason="a legacy operator with state")
+def swap_axis(node: Node, build: Builder) -> Sequence[Entry]:
+    """The same swap again."""
+    attrs = {key: node.attrs.get(key) for key in ("dim1", "dim2")}
+    return [build.op("SwapAxis", node.inputs[0], **attrs)]
+
+
+@AFTER.lowering("_backward_Pad", reason="a legacy operator with state")
+def pad(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The inside of the head gradient; other paddings than a constant stay."""
+    if node.attrs.get("mode") != "constant":
+        return None
+    widths = [int(each) for each in node.attrs["pad_width"].strip("()[] ,").split(",")]
+    begin = tuple(widths[::2])
+    end = tuple(first + dim for first, dim in zip(begin, Entry(node).shape))
+    return [build.op("slice", node.inputs[0], begin=begin, end=end)]
+
+
+@AFTER.lowering("_backward_SequenceMask", reason="a legacy operator with state")
+def sequence_mask(node: Node, build: Builder) -> Sequence[Entry]:
+    """The head gradient masked with zeros."""
+    return _same_on_gradient(node, build, "SequenceMask", value="0")
+
+
+@AFTER.lowering("_backward_SequenceReverse", reason="a legacy operator with state")
+def sequence_reverse(node: Node, build: Builder) -> Sequence[Entry]:
+    """The head gradient reversed."""
+    return _same_on_gradient(node, build, "SequenceReverse")
+
+
+@AFTER.lowering("_backward_MakeLoss", reason="a legacy operator with state")
+def make_loss(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """A constant; MakeLoss ignores the head gradient. Counting valid elements stays."""
+    out = Entry(node)
+    scale = number(node, "grad_scale", 1.0)
+    normalization = node.attrs.get("normalization", "null")
+    if normalization == "valid":
+        return None
+    if normalization == "batch":
+        scale /= math.prod(out.shape[:-1])  # what MXNet takes for the batch
+    value = float(np.float32(scale))  # MXNet divides in single precision
+    return [build.op("_full", shape=out.shape, dtype=dtype_name(out.dtype), value=value)]
+
+
+@AFTER.lowering(
+    "_backward__contrib_MultiBoxPrior",
+    "_backward__contrib_MultiBoxTarget",
+    "_backward__contrib_MultiBoxDetection",
+    reason="a legacy operator with state, whose gradient is zero",
+)
+def multi_box(node: Node, build: Builder) -> Sequence[Entry]:
+    """Zeros."""
+    return [_zeros_like(Entry(node, i), build) for i in range(node.num_outputs)]
+
+
+@AFTER.lowering("_zeros_without_dtype", reason="its shape and dtype follow from its readers")
+def untyped_zeros(node: Node, build: Builder) -> Sequence[Entry]:
+    """Zeros that say what they are."""
+    return [_zeros_like(Entry(node), build)]
+
+
+@AFTER.lowering("_zeros", "_ones", "_full", reason="an extent of 0 follows from the readers")
+def constant(node: Node, build: Builder) -> None:
+    """The same constant with its shape written out."""
+    del build
+    node.attrs["shape"] = format_shape(Entry(node).shape)
+    node.attrs.pop("ctx", None)
+
+
+def _same_on_gradient(node: Node, build: Builder, op: str, **changed: str) -> Sequence[Entry]:
+    attrs = {**node.attrs, **changed}
+    out = build.op(op, *node.inputs, **attrs)
+    return [out, *(_zeros_like(Entry(node, i), build) for i in range(1, node.num_outputs))]
+
+
+def _zeros_like(entry: Entry, build: Builder) -> Entry:
+    return build.zeros(entry.shape, dtype_name(entry.dtype))

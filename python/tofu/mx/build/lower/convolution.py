@@ -1,0 +1,168 @@
+"""Gradients of convolutions and poolings as operators whose parts read halos.
+
+MXNet's operator computes all gradients at once. Rows of a part are enough for its share of
+the weight's gradient, which is a sum, but the data's gradient needs the head gradient of
+the rows beside them. So it becomes an operator of its own, a transposed convolution.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+from tofu.mx.build.infer import dtype_name
+from tofu.mx.build.nnvm import Entry, Node, Shape
+
+from .registry import AFTER, Builder, flag
+
+__all__: list[str] = []
+
+_SINGLE, _DOUBLE = 0, 1
+_LAYOUTS = ("None", "NCW", "NCHW", "NCDHW")
+
+
+def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
+    """An attribute with a number for every dimension of space."""
+    given = ast.literal_eval(node.attrs.get(name, "()").replace("L", ""))
+    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    rank = len(ast.literal_eval(node.attrs["kernel"].replace("L", "")))
+    return found or (default,) * rank
+
+
+def _space_is_shared(node: Node, workers: int) -> bool:
+    """Whether the batch leaves workers over, and space can be divided among those."""
+    head, data = node.inputs[0].shape, node.inputs[1].shape
+    left = workers // math.gcd(workers, data[0])
+    strides = _numbers(node, "stride", 1)
+    return left > 1 and any(
+        size % stride == 0 and math.gcd(math.gcd(size // stride, out), left) > 1
+        for size, out, stride in zip(data[2:], head[2:], strides)
+    )
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether MXNet has the transposed convolution; single elements need none."""
+    kernel, dilate = _numbers(node, "kernel", 1), _numbers(node, "dilate", 1)
+    stride, pad = _numbers(node, "stride", 1), _numbers(node, "pad", 0)
+    if max(kernel) == max(stride) == 1 and not any(pad):
+        return False
+    dilated = max(dilate) > 1
+    # In double precision it gets strides with dilation wrong, in three dimensions it has none.
+    known = not dilated or (len(kernel) < 3 and (max(stride) == 1 or _is_single(node)))
+    groups, layout = node.attrs.get("num_group", "1"), node.attrs.get("layout", "None")
+    return known and groups == "1" and layout in _LAYOUTS
+
+
+def _is_single(node: Node) -> bool:
+    return node.inputs[1].dtype == _SINGLE
+
+
+@AFTER.lowering(
+    "_backward_Convolution",
+    reason="makes the data's gradient and sums over space at once",
+    where=_space_is_shared,
+)
+def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The data's gradient as a transposed convolution; the others from the operator itself."""
+    gradient, data, weight = node.inputs[:3]
+    if data.dtype not in (_SINGLE, _DOUBLE) or not _is_plain(node):
+        return None
+    others = _reading(node, build, "parameters")
+    by_data = _transposed(node, build, gradient, weight, data.shape)
+    return [by_data, *(Entry(others, i) for i in range(1, node.num_outputs))]
+
+
+def _transposed(
+    node: Node, build: Builder, gradient: Entry, weight: Entry, shape: Shape, groups: int = 1
+) -> Entry:
+    """What the window of a node makes of its head gradient, in the shape of its data."""
+    kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
+    dilate, pad = _numbers(node, "dilate", 1), _numbers(node, "pad", 0)
+    reached = [
+        s * (size - 1) + d * (k - 1) + 1 - 2 * p
+        for size, k, s, d, p in zip(gradient.shape[2:], kernel, stride, dilate, pad)
+    ]
+    return build.op(
+        "Deconvolution",
+        gradient,
+        weight,
+        kernel=kernel,
+        stride=stride,
+        dilate=dilate,
+        pad=pad,
+        adj=tuple(size - end for size, end in zip(shape[2:], reached)),
+        num_filter=shape[1],
+        num_group=groups,
+        no_bias=True,
+    )
+
+
+@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read")
+def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The same without the workspace: the maximum is found again in the data.
+
+    Of means and sums whose windows overlap, each channel by itself is a transposed
+    convolution, where space is to be shared.
+    """
+    if len(node.inputs) == 5:
+        node.inputs[4] = build.zeros(node.inputs[4].shape, dtype_name(node.inputs[4].dtype))
+        _cast_again(node, build)
+        return None
+    gradient, data = node.inputs[:2]
+    kind, kernel = node.attrs.get("pool_type", "max"), node.attrs.get("kernel")
+    if kind not in ("avg", "sum") or kernel is None or flag(node, "global_pool"):
+        return None
+    sizes, pad = _numbers(node, "kernel", 1), _numbers(node, "pad", 0)
+    whole_windows = node.attrs.get("pooling_convention", "valid") == "valid" and (
+        kind == "sum" or flag(node, "count_include_pad", default=True) or not any(pad)
+    )
+    plain = data.dtype in (_SINGLE, _DOUBLE) and node.attrs.get("layout", "None") in _LAYOUTS
+    overlap = sizes != _numbers(node, "stride", 1) or any(pad)
+    if not (whole_windows and plain and overlap and _space_is_shared(node, build.workers)):
+        return None
+    channels, value = data.shape[1], 1.0 if kind == "sum" else 1.0 / math.prod(sizes)
+    shape, dtype = (channels, 1, *sizes), dtype_name(data.dtype)
+    weight = build.op("_full", shape=shape, dtype=dtype, value=value)
+    return [_transposed(node, build, gradient, weight, data.shape, channels)]
+
+
+def _cast_again(node: Node, build: Builder) -> None:
+    """Read what was cast for the forward operator as it was before.
+
+    To keep it in double precision until now would take twice the memory of what is often
+    kept in single precision anyway. A maximum of such numbers is one of them.
+    """
+    data, out = node.inputs[2].node, node.inputs[3].node
+    if data.op == "Cast" and data.inputs[0].dtype == _SINGLE:
+        node.inputs[2] = build.op("Cast", *data.inputs, **data.attrs)
+        if out in build.shared:
+            node.inputs[3] = build.op("Cast", *build.shared[out], **data.attrs)
+
+
+@AFTER.lowering("Cast", reason="the gradient of a maximum reads what its result was cast to")
+def cast(node: Node, build: Builder) -> None:
+    """The same; remembered for the lowering above."""
+    if node.inputs[0].node.op == "Pooling" and Entry(node).dtype == _SINGLE:
+        build.shared[node.inputs[0].node] = [Entry(node)]
+
+
+@AFTER.lowering("_backward_Deconvolution", reason="adds all of space up for its bias")
+def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The same with the bias's gradient as a sum beside it."""
+    if flag(node, "no_bias", default=True):
+        return None
+    gradient = node.inputs[0]
+    others = _reading(node, build, "inputs")
+    axes = (0, *range(2, len(gradient.shape)))
+    total = build.op("sum", gradient, axis=axes, keepdims=False)
+    return [Entry(others, 0), Entry(others, 1), total]
+
+
+def _reading(node: Node, build: Builder, gradients: str) -> Node:
+    """The same operator, of which only some gradients are read (tdl/convolution.py)."""
+    attrs = {**node.attrs, "__tofu_gradients__": gradients}
+    found = build.op(node.op, *node.inputs, **attrs).node
+    found.num_outputs = node.num_outputs
+    return found

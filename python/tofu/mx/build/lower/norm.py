@@ -1,0 +1,263 @@
+"""Normalizations as sums, so that a split batch or image means the same as a whole one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+import numpy as np
+
+from tofu.mx.build.infer import dtype_name
+from tofu.mx.build.nnvm import Entry, Node, Shape
+
+from .registry import AFTER, BEFORE, Builder, flag, number
+
+__all__: list[str] = []
+
+_FLOAT16 = 2
+_EPS = float(np.float32(1e-3))  # of BatchNorm
+
+
+_STATISTICS = "its statistics are sums over batch and space, which a tile sees only part of"
+
+
+@BEFORE.lowering("_contrib_SyncBatchNorm", reason=_STATISTICS)
+def sync_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
+    """BatchNorm, which is in sync here; its last output is the variance."""
+    out = _plain_batch_norm(node, build, axis="1")
+    squares = build.op("square", build.op("BlockGrad", Entry(out, 2)))
+    eps = number(node, "eps", _EPS)
+    variance = build.op("_plus_scalar", build.op("reciprocal", squares), scalar=-eps)
+    return [Entry(out), build.op("BlockGrad", Entry(out, 1)), variance]
+
+
+@BEFORE.lowering("_contrib_BatchNormWithReLU", reason=_STATISTICS)
+def batch_norm_with_relu(node: Node, build: Builder) -> Sequence[Entry]:
+    """BatchNorm followed by relu; the workspace output is nobody's."""
+    out = _plain_batch_norm(node, build)
+    return [build.op("relu", Entry(out)), *(Entry(out, i) for i in (1, 2))]
+
+
+@AFTER.lowering("BatchNorm", reason=_STATISTICS)
+def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
+    """MXNet's BatchNorm, with the running statistics as new values of its states."""
+    data, gamma, beta, running_mean, running_variance = node.inputs
+    per_channel = _PerChannel(node, data, build)
+    centered, mean, variance = data, running_mean, running_variance
+    if data.dtype == _FLOAT16:  # as MXNet does: statistics in single precision
+        centered = build.op("Cast", data, dtype="float32")
+    use_batch = _uses_batch(node, build)
+    if use_batch:
+        mean = per_channel.mean(centered)
+    negative = build.op("negative", mean)
+    centered = per_channel.scale(centered, None, negative)
+    if use_batch:
+        variance = per_channel.mean_square(centered)
+        _update_running(node, build, mean, variance)
+    inverse_std = _inverse_std(build, variance, number(node, "eps", _EPS))
+    # fix_gamma: gamma counts as one.
+    fixed = flag(node, "fix_gamma", default=True)
+    scale = inverse_std if fixed else build.op("elemwise_mul", inverse_std, gamma)
+    out = per_channel.scale(centered, scale, beta)
+    build.shared[node] = centered, inverse_std, scale, out
+    if data.dtype == _FLOAT16:
+        out = build.op("Cast", out, dtype=dtype_name(_FLOAT16))
+    return [out, mean, inverse_std]
+
+
+@AFTER.lowering("_backward_BatchNorm", reason="its sums are over the whole batch as well")
+def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
+    """The gradients by data, gamma and beta.
+
+    With the centered data x, the head gradient g and the scale s = gamma / std, that by
+    data is s * (g - mean(g) - x * mean(g * x) / std^2).
+    """
+    gradient, data, gamma = node.inputs[0], node.inputs[3], node.inputs[4]
+    forward = node.inputs[1].node
+    centered, inverse_std, scale, out = build.shared[forward]
+    node.control_deps[:] = [out.node]  # the forward operator that this one belongs to
+    per_channel = _PerChannel(node, data, build)
+    if data.dtype == _FLOAT16:
+        gradient = build.op("Cast", gradient, dtype="float32")
+    by_scaled, product, total = per_channel.gradients(gradient, centered, scale, out.node)
+    by_gamma = build.op("elemwise_mul", product, inverse_std)
+    if flag(node, "fix_gamma", default=True):
+        by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
+    if _uses_batch(node, build):
+        share = build.op("_mul_scalar", scale, scalar=-1.0 / per_channel.count)
+        shift = build.op("elemwise_mul", share, total)
+        slope = build.op("elemwise_mul", share, build.op("square", inverse_std))
+        slope = build.op("elemwise_mul", slope, product)
+        by_data = build.op("elemwise_add", by_scaled, per_channel.scale(centered, slope, shift))
+    else:
+        by_data = by_scaled
+    if data.dtype == _FLOAT16:
+        by_data = build.op("Cast", by_data, dtype=dtype_name(_FLOAT16))
+    return [by_data, by_gamma, total]
+
+
+@BEFORE.lowering(
+    "InstanceNorm", reason="its backward operator needs the state of the forward operator"
+)
+def instance_norm(node: Node, build: Builder) -> Sequence[Entry]:
+    """InstanceNorm over everything behind the first two dimensions."""
+    data, gamma, beta = node.inputs
+    shape = data.shape
+    axes = tuple(range(2, len(shape)))
+    per_channel = (1, shape[1]) + (1,) * len(axes)
+    mean = _mean(build, data, axes, shape)
+    centered = build.op("broadcast_sub", data, mean)
+    variance = _mean(build, build.op("square", centered), axes, shape)
+    inverse_std = _inverse_std(build, variance, number(node, "eps", 1e-3))
+    normal = build.op("broadcast_mul", centered, inverse_std)
+    scaled = build.op("broadcast_mul", normal, build.reshape(gamma, per_channel))
+    out = build.op("broadcast_add", scaled, build.reshape(beta, per_channel))
+    return [out, mean, variance]
+
+
+@BEFORE.lowering(
+    "L2Normalization", reason="its backward operator needs the state of the forward operator"
+)
+def l2_normalization(node: Node, build: Builder) -> Sequence[Entry]:
+    """L2Normalization over the instance, the channels or the space."""
+    (data,) = node.inputs
+    rank = len(data.shape)
+    axes = {
+        "instance": tuple(range(1, rank)),
+        "channel": (1,),
+        "spatial": tuple(range(2, rank)),
+    }[node.attrs.get("mode", "instance")]
+    squares = build.op("sum", build.op("square", data), axis=axes, keepdims=True)
+    norm = build.op(
+        "sqrt",
+        build.op("_plus_scalar", squares, scalar=number(node, "eps", float(np.float32(1e-10)))),
+    )
+    return [build.op("broadcast_div", data, norm), norm]
+
+
+class _PerChannel:
+    """Operations between a tensor and a vector with an element for each channel.
+
+    MXNet's own operators for that, sum and broadcast_mul, take five to twenty times as
+    long on a CPU as reading the tensor does. For images, means are those of pooling, and to
+    scale is a depthwise convolution of a single pixel, whose gradient by the scale is a sum
+    of products: in oneDNN's own layout, as its other operators leave tensors.
+    """
+
+    def __init__(self, node: Node, data: Entry, build: Builder) -> None:
+        shape = data.shape
+        axis = int(node.attrs.get("axis", 1)) % len(shape)
+        self._build = build
+        self._others = tuple(i for i in range(len(shape)) if i != axis)
+        self._broadcast = tuple(dim if i == axis else 1 for i, dim in enumerate(shape))
+        self._channels = shape[axis]
+        self._image = len(shape) == 4 and axis == 1
+        self._width = shape[-1]
+        self._dtype = "float32" if data.dtype == _FLOAT16 else dtype_name(data.dtype)
+        self.count = math.prod(shape[i] for i in self._others)
+
+    def total(self, entry: Entry) -> Entry:
+        """The sum of each channel."""
+        return self._build.op("sum", entry, axis=self._others, keepdims=False)
+
+    def mean(self, entry: Entry) -> Entry:
+        """The mean of each channel."""
+        if not self._image:
+            return self._build.op("_mul_scalar", self.total(entry), scalar=1.0 / self.count)
+        # oneDNN pools averages, but no sums. Those of rows leave the height to be split.
+        kernel = (1, self._width)
+        rows = self._build.op("Pooling", entry, kernel=kernel, stride=(1, 1), pool_type="avg")
+        return self._build.op("_mul_scalar", self.total(rows), scalar=self._width / self.count)
+
+    def mean_square(self, centered: Entry) -> Entry:
+        """The mean of the squares of each channel of what ``scale`` has centered."""
+        if self._image and centered.node.op == "Convolution":
+            _, total, _ = self._convolution_gradients(centered, centered, centered.node)
+            return self._build.op("_mul_scalar", total, scalar=1.0 / self.count)
+        return self.mean(self._build.op("square", centered))
+
+    def gradients(
+        self, gradient: Entry, entry: Entry, factor: Entry, scaled: Node
+    ) -> tuple[Entry, Entry, Entry]:
+        """The gradients of ``scale(entry, factor, offset)``, which made `scaled`, by all three."""
+        if self._image:
+            return self._convolution_gradients(gradient, entry, scaled)
+        product = self.total(self._build.op("elemwise_mul", gradient, entry))
+        return self.scale(gradient, factor), product, self.total(gradient)
+
+    def _convolution_gradients(
+        self, gradient: Entry, entry: Entry, forward: Node
+    ) -> tuple[Entry, Entry, Entry]:
+        node = self._build.op(
+            "_backward_Convolution", gradient, entry, *forward.inputs[1:], **forward.attrs
+        ).node
+        node.num_outputs = 3
+        # From where MXNet infers its shapes.
+        node.control_deps = [forward]
+        by_factor = self._build.reshape(Entry(node, 1), (self._channels,))
+        return Entry(node), by_factor, Entry(node, 2)
+
+    def scale(self, entry: Entry, factor: Optional[Entry], offset: Optional[Entry] = None) -> Entry:
+        """Channels times a factor (None: 1) plus an offset (None: 0)."""
+        build = self._build
+        if self._image:
+            shape = (self._channels, 1, 1, 1)
+            if factor is None:
+                factor = build.op("_ones", shape=shape, dtype=self._dtype)
+            else:
+                factor = build.reshape(factor, shape)
+            return build.op(
+                "Convolution",
+                *(each for each in (entry, factor, offset) if each is not None),
+                kernel=(1, 1),
+                num_filter=self._channels,
+                num_group=self._channels,
+                no_bias=offset is None,
+            )
+        if factor is not None:
+            entry = build.op("broadcast_mul", entry, build.reshape(factor, self._broadcast))
+        if offset is not None:
+            entry = build.op("broadcast_add", entry, build.reshape(offset, self._broadcast))
+        return entry
+
+
+def _plain_batch_norm(node: Node, build: Builder, **attrs: str) -> Node:
+    """The operator BatchNorm with the attributes of a variant of it."""
+    names = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis")
+    kept = {name: node.attrs.get(name) for name in names}
+    plain = build.op("BatchNorm", *node.inputs, **{**kept, **attrs}).node
+    plain.num_outputs = 3
+    return plain
+
+
+def _uses_batch(node: Node, build: Builder) -> bool:
+    return build.train and not flag(node, "use_global_stats")
+
+
+def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) -> None:
+    """Momentum times the running value plus the rest of the batch's; biased variance."""
+    # MXNet keeps the momentum in single precision.
+    momentum = float(np.float32(number(node, "momentum", 0.9)))
+    for running, batch in ((node.inputs[3], mean), (node.inputs[4], variance)):
+        build.aux_updates[running.node.name] = build.op(
+            "elemwise_add",
+            build.op("_mul_scalar", running, scalar=momentum),
+            build.op("_mul_scalar", batch, scalar=1.0 - momentum),
+        )
+
+
+def _mean(
+    build: Builder,
+    entry: Entry,
+    axes: tuple[int, ...],
+    shape: Shape,
+    *,
+    keepdims: Optional[bool] = True,
+) -> Entry:
+    total = build.op("sum", entry, axis=axes, keepdims=keepdims)
+    return build.op("_mul_scalar", total, scalar=1.0 / math.prod(shape[i] for i in axes))
+
+
+def _inverse_std(build: Builder, variance: Entry, eps: float) -> Entry:
+    return build.op("rsqrt", build.op("_plus_scalar", variance, scalar=eps))

@@ -1,0 +1,187 @@
+"""The fused recurrent operator, unrolled as Gluon's own cells unroll."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+from tofu.mx.build.nnvm import Entry, Node
+
+from .registry import BEFORE, Builder, flag, number
+
+__all__: list[str] = []
+
+_GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+_REFUSED = ("projection_size", "lstm_state_clip_min", "lstm_state_clip_max")
+_AXIS_TIME, _AXIS_CHANNEL = 0, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layer:
+    """One direction of one layer: matrices of (gates * hidden, inputs), and biases."""
+
+    mode: str
+    hidden: int
+    to_hidden: Entry
+    recurrent: Entry
+    to_hidden_bias: Entry
+    recurrent_bias: Entry
+
+    @property
+    def width(self) -> int:
+        """The size of all gates."""
+        return _GATES[self.mode] * self.hidden
+
+
+@BEFORE.lowering(
+    "RNN", reason="its backward operator needs what the forward operator kept to itself"
+)
+def rnn(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """Step by step; with projections, clipped states or lengths it stays as it is."""
+    if any(node.attrs.get(name, "None") != "None" for name in _REFUSED):
+        return None
+    if flag(node, "use_sequence_length"):
+        return None
+    data, parameters, *states = node.inputs
+    mode, hidden = node.attrs["mode"], int(node.attrs["state_size"])
+    directions = 2 if flag(node, "bidirectional") else 1
+    layers = int(node.attrs["num_layers"])
+    length, _, inputs = data.shape
+    weights = _unpacked(parameters, build, mode, hidden, (layers, directions, inputs))
+    drop = number(node, "p", 0.0) if build.train else 0.0
+    first = [_split(build, state, layers * directions) for state in states]
+    last: list[list[Entry]] = []
+    for number_of_layer in range(layers):
+        if number_of_layer and drop:
+            data = build.op("Dropout", data, p=drop, cudnn_off=True)
+        ways = []
+        for way in range(directions):
+            at = number_of_layer * directions + way
+            start = [state[at] for state in first]
+            outputs, end = _run(build, weights[at], data, start, length, backwards=way == 1)
+            ways.append(_stacked(build, outputs))
+            last.append(end)
+        data = ways[0]
+        if directions == 2:
+            data = build.op("Concat", *ways, dim=_AXIS_CHANNEL, num_args=2)
+    if not flag(node, "state_outputs"):
+        return [data]
+    return [data, *(_stacked(build, list(ends)) for ends in zip(*last))]
+
+
+def _run(
+    build: Builder,
+    layer: _Layer,
+    data: Entry,
+    state: list[Entry],
+    length: int,
+    *,
+    backwards: bool,
+) -> tuple[list[Entry], list[Entry]]:
+    """The outputs of all steps in the data's order, and the state after the last step."""
+    gates = build.op(
+        "FullyConnected",
+        *(data, layer.to_hidden, layer.to_hidden_bias),
+        num_hidden=layer.width,
+        flatten=False,
+    )
+    steps = _split(build, gates, length)
+    outputs: list[Entry] = []
+    for step in reversed(steps) if backwards else steps:
+        recurrent = build.op(
+            "FullyConnected",
+            *(state[0], layer.recurrent, layer.recurrent_bias),
+            num_hidden=layer.width,
+        )
+        state = _STEPS[layer.mode](build, step, recurrent, state)
+        outputs.append(state[0])
+    return outputs[::-1] if backwards else outputs, state
+
+
+def _tanh_step(build: Builder, step: Entry, recurrent: Entry, _: list[Entry]) -> list[Entry]:
+    return [build.op("tanh", build.op("elemwise_add", step, recurrent))]
+
+
+def _relu_step(build: Builder, step: Entry, recurrent: Entry, _: list[Entry]) -> list[Entry]:
+    return [build.op("relu", build.op("elemwise_add", step, recurrent))]
+
+
+def _lstm_step(build: Builder, step: Entry, recurrent: Entry, state: list[Entry]) -> list[Entry]:
+    gates = _gates(build, build.op("elemwise_add", step, recurrent), 4)
+    taken, kept, shown = (build.op("sigmoid", gates[k]) for k in (0, 1, 3))
+    new = build.op("elemwise_mul", taken, build.op("tanh", gates[2]))
+    memory = build.op("elemwise_add", build.op("elemwise_mul", kept, state[1]), new)
+    return [build.op("elemwise_mul", shown, build.op("tanh", memory)), memory]
+
+
+def _gru_step(build: Builder, step: Entry, recurrent: Entry, state: list[Entry]) -> list[Entry]:
+    inputs, hidden = _gates(build, step, 3), _gates(build, recurrent, 3)
+    reset, keep = (
+        build.op("sigmoid", build.op("elemwise_add", inputs[k], hidden[k])) for k in (0, 1)
+    )
+    candidate = build.op("elemwise_mul", reset, hidden[2])
+    new = build.op("tanh", build.op("elemwise_add", inputs[2], candidate))
+    rest = build.op("elemwise_mul", build.op("_rminus_scalar", keep, scalar=1.0), new)
+    return [build.op("elemwise_add", rest, build.op("elemwise_mul", keep, state[0]))]
+
+
+_STEPS = {"rnn_tanh": _tanh_step, "rnn_relu": _relu_step, "lstm": _lstm_step, "gru": _gru_step}
+
+
+def _gates(build: Builder, entry: Entry, count: int) -> list[Entry]:
+    return _outputs(build.op("SliceChannel", entry, num_outputs=count, axis=1), count)
+
+
+def _split(build: Builder, entry: Entry, count: int) -> list[Entry]:
+    """The slices of the first dimension."""
+    attrs = {"num_outputs": count, "axis": _AXIS_TIME, "squeeze_axis": True}
+    return _outputs(build.op("SliceChannel", entry, **attrs), count)
+
+
+def _outputs(entry: Entry, count: int) -> list[Entry]:
+    entry.node.num_outputs = count
+    return [Entry(entry.node, k) for k in range(count)]
+
+
+def _stacked(build: Builder, entries: list[Entry]) -> Entry:
+    return build.op("stack", *entries, axis=_AXIS_TIME, num_args=len(entries))
+
+
+def _unpacked(
+    parameters: Entry, build: Builder, mode: str, hidden: int, sizes: tuple[int, int, int]
+) -> list[_Layer]:
+    """The layers' parameters: all matrices come first, then all biases."""
+    layers, directions, inputs = sizes
+    rows = _GATES[mode] * hidden
+    widths = [inputs if k < directions else hidden * directions for k in range(layers * directions)]
+    matrices = [(rows, width) for own in widths for width in (own, hidden)]
+    pieces = list(_pieces(parameters, build, [*matrices, *[(rows,)] * (2 * len(widths))]))
+    half = 2 * len(widths)
+    return [
+        _Layer(mode, hidden, *pieces[k : k + 2], *pieces[half + k : half + k + 2])
+        for k in range(0, half, 2)
+    ]
+
+
+def _pieces(
+    parameters: Entry, build: Builder, shapes: Sequence[tuple[int, ...]]
+) -> Iterator[Entry]:
+    """The vector's pieces in these shapes; the tensors it was joined from where they fit."""
+    joined = parameters.node
+    if joined.op in ("_rnn_param_concat", "Concat") and len(joined.inputs) == len(shapes):
+        whole = [_before_reshape(entry) for entry in joined.inputs]
+        if [entry.shape for entry in whole] == list(shapes):
+            yield from whole
+            return
+    begin = 0
+    for shape in shapes:
+        end = begin + math.prod(shape)
+        piece = build.op("slice_axis", parameters, axis=0, begin=begin, end=end)
+        yield build.reshape(piece, shape) if len(shape) > 1 else piece
+        begin = end
+
+
+def _before_reshape(entry: Entry) -> Entry:
+    return entry.node.inputs[0] if entry.node.op == "Reshape" else entry

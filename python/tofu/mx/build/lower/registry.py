@@ -1,0 +1,157 @@
+"""How a lowering is declared, built and applied.
+
+@BEFORE.lowering("mean", reason="divides by the number of elements of its own tile")
+def mean(node, build):
+    ...
+    return [build.op("_mul_scalar", total, scalar=1 / count)]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Optional, Union
+
+from tofu.mx.build.nnvm import Entry, Graph, Node, format_shape
+
+__all__ = ["AFTER", "BEFORE", "STAGES", "Builder", "Lowering", "Registry", "flag", "number"]
+
+AttrValue = Union[str, bool, int, float, tuple[int, ...]]
+
+
+class Builder:
+    """Makes the nodes that replace one node.
+
+    Attributes:
+        train: whether the graph is for train mode.
+        workers: how many will share the graph.
+        aux_updates: variable name -> its value after the step; a lowering may add some.
+        shared: what the lowering of a forward operator leaves for that of its backward
+            operator, by the forward node.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        train: bool,
+        workers: int = 1,
+        shared: Optional[dict[Node, Sequence[Entry]]] = None,
+    ) -> None:
+        self.train = train
+        self.workers = workers
+        self.aux_updates: dict[str, Entry] = {}
+        self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
+        self._node = node
+        self._count = 0
+
+    def op(self, op: str, *inputs: Entry, **attrs: Optional[AttrValue]) -> Entry:
+        """Output 0 of a new node. Attributes that are None are left out."""
+        self._count += 1
+        node = Node(
+            op,
+            f"{self._node.name}_{op.strip('_')}{self._count}",
+            {key: _format(value) for key, value in attrs.items() if value is not None},
+            list(inputs),
+            list(self._node.control_deps),
+        )
+        return Entry(node)
+
+    def reshape(self, entry: Entry, shape: Sequence[int]) -> Entry:
+        """The entry in another shape, written out."""
+        return self.op("Reshape", entry, shape=tuple(shape))
+
+    def zeros(self, shape: Sequence[int], dtype: str) -> Entry:
+        """Zeros."""
+        return self.op("_zeros", shape=tuple(shape), dtype=dtype)
+
+
+# Returns the entry that replaces each output, or None to leave the node as it is.
+Function = Callable[[Node, Builder], Optional[Sequence[Entry]]]
+# Whether so many workers need a node's lowering.
+Needed = Callable[[Node, int], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowering:
+    """One operator's rewrite, why it needs one, and of which nodes (None: of all)."""
+
+    op: str
+    reason: str
+    function: Function
+    where: Optional[Needed] = None
+
+
+class Registry:
+    """Lowerings by operator."""
+
+    def __init__(self) -> None:
+        self._lowerings: dict[str, Lowering] = {}
+
+    def lowering(
+        self, *ops: str, reason: str, where: Optional[Needed] = None
+    ) -> Callable[[Function], Function]:
+        """Declare the decorated function as the lowering of some operators."""
+
+        def declare(function: Function) -> Function:
+            for op in ops:
+                self._lowerings[op] = Lowering(op, reason, function, where)
+            return function
+
+        return declare
+
+    def __iter__(self) -> Iterator[Lowering]:
+        return iter(self._lowerings.values())
+
+    def apply(self, graph: Graph, *, train: bool, workers: int = 1) -> dict[str, Entry]:
+        """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
+
+        Returns the new values of auxiliary states, by variable name.
+        """
+        replacements: dict[Entry, Entry] = {}
+        updates: dict[str, Entry] = {}
+        shared: dict[Node, Sequence[Entry]] = {}
+        for node in graph.topological():
+            lowering = self._lowerings.get(node.op)
+            if lowering is None or (lowering.where and not lowering.where(node, workers)):
+                continue
+            builder = Builder(node, train=train, workers=workers, shared=shared)
+            outputs = lowering.function(node, builder)
+            if outputs is not None:
+                replacements.update((Entry(node, i), out) for i, out in enumerate(outputs))
+                updates.update(builder.aux_updates)
+        count = len(graph.heads)
+        graph.kept = list(graph.variables().values())
+        graph.heads += updates.values()
+        graph.replace(replacements)
+        updates = dict(zip(updates, graph.heads[count:]))
+        del graph.heads[count:]
+        return updates
+
+
+def flag(node: Node, name: str, default: bool = False) -> bool:
+    """A boolean attribute."""
+    text = node.attrs.get(name)
+    return default if text is None else text.lower() in ("true", "1")
+
+
+def number(node: Node, name: str, default: float) -> float:
+    """A number attribute."""
+    return float(node.attrs.get(name, default))
+
+
+def _format(value: AttrValue) -> str:
+    if isinstance(value, tuple):
+        return format_shape(value)
+    if isinstance(value, float):
+        return repr(value)
+    return str(value)
+
+
+# Composite operators, in the forward graph: the gradient is then that of their parts.
+BEFORE = Registry()
+# Composite operators, before BEFORE, where workers could not share them otherwise.
+STAGES = Registry()
+# In the whole graph: backward operators that need the state of their forward operator, and
+# composite operators whose gradient is written better than that of their parts.
+AFTER = Registry()

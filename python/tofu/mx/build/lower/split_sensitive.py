@@ -1,0 +1,73 @@
+"""Operators whose value or randomness depends on how they are split or run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+from tofu.mx.build.nnvm import Entry, Node
+
+from .registry import BEFORE, Builder, flag, number
+
+__all__: list[str] = []
+
+_FLOATS = {0: "float32", 1: "float64", 2: "float16"}
+
+
+@BEFORE.lowering("mean", reason="divides by the number of elements of its own tile")
+def mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """A sum times a constant of the whole tensor."""
+    (data,) = node.inputs
+    dtype = _FLOATS.get(data.dtype)
+    if dtype is None:
+        return None
+    count = math.prod(data.shape) // math.prod(Entry(node).shape)
+    if dtype == "float16":  # a sum of many would overflow before it is divided
+        data = build.op("Cast", data, dtype="float32")
+    attrs = {key: node.attrs.get(key) for key in ("axis", "keepdims", "exclude")}
+    total = build.op("sum", data, **attrs)
+    out = build.op("_mul_scalar", total, scalar=1.0 / count)
+    return [build.op("Cast", out, dtype=dtype) if dtype == "float16" else out]
+
+
+@BEFORE.lowering("_contrib_div_sqrt_dim", reason="divides by the last extent of its own tile")
+def div_sqrt_dim(node: Node, build: Builder) -> Sequence[Entry]:
+    """A division by the square root of the whole last extent."""
+    (data,) = node.inputs
+    return [build.op("_mul_scalar", data, scalar=1.0 / math.sqrt(data.shape[-1]))]
+
+
+@BEFORE.lowering("Dropout", reason="its mask must be a plain tensor that the backward can read")
+def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """Nothing where it passes its input through; else never cuDNN's packed mask."""
+    always = node.attrs.get("mode", "training") == "always"
+    if number(node, "p", 0.5) == 0 or not (build.train or always):
+        return [node.inputs[0]]
+    if not flag(node, "cudnn_off"):
+        node.attrs["cudnn_off"] = "True"
+    return None
+
+
+@BEFORE.lowering("Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles")
+def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """A maximum to be differentiated is taken in double precision, as oneDNN never does."""
+    (data,) = node.inputs
+    if not build.train or node.num_outputs == 1 or _FLOATS.get(data.dtype) != "float32":
+        return None
+    out = build.op("Pooling", build.op("Cast", data, dtype="float64"), **node.attrs)
+    out.node.num_outputs = node.num_outputs
+    return [build.op("Cast", out, dtype="float32"), Entry(out.node, 1)]
+
+
+@BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles")
+def embedding(node: Node, build: Builder) -> None:
+    """The same with a dense gradient."""
+    del build
+    node.attrs.pop("sparse_grad", None)
+
+
+@BEFORE.lowering("_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot")
+def grad_add(node: Node, build: Builder) -> Sequence[Entry]:
+    """The sum, in memory of its own."""
+    return [build.op("elemwise_add", *node.inputs)]

@@ -1,0 +1,183 @@
+"""The training graph of a symbol, ready to be partitioned.
+
+    text = training_graph(symbol, inputs={"data": ((32, 64), "float32")},
+                          parameters={"w": ((10, 64), "float32")}, aux={},
+                          gradients=["w"], train=True)
+
+The text is NNVM's JSON with the shape and dtype of every entry (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Optional
+
+import mxnet as mx
+
+from tofu.errors import GraphError
+
+from .custom import stand_in
+from .gradient import HEAD_GRADIENT, differentiate
+from .infer import dtype_name, infer
+from .lower import AFTER, BEFORE, STAGES
+from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .update_nodes import append_updates
+from ..run.extension import is_stateful_backward, load
+
+__all__ = ["ROLE", "training_graph"]
+
+Variables = Mapping[str, tuple[Shape, str]]
+
+ROLE = "__tofu_role__"
+
+
+def training_graph(
+    symbol: mx.sym.Symbol,
+    *,
+    inputs: Variables,
+    parameters: Variables,
+    aux: Variables,
+    gradients: Collection[str],
+    train: bool,
+    optimizer: Optional[str] = None,
+    workers: int = 1,
+) -> str:
+    """The graph of forward, backward and, for planning, update.
+
+    Args:
+        symbol: the forward graph; its outputs become the heads "output".
+        inputs: name -> (shape, dtype) of the data.
+        parameters: the same of the weights.
+        aux: the same of auxiliary states, such as running statistics.
+        gradients: inputs and parameters whose gradient is wanted.
+        train: whether Dropout drops and BatchNorm uses the batch.
+        optimizer: "sgd", "sgd_mom", "adam" appends update nodes (heads "update:..."), None none.
+        workers: composite operators that so many cannot share are taken apart.
+
+    Returns:
+        NNVM JSON with graph attributes shape, dtype and tofu_heads.
+
+    Raises:
+        GraphError: a variable's shape is missing, MXNet refuses the graph, or it
+            contains an operator whose backward cannot be made stateless.
+        UnsupportedMXNetError: see tofu.mx.run.extension.load.
+    """
+    load()
+    roles = _roles(inputs, parameters, aux)
+    variables = {**inputs, **parameters, **aux}
+    graph = Graph.from_symbol(symbol)
+    merge_variables(graph)
+    _check_variables(graph, variables, gradients)
+    _drop_hidden_attributes(graph.topological())
+    infer(graph, variables)
+    forward_shapes = [(head.shape, dtype_name(head.dtype)) for head in graph.heads]
+    if workers > 1:
+        STAGES.apply(graph, train=train, workers=workers)
+        infer(graph, variables)
+    updates = BEFORE.apply(graph, train=train, workers=workers)
+    outputs = len(graph.heads)
+    graph.heads += updates.values()
+    graph, found = _differentiate(graph, outputs, gradients, variables)
+    heads = {f"aux:{name}": head for name, head in zip(updates, graph.heads[outputs:])}
+    heads = {**{f"gradient:{name}": entry for name, entry in found.items()}, **heads}
+    graph.heads[outputs:] = heads.values()
+    stand_in(graph)
+    for i, (shape, dtype) in enumerate(forward_shapes):
+        variables[f"{HEAD_GRADIENT}{i}"] = (shape, dtype)
+        roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
+    unique_names(graph)
+    infer(graph, variables)
+    updates = AFTER.apply(graph, train=train, workers=workers)
+    graph.heads += updates.values()
+    names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
+    if optimizer is not None:
+        infer(graph, variables)
+        wanted = {
+            name: graph.heads[names.index(f"gradient:{name}")]
+            for name in found
+            if name in parameters
+        }
+        new_weights, states = append_updates(graph, optimizer, wanted)
+        graph.heads += new_weights.values()
+        names += [f"update:{name}" for name in new_weights]
+        variables.update(states)
+        roles.update({name: f"state:{name.rpartition(':')[0]}" for name in states})
+    unique_names(graph)
+    infer(graph, variables)
+    _check_stateless(graph)
+    return _to_json(graph, roles, names)
+
+
+def _roles(inputs: Variables, parameters: Variables, aux: Variables) -> dict[str, str]:
+    roles = dict.fromkeys(inputs, "data")
+    roles.update(dict.fromkeys(parameters, "parameter"))
+    roles.update(dict.fromkeys(aux, "aux"))
+    return roles
+
+
+def _check_variables(graph: Graph, variables: Variables, gradients: Iterable[str]) -> None:
+    missing = [name for name in graph.variables() if name not in variables]
+    if missing:
+        raise GraphError(
+            f"no shape for variable{'s' * (len(missing) > 1)} {', '.join(missing)}: every "
+            "variable of the symbol must be among inputs, parameters or aux"
+        )
+    unknown = [name for name in gradients if name not in variables]
+    if unknown:
+        raise GraphError(f"a gradient is wanted for unknown variables: {', '.join(unknown)}")
+
+
+def _drop_hidden_attributes(nodes: Iterable[Node]) -> None:
+    """Drop initializers, learning rates, context groups and the like."""
+    for node in nodes:
+        node.attrs = {
+            key: value
+            for key, value in node.attrs.items()
+            if not node.is_variable and not (key.startswith("__") and key.endswith("__"))
+        }
+
+
+def _differentiate(
+    graph: Graph, outputs: int, gradients: Collection[str], variables: Variables
+) -> tuple[Graph, dict[str, Entry]]:
+    """The graph with its gradients: of the outputs only, zero where none flows."""
+    extra = graph.heads[outputs:]
+    graph.heads = graph.heads[:outputs]
+    graph, found = differentiate(graph, list(gradients), carried=extra)
+    zeros = {
+        name: Entry(
+            Node(
+                "_zeros",
+                f"{name}_no_gradient",
+                {"shape": format_shape(variables[name][0]), "dtype": variables[name][1]},
+            )
+        )
+        for name in gradients
+        if name not in found
+    }
+    return graph, {name: found.get(name) or zeros[name] for name in gradients}
+
+
+def _check_stateless(graph: Graph) -> None:
+    stateful = [node for node in graph.topological() if is_stateful_backward(node.op)]
+    if stateful:
+        shown = ", ".join(f"{node.name} ({node.op})" for node in stateful[:3])
+        raise GraphError(
+            f"{len(stateful)} backward operators read state that their forward operator keeps "
+            f"to itself and cannot be partitioned: {shown}{', ...' * (len(stateful) > 3)}"
+        )
+
+
+def _to_json(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> str:
+    order = graph.topological()
+    for node in order:
+        if node.is_variable:
+            node.attrs[ROLE] = roles[node.name]
+    return graph.to_json(
+        {
+            "shape": ["list_shape", [list(shape) for node in order for shape in node.shapes]],
+            "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
+            "tofu_heads": ["list_str", heads],
+        }
+    )

@@ -1,0 +1,122 @@
+"""What a training step takes on every worker, by kind, before anything is allocated.
+
+    document, graphs = tofu._core.step_graphs(graph, table, plan, fetch="multifetch")
+    memory = step_memory(json.loads(document), graphs, contexts)
+    memory.kinds        # {"parameters": 1024, "gradients": 1024, ...} of the fullest worker
+
+Tiles are counted by their sizes; what MXNet's executors allocate for everything else is
+from the model of its planner (tofu.mx.memory), under the settings that a run uses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from tofu import _core
+
+from ..build.infer import dtype_name
+from ..run.executor import settings_for_shapes
+from ..run.extension import MATCH_RANGE
+from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, predict, rules_of
+
+__all__ = ["KINDS", "StepMemory", "step_memory"]
+
+KINDS = ("parameters", "gradients", "optimizer_state", "activations", "fetch_buffers")
+_GRADIENT, _STATE = "gradient:", "state:"
+_MULTIFETCH = "_tofu_multifetch"
+
+
+@dataclasses.dataclass(frozen=True)
+class StepMemory:
+    """Bytes that a step needs.
+
+    Attributes:
+        kinds: of the fullest worker, one number for each of KINDS. Auxiliary states are
+            parameters. Activations are everything that is nothing else: inputs, tensors
+            between operators, and what lies idle between them. Fetch buffers are those that
+            are alive at the worst moment.
+        bytes_per_worker: the sum for every worker.
+    """
+
+    kinds: Mapping[str, int]
+    bytes_per_worker: tuple[int, ...]
+
+
+def step_memory(
+    partitioned: Mapping[str, Any], graphs: Sequence[_core.Graph], contexts: Sequence[mx.Context]
+) -> StepMemory:
+    """Add up what a step of a partitioned graph needs.
+
+    Args:
+        partitioned: the partitioned graph (docs/formats.md); its nodes are not looked at.
+        graphs: what its executors run on `contexts`.
+        contexts: one per worker.
+
+    Raises GraphError where MXNet refuses an operator.
+    """
+    workers = len(contexts)
+    counts = [dict.fromkeys(KINDS, 0) for _ in range(workers)]
+    for variable in partitioned["variables"].values():
+        kind = _kind(variable["role"])
+        for tile, size in _tiles(variable):
+            counts[tile["worker"]][kind] += size
+    for head in partitioned["heads"]:
+        if head["role"].startswith(_GRADIENT):
+            for tile, size in _tiles(head):
+                counts[tile["worker"]]["gradients"] += size
+    pools = [0] * workers
+    fetched = 0
+    for graph in graphs:
+        found = _predict(graph, contexts)
+        pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
+        fetched = max(fetched, _fetch_buffers(found))
+    totals = []
+    for count, pool in zip(counts, pools):
+        # Gradients are outputs of an executor.
+        others = max(pool - count["gradients"], 0)
+        count["fetch_buffers"] = min(fetched, others)
+        count["activations"] += others - count["fetch_buffers"]
+        totals.append(sum(count.values()))
+    return StepMemory(counts[totals.index(max(totals))], tuple(totals))
+
+
+def _kind(role: str) -> str:
+    if role in ("parameter", "aux"):
+        return "parameters"
+    return "optimizer_state" if role.startswith(_STATE) else "activations"
+
+
+def _tiles(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    size = np.dtype(dtype_name(record["dtype"])).itemsize
+    for tile in record["tiles"]:
+        extents = (end - begin for begin, end in zip(tile["begin"], tile["end"]))
+        yield tile, math.prod(extents) * size
+
+
+def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemory:
+    uses = json.loads(_core.operator_uses(graph))
+    settings = settings_for_shapes(uses["crossing_shapes"], uses["shapes"], contexts)
+    match_range = settings.get(MATCH_RANGE)
+    return predict(
+        graph,
+        rules_of(uses),
+        workers=len(contexts),
+        match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
+        search_match_range=match_range is None,
+    )
+
+
+def _fetch_buffers(found: ExecutorMemory) -> int:
+    """Bytes at the worst moment of what fetches have brought, gradients' tiles excepted."""
+    return sum(
+        live.bytes
+        for live in found.peak
+        if (live.op == _MULTIFETCH or not live.node) and not live.is_head
+    )

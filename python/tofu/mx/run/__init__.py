@@ -1,0 +1,1 @@
+"""Binding partitioned graphs to MXNet executors and running them."""

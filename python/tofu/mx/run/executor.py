@@ -1,0 +1,187 @@
+"""Binding one graph over several contexts."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+import mxnet as mx
+
+from tofu.errors import GraphError
+
+from ..build.nnvm import VARIABLE, Shape
+from .extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, mxnet_errors, taught
+
+__all__ = ["bind", "bind_apart", "planner_settings", "settings_for_shapes"]
+
+_GROUP = "__ctx_group__"
+# The context of nodes without a group, of which there are none. It only has to differ from
+# cpu(0), where MXNet would activate a subgraph backend that chains five copies on every
+# edge between contexts, and from GPUs, where it would fuse operators of several workers.
+_NOWHERE = mx.cpu(1)
+# MXNet's own NNVM_EXEC_MATCH_RANGE: a tensor may follow one of up to so many times its size.
+_MATCH_RANGE = 16
+# MXNet may run neighbours of one context as one operator, a segment, which waits for the inputs
+# of all and is complete when all are: workers would wait for each other's segments. GPUs keep
+# them, as MXNet waits for the stream after every operator or segment.
+_NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
+_MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
+
+
+def bind(
+    what: str,
+    graph: Mapping[str, Any],
+    contexts: Sequence[mx.Context],
+    arrays: Mapping[str, mx.nd.NDArray],
+    *,
+    planner: Optional[Mapping[str, str]] = None,
+) -> mx.executor.Executor:
+    """Bind a graph whose nodes name their worker.
+
+    Args:
+        what: which graph, for errors.
+        graph: NNVM JSON with shape and dtype of every entry and "worker<w>" as the
+            context group of every node.
+        contexts: one per worker.
+        arrays: variable -> array, bound in place; more may be given.
+        planner: environment variables of MXNet's memory planner; None for those under which
+            the graph runs right in the least memory.
+
+    Raises GraphError when a node has no such group, a variable no array on its worker's
+    context, or MXNet refuses the graph.
+    """
+    groups = {f"worker{worker}": context for worker, context in enumerate(contexts)}
+    _check(what, graph, groups, arrays)
+    with mxnet_errors(f"loading the {what} graph"):
+        symbol = mx.sym.load_json(json.dumps(_without_entries(graph)))
+    arguments = {name: arrays[name] for name in symbol.list_arguments()}
+    states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
+    if planner is None:
+        planner = planner_settings(graph, contexts)
+    settings = dict(planner) if _has_gpu(contexts) else {**planner, **_NO_SEGMENTS}
+    doing = f"binding the {what} graph"
+    with mxnet_errors(doing), taught(_shapes(graph)), environment(settings):
+        return symbol.bind(
+            _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
+        )
+
+
+# MXNet lends operators temporary space per thread that binds or calls them.
+_apart = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="tofu-bind")
+
+
+def bind_apart(
+    what: str,
+    graph: Mapping[str, Any],
+    contexts: Sequence[mx.Context],
+    arrays: Mapping[str, mx.nd.NDArray],
+) -> mx.executor.Executor:
+    """Bind a graph as ``bind`` does, with temporary space that the script's thread never uses.
+
+    For a graph that autograd calls back to run: by then the script's thread has
+    pushed operators that wait for its results. If these held temporary space that it
+    needs as well, each would wait for the other.
+    """
+    return _apart.submit(bind, what, graph, contexts, arrays).result()
+
+
+def planner_settings(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> dict[str, str]:
+    """Settings of MXNet's memory planner: the ranges that are safe, and the best of them.
+
+    Tensors of a partitioned graph come in many sizes; with the default range small ones
+    that live long take the memory of large ones.
+    """
+    return settings_for_shapes(_crossing_shapes(graph), graph["attrs"]["shape"][1], contexts)
+
+
+def settings_for_shapes(
+    crossing: Iterable[Sequence[int]],
+    shapes: Iterable[Sequence[int]],
+    contexts: Sequence[mx.Context],
+) -> dict[str, str]:
+    """The same for a graph with these shapes, of which some cross contexts."""
+    safe = _safe_match_range(crossing, shapes, contexts)
+    if safe is not None:
+        return {MATCH_RANGE: str(safe)}
+    return {SEARCH_MATCH_RANGE: "1"}
+
+
+def _crossing_shapes(graph: Mapping[str, Any]) -> Iterator[Sequence[int]]:
+    nodes, rows, shapes = graph["nodes"], graph["node_row_ptr"], graph["attrs"]["shape"][1]
+    for node in nodes:
+        for source, index, *_ in node["inputs"]:
+            if nodes[source]["attrs"][_GROUP] != node["attrs"][_GROUP]:
+                yield shapes[rows[source] + index]
+
+
+def _safe_match_range(
+    crossing: Iterable[Sequence[int]],
+    shapes: Iterable[Sequence[int]],
+    contexts: Sequence[mx.Context],
+) -> Optional[int]:
+    """The largest range for which MXNet's copies between contexts are right.
+
+    On CPUs they trust the oneDNN layout that a block of memory last had, which may be that
+    of a tensor of another shape. MultiFetch leaves only single numbers to cross, which
+    follow a tensor in such a layout at most where one is very small.
+    """
+    if _has_gpu(contexts):
+        return None
+    if any(list(shape) != [1] for shape in crossing):
+        return 0
+    may_be_blocked = (
+        len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
+    )
+    return 1 if any(may_be_blocked) else None
+
+
+def _has_gpu(contexts: Sequence[mx.Context]) -> bool:
+    return any(context.device_type != "cpu" for context in contexts)
+
+
+def _check(
+    what: str,
+    graph: Mapping[str, Any],
+    groups: Mapping[str, mx.Context],
+    arrays: Mapping[str, mx.nd.NDArray],
+) -> None:
+    # MXNet reads out of bounds where a node has no context: look before it does.
+    for node in graph["nodes"]:
+        group = node.get("attrs", {}).get(_GROUP)
+        if group not in groups:
+            raise GraphError(
+                f"{what} graph, node {node['name']!r}: found context group {group!r}, expected "
+                f"one of worker0 to worker{len(groups) - 1}"
+            )
+        if node["op"] != VARIABLE:
+            continue
+        array = arrays.get(node["name"])
+        if array is None or array.context != groups[group]:
+            raise GraphError(
+                f"{what} graph, variable {node['name']!r}: found "
+                f"{'no array' if array is None else f'an array on {array.context}'}, expected "
+                f"one on {groups[group]}"
+            )
+
+
+def _without_entries(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """The graph without the attributes that are only ours."""
+    version = {"mxnet_version": graph["attrs"].get("mxnet_version", ["int", 10901])}
+    return {**graph, "attrs": version}
+
+
+def _shapes(graph: Mapping[str, Any]) -> dict[str, tuple[list[Shape], list[int]]]:
+    """Shapes and dtypes of internal operators, the only ones without shape functions."""
+    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
+    rows = graph["node_row_ptr"]
+    return {
+        node["name"]: (
+            [tuple(shape) for shape in shapes[rows[i] : rows[i + 1]]],
+            list(dtypes[rows[i] : rows[i + 1]]),
+        )
+        for i, node in enumerate(graph["nodes"])
+        if node["op"].startswith("_")
+    }

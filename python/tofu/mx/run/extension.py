@@ -1,0 +1,308 @@
+"""tofu's extension library inside MXNet, and the settings partitioned graphs need.
+
+``load()`` must have run before a graph is differentiated or bound. It raises a
+TofuError with the reason where this MXNet cannot run partitioned graphs; the caller
+then runs the script as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Optional
+
+import mxnet as mx
+import numpy as np
+from mxnet.libinfo import find_lib_path
+
+import tofu
+from tofu.config import cache_directory
+from tofu.errors import GraphError, InternalError, TofuError
+
+from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
+
+__all__ = [
+    "MATCH_RANGE",
+    "SEARCH_MATCH_RANGE",
+    "SUPPORTED_VERSION",
+    "UnsupportedMXNetError",
+    "environment",
+    "frees_operators",
+    "is_stateful_backward",
+    "load",
+    "mxnet_errors",
+    "run_part",
+    "runs_parts",
+    "taught",
+]
+
+SUPPORTED_VERSION = "1.9.1"
+_LIBRARY = "libtofu_mxnet.so"
+_FLOAT64 = 1
+# Read at every bind. MXNet merges equal nodes even where they belong to different workers,
+# and loses what depends on them by control dependencies.
+_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
+# Further variables that MXNet reads at every bind: how much larger, in times, the memory may
+# be that a tensor takes over from another, and whether to try smaller ranges than that.
+MATCH_RANGE = "NNVM_EXEC_MATCH_RANGE"
+SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
+
+_log = logging.getLogger("tofu")
+_lock = threading.RLock()
+_library: Optional[ctypes.CDLL] = None
+_stateful: frozenset[str] = frozenset()
+_runs_parts = False
+_frees_operators = False
+
+
+class UnsupportedMXNetError(TofuError):
+    """This MXNet cannot run partitioned graphs."""
+
+
+@contextlib.contextmanager
+def mxnet_errors(doing: str) -> Iterator[None]:
+    """Turn an error of MXNet into a GraphError that says what tofu was doing."""
+    try:
+        yield
+    except mx.base.MXNetError as error:
+        raise GraphError(f"{doing}: MXNet refused: {error}") from error
+
+
+@contextlib.contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, which MXNet reads at every bind, while it is open."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def load(library: Optional[Path] = None) -> None:
+    """Load the extension library, once, and check that MXNet can be taught shapes.
+
+    library: the file to load instead of the installed one.
+
+    Raises:
+        UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
+            load, or the self-test fails.
+    """
+    global _library, _runs_parts, _stateful, _frees_operators
+    with _lock:
+        if _library is not None:
+            return
+        check_version(mx.__version__)
+        path = str(library or _find_library())
+        try:
+            mx.base.check_call(mx.base._LIB.MXLoadLib(mx.base.c_str(path), 0))
+            handle = ctypes.CDLL(path)
+        except (mx.base.MXNetError, OSError) as error:
+            raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
+        open_teaching(handle, find_lib_path()[0])
+        keep_kernels(handle)
+        _library = handle
+        try:
+            self_test()
+        except TofuError:
+            _library = None
+            raise
+        _stateful = frozenset(_stateful_ops(handle))
+        handle.TofuRunPart.restype = ctypes.c_char_p
+        _runs_parts = bool(handle.TofuRunPartOpen(os.fsencode(find_lib_path()[0])))
+        problem = free_operators(handle, find_lib_path()[0])
+        _frees_operators = problem is None
+        if problem is not None:
+            _log.debug("workers on CPU contexts take turns: %s", problem)
+
+
+def check_version(version: str) -> None:
+    """Raise UnsupportedMXNetError unless `version` is the one tofu knows from inside."""
+    if version != SUPPORTED_VERSION:
+        raise UnsupportedMXNetError(
+            f"MXNet {version} is installed, tofu's execution needs exactly {SUPPORTED_VERSION}: "
+            "install mxnet==1.9.1 or mxnet-cu112==1.9.1"
+        )
+
+
+def open_teaching(library: ctypes.CDLL, libmxnet: str) -> None:
+    """Find the shape-function slots in `libmxnet`, or raise UnsupportedMXNetError."""
+    library.TofuTeachOpen.restype = ctypes.c_char_p
+    reason = library.TofuTeachOpen(os.fsencode(libmxnet))
+    if reason is not None:
+        raise UnsupportedMXNetError(
+            f"MXNet cannot be taught the shapes of partitioned backward operators: "
+            f"{reason.decode()}"
+        )
+
+
+def keep_kernels(library: ctypes.CDLL) -> None:
+    """Tell the library where compiled kernels for GPUs are kept, if the user has a home."""
+    with contextlib.suppress(RuntimeError):
+        library.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
+
+
+def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:
+    """Have tofu's operators hold no resource of MXNet in graphs bound from now on.
+
+    Otherwise those of all workers run one after the other: each holds MXNet's only
+    generator of random numbers for CPUs. Returns why it cannot be; then nothing changes.
+    """
+    library.TofuFreeOpen.restype = ctypes.c_char_p
+    reason: Optional[bytes] = library.TofuFreeOpen(os.fsencode(libmxnet))
+    if reason is not None:
+        return reason.decode()
+    problem = _publication_problem()
+    if problem is None and not library.TofuFreeBegin():
+        problem = "operators find what MXNet lends them in another place than expected"
+    problem = problem or _publication_problem()
+    if problem is not None:
+        library.TofuFreeEnd()
+    return problem
+
+
+def is_stateful_backward(op: str) -> bool:
+    """Whether a backward operator reads state that its forward operator left behind."""
+    return op in _stateful
+
+
+def runs_parts() -> bool:
+    """Whether ``run_part`` can be used, once ``load`` has run."""
+    return _runs_parts
+
+
+def frees_operators() -> bool:
+    """Whether tofu's operators hold no resource of MXNet, once ``load`` has run."""
+    return _frees_operators
+
+
+def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: bool) -> None:
+    """Run the nodes of an executor from number `begin` to before `end`, in its own order.
+
+    Raises GraphError when MXNet refuses.
+    """
+    if _library is None or not _runs_parts:
+        raise InternalError("run_part: this MXNet has no such function, see runs_parts()")
+    reason = _library.TofuRunPart(
+        executor.handle, int(is_train), ctypes.c_size_t(begin), ctypes.c_size_t(end)
+    )
+    if reason is not None:
+        raise GraphError(f"running a part of a graph: MXNet refused: {reason.decode()}")
+
+
+@contextlib.contextmanager
+def taught(shapes: Mapping[str, tuple[Sequence[Shape], Sequence[int]]]) -> Iterator[None]:
+    """While it is open, graphs can be bound: MXNet takes what it cannot infer from `shapes`.
+
+    shapes: node name -> (shape of every output, type flag of every output). Only
+    operators without a shape (type) function of their own look there.
+    """
+    with _lock, environment(_ENVIRONMENT):
+        library = _library
+        if library is None:
+            raise TofuError("tofu.mx.run.extension.load() has not been called")
+        for name, (node_shapes, dtypes) in shapes.items():
+            dims = [dim for shape in node_shapes for dim in shape]
+            library.TofuTeachNode(
+                name.encode(),
+                len(node_shapes),
+                (ctypes.c_int * len(node_shapes))(*map(len, node_shapes)),
+                (ctypes.c_int64 * len(dims))(*dims),
+                (ctypes.c_int * len(dtypes))(*dtypes),
+            )
+        library.TofuTeachBegin()
+        try:
+            yield
+        finally:
+            library.TofuTeachEnd()
+
+
+def self_test() -> None:
+    """Infer shapes and dtypes of taught operators; raises UnsupportedMXNetError if wrong.
+
+    One operator has more dimensions than MXNet keeps inside a shape.
+    """
+    data, weight, head = (Node(VARIABLE, name) for name in ("data", "weight", "head"))
+    dense = Node(
+        "_backward_FullyConnected",
+        "tofu_test_dense",
+        {"num_hidden": "4", "no_bias": "True"},
+        [Entry(head), Entry(data), Entry(weight)],
+        num_outputs=2,
+    )
+    wide = Node(
+        "_backward_Convolution",
+        "tofu_test_wide",
+        {"num_filter": "4", "kernel": "(1, 1, 1)", "no_bias": "True"},
+        [Entry(head), Entry(data), Entry(weight)],
+        num_outputs=2,
+    )
+    expected = [(2, 3), (4, 3), (2, 3, 5, 7, 11)]
+    table = {
+        dense.name: (expected[:2], [_FLOAT64] * 2),
+        wide.name: (expected[2:] * 2, [_FLOAT64] * 2),
+    }
+    try:
+        symbol = Graph([Entry(dense, 0), Entry(dense, 1), Entry(wide)]).to_symbol()
+        with taught(table):
+            _, types, _ = symbol.infer_type(data="float64", weight="float64", head="float64")
+            _, shapes, _ = symbol.infer_shape_partial(data=(2, 3), weight=(4, 3), head=(2, 4))
+    except (mx.base.MXNetError, TofuError) as error:
+        raise UnsupportedMXNetError(f"the self-test of shape teaching failed: {error}") from error
+    if shapes != expected or types != [np.float64] * 3:
+        raise UnsupportedMXNetError(
+            f"the self-test of shape teaching found shapes {shapes} and types {types}, "
+            f"expected {expected} and float64"
+        )
+
+
+def _publication_problem() -> Optional[str]:
+    """Publish an array; what is wrong, if it does not give the array's address."""
+    context = mx.cpu(1)  # on cpu(0) MXNet would look for subgraphs, and say so
+    array = mx.nd.zeros(1, context)
+    array.wait_to_read()  # before that it may have no memory yet
+    expected = ctypes.c_void_p()
+    publish = Node("_tofu_publish", "tofu_test_publish", {}, [Entry(Node(VARIABLE, "tile"))])
+    try:
+        mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(expected)))
+        executor = (
+            Graph([Entry(publish)]).to_symbol().bind(context, {"tile": array}, grad_req="null")
+        )
+        (found,) = executor.forward()[0].asnumpy().tolist()
+    except mx.base.MXNetError as error:
+        return f"publishing failed: {error}"
+    if found != expected.value:
+        return f"publishing gave the address {found}, expected {expected.value}"
+    return None
+
+
+def _find_library() -> Path:
+    places = [Path(entry) for entry in tofu.__path__]
+    spec = importlib.util.find_spec("tofu._core")
+    if spec is not None and spec.origin is not None:
+        places.insert(0, Path(spec.origin).parent)
+    for place in places:
+        if (place / _LIBRARY).is_file():
+            return place / _LIBRARY
+    raise UnsupportedMXNetError(
+        f"{_LIBRARY} is not beside tofu's compiled module (looked in "
+        f"{', '.join(map(str, places))}): reinstall mxnet-tofu"
+    )
+
+
+def _stateful_ops(library: ctypes.CDLL) -> Iterator[str]:
+    library.TofuTeachStatefulOp.restype = ctypes.c_char_p
+    index = 0
+    while (name := library.TofuTeachStatefulOp(index)) is not None:
+        yield name.decode()
+        index += 1

@@ -1,0 +1,143 @@
+"""Whole arrays to tiles and back.
+
+layout = layouts(compiled.variables)["fc1_weight"]
+tiles = scatter(weight, layout, [mx.cpu(0), mx.cpu(1)])
+weight = gather(tiles, layout, mx.cpu(0))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import mxnet as mx
+from mxnet import autograd
+
+from tofu.errors import GraphError
+
+from ..build.infer import dtype_name
+from ..build.nnvm import Shape
+
+__all__ = ["Box", "Layout", "gather", "layout_of", "layouts", "scatter"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """A half-open box of index space."""
+
+    begin: Shape
+    end: Shape
+
+    @property
+    def shape(self) -> Shape:
+        """Its extents."""
+        return tuple(end - begin for begin, end in zip(self.begin, self.end))
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a tensor is divided.
+
+    Attributes:
+        shape: of the whole tensor.
+        dtype: numpy's name of it.
+        boxes: the part that each worker has; workers may have the same one.
+    """
+
+    shape: Shape
+    dtype: str
+    boxes: tuple[Box, ...]
+
+
+def layouts(variables: Mapping[str, Any]) -> dict[str, Layout]:
+    """The layout of every variable, from the records of a partitioned graph."""
+    return {name: layout_of(record) for name, record in variables.items()}
+
+
+def layout_of(record: Mapping[str, Any]) -> Layout:
+    """The layout of one record of a variable or head."""
+    tiles = sorted(record["tiles"], key=lambda tile: int(tile["worker"]))
+    boxes = tuple(Box(tuple(tile["begin"]), tuple(tile["end"])) for tile in tiles)
+    return Layout(tuple(record["shape"]), dtype_name(record["dtype"]), boxes)
+
+
+def scatter(
+    whole: mx.nd.NDArray,
+    layout: Layout,
+    contexts: Sequence[mx.Context],
+    out: Optional[Sequence[mx.nd.NDArray]] = None,
+) -> list[mx.nd.NDArray]:
+    """Copy the part of every worker to its context; a part is cut once for all who have it.
+
+    out: arrays to fill instead of new ones, one per worker.
+
+    Raises GraphError when shapes or counts do not agree.
+    """
+    _check("scatter", whole.shape, layout, len(contexts))
+    if out is None:
+        out = [
+            mx.nd.empty(box.shape, ctx, layout.dtype) for box, ctx in zip(layout.boxes, contexts)
+        ]
+    parts: dict[Box, mx.nd.NDArray] = {}
+    with autograd.pause():
+        for box, tile in zip(layout.boxes, out):
+            if box not in parts:
+                parts[box] = _part(whole, box)
+            parts[box].copyto(tile)
+    return list(out)
+
+
+def gather(
+    tiles: Sequence[mx.nd.NDArray],
+    layout: Layout,
+    ctx: mx.Context,
+    out: Optional[mx.nd.NDArray] = None,
+) -> mx.nd.NDArray:
+    """The whole array on `ctx`; a part that several workers have is read once.
+
+    out: an array on `ctx` to fill instead of a new one.
+
+    Raises GraphError when shapes or counts do not agree.
+    """
+    _check("gather", layout.shape if out is None else out.shape, layout, len(tiles))
+    if out is None:
+        out = mx.nd.empty(layout.shape, ctx, layout.dtype)
+    with autograd.pause():
+        for box, tile in _distinct(tiles, layout, ctx).items():
+            if box.shape == layout.shape:
+                tile.copyto(out)
+            elif box.shape[1:] == layout.shape[1:]:
+                tile.copyto(out[box.begin[0] : box.end[0]])
+            else:
+                mx.nd._internal._slice_assign(
+                    out, tile.as_in_context(ctx), begin=box.begin, end=box.end, out=out
+                )
+    return out
+
+
+def _distinct(
+    tiles: Sequence[mx.nd.NDArray], layout: Layout, ctx: mx.Context
+) -> dict[Box, mx.nd.NDArray]:
+    """One tile for every part, one on `ctx` where there is one."""
+    chosen: dict[Box, mx.nd.NDArray] = {}
+    for box, tile in zip(layout.boxes, tiles):
+        if box not in chosen or (tile.context == ctx and chosen[box].context != ctx):
+            chosen[box] = tile
+    return chosen
+
+
+def _part(whole: mx.nd.NDArray, box: Box) -> mx.nd.NDArray:
+    if box.shape == whole.shape:
+        return whole
+    if box.shape[1:] == whole.shape[1:]:
+        return whole[box.begin[0] : box.end[0]]
+    return mx.nd.slice(whole, begin=box.begin, end=box.end)
+
+
+def _check(what: str, shape: Shape, layout: Layout, count: int) -> None:
+    if tuple(shape) != layout.shape or count != len(layout.boxes):
+        raise GraphError(
+            f"{what}: found an array of shape {tuple(shape)} and {count} workers, expected "
+            f"shape {layout.shape} and {len(layout.boxes)} workers"
+        )

@@ -1,0 +1,1 @@
+"""Plans for people: text, HTML, pictures of tiles, explanations."""

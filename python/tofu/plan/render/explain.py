@@ -1,0 +1,211 @@
+"""Why a tensor is cut, or an operator split, as it is: what each other way costs.
+
+``_core.explain`` counts (docs/formats.md, "Explanation"); this module says it::
+
+    for section in explain(problem, plan, "fc1_weight").sections:
+        print(section.title, section.reason)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tofu.errors import PlanError
+
+from ..compiler import Problem
+from ..plan import DTYPE_NAMES, REPLICATED, Plan
+from .text import table
+
+__all__ = ["Explanation", "Section", "explain"]
+
+FORMAT = "tofu-explanation"
+_CHOSEN = "<-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """One step of a tensor or an operator: the ways there are, and why one was taken."""
+
+    title: str
+    reason: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What is told of one name.
+
+    Attributes:
+        document: what the passes counted.
+        sections: the same in words and tables.
+    """
+
+    document: Mapping[str, Any]
+    sections: tuple[Section, ...]
+
+    def to_text(self) -> str:
+        """The sections for a terminal."""
+        lines: list[str] = []
+        for section in self.sections:
+            lines += [section.title, f"  {section.reason}", ""]
+            lines += [f"  {line}".rstrip() for line in table(section.header, section.rows)]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
+    """Explain a tensor or operator of a plan.
+
+    Args:
+        problem: what was planned.
+        plan: its plan.
+        name: a node's name, or NAME[1] for a further output.
+
+    Raises:
+        PlanError: the graph has no such name.
+    """
+    from tofu import _core
+
+    return read(_core.explain(problem.graph, problem.table, plan.to_json(), name))
+
+
+def read(text: str) -> Explanation:
+    """The explanation of a document of the passes."""
+    document = json.loads(text)
+    if document.get("format") != FORMAT:
+        raise PlanError(f'explanation: no "format": "{FORMAT}"; build tofu again')
+    total = document["total_bytes"]
+    sections = list(_tensor_sections(document["tensor"], total))
+    if document["operator"] is not None:
+        sections += _operator_sections(document["operator"])
+    return Explanation(document, tuple(sections))
+
+
+def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]:
+    shape = "x".join(map(str, tensor["shape"])) or "scalar"
+    tied = tensor["tied"] - 1
+    for number, step in enumerate(tensor["steps"], 1):
+        title = (
+            f"Tensor {tensor['name']} ({shape} {DTYPE_NAMES[tensor['dtype']]}), "
+            f"step {number} of {step['parts']} parts: {_cut(step['chosen'])}"
+        )
+        reason = _tensor_reason(step, total)
+        if tied:
+            reason += f" {tied:,} more tensor{'s are' if tied > 1 else ' is'} cut alike with it."
+        yield Section(
+            title,
+            reason,
+            ("cut", "", "plan's bytes: its operators choose again", "all choose this step again"),
+            tuple(
+                (
+                    _cut(way["cut"]),
+                    _CHOSEN if way["cut"] == step["chosen"] else "",
+                    _change(way["local_bytes"], total),
+                    _change(way["searched_bytes"], total),
+                )
+                for way in step["alternatives"]
+            ),
+        )
+
+
+def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
+    """Why the plan's cut was taken: what the best other one would cost."""
+    chosen = step["chosen"]
+    others = [
+        way for way in step["alternatives"] if way["cut"] != chosen and way["cut"] != REPLICATED
+    ]
+    whole = [way for way in step["alternatives"] if way["cut"] == REPLICATED != chosen]
+    if chosen == REPLICATED and not others:
+        return "No dimension divides by the parts of this step, so it stays whole."
+    if not others:
+        text = "No other dimension divides by the parts of this step."
+    else:
+        best = min(others, key=lambda way: int(way["searched_bytes"]))
+        more = best["searched_bytes"] - total
+        if more > 0:
+            text = (
+                f"The next best, {_cut(best['cut'])}, would communicate {more:,} bytes more, "
+                "even with everything else of this step adapted."
+            )
+        elif more == 0:
+            text = (
+                f"{_cut(best['cut']).capitalize()} would communicate as much, with everything "
+                "else of this step adapted; equal plans are told apart by their order."
+            )
+        else:
+            text = (
+                f"{_cut(best['cut']).capitalize()} would communicate {-more:,} bytes less; a pin, "
+                "the search mode or the time limit kept the search from it."
+            )
+    if whole and min(way["searched_bytes"] for way in whole) < total:
+        less = total - min(way["searched_bytes"] for way in whole)
+        text += (
+            f" Left whole it would be {less:,} bytes less, with a copy on every worker "
+            "(see --allow-replication)."
+        )
+    return text
+
+
+def _operator_sections(operator: Mapping[str, Any]) -> Iterator[Section]:
+    for number, step in enumerate(operator["steps"], 1):
+        title = (
+            f"Operator {operator['name']} ({operator['op']}), step {number} of {step['parts']} "
+            f"parts: {_variable(step['chosen'])}"
+        )
+        ways = step["strategies"]
+        slots = [slot["tensor"] for slot in (*ways[0]["inputs"], *ways[0]["outputs"])]
+        header = ("variable", "", "bytes", *_distinct(slots))
+        yield Section(
+            title, _operator_reason(step), header, tuple(_strategy_row(way, step) for way in ways)
+        )
+
+
+def _strategy_row(way: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        _variable(way["variable"]),
+        _CHOSEN if way["variable"] == step["chosen"] else "",
+        f"{way['bytes']:,}",
+        *(f"{slot['bytes']:,}" for slot in way["inputs"]),
+        *(f"{slot['bytes']:,} ({slot['combine']})" for slot in way["outputs"]),
+    )
+
+
+def _operator_reason(step: Mapping[str, Any]) -> str:
+    ways = {way["variable"]: way for way in step["strategies"]}
+    chosen = ways[step["chosen"]]
+    others = [way for name, way in ways.items() if name not in (step["chosen"], None)]
+    if not others:
+        return "There is no other way to split it."
+    best = min(others, key=lambda way: int(way["bytes"]))
+    more = best["bytes"] - chosen["bytes"]
+    told = f"With the tensors cut as they are it fetches {chosen['bytes']:,} bytes;"
+    if more > 0:
+        return f"{told} the next best, {_variable(best['variable'])}, would take {more:,} more."
+    if more == 0:
+        return f"{told} {_variable(best['variable'])} would take as many."
+    return (
+        f"{told} {_variable(best['variable'])} would take {-more:,} less, which the search mode "
+        "or the time limit kept the search from."
+    )
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names for columns: one that stands for several slots tells them apart."""
+    return [name if names.count(name) == 1 else f"{name} #{i}" for i, name in enumerate(names, 1)]
+
+
+def _cut(dimension: int) -> str:
+    return "whole" if dimension == REPLICATED else f"dimension {dimension}"
+
+
+def _variable(name: object) -> str:
+    return "whole" if name is None else f"split along {name}"
+
+
+def _change(size: int, total: int) -> str:
+    difference = size - total
+    return f"{size:,}" + (f" ({difference:+,})" if difference else "")

@@ -1,0 +1,88 @@
+"""Repeated structure of a plan: what is alike but for a number in its name, counted once.
+
+The layers of a stack and the timesteps of an unrolled network have the same names but for
+numbers. Where they are also of one shape and cut alike, a reader wants to see them once,
+with how often they occur.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Callable, Generic, TypeVar
+
+from ..plan import OperatorPlan, Plan, TensorPlan
+
+__all__ = ["Repeated", "repeated_operators", "repeated_tensors"]
+
+_NUMBER = re.compile(r"(\d+)")
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeated(Generic[T]):
+    """Members that are alike.
+
+    Attributes:
+        name: their name, with "*" for each number that differs.
+        members: all of them, in the plan's order; the first speaks for all.
+        bytes: of all of them together.
+    """
+
+    name: str
+    members: tuple[T, ...]
+    bytes: int
+
+    @property
+    def first(self) -> T:
+        """The member that speaks for all."""
+        return self.members[0]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def repeated_tensors(plan: Plan) -> list[Repeated[TensorPlan]]:
+    """The tensors of a plan, those of one shape, data type and cuts together, largest first."""
+    return _collect(
+        plan.tensors,
+        name=lambda tensor: tensor.name,
+        alike=lambda tensor: (tensor.shape, tensor.dtype, tensor.cuts),
+        size=lambda tensor: tensor.bytes,
+    )
+
+
+def repeated_operators(plan: Plan) -> list[Repeated[OperatorPlan]]:
+    """The operators of a plan, those of one kind, split and cost together, dearest first."""
+    return _collect(
+        plan.operators,
+        name=lambda operator: operator.node,
+        alike=lambda operator: (operator.op, operator.cuts, operator.bytes),
+        size=lambda operator: operator.bytes,
+    )
+
+
+def _collect(
+    items: Iterable[T],
+    *,
+    name: Callable[[T], str],
+    alike: Callable[[T], Hashable],
+    size: Callable[[T], int],
+) -> list[Repeated[T]]:
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault((_NUMBER.sub("*", name(item)), alike(item)), []).append(item)
+    found = [
+        Repeated(_common_name([name(item) for item in members]), tuple(members), total)
+        for members in groups.values()
+        for total in [sum(map(size, members))]
+    ]
+    return sorted(found, key=lambda group: -group.bytes)
+
+
+def _common_name(names: Sequence[str]) -> str:
+    """The names in one: a number that they share stays, one that differs becomes "*"."""
+    pieces = [_NUMBER.split(name) for name in names]
+    return "".join(column[0] if len(set(column)) == 1 else "*" for column in zip(*pieces))

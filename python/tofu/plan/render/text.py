@@ -1,0 +1,153 @@
+"""A plan as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..plan import REPLICATED, OperatorPlan, Plan, TensorPlan, format_bytes
+from .grouping import Repeated, repeated_operators, repeated_tensors
+
+__all__ = ["cuts_text", "render_text", "table", "tiles_text"]
+
+# Up to so many tensors every one has a line of its own.
+SMALL = 64
+ROWS = 20
+
+
+def render_text(plan: Plan, *, everything: bool = False) -> str:
+    """The plan as text.
+
+    Args:
+        plan: the plan.
+        everything: whether every tensor and operator has a line; otherwise those of a
+            large graph that are alike share one, and only the largest are shown.
+    """
+    lines = [*summary(plan), ""]
+    lines += table(
+        ("step", "parts", "groups", "bytes"),
+        (
+            (str(i), str(s.parts), str(s.groups), f"{s.bytes:,}")
+            for i, s in enumerate(plan.steps, 1)
+        ),
+    )
+    if everything or len(plan.tensors) <= SMALL:
+        lines += _all(plan)
+    else:
+        lines += _largest(plan)
+    return "\n".join(lines) + "\n"
+
+
+def summary(plan: Plan) -> list[str]:
+    """What there is to say before any table."""
+    lines = [
+        f"{plan.workers} workers = {' x '.join(map(str, plan.parts)) or '1'}, "
+        f"{format_bytes(plan.total_bytes)} communicated per training step "
+        f"({plan.quality()}), found in {plan.search_seconds:.3f} s"
+    ]
+    if plan.model:
+        lines.append(
+            f"{plan.model}: {plan.nodes:,} nodes, {len(plan.operators):,} operators, "
+            f"{len(plan.tensors):,} tensors"
+        )
+    if plan.bytes_per_worker:
+        kinds = ", ".join(
+            f"{kind.replace('_', ' ')} {format_bytes(count)}"
+            for kind, count in plan.bytes_per_worker.items()
+        )
+        total = format_bytes(sum(plan.bytes_per_worker.values()))
+        exact = "" if plan.memory == "exact" else " (an estimate)"
+        lines.append(f"a worker holds {total}{exact}: {kinds}")
+    if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
+        saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
+        lines.append(f"{saved} of that are not communicated: equal fetches are shared")
+    return lines
+
+
+def _all(plan: Plan) -> list[str]:
+    lines = ["", "Tensors (pieces along each dimension; '=' marks a replicated one)", ""]
+    lines += table(
+        ("tensor", "shape", "dtype", "tiles", "cut per step"),
+        ((tensor.name, *_tensor_cells(tensor, plan)) for tensor in plan.tensors),
+    )
+    lines += ["", "Operators (index variable split at each step)", ""]
+    lines += table(
+        ("operator", "kind", "split per step", "bytes fetched"),
+        ((o.node, o.op, _split_text(o), f"{o.bytes:,}") for o in plan.operators),
+    )
+    return lines
+
+
+def _largest(plan: Plan) -> list[str]:
+    tensors, operators = repeated_tensors(plan), repeated_operators(plan)
+    lines = [
+        "",
+        "Largest tensors (pieces along each dimension; '=' marks a replicated one; x N: so many "
+        "alike",
+        "but for a number in their names)",
+        "",
+    ]
+    lines += table(
+        ("tensor", "x N", "shape", "dtype", "tiles", "cut per step", "bytes"),
+        (
+            (g.name, _times(g), *_tensor_cells(g.first, plan), format_bytes(g.bytes))
+            for g in tensors[:ROWS]
+        ),
+    )
+    lines += _rest(tensors, "tensors")
+    lines += ["", "Operators that fetch most (index variable split at each step)", ""]
+    lines += table(
+        ("operator", "x N", "kind", "split per step", "bytes fetched"),
+        (
+            (g.name, _times(g), g.first.op, _split_text(g.first), format_bytes(g.bytes))
+            for g in operators[:ROWS]
+        ),
+    )
+    lines += _rest(operators, "operators")
+    return lines
+
+
+def _rest(
+    groups: Sequence[Repeated[TensorPlan]] | Sequence[Repeated[OperatorPlan]], what: str
+) -> list[str]:
+    rest = groups[ROWS:]
+    if not rest:
+        return []
+    count, size = sum(map(len, rest)), sum(group.bytes for group in rest)
+    return [f"... and {count:,} more {what}, {format_bytes(size)} together; --all shows every one"]
+
+
+def _times(group: Repeated[TensorPlan] | Repeated[OperatorPlan]) -> str:
+    return f"x {len(group)}" if len(group) > 1 else ""
+
+
+def _tensor_cells(tensor: TensorPlan, plan: Plan) -> tuple[str, str, str, str]:
+    return (
+        "x".join(map(str, tensor.shape)) or "scalar",
+        tensor.dtype_name,
+        tiles_text(tensor, plan.parts),
+        cuts_text(tensor),
+    )
+
+
+def tiles_text(tensor: TensorPlan, parts: Sequence[int]) -> str:
+    """Number of pieces along each dimension, "=" after a replicated one's."""
+    pieces = "x".join(map(str, tensor.tiles(parts))) or "-"
+    return pieces + ("=" if tensor.replicated else "")
+
+
+def cuts_text(tensor: TensorPlan) -> str:
+    """The dimension that each step cuts, "-" where it cuts none."""
+    return " ".join("-" if cut == REPLICATED else str(cut) for cut in tensor.cuts)
+
+
+def _split_text(operator: OperatorPlan) -> str:
+    return " ".join(cut or "-" for cut in operator.cuts)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table with aligned columns."""
+    body = [tuple(header), *map(tuple, rows)]
+    widths = [max(len(row[i]) for row in body) for i in range(len(header))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in body
+    ]

@@ -1,0 +1,1 @@
+"""Example calls of every described operator."""

@@ -1,0 +1,90 @@
+"""Example calls of operators, as data: what to run, and on which kind of values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Optional
+
+__all__ = ["Case", "In", "Shape"]
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class In:
+    """An input's shape and the values it may have (``tofu.verify.calls.probes``).
+
+    Attributes:
+        shape: its shape.
+        kind: "real" (of both signs), "positive" (below 1), "int", "flag" (0 and 1),
+            "permutation" (of the first whole numbers), "edges" (from 0 to 1), "count" (from
+            1 on), "boxes" (corners in the last four columns), "rois" (in pixels), "definite"
+            (symmetric, positive definite matrices) or "share" (lines that sum to 1).
+        high: the bound of integers, and of the first column of boxes.
+        dtype: its type; None: the case's.
+    """
+
+    shape: Shape
+    kind: str = "real"
+    high: int = 0
+    dtype: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A call of an operator.
+
+    Attributes:
+        op: its name.
+        inputs: its own inputs, or for a backward operator those of its forward one.
+        attrs: attributes, as MXNet's strings.
+        forward: the forward operator of a backward one.
+        reads: what the backward operator reads: g0 the gradient of output 0, i0 the
+            forward operator's input 0, o0 its output 0, z1 zeros like its output 1.
+        grads: the forward inputs that its outputs are the gradients of.
+        like: forward inputs shaped like something that the backward operator reads.
+        forward_attrs: where the forward operator's differ; in a part their "shape" is that
+            of the gradient of output 0.
+        live: the forward operator beside it is given the real inputs, whose traces it keeps.
+        hide: outputs that the operator refuses to compute.
+        outputs: the number of outputs of the (forward) operator, hidden ones included.
+        skip: outputs that are not compared (private workspaces, random values).
+        expect: the variables that must be splittable, exactly; None: not checked.
+        dtype: the type of inputs that name none.
+        imperative: run by mx.nd, for what cannot be a node of a graph.
+        shaped: for those, the inputs whose shapes the outputs have.
+        in_place: run by mx.nd into the first input, as some must be.
+        numpy: run with NumPy's shapes, where () is a number and not an unknown shape.
+        fixed: run with these sizes only: the operator does not check others, and may end
+            the process on them.
+        floats: run with floating point types only: of others the operator makes no sense.
+    """
+
+    op: str
+    inputs: tuple[In, ...]
+    attrs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    forward: Optional[str] = None
+    reads: tuple[str, ...] = ()
+    grads: Optional[tuple[str, ...]] = None
+    like: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    forward_attrs: Optional[Mapping[str, str]] = None
+    live: bool = False
+    hide: tuple[int, ...] = ()
+    outputs: int = 1
+    skip: tuple[int, ...] = ()
+    expect: Optional[str] = None
+    dtype: str = "float64"
+    imperative: bool = False
+    shaped: tuple[int, ...] = ()
+    in_place: bool = False
+    numpy: bool = False
+    fixed: bool = False
+    floats: bool = False
+
+    @property
+    def name(self) -> str:
+        """The operator, its shapes and attributes."""
+        shapes = "_".join("x".join(map(str, i.shape)) or "0" for i in self.inputs)
+        attrs = ",".join(f"{k}={v}" for k, v in self.attrs.items())
+        return f"{self.op}-{shapes}-{attrs}"

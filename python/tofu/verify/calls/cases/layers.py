@@ -1,0 +1,106 @@
+"""Samples of activations, softmax, dropout and normalizations."""
+
+from __future__ import annotations
+
+from tofu.verify.calls.case import Case, In
+from tofu.verify.calls.samples import back, case, ints, positive, real
+
+__all__ = ["CASES"]
+
+
+def _activation() -> list[Case]:
+    cases = []
+    for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign"):
+        attrs = {"act_type": kind}
+        cases.append(case("Activation", real(6, 4), attrs=attrs, expect="i0 i1"))
+        reads = "g0 o0" if kind == "relu" else "g0 o0 i0"
+        cases.append(back("_backward_Activation", reads, real(6, 4), attrs=attrs, expect="i0 i1"))
+    for kind in ("leaky", "elu", "selu", "gelu"):
+        attrs = {"act_type": kind, "slope": "0.3"}
+        cases.append(case("LeakyReLU", real(6, 4), attrs=attrs, expect="i0 i1"))
+        cases.append(back("_backward_LeakyReLU", "g0 i0 o0", real(6, 4), attrs=attrs))
+    for slopes in (4, 1):
+        attrs, inputs = {"act_type": "prelu"}, (real(6, 4, 2), positive(slopes))
+        more = {"attrs": attrs, "expect": "i0 i1 i2"}
+        cases.append(case("LeakyReLU", *inputs, **more))
+        cases.append(back("_backward_LeakyReLU", "g0 i0 i1 o0", *inputs, **more))
+    lengths = {"use_length": "True", "axis": "1"}
+    inputs = real(6, 4, 2), In((6, 2), "count", 4, "int32")
+    more = {"attrs": lengths, "expect": "a c"}
+    cases.append(case("softmax", *inputs, **more))
+    cases.append(back("_backward_softmax", "g0 i0 i1 o0", *inputs, skip=(1,), **more))
+    for axis in ("-1", "1"):
+        expect = "a b" if axis == "-1" else "a c"
+        for op in ("softmax", "softmin", "log_softmax"):
+            more = {"attrs": {"axis": axis}, "expect": expect}
+            cases.append(case(op, real(6, 4, 2), **more))
+            cases.append(back(f"_backward_{op}", "g0 o0", real(6, 4, 2), **more))
+    for mode in ("instance", "channel"):
+        more = {"attrs": {"mode": mode}, "dtype": "float32"}
+        cases.append(case("SoftmaxActivation", real(6, 4, 2, 2), **more))
+        cases.append(back("_backward_SoftmaxActivation", "g0 o0", real(6, 4, 2, 2), **more))
+    loss = real(6, 4), ints(4, 6)
+    cases += [
+        case("softmax_cross_entropy", *loss, expect="n"),
+        back("_backward_softmax_cross_entropy", "g0 i0 i1", *loss, grads="i0", expect="n"),
+    ]
+    off, shared = {"p": "0"}, {"p": "0", "axes": "(1,)"}
+    cases += [
+        # Without chance the mask is not written; with chance nothing can be compared.
+        case("Dropout", real(6, 4), attrs=off, outputs=2, skip=(1,), expect="i0 i1"),
+        case("Dropout", real(6, 4), attrs={"p": "0.5"}, outputs=2, skip=(0, 1), expect="i0 i1"),
+        case("Dropout", real(6, 4, 2), attrs=shared, outputs=2, skip=(1,), expect="i0 i2"),
+        back("_backward_Dropout", "g0 o1", real(6, 4), attrs=off, outputs=2, expect="i0 i1"),
+    ]
+    return cases
+
+
+def _normalization() -> list[Case]:
+    cases = []
+    states = positive(6), real(6), real(6), positive(6)
+    for shape, axis in (((4, 6), "1"), ((4, 6, 3, 2), "1"), ((2, 3, 6), "-1")):
+        attrs = {"axis": axis, "fix_gamma": "False"}
+        inputs = (In(shape), *states)
+        more = {"attrs": attrs, "outputs": 3, "expect": "c"}
+        cases.append(case("BatchNorm", *inputs, **more))
+        reads = "g0 o1 o2 i0 i1 i2 i3 i4"
+        cases.append(back("_backward_BatchNorm", reads, *inputs, grads="i0 i1 i2", **more))
+    single = {"dtype": "float32", "expect": "c"}
+    image, attrs = real(4, 6, 2, 2), {"fix_gamma": "False"}
+    inputs = image, *states
+    for op in ("_contrib_SyncBatchNorm", "BatchNorm_v1"):
+        own, single["expect"] = attrs, "c"
+        if op != "BatchNorm_v1":
+            # MXNet keeps one buffer for each key in a process.
+            own, single["expect"] = {**attrs, "key": "verify"}, ""
+        cases.append(case(op, *inputs, attrs=own, outputs=3, **single))
+        more = {"grads": "i0 i1 i2", "attrs": own, "outputs": 3, **single}
+        cases.append(back(f"_backward_{op}", "g0 o1 o2 i0 i1 i3 i4", *inputs, forward=op, **more))
+    op, gradient = "_contrib_BatchNormWithReLU", "_backward_contrib_BatchNormWithReLU"
+    # oneDNN's workspace is its own.
+    more = {"outputs": 4, "attrs": attrs, "expect": "", "dtype": "float32"}
+    cases.append(case(op, *inputs, skip=(3,), **more))
+    reads = "g0 o1 o2 i0 i1 i2 i3 i4 o3"
+    cases.append(back(gradient, reads, *inputs, forward=op, grads="i0 i1 i2", **more))
+    inputs = image, positive(6), real(6)
+    cases.append(case("InstanceNorm", *inputs, outputs=3, expect="n c", dtype="float32"))
+    more = {"outputs": 3, "expect": "n c", "dtype": "float32"}
+    cases.append(back("_backward_InstanceNorm", "g0 o1 o2 i0 i1", *inputs, **more))
+    for mode, expect in (("instance", "a"), ("channel", "a c d"), ("spatial", "a b")):
+        more = {"attrs": {"mode": mode}, "outputs": 2, "expect": expect}
+        cases.append(case("L2Normalization", image, **more))
+        cases.append(back("_backward_L2Normalization", "g0 o0 o1", image, **more))
+    for axes, keep in (("(0,)", "False"), ("(1, 2)", "True")):
+        attrs = {"axes": axes, "keepdims": keep}
+        cases.append(case("moments", real(6, 4, 2), attrs=attrs, outputs=2))
+        reads = "g0 g1 i0 o0 o1"
+        cases.append(back("_backward_moments", reads, real(6, 4, 2), attrs=attrs, outputs=2))
+    for shape, axis in (((6, 4), "-1"), ((2, 6, 4), "-1"), ((6, 4, 2), "1")):
+        inputs = In(shape), positive(4), real(4)
+        more = {"attrs": {"axis": axis}, "outputs": 3}
+        cases.append(case("LayerNorm", *inputs, **more))
+        cases.append(back("_backward_LayerNorm", "g0 i0 i1 o1 o2", *inputs, **more))
+    return cases
+
+
+CASES = [*_activation(), *_normalization()]

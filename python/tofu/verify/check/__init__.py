@@ -1,0 +1,1 @@
+"""Verdicts on operators: true, false and missing strategies."""

@@ -1,0 +1,154 @@
+"""Checks many operators in processes of their own, which MXNet may end.
+
+Each process is one of MXNet, started anew when it dies: the call that killed it is then
+left out, and told. What is found about an operator depends on the seed alone, not on the
+number of processes or on the other operators.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any, Optional
+
+from tofu.verify.check.verdict import SEARCH, Finding, Verdict, check_operator
+
+__all__ = ["check_all"]
+
+_TIME_LIMIT_S = 60.0  # of one call of an operator, without a sign of life
+_PATIENCE_S = 5.0  # between two looks at the processes
+_CRASHES = 8  # of one operator, before it is given up
+
+
+@dataclasses.dataclass
+class _Task:
+    op: str
+    avoid: list[str] = dataclasses.field(default_factory=list)
+
+
+class _Worker:
+    """A process, what it works on, and the call that it told of last."""
+
+    def __init__(self, seed: int, quick: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, seed, quick), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.task: _Task
+        self.step = ""
+        self.given = 0
+        self.heard_s = time.monotonic()
+
+    def give(self, task: _Task) -> None:
+        """Let it work on an operator."""
+        self.task, self.step = task, ""
+        self.given += 1
+        self.heard_s = time.monotonic()
+        self.pipe.send((task.op, tuple(task.avoid)))
+
+    def is_silent(self) -> bool:
+        """Whether its call takes so long that it will not end."""
+        return time.monotonic() - self.heard_s > _TIME_LIMIT_S
+
+    def stop(self) -> None:
+        """End the process."""
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+
+def check_all(
+    ops: Iterable[str], seed: int, *, processes: int = 2, quick: bool = False
+) -> Iterator[Verdict]:
+    """The verdicts on operators, in the order in which they are reached.
+
+    Args:
+        ops: their names.
+        seed: of shapes and values.
+        processes: how many run beside each other.
+        quick: whether to run a sample of the calls only.
+    """
+    tasks = deque(_Task(op) for op in ops)
+    workers = [_Worker(seed, quick) for _ in range(min(processes, len(tasks)))]
+    busy: dict[Any, _Worker] = {}
+    try:
+        for worker in workers:
+            worker.give(tasks.popleft())
+            busy[worker.pipe] = worker
+        while busy:
+            ready = wait(list(busy), timeout=_PATIENCE_S)
+            silent = [p for p, w in busy.items() if p not in ready and w.is_silent()]
+            for pipe in list[Any]([*ready, *silent]):
+                worker = busy[pipe]
+                message = None if pipe in silent else _receive(pipe)
+                worker.heard_s = time.monotonic()
+                if isinstance(message, str):
+                    worker.step = message
+                    continue
+                del busy[pipe]
+                verdict = message
+                if message is None:
+                    verdict = _lost(worker, tasks, seed)
+                    workers[workers.index(worker)] = worker = _Worker(seed, quick)
+                if tasks:
+                    worker.give(tasks.popleft())
+                    busy[worker.pipe] = worker
+                if verdict is not None:
+                    yield verdict
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _receive(pipe: Any) -> Any:
+    try:
+        return pipe.recv()
+    except (EOFError, OSError):
+        return None
+
+
+def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
+    """Queue the operator again without the call that ended the process, or give it up.
+
+    In a process that has checked other operators it may be they who did the damage: then
+    the operator is tried once more, as the first of a process.
+    """
+    worker.stop()
+    task = worker.task
+    if worker.given == 1 or worker.step.endswith(SEARCH):
+        task.avoid.append(worker.step)
+    if worker.step and len(task.avoid) < _CRASHES:
+        tasks.appendleft(task)
+        return None
+    verdict = Verdict(task.op)
+    detail = f"MXNet ended the process {len(task.avoid)} times"
+    command = f"tofu verify {task.op} --seed {seed}"
+    verdict.skipped.append(Finding(task.op, worker.step, "", detail, command))
+    return verdict
+
+
+def _serve(pipe: Connection, seed: int, quick: bool) -> None:
+    """The process: checks the operators that it is given until the pipe is closed."""
+    from tofu.verify.calls.registry import cases_by_operator
+
+    known = cases_by_operator()
+    served = 0
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):  # MXNet logs every graph that it binds, and prints every error
+        os.dup2(null, descriptor)
+    while True:
+        try:
+            op, avoid = pipe.recv()
+        except EOFError:
+            return
+        verdict = check_operator(op, known[op], seed, pipe.send, avoid, quick)
+        if served and (verdict.false or verdict.skipped):
+            return  # an error of an operator before it may be what was found: again, alone
+        served += 1
+        pipe.send(verdict)

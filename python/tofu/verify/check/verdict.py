@@ -1,0 +1,249 @@
+"""All strategies of one operator, on the shapes and types of its cases and on drawn ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import mxnet as mx
+import numpy as np
+
+from tofu.analysis.apply_row import Split
+from tofu.errors import TofuError
+from tofu.lang import lookup
+from tofu.verify.calls.case import Case
+from tofu.verify.find.explained import EXPLAINED
+from tofu.verify.find.missing import missing_ways
+from tofu.verify.run.compare_parts import MismatchError, Run
+from tofu.verify.run.draw import drawn, with_dtype
+
+__all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "splits_of"]
+
+_DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
+_WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
+SEARCH = "search"  # the step that looks for missing splits
+_DRAWS = 3  # drawn calls of an operator, over all of its cases; one for each at least
+_DTYPE_CASES = 1
+_SEARCH_CASES = 2
+# A quick check: so many cases, drawn calls and types of an operator, and no search.
+_QUICK_CASES, _QUICK_DRAWS, _QUICK_DTYPES = 3, 1, ("float32", "int32")
+_MANY = (30, 40, 45, 60)  # sizes from which a distribution can be told
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Something to report about an operator.
+
+    Attributes:
+        op: the operator.
+        case: the call: shapes, attributes and type.
+        strategy: what was split; empty for a call that did not run.
+        detail: what was found.
+        reproduce: the command that finds it again.
+    """
+
+    op: str
+    case: str
+    strategy: str
+    detail: str
+    reproduce: str
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What was found about one operator.
+
+    Attributes:
+        op: its name.
+        checked: how many times a strategy, or several, was run by parts.
+        false: strategies that are wrong.
+        missing: splits that hold, that no strategy is, and that nothing explains.
+        explained: those that hold and that are no strategy for a known reason.
+        skipped: calls that did not run.
+    """
+
+    op: str
+    checked: int = 0
+    false: list[Finding] = dataclasses.field(default_factory=list)
+    missing: list[Finding] = dataclasses.field(default_factory=list)
+    explained: list[Finding] = dataclasses.field(default_factory=list)
+    skipped: list[Finding] = dataclasses.field(default_factory=list)
+
+
+def check_operator(
+    op: str,
+    cases: Sequence[Case],
+    seed: int,
+    tell: Callable[[str], None] = lambda step: None,
+    avoid: Collection[str] = (),
+    quick: bool = False,
+) -> Verdict:
+    """Run every strategy of an operator by parts.
+
+    Args:
+        op: the operator.
+        cases: example calls of it.
+        seed: of shapes and values; the same for the same operator, whatever else is run.
+        tell: called with the name of each call before it runs.
+        avoid: calls that are known to end the process.
+        quick: whether to run a sample of it only.
+    """
+    return _Checker(op, cases, seed, tell, avoid, quick).run()
+
+
+def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
+    """What is tried: nothing, each variable in parts equal and not, neighbours together."""
+    yield []
+    splittable = run.row["splittable"]
+    for var in splittable:
+        extent = run.extent(var)
+        for parts in (2, 3):
+            if extent % parts == 0:
+                yield [(var, parts)]
+        if extent > 2:
+            yield [(var, _uneven(extent, rng))]
+    for a, b in zip(splittable, splittable[1:]):
+        yield [(a, _halves(run.extent(a))), (b, _halves(run.extent(b)))]
+
+
+def _once(run: Run) -> Iterator[list[Split]]:
+    """Every variable in two parts."""
+    for var in run.row["splittable"]:
+        if run.extent(var) > 1:
+            yield [(var, _halves(run.extent(var)))]
+
+
+def _uneven(extent: int, rng: np.random.Generator) -> tuple[int, ...]:
+    """About 60/40, or 40/60."""
+    larger = min(max(round(0.6 * extent), extent // 2 + 1), extent - 1)
+    sizes = (larger, extent - larger)
+    return sizes if rng.integers(2) else sizes[::-1]
+
+
+def _halves(extent: int) -> tuple[int, ...]:
+    return (extent - extent // 2, extent // 2) if extent > 1 else (1,)
+
+
+class _Checker:
+    """The state of ``check_operator``."""
+
+    def __init__(
+        self,
+        op: str,
+        cases: Sequence[Case],
+        seed: int,
+        tell: Callable[[str], None],
+        avoid: Collection[str],
+        quick: bool,
+    ) -> None:
+        self.cases = cases
+        self.quick = quick
+        self.seed = seed
+        self.tell = tell
+        self.avoid = avoid
+        self.verdict = Verdict(op)
+        self.rng = np.random.default_rng([seed, zlib.crc32(op.encode())])
+        description = lookup(op)
+        self.random = description is not None and description.random
+
+    def run(self) -> Verdict:
+        """Check all calls."""
+        mx.random.seed(self.seed)
+        if self.quick:
+            self.cases = self._some(self.cases, _QUICK_CASES)
+        for case in self.cases:
+            self._check(case, required=True)
+        calls = [*self.cases, *self._drawn()]
+        if not self.quick:
+            self._search()
+        for case in self._some(calls, _DTYPE_CASES):
+            for dtype in _QUICK_DTYPES if self.quick else _DTYPES:
+                if dtype != case.dtype and not (case.floats and dtype in _WHOLE_NUMBERS):
+                    self._check(with_dtype(case, dtype), required=False, briefly=True)
+        return self.verdict
+
+    def _drawn(self) -> list[Case]:
+        """Further calls, of the cases with other sizes, that run."""
+        draws = max(1, _DRAWS // max(len(self.cases), 1))
+        sizes = {"sizes": _MANY} if self.random else {}
+        found = []
+        for case in self._some(self.cases, _QUICK_DRAWS) if self.quick else self.cases:
+            for _ in range(1 if self.quick else draws):
+                other = drawn(case, self.rng, **sizes)
+                if other is not None and self._check(other, required=False):
+                    found.append(other)
+        return found
+
+    def _some(self, calls: Sequence[Case], count: int) -> list[Case]:
+        chosen = self.rng.permutation(len(calls))[:count]
+        return [calls[k] for k in sorted(chosen)]
+
+    def _check(self, case: Case, *, required: bool, briefly: bool = False) -> bool:
+        """Check a call; False if it does not run, which is to be told if it is required.
+
+        Briefly: every strategy once.
+        """
+        name = f"{case.name} {case.dtype}"
+        if self._ends_the_process(case, name):
+            if name in self.avoid:
+                self._skip(name, "MXNet ends the process")
+            return False
+        self.tell(name)
+        try:
+            run = Run(case, self.seed)
+        except (mx.MXNetError, TofuError, ValueError, TypeError) as error:
+            if required:
+                self._skip(name, str(error).strip().splitlines()[-1])
+            return False
+        tried = _once(run) if briefly else splits_of(run, self.rng)
+        for splits in tried:
+            self.verdict.checked += 1
+            try:
+                run.check(splits)
+            except MismatchError as error:
+                self._false(name, run, splits, str(error))
+            except mx.MXNetError as error:
+                detail = f"a part does not run: {str(error).strip().splitlines()[-1]}"
+                self._false(name, run, splits, detail)
+        return True
+
+    def _search(self) -> None:
+        """Look for splits that the description does not yield."""
+        if SEARCH in self.avoid:
+            return  # parts that the operator does not check are its end: nothing is known
+        self.tell(SEARCH)
+        for case in self._some(self.cases, _SEARCH_CASES):
+            if case.fixed or case.imperative:
+                continue
+            try:
+                for way in missing_ways(case, self.seed):
+                    self._missing(case.name, way.text())
+            except (mx.MXNetError, TofuError):
+                continue  # told already
+
+    def _ends_the_process(self, case: Case, name: str) -> bool:
+        """Whether this call did, or one of its operator with another whole number type."""
+        whole = np.dtype(case.dtype).kind != "f"
+        return name in self.avoid or (
+            whole and any(a.split()[-1] in _WHOLE_NUMBERS for a in self.avoid)
+        )
+
+    def _false(self, name: str, run: Run, splits: Sequence[Split], detail: str) -> None:
+        strategy = ", ".join(run.names([var for var, _ in splits]))
+        self.verdict.false.append(self._finding(name, strategy, detail))
+
+    def _missing(self, name: str, split: str) -> None:
+        reason = EXPLAINED.get(self.verdict.op)
+        if reason is None:
+            self.verdict.missing.append(self._finding(name, "", split))
+        else:
+            self.verdict.explained.append(self._finding(name, "", f"{split} ({reason})"))
+
+    def _skip(self, name: str, detail: str) -> None:
+        self.verdict.skipped.append(self._finding(name, "", detail))
+
+    def _finding(self, name: str, strategy: str, detail: str) -> Finding:
+        op = self.verdict.op
+        command = f"tofu verify {op} --seed {self.seed}{' --quick' * self.quick}"
+        return Finding(op, name, strategy, detail, command)

@@ -1,0 +1,1 @@
+"""Finding strategies by trying them, and writing descriptions from what was found."""

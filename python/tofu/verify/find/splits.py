@@ -1,0 +1,282 @@
+"""The splits of an operator, found by running it: no description is asked.
+
+Dimensions of one size are divided together, in one input or in all that have such a one;
+the operator runs on the parts; and its outputs are compared with the whole's in every way
+that parts combine: concatenated, summed, largest, smallest, multiplied. A window that moves
+along a dimension is found by giving the first part more and more of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import mxnet as mx
+import numpy as np
+
+from tofu.verify.run.node import Array
+
+__all__ = ["Call", "Outcome", "Way", "find_ways", "refusing"]
+
+# Runs the operator; None where it refuses.
+Call = Callable[[Sequence[Array], Mapping[str, str]], Optional[list[Array]]]
+_REDUCERS: dict[str, Any] = {
+    "sum": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "prod": np.multiply,
+}
+_TOLERANCE = {"float64": 1e-7, "float32": 1e-4, "float16": 2e-2}
+_MAX_CHOICES = 8  # of dimensions of one size in one input
+_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the parts make of an output: "concatenate" along `dim`, a reducer, or "whole"."""
+
+    kind: str
+    dim: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """A split that reproduces the operator's outputs.
+
+    Attributes:
+        cuts: by input, the dimension that is divided; None: the part reads the whole.
+        outcomes: what becomes of each output.
+        zeroed: inputs of which all parts but the first get zeros.
+        window: how far a part reads beyond its end.
+        attributes: those in which the size of the dimension becomes the part's.
+    """
+
+    cuts: tuple[Optional[int], ...]
+    outcomes: tuple[Outcome, ...]
+    zeroed: tuple[int, ...] = ()
+    window: int = 0
+    attributes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """In words, dimensions as numbers."""
+        cut = ", ".join(
+            f"dimension {d} of input {k}" for k, d in enumerate(self.cuts) if d is not None
+        )
+        made = ", ".join(
+            o.kind + ("" if o.dim is None else f" along {o.dim}") for o in self.outcomes
+        )
+        halo = f", reading {self.window} further" if self.window else ""
+        return f"{cut}{halo}: {made}"
+
+
+def find_ways(
+    call: Call,
+    samples: Sequence[Sequence[Array]],
+    attrs: Mapping[str, str],
+    *,
+    together: bool = False,
+) -> list[Way]:
+    """The splits that hold for all samples of values.
+
+    Args:
+        call: runs the operator.
+        samples: inputs, of the same shapes each time: a split must hold for each.
+        attrs: the operator's attributes.
+        together: divide all inputs that have a dimension of the size, never one alone: for
+            operators that do not check that their inputs belong together.
+    """
+    wholes = [call(inputs, attrs) for inputs in samples]
+    known = [(i, w) for i, w in zip(samples, wholes) if w is not None]
+    if len(known) < len(samples):
+        return []
+    found: list[Way] = []
+    for size in sorted({s for array in samples[0] for s in array.shape if s > 1}):
+        choices = list(_cuts(samples[0], size, alone=not together))
+        ways = [w for cuts in choices for w in _try(call, known, attrs, cuts)]
+        if not ways:
+            ways = [w for cuts in choices for w in _windows(call, known, attrs, cuts)]
+        found += [w for w in ways if not any(_within(w, other) for other in ways)]
+    return found
+
+
+def _within(way: Way, other: Way) -> bool:
+    """Whether the other divides the same, and more inputs besides."""
+    return (
+        way != other
+        and way.outcomes == other.outcomes
+        and all(a is None or a == b for a, b in zip(way.cuts, other.cuts))
+    )
+
+
+def _cuts(
+    inputs: Sequence[Array], size: int, *, alone: bool
+) -> Iterator[tuple[Optional[int], ...]]:
+    """Which dimension of each input is divided: of all that have one of the size, or of one."""
+    dims = [[d for d, s in enumerate(a.shape) if s == size] for a in inputs]
+    choices: list[Sequence[Optional[int]]] = [own or (None,) for own in dims]
+    together = itertools.product(*choices)
+    yield from itertools.islice(together, _MAX_CHOICES)
+    if alone and sum(map(bool, dims)) > 1:
+        for slot, own in enumerate(dims):
+            for dim in own:
+                yield tuple(dim if k == slot else None for k in range(len(inputs)))
+
+
+def _try(
+    call: Call,
+    known: Sequence[tuple[Sequence[Array], list[Array]]],
+    attrs: Mapping[str, str],
+    cuts: tuple[Optional[int], ...],
+) -> Iterator[Way]:
+    """The first way in which these cuts hold, if there is one."""
+    size = next(a.shape[d] for a, d in zip(known[0][0], cuts) if d is not None)
+    whole = [k for k, d in enumerate(cuts) if d is None]
+    for zeroed in ((), *((k,) for k in whole)):
+        for changed in _changed(attrs, size):
+            outcomes = None
+            for inputs, outputs in known:
+                for first in {size - size // 2, max(size // 3, 1)}:
+                    sizes = (first, size - first)
+                    now = _outcomes(call, inputs, outputs, attrs, cuts, sizes, zeroed, changed)
+                    outcomes = now if outcomes in (None, now) else ()
+                    if not outcomes:
+                        break
+                if not outcomes:
+                    break
+            if outcomes:
+                yield Way(cuts, outcomes, zeroed, 0, changed)
+                return
+
+
+def _changed(attrs: Mapping[str, str], size: int) -> list[tuple[str, ...]]:
+    """Attributes that a part may need changed: none, or those that name the size."""
+    naming = [n for n, text in attrs.items() if str(size) in _NUMBER.findall(text)]
+    return [(), *((n,) for n in naming), *([tuple(naming)] if len(naming) > 1 else [])]
+
+
+def _outcomes(
+    call: Call,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    attrs: Mapping[str, str],
+    cuts: Sequence[Optional[int]],
+    sizes: tuple[int, int],
+    zeroed: Sequence[int],
+    changed: Sequence[str],
+) -> tuple[Outcome, ...]:
+    """What two parts make of each output; () where they do not make it."""
+    results = []
+    total = sum(sizes)
+    for begin, end in ((0, sizes[0]), (sizes[0], total)):
+        part = [
+            a if d is None else np.ascontiguousarray(a.take(range(begin, end), axis=d))
+            for a, d in zip(inputs, cuts)
+        ]
+        if begin:
+            part = [np.zeros_like(a) if k in zeroed else a for k, a in enumerate(part)]
+        own = {n: _resized(t, total, end - begin) if n in changed else t for n, t in attrs.items()}
+        made = call(part, own)
+        if made is None:
+            return ()
+        results.append(made)
+    found = tuple(_outcome(w, a, b) for w, a, b in zip(outputs, *results))
+    if None in found or all(o is not None and o.kind == "whole" for o in found):
+        return ()
+    return tuple(o for o in found if o is not None)
+
+
+def _resized(text: str, size: int, part: int) -> str:
+    return _NUMBER.sub(lambda m: str(part) if int(m.group()) == size else m.group(), text)
+
+
+def _outcome(whole: Array, first: Array, second: Array) -> Optional[Outcome]:
+    if first.ndim != whole.ndim or second.ndim != whole.ndim:
+        return None
+    if first.shape == second.shape == whole.shape:
+        if _equal(first, whole) and _equal(second, whole):
+            return Outcome("whole")
+        for kind, join in _REDUCERS.items():
+            if _equal(join(first, second), whole):
+                return Outcome(kind)
+    for dim in range(whole.ndim):
+        a, b = first.shape, second.shape
+        rest = [(*s[:dim], *s[dim + 1 :]) for s in (a, b, whole.shape)]
+        fits = rest[0] == rest[1] == rest[2] and a[dim] + b[dim] == whole.shape[dim]
+        if fits and a[dim] and b[dim] and _equal(np.concatenate([first, second], dim), whole):
+            return Outcome("concatenate", dim)
+    return None
+
+
+def _equal(one: Array, other: Array) -> bool:
+    if one.shape != other.shape:
+        return False
+    if other.dtype.kind != "f":
+        return np.array_equal(one, other)
+    tolerance = _TOLERANCE[str(other.dtype)]
+    return np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+# --- windows ---------------------------------------------------------------------------
+
+
+def _windows(
+    call: Call,
+    known: Sequence[tuple[Sequence[Array], list[Array]]],
+    attrs: Mapping[str, str],
+    cuts: tuple[Optional[int], ...],
+) -> Iterator[Way]:
+    """A window along the dimension: a part of the output needs a little more of the input."""
+    inputs, outputs = known[0]
+    size = next(a.shape[d] for a, d in zip(inputs, cuts) if d is not None)
+    for dim in range(outputs[0].ndim):
+        length = outputs[0].shape[dim]
+        reach = size - length
+        if not 0 < reach < size - 1 or length < 2:
+            continue
+        half = length - length // 2
+        spans = ((0, half), (half, length))
+        if all(
+            _is_span(call, i, o, attrs, cuts, dim, (begin, end), (begin, end + reach))
+            for i, o in known
+            for begin, end in spans
+        ):
+            yield Way(cuts, tuple(Outcome("concatenate", dim) for _ in outputs), (), reach)
+            return
+
+
+def _is_span(
+    call: Call,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    attrs: Mapping[str, str],
+    cuts: Sequence[Optional[int]],
+    dim: int,
+    made: tuple[int, int],
+    read: tuple[int, int],
+) -> bool:
+    """Whether this range of the inputs makes that range of all outputs."""
+    part = [
+        a if d is None else np.ascontiguousarray(a.take(range(*read), axis=d))
+        for a, d in zip(inputs, cuts)
+    ]
+    results = call(part, attrs)
+    if results is None:
+        return False
+    return all(
+        w.ndim > dim and _equal(r, w.take(range(*made), axis=dim)) for r, w in zip(results, outputs)
+    )
+
+
+def refusing(run: Callable[[Sequence[Array], Mapping[str, str]], list[Array]]) -> Call:
+    """The operator as a call that is None where MXNet raises an error."""
+
+    def call(inputs: Sequence[Array], attrs: Mapping[str, str]) -> Optional[list[Array]]:
+        try:
+            return run(inputs, attrs)
+        except (mx.MXNetError, ValueError, TypeError, IndexError):
+            return None
+
+    return call

@@ -1,0 +1,94 @@
+"""What kind of operator a description describes, told from its terms alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tofu.analysis.apply_row import extent_of, parts_of
+from tofu.lang import Shape, Trace, ir
+
+__all__ = ["CLASSES", "INEXPRESSIBLE", "class_of", "counts"]
+
+INEXPRESSIBLE = "not expressible"
+CLASSES = (
+    "element-wise",
+    "broadcast",
+    "reduction",
+    "contraction",
+    "data movement",
+    "opaque with batch dimensions",
+    "random",
+    "optimizer update",
+    INEXPRESSIBLE,
+)
+_UPDATE = "update"  # what descriptions of weight updates call their function
+
+
+def class_of(trace: Trace, row: Mapping[str, Any]) -> str:
+    """The class of an operator, from its executed description and its row.
+
+    The first that fits: random; a weight update; an opaque function; a sum of products of
+    different tensors; another reduction; the same index everywhere; elements that are only
+    moved; and else a function of stretched tensors.
+    """
+    terms = [e for out in trace.outputs for e in ir.walk(out.body)]
+    opaque = [e for e in terms if isinstance(e, ir.OpaqueElement)]
+    reductions = [e for e in terms if isinstance(e, ir.Reduce)]
+    calls = [e for e in terms if isinstance(e, ir.Call) and e.function != "like"]
+    if row["random"]:
+        return "random"
+    if _UPDATE in {*(e.function.lower() for e in opaque), *(e.function.lower() for e in calls)}:
+        return "optimizer update"
+    if opaque:
+        return "opaque with batch dimensions"
+    if any(e.kind == "sum" and _is_product(e.body) for e in reductions):
+        return "contraction"
+    if reductions:
+        return "reduction"
+    if row["elementwise"]:
+        return "element-wise"
+    if not calls and not any(_stretches(trace)):
+        return "data movement"
+    return "broadcast"
+
+
+def counts(
+    row: Mapping[str, Any],
+    attrs: Mapping[str, str],
+    ins: Sequence[Shape],
+    outs: Sequence[Shape],
+) -> tuple[int, int, int]:
+    """How many strategies a row has, how many of them reduce, how many read a halo."""
+    reduced = {int(var) for out in row["outputs"] for var in out["reduce"]}
+    split = row["splittable"]
+    halos = 0
+    for var in split:
+        extent = extent_of(row["vars"][var]["extent"], ins, outs)
+        halves = (var, (extent - extent // 2, extent // 2))
+        first, second = parts_of(row, attrs, ins, outs, [halves])
+        halos += any(
+            a != b and a[1] > b[0] and b[1] > a[0]
+            for one, other in zip(first.inputs, second.inputs)
+            for a, b in zip(one, other)
+        )
+    return len(split), len(reduced.intersection(split)), halos
+
+
+def _is_product(expr: ir.Expr) -> bool:
+    """Whether there is a product of two tensors' elements."""
+    for e in ir.walk(expr):
+        if isinstance(e, ir.Call) and e.function == "mul":
+            slots = [{element.slot for element in ir.elements(arg)} for arg in e.args]
+            if all(slots) and len(set.union(*slots)) > 1:
+                return True
+    return False
+
+
+def _stretches(trace: Trace) -> Iterator[bool]:
+    """For every element whether it stays the same along some variable of its output."""
+    for output in trace.outputs:
+        for element in ir.elements(output.body):
+            dims = [d for d in element.dims if isinstance(d, ir.Index)]
+            read = frozenset().union(*(d.variables for d in dims))
+            yield not set(output.variables) <= read

@@ -1,0 +1,32 @@
+"""The operators that the installed MXNet registers."""
+
+from __future__ import annotations
+
+import ctypes
+
+from mxnet.base import _LIB, check_call
+
+from tofu.mx.build.gradient import RENAMED
+
+__all__ = ["registered_operators"]
+
+
+def registered_operators() -> dict[str, list[str]]:
+    """Every operator's own name, in order, and its other names; not what tofu adds."""
+    count = ctypes.c_uint()
+    names = ctypes.POINTER(ctypes.c_char_p)()
+    check_call(_LIB.NNListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
+    found: dict[str, list[str]] = {}
+    for number in range(count.value):
+        text = names[number]
+        handle, own = ctypes.c_void_p(), ctypes.c_char_p()
+        check_call(_LIB.NNGetOpHandle(text, ctypes.byref(handle)))
+        check_call(_LIB.MXSymbolGetAtomicSymbolName(handle, ctypes.byref(own)))
+        aliases = found.setdefault((own.value or b"").decode(), [])
+        if text is not None and text != own.value:
+            aliases.append(text.decode())
+    return {
+        name: sorted(aliases)
+        for name, aliases in sorted(found.items())
+        if not name.startswith("_tofu_") and name not in RENAMED
+    }

@@ -1,0 +1,1 @@
+"""Running an operator whole and in parts."""

@@ -1,0 +1,256 @@
+"""One call of a real operator, whole and by parts.
+
+The parts are exactly those of the operator's row of the strategy table: the regions it
+reads, the attributes it rewrites, the zeros and fills. Concatenated or reduced they must
+be the whole.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from tofu.analysis import row_for
+from tofu.analysis.apply_row import Box, Part, Split, extent_of, parts_of
+from tofu.analysis.table import described_name
+from tofu.errors import TdlError
+from tofu.lang import lookup
+from tofu.verify.calls.case import Case, In, Shape
+from tofu.verify.calls.probes import values
+from tofu.verify.run.node import Array, Tensor, run_imperatively, run_node
+
+__all__ = ["MismatchError", "Run", "check_distribution", "check_equal"]
+
+# Rounding that differs when sums are taken by parts, by type.
+_TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
+_JOIN: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
+# Two samples of one distribution differ by more once in some million times.
+_KOLMOGOROV = 2.7
+
+
+class MismatchError(Exception):
+    """The parts of an operator are not the whole."""
+
+
+class Run:
+    """A case with its inputs, run whole."""
+
+    def __init__(self, case: Case, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.case = case
+        arrays = [values(i, rng, case.dtype) for i in case.inputs]
+        self.forward_inputs = [Tensor(a.shape, str(a.dtype)) for a in arrays]
+        self.inputs = arrays if case.forward is None else self._backward_inputs(arrays, rng)
+        self.outputs = self.run(self.inputs, case.attrs, self.forward_inputs)
+        self.in_shapes = [a.shape for a in self.inputs]
+        self.out_shapes = [
+            self.forward_inputs[int(self.grads[k][1:])].shape if a is None else a.shape
+            for k, a in enumerate(self.outputs)
+        ]
+        row = row_for(case.op, case.attrs, self.in_shapes, self.out_shapes)
+        if row is None:
+            raise TdlError(f"{case.name} is not described: give it a description, or no case")
+        self.row = row
+        description = lookup(described_name(case.op, case.attrs)[0])
+        self.random = description is not None and description.random
+
+    def _backward_inputs(self, arrays: list[Array], rng: np.random.Generator) -> list[Array]:
+        case = self.case
+        assert case.forward is not None
+        own = self._forward_attrs(case.attrs)
+        outs = run_node(case.forward, own, arrays, case.outputs, numpy=case.numpy)
+        result = []
+        for read in case.reads:
+            kind, number = read[0], int(read[1:])
+            if kind == "i":
+                result.append(arrays[number])
+                continue
+            out = outs[number]
+            assert out is not None
+            if kind == "o":
+                result.append(out)
+            elif kind == "z":
+                result.append(np.zeros_like(out))
+            else:
+                result.append(values(In(out.shape), rng, str(out.dtype)))
+        return result
+
+    @property
+    def grads(self) -> tuple[str, ...]:
+        """The forward inputs that the outputs are the gradients of."""
+        if self.case.grads is not None:
+            return self.case.grads
+        return tuple(f"i{k}" for k in range(len(self.case.inputs)))
+
+    def _forward_attrs(
+        self, attrs: Mapping[str, str], shape: Optional[Shape] = None
+    ) -> Mapping[str, str]:
+        if self.case.forward_attrs is None:
+            return attrs
+        own = dict(self.case.forward_attrs)
+        if shape is not None and "shape" in own:
+            own["shape"] = str(shape)
+        return own
+
+    def run(
+        self, inputs: Sequence[Array], attrs: Mapping[str, str], donor: Sequence[Tensor]
+    ) -> list[Any]:
+        """The operator's outputs for these inputs and attributes."""
+        case = self.case
+        if case.imperative or case.in_place:
+            gradients = [donor[int(g[1:])] for g in self.grads] if case.forward else []
+            return run_imperatively(case, attrs, inputs, gradients)
+        if case.forward is None:
+            return run_node(case.op, attrs, inputs, case.outputs, numpy=case.numpy)
+        more = self._forward_attrs(attrs, inputs[0].shape if inputs else None)
+        seen = {int(r[1:]): x for r, x in zip(case.reads, inputs) if case.live and r[0] == "i"}
+        return run_node(
+            case.op,
+            attrs,
+            inputs,
+            len(self.grads),
+            case.hide,
+            case.forward,
+            more,
+            donor,
+            numpy=case.numpy,
+            seen=seen,
+        )
+
+    def extent(self, variable: int) -> int:
+        """What a variable of the row ranges over."""
+        return extent_of(self.row["vars"][variable]["extent"], self.in_shapes, self.out_shapes)
+
+    def names(self, numbers: Sequence[int]) -> list[str]:
+        """The names of variables of the row."""
+        return [self.row["vars"][n]["name"] for n in numbers]
+
+    # --- by parts -------------------------------------------------------------------
+
+    def check(self, splits: Sequence[Split]) -> None:
+        """Run by parts and compare with the whole. Raises MismatchError where they differ."""
+        parts = parts_of(self.row, self.case.attrs, self.in_shapes, self.out_shapes, splits)
+        results = [self._run_part(part) for part in parts]
+        for number, whole in enumerate(self.outputs):
+            if whole is None or number in self.case.skip:
+                continue
+            assembled = self._assemble(number, parts, results, splits)
+            where = f"output {number} of {self.case.name}, split by {self._split_text(splits)}"
+            if self.random:
+                check_distribution(assembled, whole, where)
+            else:
+                check_equal(assembled, whole, where)
+
+    def _split_text(self, splits: Sequence[Split]) -> str:
+        return ", ".join(f"{self.names([var])[0]} in {count}" for var, count in splits) or "nothing"
+
+    def _run_part(self, part: Part) -> list[Any]:
+        inputs = [
+            _region(array, box, fill, zeros)
+            for array, box, fill, zeros in zip(self.inputs, part.inputs, part.fills, part.zeros)
+        ]
+        donor = list(self.forward_inputs)
+        for k, read in enumerate(self.case.reads):
+            if read[0] == "i":
+                number = int(read[1:])
+                donor[number] = Tensor(inputs[k].shape, donor[number].dtype)
+        for k, grad in enumerate(self.grads if self.case.forward else ()):
+            if k in self.case.hide and grad in self.case.reads:
+                continue  # an input is shaped like it
+            number = int(grad[1:])
+            donor[number] = Tensor(_sizes(part.outputs[k]), donor[number].dtype)
+        for number, read in self.case.like.items():
+            shape = inputs[self.case.reads.index(read)].shape
+            donor[number] = Tensor(shape, donor[number].dtype)
+        results = self.run(inputs, part.attributes, donor)
+        for k, result in enumerate(results):
+            if result is not None and result.shape != _sizes(part.outputs[k]):
+                raise MismatchError(
+                    f"{self.case.name}: part {part.digits} makes {result.shape} of output {k}, "
+                    f"expected {_sizes(part.outputs[k])}"
+                )
+        return results
+
+    def _assemble(
+        self,
+        number: int,
+        parts: list[Part],
+        results: list[list[Any]],
+        splits: Sequence[Split],
+    ) -> Array:
+        reduce = {int(v): kind for v, kind in self.row["outputs"][number]["reduce"].items()}
+        steps = [k for k, (var, _) in enumerate(splits) if var in reduce]
+        whole = self.outputs[number]
+        exact = "float64" if whole.dtype.kind == "f" else "int64"
+        terms: dict[tuple[int, ...], tuple[Array, Array]] = {}
+        for part, result in zip(parts, results):
+            digits = tuple(part.digits[k] for k in steps)
+            empty = (np.zeros(whole.shape, exact), np.zeros(whole.shape, "bool"))
+            term, done = terms.setdefault(digits, empty)
+            place = tuple(slice(*d) for d in part.outputs[number])
+            value, again = result[number].astype(exact), done[place]
+            if not self.random and not _close(term[place][again], value[again], whole.dtype):
+                raise MismatchError(f"{self.case.name}: parts disagree on output {number}")
+            term[place], done[place] = value, True
+        if not all(done.all() for _, done in terms.values()):
+            raise MismatchError(f"{self.case.name}: parts leave out some of output {number}")
+        kind = reduce[splits[steps[0]][0]] if steps else "sum"
+        joined: Array = functools.reduce(_JOIN[kind], [term for term, _ in terms.values()])
+        return joined.astype(whole.dtype)
+
+
+def _close(one: Array, other: Array, dtype: Any) -> bool:
+    """Whether two results are equal up to rounding, which is relative to the largest term."""
+    if dtype.kind != "f":
+        return np.array_equal(one, other)
+    finite = np.abs(other[np.isfinite(other)])
+    tolerance = _TOLERANCE[str(dtype)]
+    slack = tolerance * (1 + float(finite.max(initial=0)))
+    return np.allclose(one, other, rtol=tolerance, atol=slack, equal_nan=True)
+
+
+def check_equal(assembled: Array, whole: Array, where: str) -> None:
+    """Raise MismatchError unless two results are equal up to rounding."""
+    one, other = (a.astype("float64") if a.dtype.kind == "f" else a for a in (assembled, whole))
+    if _close(one, other, whole.dtype):
+        return
+    difference = np.abs(one.astype("float64") - other.astype("float64"))
+    raise MismatchError(f"{where}: differs by up to {np.nanmax(difference, initial=0):.3g}")
+
+
+def check_distribution(assembled: Array, whole: Array, where: str) -> None:
+    """Raise MismatchError by the two-sample test of Kolmogorov and Smirnov, on all elements."""
+    a, b = np.sort(assembled, axis=None), np.sort(whole.astype("float64"), axis=None)
+    if not a.size:
+        return
+    at = np.concatenate([a, b])
+    distance = np.abs(
+        np.searchsorted(a, at, "right") / a.size - np.searchsorted(b, at, "right") / b.size
+    ).max()
+    allowed = _KOLMOGOROV * np.sqrt(2 / a.size)
+    if distance > allowed:
+        raise MismatchError(f"{where}: distributions {distance:.2f} apart, allowed {allowed:.2f}")
+
+
+def _sizes(box: Box) -> Shape:
+    return tuple(end - begin for begin, end in box)
+
+
+def _region(array: Array, box: Box, fill: Optional[float], zeros: bool) -> Array:
+    inside = tuple(
+        slice(max(begin, 0), max(min(end, size), 0)) for (begin, end), size in zip(box, array.shape)
+    )
+    if zeros:
+        return np.zeros(_sizes(box), array.dtype)
+    if fill is None:
+        return np.array(array[inside], order="C")  # a copy, of 0 dimensions too
+    result = np.full(_sizes(box), fill, array.dtype)
+    place = tuple(
+        slice(s.start - begin, s.start - begin + max(s.stop - s.start, 0))
+        for s, (begin, _) in zip(inside, box)
+    )
+    result[place] = array[inside]
+    return result

@@ -1,0 +1,240 @@
+"""Runs one node of MXNet, forward or backward."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import io
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import mxnet as mx
+import numpy as np
+from mxnet._ctypes.ndarray import _imperative_invoke
+from mxnet.base import _LIB, check_call
+
+from tofu.mx.build import custom
+from tofu.mx.run.extension import environment
+from tofu.verify.calls.case import Case, Shape
+
+__all__ = [
+    "Array",
+    "Tensor",
+    "inferred",
+    "quiet",
+    "run_imperatively",
+    "run_node",
+    "visible_outputs",
+]
+
+Array = np.ndarray[Any, Any]
+# MXNet rewrites a graph when it binds it, in ways that lose control dependencies; and its
+# subgraph backend, active on cpu(0), refuses them.
+_AS_IT_IS = {
+    "MXNET_ELIMINATE_COMMON_EXPR": "0",
+    "MXNET_SUBGRAPH_BACKEND": "NONE",
+    "MXNET_SUBGRAPH_VERBOSE": "0",
+}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The shape and type of an array, to be part of a cache's key."""
+
+    shape: Shape
+    dtype: str
+
+
+def run_node(
+    op: str,
+    attrs: Mapping[str, str],
+    inputs: Sequence[Array],
+    outputs: int,
+    hide: tuple[int, ...] = (),
+    forward: Optional[str] = None,
+    forward_attrs: Optional[Mapping[str, str]] = None,
+    donor: Sequence[Tensor] = (),
+    numpy: bool = False,
+    seen: Optional[Mapping[int, Array]] = None,
+) -> list[Optional[Array]]:
+    """The outputs of one node; None for those that are hidden.
+
+    Args:
+        op: the operator.
+        attrs: its attributes.
+        inputs: its inputs' values.
+        outputs: how many outputs it has.
+        hide: those that it refuses to compute.
+        forward: the forward operator of a backward one.
+        forward_attrs: that one's attributes.
+        donor: that one's inputs, from which MXNet infers the gradients' shapes.
+        numpy: whether shapes are NumPy's, where () is a number.
+        seen: values of some of them, else zeros.
+    """
+    key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
+    more = tuple(sorted((forward_attrs or {}).items()))
+    own = tuple(sorted(attrs.items()))
+    try:
+        with mx.util.np_shape(numpy):
+            bound = _bound(op, own, key, outputs, hide, forward, more, tuple(donor), numpy)
+            executor, arrays = bound
+            for k, array in enumerate(inputs):
+                mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"x{k}"])
+            for k, array in (seen or {}).items():
+                mx.nd.array(array, dtype=array.dtype).copyto(arrays[f"f{k}"])
+            results = iter(executor.forward(is_train=True))
+            return [None if k in hide else next(results).asnumpy() for k in range(outputs)]
+    except mx.MXNetError:
+        _bound.cache_clear()  # its arrays would raise this error again
+        raise
+
+
+def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
+    """The shapes of a case's operator, inputs and outputs, as MXNet infers them.
+
+    Those of the forward operator for a backward one. None where it infers none, or others
+    than the case has.
+    """
+    ins = [i.shape for i in case.inputs]
+    shapes = {f"x{k}": shape for k, shape in enumerate(ins)}
+    try:
+        symbol = _forward_symbol(case, [[len(ins), k, 0] for k in range(case.outputs)])
+        quiet = contextlib.redirect_stdout(io.StringIO())  # where it prints the shapes, too
+        with mx.util.np_shape(case.numpy), quiet, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it cannot infer them
+            arguments, outs, states = symbol.infer_shape(**shapes)
+    except (mx.MXNetError, ValueError):
+        return None
+    if arguments is None:
+        return (ins, [ins[k] for k in case.shaped]) if case.shaped else None
+    names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
+    # Some operators overwrite the shapes that they are given.
+    return (ins, outs) if dict(zip(names, [*arguments, *states])) == shapes else None
+
+
+def visible_outputs(case: Case) -> int:
+    """How many outputs the operator shows; the forward one for a backward one."""
+    return len(_forward_symbol(case, [[len(case.inputs), 0, 0]]).get_internals())
+
+
+def _forward_symbol(case: Case, heads: Sequence[Sequence[int]]) -> Any:
+    """The case's operator alone, the forward one for a backward one."""
+    op, attrs = case.op, case.attrs
+    if case.forward is not None:
+        op = case.forward
+        attrs = attrs if case.forward_attrs is None else case.forward_attrs
+    nodes = [_variable(f"x{k}") for k in range(len(case.inputs))]
+    nodes.append(_node(op, "op", attrs, range(len(nodes))))
+    return _symbol(nodes, heads, case.numpy)
+
+
+def run_imperatively(
+    case: Case, attrs: Mapping[str, str], inputs: Sequence[Array], gradients: Sequence[Tensor]
+) -> list[Array]:
+    """The outputs of an operator that cannot be a node of a graph.
+
+    Args:
+        case: what it is.
+        attrs: its attributes.
+        inputs: its inputs' values.
+        gradients: its outputs, for a backward operator.
+    """
+    with mx.util.np_shape(case.numpy):
+        arrays = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
+        like = [*gradients, *(Tensor(arrays[k].shape, arrays[k].dtype) for k in case.shaped)]
+        out = [mx.nd.zeros(t.shape, dtype=t.dtype) for t in like]
+        out = arrays[:1] if case.in_place else out
+        texts = list(attrs), list(attrs.values())
+        handle = _operator(case.op).value
+        result = _imperative_invoke(handle, arrays, *texts, out or None, False, True)
+        return [o.asnumpy() for o in result]
+
+
+def _operator(name: str) -> ctypes.c_void_p:
+    """The handle of a registered operator."""
+    handle = ctypes.c_void_p()
+    check_call(_LIB.NNGetOpHandle(name.encode(), ctypes.byref(handle)))
+    return handle
+
+
+@functools.lru_cache(maxsize=64)
+def _bound(
+    op: str,
+    attrs: tuple[tuple[str, str], ...],
+    inputs: tuple[Tensor, ...],
+    outputs: int,
+    hide: tuple[int, ...],
+    forward: Optional[str],
+    forward_attrs: tuple[tuple[str, str], ...],
+    donor: tuple[Tensor, ...],
+    numpy: bool,
+) -> tuple[Any, dict[str, Any]]:
+    """An executor for one node, with its forward operator beside it where it needs one."""
+    nodes = [_variable(f"x{k}") for k in range(len(inputs))]
+    arrays = {f"x{k}": mx.nd.zeros(t.shape, dtype=t.dtype) for k, t in enumerate(inputs)}
+    control = []
+    if forward is not None:
+        first = len(nodes)
+        nodes += [_variable(f"f{k}") for k in range(len(donor))]
+        arrays.update({f"f{k}": _blank(t) for k, t in enumerate(donor)})
+        nodes.append(_node(forward, "forward", dict(forward_attrs), range(first, len(nodes))))
+        control = [len(nodes) - 1]
+    nodes.append(_node(op, "op", dict(attrs), range(len(inputs))))
+    if control:
+        nodes[-1]["control_deps"] = control
+    last = len(nodes) - 1
+    # The forward operator's output is asked for too: some do not run otherwise.
+    heads = [[last, k, 0] for k in range(outputs) if k not in hide]
+    heads += [[k, 0, 0] for k in control]
+    symbol = _symbol(nodes, heads, numpy)
+    auxiliary = set(symbol.list_auxiliary_states())
+    named = {n: a for n, a in arrays.items() if n in set(symbol.list_arguments())}
+    states = {n: a for n, a in arrays.items() if n in auxiliary}
+    with environment(_AS_IT_IS):
+        executor = symbol.bind(mx.cpu(), named, grad_req="null", aux_states=states)
+    return executor, arrays
+
+
+def _blank(tensor: Tensor) -> Any:
+    """Zeros, which are safe to look up by, or ones, which are safe to divide by."""
+    whole = np.dtype(tensor.dtype).kind != "f"
+    return (mx.nd.ones if whole else mx.nd.zeros)(tensor.shape, dtype=tensor.dtype)
+
+
+def _symbol(nodes: Sequence[dict[str, Any]], heads: Sequence[Sequence[int]], numpy: bool) -> Any:
+    if any(node["op"] == "Custom" for node in nodes):
+        custom.register()
+    graph = {
+        "nodes": nodes,
+        "arg_nodes": [k for k, n in enumerate(nodes) if n["op"] == "null"],
+        "heads": heads,
+        "attrs": {"mxnet_version": ["int", 10901], "is_np_shape": ["int", int(numpy)]},
+    }
+    return mx.sym.load_json(json.dumps(graph))
+
+
+def _node(op: str, name: str, attrs: Mapping[str, str], inputs: Iterable[int]) -> dict[str, Any]:
+    return {"op": op, "name": name, "attrs": dict(attrs), "inputs": [[i, 0, 0] for i in inputs]}
+
+
+def _variable(name: str) -> dict[str, Any]:
+    return {"op": "null", "name": name, "inputs": []}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep MXNet silent, which logs every graph that it binds and prints every error."""
+    before, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(null)

@@ -1,0 +1,307 @@
+"""Every lowering, as a training step, against the operator as MXNet computes it."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from tofu.errors import GraphError
+from tofu.mx.build.lower import AFTER, BEFORE, STAGES
+from tofu.mx.build.training_graph import training_graph
+
+from ..models import random
+from ..whole import own_gradients, shapes_of, train
+
+sym = mx.sym
+
+
+def operators(symbol, inputs, parameters, aux=None, **options):
+    text = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux or {}),
+        gradients=list(parameters),
+        **{"train": True, **options},
+    )
+    return {node["op"] for node in json.loads(text)["nodes"]}
+
+
+def assert_equal(
+    symbol, inputs, parameters, aux=None, *, tolerance=1e-10, steps=1, heads=None, workers=1
+):
+    if heads is None:
+        _, shapes, _ = symbol.infer_shape(
+            **{name: array.shape for name, array in {**inputs, **parameters}.items()}
+        )
+        dtype = next(iter(parameters.values())).dtype
+        heads = [random(shape, dtype, seed=i) for i, shape in enumerate(shapes)]
+    ours = train(
+        symbol, inputs, parameters, aux, head_gradients=heads, steps=steps, workers=workers
+    )
+    own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
+    for mine, theirs in zip(ours[0], own[0]):
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
+    for mine, theirs in zip(ours[1:], own[1:]):
+        assert mine.keys() == theirs.keys()
+        for name, value in theirs.items():
+            np.testing.assert_allclose(
+                mine[name], value, rtol=tolerance, atol=tolerance, err_msg=name
+            )
+
+
+def batch_norm_case(shape, dtype, **options):
+    channels = shape[options.get("axis", 1)]
+    names = ("gamma", "beta", "moving_mean", "moving_var")
+    symbol = sym.BatchNorm(sym.var("x"), *(sym.var(name) for name in names), **options)
+    vector = {name: random((channels,), dtype, seed=i) for i, name in enumerate(names)}
+    vector["moving_var"] = mx.nd.abs(vector["moving_var"]) + 0.5
+    if options.get("fix_gamma", True):
+        vector["gamma"] = mx.nd.ones_like(vector["gamma"])
+    parameters = {"x": random(shape, dtype), "gamma": vector["gamma"], "beta": vector["beta"]}
+    return symbol, parameters, {name: vector[name] for name in names[2:]}
+
+
+BATCH_NORMS = {
+    "default": {},
+    "gamma": {"fix_gamma": False},
+    "eps and momentum": {"fix_gamma": False, "eps": 0.1, "momentum": 0.3},
+    "global statistics": {"fix_gamma": False, "use_global_stats": True},
+    "last axis": {"fix_gamma": False, "axis": -1},
+    "axis 2": {"fix_gamma": False, "axis": 2},
+}
+
+
+@pytest.mark.parametrize("name", BATCH_NORMS)
+@pytest.mark.parametrize("shape", [(4, 3, 5, 2), (6, 3, 7)], ids=str)
+def test_batch_norm(name, shape):
+    symbol, parameters, aux = batch_norm_case(shape, "float64", **BATCH_NORMS[name])
+    assert_equal(symbol, {}, parameters, aux, steps=3)
+    assert "BatchNorm" not in operators(symbol, {}, parameters, aux)
+
+
+def test_batch_norm_of_images_broadcasts_nothing():
+    """Those operators of MXNet's take many times as long as the memory does."""
+    symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
+    found = operators(symbol, {}, parameters, aux)
+    assert not {op for op in found if "broadcast" in op}
+    assert {"Convolution", "Pooling", "_backward_Convolution"} <= set(found)
+
+
+def test_batch_norms_in_a_row_and_a_shared_input():
+    def norm(name, data):
+        return sym.BatchNorm(data, name=name, fix_gamma=False)
+
+    x = sym.var("x")
+    symbol = norm("b", norm("a", x)) + x
+    names = [f"{name}_{part}" for name in "ab" for part in ("gamma", "beta")]
+    parameters = {n: random((3,), "float64", seed=7) for n in names}
+    parameters["x"] = random((4, 3, 5, 2), "float64")
+    aux = {
+        f"{name}_moving_{part}": mx.nd.ones((3,), dtype="float64")
+        for name in "ab"
+        for part in ("mean", "var")
+    }
+    assert_equal(symbol, {}, parameters, aux, steps=2)
+
+
+def test_batch_norm_of_a_matrix():
+    symbol, parameters, aux = batch_norm_case((9, 5), "float64", fix_gamma=False)
+    assert_equal(symbol, {}, parameters, aux)
+
+
+def test_batch_norm_with_mean_and_variance_outputs():
+    symbol, parameters, aux = batch_norm_case(
+        (4, 3, 5, 2), "float64", fix_gamma=False, output_mean_var=True
+    )
+    assert_equal(symbol, {}, parameters, aux)
+
+
+def test_batch_norm_in_half_precision_keeps_its_statistics_in_single():
+    symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
+    parameters["x"] = parameters["x"].astype("float16")
+    heads = [random((4, 3, 5, 2), "float16")]
+    (out,), gradients, _ = train(symbol, {}, parameters, aux, head_gradients=heads)
+    assert out.dtype == gradients["x"].dtype == np.float16
+    assert gradients["gamma"].dtype == np.float32
+    (own,), own_grads, _ = own_gradients(symbol, {}, parameters, aux, head_gradients=heads)
+    np.testing.assert_allclose(out, own, atol=5e-3)
+    np.testing.assert_allclose(gradients["gamma"], own_grads["gamma"], rtol=1e-3)
+
+
+def test_batch_norm_with_relu():
+    names = ("gamma", "beta", "moving_mean", "moving_var")
+    symbol = sym.contrib.BatchNormWithReLU(
+        sym.var("x"), *(sym.var(name) for name in names), fix_gamma=False
+    )
+    _, parameters, aux = batch_norm_case((4, 16, 5, 2), "float32", fix_gamma=False)
+    assert_equal(symbol, {}, parameters, aux, tolerance=1e-4)
+
+
+def test_sync_batch_norm_counts_the_whole_batch():
+    names = ("gamma", "beta", "moving_mean", "moving_var")
+    symbol = sym.contrib.SyncBatchNorm(
+        sym.var("x"), *(sym.var(name) for name in names), key="a", fix_gamma=False
+    )
+    _, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
+    assert_equal(symbol, {}, parameters, aux, tolerance=1e-4)
+
+
+def test_predict_mode_uses_running_statistics_and_drops_dropout():
+    symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float64", fix_gamma=False)
+    text = training_graph(
+        sym.Dropout(symbol, p=0.5),
+        inputs=shapes_of({"x": parameters["x"]}),
+        parameters=shapes_of({name: parameters[name] for name in ("gamma", "beta")}),
+        aux=shapes_of(aux),
+        gradients=[],
+        train=False,
+    )
+    found = json.loads(text)
+    assert found["attrs"]["tofu_heads"] == ["list_str", ["output"]]
+    assert not {"sum", "Dropout", "BatchNorm"} & {node["op"] for node in found["nodes"]}
+
+
+PARTS = {
+    "mean over all": lambda x: sym.mean(x),
+    "mean over one": lambda x: sym.mean(x, axis=1),
+    "mean over others": lambda x: sym.mean(x, axis=(1,), exclude=True, keepdims=True),
+    "div_sqrt_dim": lambda x: sym.contrib.div_sqrt_dim(x),
+    "split": lambda x: sym.Group(list(sym.split(x, num_outputs=2, axis=2))),
+    "split and squeeze": lambda x: sym.concat(
+        *sym.split(x, num_outputs=4, axis=2, squeeze_axis=True), dim=0
+    ),
+    "split, one part unused": lambda x: sym.split(x, num_outputs=2, axis=2)[1] * 2,
+    "split into one": lambda x: sym.split(x, num_outputs=1, axis=0),
+    "swap axes": lambda x: sym.SwapAxis(x, dim1=0, dim2=3),
+    "pad": lambda x: sym.Pad(x, mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 0)),
+    "instance normalized": lambda x: sym.L2Normalization(x),
+    "channels normalized": lambda x: sym.L2Normalization(x, mode="channel"),
+    "space normalized": lambda x: sym.L2Normalization(x, mode="spatial"),
+    "no gradient": lambda x: x * sym.BlockGrad(sym.square(x)),
+    "index of the largest": lambda x: sym.broadcast_mul(x, sym.argmax(x, axis=1, keepdims=True)),
+    "loss": lambda x: sym.MakeLoss(sym.square(x), grad_scale=3.0),
+    "loss of a batch": lambda x: sym.MakeLoss(sym.square(x), normalization="batch"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_part(name):
+    symbol = PARTS[name](sym.var("x") + 0)
+    # InstanceNorm and L2Normalization compute in single precision.
+    assert_equal(symbol, {}, {"x": random((2, 3, 4, 5), "float64")}, tolerance=1e-9)
+
+
+def test_an_output_that_appears_twice_has_two_head_gradients():
+    x, heads = random((2, 3)), [random((2, 3), seed=1), random((2, 3), seed=2)]
+    doubled = sym.var("x") * 2
+    outputs, gradients, _ = train(
+        sym.Group([doubled, doubled, sym.var("x")]), {}, {"x": x}, head_gradients=[*heads, x]
+    )
+    np.testing.assert_allclose(outputs[1], 2 * x.asnumpy())
+    expected = 2 * (heads[0] + heads[1]) + x  # MXNet's own executor loses the first
+    np.testing.assert_allclose(gradients["x"], expected.asnumpy(), rtol=1e-6)
+
+
+def test_instance_norm():
+    symbol = sym.InstanceNorm(sym.var("x"), sym.var("gamma"), sym.var("beta"))
+    parameters = {"x": random((2, 3, 4, 5)), "gamma": random((3,)), "beta": random((3,))}
+    assert_equal(symbol, {}, parameters, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("op", [sym.SequenceMask, sym.SequenceReverse])
+@pytest.mark.parametrize("lengths", [True, False])
+def test_sequence_operators(op, lengths):
+    # Products on both sides, so that the operator is inside of the graph.
+    options = {"value": 3.0} if op is sym.SequenceMask else {}
+    arguments = (sym.var("x") * 2, sym.var("lengths")) if lengths else (sym.var("x") * 2,)
+    symbol = sym.square(op(*arguments, use_sequence_length=lengths, **options))
+    inputs = {"lengths": mx.nd.array([1, 4, 2])} if lengths else {}
+    assert_equal(symbol, inputs, {"x": random((5, 3, 2))}, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("axes", [(), (0, 2)], ids=["all", "shared"])
+def test_dropout_multiplies_the_gradient_with_its_mask(axes):
+    x = mx.nd.ones((4, 60, 4))
+    symbol = sym.Dropout(sym.var("x") * 2, p=0.25, axes=axes)
+    heads = [random(x.shape)]
+    (out,), gradients, _ = train(symbol, {}, {"x": x}, head_gradients=heads)
+    mask = out / 2
+    assert set(np.round(np.unique(mask), 5)) <= {0.0, np.float32(1.33333)}
+    assert 0.5 < (mask > 0).mean() < 1
+    np.testing.assert_allclose(gradients["x"], 2 * mask * heads[0].asnumpy(), rtol=1e-6)
+
+
+def test_dropout_that_drops_nothing_is_left_out():
+    assert "Dropout" not in operators(sym.Dropout(sym.var("x"), p=0), {}, {"x": random((2, 3))})
+
+
+def test_softmax_output_divides_by_the_whole_batch():
+    symbol = sym.SoftmaxOutput(
+        sym.var("x") * 2, sym.var("label"), normalization="batch", grad_scale=3
+    )
+    inputs, parameters = {"label": mx.nd.array([1, 4, 2])}, {"x": random((3, 5))}
+    assert_equal(symbol, inputs, parameters, tolerance=1e-6)
+    text = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux={},
+        gradients=["x"],
+        train=True,
+    )
+    (node,) = [n for n in json.loads(text)["nodes"] if n["op"] == "_backward_SoftmaxOutput"]
+    assert (node["attrs"]["normalization"], node["attrs"]["grad_scale"]) == ("null", "1.0")
+
+
+def test_the_gradient_of_an_embedding_is_dense():
+    table = {"w": random((7, 3))}
+    options = {"input_dim": 7, "output_dim": 3}
+    words = {"words": mx.nd.array([[1, 3], [6, 1]])}
+    symbol = sym.Embedding(sym.var("words"), sym.var("w"), sparse_grad=True, **options)
+    heads = [random((2, 2, 3))]
+    ours = train(symbol, words, table, head_gradients=heads)
+    dense = sym.Embedding(sym.var("words"), sym.var("w"), **options)
+    own = own_gradients(dense, words, table, head_gradients=heads)
+    np.testing.assert_allclose(ours[1]["w"], own[1]["w"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"stride": (2, 2)}, {"pad": (1, 1)}, {"global_pool": True}])
+def test_the_gradient_of_a_maximum_reads_no_workspace(options):
+    symbol = sym.Pooling(sym.var("x"), kernel=(2, 2), pool_type="max", **options)
+    parameters = {"x": random((3, 2, 6, 6))}
+    assert_equal(symbol, {}, parameters, tolerance=1e-6)
+    text = training_graph(
+        symbol, inputs={}, parameters=shapes_of(parameters), aux={}, gradients=["x"], train=True
+    )
+    nodes = json.loads(text)["nodes"]
+    (node,) = [n for n in nodes if n["op"] == "_backward_Pooling"]
+    assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
+    # Nothing of double precision is kept for it.
+    casts = [nodes[i] for i, *_ in node["inputs"][2:4]]
+    assert [each["op"] for each in casts] == ["Cast", "Cast"]
+    sources = [nodes[each["inputs"][0][0]] for each in casts]
+    assert sources[0]["name"] == "x"
+    assert (sources[1]["op"], sources[1]["attrs"]["dtype"]) == ("Cast", "float32")
+
+
+def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():
+    x = sym.var("x")
+    total = sym._internal._grad_add(sym.sin(x), sym.cos(x))
+    text = training_graph(
+        total, inputs={"x": ((2, 3), "float32")}, parameters={}, aux={}, gradients=[], train=False
+    )
+    assert [n["op"] for n in json.loads(text)["nodes"]] == ["null", "sin", "cos", "elemwise_add"]
+
+
+def test_state_that_cannot_be_removed_is_named():
+    symbol = sym.SVMOutput(sym.var("x"), sym.var("label"))
+    parameters, inputs = {"x": random((4, 3))}, {"label": mx.nd.zeros(4)}
+    with pytest.raises(GraphError, match=r"read state .* cannot be partitioned: .*_backward_SVM"):
+        operators(symbol, inputs, parameters)
+
+
+def test_every_lowering_says_why():
+    for lowering in [*STAGES, *BEFORE, *AFTER]:
+        assert len(lowering.reason) > 20, lowering.op

@@ -1,0 +1,313 @@
+"""MultiFetch inside MXNet's executors: choosing it, its memory, and its order."""
+
+import contextlib
+import ctypes
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from tofu.errors import GraphError
+from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
+from tofu.mx.run import executor, extension, fetch_check
+from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE
+from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, usable_fetch
+
+CONTEXTS = [mx.cpu(0), mx.cpu(1)]
+ROUNDS = 1000
+TILES = 4
+WIDTH = 16384
+OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+def node(op, name, worker, inputs=(), shapes=((WIDTH,),), dtypes=(0,), **attrs):
+    made = Node(op, name, attrs, list(inputs), num_outputs=len(shapes))
+    made.attrs["__ctx_group__"] = f"worker{worker}"
+    made.shapes, made.dtypes = list(shapes), list(dtypes)
+    return made
+
+
+def document(heads):
+    graph = Graph([Entry(*head) for head in heads])
+    order = graph.topological()
+    attrs = {
+        "shape": ["list_shape", [shape for each in order for shape in each.shapes]],
+        "dtype": ["list_int", [flag for each in order for flag in each.dtypes]],
+    }
+    return json.loads(graph.to_json(attrs))
+
+
+def tiles_of_one_owner(count, retired=True):
+    """Worker 0 makes x + 0, x + 1, ...; worker 1 fetches each, which is the tile's only use.
+
+    So a tile's memory is free for the next one, or the next round, as soon as it is read.
+    """
+    x, heads, fetches = node(VARIABLE, "x", 0), [], []
+    for number in range(count):
+        tile = node("_plus_scalar", f"tile{number}", 0, [Entry(x)], scalar=str(number))
+        handle = node("_tofu_publish", f"publish{number}", 0, [Entry(tile)], [(1,)], [6])
+        fetch = node(
+            "_tofu_multifetch", f"fetch{number}", 1, [Entry(handle)], [(WIDTH,), (1,)], [0, 6],
+            spec=f"dtype=0 shape={WIDTH} remote=1 sources={WIDTH}; pieces=0@0>0:{WIDTH}",
+        )  # fmt: skip
+        inputs = [Entry(tile), Entry(handle), Entry(fetch, 1)]
+        retire = node("_tofu_retire", f"retire{number}", 0, inputs, [(1,)], [6], num_args="3")
+        heads.append((retire if retired else fetch,))
+        fetches.append(fetch)
+    total = node("add_n", "total", 1, map(Entry, fetches), num_args=str(count))
+    return document([*heads, (total,)])
+
+
+@pytest.fixture
+def observe():
+    """Have a function called before every step of a fetch."""
+    extension.load()
+    library = ctypes.CDLL(str(extension._find_library()))
+    kept = []
+
+    def start(function):
+        kept.append(OBSERVER(function))
+        library.TofuObserveFetches(kept[-1])
+
+    yield start
+    mx.nd.waitall()
+    library.TofuObserveFetches(OBSERVER())
+
+
+def test_contexts_of_this_machine_can_fetch():
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == (MULTIFETCH, None)
+    assert usable_fetch(MULTIFETCH, [mx.cpu(0)]) == (MULTIFETCH, None)
+    assert usable_fetch(PLAIN, CONTEXTS) == (PLAIN, None)
+
+
+def test_gpus_use_multifetch_only_when_asked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(fetch_check, "_self_test", asked.append)
+    gpus = [mx.gpu(0), mx.gpu(1), mx.gpu(2)]
+    assert usable_fetch(None, gpus) == (PLAIN, None) and not asked
+    assert usable_fetch(MULTIFETCH, gpus) == (MULTIFETCH, None)
+    assert usable_fetch(None, CONTEXTS) == (MULTIFETCH, None)
+    assert asked == [tuple(gpus), tuple(CONTEXTS)]
+
+
+@pytest.mark.gpu
+def test_gpus_that_reach_each_other_can_fetch():
+    count = mx.context.num_gpus()
+    if count < 2:
+        pytest.skip(f"MXNet sees {count} GPUs, this needs two")
+    kind, reason = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
+    assert (kind, reason) == (MULTIFETCH, None) or "cannot read the memory of GPU" in reason
+
+
+def test_what_fails_the_self_test_is_not_used(monkeypatch):
+    def refuse(*_):
+        raise GraphError("binding the graph: no peers here")
+
+    monkeypatch.setattr(fetch_check, "bind", refuse)
+    fetch_check._self_test.cache_clear()
+    found = usable_fetch(MULTIFETCH, CONTEXTS)
+    fetch_check._self_test.cache_clear()
+    assert found == (PLAIN, "binding the graph: no peers here")
+
+
+def test_wrong_values_fail_the_self_test(monkeypatch):
+    graph = fetch_check._test_graph(2)
+    for each in graph["nodes"]:
+        if each["op"] == "_tofu_multifetch":
+            each["attrs"]["spec"] = each["attrs"]["spec"].replace("0@0,0>", "1@0,0>")
+    monkeypatch.setattr(fetch_check, "_test_graph", lambda _: graph)
+    fetch_check._self_test.cache_clear()
+    kind, reason = usable_fetch(MULTIFETCH, CONTEXTS)
+    fetch_check._self_test.cache_clear()
+    assert kind == PLAIN and "found wrong values on cpu(0)" in reason
+
+
+def test_a_damaged_specification_is_named():
+    graph = fetch_check._test_graph(2)
+    for each in graph["nodes"]:
+        if each["op"] == "_tofu_multifetch":
+            each["attrs"]["spec"] = "dtype=0"
+    with pytest.raises(GraphError, match=r'MultiFetch: found "dtype=0", expected shape=\.\.\.'):
+        executor.bind("test", graph, CONTEXTS, arrays())
+
+
+def arrays():
+    return {f"tile{w}": mx.nd.zeros((1, 8), context) for w, context in enumerate(CONTEXTS)}
+
+
+def wrong_rounds(rounds, retired):
+    """Rounds with a wrong sum, while the script changes x without waiting for anything."""
+    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+    graph = tiles_of_one_owner(TILES, retired)
+    bound = executor.bind("tiles", graph, CONTEXTS, {"x": x})
+    found = []
+    for number in range(rounds):
+        x[:] = number
+        found.append(bound.forward()[-1][:: WIDTH - 1].copy())
+    expected = [TILES * number + sum(range(TILES)) for number in range(rounds)]
+    return sum((values.asnumpy() != right).any() for values, right in zip(found, expected))
+
+
+def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
+    """Readers and writers that dawdle at random, and tiles that share memory."""
+    seed = int(os.environ.get("TOFU_TEST_SEED", "5"))
+    print("seed", seed)
+    rng = random.Random(seed)
+    steps = set()
+
+    def dawdle(step):
+        steps.add(step)
+        if rng.random() < 0.1:
+            time.sleep(rng.random() * 0.001)
+
+    observe(dawdle)
+    assert wrong_rounds(ROUNDS, retired=True) == 0
+    assert steps == {0, 1, 2}
+    # The same without retirements shows that this test would notice.
+    assert wrong_rounds(ROUNDS // 5, retired=False) > 0
+
+
+def published(workers):
+    """Every worker publishes a tile of its own; nobody reads it."""
+    tiles = [node(VARIABLE, f"x{w}", w) for w in range(workers)]
+    publish = "_tofu_publish"
+    return document(
+        [(node(publish, f"publish{w}", w, [Entry(tiles[w])], [(1,)], [6]),) for w in range(workers)]
+    )
+
+
+def test_workers_publish_at_the_same_time(observe):
+    """Each publication waits inside for the other: neither holds what the other needs."""
+    assert extension.frees_operators()
+    both = threading.Barrier(2)
+    met = []
+
+    def meet(_):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=20)
+            met.append(threading.get_ident())
+
+    tiles = {f"x{w}": mx.nd.zeros((WIDTH,), context) for w, context in enumerate(CONTEXTS)}
+    bound = executor.bind("publications", published(2), CONTEXTS, tiles)
+    mx.nd.waitall()
+    observe(meet)
+    handles = [handle.asnumpy() for handle in bound.forward()]
+    assert len(set(met)) == 2
+    assert all(handle != 0 for handle in handles)
+
+
+@pytest.mark.parametrize(("device", "segments"), [("cpu", "0"), ("gpu", None)])
+def test_nodes_of_cpu_workers_run_one_by_one(monkeypatch, device, segments):
+    """MXNet's segments of a worker would wait for the inputs of all of their nodes."""
+    name = "MXNET_EXEC_BULK_EXEC_INFERENCE"
+    monkeypatch.delenv(name, raising=False)
+    seen = []
+    monkeypatch.setattr(mx.sym.Symbol, "bind", lambda *_, **__: seen.append(os.environ.get(name)))
+    contexts = [mx.Context(device, 0), mx.Context(device, 1)]
+    tiles = {f"x{w}": SimpleNamespace(context=context) for w, context in enumerate(contexts)}
+    executor.bind("publications", published(2), contexts, tiles)
+    assert seen == [segments]
+    assert name not in os.environ
+
+
+def test_tiles_share_memory_once_they_are_retired():
+    def megabytes(count):
+        x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+        bound = executor.bind("tiles", tiles_of_one_owner(count), CONTEXTS, {"x": x})
+        line = next(each for each in bound.debug_str().splitlines() if "MB allocated" in each)
+        return int(line.split()[1])
+
+    # The reader's regions are all alive until they are added; the tiles share one block.
+    region = WIDTH * 4 / 2**20
+    assert megabytes(128) == pytest.approx((128 + 1) * region, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "source", "expected"),
+    [((64,), "_tofu_publish", None), ((1, 8, 1, 1), "_tofu_publish", 1), ((64,), "relu", 0)],
+)
+def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, expected):
+    tile = node(VARIABLE, "tile", 0, shapes=[shape])
+    crossing = (1,) if source == "_tofu_publish" else shape
+    sent = node(source, "sent", 0, [Entry(tile)], [crossing])
+    graph = document([(node("relu", "read", 1, [Entry(sent)], [crossing]),)])
+    setting = {SEARCH_MATCH_RANGE: "1"} if expected is None else {MATCH_RANGE: str(expected)}
+    assert executor.planner_settings(graph, CONTEXTS) == setting
+    on_gpus = executor.planner_settings(graph, [mx.gpu(0), mx.gpu(1)])
+    assert on_gpus == {SEARCH_MATCH_RANGE: "1"}
+
+
+CONVOLUTION = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "16", "no_bias": "True"}
+# Runs as a process of its own: oneDNN reads DNNL_VERBOSE once.
+RETIRE = """
+import json, os, sys
+import mxnet as mx, numpy as np
+from mxnet.libinfo import find_lib_path
+from tofu.mx import executor, runtime
+mode, folder, rounds = sys.argv[1:]
+path = os.fsencode(find_lib_path()[0])
+if mode == "opened":
+    runtime.free_operators = lambda library, _: library.TofuFreeOpen(path)
+runtime.load()
+if mode == "ended":
+    runtime._library.TofuFreeEnd()
+graph = json.load(open(f"{folder}/graph.json"))
+contexts = [mx.cpu(0), mx.cpu(1)]
+tiles = {name: mx.nd.array(array) for name, array in np.load(f"{folder}/tiles.npz").items()}
+bound = executor.bind("convolution", graph, contexts, tiles)
+for _ in range(int(rounds)):
+    mx.nd.save(f"{folder}/{mode}", bound.forward()[-2:])
+"""
+
+
+def convolution_of_another_worker():
+    """Worker 0 convolves, into a layout of oneDNN's; worker 1 fetches the result."""
+    shape = (1, 16, 8, 8)
+    x = node(VARIABLE, "x", 0, shapes=[shape])
+    weight = node(VARIABLE, "weight", 0, shapes=[(16, 16, 3, 3)])
+    inputs = [Entry(x), Entry(weight)]
+    tile = node("Convolution", "tile", 0, inputs, [shape], **CONVOLUTION)
+    handle = node("_tofu_publish", "publish", 0, [Entry(tile)], [(1,)], [6])
+    fetch = node(
+        "_tofu_multifetch", "fetch", 1, [Entry(handle)], [shape, (1,)], [0, 6],
+        spec="dtype=0 shape=1,16,8,8 remote=1 sources=1,16,8,8; pieces=0@0,0,0,0>0,0,0,0:1,16,8,8",
+    )  # fmt: skip
+    inputs = [Entry(tile), Entry(handle), Entry(fetch, 1)]
+    retire = node("_tofu_retire", "retire", 0, inputs, [(1,)], [6], num_args="3")
+    after = node("_plus_scalar", "after", 0, [Entry(tile)], [shape], scalar="1")
+    return document([(retire,), (fetch,), (after,)])
+
+
+@pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
+def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
+    """It is where the operators are MXNet's, or not yet known to find what it lends them."""
+    rounds = 3
+    rng = np.random.default_rng(3)
+    x = rng.integers(-4, 5, (1, 16, 8, 8)).astype("float32")
+    weight = rng.integers(-4, 5, (16, 16, 3, 3)).astype("float32")
+    np.savez(tmp_path / "tiles.npz", x=x, weight=weight)
+    (tmp_path / "graph.json").write_text(json.dumps(convolution_of_another_worker()))
+
+    def reorders(mode):
+        done = subprocess.run(
+            [sys.executable, "-c", RETIRE, mode, str(tmp_path), str(rounds)],
+            env={**os.environ, "DNNL_VERBOSE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        fetched, after = (array.asnumpy() for array in mx.nd.load(str(tmp_path / mode)))
+        assert (fetched == right).all() and (after == right + 1).all()
+        return done.stdout.count(",exec,cpu,reorder,")
+
+    right = mx.nd.Convolution(mx.nd.array(x), mx.nd.array(weight), **CONVOLUTION).asnumpy()
+    free = reorders("free")
+    assert reorders("opened") == reorders("ended") == free + rounds

@@ -1,0 +1,91 @@
+"""Whole arrays to tiles and back, over CPU contexts."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from tofu.errors import GraphError
+from tofu.mx.run.layout import Box, Layout, gather, layouts, scatter
+
+from ..models import random
+
+CONTEXTS = [mx.cpu(i) for i in range(4)]
+SHAPE = (4, 6, 8)
+
+
+def box(*ranges):
+    return Box(tuple(r[0] for r in ranges), tuple(r[1] for r in ranges))
+
+
+LAYOUTS = {
+    "rows": [box((i, i + 1), (0, 6), (0, 8)) for i in range(4)],
+    "columns": [box((0, 4), (0, 6), (2 * i, 2 * i + 2)) for i in range(4)],
+    "blocks": [box((2 * i, 2 * i + 2), (3 * j, 3 * j + 3), (0, 8)) for i in (0, 1) for j in (0, 1)],
+    "two copies": [box((0, 4), (3 * j, 3 * j + 3), (0, 8)) for j in (0, 1, 0, 1)],
+    "replicated": [box((0, 4), (0, 6), (0, 8))] * 4,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_scatter_and_gather(name, dtype):
+    layout = Layout(SHAPE, dtype, tuple(LAYOUTS[name]))
+    whole = (random(SHAPE) * 100).astype(dtype)
+    tiles = scatter(whole, layout, CONTEXTS)
+    for tile, part, context in zip(tiles, layout.boxes, CONTEXTS):
+        expected = whole.asnumpy()[tuple(map(slice, part.begin, part.end))]
+        np.testing.assert_array_equal(tile.asnumpy(), expected)
+        assert (tile.context, tile.dtype) == (context, np.dtype(dtype))
+    result = gather(tiles, layout, mx.cpu(2))
+    np.testing.assert_array_equal(result.asnumpy(), whole.asnumpy())
+    assert (result.context, result.dtype) == (mx.cpu(2), np.dtype(dtype))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_given_arrays_are_filled(name):
+    layout = Layout(SHAPE, "float32", tuple(LAYOUTS[name]))
+    whole = random(SHAPE)
+    out = [mx.nd.zeros(part.shape, ctx) for part, ctx in zip(layout.boxes, CONTEXTS)]
+    assert [a is b for a, b in zip(scatter(whole, layout, CONTEXTS, out=out), out)] == [True] * 4
+    back = mx.nd.zeros(SHAPE)
+    assert gather(out, layout, mx.cpu(), out=back) is back
+    np.testing.assert_array_equal(back.asnumpy(), whole.asnumpy())
+
+
+def test_nothing_is_recorded():
+    layout = Layout(SHAPE, "float32", tuple(LAYOUTS["blocks"]))
+    whole = random(SHAPE)
+    whole.attach_grad()
+    with mx.autograd.record():
+        result = gather(scatter(whole, layout, CONTEXTS), layout, mx.cpu())
+    with pytest.raises(mx.base.MXNetError):
+        result.backward()
+
+
+def test_a_scalar_tensor_is_one_part():
+    layout = Layout((1,), "float32", (box((0, 1)),) * 2)
+    assert gather(scatter(mx.nd.ones((1,)), layout, CONTEXTS[:2]), layout, mx.cpu()).asscalar() == 1
+
+
+def test_a_copy_on_the_wanted_context_is_preferred():
+    layout = Layout((2,), "float32", (box((0, 2)),) * 2)
+    tiles = [mx.nd.zeros((2,), mx.cpu(0)), mx.nd.ones((2,), mx.cpu(1))]
+    assert gather(tiles, layout, mx.cpu(1)).asnumpy().tolist() == [1, 1]
+
+
+def test_disagreement_is_an_error():
+    layout = Layout(SHAPE, "float32", tuple(LAYOUTS["rows"]))
+    with pytest.raises(GraphError, match=r"scatter: found an array of shape \(2, 3\)"):
+        scatter(mx.nd.zeros((2, 3)), layout, CONTEXTS)
+    with pytest.raises(GraphError, match="and 2 workers, expected"):
+        gather([mx.nd.zeros((1, 6, 8))] * 2, layout, mx.cpu())
+
+
+def test_layouts_are_read_in_the_order_of_the_workers():
+    tiles = [
+        {"name": "w@1", "worker": 1, "begin": [2, 0], "end": [4, 3]},
+        {"name": "w@0", "worker": 0, "begin": [0, 0], "end": [2, 3]},
+    ]
+    record = {"role": "parameter", "shape": [4, 3], "dtype": 1, "tiles": tiles}
+    found = layouts({"w": record})
+    assert found == {"w": Layout((4, 3), "float64", (box((0, 2), (0, 3)), box((2, 4), (0, 3))))}

@@ -1,0 +1,137 @@
+"""Real plans of real graphs: whole against partitioned, over two to four workers."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from tofu.analysis.strategy_table import strategy_table
+from tofu.config import FETCHES
+from tofu.mx.build.training_graph import training_graph
+from tofu.mx.run.layout import gather, layouts, scatter
+from tofu.mx.run.program import Program
+from tofu.plan import compile_graph
+
+from ..models import convolutions, lstm, mlp, random, zoo
+from ..whole import own_gradients, shapes_of
+
+CASES = {
+    "mlp": (lambda: mlp("float64"), 1e-12),
+    "lstm": (lstm, 1e-5),
+    "convolutions": (lambda: convolutions("float64"), 1e-12),
+    "resnet18": (lambda: zoo("resnet18_v1", (4, 3, 16, 16), "float64", thumbnail=True), 1e-9),
+}
+
+
+def compiled_program(case, workers, fetch, *, joint=False):
+    symbol, inputs, parameters, aux = case
+    graph = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux),
+        gradients=list(parameters),
+        train=True,
+    )
+    compiled = compile_graph(
+        graph, strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint
+    )
+    contexts = [mx.cpu(worker) for worker in range(workers)]
+    records = compiled.variables
+    tiles = {}
+    for name, layout in layouts(compiled.variables).items():
+        if name in parameters or name in aux:
+            parts = scatter({**parameters, **aux}[name], layout, contexts)
+            tiles.update((tile["name"], parts[tile["worker"]]) for tile in records[name]["tiles"])
+    return Program(compiled.phases, contexts, tiles), tiles, records
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "fetch"),
+    [
+        (name, workers, fetch)
+        for name in CASES
+        for workers in (2, 3, 4)
+        for fetch in FETCHES
+        if (name, fetch) != ("resnet18", "plain") or workers == 4  # the others take long
+    ],
+)
+def test_a_partitioned_step_equals_the_whole_one(name, workers, fetch):
+    make, tolerance = CASES[name]
+    case = symbol, inputs, parameters, aux = make()
+    program, tiles, records = compiled_program(case, workers, fetch)
+    outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
+    heads = [random(output.shape, output.dtype) for output in outputs]
+    gradients = program.backward(heads)
+    own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads)
+    for mine, theirs in zip(outputs, own[0]):
+        np.testing.assert_allclose(mine.asnumpy(), theirs, rtol=tolerance, atol=tolerance)
+    states = {
+        key: [tiles[tile["name"]] for tile in sorted(records[key]["tiles"], key=_worker)]
+        for key in aux
+    }
+    for found, expected in ((gradients, own[1]), (states, own[2])):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            mine = gather(found[key], program.layouts[key], mx.cpu()).asnumpy()
+            scale = np.abs(value).max() + 1e-6
+            np.testing.assert_allclose(mine / scale, value / scale, atol=tolerance, err_msg=key)
+
+
+def test_halves_of_one_executor_compute_what_two_executors_do():
+    """Also when a backward pass has used up what the second one reads."""
+    case = _, inputs, _, _ = CASES["lstm"][0]()
+    found = []
+    for joint in (False, True):
+        mx.random.seed(3)
+        program, _, _ = compiled_program(case, 2, "multifetch", joint=joint)
+        kept = []
+        for passes in (1, 2):
+            outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
+            heads = [mx.nd.ones_like(output) * passes for output in outputs]
+            for _ in range(passes):
+                gradients = program.backward(heads)
+                kept += [tile.asnumpy() for key in sorted(gradients) for tile in gradients[key]]
+            kept += [output.asnumpy() for output in outputs]
+        found.append(kept)
+    assert len(found[0]) == len(found[1]) > 3
+    for apart, together in zip(*found):
+        np.testing.assert_array_equal(apart, together)
+
+
+def test_graphs_that_draw_random_numbers_stay_two_executors():
+    data = mx.sym.var("data")
+    phases = {}
+    for name, symbol in (("plain", data * 2), ("dropout", mx.sym.Dropout(data))):
+        graph = training_graph(
+            symbol,
+            inputs={"data": ((4, 4), "float32")},
+            parameters={},
+            aux={},
+            gradients=["data"],
+            train=True,
+        )
+        compiled = compile_graph(graph, strategy_table(graph)[0], workers=2, joint=True)
+        phases[name] = json.loads(compiled.phases)
+    assert phases["plain"]["joint"]["forward_nodes"] < phases["plain"]["joint"]["nodes"]
+    assert phases["dropout"]["joint"] is None
+    assert phases["dropout"]["saved"]
+
+
+def test_every_operator_of_a_lowered_resnet_is_described():
+    symbol, inputs, parameters, aux = zoo("resnet18_v1", (2, 3, 16, 16), thumbnail=True)
+    graph = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux),
+        gradients=list(parameters),
+        train=True,
+        optimizer="sgd_mom",
+    )
+    assert strategy_table(graph)[1] == []
+
+
+def _worker(tile):
+    return tile["worker"]

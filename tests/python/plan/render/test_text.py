@@ -1,0 +1,85 @@
+"""Plans as text: every tensor of a small graph, repeated structure of a large one."""
+
+import json
+import re
+
+from tofu.plan import Plan, render_text
+from tofu.plan.render.grouping import repeated_operators, repeated_tensors
+
+from ..documents import document, stack
+
+
+def test_text_names_every_tensor_and_operator():
+    text = render_text(Plan.from_json(json.dumps(document())))
+    assert "4 workers = 2 x 2, 1.5 KiB communicated per training step" in text
+    assert re.search(r"^w +8x6 +float32 +2x2 +0 1$", text, re.M)
+    assert re.search(r"^b +3 +float64 +1= +- -$", text, re.M)
+    assert re.search(r"^fc +FullyConnected +b - +96$", text, re.M)
+
+
+def test_only_a_bound_that_is_met_proves_the_plan():
+    changes = {"status": "steps-optimal", "lower_bound_bytes": 1024, "gap": 1 / 3}
+    text = render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert "every step optimal by itself; the least possible is at least 1.0 KiB" in text
+    changes["status"] = "feasible"
+    assert "every step optimal" not in render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert "proven optimal" in render_text(Plan.from_json(json.dumps(document())))
+
+
+def test_what_is_alike_is_counted_once():
+    text = render_text(stack())
+    assert re.search(r"^layer\*_weight +x 39 +8x6 +float32 +2x2 +0 1 +7.3 KiB$", text, re.M)
+    assert re.search(r"^layer0_weight +8x6 +float32 +2x2 +1 0 +192 bytes$", text, re.M)
+    assert re.search(r"^layer\*_fc +x 40 +FullyConnected +b - +3.8 KiB$", text, re.M)
+    assert "layer7_weight" not in text
+    assert len(text.splitlines()) < 25
+
+
+def test_all_shows_every_one():
+    text = render_text(stack(), everything=True)
+    assert all(f"\nlayer{i}_weight " in text and f"\nlayer{i}_fc " in text for i in range(40))
+
+
+def test_what_is_left_out_is_counted():
+    # Names without a common pattern: nothing to group.
+    names = [chr(97 + i % 26) * (1 + i // 26) for i in range(80)]
+    tensors = [
+        {"node": name, "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]} for name in names
+    ]
+    text = render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
+    assert "... and 60 more tensors, 960 bytes together; --all shows every one" in text
+
+
+def test_summary_tells_model_and_memory():
+    lines = render_text(stack()).splitlines()
+    assert lines[1] == "stack: 99 nodes, 40 operators, 80 tensors"
+    assert lines[2] == (
+        "a worker holds 1.5 KiB (an estimate): parameters 1.0 KiB, fetch buffers 512 bytes"
+    )
+
+
+def test_groups_hold_every_tensor_and_operator_once():
+    plan = stack()
+    for groups, items in (
+        (repeated_tensors(plan), plan.tensors),
+        (repeated_operators(plan), plan.operators),
+    ):
+        members = [member for group in groups for member in group.members]
+        assert len(members) == len(items) and set(members) == set(items)
+        assert [g.bytes for g in groups] == sorted((g.bytes for g in groups), reverse=True)
+
+
+def test_a_number_that_all_share_stays_in_the_name():
+    (group,) = repeated_tensors(
+        Plan.from_json(
+            json.dumps(
+                document(
+                    tensors=[
+                        {"node": f"s2_{i}_w", "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]}
+                        for i in (3, 14)
+                    ]
+                )
+            )
+        )
+    )
+    assert (group.name, len(group)) == ("s2_*_w", 2)

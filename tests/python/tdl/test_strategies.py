@@ -1,0 +1,74 @@
+"""Every strategy of every described operator, on the real operator.
+
+An operator is run whole, and then by parts exactly as its row of the strategy table says:
+each variable alone in 2 and 3 parts, neighbours together, and, unsplit, on the row's own
+regions. Concatenated or reduced, the parts must be the whole.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+import tofu.tdl  # noqa: F401 registers the descriptions
+from tofu.analysis import row_for
+from tofu.lang import registered
+from tofu.verify.calls.case import Case
+from tofu.verify.calls.cases import ALL, NOT_RUN
+from tofu.verify.run.compare_parts import Run
+
+SEED = 20190325
+
+
+def _splits(run: Run) -> list[list[tuple[int, int]]]:
+    splittable = run.row["splittable"]
+    alone = [[(v, p)] for v in splittable for p in (2, 3) if run.extent(v) % p == 0]
+    even = [v for v in splittable if run.extent(v) % 2 == 0]
+    together = [[(a, 2), (b, 2)] for a, b in zip(even, even[1:])]
+    return [[], *alone, *together]
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_parts_make_the_whole(case: Case) -> None:
+    run = Run(case, SEED)
+    if case.expect is not None:
+        found = run.names(run.row["splittable"])
+        assert sorted(found) == sorted(case.expect.split()), str(run.row)
+    for splits in _splits(run):
+        run.check(splits)
+
+
+def test_every_description_has_a_case() -> None:
+    shipped = {n for n, d in registered().items() if d.location.startswith("tdl/")}
+    assert shipped - {case.op for case in ALL} == set(NOT_RUN)
+    assert len(shipped) > 300
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        ("relu", [(6, 4), (6, 4)]),
+        ("sgd_mom_update", [(6, 4)] * 4),
+        ("_backward_mul", [(6, 4)] * 5),
+        ("_copy", [(6,), (6,)]),
+    ],
+)
+def test_elementwise_operators_are_recognised(op: str, shapes: list) -> None:
+    outputs = 2 if op == "_backward_mul" else 1
+    row = row_for(op, {}, shapes[:-outputs], shapes[-outputs:])
+    assert row is not None and row["elementwise"]
+
+
+@pytest.mark.parametrize(
+    ("op", "ins", "outs"),
+    [
+        ("transpose", [(6, 6)], [(6, 6)]),
+        ("broadcast_add", [(6, 4), (1, 4)], [(6, 4)]),
+        ("_contrib_div_sqrt_dim", [(6, 4)], [(6, 4)]),
+        ("softmax", [(6, 4)], [(6, 4)]),
+    ],
+)
+def test_other_operators_are_not_elementwise(op: str, ins: list, outs: list) -> None:
+    row = row_for(op, {}, ins, outs)
+    assert row is not None and not row["elementwise"]

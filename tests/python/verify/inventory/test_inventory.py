@@ -1,0 +1,137 @@
+"""The inventory, and the page that is made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+from tofu.analysis import row_for
+from tofu.cli import operator_report
+from tofu.lang import lookup
+from tofu.verify.calls.cases import ALL, NOT_RUN
+from tofu.verify.check.verdict import check_operator
+from tofu.verify.find.explained import EXPLAINED
+from tofu.verify.inventory import cache, record
+from tofu.verify.inventory.classes import CLASSES, class_of, counts
+from tofu.verify.inventory.inventory import inventory
+
+PAGE = Path(__file__).parents[4] / "docs" / "operators.md"
+
+
+@pytest.fixture(scope="module")
+def operators() -> list[dict[str, object]]:
+    return [operator.to_document() for operator in inventory()]
+
+
+def test_every_registered_operator_is_listed_once(operators: list) -> None:
+    document = json.loads(operator_report.ops_text(operators, "json"))
+    assert set(document) == {"summary", "operators"}
+    assert set(document["summary"]) == {"registered", "described", "verified", "inexpressible"}
+    assert document["summary"]["registered"] == 886
+    names = [o["name"] for o in document["operators"]]
+    assert len(set(names)) == 886
+    assert set(document["operators"][0]) == {
+        *("name", "aliases", "class", "described", "strategies", "reductions", "halos"),
+        *("verified", "reason"),
+    }
+    assert {o["class"] for o in document["operators"]} <= set(CLASSES)
+    aliases = {alias: o["name"] for o in document["operators"] for alias in o["aliases"]}
+    assert aliases["identity"] == "_copy"
+
+
+def test_what_is_not_described_has_a_reason(operators: list) -> None:
+    assert all(o["reason"] for o in operators if not o["described"])
+
+
+def test_what_is_described_and_not_verified_says_why(operators: list) -> None:
+    """The others were run: those too of which MXNet infers no shapes, as the stacks of NumPy."""
+    reasons = {o["name"]: o["reason"] for o in operators if o["described"] and not o["verified"]}
+    assert reasons == {name: f"not run: {why}" for name, why in NOT_RUN.items()}
+    assert next(o for o in operators if o["name"] == "_npi_dstack")["strategies"] == 2
+
+
+def test_the_page_is_true(operators: list) -> None:
+    """Write it anew with: tofu ops --format markdown > docs/operators.md."""
+    assert PAGE.read_text(encoding="utf-8") == operator_report.ops_text(operators, "markdown")
+
+
+def test_only_what_was_verified_as_it_is_now_counts(operators: list) -> None:
+    kept = record.recorded()
+    verified = {o["name"] for o in operators if o["verified"]}
+    assert verified <= set(kept)
+    assert all(kept[name]["checked"] > 0 for name in verified)
+
+
+CALLS = {
+    "relu": ({}, [(6, 4)], [(6, 4)], "element-wise", (2, 0, 0)),
+    "broadcast_add": ({}, [(6, 4), (1, 4)], [(6, 4)], "broadcast", (2, 0, 0)),
+    "sum": ({"axis": "1"}, [(6, 4)], [(6,)], "reduction", (2, 1, 0)),
+    "dot": ({}, [(6, 4), (4, 8)], [(6, 8)], "contraction", (3, 1, 0)),
+    "transpose": ({}, [(6, 4)], [(4, 6)], "data movement", (2, 0, 0)),
+    "softmax": ({}, [(6, 4)], [(6, 4)], "opaque with batch dimensions", (1, 0, 0)),
+    "Dropout": ({}, [(6, 4)], [(6, 4), (6, 4)], "random", (2, 0, 0)),
+    "sgd_update": ({"lr": "1"}, [(6, 4), (6, 4)], [(6, 4)], "optimizer update", (2, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_the_class_comes_from_the_description(op: str) -> None:
+    attrs, ins, outs, expected, numbers = CALLS[op]
+    row = row_for(op, attrs, ins, outs)
+    trace = lookup(op).trace(ins, outs, attrs)
+    assert class_of(trace, row) == expected
+    assert counts(row, attrs, ins, outs) == numbers
+
+
+def test_a_convolution_reads_a_halo() -> None:
+    attrs = {"kernel": "(3,)", "num_filter": "4", "no_bias": "True"}
+    ins, outs = [(2, 3, 10), (4, 3, 3)], [(2, 4, 8)]
+    row = row_for("Convolution", attrs, ins, outs)
+    assert counts(row, attrs, ins, outs)[2] >= 1
+
+
+def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache.cache_directory()
+    folder.mkdir(parents=True)
+    kept = folder / f"inventory-{cache._fingerprint()}.json"
+    kept.write_text('[{"name": "kept"}]')
+    assert cache.cached_inventory() == [{"name": "kept"}]
+    monkeypatch.setattr(cache, "_fingerprint", lambda: "another")
+    monkeypatch.setattr("tofu.verify.inventory.inventory.inventory", lambda: [])
+    assert cache.cached_inventory() == []
+    assert [path.name for path in folder.iterdir()] == ["inventory-another.json"]
+
+
+def test_every_split_that_is_missing_is_explained_and_nothing_else() -> None:
+    """After tofu verify --record; what is explained and found no more is to be deleted."""
+    kept = record.recorded()
+    assert [op for op, mark in kept.items() if "missing" in mark] == []
+    assert {op for op, mark in kept.items() if "explained" in mark} == set(EXPLAINED)
+    assert all(EXPLAINED.values())
+
+
+def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
+    case = next(case for case in ALL if case.op == "size_array")
+    verdict = check_operator("size_array", [case], 1)
+    document = json.loads(operator_report.verdicts_document([verdict]))
+    assert set(document) == {"checked", "false", "missing", "explained", "skipped"}
+    assert document["false"] == document["missing"] == []
+    reason = f"({EXPLAINED['size_array']})"
+    assert all(f["detail"].endswith(reason) for f in document["explained"])
+    assert [f["detail"].split(":")[0] for f in document["explained"]] == [
+        "dimension 1 of input 0",
+        "dimension 0 of input 0",
+    ]
+    assert "0 false, 0 missing, 2 explained, 0 skipped" in operator_report.verdicts_text([verdict])
+
+
+def test_what_nothing_explains_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tofu.verify.check.verdict.EXPLAINED", {})
+    case = next(case for case in ALL if case.op == "size_array")
+    verdict = check_operator("size_array", [case], 1)
+    assert len(verdict.missing) == 2 and verdict.explained == []
