@@ -29,6 +29,7 @@ __all__ = [
     "FETCHES",
     "LOG_LEVELS",
     "MODES",
+    "MXNET_ENVIRONMENT",
     "cache_directory",
     "graph_pass",
     "parse_mode",
@@ -51,6 +52,9 @@ MODES = (
     "icml18",
     "data-parallel",
 )
+# What partitioned graphs need of MXNet at every bind: it merges equal nodes even where they
+# belong to different workers, and loses what depends on them by control dependencies.
+MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 Pin = tuple[str, tuple[int, ...]]
 _MAX_WORKERS = 1024
 
