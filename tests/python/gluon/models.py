@@ -75,7 +75,7 @@ def weights(net):
 
 @contextlib.contextmanager
 def plain():
-    """Without tofu; the fixture's rooms are kept."""
+    """Without tofu; the fixture's backend is kept."""
     session = tofu.gluon.session.active()
     tofu.gluon.disable()
     try:

@@ -11,7 +11,7 @@ import pytest
 from mxnet import autograd, gluon
 
 from tofu.errors import GradientError
-from tofu.gluon import autograd_hooks
+from tofu.gluon.session import active
 
 from .models import assert_same, data, make_net, plainly
 
@@ -312,7 +312,8 @@ def test_an_interrupted_call_delivers_nothing_later(two):
     steps = Steps()
     steps.forward().backward()
     expected = steps.read()
-    release = autograd_hooks._release
+    calls = active().state.calls
+    release = calls.release
 
     def interrupted(_):
         raise KeyboardInterrupt
@@ -320,12 +321,12 @@ def test_an_interrupted_call_delivers_nothing_later(two):
     for _ in range(20):
         with autograd.record():
             loss = sum((steps.net(data()) ** 2).mean() for _ in range(3))
-        autograd_hooks._release = interrupted
+        calls.release = interrupted
         try:
             with pytest.raises(KeyboardInterrupt):
                 loss.backward()
         finally:
-            autograd_hooks._release = release
+            calls.release = release
         steps.forward().backward()
         assert_same(steps.read(), expected)
 

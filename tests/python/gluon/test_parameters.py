@@ -10,8 +10,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon import views
 from tofu.gluon.parameter import is_tiled
+from tofu.gluon.session import active
 
 from .models import assert_same, data, fit, make_net, plainly, train, weights
 
@@ -101,7 +101,7 @@ def test_held_values_follow_and_write(two):
 def test_copies_nobody_holds_are_dropped(net):
     weight(net).data()
     net(data())
-    assert not views._views
+    assert not active().state.views
 
 
 def clip(net):
