@@ -52,6 +52,11 @@ def using(backend, **others):
             state.backend = before
 
 
+def are_used():
+    """Whether results are those of plain MXNet to the bit."""
+    return own_backend.own().usable_fetch is _usable_fetch
+
+
 def logged(backend, log):
     """The backend, telling `log` what it is asked to do."""
 
@@ -131,12 +136,16 @@ def backend():
         training_graph=training_graph,
         strategy_table=strategy_table,
         compile_graph=compile_graph,
-        usable_fetch=lambda wanted, contexts: (wanted or "multifetch", None),
+        usable_fetch=_usable_fetch,
         program=Program,
         layouts=layout.layouts,
         scatter=layout.scatter,
         gather=layout.gather,
     )
+
+
+def _usable_fetch(wanted, contexts):
+    return wanted or "multifetch", None
 
 
 class Program:
