@@ -1,7 +1,7 @@
-"""What a description's lambdas compute with: handles that record what is done to them.
+"""Handles: what a description's lambdas compute with.
 
-Executing a description on handles is its symbolic execution: operators build terms
-(``tofu.lang.ir``), and whatever the language does not have raises a TdlError that
+Executing a description on handles executes it symbolically: operators build terms
+(``tofu.lang.ir``), and anything that the language lacks raises a TdlError that
 shows the description and says what is allowed.
 """
 
@@ -203,7 +203,7 @@ class IndexHandle:
 
 
 class TensorHandle:
-    """An input tensor. ``shape`` is known where the analysis is given shapes."""
+    """An input tensor. ``shape`` is known if the analysis has shapes."""
 
     __slots__ = ("_shape", "fill", "name", "rank", "slot")
 
@@ -277,7 +277,7 @@ class TensorHandle:
 
 
 class OpaqueHandle(ValueHandle):
-    """The result of an opaque function: a tensor to index, or a value as it is."""
+    """The result of an opaque function: a tensor to index, or a value."""
 
     __slots__ = ()
 
@@ -291,7 +291,7 @@ class OpaqueHandle(ValueHandle):
 
 
 def to_index(item: object, where: Callable[[], str]) -> ir.Index:
-    """An index expression from a handle or a whole number; `where` is for errors."""
+    """An index expression from a handle or an integer; `where` is for errors."""
     if isinstance(item, IndexHandle):
         return item.index
     if _is_int(item):

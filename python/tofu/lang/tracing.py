@@ -32,7 +32,7 @@ Shape = tuple[int, ...]
 
 
 class Over:
-    """A lambda whose variables' names are computed: ``Over(["b", "i0"], fn)``.
+    """A lambda with computed variable names: ``Over(["b", "i0"], fn)``.
 
     Args:
         names: the variables.
@@ -45,7 +45,7 @@ class Over:
 
 
 class Reindex:
-    """An output in whose dimensions several variables share an index.
+    """An output in which several variables share one index.
 
     ``output[at(*v)] = value(*v)`` for all values of the variables, which must reach
     every element exactly once: a reshape of (6, 5) to (30,) is
@@ -73,10 +73,10 @@ class Reindex:
 
 
 class Unread:
-    """An output that nothing reads, though the operator has it.
+    """An output that nothing reads.
 
-    Nothing is said of its elements. MXNet may want its shape all the same: that of the
-    part of `tensor`, as the gradient by an input has the input's shape.
+    Its elements are not described. MXNet may still need its shape, which is that of the
+    part of `tensor`: the gradient of an input has the input's shape.
 
     Args:
         tensor: an input.
@@ -91,7 +91,7 @@ Lambda = Union[Over, Reindex, Unread, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class InputTrace:
-    """An input tensor: its name, and its rank where it is known."""
+    """An input tensor: its name, and its rank if known."""
 
     name: str
     rank: Optional[int]
@@ -101,7 +101,7 @@ class InputTrace:
 class OutputTrace:
     """An output: its variables, its index in them (one per dimension), its element.
 
-    Of one that nothing reads, `like` is the input whose part it has the shape of.
+    If nothing reads it, `like` is the input whose part gives its shape.
     """
 
     variables: tuple[str, ...]
@@ -115,10 +115,10 @@ class Trace:
     """What a description does, as terms.
 
     Attributes:
-        source: where the description stands.
+        source: where the description is written.
         inputs: its tensors.
         outputs: its outputs, in order.
-        extents: what the description itself declares variables to range over.
+        extents: the extents that the description itself declares.
         reads_sizes: whether it depends on sizes other than 1.
     """
 
@@ -139,7 +139,7 @@ _state: contextvars.ContextVar[Optional[_State]] = contextvars.ContextVar("_stat
 
 
 def declare_extent(name: str, extent: int) -> None:
-    """Note what a variable ranges over. Raises TdlError for a second, other extent."""
+    """Note a variable's extent. Raises TdlError if it has a different one already."""
     state = _state.get()
     if state is None:
         return
@@ -186,7 +186,7 @@ def _parameters_of(code: CodeType) -> Parameters:
 
 
 def _parameters(body: Callable[..., Any]) -> Parameters:
-    """The same of something callable that is no function."""
+    """The same for a callable that is not a function."""
     every = inspect.signature(body).parameters.values()
     variadic = next((p.name for p in every if p.kind is p.VAR_POSITIONAL), None)
     keywords = tuple(p.name for p in every if p.kind is p.KEYWORD_ONLY)
@@ -268,8 +268,8 @@ def execute(
 ) -> Trace:
     """Execute a description symbolically.
 
-    Outputs beyond those the operator has (`out_shapes`) are dropped: an operator may
-    have fewer hidden ones in another build of MXNet.
+    Outputs that the operator lacks (see `out_shapes`) are dropped: another build of MXNet
+    may have fewer hidden ones.
 
     Raises:
         TdlError: the description is not in the language, with its source and what is
