@@ -66,7 +66,7 @@ def _gradient(
     occurrences = list(_occurrences(body, tensor.slot))
     if len({o.element.dims for o in occurrences}) != 1:
         raise InconclusiveError(
-            f"gradient by {tensor.name}: it occurs at {len(occurrences)} indices, expected "
+            f"gradient of {tensor.name}: it occurs at {len(occurrences)} indices, expected "
             "one; describe this backward operator by hand"
         )
     own = _untangled(occurrences[0].element, entangled)

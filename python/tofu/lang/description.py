@@ -125,7 +125,7 @@ class Description:
                 raise self.source.error(
                     f"attribute {name} is missing",
                     f"attributes {sorted(given)}",
-                    f"give {name} to the operator, or a default to the description",
+                    f"give the operator {name}, or the description a default",
                 )
             else:
                 values[name] = default
@@ -154,7 +154,7 @@ class Description:
         if self._wants_out_shapes:
             if outs is None:
                 raise self.source.error(
-                    "the description asks for the outputs' shapes, and was given none",
+                    "the description reads the outputs' shapes, but the analysis has none",
                     _OUT_SHAPES,
                     "give shapes to the analysis",
                 )
@@ -179,7 +179,7 @@ class Description:
         if shapes is None:
             if self._variadic is not None:
                 raise self.source.error(
-                    "the number of tensors is not known",
+                    "the number of tensors is unknown",
                     f"*{self._variadic}",
                     "give shapes: tofu.analyze(description, [shape, ...])",
                 )
@@ -288,9 +288,8 @@ def _enter(description: Description, names: Sequence[str], *, named: bool) -> No
         known = _REGISTRY.get(each)
         if known is not None and not _redefines(description, each, known, named=named):
             raise TdlError(
-                f"description of {each} at {description.location}: it is described at "
-                f"{known.location} already; expected one description an operator, so "
-                "remove or rename one"
+                f"description of {each} at {description.location}: {each} is already described at "
+                f"{known.location}; expected one description per operator, so remove or rename one"
             )
         _REGISTRY[each] = description
         _NAMED.update({each} if named else ())

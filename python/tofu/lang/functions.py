@@ -113,9 +113,9 @@ def _reduce(
     name = kind.capitalize()
     if not callable(body) and not isinstance(body, Over):
         raise fail(
-            f"{name} of something that is no lambda",
+            f"{name} of something that is not a lambda",
             f"{name}({body!r})" if not isinstance(body, ValueHandle) else ir.show(body.node),
-            f"{name}(lambda k: x[..., k]) names the variables that it reduces over",
+            f"{name}(lambda k: x[..., k]), which names the variables to reduce over",
         )
     extents = [] if extent is None else [extent] if isinstance(extent, int) else list(extent)
     with scope(body, None, f"{name}(lambda ...)") as (names, value):
@@ -123,13 +123,13 @@ def _reduce(
             raise fail(
                 f"{name} has nothing to reduce",
                 f"{name}(lambda: {ir.show(to_expr(value))})",
-                f"a lambda of at least one variable: {name}(lambda k: ...)",
+                f"a lambda of at least one variable, {name}(lambda k: ...)",
             )
         if extents and len(extents) != len(names):
             raise fail(
                 f"{name} over {len(names)} variables with {len(extents)} extents",
                 f"{name}(lambda {', '.join(names)}: ..., extent={tuple(extents)})",
-                "one extent for every variable",
+                "one extent per variable",
             )
         for variable, size in zip(names, extents):
             declare_extent(variable, int(size))

@@ -165,8 +165,8 @@ def _sum(a: Form, b: Form) -> Form:
 def _outer(a: Form, b: Form, *, least: bool) -> Form:
     if (a.terms, a.divisor) != (b.terms, b.divisor):
         raise InconclusiveError(
-            f"index ranges end at {a} and at {b}: which is the outer one depends on the "
-            "part; expected ends that differ by a constant"
+            f"index ranges end at {a} and at {b}: the outer one depends on the part; "
+            "expected ends that differ by a constant"
         )
     const = min(a.const, b.const) if least else max(a.const, b.const)
     return Form(a.terms, const, a.divisor)

@@ -147,7 +147,7 @@ def declare_extent(name: str, extent: int) -> None:
         raise fail(
             f"variable {name} has two extents",
             f"{state.extents[name]} and {extent}",
-            "variables of one name are one variable; give the second another name",
+            "variables with the same name are one variable; rename the second one",
         )
 
 
@@ -164,7 +164,7 @@ def scope(
             raise fail(
                 f"variable {name} is bound twice",
                 where,
-                "every lambda in another names its own variables; rename this one",
+                "different names in nested lambdas; rename this one",
             )
     bound.extend(names)
     try:
@@ -206,10 +206,10 @@ def _signature(
     if variadic is not None:
         if rank is None:
             raise fail(
-                f"*{variadic} stands for as many variables as there are dimensions, and "
-                "their number is not known here",
+                f"*{variadic} stands for one variable per dimension, but the number of dimensions "
+                "is unknown here",
                 where,
-                "give shapes to the analysis; in a reducer name the variables (tofu.lang.Over)",
+                "give shapes to the analysis; in a reducer, name the variables (tofu.lang.Over)",
             )
         count = max(rank - len(positional) - len(keywords), 0)
         positional += [f"{variadic}{d}" for d in range(count)]
@@ -248,13 +248,13 @@ def _output(item: Lambda, number: int, shape: Optional[Shape]) -> OutputTrace:
         raise fail(
             f"{where} is not described by a lambda",
             f"{item!r}",
-            "return lambda i, j: ..., or a tuple of lambdas, one for every output",
+            "return lambda i, j: ..., or a tuple of lambdas, one per output",
         )
     if shape is not None and len(shape) != len(index):
         raise fail(
-            f"wrong rank: {where} has {len(shape)} dimensions, its lambda has {len(index)}",
+            f"wrong rank: {where} has rank {len(shape)}, but its lambda has rank {len(index)}",
             f"lambda {', '.join(names)}: ...",
-            "one variable for every dimension of the output, or *i",
+            "one variable per dimension of the output, or *i",
         )
     return OutputTrace(names, index, body, like)
 
@@ -283,9 +283,9 @@ def execute(
         if out_shapes is not None:
             if len(items) < len(out_shapes):
                 raise fail(
-                    f"the operator has {len(out_shapes)} outputs, {len(items)} are described",
+                    f"the operator has {len(out_shapes)} outputs, the description {len(items)}",
                     f"{len(items)} lambdas",
-                    "one lambda for every output, hidden ones included",
+                    "one lambda per output, including hidden outputs",
                 )
             items = items[: len(out_shapes)]
         shapes = out_shapes if out_shapes is not None else [None] * len(items)
@@ -302,7 +302,7 @@ def execute(
         raise fail(
             "not an operation of the language",
             str(error),
-            "arithmetic of numbers, index variables and elements; a tensor is indexed in every "
+            "arithmetic of numbers, index variables and elements; a tensor is indexed along every "
             "dimension, x[i, j]",
             error,
         ) from error
