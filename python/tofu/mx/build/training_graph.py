@@ -9,21 +9,20 @@ The text is NNVM's JSON with the shape and dtype of every entry (docs/formats.md
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Optional
+from typing import Optional
 
 import mxnet as mx
 
 from tofu.errors import GraphError
 
+from ..run.extension import is_stateful_backward, load
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
 from .lower import AFTER, BEFORE, STAGES
-from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .update_nodes import append_updates
-from ..run.extension import is_stateful_backward, load
 
 __all__ = ["ROLE", "training_graph"]
 

@@ -5,9 +5,9 @@ import json
 import mxnet as mx
 import pytest
 
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Graph
-from tofu.analysis.strategy_table import strategy_table
 from tofu.mx.build.training_graph import training_graph
 
 from ..models import mlp, random, zoo
