@@ -28,6 +28,7 @@ __all__ = [
     "DEVICES",
     "FETCHES",
     "LOG_LEVELS",
+    "MAX_WORKERS",
     "MODES",
     "MXNET_ENVIRONMENT",
     "cache_directory",
@@ -56,7 +57,7 @@ MODES = (
 # belong to different workers, and loses what depends on them by control dependencies.
 MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 Pin = tuple[str, tuple[int, ...]]
-_MAX_WORKERS = 1024
+MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,15 +152,15 @@ def _parse_switch(value: str, where: str) -> bool:
 
 
 def parse_workers(value: object, where: str) -> int:
-    """A worker count of 1 to 1024 from text or a number; `where` names its source."""
+    """A worker count of 1 to MAX_WORKERS from text or a number; `where` names its source."""
     try:
         workers = int(str(value))
     except ValueError:
         workers = 0
-    if not 1 <= workers <= _MAX_WORKERS:
+    if not 1 <= workers <= MAX_WORKERS:
         raise ConfigError(
             f"{where}={value}: expected a whole number of workers, "
-            f"1 to {_MAX_WORKERS}; one GPU or CPU context is one worker"
+            f"1 to {MAX_WORKERS:,}; one GPU or CPU context is one worker"
         )
     return workers
 

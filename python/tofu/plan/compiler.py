@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from tofu.dtypes import dtype_bytes
 from tofu.errors import ConfigError, PlanError
 
 from .options import Pins, SearchOptions, check_pins, tensor_names
-from .plan import DTYPE_BYTES, Plan
+from .plan import Plan
 
 __all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph", "repeats"]
 
@@ -259,7 +260,7 @@ def _is_op(node: Mapping[str, Any]) -> bool:
 
 def _entry_bytes(graph: Mapping[str, Any]) -> list[int]:
     shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
-    return [math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in zip(shapes, dtypes)]
+    return [math.prod(shape) * dtype_bytes(dtype) for shape, dtype in zip(shapes, dtypes)]
 
 
 def _bytes_per_worker(partitioned: Mapping[str, Any], workers: int) -> tuple[int, ...]:

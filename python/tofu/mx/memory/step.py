@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
-import numpy as np
 
 from tofu import _core
+from tofu.dtypes import dtype_bytes
 
-from ..build.infer import dtype_name
 from ..run.executor import settings_for_shapes
 from ..run.extension import MATCH_RANGE
 from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, predict, rules_of
@@ -94,7 +93,7 @@ def _kind(role: str) -> str:
 
 
 def _tiles(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    size = np.dtype(dtype_name(record["dtype"])).itemsize
+    size = dtype_bytes(record["dtype"])
     for tile in record["tiles"]:
         extents = (end - begin for begin, end in zip(tile["begin"], tile["end"]))
         yield tile, math.prod(extents) * size

@@ -14,25 +14,13 @@ from typing import Any, Optional
 import mxnet as mx
 from mxnet import autograd
 
+from tofu.boxes import Box
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 
-from ..build.infer import dtype_name
 from ..build.nnvm import Shape
 
-__all__ = ["Box", "Layout", "gather", "layout_of", "layouts", "scatter"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Box:
-    """A half-open box of index space."""
-
-    begin: Shape
-    end: Shape
-
-    @property
-    def shape(self) -> Shape:
-        """Its extents."""
-        return tuple(end - begin for begin, end in zip(self.begin, self.end))
+__all__ = ["Layout", "gather", "layout_of", "layouts", "scatter"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +46,7 @@ def layouts(variables: Mapping[str, Any]) -> dict[str, Layout]:
 def layout_of(record: Mapping[str, Any]) -> Layout:
     """The layout of one record of a variable or head."""
     tiles = sorted(record["tiles"], key=lambda tile: int(tile["worker"]))
-    boxes = tuple(Box(tuple(tile["begin"]), tuple(tile["end"])) for tile in tiles)
+    boxes = tuple(Box.between(tile["begin"], tile["end"]) for tile in tiles)
     return Layout(tuple(record["shape"]), dtype_name(record["dtype"]), boxes)
 
 

@@ -8,9 +8,9 @@ import pytest
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.config import FETCHES
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 from tofu.models import build
-from tofu.mx.build.infer import dtype_name
 from tofu.mx.memory import planner
 from tofu.mx.run import executor, extension
 

@@ -4,8 +4,9 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.mx.run.layout import Box, Layout, gather, layouts, scatter
+from tofu.mx.run.layout import Layout, gather, layouts, scatter
 
 from ..models import random
 
@@ -14,7 +15,7 @@ SHAPE = (4, 6, 8)
 
 
 def box(*ranges):
-    return Box(tuple(r[0] for r in ranges), tuple(r[1] for r in ranges))
+    return Box.between([r[0] for r in ranges], [r[1] for r in ranges])
 
 
 LAYOUTS = {
