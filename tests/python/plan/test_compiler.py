@@ -12,7 +12,15 @@ import mxnet as mx
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError, PlanError
 from tofu.mx.build.training_graph import training_graph
-from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
+from tofu.plan import (
+    Problem,
+    SearchOptions,
+    compile_graph,
+    intercept,
+    observe,
+    plan_graph,
+    repeats,
+)
 
 F32 = "float32"
 
@@ -170,6 +178,26 @@ def test_pins_that_fit_nothing(graph, pin, message):
     table, _ = strategy_table(graph)
     with pytest.raises(PlanError, match=message):
         plan_graph(Problem("fc", graph, table, 4), SearchOptions(pins=(pin,)))
+
+
+def test_pins_of_tiled_parameters_win_over_those_of_the_options(graph):
+    """What is in tiles already stays where it is; the option holds for other tensors."""
+    table, _ = strategy_table(graph)
+    options = SearchOptions(pins=(("weight", (1,)), ("data", (1,))))
+    for pins, cuts in (({"weight": (0, 0)}, (0, 0)), ({}, (1, 1))):
+        plan = compile_graph(graph, table, workers=4, pins=pins, options=options).plan
+        assert plan.tensor("weight").cuts == cuts
+        assert plan.tensor("data").cuts == (1, 1)
+
+
+def test_only_a_graph_that_computes_the_same_again_is_joined(graph):
+    table = json.loads(strategy_table(graph)[0])
+    assert repeats(json.loads(graph), json.dumps(table))
+    row = table["nodes"][-1]
+    described = json.dumps({**table, "nodes": [*table["nodes"][:-1], -1]})
+    assert not repeats(json.loads(graph), described), "nothing is known of its last operator"
+    rows = [{**r, "random": r["random"] or k == row} for k, r in enumerate(table["rows"])]
+    assert not repeats(json.loads(graph), json.dumps({**table, "rows": rows}))
 
 
 def test_dumps_are_numbered_on_after_a_thousand(graph, tmp_path):

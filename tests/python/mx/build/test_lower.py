@@ -41,6 +41,7 @@ def assert_equal(
         symbol, inputs, parameters, aux, head_gradients=heads, steps=steps, workers=workers
     )
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
+    assert len(ours) == len(own) and len(ours[0]) == len(own[0])
     for mine, theirs in zip(ours[0], own[0]):
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
     for mine, theirs in zip(ours[1:], own[1:]):
