@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tofu.analysis.strategy_table import table_document
 from tofu.dtypes import dtype_bytes
 from tofu.plan import Plan, Problem
 
@@ -51,7 +52,8 @@ class Counter:
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
-        graph, table = json.loads(problem.graph), json.loads(problem.table)
+        graph = json.loads(problem.graph.to_json())
+        table = json.loads(table_document(problem.graph)[0])
         self.nodes = graph["nodes"]
         self._starts = graph["node_row_ptr"]
         self._shapes = graph["attrs"]["shape"][1]

@@ -225,12 +225,11 @@ class Plan:
         return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def undescribed_text(name: str, operators: Collection[str], plan: Plan) -> str:
+def undescribed_text(name: str, operators: Collection[str], cost_bytes: int) -> str:
     """What a user is told of the `operators` of graph `name` that no description covers."""
-    cost = sum(operator.bytes for operator in plan.operators if operator.op in operators)
     return (
         f"{name}: no description of {', '.join(sorted(operators))}; every worker computes them "
-        f"whole, which costs {format_bytes(cost)} of communication per step. "
+        f"whole, which costs {format_bytes(cost_bytes)} of communication per step. "
         "A description in TDL would let them be split"
     )
 

@@ -22,7 +22,6 @@ ONE_NODE = json.dumps(
         },
     }
 )
-NO_ROWS = document([None])
 
 
 def test_unset_is_the_default():
@@ -102,6 +101,8 @@ def test_the_number_of_workers_ends_where_that_of_the_passes_does():
     assert parse_workers(MAX_WORKERS, "workers") == MAX_WORKERS
     with pytest.raises(ConfigError, match=f"workers={MAX_WORKERS + 1}: .*1 to {MAX_WORKERS:,};"):
         parse_workers(MAX_WORKERS + 1, "workers")
+    assert core.max_workers == MAX_WORKERS
+    table = core.StrategyTable(document([None]), core.Graph(ONE_NODE))
     with pytest.raises(PlanError, match=f"found {MAX_WORKERS + 1} workers, expected 1 to"):
-        core.plan(ONE_NODE, NO_ROWS, workers=MAX_WORKERS + 1)
-    assert json.loads(core.plan(ONE_NODE, NO_ROWS, workers=MAX_WORKERS))["workers"] == MAX_WORKERS
+        core.plan(table, workers=MAX_WORKERS + 1)
+    assert core.plan(table, workers=MAX_WORKERS).workers == MAX_WORKERS
