@@ -107,3 +107,21 @@ def test_operators_that_cost_differently_are_not_alike():
         ("layer3_fc", 1, 96),
         ("layer4_fc", 1, 96),
     ]
+
+
+def test_tensors_of_another_type_are_not_alike():
+    tensors = [
+        {"node": f"layer{i}_w", "output": 0, "shape": shape, "dtype": dtype, "cuts": cuts}
+        for i, (shape, dtype, cuts) in enumerate(
+            [
+                ([8], 0, [0, 0]),
+                ([8], 0, [0, 0]),
+                ([8], 4, [0, 0]),
+                ([8], 0, [0, -1]),
+                ([4], 0, [0, 0]),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(tensors=tensors)))
+    found = [(group.name, len(group)) for group in repeated_tensors(plan)]
+    assert found == [("layer*_w", 2), ("layer2_w", 1), ("layer3_w", 1), ("layer4_w", 1)]
