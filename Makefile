@@ -1,6 +1,6 @@
 # make demo   train the two examples serially and over four workers, print what differs
 # make test   all tests, C++ and Python
-# make check  formatting, lint, types
+# make check  formatting, lint, types, dead code
 # make build  just the set-up: .venv with tofu in it, from this folder (editable)
 #
 # Each does all of its set-up. Variables: PYTHON (which Python 3.9 to 3.11 to use),
@@ -94,6 +94,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/vulture
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 	find src -name '*.cc' | \
 	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/python --quiet

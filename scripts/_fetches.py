@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tofu.analysis.strategy_table import table_document
+from tofu.dtypes import dtype_bytes
 from tofu.plan import Plan, Problem
-from tofu.plan.plan import DTYPE_BYTES
 
 __all__ = ["Counter", "Fetch"]
 
@@ -90,7 +90,7 @@ class Counter:
                 yield self._fetch(entry, elements, is_output=True, index=index)
 
     def _fetch(self, entry: int, elements: int, *, is_output: bool, index: int) -> Fetch:
-        size = elements * DTYPE_BYTES[self._dtypes[entry]]
+        size = elements * dtype_bytes(self._dtypes[entry])
         return Fetch(self._plan.tensors[entry].name, is_output, index, size)
 
     def _output_elements(

@@ -38,13 +38,13 @@ from _common import context, write
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
+from tofu.dtypes import dtype_name
 from tofu.models import ModelGraph, build
-from tofu.mx.build.infer import dtype_name
 from tofu.mx.memory import planner as memory_planner
 from tofu.mx.run.executor import bind
 from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
 from tofu.plan.layout import variables_of
-from tofu.plan.render.text import table
+from tofu.tables import table
 
 WORKERS = 8
 CASES = {"wresnet-152-10": 8, "rnn-10-8k": 128, "wresnet-50-4": 128}

@@ -35,7 +35,7 @@ from tofu import _core
 from tofu.errors import PlanError
 from tofu.plan import Problem, SearchOptions
 from tofu.plan.plan import format_bytes
-from tofu.plan.render.text import table
+from tofu.tables import table
 
 WORKERS = 8
 LONG_SECONDS = 10

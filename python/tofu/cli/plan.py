@@ -103,7 +103,7 @@ FORMATS = ("text", "json", "html")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "html"]),
+    type=click.Choice(FORMATS),
     default="text",
     show_default=True,
     help="Tables to read, the document that docs/formats.md describes, or a web page.",

@@ -13,23 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from tofu import _core
+from tofu.boxes import Box
 
-__all__ = ["Box", "Head", "Layout", "Variable", "heads_of", "variables_of"]
+__all__ = ["Head", "Layout", "Variable", "heads_of", "variables_of"]
 
 Shape = tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Box:
-    """A half-open box of index space."""
-
-    begin: Shape
-    end: Shape
-
-    @property
-    def shape(self) -> Shape:
-        """Its extents."""
-        return tuple(end - begin for begin, end in zip(self.begin, self.end))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,4 +84,4 @@ def heads_of(records: Iterable[tuple[Any, ...]]) -> list[Head]:
 
 
 def _layout(shape: Shape, dtype: str, tiles: Sequence[tuple[Any, Shape, Shape]]) -> Layout:
-    return Layout(shape, dtype, tuple(Box(begin, end) for _, begin, end in tiles))
+    return Layout(shape, dtype, tuple(Box.between(begin, end) for _, begin, end in tiles))

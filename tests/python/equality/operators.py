@@ -15,7 +15,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.analysis.table import document
-from tofu.mx.build.infer import dtype_flag
+from tofu.dtypes import dtype_flag
 from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run.extension import is_stateful_backward, load
 from tofu.mx.run.program import Program
@@ -96,10 +96,10 @@ def _graph(run):
     node = Node(run.case.op, NAME, dict(run.case.attrs), num_outputs=len(run.outputs))
     for k, array in enumerate(run.inputs):
         variable = Node(VARIABLE, f"x{k}", {"__tofu_role__": "data"})
-        variable.shapes, variable.dtypes = [array.shape], [dtype_flag(array.dtype)]
+        variable.shapes, variable.dtypes = [array.shape], [dtype_flag(array.dtype.name)]
         node.inputs.append(Entry(variable))
     node.shapes = [array.shape for array in run.outputs]
-    node.dtypes = [dtype_flag(array.dtype) for array in run.outputs]
+    node.dtypes = [dtype_flag(array.dtype.name) for array in run.outputs]
     graph = Graph([Entry(node, k) for k in range(len(run.outputs))])
     order = graph.topological()
     attrs = {

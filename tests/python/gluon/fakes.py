@@ -15,12 +15,13 @@ from unittest import mock
 import mxnet as mx
 import numpy as np
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.gluon import backend as own_backend
 from tofu.gluon.backend import Backend
 from tofu.gluon.session import active
 from tofu.mx.run import transfer
-from tofu.plan.layout import Box, Layout, Variable
+from tofu.plan.layout import Layout, Variable
 
 REFUSED = "sign"  # an operator that the fake cannot plan
 UNDESCRIBED = "Hypot"
@@ -224,5 +225,5 @@ def _boxes(shape, cuts, parts):
                 piece = (end[cut] - begin[cut]) // count
                 begin[cut] += digit * piece
                 end[cut] = begin[cut] + piece
-        boxes.append(Box(tuple(begin), tuple(end)))
+        boxes.append(Box.between(begin, end))
     return tuple(boxes)

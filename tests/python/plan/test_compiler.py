@@ -1,5 +1,7 @@
 """From a training graph to phases: dumps, summaries and observers."""
 
+import json
+
 import pytest
 
 pytest.importorskip("mxnet")
@@ -7,7 +9,7 @@ pytest.importorskip("mxnet")
 import mxnet as mx
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.strategy_table import strategy_table, table_document
 from tofu.errors import PlanError
 from tofu.mx.build.training_graph import training_graph
 from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
@@ -151,6 +153,31 @@ def test_one_dimension_is_pinned_at_every_step(table):
 def test_pins_that_fit_nothing(table, pin, message):
     with pytest.raises(PlanError, match=message):
         plan_graph(Problem("fc", table, 4), SearchOptions(pins=(pin,)))
+
+
+def test_pins_of_tiled_parameters_win_over_those_of_the_options(table):
+    """What is in tiles already stays where it is; the option holds for other tensors."""
+    options = SearchOptions(pins=(("weight", (1,)), ("data", (1,))))
+    for pins, cuts in (({"weight": (0, 0)}, (0, 0)), ({}, (1, 1))):
+        plan = compile_graph(table, workers=4, pins=pins, options=options).plan
+        assert plan.tensor("weight").cuts == cuts
+        assert plan.tensor("data").cuts == (1, 1)
+
+
+def test_only_a_graph_that_computes_the_same_again_is_joined(table):
+    document = json.loads(table_document(table.graph)[0])
+
+    def other(**changes):
+        return _core.StrategyTable(json.dumps({**document, **changes}), table.graph)
+
+    def joined(one):
+        return compile_graph(one, workers=2, joint=True).step.is_joint
+
+    assert joined(other())
+    row = document["nodes"][-1]
+    assert not joined(other(nodes=[*document["nodes"][:-1], -1])), "its last operator is unknown"
+    rows = [{**r, "random": r["random"] or k == row} for k, r in enumerate(document["rows"])]
+    assert not joined(other(rows=rows))
 
 
 def test_dumps_are_numbered_on_after_a_thousand(table, tmp_path):

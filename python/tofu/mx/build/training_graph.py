@@ -15,15 +15,16 @@ from typing import Optional
 import mxnet as mx
 
 from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 
+from ..run.extension import is_stateful_backward, load
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
-from .infer import dtype_name, infer
+from .infer import infer
 from .lower import AFTER, BEFORE, STAGES
-from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .update_nodes import append_updates
-from ..run.extension import is_stateful_backward, load
 
 __all__ = ["ROLE", "training_graph"]
 

@@ -21,9 +21,9 @@ from typing import Any
 import mxnet as mx
 
 from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import InternalError
 
-from ..build.infer import dtype_name
 from ..build.nnvm import VARIABLE
 from ..run.executor import bind
 from ..run.extension import MATCH_RANGE, load

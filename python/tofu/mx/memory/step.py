@@ -15,9 +15,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import mxnet as mx
-import numpy as np
 
 from tofu import _core
+from tofu.dtypes import dtype_bytes, dtype_flag
 from tofu.plan.layout import Layout, heads_of, variables_of
 
 from ..run.executor import planner_settings
@@ -89,7 +89,7 @@ def _kind(role: str) -> str:
 
 def _tile_bytes(layout: Layout) -> list[int]:
     """The size of every worker's tile."""
-    size = np.dtype(layout.dtype).itemsize
+    size = dtype_bytes(dtype_flag(layout.dtype))
     return [math.prod(box.shape) * size for box in layout.boxes]
 
 

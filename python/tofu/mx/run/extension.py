@@ -22,7 +22,7 @@ import numpy as np
 from mxnet.libinfo import find_lib_path
 
 import tofu
-from tofu.config import cache_directory
+from tofu.config import MXNET_ENVIRONMENT, cache_directory
 from tofu.errors import GraphError, InternalError, TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
@@ -46,11 +46,9 @@ __all__ = [
 SUPPORTED_VERSION = "1.9.1"
 _LIBRARY = "libtofu_mxnet.so"
 _FLOAT64 = 1
-# Read at every bind. MXNet merges equal nodes even where they belong to different workers,
-# and loses what depends on them by control dependencies.
-_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
-# Further variables that MXNet reads at every bind: how much larger, in times, the memory may
-# be that a tensor takes over from another, and whether to try smaller ranges than that.
+# Variables that MXNet reads at every bind, as it does MXNET_ENVIRONMENT's: how much larger, in
+# times, the memory may be that a tensor takes over from another, and whether to try smaller
+# ranges than that.
 MATCH_RANGE = "NNVM_EXEC_MATCH_RANGE"
 SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
 
@@ -215,7 +213,7 @@ def taught(outputs: Mapping[str, Sequence[tuple[Shape, int]]]) -> Iterator[None]
     outputs: node name -> (shape, type flag) of every output. Only backward operators
     without a shape (type) function of their own look there.
     """
-    with _lock, environment(_ENVIRONMENT):
+    with _lock, environment(MXNET_ENVIRONMENT):
         library = _library
         if library is None:
             raise TofuError("tofu.mx.run.extension.load() has not been called")

@@ -13,8 +13,9 @@ from typing import Optional
 import mxnet as mx
 from mxnet import autograd
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.plan.layout import Box, Layout, Shape
+from tofu.plan.layout import Layout, Shape
 
 __all__ = ["gather", "scatter"]
 

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import PlanError
+from tofu.tables import table
 
 from ..compiler import Problem
-from ..plan import DTYPE_NAMES, REPLICATED, Plan
-from .text import table
+from ..plan import REPLICATED, Plan
 
 __all__ = ["Explanation", "Section", "explain"]
 
@@ -89,7 +90,7 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
     tied = tensor["tied"] - 1
     for number, step in enumerate(tensor["steps"], 1):
         title = (
-            f"Tensor {tensor['name']} ({shape} {DTYPE_NAMES[tensor['dtype']]}), "
+            f"Tensor {tensor['name']} ({shape} {dtype_name(tensor['dtype'])}), "
             f"step {number} of {step['parts']} parts: {_cut(step['chosen'])}"
         )
         reason = _tensor_reason(step, total)

@@ -41,6 +41,7 @@ def assert_equal(
         symbol, inputs, parameters, aux, head_gradients=heads, steps=steps, workers=workers
     )
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
+    assert len(ours) == len(own) and len(ours[0]) == len(own[0])
     for mine, theirs in zip(ours[0], own[0]):
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
     for mine, theirs in zip(ours[1:], own[1:]):
@@ -251,7 +252,9 @@ def test_softmax_output_divides_by_the_whole_batch():
         gradients=["x"],
         train=True,
     )
-    (node,) = [n for n in json.loads(graph.to_json())["nodes"] if n["op"] == "_backward_SoftmaxOutput"]
+    (node,) = [
+        n for n in json.loads(graph.to_json())["nodes"] if n["op"] == "_backward_SoftmaxOutput"
+    ]
     assert (node["attrs"]["normalization"], node["attrs"]["grad_scale"]) == ("null", "1.0")
 
 
@@ -292,7 +295,12 @@ def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():
     graph = training_graph(
         total, inputs={"x": ((2, 3), "float32")}, parameters={}, aux={}, gradients=[], train=False
     )
-    assert [n["op"] for n in json.loads(graph.to_json())["nodes"]] == ["null", "sin", "cos", "elemwise_add"]
+    assert [n["op"] for n in json.loads(graph.to_json())["nodes"]] == [
+        "null",
+        "sin",
+        "cos",
+        "elemwise_add",
+    ]
 
 
 def test_state_that_cannot_be_removed_is_named():

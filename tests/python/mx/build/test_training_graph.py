@@ -5,10 +5,10 @@ import json
 import mxnet as mx
 import pytest
 
-from tofu.errors import GraphError
-from tofu.mx.build.nnvm import Graph
 from tofu import _core
 from tofu.analysis.strategy_table import table_document
+from tofu.errors import GraphError
+from tofu.mx.build.nnvm import Graph
 from tofu.mx.build.training_graph import training_graph
 
 from ..models import mlp, random, zoo

@@ -60,6 +60,7 @@ def test_a_partitioned_step_equals_the_whole_one(name, workers, fetch):
     heads = [random(output.shape, output.dtype) for output in outputs]
     gradients = program.backward(heads)
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads)
+    assert len(outputs) == len(own[0])
     for mine, theirs in zip(outputs, own[0]):
         np.testing.assert_allclose(mine.asnumpy(), theirs, rtol=tolerance, atol=tolerance)
     states = {key: [tiles[tile] for tile in records[key].tiles] for key in aux}

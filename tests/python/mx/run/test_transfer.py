@@ -6,9 +6,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.mx.run.transfer import gather, scatter
-from tofu.plan.layout import Box, Layout, Variable, variables_of
+from tofu.plan.layout import Layout, Variable, variables_of
 
 from ..models import random
 
@@ -17,7 +18,7 @@ SHAPE = (4, 6, 8)
 
 
 def box(*ranges):
-    return Box(tuple(r[0] for r in ranges), tuple(r[1] for r in ranges))
+    return Box.between([r[0] for r in ranges], [r[1] for r in ranges])
 
 
 LAYOUTS = {
