@@ -121,6 +121,17 @@ class Graph:
                     stack.pop()
         return order
 
+    def nodes_read(self) -> set[Node]:
+        """All nodes that the heads read, by inputs alone."""
+        read: set[Node] = set()
+        pending = [*(entry.node for entry in self.heads), *self.kept]
+        while pending:
+            node = pending.pop()
+            if node not in read:
+                read.add(node)
+                pending += [entry.node for entry in node.inputs]
+        return read
+
     def variables(self) -> dict[str, Node]:
         """The variables by name."""
         return {node.name: node for node in self.topological() if node.is_variable}

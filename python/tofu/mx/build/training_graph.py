@@ -106,6 +106,7 @@ def training_graph(
     unique_names(graph)
     infer(graph, variables)
     _check_stateless(graph)
+    _drop_shape_donors(graph)
     return _to_json(graph, roles, names)
 
 
@@ -167,6 +168,13 @@ def _check_stateless(graph: Graph) -> None:
             f"{len(stateful)} backward operators read state that their forward operator keeps "
             f"to itself and cannot be partitioned: {shown}{', ...' * (len(stateful) > 3)}"
         )
+
+
+def _drop_shape_donors(graph: Graph) -> None:
+    """Drop operators that no head reads, which only told MXNet the shapes of another one."""
+    read = graph.nodes_read()
+    for node in read:
+        node.control_deps = [dep for dep in node.control_deps if dep in read]
 
 
 def _to_json(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> str:
