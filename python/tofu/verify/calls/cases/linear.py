@@ -164,19 +164,27 @@ def _depthwise() -> list[Case]:
     ]
 
 
+def _grouped_deconvolution() -> list[Case]:
+    attrs = {"kernel": "(3, 2)", "num_filter": "6", "num_group": "2", "stride": "(2, 1)"}
+    inputs = real(4, 8, 3, 5), real(8, 3, 3, 2)
+    more = {**attrs, "no_bias": "False", "pad": "(1, 0)"}
+    single = tuple(dataclasses.replace(each, dtype="float32") for each in (*inputs, real(6)))
+    return [
+        case("Deconvolution", *inputs, attrs=attrs, expect="b g q1"),
+        case("Deconvolution", *single, attrs=more, expect="b g q1"),
+    ]
+
+
 def _some_gradients() -> list[Case]:
     """Those that are read where tofu.mx makes the others in another way."""
     image, filters, bias = real(2, 4, 9, 8), real(6, 4, 3, 3), real(6)
     attrs = {"kernel": "(3, 3)", "num_filter": "6", "pad": "(1, 0)", "stride": "(2, 1)"}
     only = {**attrs, "no_bias": "False", "__tofu_gradients__": "parameters"}
     own = image, filters, bias
-    spread = real(2, 6, 5, 6), real(6, 4, 3, 3), real(4)
-    inputs = {**only, "num_filter": "4", "__tofu_gradients__": "inputs"}
     expect = "b ci co y0 y1 k0 k1"
     reads = "g0 i0 i1 i2"
     return [
         back("_backward_Convolution", reads, *own, attrs=only, hide=(0,), expect=expect),
-        back("_backward_Deconvolution", reads, *spread, attrs=inputs, hide=(2,), expect=expect),
     ]
 
 
@@ -213,6 +221,8 @@ CASES = [
     *_linear(),
     *_convolution(),
     *_deconvolution(),
+    *_depthwise(),
+    *_grouped_deconvolution(),
     *_some_gradients(),
     *_pooling(),
 ]
