@@ -1,7 +1,7 @@
-"""A strategy table row applied: what every part reads, computes and produces.
+"""Applies a strategy table row: what every part reads, computes and produces.
 
-The reference for the C++ passes, which compute the same: docs/formats.md. It is how
-strategies are verified on the real operators.
+This is the reference for the C++ passes, which compute the same (docs/formats.md), and what
+``tofu verify`` runs the real operators on.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Part:
 
     Attributes:
         digits: the part's number at each split.
-        inputs: the region of each input; it may reach outside where `fills` says so.
-        fills: per input what is read outside it.
-        zeros: per input whether the part gets zeros instead.
+        inputs: the region of each input; it may reach outside if `fills` has a value.
+        fills: per input, the value outside it.
+        zeros: per input, whether the part gets zeros instead.
         outputs: the region of each output.
         attributes: the operator's attributes in this part.
     """
@@ -56,7 +56,8 @@ def parts_of(
         in_shapes: one per input.
         out_shapes: one per output.
         splits: variable and number of parts per step, outermost first; the number must
-            divide what the steps before it left. Or the parts' sizes, which add up to it.
+            divide the extent left by the steps before. Or the parts' sizes, which must add
+            up to that extent.
     """
     counts = [parts if isinstance(parts, int) else len(parts) for _, parts in splits]
     digits = itertools.product(*map(range, counts))
@@ -93,7 +94,7 @@ def _part(
 
 
 def extent_of(extent: Any, ins: Sequence[Shape], outs: Sequence[Shape]) -> int:
-    """What a variable ranges over, from its row's entry."""
+    """A variable's extent, from its row's entry."""
     if isinstance(extent, int):
         return extent
     kind, slot, dim = extent
@@ -119,7 +120,7 @@ def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
 
 
 def _clipped(dims: Sequence[Any], shape: Shape, ranges: Ranges, split: set[int]) -> Box:
-    """The region within the tensor; whole along a dimension where nothing is split."""
+    """The region within the tensor; whole along a dimension that nothing splits."""
     moving = [dim if dim is not None and _variables(dim) & split else None for dim in dims]
     box = _box(moving, shape, ranges)
     return tuple((max(low, 0), min(high, size)) for (low, high), size in zip(box, shape))

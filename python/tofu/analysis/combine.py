@@ -1,17 +1,17 @@
-"""Case 2 of the discovery: may a reduction variable be split, and how do parts combine?
+"""Case 2: may a reduction variable be split, and how do the parts combine?
 
 Let ``e`` be an output's element, in which ``v`` is a reduction variable. Splitting ``v``
-is right if ``e`` over the whole range is the reduction, by one reducer, of ``e`` over
-the parts. That holds when the reducer is outermost, and through every operation that
-the reducer distributes over:
+is correct if ``e`` over the whole range is the reduction, by one reducer, of ``e`` over
+the parts. That holds if the reducer is outermost, or inside operations that it distributes
+over:
 
-* a sum through negation, scaling by what does not depend on ``v``, and addition of
-  further sums; a max through further maxima, a min through further minima;
-* ``Sum(...) + g`` where ``g`` does not depend on ``v``: every part would add ``g``. It
-  is right if all parts but the first are given zeros for tensors that occur in ``g``
-  alone, and ``g`` of zeros is zero (``only_first``).
+* a sum inside negation, scaling by something independent of ``v``, and addition of
+  further sums; a max inside further maxima, a min inside further minima;
+* ``Sum(...) + g`` where ``g`` does not depend on ``v``: every part would add ``g``. This
+  is correct if every part except the first gets zeros for the tensors that occur only in
+  ``g``, and ``g`` of zeros is zero (``only_first``).
 
-Everything else is refused: a wrong strategy is worse than a missing one.
+Everything else is rejected: a wrong strategy is worse than a missing one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Combination:
     """How the parts of an output combine when a variable is split.
 
     Attributes:
-        reducer: sum, max, min or prod; None: the output does not depend on it.
-        only_first: inputs that are zeros in all parts but the first.
+        reducer: sum, max, min or prod; None: the output does not depend on the variable.
+        only_first: inputs that are zeros in every part except the first.
     """
 
     reducer: Optional[str]
@@ -48,7 +48,7 @@ _FREE = Combination(None)
 def combination(body: ir.Expr, variable: str) -> Optional[Combination]:
     """How parts of `body` combine when `variable`, bound inside it, is split.
 
-    None: they do not.
+    None if they do not.
     """
     found = _combine(body, variable)
     if found is None or not found.only_first:
@@ -81,7 +81,7 @@ def _reduce(expr: ir.Reduce, v: str) -> Optional[Combination]:
         return None if _depends(expr.body, v) else Combination(expr.kind)
     inner = _combine(expr.body, v)
     if inner is None or inner.reducer != expr.kind:
-        return None  # a sum of maxima is no maximum of sums
+        return None  # a sum of maxima is not a maximum of sums
     return inner
 
 
@@ -133,7 +133,7 @@ def _added(a: ir.Expr, b: ir.Expr, v: str) -> Optional[Combination]:
 
 
 def _vanishes(expr: ir.Expr, zeroed: frozenset[int]) -> bool:
-    """Whether ``expr`` is zero when the tensors `zeroed` are: decided, not guessed."""
+    """Whether ``expr`` is provably zero when the tensors `zeroed` are."""
     if isinstance(expr, ir.Const):
         return expr.value == 0
     if isinstance(expr, ir.Element):

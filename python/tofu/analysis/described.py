@@ -1,4 +1,4 @@
-"""Where descriptions come from: tofu's own, installed packages, and files of the user's."""
+"""Where descriptions come from: tofu itself, installed packages, and the user's files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ENTRY_POINTS = "tofu.operators"
 
 
 def description_of(op: str) -> Optional[Description]:
-    """The description of an operator; others' are loaded for those that tofu has none of.
+    """The description of an operator. Loads packages and files if tofu has none itself.
 
     Raises:
-        ConfigError: a file or package that should describe operators cannot be loaded.
+        ConfigError: a package or file with descriptions cannot be loaded.
         TdlError: a description in it is wrong.
     """
     description = lookup(op)
@@ -38,10 +38,10 @@ def description_of(op: str) -> Optional[Description]:
 
 @functools.cache
 def load_described() -> tuple[ModuleType, ...]:
-    """Load tofu's descriptions, then packages', then files'; returns the latter modules.
+    """Load tofu's descriptions, then packages, then files; returns the latter two's modules.
 
-    Packages name a module in the entry point group ``tofu.operators``, files are those of
-    TOFU_DESCRIBE or ``--describe``. Each is loaded once.
+    Packages name a module in the entry point group ``tofu.operators``; TOFU_DESCRIBE or
+    ``--describe`` names files. Each is loaded once.
     """
     importlib.import_module("tofu.tdl")
     shipped = set(registered())
@@ -53,7 +53,7 @@ def load_described() -> tuple[ModuleType, ...]:
 
 
 def _check(description: Description) -> None:
-    """Refuse what no shape makes right; what depends on shapes is seen when it is used."""
+    """Reject what is wrong for all shapes; the rest shows when the description is used."""
     try:
         trace = description.trace()
     except TofuError:
@@ -70,7 +70,7 @@ def _packages() -> Iterator[ModuleType]:
         except Exception as error:  # whatever a package raises
             raise ConfigError(
                 f"entry point {point.name} = {point.value} of {ENTRY_POINTS}: cannot be loaded "
-                f"({type(error).__name__}: {error}); mend or remove the package"
+                f"({type(error).__name__}: {error}); fix or remove the package"
             ) from error
 
 

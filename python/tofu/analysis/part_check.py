@@ -1,12 +1,12 @@
-"""Is a part of an operator the operator, on its part? The check of a strategy.
+"""Checks a strategy: does the operator, run on a part, compute that part?
 
 A strategy runs *the same operator* on regions of its inputs, with the attributes that
 the description declares. So the description, executed again for the part's shapes and
-attributes, must say the same as the whole's, shifted to the part: every index
+attributes, must match the whole operator's, shifted to the part: every index
 ``f(v + v.lo)`` minus the region's start must be the part's own ``f'(v)``, every constant
-and function the same, every range the part's. Where it is not (a mean divides by the
-part's own count, an offset is added twice, a stride no longer fits) the strategy is
-dropped. Both sides are affine in the part's bounds, so a few parts decide for all.
+and function must be the same, and every range the part's. If they differ (a mean divides
+by the part's own count, an offset is added twice, a stride no longer fits), the strategy
+is dropped. Both sides are affine in the part's bounds, so a few parts decide for all.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Instance:
     """An operator with concrete shapes and attributes.
 
     Attributes:
-        description: what describes it.
-        analysis: its strategies, regions anchored.
+        description: its description.
+        analysis: its strategies, with anchored regions.
         in_shapes, out_shapes: its shapes.
         attributes: as MXNet has them.
-        extents: what each variable ranges over.
+        extents: each variable's extent.
         rewrites: the attributes that change in parts.
-        parts: what the description says of parts, by shapes and attributes; most parts of
+        parts: the description executed for parts, by shapes and attributes; most parts of
             a split are alike.
     """
 
@@ -62,10 +62,10 @@ class _Own:
 
 
 def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
-    """The region from where the operator's own offsets start.
+    """The region from where the operator counts its offsets.
 
-    A part of ``A[i + 2]`` adds the 2 to its own index again, so it is given A from
-    ``i.lo`` on, not from ``i.lo + 2``: an over-approximation of what it reads.
+    A part of ``A[i + 2]`` adds the 2 to its own index again, so it gets A from ``i.lo``
+    on, not from ``i.lo + 2``: an over-approximation of what it reads.
     """
     if region is None or region.fill is not None:
         return region
@@ -77,12 +77,12 @@ def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
 
 
 def _offset(lo: Form) -> bool:
-    """Whether an index starts behind what its variables say; a falling one does not."""
+    """Whether an index starts after its variables' start; a falling index does not."""
     return lo.const > 0 and lo.divisor == 1 and all(coef > 0 for _, _, coef in lo.terms)
 
 
 def holds(instance: Instance, ranges: Ranges, split: Sequence[str]) -> bool:
-    """Whether the part with these ranges, of a split of these variables, is right."""
+    """Whether the part with these ranges is correct when these variables are split."""
     starts, tile_ins = [], []
     for slot, shape in enumerate(instance.in_shapes):
         box = _input_box(instance.analysis.inputs[slot], shape, ranges, split)
@@ -119,7 +119,7 @@ def _own(
     outs: tuple[Shape, ...],
     attributes: Mapping[str, Any],
 ) -> Optional[_Own]:
-    """What the description says of a part; None where the operator is not defined on it."""
+    """The description executed for a part; None if the operator is undefined on it."""
     key = ins, outs, tuple(sorted((name, str(value)) for name, value in attributes.items()))
     if key not in instance.parts:
         try:
@@ -171,9 +171,9 @@ def _rewritten(
 def _input_box(
     region: Optional[InputRegion], shape: Shape, ranges: Ranges, split: Sequence[str]
 ) -> Box:
-    """The half-open box that the part is given, as the passes compute it.
+    """The half-open box that the part gets, as the passes compute it.
 
-    Along a dimension in which no split variable moves, it is whole.
+    It is whole along every dimension that no split variable moves along.
     """
     if region is None:
         return tuple((0, size) for size in shape)
@@ -213,8 +213,8 @@ def _shifted(
 class _Normal:
     """Rewrites terms to a part's own variables, which start at 0.
 
-    Variables that take one value only are replaced by it, so that a description may
-    treat an extent of 1 in a way of its own.
+    A variable with only one value is replaced by that value, so a description may treat an
+    extent of 1 specially.
     """
 
     def __init__(self, ranges: Ranges, starts: Sequence[tuple[int, ...]]) -> None:

@@ -11,7 +11,7 @@ __all__ = ["table"]
 
 
 def table(analysis: Analysis) -> str:
-    """A row per strategy: what becomes of the outputs, what each part reads.
+    """A row per strategy: how the outputs combine, and what each part reads.
 
     ``b.lo..b.hi`` is a part's own range of ``b``, both ends inclusive; a name in capitals
     is the last index of a variable that is not split; ``:`` is a whole dimension.
@@ -60,7 +60,7 @@ def _interval(interval: Interval, variable: str) -> str:
 
 
 def _form(form: Form, variable: str) -> str:
-    """With variables that are not split at their bounds: 0, and the name in capitals."""
+    """The form with 0 and the name in capitals as bounds of variables that are not split."""
     text = ""
     for name, bound, coef in form.terms:
         if name != variable and bound == 0:

@@ -5,10 +5,10 @@ A strategy splits one variable, in any number of equal contiguous parts:
 
 * case 1, an output variable: every part computes its range of the output;
 * case 2, a reduction variable: every part computes the whole output from its range, and
-  the parts' outputs are reduced (``tofu.analysis.combine`` says when that is right).
+  the parts' outputs are reduced (``tofu.analysis.combine`` decides when that is correct).
 
-With several outputs, variables of one name are one variable, and every output must
-allow the split. ``tofu.analysis.part_check`` checks each strategy against concrete shapes.
+With several outputs, variables with the same name are one variable, and every output must
+allow the split. ``tofu.analysis.part_check`` checks each strategy on concrete shapes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Extent:
-    """What a variable ranges over: a dimension of an input or output, or a number."""
+    """A variable's extent: a dimension of an input or output, or a number."""
 
     kind: str  # "input", "output", "constant"
     slot: int
@@ -56,7 +56,7 @@ class InputRegion:
     Attributes:
         name: the tensor.
         dims: an interval per dimension, None for the whole dimension.
-        fill: what is read outside the tensor; None: nothing is.
+        fill: the value outside the tensor; None if nothing is read there.
         pad_variables: variables that move an index that may leave the tensor.
     """
 
@@ -71,8 +71,8 @@ class OutputPart:
     """What the parts of a split make of one output.
 
     Attributes:
-        reducer: sum, max, min, prod; None for a concatenation, or for an output that
-            every part computes whole.
+        reducer: sum, max, min or prod; None for a concatenation or an output that every
+            part computes whole.
         concatenated: whether the parts are disjoint regions.
     """
 
@@ -86,8 +86,8 @@ class Strategy:
 
     Attributes:
         variable: the variable whose range is split.
-        outputs: what happens to each output.
-        only_first: inputs of which all parts but the first get zeros.
+        outputs: how each output combines.
+        only_first: inputs that are zeros in every part except the first.
     """
 
     variable: str
@@ -101,11 +101,11 @@ class Analysis:
 
     Attributes:
         trace: the executed description.
-        extents: every variable, output variables first, and what it ranges over.
+        extents: every variable with its extent, output variables first.
         inputs: regions by input; None for an input that is never read.
         outputs: regions by output.
         strategies: the ways to split it, in the order of ``extents``.
-        pointwise: whether all is read exactly at the output's index.
+        pointwise: whether every input is read exactly at the output's index.
     """
 
     trace: Trace
@@ -132,13 +132,13 @@ def analyze(
 
     Args:
         description: what ``@tofu.op`` made.
-        in_shapes: only for descriptions that ask for shapes or take any rank.
+        in_shapes: only for descriptions that read shapes or take any rank.
         out_shapes: likewise.
-        attributes: the operator's attributes; they enter as constants.
+        attributes: the operator's attributes, used as constants.
 
     Raises:
-        TdlError: the description is not valid; without shapes also one with an opaque
-            function that has no batch dimension.
+        TdlError: the description is not valid or, without shapes, has an opaque function
+            without a batch dimension.
 
     Example:
         >>> import tofu
@@ -159,9 +159,9 @@ def analyze(
 
 
 def check_opaque(trace: Trace) -> None:
-    """Raise TdlError for an opaque function that no variable indexes an argument of.
+    """Raise TdlError if no variable indexes an argument of an opaque function.
 
-    With the shapes of one call there may be none: those of a lone vector are whole.
+    With the shapes of one call this may happen: the arguments of a lone vector are whole.
     """
     for output in trace.outputs:
         for expr in ir.walk(output.body):
@@ -172,8 +172,8 @@ def check_opaque(trace: Trace) -> None:
                 raise trace.source.error(
                     "an opaque function has no batch dimension",
                     ir.show(expr),
-                    "index some dimension of its arguments by a variable, f(x[b, :, :]), so that "
-                    "parts of it are independent; an operator without one needs no description",
+                    "index some dimension of its arguments by a variable, f(x[b, :, :]), to make "
+                    "parts independent; an operator without one needs no description",
                 )
 
 
@@ -236,16 +236,16 @@ def _reduction_extent(trace: Trace, reduction: ir.Reduce, name: str) -> Extent:
     raise trace.source.error(
         f"variable {name} is never bounded",
         ir.show(reduction),
-        f"use {name} alone as an index of some tensor, x[{name}, ...], so that it ranges "
-        f"over that dimension, or give its extent: Sum(lambda {name}: ..., extent=3)",
+        f"use {name} alone as an index of some tensor, x[{name}, ...], to range over that "
+        f"dimension, or give its extent: Sum(lambda {name}: ..., extent=3)",
     )
 
 
 def _unsplittable(trace: Trace) -> frozenset[str]:
     """Variables that a part of the operator would see shifted.
 
-    Those are variables used as values, inside a floor, or to index what an opaque
-    function gives, which every part computes whole.
+    These are variables used as values, inside a floor, or to index the result of an opaque
+    function, which every part computes whole.
     """
     found: set[str] = set()
     for output in trace.outputs:
@@ -273,7 +273,7 @@ def _inside_floors(index: ir.Index) -> frozenset[str]:
 
 
 def _region(trace: Trace, slot: int) -> Optional[InputRegion]:
-    """The hull of all that is read of an input."""
+    """The hull of everything read of an input."""
     accesses = [e for out in trace.outputs for e in ir.elements(out.body) if e.slot == slot]
     if not accesses:
         return None
@@ -297,7 +297,7 @@ def _region(trace: Trace, slot: int) -> Optional[InputRegion]:
 
 
 def _dimension(dims: Sequence[ir.Dim]) -> Optional[Interval]:
-    """The hull of a dimension's indices; whole where it cannot be told."""
+    """The hull of a dimension's indices; the whole dimension if it is unknown."""
     result: Optional[Interval] = None
     for dim in dict.fromkeys(dims):
         if isinstance(dim, ir.Whole):
@@ -342,7 +342,7 @@ def _output_part(
 
 
 def _zeroed_alone(trace: Trace, variable: str, only_first: frozenset[int]) -> bool:
-    """Whether tensors given as zeros serve only outputs where that is right."""
+    """Whether only outputs that allow it read the tensors given as zeros."""
     for output in trace.outputs:
         reads = {e.slot for e in ir.elements(output.body)}
         found = None if variable in output.variables else combination(output.body, variable)
@@ -353,7 +353,7 @@ def _zeroed_alone(trace: Trace, variable: str, only_first: frozenset[int]) -> bo
 
 
 def _is_pointwise(trace: Trace) -> bool:
-    """All outputs have the same variables, and all is read exactly at their index."""
+    """Whether all outputs have the same variables, and all reads are at their index."""
     at = trace.outputs[0].index
     if any(i.plain is None for i in at):
         return False
@@ -374,7 +374,7 @@ def concrete_extents(
     """Every variable's extent for concrete shapes.
 
     A variable that an output bounds may index a longer dimension of an input: the
-    operator then reads the beginning of it.
+    operator then reads only its beginning.
 
     Raises:
         TdlError: the description and the shapes disagree.
@@ -406,7 +406,7 @@ def _mismatch(
     source: Source, name: str, sizes: Mapping[str, int], where: str, dim: int, found: int
 ) -> TdlError:
     return source.error(
-        f"variable {name} ranges over {sizes[name]}, and dimension {dim} of {where} has {found}",
+        f"variable {name} has extent {sizes[name]}, but dimension {dim} of {where} is {found}",
         f"{where}[..., {name}, ...]",
-        "a variable that indexes several dimensions alone, dimensions of one size",
+        "all dimensions that one variable indexes alone have the same size",
     )

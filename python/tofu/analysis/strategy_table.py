@@ -2,8 +2,8 @@
 
     table, undescribed = strategy_table(graph_json)
 
-Needs no framework: the graph is NNVM JSON with shapes (docs/formats.md), and operators are
-described in tofu.tdl.
+This needs no framework: the graph is NNVM JSON with shapes (docs/formats.md), and tofu.tdl
+describes the operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tofu.analysis.table import described_name, document, row_for
 
 __all__ = ["strategy_table"]
 
-_VARIABLE = "null"  # NNVM's operator of a variable
+_VARIABLE = "null"  # NNVM's operator for a variable
 
 
 def strategy_table(graph_json: str) -> tuple[str, list[str]]:

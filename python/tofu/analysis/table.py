@@ -45,7 +45,7 @@ def row_for(
     input_shapes: Sequence[Shape],
     output_shapes: Sequence[Shape],
 ) -> Optional[Row]:
-    """The strategy table's row of an operator, or None where none describes it.
+    """The strategy table's row of an operator, or None if nothing describes it.
 
     Args:
         op: its name.
@@ -54,8 +54,8 @@ def row_for(
         output_shapes: one per output, hidden ones included.
 
     Returns:
-        A row (docs/formats.md), shared between calls: not to be changed. None also for
-        attributes that the description leaves out.
+        A row (docs/formats.md), shared between calls: do not change it. Also None for
+        attributes that the description does not cover.
 
     Raises:
         TdlError: the description is wrong, or does not fit these shapes.
@@ -86,10 +86,10 @@ def document(rows: Iterable[Optional[Row]]) -> str:
 
 
 def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """By what name and attributes a description knows an operator.
+    """The name and attributes by which a description knows an operator.
 
-    Operators written in Python are all called Custom; theirs is ``Custom:`` and the name
-    that they were registered by, and ``_backward_Custom:`` that of the gradient.
+    MXNet calls all operators written in Python Custom. Here one is called ``Custom:`` and the
+    name under which it was registered, its gradient ``_backward_Custom:`` and that name.
     """
     kind = attrs.get("op_type", "") if op == _CUSTOM else ""
     if kind in _STAND_INS:  # tofu.mx.build.custom
@@ -126,9 +126,9 @@ def _row(
 
 @dataclasses.dataclass(frozen=True)
 class _Symbolic:
-    """An analysis that holds for all sizes, if `reads_sizes` is false.
+    """An analysis, which holds for all sizes if `reads_sizes` is false.
 
-    Its row is `row` where all shapes are one, else `unequal_row`.
+    Its row is `row` if all shapes are the same, else `unequal_row`.
     """
 
     analysis: Analysis
@@ -182,7 +182,7 @@ def _whole_ranges(instance: Instance) -> dict[str, tuple[int, int]]:
 
 
 def _splittable(instance: Instance) -> tuple[Strategy, ...]:
-    """The strategies that hold for parts of these very shapes, alone and together."""
+    """The strategies that hold for parts of exactly these shapes, alone and together."""
     found = [
         s
         for s in instance.analysis.strategies

@@ -19,7 +19,14 @@ from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.plan import Problem, intercept
 
-__all__ = ["SymbolRequest", "check_mxnet", "from_model", "from_script", "from_symbol"]
+__all__ = [
+    "SymbolRequest",
+    "check_mxnet",
+    "from_model",
+    "from_script",
+    "from_symbol",
+    "names_model",
+]
 
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
 INSTALL = "install tofu with its extra [cpu], or mxnet==1.9.1 and 'numpy<1.24' beside it"
@@ -94,6 +101,15 @@ def check_mxnet(*, load: bool) -> None:
             f"tofu plan needs MXNet 1.9.1, and mxnet cannot be imported ({_first_line(error)}); "
             f"{INSTALL}"
         ) from None
+
+
+def names_model(target: str) -> bool:
+    """Whether `target` is a model's name. Raises ConfigError for a name that no model has."""
+    if os.path.exists(target) or os.path.basename(target) != target or "." in target:
+        return False
+    from tofu import models
+
+    return bool(models.find(target))
 
 
 def from_script(script: Path, args: Sequence[str]) -> Problem:

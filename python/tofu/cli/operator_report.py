@@ -9,8 +9,8 @@ from typing import Any
 
 from tofu.errors import ConfigError
 from tofu.verify.calls.registry import cases_by_operator
-from tofu.verify.check.pool import check_all
-from tofu.verify.check.verdict import Verdict
+from tofu.verify.check.operator import Verdict
+from tofu.verify.check.processes import check_all
 from tofu.verify.inventory.classes import CLASSES, INEXPRESSIBLE
 from tofu.verify.inventory.inventory import call_of, fingerprint
 from tofu.verify.inventory.record import write_record

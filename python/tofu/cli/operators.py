@@ -7,30 +7,12 @@ from typing import Optional
 
 import click
 
-from tofu.config import Config
+from tofu.cli.options import describe_option
 from tofu.errors import ConfigError
 
-__all__ = ["FALSE_STRATEGY", "describe", "ops", "suggest", "verify"]
+__all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
 FALSE_STRATEGY = 1  # exit status
-
-
-def _use_files(context: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> None:
-    """Let this process and those it starts load the files."""
-    if files:
-        given = [os.environ.get("TOFU_DESCRIBE", ""), *map(os.path.abspath, files)]
-        os.environ["TOFU_DESCRIBE"] = os.pathsep.join(filter(None, given))
-        Config.from_environment()
-
-
-describe = click.option(
-    "--describe",
-    multiple=True,
-    metavar="FILE",
-    expose_value=False,
-    callback=_use_files,
-    help="A Python file that describes further operators; adds to $TOFU_DESCRIBE.",
-)
 
 
 @click.command()
@@ -73,7 +55,7 @@ def ops(form: str) -> None:
     show_default=True,
     help="Text to read, or a document.",
 )
-@describe
+@describe_option
 @click.argument("operators", nargs=-1, metavar="[OPERATOR]...")
 def verify(
     seed: int,
@@ -116,7 +98,7 @@ def verify(
 )
 @click.option("--dtype", default="float32", show_default=True, help="Type of the inputs.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the values.")
-@describe
+@describe_option
 @click.argument("operator")
 def suggest(
     shapes: tuple[str, ...], attrs: tuple[str, ...], dtype: str, seed: int, operator: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,23 @@ from typing import Optional
 
 import click
 
+from tofu.cli.inputs import SymbolRequest, from_model, from_script, from_symbol, names_model
+from tofu.cli.options import (
+    Script,
+    allow_replication_option,
+    check_script,
+    describe_option,
+    device_option,
+    fetch_option,
+    log_option,
+    pin_file_option,
+    pin_option,
+    search_option,
+    set_fetch,
+    set_search,
+    switch_on,
+    workers_option,
+)
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text, repeats
@@ -19,9 +37,170 @@ from tofu.plan import file as plan_file
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
 
-__all__ = ["FORMATS", "Output", "default_fetch", "plan_and_print"]
+__all__ = ["plan"]
 
 FORMATS = ("text", "json", "html")
+
+
+@click.command(cls=Script)
+@workers_option
+@device_option
+@log_option
+@describe_option
+@search_option
+@pin_option
+@pin_file_option
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds after which the best plan found so far is taken.  [default: 60]",
+)
+@allow_replication_option
+@click.option(
+    "--bound",
+    is_flag=True,
+    help="Spend the rest of the time limit on a better lower bound, and so, maybe, on a "
+    "better plan.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=D,D,...",
+    help="Shape of an input of a symbol file; once for each.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="[NAME=]DTYPE",
+    help="Data type of the inputs of a symbol file, or of one of them. Default: float32.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME",
+    help="A further input of a symbol file, whose shape follows from the others. "
+    "Names that end in 'label' are inputs as it is; all others are parameters.",
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
+    default="sgd",
+    show_default=True,
+    help="Update of the parameters of a symbol file or model to plan for.",
+)
+@click.option("--predict", is_flag=True, help="Plan a symbol file's forward pass only.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Examples in a batch of a model. Default: the model's own.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="Tables to read, the document that docs/formats.md describes, or a web page.",
+)
+@click.option("--all", "everything", is_flag=True, help="Text: every tensor and operator.")
+@click.option(
+    "--explain",
+    multiple=True,
+    metavar="TENSOR|OP",
+    help="What each way to cut it costs, and why the plan's was taken; once for each.",
+)
+@click.option("--save", metavar="PLAN", help="Keep the plan in a file, for tofu run --plan.")
+@click.option(
+    "--memory",
+    type=click.Choice(("exact", "estimate")),
+    default="exact",
+    show_default=True,
+    help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
+)
+@fetch_option
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def plan(
+    workers: Optional[str],
+    device: Optional[str],
+    log: Optional[str],
+    search: Optional[str],
+    pins: tuple[str, ...],
+    pin_file: Optional[str],
+    time_limit: Optional[float],
+    allow_replication: bool,
+    bound: bool,
+    shapes: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    optimizer: str,
+    predict: bool,
+    batch_size: Optional[int],
+    form: str,
+    everything: bool,
+    explain: tuple[str, ...],
+    save: Optional[str],
+    memory: str,
+    fetch: Optional[str],
+    target: str,
+    args: tuple[str, ...],
+) -> None:
+    """Print how every tensor and operator would be partitioned, and what it costs.
+
+    SCRIPT is run until its first partitioned training call. SYMBOL.json is a symbol
+    that MXNet saved; give the shapes of its inputs. MODEL is a name that docs/models.md
+    lists, such as wresnet-152-10.
+    """
+    update = None if optimizer == "none" else optimizer
+    is_model = names_model(target)
+    is_symbol = target.endswith(".json")
+    _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
+    set_search(search, pins, pin_file, allow_replication)
+    os.environ.pop("TOFU_PLAN", None)  # what is planned here is planned anew
+    set_fetch(fetch)
+    config = switch_on(workers, device, log)
+    if is_model:
+        problem = from_model(target, batch_size=batch_size, optimizer=update)
+    elif is_symbol:
+        request = SymbolRequest.parse(
+            Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
+            predict=predict,
+        )  # fmt: skip
+        problem = from_symbol(request)
+    else:
+        problem = from_script(Path(target), args)
+    options = SearchOptions(config.search, time_limit, config.pins, config.replication, bound)
+    output = Output(
+        form, everything, explain, Path(save) if save else None, memory,
+        config.fetch or default_fetch(),
+    )  # fmt: skip
+    plan_and_print(problem, options, output)
+
+
+def _check_target(
+    target: str, args: tuple[str, ...], is_model: bool, batch_size: Optional[int], shaped: bool
+) -> None:
+    """Raise ConfigError for a file that is not there, and for options of another target."""
+    is_symbol = target.endswith(".json")
+    if not is_model:
+        check_script(target)
+        if batch_size is not None:
+            raise ConfigError(f"tofu plan {target}: --batch-size belongs to a model's name")
+    if args and (is_model or is_symbol):
+        raise ConfigError(f"tofu plan: {args[0]!r} after {target}: expected options only")
+    if shaped and not is_symbol:
+        raise ConfigError(
+            f"tofu plan {target}: --shape, --dtype, --input and --predict belong to a symbol "
+            f"file (SYMBOL.json); a {'model' if is_model else 'script'} tells its shapes itself"
+        )
+
+
+# --- printing -----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,71 +4,33 @@
 ``mx.autograd.Function`` does, but honours every gradient request. MXNet calls back
 on threads of its own, after the head gradients are computed; what a callback
 pushes to the engine therefore comes after everything that the script has pushed
-since. ``waiting_backward`` makes ``backward`` return only when all callbacks that
-push work have run, so that a later write to a parameter (an optimizer's) cannot
-get ahead of the backward pass that reads it, and wait for itself.
+since, unless ``backward`` waits for it (tofu.gluon.backward_calls).
 """
 
 from __future__ import annotations
 
 import atexit
-import collections
 import contextlib
 import ctypes
 import itertools
-import threading
 import traceback
-import weakref
-from collections.abc import Hashable, Sequence
-from typing import Any, Callable, Optional, Protocol
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call
 from mxnet.ndarray import NDArray, waitall
 
 __all__ = [
     "Function",
-    "Recorded",
     "in_graph",
     "inputs_of",
-    "must_take_turns",
-    "one_at_a_time",
     "record_function",
-    "recorded",
-    "waiting_backward",
-    "watch",
     "write_gradient",
 ]
 
 NULL, WRITE, INPLACE, ADD = range(4)  # MXNet's gradient requests
 
 Backward = Callable[[list[Any], list[Any], list[int]], None]
-
-
-class Recorded(Protocol):
-    """A recording whose backward callback pushes work to the engine.
-
-    Attributes:
-        serial: grows with every recording.
-        group: recordings of one group push one after the other, the latest first; None:
-            the order does not matter.
-        arrived: set when the callback is ready to push.
-    """
-
-    serial: int
-    group: Optional[Hashable]
-    arrived: threading.Event
-
-    def triggered(self) -> bool:
-        """Whether the backward call that just returned goes through this recording."""
-
-    def proceed(self) -> None:
-        """Let the callback push."""
-
-    def abandon(self) -> None:
-        """Have the callback deliver nothing to anybody, as the call has ended before it."""
-
-    def wait(self) -> None:
-        """Return when the callback has pushed; raise what it raised."""
 
 
 class _Shared(ctypes.Structure):
@@ -110,6 +72,7 @@ class Function:
         return bool(self.shared.deleted)
 
 
+# Not of a session: MXNet's graphs, which call these functions, outlive every session.
 _functions: dict[int, Function] = {}
 _keys = itertools.count(1)
 
@@ -219,117 +182,3 @@ def inputs_of(array: Any) -> set[str]:
     from mxnet.symbol import Symbol
 
     return set(Symbol(handle).list_inputs())
-
-
-def recorded() -> list[Any]:
-    """The recordings that backward calls may go through."""
-    return list(_recorded)
-
-
-_recorded: weakref.WeakSet[Any] = weakref.WeakSet()
-one_at_a_time = threading.RLock()  # held during a backward call
-_caller: Optional[int] = None  # the thread of an ordered backward call
-# How long to keep an order that MXNet's engine, which runs operators in bunches, may be
-# unable to keep: the head gradients of a later recording can share a bunch with what
-# waits for an earlier one.
-_PATIENCE_S = 0.5
-
-
-def watch(recorded: Recorded) -> None:
-    """Have backward calls wait for this recording's callback."""
-    _recorded.add(recorded)
-
-
-def must_take_turns() -> bool:
-    """Whether a callback has to wait until it may proceed.
-
-    It need not where MXNet's naive engine calls back on the caller's own thread.
-    """
-    return _caller is not None and _caller != threading.get_ident()
-
-
-def waiting_backward(
-    backward: Callable[..., int], before: Callable[[], None], after: Callable[[], None]
-) -> Callable[..., int]:
-    """``MXAutogradBackwardEx``, through which every backward call of MXNet's Python goes.
-
-    It returns when the callbacks have pushed their work.
-
-    Args:
-        backward: the function of MXNet's library.
-        before: called before it.
-        after: called after it.
-    """
-
-    def wrapped(*args: Any) -> int:
-        global _caller
-        num_variables, found = args[3], args[8]
-        with one_at_a_time:
-            before()
-            # Nothing marks the recordings that autograd.grad (with variables) goes through.
-            _caller = None if num_variables else threading.get_ident()
-            triggered: list[Recorded] = []
-            try:
-                status = backward(*args)
-                _find_triggered(triggered)
-                _release(triggered)
-            except BaseException:  # an interrupt: MXNet's threads must not wait for ever
-                _find_triggered(triggered)
-                for recorded in triggered:
-                    recorded.abandon()
-                for recorded in list(_recorded):
-                    recorded.proceed()
-                raise
-            finally:
-                _caller = None
-            if status == 0:
-                if num_variables and len(_recorded):
-                    _wait_for_results(num_variables, found)
-                after()
-        return status
-
-    return wrapped
-
-
-def _find_triggered(found: list[Recorded]) -> None:
-    """Add the recordings that a backward call goes through, but for those found before."""
-    for each in list(_recorded):
-        if each.triggered():
-            found.append(each)
-
-
-def _release(recordings: Sequence[Recorded]) -> None:
-    """Let the recordings of a backward call proceed; raise the first error of any."""
-    triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
-    sizes = collections.Counter(recorded.group for recorded in triggered)
-    ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
-    for recorded in triggered:
-        if recorded not in ordered:
-            recorded.proceed()
-    errors = []
-    for recorded in ordered:
-        in_order = recorded.arrived.wait(_PATIENCE_S)
-        recorded.proceed()
-        if in_order:
-            errors.append(_error_of(recorded))
-            triggered.remove(recorded)
-    errors += map(_error_of, triggered)
-    for error in filter(None, errors):
-        raise error
-
-
-def _error_of(recorded: Recorded) -> Optional[Exception]:
-    try:
-        recorded.wait()
-    except Exception as error:
-        return error
-    return None
-
-
-def _wait_for_results(count: int, arrays: Any) -> None:
-    handles = arrays._obj
-    statuses = [_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) for i in range(count)]
-    for recorded in list(_recorded):
-        recorded.wait()
-    if any(statuses):
-        raise MXNetError("autograd.grad: an operator failed; see the error above")

@@ -1,21 +1,17 @@
-"""The rooms below, as the Gluon layer uses them: the one place to put others in.
-
-with rooms.using(dataclasses.replace(rooms.current(), program=Fake)): ...
-"""
+"""What the Gluon layer needs of the layers below, in one place where tests put their own."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
-__all__ = ["Rooms", "current", "using"]
+__all__ = ["Backend", "own"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rooms:
-    """What this layer needs of others.
+class Backend:
+    """The functions of other layers that this one calls.
 
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
@@ -38,27 +34,8 @@ class Rooms:
     gather: Callable[..., Any]
 
 
-_current: list[Rooms] = []
-
-
-def current() -> Rooms:
-    """The rooms in use, tofu's own unless ``using`` says otherwise."""
-    if not _current:
-        _current.append(_own())
-    return _current[-1]
-
-
-@contextlib.contextmanager
-def using(others: Rooms) -> Iterator[None]:
-    """Use other rooms inside this context."""
-    _current.append(others)
-    try:
-        yield
-    finally:
-        _current.remove(others)
-
-
-def _own() -> Rooms:
+def own() -> Backend:
+    """The functions of tofu itself."""
     from tofu.analysis import strategy_table
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, layout, program
@@ -67,7 +44,7 @@ def _own() -> Rooms:
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
 
-    return Rooms(
+    return Backend(
         training_graph=training_graph.training_graph,
         strategy_table=strategy_table.strategy_table,
         compile_graph=compile_joint,

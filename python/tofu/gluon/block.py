@@ -9,8 +9,6 @@ partitioned, after one warning with the reason.
 from __future__ import annotations
 
 import collections
-import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
@@ -23,12 +21,13 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError, TofuError
 
-from . import messages, session, views
+from . import messages, views
 from .autograd_hooks import in_graph
 from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
+from .session import Session, active
 
-__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "forget_blocks"]
+__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op"]
 
 # Signatures (batch sizes, modes) of a block that are kept bound at the same time.
 _MAX_POOLS = 32
@@ -55,7 +54,7 @@ class PartitionedBlock:
         """Whether there is anything to partition: a trainable or tiled parameter."""
         return any(p.grad_req != "null" or is_tiled(p) for p in self._parameters.values())
 
-    def run(self, arrays: Sequence[Any], current: session.Session) -> Optional[list[Any]]:
+    def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
         """The outputs, or None where the block has to run serially.
 
         Args:
@@ -78,7 +77,7 @@ class PartitionedBlock:
         pool = self._pool(signature, trained, current)
         if pool is None:
             return None
-        views.flush()
+        views.flush(current.state.views)
         return pool.run(inputs, record=record, context=arrays[0].context)
 
     def warn_serial(self, reason: str) -> None:
@@ -99,9 +98,7 @@ class PartitionedBlock:
             train,
         )
 
-    def _pool(
-        self, signature: Signature, trained: set[str], current: session.Session
-    ) -> Optional[Pool]:
+    def _pool(self, signature: Signature, trained: set[str], current: Session) -> Optional[Pool]:
         if signature in self._pools:
             self._pools.move_to_end(signature)
             return self._pools[signature]
@@ -123,7 +120,7 @@ class PartitionedBlock:
             return None
         return pool
 
-    def _make(self, signature: Signature, current: session.Session) -> Pool:
+    def _make(self, signature: Signature, current: Session) -> Pool:
         pool = self._pools.get(signature)
         if pool is None:
             first = not any(self._pools.values())
@@ -136,22 +133,15 @@ class PartitionedBlock:
         return pool
 
 
-_blocks: weakref.WeakKeyDictionary[Any, PartitionedBlock] = weakref.WeakKeyDictionary()
-
-
-def forget_blocks() -> None:
-    """Drop all programs."""
-    _blocks.clear()
-
-
 def build_cache(original: Callable[..., None]) -> Callable[..., None]:
     """HybridBlock._build_cache: its look at every parameter need not gather them."""
 
     def _build_cache(self: Any, *args: Any) -> None:
-        if self._backend:
+        current = active()
+        if self._backend or current is None:
             original(self, *args)
         else:
-            with peeking():
+            with peeking(current.state):
                 original(self, *args)
 
     return _build_cache
@@ -161,24 +151,25 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
     """HybridBlock._call_cached_op: run partitioned what can be."""
 
     def _call_cached_op(self: Any, *args: Any) -> Any:
-        current = session.active()
+        current = active()
         if current is None:
             return original(self, *args)
         if self._cached_op is None:
             self._build_cache(*args)
-        state = _blocks.get(self)
-        if state is None or state.cached_op is not self._cached_op:
-            state = _blocks[self] = PartitionedBlock(self)
-        if not state.wanted():
+        blocks = current.state.blocks
+        found = blocks.get(self)
+        if found is None or found.cached_op is not self._cached_op:
+            found = blocks[self] = PartitionedBlock(self)
+        if not found.wanted():
             return original(self, *args)
         reason = _reason_for_serial(self, args)
         if reason is not None:
-            state.warn_serial(reason)
+            found.warn_serial(reason)
             return original(self, *args)
         flat, structure = gluon_block._flatten(args, "input")
         _check_structure(self, structure)
         arrays = [array for array in flat if array is not None]
-        outputs = state.run(arrays, current)
+        outputs = found.run(arrays, current)
         if outputs is None:
             return original(self, *args)
         return gluon_block._regroup(outputs, self._out_format)
@@ -214,32 +205,25 @@ def _check_structure(block: Any, found: Any) -> None:
         )
 
 
-class _Depth(threading.local):
-    level = 0
-    touched = False
-
-
-_depth = _Depth()
-_warned: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
 def call(original: Callable[..., Any]) -> Callable[..., Any]:
     """Block.__call__: warn of trainable parameters that a script uses eagerly."""
 
     def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
-        if session.active() is None:
+        current = active()
+        if current is None:
             return original(self, *args)
+        depth, eager = current.state.depth, current.state.eager
         if _uses_parameters_eagerly(self, args):
-            _depth.touched = True
-        _depth.level += 1
+            depth.touched = True
+        depth.level += 1
         try:
             return original(self, *args)
         finally:
-            _depth.level -= 1
-            if not _depth.level:
-                touched, _depth.touched = _depth.touched, False
-                if touched and self not in _warned:
-                    _warned.add(self)
+            depth.level -= 1
+            if not depth.level:
+                touched, depth.touched = depth.touched, False
+                if touched and self not in eager:
+                    eager.add(self)
                     _warn_eager(self)
 
     return __call__

@@ -7,8 +7,8 @@ sentinels, and what is delivered meanwhile is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Optional
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from mxnet import autograd
 from mxnet.base import MXNetError
@@ -16,40 +16,41 @@ from mxnet.ndarray import NDArray
 
 from . import autograd_hooks
 from .gradients import is_overwritten
-from .parameter import gated_tiles, is_tiled, tiled
+from .parameter import gated_tiles, is_tiled
+from .session import active
+from .state import Parts, State
 
 __all__ = ["after_backward", "before_backward", "grad"]
 
-Parts = dict[Any, list[list[Any]]]  # by parameter, the tiles of each part
 
-# Where a call of autograd.grad, which holds recording.one_at_a_time, wants what is delivered.
-_collected: Optional[Parts] = None
-
-
-def before_backward() -> None:
+def before_backward(state: State) -> None:
     """Before gradients are computed."""
-    for parameter in _receivers():
+    for parameter in _receivers(state):
         parameter._tofu.gradients.before_backward()
 
 
-def after_backward() -> None:
+def after_backward(state: State) -> None:
     """After gradients are computed."""
-    for parameter in _receivers():
-        if _collected is None:
+    for parameter in _receivers(state):
+        if state.collected is None:
             parameter._tofu.gradients.after_backward()
         else:
-            _collected[parameter] = parameter._tofu.gradients.take_parts()
+            state.collected[parameter] = parameter._tofu.gradients.take_parts()
 
 
 def grad(original: Callable[..., Any]) -> Callable[..., Any]:
     """autograd.grad, with respect to values of tiled parameters, and tiles, too."""
 
     def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
+        session = active()
+        if session is None:
+            return original(heads, variables, *args, **kwargs)
+        state = session.state
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
-        owners = _owners(asked)
+        owners = _owners(state, asked)
         if not any(owner is not None for owner in owners):
             return original(heads, variables, *args, **kwargs)
-        sentinels = _sentinels([heads] if isinstance(heads, NDArray) else heads)
+        sentinels = _sentinels(state, [heads] if isinstance(heads, NDArray) else heads)
         if not sentinels:  # MXNet says what is wrong
             flat = [array if o is None else o._data[0] for array, o in zip(asked, owners)]
             return original(heads, flat, *args, **kwargs)
@@ -58,8 +59,12 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
         ]
         flat = [array for arrays in known for array in arrays]
         delivered: Parts = {}
-        with autograd_hooks.one_at_a_time:
-            found = iter(_collect(delivered, original, heads, [*flat, *sentinels], args, kwargs))
+        with state.calls.lock:
+            state.collected = delivered
+            try:
+                found = iter(original(heads, [*flat, *sentinels], *args, **kwargs))
+            finally:
+                state.collected = None
         of_each = [[next(found) for _ in arrays] for arrays in known]
         return [
             gradients[0] if owner is None else _result(array, owner, gradients, delivered)
@@ -69,33 +74,17 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
     return _grad
 
 
-def _collect(
-    delivered: Parts,
-    original: Callable[..., Any],
-    heads: Any,
-    variables: Sequence[Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
-    global _collected
-    _collected = delivered
-    try:
-        return original(heads, variables, *args, **kwargs)
-    finally:
-        _collected = None
-
-
-def _owners(arrays: Sequence[Any]) -> list[Any]:
+def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
     """The tiled parameters of which arrays are the value or a tile; None for others."""
-    by_tile = {id(tile): p for p in tiled() for tile in p._data or ()}
+    by_tile = {id(tile): p for p in list(state.tiled) for tile in p._data or ()}
     found = [getattr(array, "parameter", by_tile.get(id(array))) for array in arrays]
     return [owner if is_tiled(owner) else None for owner in found]
 
 
-def _sentinels(heads: Sequence[Any]) -> list[Any]:
+def _sentinels(state: State, heads: Sequence[Any]) -> list[Any]:
     """Those of the recordings that the heads are computed by."""
     inputs = set().union(*map(autograd_hooks.inputs_of, heads))
-    found = (recorded.sentinel_in(inputs) for recorded in autograd_hooks.recorded())
+    found = (recorded.sentinel_in(inputs) for recorded in state.calls.recorded())
     return [sentinel for sentinel in found if sentinel is not None]
 
 
@@ -115,5 +104,5 @@ def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) 
         return owner._tofu.gather(sums, array.context)
 
 
-def _receivers() -> list[Any]:
-    return [p for p in tiled() if p._tofu.gradients is not None and is_overwritten(p)]
+def _receivers(state: State) -> list[Any]:
+    return [p for p in list(state.tiled) if p._tofu.gradients is not None and is_overwritten(p)]

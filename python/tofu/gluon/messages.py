@@ -19,7 +19,7 @@ __all__ = [
     "TofuWarning",
     "partitioned",
     "plain_fetch",
-    "planned_anew",
+    "plan_missing",
     "replicated",
     "serial",
     "set_level",
@@ -34,7 +34,6 @@ _LARGE_SHARE = 0.01
 _NAMES_SHOWN = 8
 
 _log = logging.getLogger("tofu")
-_told: set[str] = set()
 
 
 class TofuWarning(UserWarning):
@@ -97,7 +96,7 @@ def partitioned(
     )
 
 
-def planned_anew(name: str, path: Path) -> None:
+def plan_missing(name: str, path: Path) -> None:
     """Tell that a saved plan does not cover every graph of the run."""
     _log.info(
         "%s has no plan for a graph of %s (another batch size, a prediction or another block); "
@@ -126,10 +125,10 @@ def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
     )
 
 
-def plain_fetch(reason: str) -> None:
+def plain_fetch(reason: str, session: Session) -> None:
     """Warn, once for each reason, that workers copy with MXNet's own operators."""
-    if reason not in _told:
-        _told.add(reason)
+    if reason not in session.state.told:
+        session.state.told.add(reason)
         warn(
             f"MultiFetch does not work here: {reason}; workers fetch with MXNet's own operators "
             "instead (TOFU_FETCH=plain asks for that)"

@@ -7,10 +7,10 @@ sees the change. ``untile`` turns it back.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -20,10 +20,11 @@ from mxnet.util import is_np_array
 
 from tofu.errors import InternalError, PlanError
 
-from . import backend
 from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .recording import Recording
-from .views import View, gather_plain
+from .session import Session
+from .state import State
+from .views import View
 
 __all__ = [
     "TileState",
@@ -34,7 +35,6 @@ __all__ = [
     "peeking",
     "shape_of",
     "tile",
-    "tiled",
     "untile",
     "zero_grad",
 ]
@@ -46,7 +46,7 @@ class TileState:
 
     Attributes:
         layout: the box of every worker's tile.
-        contexts: the workers' contexts.
+        session: the workers, and the state that this belongs to.
         cuts: the dimension that each step of the plan cuts, -1 where none.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
@@ -55,7 +55,7 @@ class TileState:
     """
 
     layout: Any
-    contexts: tuple[Any, ...]
+    session: Session
     cuts: tuple[int, ...]
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
@@ -63,14 +63,26 @@ class TileState:
     value: Optional[View] = None
     gradient: Optional[View] = None
 
+    @property
+    def contexts(self) -> tuple[Any, ...]:
+        """The workers' contexts."""
+        return self.session.contexts
+
+    @property
+    def state(self) -> State:
+        """The session's."""
+        return self.session.state
+
     def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
         """The tiles of `whole`."""
         layout = _with_dtype(self.layout, whole)
-        return backend.current().scatter(whole, layout, self.contexts, out=out)
+        return self.state.backend.scatter(whole, layout, self.contexts, out=out)
 
     def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
         """The whole array of `tiles` on `ctx`."""
-        return backend.current().gather(tiles, _with_dtype(self.layout, tiles[0]), ctx, out=out)
+        layout = _with_dtype(self.layout, tiles[0])
+        with autograd.pause():
+            return self.state.backend.gather(tiles, layout, ctx, out=out)
 
 
 class Tiled:
@@ -133,7 +145,7 @@ class Tiled:
             if self._tofu.gradients is not None:
                 self._tofu.gradients.follow()  # the script may look at the tiles' gradients
             return arr_list
-        if _peeking:
+        if self._tofu.state.peeking:
             return arr_list[0]
         where = self._script_context(ctx)
         value, _ = self._views()
@@ -160,7 +172,7 @@ class Tiled:
         assert self._data is not None
         state = self._tofu
         gradients = state.gradients
-        whole = gather_plain(self._data, _with_dtype(state.layout, self._data[0]), ctx)
+        whole = state.gather(self._data, ctx)
 
         def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[int], None]]:
             tiles = state.scatter(heads[0])
@@ -171,7 +183,7 @@ class Tiled:
 
             return (), tiles, deliver
 
-        Recording([], gated_tiles(self), [whole], differentiate)
+        Recording(state.state.calls, [], gated_tiles(self), [whole], differentiate)
         return whole
 
     def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
@@ -197,8 +209,7 @@ class Tiled:
             return super()._reduce()  # type: ignore[misc]
         if self._tofu.value is not None:
             self._tofu.value.suspend()
-        layout = _with_dtype(self._tofu.layout, self._data[0])
-        return gather_plain(self._data, layout, context.cpu())
+        return self._tofu.gather(self._data, context.cpu())
 
     def set_data(self, data: Any) -> None:
         """Set the value on all workers."""
@@ -245,25 +256,14 @@ class Tiled:
         return object.__new__, (self._plain_class,), state
 
 
-_tiled: weakref.WeakSet[Any] = weakref.WeakSet()
-_peeking = False
-
-
-class peeking:  # noqa: N801 - reads as a statement: with peeking(): ...
+@contextlib.contextmanager
+def peeking(state: State) -> Iterator[None]:
     """Inside this context ``data`` returns some array, for callers that only ask for one."""
-
-    def __enter__(self) -> None:
-        global _peeking
-        self._before, _peeking = _peeking, True
-
-    def __exit__(self, *_exception: object) -> None:
-        global _peeking
-        _peeking = self._before
-
-
-def tiled() -> list[Any]:
-    """All parameters that are tiled."""
-    return list(_tiled)
+    before, state.peeking = state.peeking, True
+    try:
+        yield
+    finally:
+        state.peeking = before
 
 
 def is_tiled(parameter: Any) -> bool:
@@ -292,20 +292,20 @@ def check_tileable(parameter: Any) -> None:
         )
 
 
-def tile(parameter: Any, layout: Any, contexts: Sequence[Any], cuts: Sequence[int]) -> None:
+def tile(parameter: Any, layout: Any, session: Session, cuts: Sequence[int]) -> None:
     """Spread an initialized parameter over the workers and drop its whole array.
 
     Args:
         parameter: a Parameter; its class changes to a subclass of Tiled.
         layout: the box of every worker's tile.
-        contexts: the workers' contexts.
+        session: the workers, and the state that keeps the parameter.
         cuts: the dimension that each step of the plan cuts, -1 where none.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
     check_tileable(parameter)
     whole, gradient = parameter._data[0], parameter._grad
-    state = TileState(layout, tuple(contexts), tuple(cuts))
+    state = TileState(layout, session, tuple(cuts))
     with autograd.pause():
         state.tiles = state.scatter(whole)
     fresh = gradient is not None and bool(whole._fresh_grad)
@@ -314,7 +314,7 @@ def tile(parameter: Any, layout: Any, contexts: Sequence[Any], cuts: Sequence[in
     parameter.__class__ = _tiled_class(plain)
     parameter._tofu = state
     parameter._data = [array.detach() for array in state.tiles]
-    _tiled.add(parameter)
+    session.state.tiled.add(parameter)
     if gradient is not None and is_overwritten(parameter) and not _has_values(gradient[0]):
         _mark_zeros(parameter, fresh)
     else:
@@ -335,7 +335,7 @@ def untile(parameter: Any) -> None:
     fresh = gradients is not None and all(array._fresh_grad for array in tiles)
     parameter.__class__ = parameter._plain_class
     del parameter._tofu
-    _tiled.discard(parameter)
+    state.state.tiled.discard(parameter)
     parameter._grad = None
     if tiles is None:
         return
@@ -414,8 +414,7 @@ def _plain_copy(parameter: Any, tiles: Optional[list[Any]]) -> Optional[list[Any
         return None
     for view in parameter._views():
         view.flush()
-    layout = _with_dtype(parameter._tofu.layout, tiles[0])
-    return [gather_plain(tiles, layout, parameter._ctx_list[0])]
+    return [parameter._tofu.gather(tiles, parameter._ctx_list[0])]
 
 
 def _with_dtype(layout: Any, array: Any) -> Any:

@@ -18,7 +18,7 @@ from mxnet import autograd
 from tofu.errors import InternalError, PlanError
 from tofu.plan import Compiled
 
-from . import backend, messages, saved_plans
+from . import messages, saved_plans
 from .gradients import is_overwritten
 from .parameter import check_tileable, gated_tiles, is_tiled, shape_of, tile
 from .recording import Recording
@@ -134,7 +134,7 @@ class Pool:
             for name, parameter in self._parameters.items()
             for tile_name, array in zip(self._names[name], parameter._tofu.tiles)
         }
-        make = backend.current().program
+        make = self._session.state.backend.program
         return _Bound(make(self._compiled.phases, self._session.contexts, tiles))
 
     def _record(
@@ -146,7 +146,7 @@ class Pool:
         gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
         # As they are now: a parameter that gets new ones has left this graph.
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
-        gather = backend.current().gather
+        gather = self._session.state.backend.gather
 
         def differentiate(
             heads: list[Any],
@@ -165,6 +165,7 @@ class Pool:
             )
 
         return Recording(
+            self._session.state.calls,
             [inputs[name] for name in wanted],
             [tile for tiles in gated.values() for tile in tiles],
             outputs,
@@ -204,15 +205,15 @@ def make_pool(
     for parameter in parameters.values():
         if not is_tiled(parameter):
             check_tileable(parameter)
-    room = backend.current()
-    graph = _training_graph(symbol, parameters, signature, session.workers)
-    table, unknown = room.strategy_table(graph)
-    fetch, reason = room.usable_fetch(session.fetch, session.contexts)
+    backend = session.state.backend
+    graph = _training_graph(symbol, parameters, signature, session)
+    table, unknown = backend.strategy_table(graph)
+    fetch, reason = backend.usable_fetch(session.fetch, session.contexts)
     if reason is not None:
-        messages.plain_fetch(reason)
+        messages.plain_fetch(reason, session)
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
-    compiled = room.compile_graph(
+    compiled = backend.compile_graph(
         graph,
         table,
         workers=session.workers,
@@ -224,12 +225,12 @@ def make_pool(
     )
     if training and not compiled.has_backward:
         raise PlanError("no gradients are to be had in this mode; expected a backward graph")
-    layouts = room.layouts(compiled.variables)
+    layouts = backend.layouts(compiled.variables)
     for parameter_name, parameter in parameters.items():
         layout = layouts[parameter_name]
         if not is_tiled(parameter):
             cuts = compiled.plan.tensor(parameter_name).cuts
-            tile(parameter, layout, session.contexts, cuts)
+            tile(parameter, layout, session, cuts)
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
@@ -253,14 +254,14 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
 
 
 def _training_graph(
-    symbol: Any, parameters: Mapping[str, Any], signature: Signature, workers: int
+    symbol: Any, parameters: Mapping[str, Any], signature: Signature, session: Session
 ) -> str:
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
         name: (shape_of(parameter), dtype)
         for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
     }
-    return backend.current().training_graph(
+    return session.state.backend.training_graph(
         symbol,
         inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
         parameters={n: d for n, d in described.items() if n not in auxiliary},
@@ -268,7 +269,7 @@ def _training_graph(
         gradients=sorted(signature.gradients),
         train=signature.train,
         optimizer=optimizer_kind(parameters) if signature.gradients else None,
-        workers=workers,
+        workers=session.workers,
     )
 
 

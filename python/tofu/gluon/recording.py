@@ -16,24 +16,21 @@ gradients that are to be overwritten do not take this way: the computation deliv
 
 from __future__ import annotations
 
-import itertools
 import threading
-import weakref
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Callable, Optional
 
-from mxnet import autograd, nd
+from mxnet import nd
 from mxnet.base import MXNetError
 
 from .autograd_hooks import (
     NULL,
     Function,
     inputs_of,
-    must_take_turns,
     record_function,
-    watch,
     write_gradient,
 )
+from .backward_calls import BackwardCalls, variable
 
 __all__ = ["Recording"]
 
@@ -43,18 +40,15 @@ Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
 
-_serials = itertools.count()
 # How long to wait for gates that may never run, an error having come before.
 _PATIENCE_S = 5.0
-# What two callbacks do to running statistics must not mix, and an interrupted call must not
-# get between the look at its mark and a delivery.
-_pushing = threading.Lock()
 
 
 class Recording:
     """One partitioned computation in the graph, from its forward pass to its last backward.
 
     Args:
+        calls: the session's backward calls.
         inputs: arrays on the script's context whose gradients are wanted.
         tiles: arrays on any contexts whose gradients MXNet is to write or add.
         outputs: fresh arrays on the script's context.
@@ -66,15 +60,17 @@ class Recording:
 
     def __init__(
         self,
+        calls: BackwardCalls,
         inputs: Sequence[Any],
         tiles: Sequence[Any],
         outputs: Sequence[Any],
         differentiate: Differentiate,
         group: Optional[Hashable] = None,
     ) -> None:
-        self.serial = next(_serials)
+        self.serial = next(calls.serials)
         self.group = group
         self.arrived = threading.Event()
+        self._calls = calls
         self._turn = threading.Event()
         self._differentiate = differentiate
         self._num_inputs = len(inputs)
@@ -87,7 +83,7 @@ class Recording:
         self._is_abandoned = False
         self._context = outputs[0].context
         self._function = self._record(list(inputs), tiles, outputs)
-        watch(self)
+        calls.watch(self)
 
     def finished(self) -> bool:
         """Whether no backward pass can come any more, and all gradients are handed over.
@@ -119,7 +115,7 @@ class Recording:
 
     def abandon(self) -> None:
         """Let the backward pass deliver nothing: the call that wants it was interrupted."""
-        with _pushing:
+        with self._calls.pushing:
             self._is_abandoned = True
 
     def wait(self) -> None:
@@ -141,11 +137,11 @@ class Recording:
         # through here. As an input of its own its gradient waits for nothing else. The
         # probe's mark goes with the graph. Nothing is computed for the probe: that would wait for
         # this recording, and MXNet might run it in one bunch with what another one waits for.
-        self._sentinel, self._sentinel_gradient = _variable(context, "write")
-        self._probe = nd.identity(_variable(context, "null")[0])
+        self._sentinel, self._sentinel_gradient = variable(context, "write")
+        self._probe = nd.identity(variable(context, "null")[0])
         self._probe._fresh_grad = True
         # MXNet goes through the recordings that read one variable from the latest to the first.
-        self._links = [] if self.group is None else [_link_of(self.group, context)]
+        self._links = [] if self.group is None else [self._calls.link(self.group, context)]
         by_context: dict[Any, list[int]] = {}
         for index, tile in enumerate(tiles):
             by_context.setdefault(tile.context, []).append(index)
@@ -164,10 +160,10 @@ class Recording:
             for head in own:
                 head.wait_to_read()
             self.arrived.set()
-            if must_take_turns():
+            if self._calls.must_take_turns():
                 self._turn.wait()
             self._turn.clear()
-            with _pushing:
+            with self._calls.pushing:
                 of_inputs, self._tile_gradients, deliver = self._differentiate(own)
                 if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
                     deliver(self.serial)
@@ -196,21 +192,3 @@ class Recording:
                 self._closed.set()
 
         return backward
-
-
-_links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
-
-
-def _link_of(group: Hashable, context: Any) -> Any:
-    """A variable that all recordings of a group read."""
-    of_group = _links.setdefault(group, {})
-    if context not in of_group:
-        of_group[context] = _variable(context, "write")[0]
-    return of_group[context]
-
-
-def _variable(context: Any, request: str) -> tuple[Any, Any]:
-    """A number that gradients are asked of as a request says, and its gradient."""
-    value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
-    autograd.mark_variables([value], [gradient], request)
-    return value, gradient

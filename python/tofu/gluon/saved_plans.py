@@ -24,11 +24,6 @@ from .session import Session
 
 __all__ = ["options_for", "plan_for"]
 
-# The session whose first training graph had a plan, and the one that was told of another.
-_matched: Optional[Session] = None
-_told: Optional[Session] = None
-_pinned: Optional[Session] = None
-
 
 def plan_for(
     name: str,
@@ -50,24 +45,23 @@ def plan_for(
     Raises:
         ConfigError: the first graph that trains is none of those that the file is for.
     """
-    global _matched, _told
-    plans = session.plans
+    plans, state = session.plans, session.state
     if plans is None:
         return None
     found = plans.plan_for(graph, session.workers)
     if found is not None and _keeps(found, pins):
-        _matched = session
+        state.plan_matched = True
         return found
-    if training and _matched is not session:
+    if training and not state.plan_matched:
         raise ConfigError(
             f"{plans.path}: no plan for the training graph of {name}; it is for another graph "
             f"({', '.join(sorted(key for key, _ in plans.plans))}). Layers, shapes, batch size "
             "and optimizer must be those it was made for: make it again with tofu plan --save, "
             "or unset TOFU_PLAN"
         )
-    if _told is not session:
-        _told = session
-        messages.planned_anew(name, plans.path)
+    if not state.plan_missing:
+        state.plan_missing = True
+        messages.plan_missing(name, plans.path)
     return None
 
 
@@ -77,14 +71,13 @@ def options_for(name: str, graph: str, session: Session, *, training: bool) -> S
     A pin that fits nothing in the first graph that trains is warned of: it may be misspelt,
     or belong to a later block.
     """
-    global _pinned
     options = session.options
     if not options.pins:
         return options
     names = tensor_names(graph)
     own = tuple(pin for pin in options.pins if pin[0] in names)
-    if training and _pinned is not session:
-        _pinned = session
+    if training and not session.state.pins_checked:
+        session.state.pins_checked = True
         if len(own) < len(options.pins):
             absent = [pin for pin, _ in options.pins if pin not in names]
             messages.unpinned(name, absent, names)

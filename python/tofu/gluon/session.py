@@ -1,4 +1,4 @@
-"""What ``enable`` has set: the workers' contexts and how much to say."""
+"""From ``enable`` to ``disable``: the settings, and the state that they own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
 from tofu.plan.file import PlanFile
 
+from .state import State
+
 __all__ = ["Session", "active", "activate", "describe_contexts", "number_of_workers"]
 
 CPU_WORKERS = 2
@@ -19,7 +21,9 @@ CPU_WORKERS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """The settings of one ``enable``.
+    """The settings of one ``enable``, and what is kept until the next ``disable``.
+
+    Sessions with the same settings are equal.
 
     Attributes:
         contexts: one MXNet context per worker.
@@ -28,6 +32,7 @@ class Session:
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
         plans: saved plans to use in place of a search, or None.
+        state: all that changes meanwhile.
     """
 
     contexts: tuple[Any, ...]
@@ -36,6 +41,7 @@ class Session:
     dump_dir: Optional[Path] = None
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     plans: Optional[PlanFile] = None
+    state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
     @property
     def workers(self) -> int:
@@ -73,6 +79,7 @@ class Session:
         )
 
 
+# The one variable of this package that changes: MXNet's functions are the process's, too.
 _active: Optional[Session] = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional, Union
@@ -14,11 +15,11 @@ from mxnet.base import _LIB
 from tofu import _import_hook
 from tofu.config import Config, parse_workers
 
-from . import autograd_hooks, block, delivery, messages, parameter, session, trainer, views
+from . import block, delivery, messages, parameter, session, trainer, views
+from .session import Session
+from .state import State
 
 __all__ = ["disable", "enable"]
-
-_undo: list[Callable[[], None]] = []
 
 
 def enable(
@@ -55,28 +56,30 @@ def enable(
     config = _config(workers, device, log, fetch, plan, search, pins)
     if allow_replication is not None:
         config = dataclasses.replace(config, replication=allow_replication)
-    wanted = session.Session.from_config(config)
+    wanted = Session.from_config(config)
     if session.active() == wanted:
         return
     disable()
     messages.set_level(wanted.log_level)
-    _set_environment()
-    _patch_mxnet()
+    _set_environment(wanted.state)
+    _patch_mxnet(wanted.state)
     session.activate(wanted)
 
 
 def disable() -> None:
     """Leave MXNet as it was: its own functions, and every parameter whole again."""
-    if session.active() is None:
+    ended = session.active()
+    if ended is None:
         return
     session.activate(None)
-    for one in trainer.trainers():
+    state = ended.state
+    for one in list(state.trainers):
         trainer.merge_states(one)
-    for one in parameter.tiled():
+    for one in list(state.tiled):
         parameter.untile(one)
-    block.forget_blocks()
-    while _undo:
-        _undo.pop()()
+    state.blocks.clear()
+    while state.undo:
+        state.undo.pop()()
 
 
 def _config(
@@ -107,11 +110,11 @@ def _config(
     return dataclasses.replace(config, pins=tuple(cuts.items()))
 
 
-def _set_environment() -> None:
+def _set_environment(state: State) -> None:
     for name, value in _import_hook.ENVIRONMENT.items():
         before = os.environ.get(name)
         os.environ[name] = value
-        _undo.append(_restorer(name, before))
+        state.undo.append(_restorer(name, before))
 
 
 def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:
@@ -124,38 +127,41 @@ def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:
     return restore
 
 
-def _patch_mxnet() -> None:
-    _replace(gluon.Block, "__call__", block.call)
-    _replace(gluon.HybridBlock, "_build_cache", block.build_cache)
-    _replace(gluon.HybridBlock, "_call_cached_op", block.call_cached_op)
-    _replace(gluon.Trainer, "__init__", trainer.init)
-    _replace(gluon.Trainer, "_init_kvstore", trainer.init_kvstore)
-    _replace(gluon.Trainer, "_update", trainer.update)
-    _replace(gluon.Trainer, "save_states", trainer.save_states)
-    _replace(gluon.Trainer, "load_states", trainer.load_states)
-    _replace(gluon.ParameterDict, "zero_grad", parameter.zero_grad)
-    _replace(mx_autograd, "grad", delivery.grad)
-    # Every backward call of MXNet's Python goes through this one function.
-    _replace(
-        _LIB,
-        "MXAutogradBackwardEx",
-        lambda original: autograd_hooks.waiting_backward(
-            original, _before_backward, _after_backward
-        ),
-    )
+def _patch_mxnet(state: State) -> None:
+    for owner, name, replacement in (
+        (gluon.Block, "__call__", block.call),
+        (gluon.HybridBlock, "_build_cache", block.build_cache),
+        (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
+        (gluon.Trainer, "__init__", trainer.init),
+        (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
+        (gluon.Trainer, "_update", trainer.update),
+        (gluon.Trainer, "save_states", trainer.save_states),
+        (gluon.Trainer, "load_states", trainer.load_states),
+        (gluon.ParameterDict, "zero_grad", parameter.zero_grad),
+        (mx_autograd, "grad", delivery.grad),
+        # Every backward call of MXNet's Python goes through this one function.
+        (_LIB, "MXAutogradBackwardEx", _backward),
+    ):
+        original = getattr(owner, name)
+        setattr(owner, name, replacement(original))
+        state.undo.append(functools.partial(setattr, owner, name, original))
 
 
-def _before_backward() -> None:
-    views.before_backward()  # what the script has written reaches the tiles first
-    delivery.before_backward()
+def _backward(original: Callable[..., int]) -> Callable[..., int]:
+    def backward(*args: Any) -> int:
+        current = session.active()
+        if current is None:
+            return original(*args)
+        state = current.state
 
+        def before() -> None:
+            views.before_backward(state.views)  # what the script has written reaches the tiles
+            delivery.before_backward(state)
 
-def _after_backward() -> None:
-    delivery.after_backward()
-    views.after_backward()  # and what was delivered, the script
+        def after() -> None:
+            delivery.after_backward(state)
+            views.after_backward(state.views)  # and what was delivered, the script
 
+        return state.calls.run(original, args, before, after)
 
-def _replace(owner: Any, name: str, replacement: Callable[[Any], Any]) -> None:
-    original = getattr(owner, name)
-    setattr(owner, name, replacement(original))
-    _undo.append(lambda: setattr(owner, name, original))
+    return backward

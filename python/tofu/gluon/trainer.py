@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import weakref
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -20,10 +19,10 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
 
-from . import messages, session, views
+from . import messages, views
 from .optimizer_probe import updates_elementwise
-from .parameter import is_tiled
-from .session import describe_contexts
+from .parameter import TileState, is_tiled
+from .session import active, describe_contexts
 
 __all__ = [
     "init",
@@ -31,7 +30,6 @@ __all__ = [
     "load_states",
     "merge_states",
     "save_states",
-    "trainers",
     "update",
 ]
 
@@ -39,8 +37,8 @@ Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an update
 
 
 @dataclasses.dataclass(eq=False)
-class _State:
-    """What tofu keeps for one Trainer.
+class _Updaters:
+    """What tofu keeps for one Trainer, as its attribute ``_tofu``.
 
     Attributes:
         optimizer: the optimizer that the rest belongs to.
@@ -55,13 +53,9 @@ class _State:
     updaters: list[Any]
     split: dict[int, Any] = dataclasses.field(default_factory=dict)
 
-
-_states: weakref.WeakKeyDictionary[Any, _State] = weakref.WeakKeyDictionary()
-
-
-def trainers() -> list[Any]:
-    """All trainers with optimizer states on the workers."""
-    return list(_states)
+    def __reduce__(self) -> Any:
+        # A copy of a Trainer, which a copy of its parameter brings with it, has none.
+        return type(None), ()
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
@@ -77,7 +71,7 @@ def init(original: Callable[..., None]) -> Callable[..., None]:
         **kwargs: Any,
     ) -> None:
         kind = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
-        if session.active() is not None and isinstance(kind, str) and "dist" in kind:
+        if active() is not None and isinstance(kind, str) and "dist" in kind:
             raise ConfigError(
                 f"gluon.Trainer(kvstore={kind!r}): tofu partitions over the workers of one "
                 "machine; expected a local kvstore, such as the default. "
@@ -93,7 +87,7 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
 
     def _init_kvstore(self: Any) -> None:
         sparse = self._contains_sparse_weight or self._contains_sparse_grad
-        if session.active() is None or sparse or len(self._contexts) != 1:
+        if active() is None or sparse or len(self._contexts) != 1:
             original(self)
             return
         # With one context a local kvstore has nothing to reduce.
@@ -108,14 +102,16 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
     """Trainer._update: tiles by the workers' updaters, other parameters as before."""
 
     def _update(self: Any, ignore_stale_grad: bool = False) -> None:
-        if not any(map(is_tiled, self._params)):
+        tiled = next(filter(is_tiled, self._params), None)
+        if tiled is None:
             original(self, ignore_stale_grad)
             return
-        views.flush()
+        state = tiled._tofu.state
+        views.flush(state.views)
         if _overflows(self):
             return
-        state = _state(self)
-        tiles: list[list[Job]] = [[] for _ in state.updaters]
+        own = _updaters(self, tiled._tofu)
+        tiles: list[list[Job]] = [[] for _ in own.updaters]
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
         for index, parameter in enumerate(self._params):
@@ -123,18 +119,18 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 continue
             if not is_tiled(parameter):
                 whole.append((index, parameter._grad[0], parameter._data[0]))
-            elif state.elementwise:
+            elif own.elementwise:
                 gradients = parameter._tofu.gradients.tiles()
                 for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
                     jobs.append((index, gradient, weight))
             else:
                 gathered.append((index, parameter))
-        _split_states(self, state, [index for index, _, _ in tiles[0]])
-        for updater, jobs in zip([*state.updaters, self._updaters[0]], [*tiles, whole]):
+        _split_states(self, own, [index for index, _, _ in tiles[0]])
+        for updater, jobs in zip([*own.updaters, self._updaters[0]], [*tiles, whole]):
             if jobs:
                 updater(*zip(*jobs))
         _update_gathered(self, gathered)
-        views.refresh()
+        views.refresh(state.views)
 
     return _update
 
@@ -143,18 +139,18 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
     """Trainer.save_states: the file that plain MXNet would write."""
 
     def _save_states(self: Any, fname: str) -> None:
-        state = _states.get(self)
-        if state is None or not state.split:
+        own = _found(self)
+        if own is None or not own.split:
             original(self, fname)
             return
         optimizer = copy.copy(self._optimizer)
         device = self._contexts[0].device_id
         counts = dict(_counts(optimizer, device))
-        counts.update(_counts(optimizer, state.updaters[0].tofu_device))
+        counts.update(_counts(optimizer, own.updaters[0].tofu_device))
         optimizer._all_index_update_counts = {device: counts}
         optimizer._index_update_count = counts
         updater = mx.optimizer.get_updater(optimizer)
-        updater.states = _whole_states(self, state)
+        updater.states = _whole_states(self, own)
         with open(fname, "wb") as file:
             file.write(updater.get_states(dump_optimizer=True))
 
@@ -166,30 +162,34 @@ def load_states(original: Callable[..., None]) -> Callable[..., None]:
 
     def _load_states(self: Any, fname: str) -> None:
         original(self, fname)
-        _states.pop(self, None)
+        vars(self).pop("_tofu", None)
 
     return _load_states
 
 
 def merge_states(trainer: Any) -> None:
     """Give a Trainer's own updater all optimizer states back, whole."""
-    state = _states.pop(trainer, None)
-    if state is None or not state.split:
+    own: Optional[_Updaters] = vars(trainer).pop("_tofu", None)
+    if own is None or not own.split:
         return
     updater = trainer._updaters[0]
-    updater.states = _whole_states(trainer, state)
+    updater.states = _whole_states(trainer, own)
     updater.states_synced = dict.fromkeys(updater.states, True)
-    counts = _counts(trainer._optimizer, state.updaters[0].tofu_device)
+    counts = _counts(trainer._optimizer, own.updaters[0].tofu_device)
     trainer._optimizer._all_index_update_counts = {trainer._contexts[0].device_id: counts}
 
 
-def _state(trainer: Any) -> _State:
-    state = _states.get(trainer)
-    if state is not None and state.optimizer is trainer._optimizer:
-        return state
-    optimizer = trainer._optimizer
-    tiled = next(filter(is_tiled, trainer._params))
-    contexts = tiled._tofu.contexts
+def _found(trainer: Any) -> Optional[_Updaters]:
+    found: Optional[_Updaters] = getattr(trainer, "_tofu", None)
+    return found
+
+
+def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
+    """Those of a Trainer, made where there are none for its optimizer."""
+    found, optimizer = _found(trainer), trainer._optimizer
+    if found is not None and found.optimizer is optimizer:
+        return found
+    contexts = tile_state.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
     if not elementwise:
         messages.warn(
@@ -200,8 +200,9 @@ def _state(trainer: Any) -> _State:
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
     for updater, context in zip(updaters, contexts):
         updater.tofu_device = context.device_id
-    state = _states[trainer] = _State(optimizer, elementwise, updaters)
-    return state
+    found = trainer._tofu = _Updaters(optimizer, elementwise, updaters)
+    tile_state.state.trainers.add(trainer)
+    return found
 
 
 def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
@@ -240,33 +241,33 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
                 parameter._tofu.scatter(weight, out=parameter._data)
 
 
-def _split_states(trainer: Any, state: _State, indices: Sequence[int]) -> None:
+def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
     """Move the states of these parameters, made or loaded before, to the workers."""
-    own, optimizer = trainer._updaters[0], trainer._optimizer
+    plain, optimizer = trainer._updaters[0], trainer._optimizer
     counts = _counts(optimizer, trainer._contexts[0].device_id)
     for index in indices:
-        if index in state.split:
+        if index in own.split:
             continue
         tile_state = trainer._params[index]._tofu
-        state.split[index] = tile_state
-        for updater in state.updaters:
+        own.split[index] = tile_state
+        for updater in own.updaters:
             if index in counts:
                 _counts(optimizer, updater.tofu_device).setdefault(index, counts[index])
-        if index not in own.states:
+        if index not in plain.states:
             continue
-        whole = own.states.pop(index)
-        own.states_synced.pop(index, None)
-        for updater, part in zip(state.updaters, _scatter(whole, tile_state)):
+        whole = plain.states.pop(index)
+        plain.states_synced.pop(index, None)
+        for updater, part in zip(own.updaters, _scatter(whole, tile_state)):
             updater.states[index] = part
             updater.states_synced[index] = True
 
 
-def _whole_states(trainer: Any, state: _State) -> dict[int, Any]:
+def _whole_states(trainer: Any, own: _Updaters) -> dict[int, Any]:
     found = dict(trainer._updaters[0].states)
     where = trainer._contexts[0]
-    for index, tile_state in state.split.items():
-        if index in state.updaters[0].states:
-            parts = [updater.states[index] for updater in state.updaters]
+    for index, tile_state in own.split.items():
+        if index in own.updaters[0].states:
+            parts = [updater.states[index] for updater in own.updaters]
             found[index] = _gather(parts, tile_state, where)
     return dict(sorted(found.items()))
 
@@ -287,8 +288,7 @@ def _scatter(whole: Any, tile_state: Any) -> list[Any]:
 def _gather(parts: Sequence[Any], tile_state: Any, context: Any) -> Any:
     first = parts[0]
     if isinstance(first, NDArray):
-        with autograd.pause():
-            return tile_state.gather(parts, context)
+        return tile_state.gather(parts, context)
     if isinstance(first, (tuple, list)):
         return type(first)(_gather(column, tile_state, context) for column in zip(*parts))
     return first

@@ -13,13 +13,12 @@ A copy that nobody holds any more is dropped at the next flush, and costs nothin
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
-
-from . import backend
 
 if TYPE_CHECKING:
     from .parameter import Tiled
@@ -55,6 +54,7 @@ class View:
 
     def __init__(self, owner: Tiled, *, of_gradient: bool) -> None:
         self._owner = weakref.ref(owner)
+        self._views = owner._tofu.state.views
         self._of_gradient = of_gradient
         self._held: Optional[Whole] = None  # until the next flush, even if the script drops it
         self._whole: Optional[weakref.ref[Whole]] = None
@@ -81,7 +81,7 @@ class View:
         self._held = whole
         # A gradient is written by the backward pass alone, to its tiles.
         self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
-        _views.add(self)
+        self._views.add(self)
         return whole
 
     def before_backward(self) -> None:
@@ -136,7 +136,7 @@ class View:
         """Stop following; what the script holds becomes a plain copy."""
         self._held = self._whole = None
         self._equal = self._recorded = False
-        _views.discard(self)
+        self._views.discard(self)
 
     def _is_there(self, owner: Tiled) -> bool:
         return owner._data is not None and (
@@ -165,34 +165,25 @@ class View:
         self._equal = True
 
 
-_views: set[View] = set()
-
-
-def before_backward() -> None:
+def before_backward(views: Iterable[View]) -> None:
     """Bring tiles and copies together before gradients are computed."""
-    for view in list(_views):
+    for view in list(views):
         view.before_backward()
 
 
-def after_backward() -> None:
+def after_backward(views: Iterable[View]) -> None:
     """Bring tiles and copies together after gradients are computed."""
-    for view in list(_views):
+    for view in list(views):
         view.after_backward()
 
 
-def flush() -> None:
+def flush(views: Iterable[View]) -> None:
     """Write all handed-out copies back into their tiles."""
-    for view in list(_views):
+    for view in list(views):
         view.flush()
 
 
-def refresh() -> None:
+def refresh(views: Iterable[View]) -> None:
     """Read all tiles into the copies that scripts still hold."""
-    for view in list(_views):
+    for view in list(views):
         view.refresh()
-
-
-def gather_plain(tiles: list[Any], layout: Any, context: Any) -> Any:
-    """The whole array of `tiles`, outside of autograd."""
-    with autograd.pause():
-        return backend.current().gather(tiles, layout, context)

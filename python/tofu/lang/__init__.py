@@ -8,7 +8,7 @@ Example:
     >>> positive_part.trace([(4, 5)], [(4, 5)]).outputs[0].variables
     ('i0', 'i1')
 
-docs/tdl.md is the language's reference.
+See docs/tdl.md for the language reference.
 """
 
 from tofu.lang.adjoint import adjoint

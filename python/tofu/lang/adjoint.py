@@ -1,12 +1,12 @@
 """Descriptions of backward operators, derived from those of their forward operators.
 
 For an output ``O[v] = Sum_r X[A(v, r)] * others`` the gradient is
-``gX[a] = Sum over every (v, r) with A(v, r) = a of gO[v] * others``. Where all indices
-are plain variables that is again a description, with the variables outside ``A`` as its
-reduction. A variable that occurs in another index (``x + dx``), or twice in one tensor
+``gX[a] = Sum over every (v, r) with A(v, r) = a of gO[v] * others``. If all indices
+are plain variables, this is again a description that reduces over the variables outside
+``A``. A variable that occurs in another index (``x + dx``), or twice in one tensor
 (``x[i, i]``), is *entangled*: the dimensions that it reaches are taken whole, as arguments
-of an opaque function. So the halo of a convolution's gradient is not found, and nothing
-wrong is.
+of an opaque function. So this does not find the halo of a convolution's gradient, but what
+it finds is right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINEAR = ("add", "sub", "neg")
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """An element of the tensor, and what its derivative reads besides the output's."""
+    """An element of the tensor, and what its derivative reads other than the output's."""
 
     element: ir.Element
     factors: tuple[ir.Element, ...]
@@ -45,8 +45,8 @@ def adjoint(
     Args:
         forward: the output's lambda, made with the backward operator's own tensors.
         ograd: the output's gradient.
-        wrt: the tensors to differentiate by, in the order of the gradients; None is
-            left out.
+        wrt: the tensors to differentiate with respect to, in the order of the gradients;
+            None is left out.
 
     Raises:
         InconclusiveError: a tensor occurs at two different indices.
@@ -66,7 +66,7 @@ def _gradient(
     occurrences = list(_occurrences(body, tensor.slot))
     if len({o.element.dims for o in occurrences}) != 1:
         raise InconclusiveError(
-            f"gradient by {tensor.name}: it occurs at {len(occurrences)} indices, expected "
+            f"gradient of {tensor.name}: it occurs at {len(occurrences)} indices, expected "
             "one; describe this backward operator by hand"
         )
     own = _untangled(occurrences[0].element, entangled)

@@ -25,15 +25,15 @@ _OUT_SHAPES = "out_shapes"
 
 @dataclass(frozen=True)
 class Rewrite:
-    """An attribute that changes in a part of the operator.
+    """An attribute whose value changes in a part of the operator.
 
     Attributes:
         name: the attribute.
-        value: ``{"size": variable}``, with ``"times": number`` the extent times that,
+        value: ``{"size": variable}``, multiplied by ``"times": number`` if given,
             ``{"sizes": [variable, ...]}``, ``{"const": text}`` or
             ``{"output_shape": number}``.
-        when: the variables whose splitting changes it; None: those of the value, and
-            for the others every variable.
+        when: the variables whose splitting changes it. None: the variables of the value,
+            or every variable if it has none.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Description:
 
     Attributes:
         names: the operators that it describes.
-        source: where it stands.
+        source: where it is written.
         random: whether two workers that both compute the whole get different results.
     """
 
@@ -92,7 +92,7 @@ class Description:
                 self._tensors.append(parameter)
 
     def serves(self, *names: str) -> Description:
-        """Let this description hold for more operators, which compute the same.
+        """Make this description cover more operators, which compute the same.
 
         Args:
             *names: the operators.
@@ -101,7 +101,7 @@ class Description:
             The description.
 
         Raises:
-            TdlError: another description names one of them already.
+            TdlError: another description already names one of them.
         """
         _enter(self, names, named=True)
         self.names += names
@@ -116,7 +116,7 @@ class Description:
         return f"<tofu.op {self.names[0]} at {self.location}>"
 
     def attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that the description knows, parsed; the others are left out."""
+        """The attributes that the description declares, parsed, without the others."""
         values = {}
         for name, default in self._attributes.items():
             if name in given:
@@ -125,7 +125,7 @@ class Description:
                 raise self.source.error(
                     f"attribute {name} is missing",
                     f"attributes {sorted(given)}",
-                    f"give {name} to the operator, or a default to the description",
+                    f"give the operator {name}, or the description a default",
                 )
             else:
                 values[name] = default
@@ -154,7 +154,7 @@ class Description:
         if self._wants_out_shapes:
             if outs is None:
                 raise self.source.error(
-                    "the description asks for the outputs' shapes, and was given none",
+                    "the description reads the outputs' shapes, but the analysis has none",
                     _OUT_SHAPES,
                     "give shapes to the analysis",
                 )
@@ -166,7 +166,7 @@ class Description:
     def rewrites(
         self, in_shapes: Sequence[Shape], attributes: Optional[Mapping[str, Any]] = None
     ) -> tuple[list[Rewrite], bool]:
-        """The attributes that change in parts, and whether that depends on sizes."""
+        """The attributes that change in parts, and whether they depend on sizes."""
         if not callable(self._rewrites):
             return list(self._rewrites), False
         use = ShapeUse()
@@ -179,7 +179,7 @@ class Description:
         if shapes is None:
             if self._variadic is not None:
                 raise self.source.error(
-                    "the number of tensors is not known",
+                    "the number of tensors is unknown",
                     f"*{self._variadic}",
                     "give shapes: tofu.analyze(description, [shape, ...])",
                 )
@@ -198,8 +198,8 @@ class Description:
 def parse_attribute(value: Any, default: Any = inspect.Parameter.empty) -> Any:
     """An attribute from MXNet's text: "(3, 3)", "True", "None", "64", "relu".
 
-    A flag written as "0" or "1" becomes a bool where the default is one, a number a
-    tuple where the default is a tuple.
+    "0" or "1" becomes a bool if the default is a bool; a number becomes a tuple if the
+    default is a tuple.
     """
     if isinstance(value, str):
         value = _parse_text(value.strip())
@@ -246,21 +246,21 @@ def op(
 ) -> Any:
     """Describe an operator by a function of its tensors that returns a lambda.
 
-    The function's positional parameters are the operator's inputs (a default of None:
-    the operator may lack it; ``*args``: any number), its keyword-only parameters the
+    The function's positional parameters are the operator's inputs (a default of None
+    makes an input optional, ``*args`` takes any number), its keyword-only parameters the
     attributes that matter. It returns one lambda over the output's index variables, or a
-    tuple of lambdas, one per output; variables of one name are one variable.
+    tuple of lambdas, one per output. Variables with the same name are one variable.
 
     Args:
         function: the description, when used as a plain ``@tofu.op``.
-        name: the operator's name, or several that the description holds for; default:
-            the function's.
-        rewrites: attributes that change in parts of the operator; or a function of the
-            input shapes and the attributes that gives them.
+        name: the operator's name, or the names of all operators that it describes;
+            default: the function's name.
+        rewrites: attributes that change in parts of the operator, or a function of the
+            input shapes and the attributes that returns them.
         random: whether two runs of the operator differ.
 
     Raises:
-        TdlError: another description names this operator already. Only functions
+        TdlError: another description already names this operator. Only functions
             decorated by a plain ``@tofu.op`` may be defined again.
 
     Example:
@@ -288,16 +288,15 @@ def _enter(description: Description, names: Sequence[str], *, named: bool) -> No
         known = _REGISTRY.get(each)
         if known is not None and not _redefines(description, each, known, named=named):
             raise TdlError(
-                f"description of {each} at {description.location}: it is described at "
-                f"{known.location} already; expected one description an operator, so "
-                "remove or rename one"
+                f"description of {each} at {description.location}: {each} is already described at "
+                f"{known.location}; expected one description per operator, so remove or rename one"
             )
         _REGISTRY[each] = description
         _NAMED.update({each} if named else ())
 
 
 def _redefines(new: Description, name: str, known: Description, *, named: bool) -> bool:
-    """Whether a description may take the place of another: an edited one, as in a notebook."""
+    """Whether a description may replace another, as when a notebook cell runs again."""
     same_place = (new.source.file, new.source.line) == (known.source.file, known.source.line)
     return same_place or not (named or name in _NAMED)
 

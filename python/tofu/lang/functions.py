@@ -30,7 +30,7 @@ Extent = Union[int, Sequence[int]]
 
 
 def apply(function: str, *args: object) -> ValueHandle:
-    """A scalar function of values that the analysis knows nothing else about.
+    """A scalar function of values, about which the analysis knows nothing more.
 
     Args:
         function: its name, for printing.
@@ -70,14 +70,14 @@ def where(condition: object, a: object, b: object) -> ValueHandle:
 
 
 def like(value: object, *read: object) -> ValueHandle:
-    """``value``; the operator wants the elements `read` too, if only for their shape."""
+    """``value``; the operator also needs the elements `read`, if only for their shape."""
     return apply("like", value, *read)
 
 
 class Opaque:
-    """A function of which nothing is known but what it reads.
+    """A function of which only its arguments are known.
 
-    Called with elements and slices it gives a tensor to index, or a value.
+    Called with elements and slices, it returns a tensor to index, or a value.
 
     Example:
         >>> import tofu
@@ -113,9 +113,9 @@ def _reduce(
     name = kind.capitalize()
     if not callable(body) and not isinstance(body, Over):
         raise fail(
-            f"{name} of something that is no lambda",
+            f"{name} of something that is not a lambda",
             f"{name}({body!r})" if not isinstance(body, ValueHandle) else ir.show(body.node),
-            f"{name}(lambda k: x[..., k]) names the variables that it reduces over",
+            f"{name}(lambda k: x[..., k]), which names the variables to reduce over",
         )
     extents = [] if extent is None else [extent] if isinstance(extent, int) else list(extent)
     with scope(body, None, f"{name}(lambda ...)") as (names, value):
@@ -123,13 +123,13 @@ def _reduce(
             raise fail(
                 f"{name} has nothing to reduce",
                 f"{name}(lambda: {ir.show(to_expr(value))})",
-                f"a lambda of at least one variable: {name}(lambda k: ...)",
+                f"a lambda of at least one variable, {name}(lambda k: ...)",
             )
         if extents and len(extents) != len(names):
             raise fail(
                 f"{name} over {len(names)} variables with {len(extents)} extents",
                 f"{name}(lambda {', '.join(names)}: ..., extent={tuple(extents)})",
-                "one extent for every variable",
+                "one extent per variable",
             )
         for variable, size in zip(names, extents):
             declare_extent(variable, int(size))
@@ -140,7 +140,7 @@ _DOC = """The {0} of the body over the lambda's variables.
 
     Args:
         body: a lambda of the variables to reduce over, or an Over.
-        extent: how far the variables range, where no tensor's dimension says it.
+        extent: the variables' extents, if no tensor dimension determines them.
     """
 
 Sum = _reducer("sum", _DOC.format("sum"))

@@ -1,7 +1,7 @@
-"""What a description's lambdas compute with: handles that record what is done to them.
+"""Handles: what a description's lambdas compute with.
 
-Executing a description on handles is its symbolic execution: operators build terms
-(``tofu.lang.ir``), and whatever the language does not have raises a TdlError that
+Executing a description on handles executes it symbolically: operators build terms
+(``tofu.lang.ir``), and anything that the language lacks raises a TdlError that
 shows the description and says what is allowed.
 """
 
@@ -17,13 +17,12 @@ from tofu.lang.source import fail
 __all__ = ["IndexHandle", "OpaqueHandle", "TensorHandle", "ValueHandle", "to_expr", "to_index"]
 
 _AFFINE = (
-    "index arithmetic is affine: +, - of index variables and whole numbers, * and // by a "
-    "constant whole number (// by a positive one); compute other functions in an opaque "
-    "function (tofu.Opaque)"
+    "index arithmetic is affine: + and - of index variables and integers, * by a constant "
+    "integer, // by a positive one; put other functions into an opaque function (tofu.Opaque)"
 )
 _NO_COMPARISON = (
-    "index variables are never compared; describe a case distinction by an opaque "
-    "function (tofu.Opaque), or compare values with tofu.lang.where"
+    "index variables cannot be compared; put a case distinction into an opaque function "
+    "(tofu.Opaque), or compare values with tofu.lang.where"
 )
 
 
@@ -94,9 +93,9 @@ class ValueHandle:
 
     def __bool__(self) -> bool:
         raise fail(
-            "a value decides the description's own control flow",
+            "control flow depends on a value",
             ir.show(self.node),
-            "a description does not branch on values: write tofu.lang.where(condition, a, b)",
+            "instead of branching, write tofu.lang.where(condition, a, b)",
         )
 
 
@@ -152,7 +151,7 @@ class IndexHandle:
 
     def __floordiv__(self, other: object) -> IndexHandle:
         if isinstance(other, IndexHandle) or not _is_int(other) or int(other) <= 0:  # type: ignore[call-overload]
-            self._reject("division of an index by something else than a constant", "//", other)
+            self._reject("division of an index by other than a positive constant", "//", other)
         return IndexHandle(ir.floordiv(self.index, int(other)))  # type: ignore[call-overload]
 
     def __rfloordiv__(self, other: object) -> NoReturn:
@@ -193,7 +192,7 @@ class IndexHandle:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        raise fail("an index variable decides control flow", repr(self), _NO_COMPARISON)
+        raise fail("control flow depends on an index variable", repr(self), _NO_COMPARISON)
 
     def __index__(self) -> int:
         raise fail("an index variable used as a number", repr(self), _AFFINE)
@@ -203,7 +202,7 @@ class IndexHandle:
 
 
 class TensorHandle:
-    """An input tensor. ``shape`` is known where the analysis is given shapes."""
+    """An input tensor. ``shape`` is known if the analysis has shapes."""
 
     __slots__ = ("_shape", "fill", "name", "rank", "slot")
 
@@ -225,7 +224,7 @@ class TensorHandle:
         """The tensor's extents. Raises TdlError in an analysis without shapes."""
         if self._shape is None:
             raise fail(
-                "the description asks for a shape, and the analysis was given none",
+                "the description reads a shape, but the analysis has none",
                 f"{self.name}.shape",
                 "give shapes: tofu.analyze(description, [shape, ...])",
             )
@@ -256,15 +255,14 @@ class TensorHandle:
             self.rank = len(dims)
         if self.rank != len(dims):
             raise fail(
-                f"wrong rank: {self.name} has {self.rank} dimensions, "
-                f"and is indexed by {len(dims)}",
+                f"wrong rank: {self.name} has rank {self.rank}, but its index has rank {len(dims)}",
                 f"{self.name}[{_text(key)}]",
-                "one index (or ':', for an opaque function) for every dimension",
+                "one index (or ':', for an opaque function) per dimension",
             )
         return ValueHandle(ir.Element(self.slot, self.name, tuple(dims), self.fill))
 
     def __iter__(self) -> NoReturn:
-        raise fail("a tensor is iterated over", self.name, "index it by lambda variables")
+        raise fail("loop over a tensor", self.name, "index it by lambda variables")
 
     def _whole(self, item: slice) -> ir.Whole:
         if (item.start, item.stop, item.step) != (None, None, None):
@@ -277,7 +275,7 @@ class TensorHandle:
 
 
 class OpaqueHandle(ValueHandle):
-    """The result of an opaque function: a tensor to index, or a value as it is."""
+    """The result of an opaque function: a tensor to index, or a value."""
 
     __slots__ = ()
 
@@ -291,7 +289,7 @@ class OpaqueHandle(ValueHandle):
 
 
 def to_index(item: object, where: Callable[[], str]) -> ir.Index:
-    """An index expression from a handle or a whole number; `where` is for errors."""
+    """An index expression from a handle or an integer; `where` is for errors."""
     if isinstance(item, IndexHandle):
         return item.index
     if _is_int(item):
@@ -300,9 +298,8 @@ def to_index(item: object, where: Callable[[], str]) -> ir.Index:
     raise fail(
         f"{what} used as an index",
         where(),
-        "indices are affine in the index variables; describe data-dependent indexing by an "
-        "opaque function of the element and of a whole dimension: "
-        "Lookup(indices[i], table[:, d])",
+        "indices are affine in the index variables; put data-dependent indexing into an opaque "
+        "function of the element and a whole dimension: Lookup(indices[i], table[:, d])",
     )
 
 
@@ -313,7 +310,7 @@ def to_expr(item: object, *, slices: bool = False) -> ir.Expr:
             raise fail(
                 "arithmetic on a slice",
                 ir.show(item.node),
-                "a slice (':') is an argument of an opaque function only; index every dimension",
+                "only arguments of an opaque function may be slices (':'); index every dimension",
             )
         return item.node
     if isinstance(item, IndexHandle):
@@ -329,7 +326,7 @@ def to_expr(item: object, *, slices: bool = False) -> ir.Expr:
     raise fail(
         "not a value of the language",
         _text(item),
-        "numbers, tensor elements, arithmetic, functions of tofu.lang, reducers, and "
+        "numbers, tensor elements, arithmetic, functions of tofu.lang, reducers and "
         "opaque functions",
     )
 

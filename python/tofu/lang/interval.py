@@ -1,14 +1,14 @@
 """Symbolic interval analysis of index expressions (paper section 4.2, Figure 4).
 
 An interval's ends are affine in the variables' symbolic bounds: every variable ``x`` of
-a part ranges over ``[x.lo, x.hi]``, inclusive, and nothing is known of the two but their
-order. Coefficients are exact: rationals enter only as one floor division of the whole
+a part ranges over ``[x.lo, x.hi]``, inclusive, and only the order of the two is known.
+Coefficients are exact: rationals occur only as one floor division of the whole
 form. The paper's ``[l, u]`` vectors are the special case ``x.lo = l X, x.hi = u X``.
 
-The result is three-valued. *exact*: both ends are attained. *over-approximation*
-(``exact=False``): every touched element lies inside, the ends need not be touched.
-*inconclusive*: no form of this kind bounds the index, an InconclusiveError. Each
-transfer function states which way it errs.
+A result is one of three. *Exact*: both ends are attained. *Over-approximation*
+(``exact=False``): every touched element lies inside, but the ends need not be touched.
+*Inconclusive*: no form of this kind bounds the index; raises InconclusiveError. Each
+transfer function states in which direction it errs.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Interval:
 def interval_of(index: ir.Index) -> Interval:
     """The interval that ``index`` sweeps.
 
-    Exact where every variable occurs in one term only; where one occurs twice (inside
-    and outside a floor) the terms are taken as independent: an over-approximation.
+    Exact if every variable occurs in one term only. If one occurs twice (inside and
+    outside a floor), the terms count as independent: an over-approximation.
 
     Raises:
-        InconclusiveError: the divisors' product is beyond what a form holds.
+        InconclusiveError: the product of the divisors is too large for a form.
     """
     result = Interval(*(Form((), index.const, 1),) * 2, True)
     seen: set[str] = set()
@@ -91,8 +91,8 @@ def hull(a: Interval, b: Interval) -> Interval:
     """The smallest interval around both; an over-approximation unless they are equal.
 
     Raises:
-        InconclusiveError: the ends differ by more than a constant, so which of them is
-            the outer one depends on the variables' bounds.
+        InconclusiveError: the ends differ by more than a constant, so the variables'
+            bounds decide which one is the outer.
     """
     if a == b:
         return a
@@ -139,10 +139,10 @@ def _times(form: Form, factor: int) -> Form:
 
 
 def _add(a: Interval, b: Interval, *, independent: bool) -> Interval:
-    """Exact for independent terms of which one at most is a floor.
+    """Exact for independent terms of which at most one is a floor.
 
-    Of two floors the sum is at most 1 below the floor of the sum: the lower end is
-    taken that much lower.
+    The sum of two floors is at most 1 below the floor of the sum, so the lower end is
+    lowered by that much.
     """
     both = min(a.lo.divisor, b.lo.divisor) > 1 or min(a.hi.divisor, b.hi.divisor) > 1
     lo, hi = _sum(a.lo, b.lo), _sum(a.hi, b.hi)
@@ -165,8 +165,8 @@ def _sum(a: Form, b: Form) -> Form:
 def _outer(a: Form, b: Form, *, least: bool) -> Form:
     if (a.terms, a.divisor) != (b.terms, b.divisor):
         raise InconclusiveError(
-            f"index ranges end at {a} and at {b}: which is the outer one depends on the "
-            "part; expected ends that differ by a constant"
+            f"index ranges end at {a} and at {b}: the outer one depends on the part; "
+            "expected ends that differ by a constant"
         )
     const = min(a.const, b.const) if least else max(a.const, b.const)
     return Form(a.terms, const, a.divisor)

@@ -7,8 +7,8 @@ Semantics:
   else is an index: no products of variables, no comparisons, no data-dependent index.
 * An index variable ranges over ``0 .. extent-1``; bounds are inclusive on both ends.
 * A value expression has no side effects and no evaluation order.
-* A reducer is commutative and associative. Over an empty range it is not defined, and
-  no part of a split range is ever empty.
+* A reducer is commutative and associative. It is undefined over an empty range; parts of a
+  split range are never empty.
 * A whole dimension (``:``) may only be an argument of an opaque function.
 
 Terms are kept in canonical form, so equal index expressions compare equal.
@@ -72,7 +72,7 @@ class Index:
 
     @property
     def plain(self) -> Optional[str]:
-        """The variable that this index is, or None if it is anything else."""
+        """The variable, if this index is a plain variable, else None."""
         if self.const == 0 and len(self.terms) == 1:
             atom, coef = self.terms[0]
             if coef == 1 and isinstance(atom, str):
@@ -117,9 +117,9 @@ class IndexValue:
 
 @dataclass(frozen=True)
 class Element:
-    """An element of input ``slot``, or a slice of it where some dims are whole.
+    """An element of input ``slot``, or a slice of it if some dims are whole.
 
-    Outside the tensor a ``fill`` is read; None where nothing outside is read.
+    Reads outside the tensor give ``fill``; None if there are no such reads.
     """
 
     __slots__ = ("dims", "fill", "slot", "tensor")
@@ -150,7 +150,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class OpaqueElement:
-    """Element ``result`` of what an opaque function makes of its arguments."""
+    """Element ``result`` of an opaque function's result for its arguments."""
 
     __slots__ = ("args", "function", "result")
     function: str
@@ -166,13 +166,13 @@ Expr = Union[Const, IndexValue, Element, Call, Reduce, OpaqueElement]
 
 @functools.lru_cache(maxsize=4096)
 def constant(value: int) -> Index:
-    """The index that is a number."""
+    """A number as an index."""
     return Index((), value)
 
 
 @functools.lru_cache(maxsize=4096)
 def variable(name: str) -> Index:
-    """The index that is a variable."""
+    """A variable as an index."""
     return Index(((name, 1),), 0)
 
 

@@ -1,7 +1,7 @@
-"""Shapes that know whether anybody looked at their sizes.
+"""Shapes that note whether their sizes were read.
 
 A description whose lambdas depend only on ranks and on which dimensions have size 1 has
-the same strategies for all other sizes, so its analysis is made once.
+the same strategies for all other sizes, so it is analysed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ShapeUse:
 
 
 class KnownShape(tuple[int, ...]):
-    """A shape; reading a size of it is noted, its length and its ones are free."""
+    """A shape that notes when a size is read; its length and its ones are free to read."""
 
     _use: ShapeUse
 

@@ -1,4 +1,4 @@
-"""Where a description stands in its author's source, and errors that show it."""
+"""Where a description is in its author's source, and errors that show it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Source:
             what: what is wrong, in a few words.
             found: the sub-expression.
             allowed: what the language allows there, and what to do.
-            line: the line at fault, None for the description as a whole.
+            line: the line at fault, or None for the whole description.
         """
         place = f"{self.file}:{line or self.line}"
         return TdlError(
@@ -72,13 +72,13 @@ current: contextvars.ContextVar[Optional[Source]] = contextvars.ContextVar(
 
 
 def fail(what: str, found: str, allowed: str, cause: Optional[BaseException] = None) -> TdlError:
-    """The error for the description that is being executed, at the line it is at.
+    """The error for the description that is being executed, at its current line.
 
     Args:
         what: what is wrong, in a few words.
         found: the sub-expression.
         allowed: what the language allows there.
-        cause: Python's own error, whose line counts then.
+        cause: Python's own error, whose line is shown instead.
     """
     source = current.get()
     if source is None:

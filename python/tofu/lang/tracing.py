@@ -32,7 +32,7 @@ Shape = tuple[int, ...]
 
 
 class Over:
-    """A lambda whose variables' names are computed: ``Over(["b", "i0"], fn)``.
+    """A lambda with computed variable names: ``Over(["b", "i0"], fn)``.
 
     Args:
         names: the variables.
@@ -45,7 +45,7 @@ class Over:
 
 
 class Reindex:
-    """An output in whose dimensions several variables share an index.
+    """An output in which several variables share one index.
 
     ``output[at(*v)] = value(*v)`` for all values of the variables, which must reach
     every element exactly once: a reshape of (6, 5) to (30,) is
@@ -73,10 +73,10 @@ class Reindex:
 
 
 class Unread:
-    """An output that nothing reads, though the operator has it.
+    """An output that nothing reads.
 
-    Nothing is said of its elements. MXNet may want its shape all the same: that of the
-    part of `tensor`, as the gradient by an input has the input's shape.
+    Its elements are not described. MXNet may still need its shape, which is that of the
+    part of `tensor`: the gradient of an input has the input's shape.
 
     Args:
         tensor: an input.
@@ -91,7 +91,7 @@ Lambda = Union[Over, Reindex, Unread, Callable[..., Any]]
 
 @dataclass(frozen=True)
 class InputTrace:
-    """An input tensor: its name, and its rank where it is known."""
+    """An input tensor: its name, and its rank if known."""
 
     name: str
     rank: Optional[int]
@@ -101,7 +101,7 @@ class InputTrace:
 class OutputTrace:
     """An output: its variables, its index in them (one per dimension), its element.
 
-    Of one that nothing reads, `like` is the input whose part it has the shape of.
+    If nothing reads it, `like` is the input whose part gives its shape.
     """
 
     variables: tuple[str, ...]
@@ -115,10 +115,10 @@ class Trace:
     """What a description does, as terms.
 
     Attributes:
-        source: where the description stands.
+        source: where the description is written.
         inputs: its tensors.
         outputs: its outputs, in order.
-        extents: what the description itself declares variables to range over.
+        extents: the extents that the description itself declares.
         reads_sizes: whether it depends on sizes other than 1.
     """
 
@@ -139,7 +139,7 @@ _state: contextvars.ContextVar[Optional[_State]] = contextvars.ContextVar("_stat
 
 
 def declare_extent(name: str, extent: int) -> None:
-    """Note what a variable ranges over. Raises TdlError for a second, other extent."""
+    """Note a variable's extent. Raises TdlError if it has a different one already."""
     state = _state.get()
     if state is None:
         return
@@ -147,7 +147,7 @@ def declare_extent(name: str, extent: int) -> None:
         raise fail(
             f"variable {name} has two extents",
             f"{state.extents[name]} and {extent}",
-            "variables of one name are one variable; give the second another name",
+            "variables with the same name are one variable; rename the second one",
         )
 
 
@@ -164,7 +164,7 @@ def scope(
             raise fail(
                 f"variable {name} is bound twice",
                 where,
-                "every lambda in another names its own variables; rename this one",
+                "different names in nested lambdas; rename this one",
             )
     bound.extend(names)
     try:
@@ -186,7 +186,7 @@ def _parameters_of(code: CodeType) -> Parameters:
 
 
 def _parameters(body: Callable[..., Any]) -> Parameters:
-    """The same of something callable that is no function."""
+    """The same for a callable that is not a function."""
     every = inspect.signature(body).parameters.values()
     variadic = next((p.name for p in every if p.kind is p.VAR_POSITIONAL), None)
     keywords = tuple(p.name for p in every if p.kind is p.KEYWORD_ONLY)
@@ -206,10 +206,10 @@ def _signature(
     if variadic is not None:
         if rank is None:
             raise fail(
-                f"*{variadic} stands for as many variables as there are dimensions, and "
-                "their number is not known here",
+                f"*{variadic} stands for one variable per dimension, but the number of dimensions "
+                "is unknown here",
                 where,
-                "give shapes to the analysis; in a reducer name the variables (tofu.lang.Over)",
+                "give shapes to the analysis; in a reducer, name the variables (tofu.lang.Over)",
             )
         count = max(rank - len(positional) - len(keywords), 0)
         positional += [f"{variadic}{d}" for d in range(count)]
@@ -248,13 +248,13 @@ def _output(item: Lambda, number: int, shape: Optional[Shape]) -> OutputTrace:
         raise fail(
             f"{where} is not described by a lambda",
             f"{item!r}",
-            "return lambda i, j: ..., or a tuple of lambdas, one for every output",
+            "return lambda i, j: ..., or a tuple of lambdas, one per output",
         )
     if shape is not None and len(shape) != len(index):
         raise fail(
-            f"wrong rank: {where} has {len(shape)} dimensions, its lambda has {len(index)}",
+            f"wrong rank: {where} has rank {len(shape)}, but its lambda has rank {len(index)}",
             f"lambda {', '.join(names)}: ...",
-            "one variable for every dimension of the output, or *i",
+            "one variable per dimension of the output, or *i",
         )
     return OutputTrace(names, index, body, like)
 
@@ -268,8 +268,8 @@ def execute(
 ) -> Trace:
     """Execute a description symbolically.
 
-    Outputs beyond those the operator has (`out_shapes`) are dropped: an operator may
-    have fewer hidden ones in another build of MXNet.
+    Outputs that the operator lacks (see `out_shapes`) are dropped: another build of MXNet
+    may have fewer hidden ones.
 
     Raises:
         TdlError: the description is not in the language, with its source and what is
@@ -283,9 +283,9 @@ def execute(
         if out_shapes is not None:
             if len(items) < len(out_shapes):
                 raise fail(
-                    f"the operator has {len(out_shapes)} outputs, {len(items)} are described",
+                    f"the operator has {len(out_shapes)} outputs, the description {len(items)}",
                     f"{len(items)} lambdas",
-                    "one lambda for every output, hidden ones included",
+                    "one lambda per output, including hidden outputs",
                 )
             items = items[: len(out_shapes)]
         shapes = out_shapes if out_shapes is not None else [None] * len(items)
@@ -302,7 +302,7 @@ def execute(
         raise fail(
             "not an operation of the language",
             str(error),
-            "arithmetic of numbers, index variables and elements; a tensor is indexed in every "
+            "arithmetic of numbers, index variables and elements; a tensor is indexed along every "
             "dimension, x[i, j]",
             error,
         ) from error

@@ -94,7 +94,7 @@ def test_what_is_not_described_has_no_row() -> None:
 
 
 def test_shapes_that_contradict_the_description() -> None:
-    with pytest.raises(TdlError, match="variable i ranges over 6, and dimension 1 of weight has 5"):
+    with pytest.raises(TdlError, match="variable i has extent 6, but dimension 1 of weight is 5"):
         row_for("table_dense", {}, [(4, 6), (8, 5), (8,)], [(4, 8)])
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import tofu.tdl  # noqa: F401 registers the descriptions
 from tofu.verify.calls.cases import ALL
-from tofu.verify.run.compare_parts import Run, check_distribution, check_equal
-from tofu.verify.run.draw import drawn
+from tofu.verify.check.draw import drawn
+from tofu.verify.run.by_parts import Run, check_distribution, check_equal
 
 from .operators import by_parts, reason_not_to_run, strategies
 

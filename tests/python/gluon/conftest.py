@@ -10,17 +10,17 @@ from . import fakes
 
 @pytest.fixture(params=["fake", "real"])
 def log(request):
-    """What the rooms below are asked to do; once fake ones, once tofu's own."""
+    """What the other layers are asked to do; once fake ones, once tofu's own."""
     log = fakes.Log()
-    found = fakes.rooms() if request.param == "fake" else backend.current()
-    with backend.using(fakes.logged(found, log)):
+    found = fakes.backend() if request.param == "fake" else backend.own()
+    with fakes.using(fakes.logged(found, log)):
         yield log
 
 
 @pytest.fixture
 def fake():
-    """Fake rooms below."""
-    with backend.using(fakes.rooms()):
+    """Fakes in place of the other layers."""
+    with fakes.using(fakes.backend()):
         yield
 
 

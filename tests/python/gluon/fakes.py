@@ -1,4 +1,4 @@
-"""Rooms that run a symbol serially behind the interface of the partitioned program.
+"""A backend that runs a symbol serially behind the interface of the partitioned program.
 
 Parameters are tiled for real (along the first dimension that divides, step by step);
 a program gathers them, runs the symbol on one context, and scatters the gradients.
@@ -6,16 +6,20 @@ So the Gluon layer is tested alone, and its results must be the serial ones exac
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import itertools
 import json
 import types
+from unittest import mock
 
 import mxnet as mx
 import numpy as np
 
 from tofu.errors import GraphError
-from tofu.gluon.backend import Rooms
+from tofu.gluon import backend as own_backend
+from tofu.gluon.backend import Backend
+from tofu.gluon.session import active
 from tofu.mx.run import layout
 
 DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
@@ -26,7 +30,7 @@ APART = concurrent.futures.ThreadPoolExecutor(1)
 
 
 class Log:
-    """What the rooms were asked to do."""
+    """What a backend was asked to do."""
 
     def __init__(self):
         self.graphs = []
@@ -34,28 +38,47 @@ class Log:
         self.programs = 0
 
 
-def logged(rooms, log):
-    """The rooms, telling `log` what they are asked to do."""
+@contextlib.contextmanager
+def using(backend, **others):
+    """In this context sessions use a backend, with other functions for some of its own."""
+    backend = dataclasses.replace(backend, **others)
+    with mock.patch.object(own_backend, "own", return_value=backend):
+        state = active().state if active() is not None else None
+        before = None if state is None else state.backend
+        if state is not None:
+            state.backend = backend
+        yield
+        if state is not None:
+            state.backend = before
+
+
+def are_used():
+    """Whether results are those of plain MXNet to the bit."""
+    return own_backend.own().usable_fetch is _usable_fetch
+
+
+def logged(backend, log):
+    """The backend, telling `log` what it is asked to do."""
 
     def training_graph(symbol, **options):
         keys = ("train", "gradients", "optimizer")
         log.graphs.append({key: options[key] for key in keys})
-        return rooms.training_graph(symbol, **options)
+        return backend.training_graph(symbol, **options)
 
     def compile_graph(graph, table, **options):
         log.pins.append(dict(options["pins"]))
-        return rooms.compile_graph(graph, table, **options)
+        return backend.compile_graph(graph, table, **options)
 
     def program(*args):
         log.programs += 1
-        return rooms.program(*args)
+        return backend.program(*args)
 
     return dataclasses.replace(
-        rooms, training_graph=training_graph, compile_graph=compile_graph, program=program
+        backend, training_graph=training_graph, compile_graph=compile_graph, program=program
     )
 
 
-def rooms():
+def backend():
     def training_graph(
         symbol, *, inputs, parameters, aux, gradients, train, optimizer=None, workers=1
     ):
@@ -109,16 +132,20 @@ def rooms():
             fetched_bytes=plan.total_bytes,
         )
 
-    return Rooms(
+    return Backend(
         training_graph=training_graph,
         strategy_table=strategy_table,
         compile_graph=compile_graph,
-        usable_fetch=lambda wanted, contexts: (wanted or "multifetch", None),
+        usable_fetch=_usable_fetch,
         program=Program,
         layouts=layout.layouts,
         scatter=layout.scatter,
         gather=layout.gather,
     )
+
+
+def _usable_fetch(wanted, contexts):
+    return wanted or "multifetch", None
 
 
 class Program:

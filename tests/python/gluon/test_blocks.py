@@ -1,6 +1,5 @@
 """What a user is told, and what runs serially instead."""
 
-import types
 import warnings
 
 import mxnet as mx
@@ -10,7 +9,7 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError, PlanError
-from tofu.gluon import backend, messages
+from tofu.gluon import messages
 from tofu.gluon.autograd_hooks import record_function
 from tofu.gluon.parameter import is_tiled
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture
 def on(fake):
-    """Tofu on over two workers and fake rooms, with its usual lines."""
+    """Tofu on over two workers and a fake backend, with its usual lines."""
     tofu.gluon.enable(workers=2, device="cpu", log="info")
     yield
     tofu.gluon.disable()
@@ -33,7 +32,7 @@ def warnings_of(seen):
 
 
 class Refused(gluon.HybridBlock):
-    """Uses an operator that the fake rooms refuse."""
+    """Uses an operator that the fake backend refuses."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -103,11 +102,11 @@ def test_serial_blocks_use_tiled_parameters(on):
 
 def test_what_cannot_be_bound_runs_serially(on):
     def program(*_args):
-        raise PlanError("no room for a tile")
+        raise PlanError("no memory for a tile")
 
     with (
-        backend.using(types.SimpleNamespace(**{**vars(backend.current()), "program": program})),
-        pytest.warns(messages.TofuWarning, match="net runs serially: no room for a tile"),
+        fakes.using(fakes.backend(), program=program),
+        pytest.warns(messages.TofuWarning, match="net runs serially: no memory for a tile"),
     ):
         found = train()[:2]
     assert_same(found, plainly(train)[:2])
@@ -117,8 +116,8 @@ def test_configuration_errors_are_raised(on):
     def compile_graph(*_args, **_options):
         raise ConfigError("TOFU_LOG: cannot write there")
 
-    others = types.SimpleNamespace(**{**vars(backend.current()), "compile_graph": compile_graph})
-    with backend.using(others), pytest.raises(ConfigError, match="cannot write there"):
+    others = fakes.using(fakes.backend(), compile_graph=compile_graph)
+    with others, pytest.raises(ConfigError, match="cannot write there"):
         make_net()(data())
 
 
@@ -254,7 +253,7 @@ def test_faults_of_a_backward_pass_reach_the_script(on):
         made.backward = lambda heads: {}["lost"]
         return made
 
-    with backend.using(types.SimpleNamespace(**{**vars(backend.current()), "program": program})):
+    with fakes.using(fakes.backend(), program=program):
         net = make_net()
         with autograd.record():
             loss = net(data()).sum()

@@ -10,8 +10,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon import views
 from tofu.gluon.parameter import is_tiled
+from tofu.gluon.session import active
 
 from .models import assert_same, data, fit, make_net, plainly, train, weights
 
@@ -101,7 +101,7 @@ def test_held_values_follow_and_write(two):
 def test_copies_nobody_holds_are_dropped(net):
     weight(net).data()
     net(data())
-    assert not views._views
+    assert not active().state.views
 
 
 def clip(net):
@@ -243,6 +243,31 @@ def test_loading_another_type(two, tmp_path):
     assert_same(found, expected)
 
 
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("whole_net", [False, True])
+def test_cast_there_and_back(two, between, whole_net):
+    """Programs that were bound before the first cast must not be used after the second.
+
+    Where the net itself is cast, MXNet traces it again; where its parameters are, it does not.
+    """
+
+    def run():
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+        losses = fit(net, trainer)
+        for dtype in ("float64", "float32"):
+            if whole_net:
+                net.cast(dtype)
+            else:
+                for parameter in net.collect_params().values():
+                    parameter.cast(dtype)
+            if between:
+                net(data().astype(dtype))
+        return losses, fit(net, trainer), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
 def test_parameter_dictionaries_load(net, tmp_path):
     path = str(tmp_path / "dict")
     before = weights(net)
@@ -329,6 +354,21 @@ def test_eager_gradients_reach_replicas(fake):
         (net.weight.data() * 2).sum().backward()
     assert [(g.asnumpy() == 2).all() for g in net.weight.list_grad()] == [True, True]
     tofu.gluon.disable()
+
+
+def test_disabling_keeps_what_was_written(net):
+    """The last writes into values and gradients, which no call has read since."""
+    with autograd.record():
+        loss = (net(data()) ** 2).sum()
+    loss.backward()
+    value, gradient = net[0].weight.data(), net[3].weight.grad()
+    value[:] = 3
+    net[0].bias.data()[:] = 4  # and the copy is dropped
+    gradient[:] = 5
+    tofu.gluon.disable()
+    assert (net[0].weight.data().asnumpy() == 3).all()
+    assert (net[0].bias.data().asnumpy() == 4).all()
+    assert (net[3].weight.grad().asnumpy() == 5).all()
 
 
 def test_disabling_restores_plain_parameters(net):

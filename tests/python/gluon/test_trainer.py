@@ -239,6 +239,24 @@ def test_loading_states_in_the_middle(two, tmp_path):
     assert_same(run(), plainly(run))
 
 
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_saving_what_was_loaded(name, two, tmp_path):
+    """A load between two updates replaces the states on the workers, with no step between."""
+    params = {"learning_rate": 0.1} if name == "adam" else {"learning_rate": 0.1, "momentum": 0.9}
+    first, second = tmp_path / "first", tmp_path / "second"
+    net = make_net()
+    trainer = gluon.Trainer(net.collect_params(), name, params)
+    fit(net, trainer)
+    trainer.save_states(str(first))
+    fit(net, trainer, 2)
+    trainer.load_states(str(first))
+    trainer.save_states(str(second))
+    (expected, before), (found, after) = states_of(first), states_of(second)
+    assert list(found) == list(expected)
+    assert_same(found, expected)
+    assert after._all_index_update_counts == before._all_index_update_counts
+
+
 def test_states_survive_disabling(two):
     def run(switch):
         net = make_net()
@@ -263,20 +281,24 @@ class Product(gluon.HybridBlock):
 
 
 def test_multi_precision(two):
-    def run():
+    """Steps that float16 alone would round away; no sums, so that all bits agree."""
+
+    def run(multi_precision=True):
         net = started(Product(prefix="half_"))
-        params = {"learning_rate": 0.1, "momentum": 0.9, "multi_precision": True}
+        params = {"learning_rate": 1e-4, "momentum": 0.9, "multi_precision": multi_precision}
         trainer = gluon.Trainer(net.collect_params(), "sgd", params)
-        for _ in range(3):
+        for _ in range(10):
             with autograd.record():
                 loss = (net(mx.nd.ones((4, 8), dtype="float16")) ** 2).sum()
             loss.backward()
             trainer.step(4)
-        return {name: value.astype("float32") for name, value in weights(net).items()}
+        return weights(net)["half_weight"]
 
     found, expected = run(), plainly(run)
-    for name, value in found.items():
-        np.testing.assert_allclose(value, expected[name], rtol=2e-3, atol=1e-4)
+    assert found.dtype == np.float16
+    assert found.tobytes() == expected.tobytes()
+    with pytest.warns(UserWarning, match="Accumulating with float16"):
+        assert found.tobytes() != plainly(run, multi_precision=False).tobytes()
 
 
 class Scaler:

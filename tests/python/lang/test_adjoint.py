@@ -83,7 +83,7 @@ def test_two_places_are_refused() -> None:
     def backward(ograd, x):
         return tuple(adjoint(lambda i: x[i] * x[i + 1], ograd, [x]))
 
-    with pytest.raises(InconclusiveError, match="gradient by x: it occurs at 2 indices"):
+    with pytest.raises(InconclusiveError, match="gradient of x: it occurs at 2 indices"):
         tofu.analyze(backward, [(4,), (5,)], [(5,)])
 
 

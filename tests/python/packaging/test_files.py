@@ -24,6 +24,14 @@ def test_links_between_files_lead_somewhere(path):
     assert not [link for link in links if not (path.parent / link).exists()]
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_named_in_texts_exist(path):
+    folders = "src|python|tdl|tests|scripts|benchmarks|examples|docs"
+    named = re.findall(rf"`((?:{folders})/[\w./]+)`", path.read_text(encoding="utf-8"))
+    concrete = [name for name in named if not re.search("LAYER|PASS|KIND", name)]
+    assert not [name for name in concrete if not (ROOT / name).exists()]
+
+
 def test_readme_lists_every_variable():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     source = Path(config.__file__).read_text(encoding="utf-8")

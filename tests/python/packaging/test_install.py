@@ -37,7 +37,7 @@ def test_the_distribution_is_called_mxnet_tofu():
         distribution.metadata.get_all("Provides-Extra")
     )
     scripts = {entry.name: entry.value for entry in distribution.entry_points}
-    assert scripts == {"tofu": "tofu.cli:main"}
+    assert scripts == {"tofu": "tofu.cli.main:main"}
 
 
 def test_every_extra_keeps_numpy_where_mxnet_works():
@@ -123,7 +123,7 @@ def test_source_archive_holds_what_a_build_needs(distributions):
     with tarfile.open(distributions[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md"} <= names
-    assert {f"python/{SWITCH_FILE}", "python/tofu/cli.py", "tdl/__init__.py"} <= names
+    assert {f"python/{SWITCH_FILE}", "python/tofu/cli/main.py", "tdl/__init__.py"} <= names
     assert not {name for name in names if name.startswith((".venv", "build/", ".ci"))}
 
 
@@ -132,7 +132,7 @@ def test_wheel_holds_the_package_the_descriptions_and_the_switch(distributions):
     with zipfile.ZipFile(distributions[1]) as wheel:
         names = wheel.namelist()
     assert SWITCH_FILE in names
-    assert {"tofu/cli.py", "tofu/tdl/__init__.py", "tofu/_hook.py"} <= set(names)
+    assert {"tofu/cli/main.py", "tofu/tdl/__init__.py", "tofu/_import_hook.py"} <= set(names)
     libraries = {name.split(".")[0] for name in names if name.endswith(".so")}
     assert libraries == {"tofu/_core", "tofu/libtofu_mxnet"}
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}

@@ -28,8 +28,8 @@ from tofu.errors import TofuError
 from tofu.lang import ir, lookup
 from tofu.verify.calls.case import Case
 from tofu.verify.calls.cases import ALL
+from tofu.verify.check.draw import drawn
 from tofu.verify.inventory.inventory import Call, call_of
-from tofu.verify.run.draw import drawn
 
 SEED = 20190329
 CHUNKS = 16

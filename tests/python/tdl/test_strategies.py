@@ -16,7 +16,7 @@ from tofu.analysis import row_for
 from tofu.lang import registered
 from tofu.verify.calls.case import Case
 from tofu.verify.calls.cases import ALL, NOT_RUN
-from tofu.verify.run.compare_parts import Run
+from tofu.verify.run.by_parts import Run
 
 SEED = 20190325
 

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from tofu.verify.calls.case import Case, In
 
-__all__ = ["back", "boxes", "case", "ints", "positive", "real", "words"]
+__all__ = ["In", "back", "boxes", "case", "ints", "positive", "real", "words"]
 
 
 def words(text: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""Verdicts on operators: true, false and missing strategies."""
+"""Verdicts on operators: which of their strategies are true, which false, which missing."""

@@ -1,1 +1,1 @@
-"""Finding strategies by trying them, and writing descriptions from what was found."""
+"""Finds strategies by running an operator, and writes a description from those that hold."""

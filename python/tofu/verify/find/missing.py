@@ -8,7 +8,7 @@ from typing import Optional
 from tofu.analysis.apply_row import Box, Part, parts_of
 from tofu.verify.calls.case import Case
 from tofu.verify.find.splits import Outcome, Way, find_ways, refusing
-from tofu.verify.run.compare_parts import Run
+from tofu.verify.run.by_parts import Run
 from tofu.verify.run.node import Array, Tensor
 
 __all__ = ["missing_ways"]

@@ -45,7 +45,7 @@ def text_of(found: Sequence[Found], note: str = "") -> str:
     """A Python file with the descriptions, and the calls that they were found on as cases."""
     shapes = " and ".join(str(i.shape) for i in found[0].case.inputs)
     lines = [f'"""Found by running {found[0].name} on {shapes}."""', ""]
-    lines += ["import tofu", "from tofu.verify.calls.samples import In, case"]
+    lines += ["import tofu", "from tofu.verify import In, case"]
     written = [_described(each) for each in found]
     lines += [line for each in written for line in ["", "", *each]]
     cases = [f"    {_case(each.case)}," for each in found]

@@ -1,1 +1,1 @@
-"""All operators of MXNet: which are described, which were verified, what the rest lacks."""
+"""Lists every operator of MXNet: what describes it, whether that was verified, why not."""

@@ -1,1 +1,1 @@
-"""Running an operator whole and in parts."""
+"""Runs one call of an operator in MXNet, whole and by parts."""

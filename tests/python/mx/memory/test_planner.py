@@ -28,11 +28,11 @@ def planned(graph, workers, match_range, *, search=False):
         group = node.setdefault("attrs", {}).setdefault("__ctx_group__", "worker0")
         if node["op"] == "null":
             arrays[node["name"]] = mx.nd.empty(shapes[at], groups[group], dtype_name(dtypes[at]))
-    planner = {
+    settings = {
         extension.MATCH_RANGE: str(match_range),
         extension.SEARCH_MATCH_RANGE: str(int(search)),
     }
-    return planner.planned_mib(executor.bind("test", graph, contexts, arrays, planner=planner))
+    return planner.planned_mib(executor.bind("test", graph, contexts, arrays, planner=settings))
 
 
 @pytest.fixture(scope="module", params=sorted(MODELS))

@@ -251,14 +251,14 @@ RETIRE = """
 import json, os, sys
 import mxnet as mx, numpy as np
 from mxnet.libinfo import find_lib_path
-from tofu.mx import executor, runtime
+from tofu.mx.run import executor, extension
 mode, folder, rounds = sys.argv[1:]
 path = os.fsencode(find_lib_path()[0])
 if mode == "opened":
-    runtime.free_operators = lambda library, _: library.TofuFreeOpen(path)
-runtime.load()
+    extension.free_operators = lambda library, _: library.TofuFreeOpen(path)
+extension.load()
 if mode == "ended":
-    runtime._library.TofuFreeEnd()
+    extension._library.TofuFreeEnd()
 graph = json.load(open(f"{folder}/graph.json"))
 contexts = [mx.cpu(0), mx.cpu(1)]
 tiles = {name: mx.nd.array(array) for name, array in np.load(f"{folder}/tiles.npz").items()}

@@ -4,7 +4,7 @@ import mxnet as mx
 from mxnet import nd
 
 import tofu
-from tofu.verify.calls.samples import In, case
+from tofu.verify import In, case
 
 
 class Swish(mx.operator.CustomOp):

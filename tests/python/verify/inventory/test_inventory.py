@@ -13,7 +13,7 @@ from tofu.analysis import row_for
 from tofu.cli import operator_report
 from tofu.lang import lookup
 from tofu.verify.calls.cases import ALL, NOT_RUN
-from tofu.verify.check.verdict import check_operator
+from tofu.verify.check.operator import check_operator
 from tofu.verify.find.explained import EXPLAINED
 from tofu.verify.inventory import cache, record
 from tofu.verify.inventory.classes import CLASSES, class_of, counts
@@ -131,7 +131,7 @@ def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
 
 
 def test_what_nothing_explains_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tofu.verify.check.verdict.EXPLAINED", {})
+    monkeypatch.setattr("tofu.verify.check.operator.EXPLAINED", {})
     case = next(case for case in ALL if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     assert len(verdict.missing) == 2 and verdict.explained == []

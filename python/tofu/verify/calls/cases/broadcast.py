@@ -1,13 +1,12 @@
-"""Samples of broadcasting operators and of reductions."""
+"""Samples of broadcasting operators."""
 
 from __future__ import annotations
-
-from itertools import product
 
 from tofu.verify.calls.case import Case, In
 from tofu.verify.calls.samples import back, case, positive, real, words
 
 __all__ = ["CASES"]
+
 
 BROADCAST = words(
     "add sub mul div mod power maximum minimum hypot equal not_equal greater greater_equal lesser "
@@ -53,36 +52,4 @@ def _broadcast() -> list[Case]:
     return cases
 
 
-AXES = (
-    {},
-    {"axis": "1"},
-    {"axis": "(0, 2)"},
-    {"axis": "1", "keepdims": "True"},
-    {"axis": "-1", "exclude": "True"},
-    {"axis": "()", "keepdims": "True"},
-)
-
-
-def _reduction() -> list[Case]:
-    cases = []
-    data = real(6, 4, 2)
-    for attrs, op in product(AXES, ("sum", "max", "min", "prod", "nansum", "mean")):
-        if op in ("prod", "nansum", "min") and len(attrs) > 1:
-            continue
-        expect = "i0 i1 i2" if op != "mean" else None
-        cases.append(case(op, data, attrs=attrs, expect=expect))
-        reads = "g0" if op in ("sum", "mean") else "g0 i0 o0"
-        expect = "i0 i1 i2" if op != "mean" else None
-        cases.append(back(f"_backward_{op}", reads, data, attrs=attrs, expect=expect))
-    cases += [case("mean", data, attrs={"axis": "(1, 2)"}, expect="i0")]
-    for attrs in ({"ord": "2", "axis": "1"}, {"ord": "1", "axis": "1"}, {"ord": "2"}):
-        cases.append(case("norm", data, attrs=attrs))
-    for attrs in ({"ord": "2", "axis": "1"}, {"ord": "1", "axis": "1"}):
-        cases.append(back("_backward_norm", "g0 i0 o0", data, attrs=attrs))
-    for op in ("argmax", "argmin"):
-        cases.append(case(op, data, attrs={"axis": "1"}, expect="i0 i2"))
-        cases.append(case(op, data, attrs={"axis": "1", "keepdims": "True"}, expect="i0 i2"))
-    return cases
-
-
-CASES = [*_broadcast(), *_reduction()]
+CASES = _broadcast()

@@ -1,9 +1,9 @@
-"""Samples of sequences of unequal length, ordering and indexing by data."""
+"""Samples of sequences of unequal length."""
 
 from __future__ import annotations
 
 from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, real
+from tofu.verify.calls.samples import back, case, real
 
 __all__ = ["CASES"]
 
@@ -26,62 +26,4 @@ def _sequences() -> list[Case]:
     return cases
 
 
-def _ordering() -> list[Case]:
-    cases = []
-    for axis, expect in (("1", "a c"), ("-1", "a b"), ("0", "b c")):
-        data, own = real(6, 4, 2), {"axis": axis}
-        more = {"outputs": 2, "expect": expect}
-        cases.append(case("sort", data, attrs=own, **more))
-        cases.append(case("argsort", data, attrs=own, expect=expect))
-        for kind in ("value", "both"):
-            attrs = {**own, "k": "2", "ret_typ": kind}
-            cases.append(case("topk", data, attrs=attrs, **more))
-            cases.append(back("_backward_topk", "g0 o0 o1", data, attrs=attrs, **more))
-        for kind in ("indices", "mask"):
-            attrs = {**own, "k": "2", "ret_typ": kind}
-            cases.append(case("topk", data, attrs=attrs, expect=expect))
-    return cases
-
-
-def _indexing() -> list[Case]:
-    data, places = real(3, 4, 6, 2), ints(3, 2, 6, 2)
-    once = In((1, 3), "permutation")
-    shape = {"shape": "(3, 6, 2)"}
-    columns, row = real(3, 6, 2), In((1,), "int", 3, "int32")
-    return [
-        case("batch_take", real(6, 4), In((6,), "int", 4, "int32"), expect="n"),
-        case("gather_nd", data, places, expect="s t c d", fixed=True),
-        back(
-            "_backward_gather_nd",
-            "g0 i1",
-            *(data, places),
-            grads="i0",
-            attrs={"shape": "(3, 4, 6, 2)"},
-            forward_attrs={},
-            expect="s t c d",
-            fixed=True,
-        ),
-        case("scatter_nd", columns, once, attrs=shape, expect="b c"),
-        case(
-            "_scatter_set_nd",
-            *(columns, columns, once),
-            attrs=shape,
-            imperative=True,
-            shaped=(0,),
-            in_place=True,
-            expect="b c",
-        ),
-        case("_contrib_index_copy", columns, row, real(1, 6, 2), expect="b c"),
-        back(
-            "_contrib_backward_index_copy",
-            "g0 i0 i1 i2",
-            *(columns, row, real(1, 6, 2)),
-            forward="_contrib_index_copy",
-            hide=(1,),
-            dtype="float32",
-            expect="b c",
-        ),
-    ]
-
-
-CASES = [*_sequences(), *_ordering(), *_indexing()]
+CASES = _sequences()

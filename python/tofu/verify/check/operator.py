@@ -13,10 +13,10 @@ from tofu.analysis.apply_row import Split
 from tofu.errors import TofuError
 from tofu.lang import lookup
 from tofu.verify.calls.case import Case
+from tofu.verify.check.draw import drawn, with_dtype
 from tofu.verify.find.explained import EXPLAINED
 from tofu.verify.find.missing import missing_ways
-from tofu.verify.run.compare_parts import MismatchError, Run
-from tofu.verify.run.draw import drawn, with_dtype
+from tofu.verify.run.by_parts import MismatchError, Run
 
 __all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "splits_of"]
 

@@ -1,77 +1,13 @@
-"""Samples of indexing, creation and weight updates."""
+"""Samples of weight updates."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, positive, real
+from tofu.verify.calls.samples import case, positive, real
 
 __all__ = ["CASES"]
-
-
-def _indexing() -> list[Case]:
-    cases = []
-    table = {"input_dim": "10", "output_dim": "4"}
-    for shape, expect in (((6,), "i0 d"), ((2, 6), "i0 i1 d")):
-        inputs = ints(10, *shape), real(10, 4)
-        cases.append(case("Embedding", *inputs, attrs=table, expect=expect))
-        cases.append(
-            back("_backward_Embedding", "g0 i0", *inputs, attrs=table, expect=expect, hide=(0,))
-        )
-    for axis, mode in (("0", "clip"), ("1", "wrap"), ("-1", "clip")):
-        inputs = real(6, 4, 6), ints(4, 2, 4)
-        attrs = {"axis": axis, "mode": mode}
-        cases.append(case("take", *inputs, attrs=attrs))
-        cases.append(back("_backward_take", "g0 i1", *inputs, attrs=attrs))
-    for axis, keep, index in (
-        ("-1", "False", (6, 2)),
-        ("1", "False", (6, 4)),
-        ("1", "True", (6, 1, 4)),
-        ("1", "False", (6, 1, 4)),
-    ):
-        data = real(6, 2, 4)
-        inputs = data, ints(2, *index)
-        attrs = {"axis": axis, "keepdims": keep}
-        cases.append(case("pick", *inputs, attrs=attrs))
-        cases.append(back("_backward_pick", "g0 i1", *inputs, attrs=attrs, grads="i0"))
-    cases += [
-        case("one_hot", ints(4, 6), attrs={"depth": "4"}, expect="i0"),
-        case("one_hot", ints(4, 6, 2), attrs={"depth": "4"}, expect="i0 i1"),
-    ]
-    for condition in ((6, 4), (6,)):
-        inputs = In(condition, "flag"), real(6, 4), real(6, 4)
-        cases.append(case("where", *inputs, expect="i0 i1"))
-        cases.append(back("_backward_where", "g0 i0", *inputs, grads="i1 i2", expect="i0 i1"))
-    return cases
-
-
-def _creation() -> list[Case]:
-    shape = {"shape": "(6, 4)"}
-    cases = [case(n, attrs=shape, expect="i0 i1") for n in ("_zeros", "_ones")]
-    cases += [
-        case("_zeros_without_dtype", attrs={**shape, "dtype": "0"}, expect="i0 i1"),
-        case("_full", attrs={**shape, "value": "3"}, expect="i0 i1"),
-        case("_arange", attrs={"start": "0", "stop": "6"}, expect=""),
-        case("_eye", attrs={"N": "6", "M": "4"}, expect=""),
-        case("_contrib_arange_like", real(6, 4), attrs={"axis": "0"}, expect=""),
-    ]
-    random = {
-        "uniform": {},
-        "normal": {},
-        "exponential": {},
-        "gamma": {},
-        "poisson": {},
-        "negative_binomial": {"k": "3", "p": "0.5"},
-        "generalized_negative_binomial": {"mu": "2", "alpha": "0.3"},
-    }
-    for name, attrs in random.items():
-        more = {"skip": (0,), "expect": "i0 i1"}
-        cases.append(case(f"_random_{name}", attrs={**attrs, **shape}, **more))
-        cases.append(case(f"_random_{name}_like", real(6, 4), attrs=attrs, **more))
-    integers = {**shape, "low": "0", "high": "9"}
-    cases.append(case("_random_randint", attrs=integers, skip=(0,), expect="i0 i1"))
-    return cases
 
 
 def _optimizer() -> list[Case]:
@@ -179,4 +115,4 @@ def _fused_optimizer() -> list[Case]:
     return [dataclasses.replace(c, imperative=True) for c in cases]
 
 
-CASES = [*_indexing(), *_creation(), *_optimizer(), *_fused_optimizer()]
+CASES = [*_optimizer(), *_fused_optimizer()]

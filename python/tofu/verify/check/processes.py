@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, Optional
 
-from tofu.verify.check.verdict import SEARCH, Finding, Verdict, check_operator
+from tofu.verify.check.operator import SEARCH, Finding, Verdict, check_operator
 
 __all__ = ["check_all"]
 

@@ -1,0 +1,156 @@
+"""Options that several commands have, and what they set in the environment.
+
+The environment is what steers a run (tofu.config), in this process and in those it starts.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from tofu.config import (
+    DEVICES,
+    FETCHES,
+    MODES,
+    Config,
+    parse_mode,
+    parse_pins,
+    parse_workers,
+    read_pins,
+)
+from tofu.errors import ConfigError
+
+__all__ = [
+    "Script",
+    "allow_replication_option",
+    "check_script",
+    "describe_option",
+    "device_option",
+    "fetch_option",
+    "log_option",
+    "pin_file_option",
+    "pin_option",
+    "search_option",
+    "set_fetch",
+    "set_search",
+    "switch_on",
+    "workers_option",
+]
+
+
+class Script(click.Command):
+    """A command that hands everything after its script's name to the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Stop looking for our own options at the script; anywhere else they may stand."""
+        if any(arg.endswith(".py") for arg in args):
+            ctx.allow_interspersed_args = False
+        return super().parse_args(ctx, args)
+
+
+workers_option = click.option(
+    "--workers",
+    metavar="K",
+    help="Number of workers; one GPU or CPU context each. Default: $TOFU_WORKERS, "
+    "else all GPUs, else 2.",
+)
+device_option = click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    help="Where workers run. Default: $TOFU_DEVICE, else gpu where there is one.",
+)
+fetch_option = click.option(
+    "--fetch",
+    type=click.Choice(FETCHES),
+    help="How workers read each other's tiles. Default: $TOFU_FETCH, else multifetch on "
+    "CPUs and plain on GPUs.",
+)
+log_option = click.option(
+    "--log", metavar="WORDS", help="quiet, info or debug, and dump:DIR; as $TOFU_LOG."
+)
+search_option = click.option(
+    "--search",
+    metavar="MODE",
+    help=f"How to search: {', '.join(MODES)}. Default: $TOFU_SEARCH, else {MODES[0]}.",
+)
+pin_option = click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="TENSOR=DIM[,DIM...]",
+    help="Cut a tensor along this dimension at every step, or at each; -1 leaves it "
+    "whole. Default: $TOFU_PINS.",
+)
+pin_file_option = click.option(
+    "--pins", "pin_file", metavar="FILE", help="A file of pins, one a line, comments after #."
+)
+allow_replication_option = click.option(
+    "--allow-replication",
+    is_flag=True,
+    help="Leave tensors whole with every worker where that communicates less; as "
+    "$TOFU_REPLICATION=1.",
+)
+
+
+def _use_files(context: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> None:
+    """Let this process and those it starts load the files."""
+    if files:
+        given = [os.environ.get("TOFU_DESCRIBE", ""), *map(os.path.abspath, files)]
+        os.environ["TOFU_DESCRIBE"] = os.pathsep.join(filter(None, given))
+        Config.from_environment()
+
+
+describe_option = click.option(
+    "--describe",
+    multiple=True,
+    metavar="FILE",
+    expose_value=False,
+    callback=_use_files,
+    help="A Python file that describes further operators; adds to $TOFU_DESCRIBE.",
+)
+
+
+def check_script(name: str) -> None:
+    """Raise ConfigError unless `name` is a file."""
+    if not os.path.isfile(name):
+        what = "is a folder" if os.path.isdir(name) else "no such file"
+        raise ConfigError(f"{name}: {what}; expected the path of a script or a symbol file")
+
+
+def set_search(
+    search: Optional[str], pins: tuple[str, ...], pin_file: Optional[str], allow_replication: bool
+) -> None:
+    """Set the variables that steer the search. Raises ConfigError for values of no use."""
+    if search is not None:
+        os.environ["TOFU_SEARCH"] = parse_mode(search, "--search")
+    if allow_replication:
+        os.environ["TOFU_REPLICATION"] = "1"
+    if pins or pin_file:
+        kept = read_pins(Path(pin_file), "--pins") if pin_file else ()
+        given = [*map(_pin_text, kept), *pins]
+        os.environ["TOFU_PINS"] = " ".join(map(_pin_text, parse_pins(given, "--pin")))
+
+
+def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
+    return f"{pin[0]}={','.join(map(str, pin[1]))}"
+
+
+def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str]) -> Config:
+    """Set the variables that switch tofu on, in this process and those it starts."""
+    if workers is not None:
+        os.environ["TOFU_WORKERS"] = str(parse_workers(workers, "--workers"))
+    if device is not None:
+        os.environ["TOFU_DEVICE"] = device
+    if log is not None:
+        os.environ["TOFU_LOG"] = log
+    os.environ["MXNET_GRAPH_PASS"] = "tofu"
+    return Config.from_environment()
+
+
+def set_fetch(fetch: Optional[str]) -> None:
+    """Set the variable that says how workers fetch, where the option is given."""
+    if fetch is not None:
+        os.environ["TOFU_FETCH"] = fetch

@@ -1,0 +1,68 @@
+"""``tofu run``: a script, run as python would, with the switch on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+import click
+
+from tofu.cli.options import (
+    Script,
+    allow_replication_option,
+    check_script,
+    describe_option,
+    device_option,
+    fetch_option,
+    log_option,
+    pin_file_option,
+    pin_option,
+    search_option,
+    set_fetch,
+    set_search,
+    switch_on,
+    workers_option,
+)
+
+__all__ = ["run"]
+
+
+@click.command(cls=Script, context_settings={"allow_interspersed_args": False})
+@workers_option
+@device_option
+@fetch_option
+@log_option
+@describe_option
+@search_option
+@allow_replication_option
+@pin_option
+@pin_file_option
+@click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save kept; $TOFU_PLAN.")
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(
+    workers: Optional[str],
+    device: Optional[str],
+    fetch: Optional[str],
+    log: Optional[str],
+    search: Optional[str],
+    allow_replication: bool,
+    pins: tuple[str, ...],
+    pin_file: Optional[str],
+    plan: Optional[str],
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run SCRIPT with ARGS as python would, its hybridized blocks partitioned.
+
+    The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
+    """
+    check_script(script)
+    set_search(search, pins, pin_file, allow_replication)
+    if plan is not None:
+        os.environ["TOFU_PLAN"] = plan
+    set_fetch(fetch)
+    switch_on(workers, device, log)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, script, *args])

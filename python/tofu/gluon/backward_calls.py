@@ -1,0 +1,183 @@
+"""Backward calls that return when their callbacks have pushed their work.
+
+MXNet runs the callbacks of recordings on threads of its own. A backward call waits for
+those that push work: a later write to a parameter (an optimizer's) must not get ahead of
+the backward pass that reads it, and wait for itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import itertools
+import threading
+import weakref
+from collections.abc import Hashable, Sequence
+from typing import Any, Callable, Optional, Protocol
+
+from mxnet import autograd, nd
+from mxnet.base import _LIB, MXNetError
+
+__all__ = ["BackwardCalls", "Recorded", "variable"]
+
+# How long to keep an order that MXNet's engine, which runs operators in bunches, may be
+# unable to keep: the head gradients of a later recording can share a bunch with what
+# waits for an earlier one.
+_PATIENCE_S = 0.5
+
+
+class Recorded(Protocol):
+    """A recording whose backward callback pushes work to the engine.
+
+    Attributes:
+        serial: grows with every recording.
+        group: recordings of one group push one after the other, the latest first; None:
+            the order does not matter.
+        arrived: set when the callback is ready to push.
+    """
+
+    serial: int
+    group: Optional[Hashable]
+    arrived: threading.Event
+
+    def triggered(self) -> bool:
+        """Whether the backward call that just returned goes through this recording."""
+
+    def proceed(self) -> None:
+        """Let the callback push."""
+
+    def abandon(self) -> None:
+        """Have the callback deliver nothing to anybody, as the call has ended before it."""
+
+    def wait(self) -> None:
+        """Return when the callback has pushed; raise what it raised."""
+
+
+class BackwardCalls:
+    """The backward calls of a session, one at a time, and what they go through.
+
+    Attributes:
+        lock: held during a call.
+        pushing: held while a callback pushes. What two callbacks do to running statistics
+            must not mix, and an interrupted call must not get between the look at its mark
+            and a delivery.
+        serials: numbers for recordings.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.pushing = threading.Lock()
+        self.serials = itertools.count()
+        self._recorded: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._caller: Optional[int] = None  # the thread of an ordered backward call
+        self._links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+    def recorded(self) -> list[Any]:
+        """The recordings that backward calls may go through."""
+        return list(self._recorded)
+
+    def watch(self, recorded: Recorded) -> None:
+        """Have backward calls wait for this recording's callback."""
+        self._recorded.add(recorded)
+
+    def must_take_turns(self) -> bool:
+        """Whether a callback has to wait until it may proceed.
+
+        It need not where MXNet's naive engine calls back on the caller's own thread.
+        """
+        return self._caller is not None and self._caller != threading.get_ident()
+
+    def link(self, group: Hashable, context: Any) -> Any:
+        """A variable that all recordings of a group read."""
+        of_group = self._links.setdefault(group, {})
+        if context not in of_group:
+            of_group[context] = variable(context, "write")[0]
+        return of_group[context]
+
+    def run(
+        self,
+        backward: Callable[..., int],
+        args: Sequence[Any],
+        before: Callable[[], None],
+        after: Callable[[], None],
+    ) -> int:
+        """Call ``MXAutogradBackwardEx``, as every backward call of MXNet's Python does.
+
+        Args:
+            backward: the function of MXNet's library.
+            args: its arguments.
+            before: called before it.
+            after: called after it, when the callbacks have pushed their work.
+        """
+        num_variables, found = args[3], args[8]
+        with self.lock:
+            before()
+            # Nothing marks the recordings that autograd.grad (with variables) goes through.
+            self._caller = None if num_variables else threading.get_ident()
+            triggered: list[Recorded] = []
+            try:
+                status = backward(*args)
+                self._find_triggered(triggered)
+                self.release(triggered)
+            except BaseException:  # an interrupt: MXNet's threads must not wait for ever
+                self._find_triggered(triggered)
+                for recorded in triggered:
+                    recorded.abandon()
+                for recorded in self.recorded():
+                    recorded.proceed()
+                raise
+            finally:
+                self._caller = None
+            if status == 0:
+                if num_variables and len(self._recorded):
+                    self._wait_for_results(num_variables, found)
+                after()
+        return status
+
+    def _find_triggered(self, found: list[Recorded]) -> None:
+        """Add the recordings that a backward call goes through, except those found before."""
+        for each in self.recorded():
+            if each.triggered():
+                found.append(each)
+
+    def release(self, recordings: Sequence[Recorded]) -> None:
+        """Let the recordings of a backward call proceed; raise the first error of any."""
+        triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+        sizes = collections.Counter(recorded.group for recorded in triggered)
+        ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
+        for recorded in triggered:
+            if recorded not in ordered:
+                recorded.proceed()
+        errors = []
+        for recorded in ordered:
+            in_order = recorded.arrived.wait(_PATIENCE_S)
+            recorded.proceed()
+            if in_order:
+                errors.append(_error_of(recorded))
+                triggered.remove(recorded)
+        errors += map(_error_of, triggered)
+        for error in filter(None, errors):
+            raise error
+
+    def _wait_for_results(self, count: int, arrays: Any) -> None:
+        handles = arrays._obj
+        statuses = [_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) for i in range(count)]
+        for recorded in self.recorded():
+            recorded.wait()
+        if any(statuses):
+            raise MXNetError("autograd.grad: an operator failed; see the error above")
+
+
+def variable(context: Any, request: str) -> tuple[Any, Any]:
+    """A number that gradients are asked of as a request says, and its gradient."""
+    value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
+    autograd.mark_variables([value], [gradient], request)
+    return value, gradient
+
+
+def _error_of(recorded: Recorded) -> Optional[Exception]:
+    try:
+        recorded.wait()
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,81 @@
+"""Everything in the Gluon layer that changes while tofu is on, in one object.
+
+A session owns it, from ``enable`` to ``disable``. Functions that replace MXNet's ask for
+``session.active()`` when they are called; all others get the state from their caller or
+from a tiled parameter.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from . import backend
+from .backward_calls import BackwardCalls
+
+if TYPE_CHECKING:
+    from .views import View
+
+__all__ = ["Parts", "State"]
+
+Parts = dict[Any, list[list[Any]]]  # parameter -> the tiles of each part of its gradient
+
+
+class _Depth(threading.local):
+    """Calls of blocks on one thread.
+
+    Attributes:
+        level: how many have not returned.
+        touched: whether one of these uses trainable parameters eagerly.
+    """
+
+    level = 0
+    touched = False
+
+
+class State:
+    """What one session keeps.
+
+    Attributes:
+        blocks: HybridBlock -> its PartitionedBlock.
+        eager: blocks that the user was warned of.
+        depth: calls of blocks, by thread.
+        tiled: all tiled parameters.
+        peeking: whether ``data`` of a tiled parameter may return any array.
+        views: the whole arrays handed out for tiles.
+        trainers: those with optimizer states on the workers.
+        calls: recordings and the backward calls that go through them.
+        collected: where a call of autograd.grad wants what recordings deliver.
+        told: reasons for plain fetches that the user was told of.
+        plan_matched: whether a training graph had a saved plan.
+        plan_missing: whether the user was told of a graph without a saved plan.
+        pins_checked: whether the pins were compared with a training graph.
+        undo: what puts MXNet back, to be called from the last to the first.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.depth = _Depth()
+        self.tiled: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.peeking = False
+        self.views: set[View] = set()
+        self.trainers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.calls = BackwardCalls()
+        self.collected: Optional[Parts] = None
+        self.told: set[str] = set()
+        self.plan_matched = self.plan_missing = self.pins_checked = False
+        self.undo: list[Callable[[], None]] = []
+        self._backend: Optional[backend.Backend] = None
+
+    @property
+    def backend(self) -> backend.Backend:
+        """The other layers; tofu's own are imported at the first use."""
+        if self._backend is None:
+            self._backend = backend.own()
+        return self._backend
+
+    @backend.setter
+    def backend(self, value: backend.Backend) -> None:
+        self._backend = value

@@ -1,0 +1,56 @@
+"""A session owns all that changes: no module does, and none of it outlives the session."""
+
+import ast
+import importlib
+import pathlib
+import pkgutil
+
+import pytest
+
+import tofu.gluon
+from tofu.gluon.session import active
+
+from .models import train
+
+MODULES = [found.name for found in pkgutil.iter_modules(tofu.gluon.__path__)]
+IMMUTABLE = (bool, int, float, str, bytes, tuple, frozenset, type(None))
+# MXNet calls these functions from graphs, which outlive a session.
+OF_THE_PROCESS = {"autograd_hooks": {"_functions", "_keys"}, "session": {"_active"}}
+
+
+def assigned(tree):
+    """The variables of a module that are no constants by their names."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id.islower() and target.id[:2] != "__":
+                yield target.id
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_has_variables(name):
+    module = importlib.import_module(f"tofu.gluon.{name}")
+    tree = ast.parse(pathlib.Path(module.__file__).read_text(encoding="utf-8"))
+    changed = {
+        each for node in ast.walk(tree) if isinstance(node, ast.Global) for each in node.names
+    }
+    kept = {each for each in assigned(tree) if not isinstance(getattr(module, each), IMMUTABLE)}
+    loggers = {"_log", "_handler"}  # of Python's logging, one for the process
+    assert changed | kept - loggers <= OF_THE_PROCESS.get(name, set())
+
+
+def test_a_session_leaves_nothing_behind(log):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    state = active().state
+    _, _, trainer = train()
+    assert state.blocks
+    assert state.tiled
+    assert trainer in state.trainers
+    tofu.gluon.disable()
+    assert not state.tiled
+    assert not state.blocks
+    assert not state.undo
+    assert not hasattr(trainer, "_tofu")
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    assert active().state is not state
+    tofu.gluon.disable()
