@@ -25,7 +25,7 @@ class Backend:
     """
 
     training_graph: Callable[..., str]
-    strategy_table: Callable[[str], tuple[str, list[str]]]
+    strategy_table: Callable[[str], tuple[str, dict[str, str]]]
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., tuple[str, Optional[str]]]
     program: Callable[..., Any]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError, PlanError
 
 from .options import Pins, SearchOptions, check_pins, tensor_names
@@ -86,11 +87,12 @@ class Problem:
     table: str
     workers: int
 
-    def undescribed(self) -> list[str]:
-        """The operators that no description covers, each once."""
+    def undescribed(self) -> dict[str, str]:
+        """The operators that the table has no row for, each with the reason, "" if none is."""
         nodes, rows = json.loads(self.graph)["nodes"], json.loads(self.table)["nodes"]
-        bare = (n["op"] for n, row in zip(nodes, rows) if row < 0 and n["op"] != "null")
-        return list(dict.fromkeys(bare))
+        bare = [n["op"] for n, row in zip(nodes, rows) if row < 0 and n["op"] != "null"]
+        reasons = strategy_table(self.graph)[1] if bare else {}
+        return {op: reasons.get(op, "") for op in bare}
 
 
 def compile_graph(

@@ -100,7 +100,7 @@ def backend():
 
     def strategy_table(graph):
         text = json.loads(graph)["symbol"]
-        return "{}", [UNDESCRIBED] if UNDESCRIBED.lower() in text else []
+        return "{}", {UNDESCRIBED: ""} if UNDESCRIBED.lower() in text else {}
 
     def compile_graph(graph, table, *, workers, pins, **_options):
         document = json.loads(graph)

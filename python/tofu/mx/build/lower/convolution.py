@@ -109,7 +109,7 @@ def _transposed(
     )
 
 
-@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read")
+@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read", essential=True)
 def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The same without the workspace: the maximum is found again in the data.
 
@@ -163,6 +163,7 @@ def cast(node: Node, build: Builder) -> None:
 @AFTER.lowering(
     "_backward_Deconvolution",
     reason="on CPUs it writes through an array that has no memory yet",
+    essential=True,
 )
 def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """A convolution of the head gradient, that convolution's gradient by its weight, a sum.

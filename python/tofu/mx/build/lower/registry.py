@@ -9,12 +9,17 @@ def mean(node, build):
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Optional, Union
 
+from tofu.analysis.strategy_table import WHOLE
+from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Entry, Graph, Node, format_shape
 
 __all__ = ["AFTER", "BEFORE", "STAGES", "Builder", "Lowering", "Registry", "flag", "number"]
+
+_log = logging.getLogger("tofu")
 
 AttrValue = Union[str, bool, int, float, tuple[int, ...]]
 
@@ -57,6 +62,11 @@ class Builder:
         )
         return Entry(node)
 
+    def forget(self) -> None:
+        """Leave nothing of what has been built."""
+        self.aux_updates.clear()
+        self.shared.pop(self._node, None)
+
     def reshape(self, entry: Entry, shape: Sequence[int]) -> Entry:
         """The entry in another shape, written out."""
         return self.op("Reshape", entry, shape=tuple(shape))
@@ -74,12 +84,47 @@ Needed = Callable[[Node, int], bool]
 
 @dataclasses.dataclass(frozen=True)
 class Lowering:
-    """One operator's rewrite, why it needs one, and of which nodes (None: of all)."""
+    """One operator's rewrite.
+
+    Attributes:
+        op: the operator.
+        reason: why it needs one.
+        function: the rewrite.
+        where: of which nodes (None: of all). What some nodes do without is no more than
+            faster, so that where it fails the operator stays, split as it is described.
+        essential: whether the operator means something else without it, whole as well.
+    """
 
     op: str
     reason: str
     function: Function
     where: Optional[Needed] = None
+    essential: bool = False
+
+    def apply(self, node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+        """What replaces the node's outputs, or None.
+
+        Where the rewrite fails, the node is as before, and has to be computed whole if not
+        even `where` lets it be split.
+
+        Raises:
+            GraphError: the rewrite of an operator fails that cannot do without.
+        """
+        before = dict(node.attrs), list(node.inputs), list(node.control_deps)
+        try:
+            if self.where is not None and not self.where(node, build.workers):
+                return None
+            return self.function(node, build)
+        except Exception as error:  # it costs this operator alone
+            node.attrs, node.inputs, node.control_deps = before
+            build.forget()
+            text = f"its rewrite fails: {type(error).__name__}: {error}"
+            if self.essential:
+                raise GraphError(f"node {node.name!r} ({node.op}): {text}") from error
+            if self.where is None:
+                node.attrs[WHOLE] = text
+            _log.debug("%s (%s): %s", node.name, node.op, text)
+            return None
 
 
 class Registry:
@@ -89,13 +134,13 @@ class Registry:
         self._lowerings: dict[str, Lowering] = {}
 
     def lowering(
-        self, *ops: str, reason: str, where: Optional[Needed] = None
+        self, *ops: str, reason: str, where: Optional[Needed] = None, essential: bool = False
     ) -> Callable[[Function], Function]:
         """Declare the decorated function as the lowering of some operators."""
 
         def declare(function: Function) -> Function:
             for op in ops:
-                self._lowerings[op] = Lowering(op, reason, function, where)
+                self._lowerings[op] = Lowering(op, reason, function, where, essential)
             return function
 
         return declare
@@ -107,16 +152,18 @@ class Registry:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
         Returns the new values of auxiliary states, by variable name.
+
+        Raises GraphError where an operator cannot do without its lowering, which fails.
         """
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
         shared: dict[Node, Sequence[Entry]] = {}
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
-            if lowering is None or (lowering.where and not lowering.where(node, workers)):
+            if lowering is None:
                 continue
             builder = Builder(node, train=train, workers=workers, shared=shared)
-            outputs = lowering.function(node, builder)
+            outputs = lowering.apply(node, builder)
             if outputs is not None:
                 replacements.update((Entry(node, i), out) for i, out in enumerate(outputs))
                 updates.update(builder.aux_updates)

@@ -49,7 +49,7 @@ def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return None
 
 
-@BEFORE.lowering("Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles")
+@BEFORE.lowering("Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles", essential=True)
 def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """A maximum to be differentiated is taken in double precision, as oneDNN never does."""
     (data,) = node.inputs
@@ -60,14 +60,14 @@ def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return [build.op("Cast", out, dtype="float32"), Entry(out.node, 1)]
 
 
-@BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles")
+@BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles", essential=True)
 def embedding(node: Node, build: Builder) -> None:
     """The same with a dense gradient."""
     del build
     node.attrs.pop("sparse_grad", None)
 
 
-@BEFORE.lowering("_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot")
+@BEFORE.lowering("_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot", essential=True)
 def grad_add(node: Node, build: Builder) -> Sequence[Entry]:
     """The sum, in memory of its own."""
     return [build.op("elemwise_add", *node.inputs)]
