@@ -185,7 +185,21 @@ def test_predict_mode_uses_running_statistics_and_drops_dropout():
     assert not {"sum", "Dropout", "BatchNorm"} & {node["op"] for node in found["nodes"]}
 
 
+
+
+def places():
+    """Of three elements of the first two dimensions; one of them twice."""
+    rows = sym.arange(3) > 0
+    columns = (sym.arange(3) < 1) * 2
+    return sym.stack(rows, columns, axis=0)
+
+
 PARTS = {
+    "places": lambda x: sym.gather_nd(x, sym.BlockGrad(places())),
+    "places of a lowered operator": lambda x: sym.gather_nd(
+        sym.mean(x, axis=3), sym.BlockGrad(places())
+    ),
+    "places twice": lambda x: sym.gather_nd(x, places()) * sym.gather_nd(x * x, places()),
     "mean over all": lambda x: sym.mean(x),
     "mean over one": lambda x: sym.mean(x, axis=1),
     "mean over others": lambda x: sym.mean(x, axis=(1,), exclude=True, keepdims=True),
@@ -306,6 +320,27 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     sources = [nodes[each["inputs"][0][0]] for each in casts]
     assert sources[0]["name"] == "x"
     assert (sources[1]["op"], sources[1]["attrs"]["dtype"]) == ("Cast", "float32")
+
+
+UNREACHED = {
+    "constant": lambda x, w: sym.relu(x) + sym.BlockGrad(sym.dot(x, w)),
+    "index": lambda x, w: sym.broadcast_add(x, sym.argmax(sym.dot(x, w), axis=1, keepdims=True)),
+    "half": lambda x, w: sym.dot(x, w) + sym.BlockGrad(sym.dot(x, sym.var("v") * w)),
+}
+
+
+@pytest.mark.parametrize("name", UNREACHED)
+def test_a_parameter_that_no_gradient_reaches_has_zeros(name):
+    symbol = UNREACHED[name](sym.var("x"), sym.var("w"))
+    parameters = {"x": random((4, 4), "float64"), "w": random((4, 4), "float64", seed=1)}
+    if name == "half":
+        parameters["v"] = random((4, 4), "float64", seed=2)
+    head = [random((4, 4), "float64", seed=3)]
+    _, gradients, _ = train(symbol, {}, parameters, head_gradients=head)
+    assert gradients.keys() == parameters.keys()
+    assert gradients["x"].any()
+    assert not gradients["v" if name == "half" else "w"].any()
+    assert_equal(symbol, {}, parameters)
 
 
 def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():

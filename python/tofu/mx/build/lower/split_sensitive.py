@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
-from tofu.mx.build.nnvm import Entry, Node
+from tofu.mx.build.gradient import DATA_SHAPE
+from tofu.mx.build.nnvm import Entry, Node, format_shape
 
 from .registry import BEFORE, Builder, flag, number
 
@@ -71,3 +72,10 @@ def embedding(node: Node, build: Builder) -> None:
 def grad_add(node: Node, build: Builder) -> Sequence[Entry]:
     """The sum, in memory of its own."""
     return [build.op("elemwise_add", *node.inputs)]
+
+
+@BEFORE.lowering("gather_nd", reason="MXNet loses its data's shape when it saves the gradient")
+def gather_nd(node: Node, build: Builder) -> None:
+    """The same, which remembers that shape."""
+    del build
+    node.attrs[DATA_SHAPE] = format_shape(node.inputs[0].shape)
