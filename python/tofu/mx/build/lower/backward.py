@@ -105,6 +105,21 @@ def constant(node: Node, build: Builder) -> None:
     node.attrs.pop("ctx", None)
 
 
+_UNWRITTEN = "leaves an output unwritten where another one is not read"
+
+
+@AFTER.lowering("_backward_FullyConnected", reason=_UNWRITTEN, essential=True)
+def fully_connected(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The bias's gradient as a sum, where that of the weight is not wanted."""
+    by_weight, by_bias = 1, 2
+    if by_bias not in build.read or by_weight in build.read:
+        return None
+    gradient = node.inputs[0]
+    axes = tuple(range(len(gradient.shape) - 1))
+    total = build.op("sum", gradient, axis=axes, keepdims=False)
+    return [Entry(node), Entry(node, by_weight), total]
+
+
 def _same_on_gradient(node: Node, build: Builder, op: str, **changed: str) -> Sequence[Entry]:
     attrs = {**node.attrs, **changed}
     out = build.op(op, *node.inputs, **attrs)

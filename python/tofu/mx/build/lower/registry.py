@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Optional, Union
 
 from tofu.analysis.strategy_table import WHOLE
@@ -33,6 +33,7 @@ class Builder:
         aux_updates: variable name -> its value after the step; a lowering may add some.
         shared: what the lowering of a forward operator leaves for that of its backward
             operator, by the forward node.
+        read: the outputs of the node that something reads.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class Builder:
         train: bool,
         workers: int = 1,
         shared: Optional[dict[Node, Sequence[Entry]]] = None,
+        read: Collection[int] = (),
     ) -> None:
         self.train = train
         self.workers = workers
         self.aux_updates: dict[str, Entry] = {}
         self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
+        self.read = frozenset(read)
         self._node = node
         self._count = 0
 
@@ -158,14 +161,18 @@ class Registry:
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
         shared: dict[Node, Sequence[Entry]] = {}
+        read = _outputs_read(graph)
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
             if lowering is None:
                 continue
-            builder = Builder(node, train=train, workers=workers, shared=shared)
+            builder = Builder(
+                node, train=train, workers=workers, shared=shared, read=read.get(node, ())
+            )
             outputs = lowering.apply(node, builder)
             if outputs is not None:
-                replacements.update((Entry(node, i), out) for i, out in enumerate(outputs))
+                pairs = ((Entry(node, i), out) for i, out in enumerate(outputs))
+                replacements.update((entry, out) for entry, out in pairs if entry != out)
                 updates.update(builder.aux_updates)
         count = len(graph.heads)
         graph.kept = list(graph.variables().values())
@@ -174,6 +181,13 @@ class Registry:
         updates = dict(zip(updates, graph.heads[count:]))
         del graph.heads[count:]
         return updates
+
+
+def _outputs_read(graph: Graph) -> dict[Node, set[int]]:
+    read: dict[Node, set[int]] = {}
+    for entry in [*graph.heads, *(e for node in graph.nodes_read() for e in node.inputs)]:
+        read.setdefault(entry.node, set()).add(entry.index)
+    return read
 
 
 def flag(node: Node, name: str, default: bool = False) -> bool:
