@@ -80,7 +80,16 @@ def logged(backend, log):
 
 def backend():
     def training_graph(
-        symbol, *, inputs, parameters, aux, gradients, train, optimizer=None, workers=1
+        symbol,
+        *,
+        inputs,
+        parameters,
+        aux,
+        gradients,
+        train,
+        optimizer=None,
+        workers=1,
+        statistics_in_forward=False,
     ):
         text = symbol.tojson()
         if f'"op": "{REFUSED}"' in text:

@@ -11,8 +11,8 @@ import numpy as np
 
 from tofu.errors import GraphError
 
-from .nnvm import Graph, Shape
 from ..run.extension import mxnet_errors
+from .nnvm import Graph, Shape
 
 __all__ = ["dtype_flag", "dtype_name", "infer"]
 

@@ -9,21 +9,20 @@ The text is NNVM's JSON with the shape and dtype of every entry (docs/formats.md
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Optional
+from typing import Optional
 
 import mxnet as mx
 
 from tofu.errors import GraphError
 
+from ..run.extension import is_stateful_backward, load
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import dtype_name, infer
 from .lower import AFTER, BEFORE, STAGES
-from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .update_nodes import append_updates
-from ..run.extension import is_stateful_backward, load
 
 __all__ = ["ROLE", "training_graph"]
 
@@ -42,6 +41,7 @@ def training_graph(
     train: bool,
     optimizer: Optional[str] = None,
     workers: int = 1,
+    statistics_in_forward: bool = False,
 ) -> str:
     """The graph of forward, backward and, for planning, update.
 
@@ -54,6 +54,9 @@ def training_graph(
         train: whether Dropout drops and BatchNorm uses the batch.
         optimizer: "sgd", "sgd_mom", "adam" appends update nodes (heads "update:..."), None none.
         workers: composite operators that so many cannot share are taken apart.
+        statistics_in_forward: whether BatchNorm updates its running statistics wherever it
+            uses the batch's, as cuDNN does; else only where a gradient passes it, as MXNet
+            does on CPUs, where the update belongs to the backward operator.
 
     Returns:
         NNVM JSON with graph attributes shape, dtype and tofu_heads.
@@ -88,7 +91,9 @@ def training_graph(
         roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
     unique_names(graph)
     infer(graph, variables)
-    updates = AFTER.apply(graph, train=train, workers=workers)
+    updates = AFTER.apply(
+        graph, train=train, workers=workers, statistics_in_forward=statistics_in_forward
+    )
     graph.heads += updates.values()
     names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
     if optimizer is not None:

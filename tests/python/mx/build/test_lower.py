@@ -49,7 +49,9 @@ def assert_equal(
         ours = train(symbol, *single, head_gradients=heads, **options)
         for found, expected, name in pairs(ours, own):
             scale = max(1.0, abs(expected).max())
-            np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=SINGLE)
+            np.testing.assert_allclose(
+                found / scale, expected / scale, rtol=0, atol=SINGLE, err_msg=name
+            )
 
 
 SINGLE = 1e-5
@@ -109,6 +111,40 @@ def test_batch_norm_of_images_broadcasts_nothing():
     found = operators(symbol, {}, parameters, aux)
     assert not {op for op in found if "broadcast" in op}
     assert {"Convolution", "Pooling", "_backward_Convolution"} <= set(found)
+
+
+FROZEN = {  # what is trained beside the weight behind the BatchNorm, and what updates it
+    "nothing of it": ((), set()),
+    "data": (("x",), {"moving_mean", "moving_var"}),
+    "beta": (("beta",), {"moving_mean", "moving_var"}),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+@pytest.mark.parametrize("shape", [(4, 3, 5, 2), (9, 3)], ids=str)
+def test_running_statistics_where_no_gradient_passes(name, shape):
+    """On CPUs MXNet's backward operator updates them, on GPUs cuDNN's forward operator."""
+    trained, updated = FROZEN[name]
+    norm, arrays, aux = batch_norm_case(shape, "float64", fix_gamma=False)
+    symbol = sym.FullyConnected(norm, sym.var("w"), no_bias=True, num_hidden=2)
+    width = int(np.prod(shape[1:]))
+    parameters = {"w": random((2, width), "float64"), **{n: arrays[n] for n in trained}}
+    inputs = {n: array for n, array in arrays.items() if n not in trained}
+    assert_equal(symbol, inputs, parameters, aux, steps=2)
+    _, _, states = train(symbol, inputs, parameters, aux)
+    changed = {n for n, value in states.items() if not np.array_equal(value, aux[n].asnumpy())}
+    assert changed == updated
+    text = training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux),
+        gradients=list(parameters),
+        train=True,
+        statistics_in_forward=True,
+    )
+    heads = json.loads(text)["attrs"]["tofu_heads"][1]
+    assert {"aux:moving_mean", "aux:moving_var"} < set(heads)
 
 
 def test_batch_norms_in_a_row_and_a_shared_input():
@@ -183,8 +219,6 @@ def test_predict_mode_uses_running_statistics_and_drops_dropout():
     found = json.loads(text)
     assert found["attrs"]["tofu_heads"] == ["list_str", ["output"]]
     assert not {"sum", "Dropout", "BatchNorm"} & {node["op"] for node in found["nodes"]}
-
-
 
 
 def places():

@@ -48,7 +48,10 @@ SHAPES = {  # data's space, then the operator's attributes
     "adjusted": ((4, 5), {"kernel": (3, 3), "stride": (3, 2), "pad": (1, 1), "adj": (2, 1)}),
     "strides wider than the kernel": ((4, 5), {"kernel": (2, 1), "stride": (3, 2)}),
     "target shape": ((4, 5), {"kernel": (4, 3), "stride": (2, 2), "target_shape": (7, 10)}),
-    "target shape of one dimension": ((8,), {"kernel": (5,), "stride": (2,), "target_shape": (17,)}),
+    "target shape of one dimension": (
+        (8,),
+        {"kernel": (5,), "stride": (2,), "target_shape": (17,)},
+    ),
     "groups": ((5, 4), {"kernel": (3, 4), "num_group": 2, "stride": (2, 1)}),
     "depthwise": ((5, 4), {"kernel": (3, 3), "num_group": 4, "num_filter": 4}),
     "three dimensions": ((3, 4, 2), {"kernel": (2, 3, 2), "stride": (2, 1, 2)}),

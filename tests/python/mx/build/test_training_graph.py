@@ -5,9 +5,9 @@ import json
 import mxnet as mx
 import pytest
 
+from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Graph
-from tofu.analysis.strategy_table import strategy_table
 from tofu.mx.build.training_graph import training_graph
 
 from ..models import mlp, random, zoo
@@ -174,7 +174,9 @@ def test_control_flow_is_refused_by_name():
         return x, [states[0] + x]
 
     symbol = mx.sym.contrib.foreach(step, mx.sym.var("x"), [mx.sym.var("s")])[0]
-    with pytest.raises(GraphError, match=r"^node '_foreach0' .* is control flow.*hybridize the blocks"):
+    with pytest.raises(
+        GraphError, match=r"^node '_foreach0' .* is control flow.*hybridize the blocks"
+    ):
         build(symbol, {}, {"x": random((2, 3)), "s": random((3,))})
 
 

@@ -91,13 +91,17 @@ def multi_box(node: Node, build: Builder) -> Sequence[Entry]:
     return [_zeros_like(Entry(node, i), build) for i in range(node.num_outputs)]
 
 
-@AFTER.lowering("_zeros_without_dtype", reason="its shape and dtype follow from its readers", essential=True)
+@AFTER.lowering(
+    "_zeros_without_dtype", reason="its shape and dtype follow from its readers", essential=True
+)
 def untyped_zeros(node: Node, build: Builder) -> Sequence[Entry]:
     """Zeros that say what they are."""
     return [_zeros_like(Entry(node), build)]
 
 
-@AFTER.lowering("_zeros", "_ones", "_full", reason="an extent of 0 follows from the readers", essential=True)
+@AFTER.lowering(
+    "_zeros", "_ones", "_full", reason="an extent of 0 follows from the readers", essential=True
+)
 def constant(node: Node, build: Builder) -> None:
     """The same constant with its shape written out."""
     del build

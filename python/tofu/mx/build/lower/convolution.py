@@ -109,7 +109,9 @@ def _transposed(
     )
 
 
-@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read", essential=True)
+@AFTER.lowering(
+    "_backward_Pooling", reason="a workspace that is not oneDNN's is not read", essential=True
+)
 def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The same without the workspace: the maximum is found again in the data.
 

@@ -54,7 +54,8 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     centered = per_channel.scale(centered, None, negative)
     if use_batch:
         variance = per_channel.mean_square(centered)
-        _update_running(node, build, mean, variance)
+        if build.updates_statistics:
+            _update_running(node, build, mean, variance)
     inverse_std = _inverse_std(build, variance, number(node, "eps", _EPS))
     # fix_gamma: gamma counts as one.
     fixed = flag(node, "fix_gamma", default=True)
@@ -66,7 +67,9 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     return [out, mean, inverse_std]
 
 
-@AFTER.lowering("_backward_BatchNorm", reason="its sums are over the whole batch as well", essential=True)
+@AFTER.lowering(
+    "_backward_BatchNorm", reason="its sums are over the whole batch as well", essential=True
+)
 def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     """The gradients by data, gamma and beta.
 

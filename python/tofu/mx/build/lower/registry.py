@@ -34,6 +34,7 @@ class Builder:
         shared: what the lowering of a forward operator leaves for that of its backward
             operator, by the forward node.
         read: the outputs of the node that something reads.
+        updates_statistics: whether the step changes the node's running statistics.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Builder:
         workers: int = 1,
         shared: Optional[dict[Node, Sequence[Entry]]] = None,
         read: Collection[int] = (),
+        updates_statistics: bool = True,
     ) -> None:
         self.train = train
         self.workers = workers
         self.aux_updates: dict[str, Entry] = {}
         self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
         self.read = frozenset(read)
+        self.updates_statistics = updates_statistics
         self._node = node
         self._count = 0
 
@@ -151,8 +154,18 @@ class Registry:
     def __iter__(self) -> Iterator[Lowering]:
         return iter(self._lowerings.values())
 
-    def apply(self, graph: Graph, *, train: bool, workers: int = 1) -> dict[str, Entry]:
+    def apply(
+        self,
+        graph: Graph,
+        *,
+        train: bool,
+        workers: int = 1,
+        statistics_in_forward: bool = False,
+    ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
+
+        statistics_in_forward: whether forward operators update running statistics, not
+            backward ones, without which they stay as they are.
 
         Returns the new values of auxiliary states, by variable name.
 
@@ -162,12 +175,18 @@ class Registry:
         updates: dict[str, Entry] = {}
         shared: dict[Node, Sequence[Entry]] = {}
         read = _outputs_read(graph)
+        differentiated = {dep for each in graph.topological() for dep in each.control_deps[:1]}
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
             if lowering is None:
                 continue
             builder = Builder(
-                node, train=train, workers=workers, shared=shared, read=read.get(node, ())
+                node,
+                train=train,
+                workers=workers,
+                shared=shared,
+                read=read.get(node, ()),
+                updates_statistics=statistics_in_forward or node in differentiated,
             )
             outputs = lowering.apply(node, builder)
             if outputs is not None:

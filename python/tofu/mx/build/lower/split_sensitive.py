@@ -50,7 +50,9 @@ def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return None
 
 
-@BEFORE.lowering("Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles", essential=True)
+@BEFORE.lowering(
+    "Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles", essential=True
+)
 def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """A maximum to be differentiated is taken in double precision, as oneDNN never does."""
     (data,) = node.inputs
@@ -68,7 +70,9 @@ def embedding(node: Node, build: Builder) -> None:
     node.attrs.pop("sparse_grad", None)
 
 
-@BEFORE.lowering("_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot", essential=True)
+@BEFORE.lowering(
+    "_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot", essential=True
+)
 def grad_add(node: Node, build: Builder) -> Sequence[Entry]:
     """The sum, in memory of its own."""
     return [build.op("elemwise_add", *node.inputs)]

@@ -283,9 +283,7 @@ def cross_values(node: Node, build: Builder) -> Sequence[Entry]:
 _UNWRITTEN = "leaves its second gradient unwritten where the first one is not read"
 
 
-@AFTER.lowering(
-    "_backward_interleaved_matmul_selfatt_valatt", reason=_UNWRITTEN, essential=True
-)
+@AFTER.lowering("_backward_interleaved_matmul_selfatt_valatt", reason=_UNWRITTEN, essential=True)
 def backward_self_values(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The attention's gradient alone: products of the head gradient and the values."""
     if build.read != {1}:
