@@ -130,7 +130,7 @@ def test_every_operator_of_a_lowered_resnet_is_described():
         train=True,
         optimizer="sgd_mom",
     )
-    assert strategy_table(graph)[1] == []
+    assert strategy_table(graph)[1] == {}
 
 
 def _worker(tile):
