@@ -197,13 +197,37 @@ def test_batch_norm_with_relu():
     assert_equal(symbol, {}, parameters, aux, tolerance=1e-4)
 
 
-def test_sync_batch_norm_counts_the_whole_batch():
+@pytest.mark.parametrize("eps", [0.001, 0.5])
+@pytest.mark.parametrize("all_outputs", [False, True], ids=["out", "out, mean and variance"])
+def test_sync_batch_norm_counts_the_whole_batch(all_outputs, eps):
     names = ("gamma", "beta", "moving_mean", "moving_var")
-    symbol = sym.contrib.SyncBatchNorm(
-        sym.var("x"), *(sym.var(name) for name in names), key="a", fix_gamma=False
-    )
+    variables = [sym.var(name) for name in names]
+    options = {"key": "a", "fix_gamma": False, "eps": eps, "output_mean_var": all_outputs}
+    symbol = sym.contrib.SyncBatchNorm(sym.var("x"), *variables, **options)
     _, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
-    assert_equal(symbol, {}, parameters, aux, tolerance=1e-4)
+    if not all_outputs:
+        assert_equal(symbol, {}, parameters, aux, tolerance=1e-5)
+        return
+    # MXNet gives no gradient where the statistics are read: its outputs are compared.
+    outputs, _, _ = train(symbol, {}, parameters, aux)
+    own, _, _ = own_gradients(symbol, {}, parameters, aux)
+    assert len(outputs) == len(own) == 3
+    for found, expected in zip(outputs, own):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    x = parameters["x"].asnumpy()
+    np.testing.assert_allclose(outputs[1], x.mean(axis=(0, 2, 3)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs[2], x.var(axis=(0, 2, 3)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_mean_in_half_precision_of_many_is_added_up_in_single():
+    """70,000 ones are more than half precision can hold."""
+    parameters = {"x": mx.nd.ones((2, 70_000), dtype="float16")}
+    symbol = sym.mean(sym.var("x"), axis=1)
+    heads = [mx.nd.ones((2,), dtype="float16")]
+    (out,), gradients, _ = train(symbol, {}, parameters, head_gradients=heads)
+    assert out.dtype == gradients["x"].dtype == np.float16
+    np.testing.assert_array_equal(out, 1)
+    np.testing.assert_allclose(gradients["x"], 1 / 70_000, rtol=1e-2)
 
 
 def test_predict_mode_uses_running_statistics_and_drops_dropout():
