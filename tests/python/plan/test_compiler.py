@@ -9,10 +9,19 @@ pytest.importorskip("mxnet")
 
 import mxnet as mx
 
-from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.strategy_table import WHOLE, strategy_table
 from tofu.errors import ConfigError, PlanError
 from tofu.mx.build.training_graph import training_graph
-from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
+from tofu.plan import (
+    Problem,
+    SearchOptions,
+    compile_graph,
+    intercept,
+    observe,
+    plan_graph,
+    repeats,
+)
+from tofu.plan.plan import undescribed_text
 
 F32 = "float32"
 
@@ -130,6 +139,36 @@ def test_a_problem_names_what_no_description_covers(graph):
     table["nodes"][row] = -1
     op = json.loads(graph)["nodes"][row]["op"]
     assert dataclasses.replace(problem, table=json.dumps(table)).undescribed() == {op: ""}
+
+
+def test_a_problem_says_why_a_description_does_not_cover_an_operator(graph):
+    document = json.loads(graph)
+    (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
+    node["attrs"] = {WHOLE: "its rewrite fails: KeyError: 'axis'"}
+    text = json.dumps(document)
+    problem = Problem("fc", text, strategy_table(text)[0], 2)
+    assert problem.undescribed() == {"tanh": "its rewrite fails: KeyError: 'axis'"}
+    told = undescribed_text("fc", problem.undescribed(), plan_graph(problem))
+    assert told.startswith("fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes")
+    both = undescribed_text("fc", {"tanh": "it fails", "b": "", "a": ""}, plan_graph(problem))
+    assert both.startswith("fc: no description of a, b; tanh: it fails; every worker computes")
+
+
+def test_tiles_that_parameters_have_win_over_the_users_pins(graph):
+    table, _ = strategy_table(graph)
+    options = SearchOptions(pins=(("weight", (1,)),))
+    assert compile_graph(graph, table, workers=2, options=options).plan.tensor("weight").cuts == (
+        1,
+    )
+    compiled = compile_graph(graph, table, workers=2, options=options, pins={"weight": (0,)})
+    assert compiled.plan.tensor("weight").cuts == (0,)
+
+
+def test_an_operator_without_a_description_may_be_random(graph):
+    table = json.loads(strategy_table(graph)[0])
+    assert repeats(json.loads(graph), json.dumps(table))
+    table["nodes"][max(i for i, row in enumerate(table["nodes"]) if row >= 0)] = -1
+    assert not repeats(json.loads(graph), json.dumps(table))
 
 
 def test_any_tensor_may_be_pinned(graph):
