@@ -234,7 +234,7 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     """
     _check_names(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
-    unknown = problem.table.undescribed
+    unknown = problem.undescribed()
     if unknown:
         cost = sum(operator.bytes for operator in plan.operators if operator.op in unknown)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tofu.plan import Compiled
@@ -111,9 +111,10 @@ def serial(name: str, reason: str) -> None:
     warn(f"{name} runs serially: {reason}")
 
 
-def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None:
+def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
-    warn(undescribed_text(name, set(operators), compiled.searched.operator_bytes(list(operators))))
+    cost = compiled.searched.operator_bytes(list(operators))
+    warn(undescribed_text(name, operators, cost))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:

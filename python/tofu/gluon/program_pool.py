@@ -267,4 +267,5 @@ def _training_graph(
         train=signature.train,
         optimizer=optimizer_kind(parameters) if signature.gradients else None,
         workers=session.workers,
+        statistics_in_forward=any(each.device_type == "gpu" for each in session.contexts),
     )

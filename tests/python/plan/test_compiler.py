@@ -9,11 +9,12 @@ pytest.importorskip("mxnet")
 import mxnet as mx
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table, table_document
+from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
 from tofu.errors import PlanError
 from tofu.mx.build.training_graph import training_graph
 from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
 from tofu.plan.layout import variables_of
+from tofu.plan.plan import undescribed_text
 
 F32 = "float32"
 
@@ -33,7 +34,7 @@ def table():
         optimizer="sgd",
     )
     table, undescribed = strategy_table(graph)
-    assert undescribed == []
+    assert undescribed == {}
     return table
 
 
@@ -117,6 +118,28 @@ def test_the_plan_for_people_is_that_of_the_run(table):
     assert compiled.plan.operators
     assert len(compiled.plan.operators) == compiled.searched.num_operators
     assert compiled.plan is compiled.plan
+
+
+def test_a_problem_names_what_no_description_covers(table):
+    assert Problem("fc", table, 2).undescribed() == {}
+    document = json.loads(table_document(table.graph)[0])
+    row = next(i for i, row in enumerate(document["nodes"]) if row >= 0)
+    document["nodes"][row] = -1
+    bare = _core.StrategyTable(json.dumps(document), table.graph)
+    assert Problem("fc", bare, 2).undescribed() == {table.graph.nodes[row].op: ""}
+
+
+def test_a_problem_says_why_a_description_does_not_cover_an_operator(table):
+    document = json.loads(table.graph.to_json())
+    (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
+    node["attrs"] = {WHOLE: "its rewrite fails: KeyError: 'axis'"}
+    problem = Problem("fc", strategy_table(_core.Graph(json.dumps(document)))[0], 2)
+    assert problem.undescribed() == {"tanh": "its rewrite fails: KeyError: 'axis'"}
+    told = undescribed_text("fc", problem.undescribed(), 2048)
+    assert told.startswith("fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes")
+    assert "2.0 KiB" in told
+    both = undescribed_text("fc", {"tanh": "it fails", "b": "", "a": ""}, 0)
+    assert both.startswith("fc: no description of a, b; tanh: it fails; every worker computes")
 
 
 def test_any_tensor_may_be_pinned(table):
