@@ -14,6 +14,7 @@ from tofu.errors import GraphError
 
 from ..build.nnvm import VARIABLE, Shape
 from .extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, mxnet_errors, taught
+from .layout import MIN_BLOCKED_RANK
 
 __all__ = ["bind", "bind_apart", "planner_settings", "settings_for_shapes"]
 
@@ -28,7 +29,6 @@ _MATCH_RANGE = 16
 # of all and is complete when all are: workers would wait for each other's segments. GPUs keep
 # them, as MXNet waits for the stream after every operator or segment.
 _NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
-_MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
 
 
 def bind(
@@ -133,7 +133,7 @@ def _safe_match_range(
     if any(list(shape) != [1] for shape in crossing):
         return 0
     may_be_blocked = (
-        len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
+        len(shape) >= MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
     )
     return 1 if any(may_be_blocked) else None
 
