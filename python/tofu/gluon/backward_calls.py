@@ -18,6 +18,8 @@ from typing import Any, Callable, Optional, Protocol
 from mxnet import autograd, nd
 from mxnet.base import _LIB, MXNetError
 
+from .living import Living
+
 __all__ = ["BackwardCalls", "Recorded", "variable"]
 
 # How long to keep an order that MXNet's engine, which runs operators in bunches, may be
@@ -68,7 +70,7 @@ class BackwardCalls:
         self.lock = threading.RLock()
         self.pushing = threading.Lock()
         self.serials = itertools.count()
-        self._recorded: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._recorded = Living()
         self._caller: Optional[int] = None  # the thread of an ordered backward call
         self._links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 

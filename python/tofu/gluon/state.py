@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import backend
 from .backward_calls import BackwardCalls
+from .living import Living
 
 if TYPE_CHECKING:
     from .views import View
@@ -58,10 +59,10 @@ class State:
         self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
         self.depth = _Depth()
-        self.tiled: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.tiled = Living()
         self.peeking = False
         self.views: set[View] = set()
-        self.trainers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.trainers = Living()
         self.calls = BackwardCalls()
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()
