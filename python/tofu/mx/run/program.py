@@ -22,7 +22,8 @@ import numpy as np
 from tofu.errors import GraphError
 
 from .executor import bind, bind_apart
-from .extension import load, run_part
+from .extension import load, run_part, runs_parts
+from .fault import failing_operator
 from .layout import Layout, gather, layout_of, scatter
 
 __all__ = ["Program"]
@@ -131,6 +132,13 @@ class Program:
                     tile.copyto(self._tiles[record["name"]])
         return gradients
 
+    def failing_operator(self) -> Optional[str]:
+        """Run again what ran last, up to the first operator that throws, and say which.
+
+        None where none does so this time. Gradients that were returned are lost.
+        """
+        return self._halves.failing_operator(self._contexts) if runs_parts() else None
+
     def _as_variable(
         self, name: str, head: Mapping[str, Any], tiles: list[mx.nd.NDArray]
     ) -> list[mx.nd.NDArray]:
@@ -196,6 +204,12 @@ class _Apart:
         gradients: list[mx.nd.NDArray] = self._backward.forward(is_train=True)
         return gradients
 
+    def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
+        found = failing_operator(self._forward, contexts, is_train=True)
+        if found is None and self.has_backward:
+            found = failing_operator(self._backward, contexts, is_train=True)
+        return found
+
 
 class _Joint:
     """Both halves in one executor."""
@@ -227,6 +241,10 @@ class _Joint:
         run_part(self._executor, self._middle, self._end, is_train=True)
         self._used_up = True
         return self._arrays
+
+    def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
+        self._used_up = True
+        return failing_operator(self._executor, contexts, is_train=True)
 
 
 def _bind(
