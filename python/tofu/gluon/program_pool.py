@@ -8,6 +8,7 @@ tensors saved for its own backward pass.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
@@ -94,6 +95,7 @@ class Pool:
             context: the script's context.
         """
         bound = self._take()
+        self._session.state.ran.add(bound.program)
         self._reclaim(bound.program)
         recording = autograd.set_recording(False)
         try:
@@ -206,6 +208,9 @@ def make_pool(
         if not is_tiled(parameter):
             check_tileable(parameter)
     backend = session.state.backend
+    session.state.runs_python |= any(
+        node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]
+    )
     graph = _training_graph(symbol, parameters, signature, session)
     table, unknown = backend.strategy_table(graph)
     fetch, reason = backend.usable_fetch(session.fetch, session.contexts)

@@ -110,6 +110,8 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         views.flush(state.views)
         if _overflows(self):
             return
+        if state.runs_python:
+            _wait_for_gradients(self._params)
         own = _updaters(self, tiled._tofu)
         tiles: list[list[Job]] = [[] for _ in own.updaters]
         whole: list[Job] = []
@@ -203,6 +205,17 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     found = trainer._tofu = _Updaters(optimizer, elementwise, updaters)
     tile_state.state.trainers.add(trainer)
     return found
+
+
+def _wait_for_gradients(parameters: Sequence[Any]) -> None:
+    """Raise what an operator threw, before a weight is updated on some workers only.
+
+    When operators written in Python throw at the same time on several workers, MXNet reports
+    one of them, and the others' results are whatever was in their memory.
+    """
+    for parameter in parameters:
+        for gradient in _gradient_of(parameter) or ():
+            gradient.wait_to_read()
 
 
 def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:

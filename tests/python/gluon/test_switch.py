@@ -27,6 +27,11 @@ SEAMS = [
     (gluon.Trainer, "load_states"),
     (autograd, "grad"),
     (_LIB, "MXAutogradBackwardEx"),
+    (_LIB, "MXNDArraySyncCopyToCPU"),
+    (_LIB, "MXNDArrayWaitToRead"),
+    (_LIB, "MXNDArrayWaitAll"),
+    (_LIB, "MXNDArraySave"),
+    (_LIB, "MXGetLastError"),
 ]
 
 
