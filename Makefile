@@ -1,5 +1,6 @@
 # make demo   train the two examples serially and over four workers, print what differs
 # make test   all tests, C++ and Python
+# make test-tsan  what threads share, under ThreadSanitizer
 # make check  formatting, lint, types
 # make build  just the set-up: .venv with tofu in it, from this folder (editable)
 #
@@ -26,7 +27,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread a worker: the workers run beside each other.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-cpp test-python check format clean
+.PHONY: help build demo test test-cpp test-python test-tsan check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -80,6 +81,20 @@ test-cpp: $(BUILD)/tests/.built
 
 test-python: $(VENV)/.build
 	@$(RUN_ENV) $(VENV)/bin/python -m pytest
+
+# Only what several threads touch is built: the kernels, MXNet's operators and the stand-in
+# for a GPU.
+test-tsan: $(VENV)/.requirements
+	@scripts/find_googletest.sh $(VENV)/bin/cmake
+	@$(VENV)/bin/cmake -S . -B $(BUILD)/tsan -G Ninja -DTOFU_BUILD_TESTS=ON \
+	  -DTOFU_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" \
+	  -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" -DCMAKE_PREFIX_PATH="$(SITE)" \
+	  --log-level=WARNING >/dev/null
+	@$(VENV)/bin/cmake --build $(BUILD)/tsan -j $(JOBS) \
+	  --target tofu_thread_tests tofu_fake_gpu_tests
+	@$(BUILD)/tsan/tofu_thread_tests --gtest_brief=1 --gtest_filter='*Threads*:KernelCache*'
+	@$(BUILD)/tsan/tofu_fake_gpu_tests --gtest_brief=1 \
+	  --gtest_filter='*ThreadsAtOnce:*Operators*:*Peers'
 
 # --- checks ---------------------------------------------------------------------------------
 

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "graph/box.h"
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_specs.h"
 #include "kernels/multifetch.h"
 #include "mxnet/multifetch_ops.h"
+#include "support/indices.h"
 
 namespace tofu {
 namespace {
@@ -83,7 +83,7 @@ class GpuFetchTest : public testing::Test {
       }
       sources.push_back(reinterpret_cast<const void*>(address));
     }
-    const size_t bytes = NumElements(spec.shape) * ElementBytes(spec.dtype);
+    const size_t bytes = Elements(spec.shape) * ElementBytes(spec.dtype);
     std::vector<char> region(bytes, 'x');
     const DeviceArray target(reader, region.data(), bytes, shift);
     const uint64_t seven = 7;
@@ -110,8 +110,8 @@ std::vector<std::vector<char>> RandomData(const MultiFetchSpec& spec, unsigned s
   std::vector<std::vector<char>> data;
   const int64_t bytes = ElementBytes(spec.dtype);
   for (const Extents& shape : spec.sources) {
-    data.emplace_back(NumElements(shape) * bytes);
-    for (int64_t i = 0; i < NumElements(shape); ++i) {
+    data.emplace_back(Elements(shape) * bytes);
+    for (int64_t i = 0; i < Elements(shape); ++i) {
       const double value = static_cast<double>(random() % 4001) / 250 - 8;
       WriteElement(spec.dtype, value, data.back().data() + i * bytes);
     }
@@ -162,7 +162,7 @@ TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
     const MultiFetchSpec& spec = specs[s];
     bool is_small = true;
     for (const Extents& shape : spec.sources) {
-      is_small = is_small && NumElements(shape) * ElementBytes(spec.dtype) <= kLargest;
+      is_small = is_small && Elements(shape) * ElementBytes(spec.dtype) <= kLargest;
     }
     if (!is_small) continue;
     SCOPED_TRACE("number " + std::to_string(s) + ": " + WriteSpec(spec));
@@ -170,7 +170,7 @@ TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
         RandomData(spec, static_cast<unsigned>(s));
     std::vector<const void*> tiles;
     for (const std::vector<char>& tile : data) tiles.push_back(tile.data());
-    std::vector<char> expected(NumElements(spec.shape) * ElementBytes(spec.dtype));
+    std::vector<char> expected(Elements(spec.shape) * ElementBytes(spec.dtype));
     MultiFetch(spec).Run(tiles.data(), expected.data());
     CompiledFetch generic{EmitGenericCuda(spec), "", ""};
     generic.image = compile(generic.kernel);

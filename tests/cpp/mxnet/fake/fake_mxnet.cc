@@ -1,0 +1,148 @@
+#include "mxnet/fake/fake_mxnet.h"
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+// Built with the string ABI of GCC 4, as MXNet's wheels are.
+#define FAKE __attribute__((visibility("default")))
+
+namespace {
+
+struct FakeOp {
+  std::string name;  // a pointer to its text
+  char others[144];
+  uint32_t index;
+  uint32_t padding;
+};
+static_assert(sizeof(FakeOp) == 160, "nnvm::Op::index_ lies at byte 152");
+
+struct FakeFlag {
+  bool value;
+  int32_t level;
+};
+
+template <typename T>
+struct FakeMap {
+  std::string name;
+  std::vector<T> slots;
+};
+
+// dmlc::any
+struct FakeAny {
+  const void* type;
+  void* content;
+};
+
+constexpr int kDefaultLevel = 10;
+
+// Names in the order of their indices.
+const char* const kNames[] = {
+    "FullyConnected",  // index 0
+    "_backward_FullyConnected",
+    "_backward_Own",    // with functions of its own
+    "_backward_Odd",    // with a manager, but at level 0
+    "_backward_State",  // reads the state of its forward operator
+    "_backward_Far",    // behind the end of FInferShape
+};
+constexpr int kNumOps = sizeof(kNames) / sizeof(kNames[0]);
+
+struct World {
+  World() {
+    for (int i = 0; i < kNumOps; ++i) {
+      ops.push_back({kNames[i], {}, static_cast<uint32_t>(i), 0});
+    }
+    shapes = {"FInferShape", std::vector<FakeSlot>(kNumOps - 1)};
+    dtypes = {"FInferType", std::vector<FakeSlot>(kNumOps)};
+    is_backward = {"TIsBackward", std::vector<FakeFlag>(kNumOps)};
+    is_stateful = {"TIsLayerOpBackward", std::vector<FakeFlag>(kNumOps)};
+    for (FakeMap<FakeSlot>* map : {&shapes, &dtypes}) {
+      for (int own : {0, 2}) {
+        map->slots[own] = {{}, &ops, &shapes, kDefaultLevel};
+      }
+      map->slots[3].manager = &ops;
+    }
+    for (int i = 1; i < kNumOps; ++i) is_backward.slots[i] = {true, kDefaultLevel};
+    is_stateful.slots[4] = {true, kDefaultLevel};
+    maps = {{"FInferShape", {nullptr, &shapes}},
+            {"FInferType", {nullptr, &dtypes}},
+            {"TIsBackward", {nullptr, &is_backward}},
+            {"TIsLayerOpBackward", {nullptr, &is_stateful}}};
+    for (const FakeOp& op : ops) listed.push_back(op.name.c_str());
+    listed.push_back("FC");  // another name of the first
+  }
+
+  FakeOp* Find(const char* name) {
+    if (std::strcmp(name, "FC") == 0) return &ops[0];
+    for (FakeOp& op : ops) {
+      if (op.name == name) return &op;
+    }
+    return nullptr;
+  }
+
+  int version = 10901;
+  std::vector<FakeOp> ops;
+  FakeMap<FakeSlot> shapes;
+  FakeMap<FakeSlot> dtypes;
+  FakeMap<FakeFlag> is_backward;
+  FakeMap<FakeFlag> is_stateful;
+  std::map<std::string, FakeAny> maps;
+  std::vector<const char*> listed;
+};
+
+World& GetWorld() {
+  static auto* const world = new World;
+  return *world;
+}
+
+}  // namespace
+
+namespace nnvm {
+
+class Op {
+ public:
+  FAKE static const void* GetAttrMap(const std::string& name);
+};
+
+const void* Op::GetAttrMap(const std::string& name) {
+  const auto& maps = GetWorld().maps;
+  const auto found = maps.find(name);
+  return found == maps.end() ? nullptr : &found->second;
+}
+
+}  // namespace nnvm
+
+extern "C" {
+
+FAKE const char* FakeMxnetPath() { return "libtofu_fake_mxnet.so"; }
+
+FAKE int MXGetVersion(int* version) {
+  *version = GetWorld().version;
+  return 0;
+}
+
+FAKE int MXListAllOpNames(uint32_t* count, const char*** names) {
+  *count = static_cast<uint32_t>(GetWorld().listed.size());
+  *names = GetWorld().listed.data();
+  return 0;
+}
+
+FAKE int NNGetOpHandle(const char* name, void** op) {
+  *op = GetWorld().Find(name);
+  return *op == nullptr ? -1 : 0;
+}
+
+FAKE FakeSlot* FakeSlotOf(const char* map, const char* op) {
+  World& world = GetWorld();
+  auto& slots =
+      (std::strcmp(map, "FInferShape") == 0 ? world.shapes : world.dtypes).slots;
+  const auto index = static_cast<size_t>(world.Find(op) - world.ops.data());
+  return index < slots.size() ? &slots[index] : nullptr;
+}
+
+FAKE void FakeSetVersion(int version) { GetWorld().version = version; }
+
+FAKE void FakeShareIndex(bool is_shared) { GetWorld().ops[2].index = is_shared ? 1 : 2; }
+
+}  // extern "C"
