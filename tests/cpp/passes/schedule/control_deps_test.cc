@@ -1,0 +1,170 @@
+#include "passes/schedule/control_deps.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/partition.h"
+#include "support/mock_graph.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kFloat32 = 0;
+
+NodeEntry Variable(GraphBuilder* builder, const std::string& name, int worker) {
+  Node variable;
+  variable.name = name;
+  return {builder->Add(std::move(variable), worker, {{8}}, {kFloat32}), 0};
+}
+
+NodeEntry Operator(GraphBuilder* builder, const std::string& op, const std::string& name,
+                   const std::vector<NodeEntry>& inputs) {
+  Node node;
+  node.op = op;
+  node.name = name;
+  node.inputs = inputs;
+  return {builder->Add(std::move(node), builder->worker(inputs[0]), {{8}}, {kFloat32}),
+          0};
+}
+
+std::vector<std::string> Names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) names.push_back(node.name);
+  return names;
+}
+
+// The names of what a node waits for, besides its inputs.
+std::vector<std::string> WaitsFor(const Graph& graph, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) {
+    if (node.name != name) continue;
+    for (int other : node.control_deps) names.push_back(graph.nodes[other].name);
+  }
+  return names;
+}
+
+TEST(ControlDeps, ChainTheOperatorsOfEachWorker) {
+  GraphBuilder builder;
+  const NodeEntry x = Variable(&builder, "x", 0);
+  const NodeEntry y = Variable(&builder, "y", 1);
+  for (const char* name : {"a", "b"}) {
+    builder.graph().heads.push_back(Operator(&builder, "relu", name, {x}));
+    builder.graph().heads.push_back(
+        Operator(&builder, "relu", std::string(name) + "1", {y}));
+  }
+  AddControlDeps(&builder.graph(), &builder.node_workers());
+  EXPECT_EQ(WaitsFor(builder.graph(), "a"), std::vector<std::string>());
+  EXPECT_EQ(WaitsFor(builder.graph(), "b"), std::vector<std::string>{"a"});
+  EXPECT_EQ(WaitsFor(builder.graph(), "b1"), std::vector<std::string>{"a1"});
+  for (int node = 0; node < builder.graph().num_nodes(); ++node) {
+    EXPECT_EQ(builder.graph().nodes[node].attrs.at(kContextAttr),
+              WorkerContext(builder.node_workers()[node]));
+  }
+}
+
+TEST(ControlDeps, ABackwardOperatorHasNoneAndTheNextOneWaitsForIt) {
+  for (const char* op : {"_backward_relu", "gather_nd", "scatter_nd"}) {
+    GraphBuilder builder;
+    const NodeEntry x = Variable(&builder, "x", 0);
+    builder.graph().heads = {Operator(&builder, "relu", "a", {x}),
+                             Operator(&builder, op, "b", {x}),
+                             Operator(&builder, "relu", "c", {x})};
+    AddControlDeps(&builder.graph());
+    EXPECT_TRUE(WaitsFor(builder.graph(), "b").empty()) << op;
+    EXPECT_EQ(WaitsFor(builder.graph(), "c"), (std::vector<std::string>{"a", "b"})) << op;
+  }
+}
+
+TEST(ControlDeps, OldOnesAreForgotten) {
+  GraphBuilder builder;
+  const NodeEntry x = Variable(&builder, "x", 0);
+  const NodeEntry a = Operator(&builder, "relu", "a", {x});
+  const NodeEntry b = Operator(&builder, "relu", "b", {x});
+  builder.graph().heads = {a, b};
+  AddControlDeps(&builder.graph());
+  const Graph once = builder.graph();
+  AddControlDeps(&builder.graph());
+  EXPECT_EQ(WriteGraph(builder.graph()), WriteGraph(once));
+}
+
+// Worker 1 fetches worker 0's tile `t`, which worker 0 makes before `own1` and `own2`.
+class Exchange : public testing::Test {
+ protected:
+  Exchange() {
+    const NodeEntry x = Variable(&builder_, "x", 0);
+    const NodeEntry y = Variable(&builder_, "y", 1);
+    const NodeEntry tile = Operator(&builder_, "relu", "t", {x});
+    const NodeEntry own1 = Operator(&builder_, "relu", "own1", {x});
+    const NodeEntry busy = Operator(&builder_, "relu", "busy", {y});
+    const Box box = {{0}, {8}};
+    const FetchSpec spec = PlanFetch(1, box, box, {{0, box}});
+    const NodeEntry region =
+        MultiFetchEmitter(&builder_).Emit(spec, {tile}, kFloat32, "f");
+    const NodeEntry use = Operator(&builder_, "relu", "use", {region});
+    builder_.graph().heads = {own1, busy, use};
+    Retire(&builder_);
+  }
+
+  int Place(const std::string& name) {
+    const std::vector<std::string> names = Names(builder_.graph());
+    const auto found = std::find(names.begin(), names.end(), name);
+    EXPECT_NE(found, names.end()) << name;
+    return static_cast<int>(found - names.begin());
+  }
+
+  GraphBuilder builder_;
+};
+
+TEST_F(Exchange, AnAddressIsPublishedRightBehindItsTile) {
+  AddControlDeps(&builder_.graph());
+  EXPECT_EQ(Place("t/publish0"), Place("t") + 1);
+}
+
+TEST_F(Exchange, ATileIsRetiredRightBehindItsLastReader) {
+  AddControlDeps(&builder_.graph());
+  EXPECT_EQ(Place("t/retire0"), Place("f/fetch") + 1);
+}
+
+TEST_F(Exchange, AFetchStaysBehindItsWorkersNodesUnlessItNeedNotWait) {
+  AddControlDeps(&builder_.graph());
+  EXPECT_GT(Place("f/fetch"), Place("busy"));
+  AddControlDeps(&builder_.graph(), nullptr, /*delay_fetches=*/false);
+  EXPECT_LT(Place("f/fetch"), Place("busy"));
+}
+
+// Whatever the graph: every node stands behind what it reads, and the operators of a
+// worker that may depend form a chain.
+TEST(ControlDepsRandom, KeepTheGraphAndItsOrder) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const MockGraph mock = RandomGraph(&random);
+    const Plan plan = RandomPlan(mock, {2, 2}, &random);
+    Partitioned divided =
+        PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
+    std::multiset<std::string> before;
+    for (const Node& node : divided.graph.nodes) before.insert(node.name);
+    AddControlDeps(&divided.graph, &divided.node_workers);
+    std::map<int, int> last;  // of each worker
+    for (int number = 0; number < divided.graph.num_nodes(); ++number) {
+      const Node& node = divided.graph.nodes[number];
+      before.erase(before.find(node.name));
+      for (NodeEntry input : node.inputs) ASSERT_LT(input.node, number);
+      if (node.is_variable()) continue;
+      const auto [found, is_first] = last.emplace(divided.node_workers[number], number);
+      if (!is_first) {
+        ASSERT_EQ(node.control_deps, std::vector<int>{found->second});
+      }
+      found->second = number;
+    }
+    EXPECT_TRUE(before.empty());
+  }
+}
+
+}  // namespace
+}  // namespace tofu
