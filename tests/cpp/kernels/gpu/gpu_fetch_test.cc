@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -239,16 +240,47 @@ TEST_F(GpuFetchTest, CompilesForSeveralThreadsAtOnce) {
   EXPECT_EQ(found[0] == found[1], num_gpus_ == 1);
 }
 
-TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
+// A specification of so many boxes that the generic kernel runs it.
+std::string ManyBoxes(int source_extent) {
   std::string pieces;
   for (int i = 1, at = 0; i <= 25; at += i, ++i) {
     const std::string place = std::to_string(at);
     pieces += (i > 1 ? ";0@" : "0@") + place + ">" + place + ":" + std::to_string(i);
   }
+  return "dtype=0 shape=325 remote=0 sources=" + std::to_string(source_extent) +
+         "; pieces=" + pieces;
+}
+
+// Every thread does one thing only, so that no lock of another orders it by accident.
+TEST_F(GpuFetchTest, IsUsedByThreadsAtOnce) {
+  const CudaDriver& driver = CudaDriver::Default();
+  const int peer = num_gpus_ > 1 && driver.CanReach(0, 1) ? 1 : 0;
+  testing::internal::CaptureStderr();
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; ++round) {
+    Gpus gpus;
+    const std::vector<std::function<void()>> calls = {
+        [&] { EXPECT_NE(gpus.Context(0), nullptr); },
+        [&] { EXPECT_NE(gpus.Context(peer), nullptr); },
+        [&] { gpus.Publish(peer); },
+        [&] { gpus.ReachOwners(0); },
+        [&] { gpus.KeepKernels(""); },
+        [&] { gpus.Prepare(ManyBoxes(325), 0); },
+        [&] { gpus.Prepare(ManyBoxes(326), peer); },
+    };
+    std::vector<std::thread> threads;
+    for (const auto& call : calls) threads.emplace_back(call);
+    for (std::thread& thread : threads) thread.join();
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), kRounds) << said;
+}
+
+TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
   Gpus gpus;
   testing::internal::CaptureStderr();
-  gpus.Prepare("dtype=0 shape=325 remote=0 sources=325; pieces=" + pieces, 0);
-  gpus.Prepare("dtype=0 shape=325 remote=0 sources=326; pieces=" + pieces, 0);
+  gpus.Prepare(ManyBoxes(325), 0);
+  gpus.Prepare(ManyBoxes(326), 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tofu: a MultiFetch runs by the generic kernel, which is slower: too many "
             "boxes for a kernel of its own\n");
