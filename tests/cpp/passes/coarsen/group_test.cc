@@ -117,7 +117,10 @@ TEST(Group, AGradientOfOneOfTwoEqualOutputsBelongsToNeither) {
     const NodeEntry dy = example.Elementwise("dy", {dz}, "_backward_pair");
     example.After(dy, y);
     example.Head(dy, "gradient:x");
-    EXPECT_EQ(Grouped(example).TensorGroup("dz"), outputs == 1 ? "y" : "");
+    const Graph graph = example.graph();
+    const Groups groups = GroupForwardBackward(graph, example.table());
+    EXPECT_EQ(groups.tensor_group[graph.entry_id(dz)],
+              outputs == 1 ? graph.entry_id(y) : -1);
   }
 }
 
