@@ -24,6 +24,14 @@ FakeSlot* FakeSlotOf(const char* map, const char* op);
 // What MXGetVersion says from now on.
 void FakeSetVersion(int version);
 
+// The flag of an operator in TIsMKLDNN.
+bool FakeFlagOf(const char* op);
+
+// What the dispatcher of all operators has been called with: types of the resources,
+// one digit each, a call a line.
+const char* FakeCalls();
+void FakeForgetCalls();
+
 // Gives two operators one index, or each its own again.
 void FakeShareIndex(bool is_shared);
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "passes/partition/graph_builder.h"
+#include "support/mock_graph.h"
 
 namespace tofu {
 namespace {
@@ -74,6 +75,30 @@ TEST(OperatorUses, ListsShapesAndThoseThatCrossOnce) {
   const Json uses = UsesOf(builder);
   EXPECT_EQ(uses["shapes"], Json::parse("[[4], [6]]"));
   EXPECT_EQ(uses["crossing_shapes"], Json::parse("[[4]]"));
+}
+
+TEST(OperatorUses, NameEveryWayOnceByItsLargestNode) {
+  MockGraph mock(0);
+  const NodeEntry small = mock.Variable("small", {2});
+  const NodeEntry large = mock.Variable("large", {8});
+  mock.Elementwise("mul", {small, small});
+  mock.Elementwise("mul", {large, large});
+  mock.Elementwise("mul", {small});
+  mock.Elementwise("add", {small, small});
+  mock.graph.nodes[2].attrs["__ctx_group__"] = "worker1";
+  mock.graph.nodes[5].attrs["k"] = "v";
+  const nlohmann::json uses = nlohmann::json::parse(OperatorUses(mock.graph));
+  EXPECT_EQ(uses["nodes"], (std::vector<int>{-1, -1, 0, 0, 1, 2}));
+  const auto& operators = uses["operators"];
+  ASSERT_EQ(operators.size(), 3u);
+  EXPECT_EQ(operators[0]["op"], "mul");
+  EXPECT_EQ(operators[0]["attrs"].count("__ctx_group__"), 0u);
+  EXPECT_EQ(operators[0]["inputs"].dump(), "[[[8],0],[[8],0]]");
+  EXPECT_EQ(operators[0]["outputs"].dump(), "[[[8],0]]");
+  EXPECT_EQ(operators[1]["inputs"].dump(), "[[[2],0]]");
+  EXPECT_EQ(operators[2]["attrs"]["k"], "v");
+  EXPECT_EQ(uses["shapes"].dump(), "[[2],[8]]");
+  EXPECT_EQ(uses["crossing_shapes"].dump(), "[[2]]");
 }
 
 }  // namespace

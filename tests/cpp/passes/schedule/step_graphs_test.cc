@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "passes/memory/operator_uses.h"
 #include "passes/schedule/control_deps.h"
 #include "passes/schedule/join_phases.h"
 #include "passes/schedule/phases.h"
@@ -84,30 +83,6 @@ TEST(StepGraphs, SayWhichTextIsDamaged) {
         std::string::npos)
         << error.what();
   }
-}
-
-TEST(OperatorUses, NameEveryWayOnceByItsLargestNode) {
-  MockGraph mock(0);
-  const NodeEntry small = mock.Variable("small", {2});
-  const NodeEntry large = mock.Variable("large", {8});
-  mock.Elementwise("mul", {small, small});
-  mock.Elementwise("mul", {large, large});
-  mock.Elementwise("mul", {small});
-  mock.Elementwise("add", {small, small});
-  mock.graph.nodes[2].attrs["__ctx_group__"] = "worker1";
-  mock.graph.nodes[5].attrs["k"] = "v";
-  const nlohmann::json uses = nlohmann::json::parse(OperatorUses(mock.graph));
-  EXPECT_EQ(uses["nodes"], (std::vector<int>{-1, -1, 0, 0, 1, 2}));
-  const auto& operators = uses["operators"];
-  ASSERT_EQ(operators.size(), 3u);
-  EXPECT_EQ(operators[0]["op"], "mul");
-  EXPECT_EQ(operators[0]["attrs"].count("__ctx_group__"), 0u);
-  EXPECT_EQ(operators[0]["inputs"].dump(), "[[[8],0],[[8],0]]");
-  EXPECT_EQ(operators[0]["outputs"].dump(), "[[[8],0]]");
-  EXPECT_EQ(operators[1]["inputs"].dump(), "[[[2],0]]");
-  EXPECT_EQ(operators[2]["attrs"]["k"], "v");
-  EXPECT_EQ(uses["shapes"].dump(), "[[2],[8]]");
-  EXPECT_EQ(uses["crossing_shapes"].dump(), "[[2]]");
 }
 
 }  // namespace

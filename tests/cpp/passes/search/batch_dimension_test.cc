@@ -67,6 +67,9 @@ TEST(BatchDimension, IsLedByTheVariableWithTheLargestCoefficient) {
   row.inputs[0].dims[0].lo.terms = {{0, false, 1}, {2, false, 8}};
   row.splittable.push_back(2);
   EXPECT_EQ(FindBatch(example.graph(), table).operators[y.node], 2);
+  row.inputs[0].dims[0].lo.terms = {{0, false, 8}, {2, false, 8}};
+  EXPECT_EQ(FindBatch(example.graph(), table).operators[y.node], 0)
+      << "the first of those with equal coefficients";
   row.inputs[0].dims[0].lo.divisor = 2;
   EXPECT_EQ(FindBatch(example.graph(), table).operators[y.node], -1);
 }

@@ -96,6 +96,38 @@ TEST(RecursiveSearch, PartsOfStepsAreReorderedOnlyWhenTheyMayBe) {
       << "a decision is given for the first step, of three parts";
 }
 
+// Of unequal parts, what one step cuts need not divide at the other: the batch does not
+// divide by 3. So many steps are not decided jointly.
+TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
+  Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 3});
+  const Plan plan = problem.Search(Method::kImproved);
+  EXPECT_EQ(plan.total_bytes(), problem.Recounted(plan));
+  EXPECT_LT(plan.lower_bound_bytes, plan.total_bytes()) << "orders were tried";
+}
+
+TEST(RecursiveSearch, WhatIsNoCheaperDoesNotTakeThePlaceOfTheRecursionsPlan) {
+  int compared = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    Problem problem(RandomGraph(seed, 5), {2, 2});
+    const Plan recursion = problem.Search(Method::kRecursion);
+    const Plan improved = problem.Search(Method::kImproved);
+    if (improved.total_bytes() < recursion.total_bytes()) continue;
+    ++compared;
+    EXPECT_EQ(improved.tensor_cuts, recursion.tensor_cuts) << "seed " << seed;
+    EXPECT_EQ(improved.op_cuts, recursion.op_cuts) << "seed " << seed;
+  }
+  EXPECT_GT(compared, 30);
+}
+
+// Every dimension divides by 2 once: the second step has no choice of tensors left, so
+// it is an optimum, whatever the first one is.
+TEST(RecursiveSearch, OneStepThatIsNoOptimumMakesThePlanFeasible) {
+  Problem problem(Mlp(6, 10, 3), {2, 2});
+  EXPECT_EQ(problem.Search(Method::kRecursion).status, PlanStatus::kStepsOptimal);
+  problem.options.max_table = 2;
+  EXPECT_EQ(problem.Search(Method::kRecursion).status, PlanStatus::kFeasible);
+}
+
 TEST(RecursiveSearch, PastTheDeadlineThePlanIsValidAndItsStatusModest) {
   Problem problem(Mlp(24, 12, 3), {2, 2});
   problem.options.deadline = Deadline::min();

@@ -150,6 +150,18 @@ TEST(SearchTables, AnAlternativeThatIsNeverCheaperIsDropped) {
             (std::vector<Cuts>{{0}, {1}}));
 }
 
+// Between two whole tensors rows and columns cost the same.
+TEST(SearchTables, OfAlternativesThatCostTheSameTheFirstStays) {
+  ExampleGraph example;
+  example.Head(example.Window("y", example.Variable("x", {4, 4}), 1, 1), "output");
+  Tables t(example, {2});
+  const TensorChoices* whole = t.tables->Tensor(t.Class("x"), {kReplicated}, kLimit);
+  const OperatorChoices* choices =
+      t.tables->Operator(0, t.Free(), {whole, whole}, kLimit);
+  EXPECT_EQ(choices->alternatives, (std::vector<Cuts>{{0}}));
+  EXPECT_EQ(choices->matrices[0].vector(), std::vector<int64_t>{16 * 4});
+}
+
 TEST(SearchTables, CellsAreToBeFilledUntilTheyAre) {
   Tables t(MixedDtypes(), {2});
   const std::vector<const TensorChoices*> tensors = {t.Tensor("x"), t.Tensor("w"),
