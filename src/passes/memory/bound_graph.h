@@ -1,8 +1,8 @@
-// A graph as MXNet's executor runs it: with a copy on every edge that leaves a
+// A graph as an executor runs it: with a copy on every edge that leaves a
 // worker, and its nodes in the executor's order. What lives how long, and
-// hence MXNet's memory plan, depends on that order.
+// hence the executor's memory plan, depends on that order.
 //
-// MXNet visits a graph depth first from its heads, the inputs of a node in
+// The executor visits a graph depth first from its heads, the inputs of a node in
 // their order and then its control dependencies, once to insert the copies
 // (NNVM's PlaceDevice) and once more to number the nodes. A tensor is copied
 // once to each worker that reads it.

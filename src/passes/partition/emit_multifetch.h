@@ -6,9 +6,9 @@
 //                     -> the assembled region, and an acknowledgement
 //   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
 //
-// MXNet moves handles and acknowledgements between contexts. The retirement
-// reads the tile after all of its readers, so that whatever MXNet does with the
-// tile's memory next waits for them, and the handle, so that the tile is not
+// The executor moves handles and acknowledgements between workers. The retirement
+// reads the tile after all of its readers, so that whatever the executor does with
+// the tile's memory next waits for them, and the handle, so that the tile is not
 // published again before that.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
@@ -31,14 +31,6 @@
 
 namespace tofu {
 
-constexpr char kPublishOp[] = "_tofu_publish";
-constexpr char kMultiFetchOp[] = "_tofu_multifetch";
-constexpr char kRetireOp[] = "_tofu_retire";
-// The attribute of kMultiFetchOp that says what it assembles
-// (kernels/multifetch_spec.h), and that of kRetireOp with its number of inputs.
-constexpr char kSpecAttr[] = "spec";
-constexpr char kNumArgsAttr[] = "num_args";
-
 class MultiFetchEmitter {
  public:
   explicit MultiFetchEmitter(GraphBuilder* builder) : builder_(*builder) {}
@@ -57,7 +49,7 @@ class MultiFetchEmitter {
 
 // Adds a retirement for every tile that the builder's heads need to be published,
 // in the graph's order, each a head before all present heads. Returns how many: the
-// numbers of the heads that were there grow by it. MXNet orders nodes by the
+// numbers of the heads that were there grow by it. An executor orders nodes by the
 // first head that needs them, so that memory is free again after its last reader.
 int Retire(GraphBuilder* builder);
 

@@ -195,7 +195,7 @@ def test_a_missing_head_gradient_counts_as_zero():
 
 def test_a_missing_head_gradient_counts_as_zero_after_a_given_one_too():
     _, tiles = weights()
-    program = Program(json.dumps(phases()), CONTEXTS, tiles)
+    program = Program(step_of(phases()), CONTEXTS, tiles)
     for heads, is_zero in (([random((BATCH, HIDDEN))], False), ([None], True)):
         program.forward({"x": random((BATCH, WIDTH))}, is_train=True, ctx=mx.cpu())
         found = [each.asnumpy().any() for each in program.backward(heads)["w"]]
