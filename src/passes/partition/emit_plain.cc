@@ -58,7 +58,7 @@ class PlainEmitter {
     const std::string prefix =
         spec_.num_terms == 1 ? name_
                              : name_ + "/term" + std::to_string(spec_.pieces[begin].term);
-    // MXNet's Concat does not know booleans.
+    // MXNet's Concat does not support booleans.
     if (dtype_ == kBool) CastAll(prefix, &held);
     NodeEntry whole = Join(prefix, std::move(held));
     if (dtype_ == kBool) {
@@ -85,8 +85,8 @@ class PlainEmitter {
     }
   }
 
-  // Concatenates along the last dimension first: pieces that begin alike in
-  // the earlier dimensions stand side by side in row-major order.
+  // Concatenates along the last dimension first: pieces that start at the same
+  // position in the earlier dimensions are adjacent in row-major order.
   NodeEntry Join(const std::string& prefix, std::vector<Held> held) {
     for (int dim = spec_.region.rank() - 1; dim >= 0; --dim) {
       std::vector<Held> joined;

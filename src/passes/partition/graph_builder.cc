@@ -103,9 +103,9 @@ NodeEntry GraphBuilder::Slice(const std::string& name, int worker, NodeEntry sou
                   {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}},
                   {source}, box.Extents(), dtype(source));
   }
-  // On CPUs "slice" of float32 is oneDNN's, which divides by zero where a piece
-  // cuts through the blocks of a blocked layout, such as a convolution's.
-  // "slice_axis" always reads the plain layout.
+  // On CPUs "slice" of float32 is oneDNN's, which divides by zero if a piece cuts
+  // through the blocks of a blocked layout, such as a convolution's. "slice_axis"
+  // always reads the plain layout.
   NodeEntry sliced = source;
   for (int dim = 0; dim < box.rank(); ++dim) {
     Shape extents = shape(sliced);

@@ -1,5 +1,5 @@
-// Appends nodes to a partitioned graph: every node on a worker, every entry with
-// shape and dtype, every name once.
+// Appends nodes to a partitioned graph: every node has a worker, every entry a shape
+// and dtype, and names are unique.
 #ifndef TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
 #define TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
 
@@ -22,7 +22,7 @@ std::string WorkerContext(int worker);
 // "(2, 3)", "(2,)" and "()": a tuple as MXNet's attributes write it.
 std::string TupleText(const std::vector<int64_t>& values);
 
-// "float32" for MXNet's type flag 0, and so on; UserError(kGraph) when unknown.
+// "float32" for MXNet's type flag 0, and so on; UserError(kGraph) if unknown.
 std::string DtypeName(int dtype);
 
 class GraphBuilder {
@@ -33,7 +33,7 @@ class GraphBuilder {
           const std::vector<int>& dtypes);
 
   // Operators of stock MXNet with one output. `box` is in the source's own
-  // coordinates; where it is all of the source, Slice adds nothing.
+  // coordinates; if it is the whole source, Slice adds nothing.
   NodeEntry Slice(const std::string& name, int worker, NodeEntry source, const Box& box);
   NodeEntry Concat(const std::string& name, int worker,
                    const std::vector<NodeEntry>& parts, int dim);
