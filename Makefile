@@ -1,6 +1,6 @@
 # make demo   trains the two examples serially and over four workers, and compares
 # make test   runs all tests, C++ and Python
-# make check  checks formatting, lint and types
+# make check  checks formatting, lint, types and dead code
 # make build  creates .venv and installs tofu from this folder (editable)
 #
 # Each command sets up what it needs. Variables: PYTHON (which Python 3.9 to 3.11 to use),
@@ -94,6 +94,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/vulture
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 	find src -name '*.cc' | \
 	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/python --quiet

@@ -1,6 +1,6 @@
 """A step of the search as an integer program, solved by HiGHS (through SciPy).
 
-    solution = solve(json.loads(_core.step_problem(graph, table, plan, step=0)))
+    solution = solve(json.loads(plan.step_problem(step=0)))
 
 It shares nothing with the search except the step's problem (docs/formats.md).
 """

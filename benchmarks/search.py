@@ -50,11 +50,12 @@ table = open(folder + "/table", encoding="utf-8").read()
 times, clocks = [], []
 while len(times) < repeats and not (len(times) == 3 and times[0] > limit):
     begin, clock = time.process_time(), time.perf_counter()
-    plan = _core.plan(graph, table, workers=workers, time_limit_s=600)
+    strategies = _core.StrategyTable(table, _core.Graph(graph))
+    plan = _core.plan(strategies, workers=workers, time_limit_s=600)
     times.append(time.process_time() - begin)
     clocks.append(time.perf_counter() - clock)
 peak = re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())
-plan = json.loads(plan)
+plan = json.loads(plan.to_json())
 keys = ("nodes", "status", "total_bytes", "lower_bound_bytes")
 print(json.dumps({**{key: plan[key] for key in keys}, "seconds": times,
                   "clock_seconds": clocks, "text_bytes": len(graph) + len(table),
@@ -75,15 +76,16 @@ class Inputs:
 
 def make(model: Any, *, reduced: bool = False) -> Inputs:
     """The inputs of the search for a model, or a model's name."""
-    from tofu.analysis.strategy_table import strategy_table
+    from tofu.analysis.strategy_table import table_document
     from tofu.models import build
 
     begin = time.process_time()
     built = build(model, reduced=reduced)
     graph = built.training_graph()
     made = time.process_time()
-    table, _ = strategy_table(graph)
-    return Inputs(built.name, graph, table, made - begin, time.process_time() - made)
+    table, _ = table_document(graph)
+    spent = time.process_time() - made
+    return Inputs(built.name, graph.to_json(), table, made - begin, spent)
 
 
 def resnet(depth: int) -> Any:
@@ -137,10 +139,11 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
 
     from tofu import _core
 
-    found = _core.plan(inputs.graph, inputs.table, workers=workers, mode="recursion")
+    strategies = _core.StrategyTable(inputs.table, _core.Graph(inputs.graph))
+    found = _core.plan(strategies, workers=workers, mode="recursion")
     records = []
-    for step in range(len(json.loads(found)["steps"])):
-        text = _core.step_problem(inputs.graph, inputs.table, found, step=step)
+    for step in range(len(found.parts)):
+        text = found.step_problem(step=step)
         problem = json.loads(text)
         pairs = []
         for _ in range(repeats):  # They take turns.

@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 _CONVOLUTION = re.compile(r"^(?P<block>.*bottleneck\d+)_(?P<layer>conv\d+)_fwd$")
-Cuts = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)

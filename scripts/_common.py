@@ -37,7 +37,7 @@ def problem(
     """
     graph = models.build(model, batch_size, reduced=reduced).training_graph(optimizer=optimizer)
     name = f"{model}, reduced" if reduced else model
-    return Problem(name, graph, strategy_table(graph)[0], workers)
+    return Problem(name, strategy_table(graph)[0], workers)
 
 
 def context() -> dict[str, Any]:

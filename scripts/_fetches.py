@@ -14,8 +14,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tofu.analysis.strategy_table import table_document
+from tofu.dtypes import dtype_bytes
 from tofu.plan import Plan, Problem
-from tofu.plan.plan import DTYPE_BYTES
 
 __all__ = ["Counter", "Fetch"]
 
@@ -51,7 +52,8 @@ class Counter:
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
-        graph, table = json.loads(problem.graph), json.loads(problem.table)
+        graph = json.loads(problem.graph.to_json())
+        table = json.loads(table_document(problem.graph)[0])
         self.nodes = graph["nodes"]
         self._starts = graph["node_row_ptr"]
         self._shapes = graph["attrs"]["shape"][1]
@@ -88,7 +90,7 @@ class Counter:
                 yield self._fetch(entry, elements, is_output=True, index=index)
 
     def _fetch(self, entry: int, elements: int, *, is_output: bool, index: int) -> Fetch:
-        size = elements * DTYPE_BYTES[self._dtypes[entry]]
+        size = elements * dtype_bytes(self._dtypes[entry])
         return Fetch(self._plan.tensors[entry].name, is_output, index, size)
 
     def _output_elements(

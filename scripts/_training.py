@@ -24,7 +24,6 @@ from tofu.config import graph_pass
 from tofu.models import LABEL, Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
-MULTIFETCH = "_tofu_multifetch"  # the operator, in partitioned graphs that use it
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.01, "momentum": 0.9},
     "adam": {"learning_rate": 0.001},
@@ -63,7 +62,6 @@ class Planned:
                 "fetch": None,
             }
         found = self.compiled[0].summary()
-        partitioned = self.compiled[0].partitioned
         return {
             "workers": found["workers"],
             "bytes_per_step": found["bytes_per_step"],
@@ -71,22 +69,19 @@ class Planned:
             "tensor_bytes_per_worker": found["bytes_per_worker"],
             "serial_bytes": found["serial_bytes"],
             "search_seconds": found["search_seconds"],
-            "fetch": FETCHES[MULTIFETCH in partitioned],
+            "fetch": self.compiled[0].fetch,
         }
 
     def _peak_bytes(self) -> list[int]:
         """What MXNet allocates, according to the model of its planner."""
         import mxnet as mx
 
-        from tofu import _core
         from tofu.mx.memory.step import step_memory
 
         compiled = self.compiled[0]
         kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-        contexts = [kind(worker) for worker in range(compiled.plan.workers)]
-        document, graphs = _core.read_step_graphs(compiled.partitioned, compiled.phases)
-        found = step_memory(json.loads(document), graphs, contexts)
-        return list(found.bytes_per_worker)
+        contexts = [kind(worker) for worker in range(compiled.step.workers)]
+        return list(step_memory(compiled.step, contexts).bytes_per_worker)
 
 
 class Parser(argparse.ArgumentParser):

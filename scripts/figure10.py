@@ -26,7 +26,7 @@ from _common import context, problem, write
 from tofu.errors import PlanError
 from tofu.plan import Problem, SearchOptions, plan_graph
 from tofu.plan.plan import format_bytes
-from tofu.plan.render.text import table
+from tofu.tables import table
 
 WORKERS = 8
 LIMIT_BYTES = 12 * 2**30

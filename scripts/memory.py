@@ -38,12 +38,13 @@ from _common import context, write
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
+from tofu.dtypes import dtype_name
 from tofu.models import ModelGraph, build
-from tofu.mx.build.infer import dtype_name
 from tofu.mx.memory import planner as memory_planner
 from tofu.mx.run.executor import bind
 from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
-from tofu.plan.render.text import table
+from tofu.plan.layout import variables_of
+from tofu.tables import table
 
 WORKERS = 8
 CASES = {"wresnet-152-10": 8, "rnn-10-8k": 128, "wresnet-50-4": 128}
@@ -52,19 +53,18 @@ LIMIT_BYTES = 12 * 2**30
 ADAM_STATES = 2
 FLOAT32_BYTES = 4
 MIB = 2**20
-# Every variant: options of the partition, and whether the planner searches for a range.
-_MULTIFETCH: dict[str, Any] = {"fetch": "multifetch", "share": False, "control_deps": False}
-_SHARED = {**_MULTIFETCH, "share": True}
-_ORDERED = {**_SHARED, "control_deps": True}
+# What every variant is: the partition's options, and the planner's search for a range.
+_MULTIFETCH: dict[str, Any] = {"fetch": "multifetch", "share": False}
+_SHARED: dict[str, Any] = {"fetch": "multifetch"}
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
-    "plain": ({"fetch": "plain", "control_deps": False}, False),
+    "plain": ({"fetch": "plain"}, False),
     "multifetch": (_MULTIFETCH, False),
     "shared": (_SHARED, False),
-    "control_deps": ({**_ORDERED, "delay_fetches": False}, False),
-    "delayed_fetch": (_ORDERED, False),
-    "match_range": (_ORDERED, True),
-    "halves": (_ORDERED, True),
-    "two_executors": (_ORDERED, True),
+    "control_deps": (_SHARED, False),
+    "delayed_fetch": (_SHARED, False),
+    "match_range": (_SHARED, True),
+    "halves": (_SHARED, True),
+    "two_executors": (_SHARED, True),
 }
 
 
@@ -111,20 +111,16 @@ def measure(
     serial = serial_bytes(graph)
     training = graph.training_graph(optimizer=None)
     strategies, _ = strategy_table(training)
-    plan = _core.plan(training, strategies, workers=workers)
+    plan = _core.plan(strategies, workers=workers)
     for variant in variants:
         options, search = VARIANTS[variant]
-        divided = _core.partition(training, strategies, plan, **options)
-        texts = _graphs(divided, variant)
-        fixed = fixed_bytes(json.loads(divided), workers)
+        divided = _core.partition(plan, **options)
+        fixed = fixed_bytes(divided)
         planned, predicted, pools = 0, 0.0, [0] * workers
-        for text in texts:
-            read = _core.Graph(text)
-            found = memory_planner.predict(
-                read, memory_planner.memory_rules(read), workers=workers, search_match_range=search
-            )
+        for one in _graphs(divided, variant):
+            found = memory_planner.predict(one, workers=workers, search_match_range=search)
             predicted += found.planned_bytes / MIB
-            planned += bound_mib(json.loads(text), workers, search=search)
+            planned += bound_mib(one, workers, search=search)
             pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
         yield Row(
             model,
@@ -132,7 +128,7 @@ def measure(
             variant,
             serial,
             tuple(a + b for a, b in zip(fixed, pools)),
-            json.loads(divided)["fetched_bytes"],
+            divided.fetched_bytes,
             planned,
             round(predicted, 1),
         )
@@ -156,30 +152,26 @@ def serial_bytes(graph: ModelGraph) -> int:
     return fixed + memory_planner.planned_mib(executor) * MIB
 
 
-def fixed_bytes(divided: Mapping[str, Any], workers: int) -> list[int]:
-    """Weights, Adam's states and inputs of every worker; the graph has the gradients."""
-    totals = [0] * workers
-    for variable in divided["variables"].values():
-        copies = 1 + ADAM_STATES if variable["role"] == "parameter" else 1
-        for tile in variable["tiles"]:
-            extents = (end - begin for begin, end in zip(tile["begin"], tile["end"]))
-            totals[tile["worker"]] += copies * math.prod(extents) * FLOAT32_BYTES
+def fixed_bytes(divided: _core.Partitioned) -> list[int]:
+    """Weights, Adam's states and inputs of every worker; gradients are in the graph."""
+    totals = [0] * divided.workers
+    for variable in variables_of(divided).values():
+        copies = 1 + ADAM_STATES if variable.role == "parameter" else 1
+        for worker, box in enumerate(variable.layout.boxes):
+            totals[worker] += copies * math.prod(box.shape) * FLOAT32_BYTES
     return totals
 
 
-def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
-    """What MXNet plans when it binds a graph."""
+def bound_mib(graph: _core.Graph, workers: int, *, search: bool) -> int:
+    """What MXNet plans for a graph when it is bound."""
     contexts = [mx.cpu(worker) for worker in range(workers)]
-    groups = {f"worker{worker}": one for worker, one in enumerate(contexts)}
-    first, shapes = graph["node_row_ptr"], graph["attrs"]["shape"][1]
-    dtypes = graph["attrs"]["dtype"][1]
-    arrays = {
-        node["name"]: mx.nd.empty(
-            tuple(shapes[at]), groups[node["attrs"]["__ctx_group__"]], dtype_name(dtypes[at])
-        )
-        for node, at in zip(graph["nodes"], first)
-        if node["op"] == "null"
-    }
+    context_of = {f"worker{worker}": one for worker, one in enumerate(contexts)}
+    groups = dict(graph.variables)
+    arrays = {}
+    for node in graph.nodes:
+        if not node.op:
+            ((shape, dtype),) = node.outputs
+            arrays[node.name] = mx.nd.empty(shape, context_of[groups[node.name]], dtype_name(dtype))
     planner = {
         MATCH_RANGE: str(memory_planner.DEFAULT_MATCH_RANGE),
         SEARCH_MATCH_RANGE: str(int(search)),
@@ -187,13 +179,12 @@ def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
     return memory_planner.planned_mib(bind("training", graph, contexts, arrays, planner=planner))
 
 
-def _graphs(divided: str, variant: str) -> list[str]:
-    if variant == "halves":
-        return [json.dumps(json.loads(_core.phases(divided, joint=True))["joint"]["graph"])]
-    if variant != "two_executors":
-        return [json.dumps(json.loads(divided)["graph"])]
-    phases = json.loads(_core.phases(divided))
-    return [json.dumps(phases[phase]["graph"]) for phase in ("forward", "backward")]
+def _graphs(divided: _core.Partitioned, variant: str) -> list[_core.Graph]:
+    if variant in ("halves", "two_executors"):
+        return _core.schedule(divided, joint=variant == "halves").graphs
+    if variant in ("plain", "multifetch", "shared"):
+        return [divided.graph]
+    return [divided.in_order(delay_fetches=variant != "control_deps")]
 
 
 def _bytes(variables: Mapping[str, tuple[tuple[int, ...], str]]) -> int:

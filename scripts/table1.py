@@ -33,9 +33,9 @@ from _common import context, problem, write
 
 from tofu import _core
 from tofu.errors import PlanError
-from tofu.plan import Plan, Problem, SearchOptions
+from tofu.plan import Problem, SearchOptions
 from tofu.plan.plan import format_bytes
-from tofu.plan.render.text import table
+from tofu.tables import table
 
 WORKERS = 8
 LONG_SECONDS = 10
@@ -100,14 +100,15 @@ def measure(case: Problem, variant: Variant, time_limit_s: float, repeat: int) -
     while len(seconds) < repeat and (not seconds or seconds[-1] < LONG_SECONDS):
         before = time.process_time()
         try:
-            text = _core.plan(case.graph, case.table, workers=case.workers, **options.arguments())
+            found = _core.plan(case.table, workers=case.workers, **options.arguments())
         except PlanError as error:
             spent = time.perf_counter() - start
             return Cell(case.name, variant.name, (), None, False, spent, str(error), paper)
         seconds.append(time.process_time() - before)
-    plan = Plan.from_json(text)
-    optimal = plan.total_bytes <= plan.lower_bound_bytes
-    return Cell(case.name, variant.name, tuple(seconds), plan.total_bytes, optimal, None, "", paper)
+    optimal = found.total_bytes <= found.lower_bound_bytes
+    return Cell(
+        case.name, variant.name, tuple(seconds), found.total_bytes, optimal, None, "", paper
+    )
 
 
 def to_text(cells: Sequence[Cell]) -> str:

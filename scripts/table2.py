@@ -30,6 +30,7 @@ import json
 import math
 from collections.abc import Iterator
 
+from tofu import tables
 from tofu.models import build
 
 GIB = 2**30
@@ -83,12 +84,18 @@ def table() -> Iterator[Row]:
 
 def to_text(rows: list[Row]) -> str:
     """The table for a terminal."""
-    headings = ("paper GiB", "ours GiB", "rounded", "difference")
-    lines = [f"{'model':<16}" + "".join(f"{heading:>12}" for heading in headings)]
-    for row in rows:
-        sizes = f"{row.paper_gib:>12.1f}{row.ours_gib:>12.2f}{row.rounded_gib:>12.1f}"
-        lines.append(f"{row.model:<16}{sizes}{row.difference:>+12.1%}")
-    return "\n".join(lines)
+    header = ("model", "paper GiB", "ours GiB", "rounded", "difference")
+    cells = (
+        (
+            row.model,
+            f"{row.paper_gib:.1f}",
+            f"{row.ours_gib:.2f}",
+            f"{row.rounded_gib:.1f}",
+            f"{row.difference:+.1%}",
+        )
+        for row in rows
+    )
+    return "\n".join(tables.table(header, cells, right=range(1, len(header))))
 
 
 def to_json(rows: list[Row]) -> str:

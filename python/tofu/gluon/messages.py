@@ -76,7 +76,7 @@ def partitioned(
     With a dump directory its numbers also go to ``summary.json`` there, one line of
     JSON for every program.
     """
-    plan = compiled.plan
+    plan = compiled.searched
     if session.dump_dir is not None:
         record = {"block": name, "parameters": parameters, **compiled.summary()}
         with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
@@ -86,7 +86,7 @@ def partitioned(
         "%s (%s operators, %s parameters) over %d worker%s %s: "
         "%s communicated per step, search %.2f s",
         name,
-        f"{len(plan.operators):,}",
+        f"{plan.num_operators:,}",
         _in_short(parameters),
         session.workers,
         "" if session.workers == 1 else "s",
@@ -113,7 +113,7 @@ def serial(name: str, reason: str) -> None:
 
 def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
-    warn(undescribed_text(name, set(operators), compiled.plan))
+    warn(undescribed_text(name, set(operators), compiled.searched.operator_bytes(list(operators))))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
@@ -137,7 +137,8 @@ def plain_fetch(reason: str, session: Session) -> None:
 
 def replicated(name: str, compiled: Compiled) -> None:
     """Warn of large tensors of which every worker keeps a whole copy."""
-    sizes = compiled.plan.replicated_bytes()
+    found = compiled.searched.indivisible_bytes()
+    sizes = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
     large = {
         tensor: size
         for tensor, size in sizes.items()

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 import mxnet as mx
 from mxnet import gluon
 
+from tofu import _core
 from tofu.errors import ConfigError
 
 from .registry import LABEL, Model, Shape, find
@@ -38,7 +39,7 @@ class ModelGraph:
     parameters: Variables
     aux: Variables
 
-    def training_graph(self, *, optimizer: Optional[str] = "sgd") -> str:
+    def training_graph(self, *, optimizer: Optional[str] = "sgd") -> _core.Graph:
         """The graph of forward, backward and update; see tofu.mx.build.training_graph."""
         from tofu.mx.build.training_graph import training_graph
 

@@ -15,6 +15,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional
 
+from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
 __all__ = [
@@ -29,9 +30,6 @@ __all__ = [
 FORMAT = "tofu-plan"
 VERSION = 1
 REPLICATED = -1
-# Both by MXNet's type flags.
-DTYPE_BYTES = (4, 8, 2, 1, 4, 1, 8, 1)
-DTYPE_NAMES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +82,12 @@ class TensorPlan:
     @property
     def dtype_name(self) -> str:
         """The data type in words; its number where MXNet has no such type."""
-        known = 0 <= self.dtype < len(DTYPE_NAMES)
-        return DTYPE_NAMES[self.dtype] if known else str(self.dtype)
+        return dtype_name(self.dtype)
 
     @property
     def bytes(self) -> int:
         """Size of the whole tensor."""
-        return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+        return math.prod(self.shape) * dtype_bytes(self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,17 +220,16 @@ class Plan:
         """Bytes per tensor of those that some step cannot but replicate, largest first."""
         sizes: dict[str, int] = {}
         for tensor in filter(lambda tensor: tensor.indivisible(self.parts), self.tensors):
-            size = math.prod(tensor.shape) * DTYPE_BYTES[tensor.dtype]
+            size = math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
             sizes[tensor.node] = sizes.get(tensor.node, 0) + size
         return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def undescribed_text(name: str, operators: Collection[str], plan: Plan) -> str:
+def undescribed_text(name: str, operators: Collection[str], cost_bytes: int) -> str:
     """What a user is told of the `operators` of graph `name` that no description covers."""
-    cost = sum(operator.bytes for operator in plan.operators if operator.op in operators)
     return (
         f"{name}: no description of {', '.join(sorted(operators))}; every worker computes them "
-        f"whole, which costs {format_bytes(cost)} of communication per step. "
+        f"whole, which costs {format_bytes(cost_bytes)} of communication per step. "
         "A description in TDL would let them be split"
     )
 

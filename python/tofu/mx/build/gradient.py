@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 import mxnet as mx
 from mxnet.base import _LIB, c_str, check_call
 
-from .nnvm import Entry, Graph, Node
 from ..run.extension import mxnet_errors
+from .nnvm import Entry, Graph, Node
 
 __all__ = ["HEAD_GRADIENT", "RENAMED", "differentiate"]
 

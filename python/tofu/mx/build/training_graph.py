@@ -1,29 +1,30 @@
 """The training graph of a symbol, ready to be partitioned.
 
-    text = training_graph(symbol, inputs={"data": ((32, 64), "float32")},
+    graph = training_graph(symbol, inputs={"data": ((32, 64), "float32")},
                           parameters={"w": ((10, 64), "float32")}, aux={},
                           gradients=["w"], train=True)
 
-The text is NNVM's JSON with the shape and dtype of every entry (docs/formats.md).
+Its format is NNVM's JSON with the shape and dtype of every entry (docs/formats.md).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Optional
+from typing import Optional
 
 import mxnet as mx
 
+from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 
+from ..run.extension import is_stateful_backward, load
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
-from .infer import dtype_name, infer
+from .infer import infer
 from .lower import AFTER, BEFORE, STAGES
-from .nnvm import VARIABLE, Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .update_nodes import append_updates
-from ..run.extension import is_stateful_backward, load
 
 __all__ = ["ROLE", "training_graph"]
 
@@ -42,7 +43,7 @@ def training_graph(
     train: bool,
     optimizer: Optional[str] = None,
     workers: int = 1,
-) -> str:
+) -> _core.Graph:
     """The graph of forward, backward and, for planning, update.
 
     Args:
@@ -56,7 +57,7 @@ def training_graph(
         workers: composite operators that so many cannot share are taken apart.
 
     Returns:
-        NNVM JSON with graph attributes shape, dtype and tofu_heads.
+        The graph with the shape and dtype of every entry, and a role for every head.
 
     Raises:
         GraphError: a variable's shape is missing, MXNet refuses the graph, or it
@@ -106,7 +107,7 @@ def training_graph(
     unique_names(graph)
     infer(graph, variables)
     _check_stateless(graph)
-    return _to_json(graph, roles, names)
+    return _finished(graph, roles, names)
 
 
 def _roles(inputs: Variables, parameters: Variables, aux: Variables) -> dict[str, str]:
@@ -169,15 +170,14 @@ def _check_stateless(graph: Graph) -> None:
         )
 
 
-def _to_json(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> str:
+def _finished(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> _core.Graph:
     order = graph.topological()
     for node in order:
         if node.is_variable:
             node.attrs[ROLE] = roles[node.name]
-    return graph.to_json(
-        {
-            "shape": ["list_shape", [list(shape) for node in order for shape in node.shapes]],
-            "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
-            "tofu_heads": ["list_str", heads],
-        }
-    )
+    attrs = {
+        "shape": ["list_shape", [list(shape) for node in order for shape in node.shapes]],
+        "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
+        "tofu_heads": ["list_str", heads],
+    }
+    return _core.Graph(graph.to_json(attrs))

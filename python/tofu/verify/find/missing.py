@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
-from tofu.analysis.apply_row import Box, Part, parts_of
+from tofu.analysis.apply_row import Part, parts_of
+from tofu.boxes import Box
 from tofu.verify.calls.case import Case
 from tofu.verify.find.splits import Outcome, Way, find_ways, refusing
 from tofu.verify.run.by_parts import Run

@@ -14,8 +14,9 @@ from typing import Any, Optional
 import numpy as np
 
 from tofu.analysis import row_for
-from tofu.analysis.apply_row import Box, Part, Split, extent_of, parts_of
+from tofu.analysis.apply_row import Part, Split, extent_of, parts_of
 from tofu.analysis.table import described_name
+from tofu.boxes import Box
 from tofu.errors import TdlError
 from tofu.lang import lookup
 from tofu.verify.calls.case import Case, In, Shape
@@ -161,16 +162,16 @@ class Run:
             if k in self.case.hide and grad in self.case.reads:
                 continue  # an input has its shape
             number = int(grad[1:])
-            donor[number] = Tensor(_sizes(part.outputs[k]), donor[number].dtype)
+            donor[number] = Tensor(part.outputs[k].shape, donor[number].dtype)
         for number, read in self.case.like.items():
             shape = inputs[self.case.reads.index(read)].shape
             donor[number] = Tensor(shape, donor[number].dtype)
         results = self.run(inputs, part.attributes, donor)
         for k, result in enumerate(results):
-            if result is not None and result.shape != _sizes(part.outputs[k]):
+            if result is not None and result.shape != part.outputs[k].shape:
                 raise MismatchError(
                     f"{self.case.name}: part {part.digits}, output {k}: found {result.shape}, "
-                    f"expected {_sizes(part.outputs[k])}"
+                    f"expected {part.outputs[k].shape}"
                 )
         return results
 
@@ -235,19 +236,15 @@ def check_distribution(assembled: Array, whole: Array, where: str) -> None:
         raise MismatchError(f"{where}: distributions {distance:.2f} apart, allowed {allowed:.2f}")
 
 
-def _sizes(box: Box) -> Shape:
-    return tuple(end - begin for begin, end in box)
-
-
 def _region(array: Array, box: Box, fill: Optional[float], zeros: bool) -> Array:
     inside = tuple(
         slice(max(begin, 0), max(min(end, size), 0)) for (begin, end), size in zip(box, array.shape)
     )
     if zeros:
-        return np.zeros(_sizes(box), array.dtype)
+        return np.zeros(box.shape, array.dtype)
     if fill is None:
         return np.array(array[inside], order="C")  # a copy, even with 0 dimensions
-    result = np.full(_sizes(box), fill, array.dtype)
+    result = np.full(box.shape, fill, array.dtype)
     place = tuple(
         slice(s.start - begin, s.start - begin + max(s.stop - s.start, 0))
         for s, (begin, _) in zip(inside, box)

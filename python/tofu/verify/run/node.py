@@ -18,6 +18,7 @@ import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
 from mxnet.base import _LIB, check_call
 
+from tofu.config import MXNET_ENVIRONMENT
 from tofu.mx.build import custom
 from tofu.mx.run.extension import environment
 from tofu.verify.calls.case import Case, Shape
@@ -36,7 +37,7 @@ Array = np.ndarray[Any, Any]
 # When MXNet binds a graph it rewrites it in ways that lose control dependencies, and its
 # subgraph backend, active on cpu(0), rejects them.
 _AS_IT_IS = {
-    "MXNET_ELIMINATE_COMMON_EXPR": "0",
+    **MXNET_ENVIRONMENT,
     "MXNET_SUBGRAPH_BACKEND": "NONE",
     "MXNET_SUBGRAPH_VERBOSE": "0",
 }

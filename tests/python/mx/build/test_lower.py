@@ -17,7 +17,7 @@ sym = mx.sym
 
 
 def operators(symbol, inputs, parameters, aux=None, **options):
-    text = training_graph(
+    graph = training_graph(
         symbol,
         inputs=shapes_of(inputs),
         parameters=shapes_of(parameters),
@@ -25,7 +25,7 @@ def operators(symbol, inputs, parameters, aux=None, **options):
         gradients=list(parameters),
         **{"train": True, **options},
     )
-    return {node["op"] for node in json.loads(text)["nodes"]}
+    return {node["op"] for node in json.loads(graph.to_json())["nodes"]}
 
 
 def assert_equal(
@@ -41,6 +41,7 @@ def assert_equal(
         symbol, inputs, parameters, aux, head_gradients=heads, steps=steps, workers=workers
     )
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
+    assert len(ours) == len(own) and len(ours[0]) == len(own[0])
     for mine, theirs in zip(ours[0], own[0]):
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
     for mine, theirs in zip(ours[1:], own[1:]):
@@ -150,7 +151,7 @@ def test_sync_batch_norm_counts_the_whole_batch():
 
 def test_predict_mode_uses_running_statistics_and_drops_dropout():
     symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float64", fix_gamma=False)
-    text = training_graph(
+    graph = training_graph(
         sym.Dropout(symbol, p=0.5),
         inputs=shapes_of({"x": parameters["x"]}),
         parameters=shapes_of({name: parameters[name] for name in ("gamma", "beta")}),
@@ -158,7 +159,7 @@ def test_predict_mode_uses_running_statistics_and_drops_dropout():
         gradients=[],
         train=False,
     )
-    found = json.loads(text)
+    found = json.loads(graph.to_json())
     assert found["attrs"]["tofu_heads"] == ["list_str", ["output"]]
     assert not {"sum", "Dropout", "BatchNorm"} & {node["op"] for node in found["nodes"]}
 
@@ -243,7 +244,7 @@ def test_softmax_output_divides_by_the_whole_batch():
     )
     inputs, parameters = {"label": mx.nd.array([1, 4, 2])}, {"x": random((3, 5))}
     assert_equal(symbol, inputs, parameters, tolerance=1e-6)
-    text = training_graph(
+    graph = training_graph(
         symbol,
         inputs=shapes_of(inputs),
         parameters=shapes_of(parameters),
@@ -251,7 +252,9 @@ def test_softmax_output_divides_by_the_whole_batch():
         gradients=["x"],
         train=True,
     )
-    (node,) = [n for n in json.loads(text)["nodes"] if n["op"] == "_backward_SoftmaxOutput"]
+    (node,) = [
+        n for n in json.loads(graph.to_json())["nodes"] if n["op"] == "_backward_SoftmaxOutput"
+    ]
     assert (node["attrs"]["normalization"], node["attrs"]["grad_scale"]) == ("null", "1.0")
 
 
@@ -272,10 +275,10 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     symbol = sym.Pooling(sym.var("x"), kernel=(2, 2), pool_type="max", **options)
     parameters = {"x": random((3, 2, 6, 6))}
     assert_equal(symbol, {}, parameters, tolerance=1e-6)
-    text = training_graph(
+    graph = training_graph(
         symbol, inputs={}, parameters=shapes_of(parameters), aux={}, gradients=["x"], train=True
     )
-    nodes = json.loads(text)["nodes"]
+    nodes = json.loads(graph.to_json())["nodes"]
     (node,) = [n for n in nodes if n["op"] == "_backward_Pooling"]
     assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
     # Nothing of double precision is kept for it.
@@ -289,10 +292,15 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
 def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():
     x = sym.var("x")
     total = sym._internal._grad_add(sym.sin(x), sym.cos(x))
-    text = training_graph(
+    graph = training_graph(
         total, inputs={"x": ((2, 3), "float32")}, parameters={}, aux={}, gradients=[], train=False
     )
-    assert [n["op"] for n in json.loads(text)["nodes"]] == ["null", "sin", "cos", "elemwise_add"]
+    assert [n["op"] for n in json.loads(graph.to_json())["nodes"]] == [
+        "null",
+        "sin",
+        "cos",
+        "elemwise_add",
+    ]
 
 
 def test_state_that_cannot_be_removed_is_named():
