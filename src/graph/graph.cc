@@ -193,8 +193,8 @@ int64_t NumElements(const Shape& shape) {
 
 int64_t DtypeBytes(int dtype) {
   TOFU_CHECK_USER(dtype >= 0 && dtype < kNumDtypes, Blame::kGraph)
-      << "graph: found type flag " << dtype << ", expected 0 to "
-      << kNumDtypes - 1 << "; infer the types of the whole graph first";
+      << "graph: found type flag " << dtype << ", expected 0 to " << kNumDtypes - 1
+      << "; infer the types of the whole graph first";
   return kDtypeBytes[dtype];
 }
 

@@ -1,5 +1,5 @@
-// Carries out FetchSpecs with MultiFetch, so that no data crosses contexts but
-// the readers' own reads (paper section 6):
+// Carries out FetchSpecs with MultiFetch: no data crosses contexts except what the
+// readers read (paper section 6):
 //
 //   _tofu_publish     on the owner: the tile -> a handle that holds its address
 //   _tofu_multifetch  on the reader: handles of remote tiles, then local tiles
@@ -7,8 +7,8 @@
 //   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
 //
 // The executor moves handles and acknowledgements between workers. The retirement
-// reads the tile after all of its readers, so that whatever the executor does with
-// the tile's memory next waits for them, and the handle, so that the tile is not
+// reads the tile after all of its readers, which makes any later use of the tile's
+// memory wait for them. It also reads the handle, which keeps the tile from being
 // published again before that.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.

@@ -80,8 +80,8 @@ class PlainEmitter {
     }
   }
 
-  // Concatenates along the last dimension first: pieces that begin alike in
-  // the earlier dimensions stand side by side in row-major order.
+  // Concatenates along the last dimension first: pieces that start at the same
+  // position in the earlier dimensions are adjacent in row-major order.
   NodeEntry Join(const std::string& prefix, std::vector<Held> held) {
     for (int dim = spec_.region.rank() - 1; dim >= 0; --dim) {
       std::vector<Held> joined;

@@ -1,5 +1,5 @@
-// Appends nodes to a partitioned graph: every node on a worker, every entry with
-// shape and dtype, every name once.
+// Appends nodes to a partitioned graph: every node has a worker, every entry a shape
+// and dtype, and names are unique.
 #ifndef TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
 #define TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
 

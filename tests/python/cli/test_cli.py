@@ -72,7 +72,7 @@ def test_environment_is_checked_as_well(capsys, tmp_path, monkeypatch):
 def test_unknown_log_word(capsys, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
-    assert "'loud' is not known; expected" in fail(capsys, "run", "--log=loud", script)
+    assert "'loud' is unknown; expected" in fail(capsys, "run", "--log=loud", script)
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
