@@ -20,6 +20,7 @@ from mxnet.ndarray import NDArray
 from tofu.errors import ConfigError
 
 from . import messages, views
+from .autograd_hooks import free_dropped
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
 from .session import active, describe_contexts
@@ -107,6 +108,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             original(self, ignore_stale_grad)
             return
         state = tiled._tofu.state
+        free_dropped()
         views.flush(state.views)
         if _overflows(self):
             return
