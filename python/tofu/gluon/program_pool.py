@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
@@ -49,13 +50,17 @@ class Signature:
 
 @dataclasses.dataclass
 class _Bound:
-    """One program and the recording that may still need its saved tensors."""
+    """One program and the recording that may still need its saved tensors.
+
+    A weak reference, as recordings refer to programs: autograd's graph keeps them alive.
+    """
 
     program: Any
-    recording: Optional[Recording] = None
+    recording: Callable[[], Optional[Recording]] = lambda: None
 
     def free(self) -> bool:
-        return self.recording is None or self.recording.finished()
+        recording = self.recording()
+        return recording is None or recording.finished()
 
 
 class Pool:
@@ -105,7 +110,8 @@ class Pool:
         finally:
             autograd.set_recording(recording)
         if record:
-            bound.recording = self._record(bound.program, inputs, outputs, context)
+            recorded = self._record(bound.program, inputs, outputs, context)
+            bound.recording = weakref.ref(recorded)
         return outputs
 
     def prepare(self) -> None:
@@ -118,7 +124,7 @@ class Pool:
         self._drop_stale()
         for bound in self._bound:
             if bound.free():
-                bound.recording = None
+                bound.recording = lambda: None
                 return bound
         self._bound.append(self._bind())
         return self._bound[-1]

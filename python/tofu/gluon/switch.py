@@ -134,6 +134,7 @@ def _patch_mxnet(state: State) -> None:
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
         (gluon.Trainer, "__init__", trainer.init),
         (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
+        (gluon.Trainer, "_allreduce_grads", trainer.allreduce_grads),
         (gluon.Trainer, "_update", trainer.update),
         (gluon.Trainer, "save_states", trainer.save_states),
         (gluon.Trainer, "load_states", trainer.load_states),

@@ -22,6 +22,7 @@ SEAMS = [
     (gluon.HybridBlock, "_call_cached_op"),
     (gluon.Trainer, "__init__"),
     (gluon.Trainer, "_init_kvstore"),
+    (gluon.Trainer, "_allreduce_grads"),
     (gluon.Trainer, "_update"),
     (gluon.Trainer, "save_states"),
     (gluon.Trainer, "load_states"),
