@@ -233,7 +233,9 @@ def undescribed_text(name: str, operators: Mapping[str, str], plan: Plan) -> str
 
     operators: name -> why, "" for want of a description.
     """
-    cost = sum(operator.bytes for operator in plan.operators if operator.op in operators)
+    known = {operator.op for operator in plan.operators}
+    counted = set(operators) if set(operators) <= known else {*operators, "Custom"}
+    cost = sum(operator.bytes for operator in plan.operators if operator.op in counted)
     bare = sorted(operator for operator, reason in operators.items() if not reason)
     parts = [f"no description of {', '.join(bare)}"] if bare else []
     parts += [f"{operator}: {reason}" for operator, reason in sorted(operators.items()) if reason]
