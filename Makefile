@@ -1,10 +1,10 @@
-# make demo   train the two examples serially and over four workers, print what differs
-# make test   all tests, C++ and Python
-# make check  formatting, lint, types
-# make build  just the set-up: .venv with tofu in it, from this folder (editable)
+# make demo   trains the two examples serially and over four workers, and compares
+# make test   runs all tests, C++ and Python
+# make check  checks formatting, lint, types and dead code
+# make build  creates .venv and installs tofu from this folder (editable)
 #
-# Each does all of its set-up. Variables: PYTHON (which Python 3.9 to 3.11 to use),
-# VENV (.venv), BUILD (build), JOBS (compiler processes).
+# Each command sets up what it needs. Variables: PYTHON (which Python 3.9 to 3.11 to use),
+# VENV (.venv), BUILD (build), JOBS (number of compiler processes).
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -23,7 +23,7 @@ INSTALL_TOFU := CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) PATH="$(abspath $(VENV))/bin:
   -Ccmake.define.CMAKE_EXPORT_COMPILE_COMMANDS=ON
 CXX_SOURCES := $(shell find CMakeLists.txt cmake src -type f 2>/dev/null)
 CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
-# One thread a worker: the workers run beside each other.
+# One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
 .PHONY: help build demo test test-cpp test-python check format clean
@@ -41,8 +41,8 @@ $(VENV)/.python:
 	@$(PIP) install --upgrade 'pip>=23.1'
 	@touch $@
 
-# The extension is built by an editable install, without build isolation, so that a change
-# in C++ recompiles only what it touches; a change in Python needs nothing.
+# An editable install builds the extension. Without build isolation, a change in C++
+# recompiles only what it affects; a change in Python needs no build.
 $(VENV)/.requirements: pyproject.toml | $(VENV)/.python
 	@echo "installing build tools"
 	@$(PIP) install 'scikit-build-core>=1.1' 'pybind11>=2.13' 'nlohmann-json==3.12.0' \
@@ -94,6 +94,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/vulture
 	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 	find src -name '*.cc' | \
 	  xargs -P $(JOBS) -n 1 $(VENV)/bin/clang-tidy -p $(BUILD)/python --quiet

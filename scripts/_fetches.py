@@ -1,9 +1,9 @@
-"""What a plan has each operator fetch, tensor by tensor, counted in plain Python.
+"""Counts what each operator fetches under a plan, tensor by tensor, in plain Python.
 
     for part in fetches(graph, table, plan, node): print(part.tensor, part.bytes)
 
-A second count beside the search's: it follows docs/formats.md (tiles, regions, and what
-is fetched of them) and shares no code with the passes.
+This is a second count, independent of the search's: it follows docs/formats.md (tiles,
+regions, and what is fetched) and shares no code with the passes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tofu.analysis.strategy_table import table_document
+from tofu.dtypes import dtype_bytes
 from tofu.plan import Plan, Problem
-from tofu.plan.plan import DTYPE_BYTES
 
 __all__ = ["Counter", "Fetch"]
 
-Box = list[tuple[int, int]]  # half-open, one range a dimension
+Box = list[tuple[int, int]]  # half-open, one range per dimension
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Counter:
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
-        graph, table = json.loads(problem.graph), json.loads(problem.table)
+        graph = json.loads(problem.graph.to_json())
+        table = json.loads(table_document(problem.graph)[0])
         self.nodes = graph["nodes"]
         self._starts = graph["node_row_ptr"]
         self._shapes = graph["attrs"]["shape"][1]
@@ -88,13 +90,13 @@ class Counter:
                 yield self._fetch(entry, elements, is_output=True, index=index)
 
     def _fetch(self, entry: int, elements: int, *, is_output: bool, index: int) -> Fetch:
-        size = elements * DTYPE_BYTES[self._dtypes[entry]]
+        size = elements * dtype_bytes(self._dtypes[entry])
         return Fetch(self._plan.tensors[entry].name, is_output, index, size)
 
     def _output_elements(
         self, entry: int, access: Mapping[str, Any], row: Mapping[str, Any], ranges: Sequence[Any]
     ) -> int:
-        """An owner's tile, once for each part that is summed up, without its own."""
+        """An owner's tile, once for each part to be summed, without the owner's own."""
         reduced = {row["vars"][int(v)]["name"] for v in access.get("reduce", {})}
         split = self._splits[self._plan.tensors[entry].node]
         parts = math.prod(k for k, cut in zip(self._plan.parts, split) if cut in reduced)
@@ -162,7 +164,7 @@ def _region(
 ) -> Box:
     """The region that an instance touches, clipped to the tensor.
 
-    A dimension that no split variable indexes is taken whole, unless `exact`.
+    A dimension that no split variable indexes is whole, unless `exact`.
     """
     box = []
     for dimension, size in zip(dims, shape):

@@ -4,24 +4,23 @@
     python scripts/memory.py --format json --output docs/results
     python scripts/memory.py --smoke                    # a reduced model, in seconds
 
-The serial training graph and the partitioned one are bound to MXNet's executors. Binding
-reserves memory and touches none, so this runs on any machine; what was planned for the
-intermediate tensors is read from the executors. Weights, gradients and Adam's two states are
-added from their sizes. Each line is the one above with one thing changed:
+The script binds the serial training graph and the partitioned one to MXNet's executors. Binding
+reserves memory without touching it, so this runs on any machine. The executors report what MXNet
+planned for intermediate tensors; weights, gradients and Adam's two states are added from their
+sizes. Each line changes one thing in the line above it:
 
     plain              slices, copies between workers and concatenations, MXNet's own order
-    multifetch         regions assembled by one operator
-    shared             once for several operators, where that should need no more memory
-    control_deps       nodes in the order that needs little memory, kept by dependencies
-    delayed_fetch      fetches not as early as they could be, but just before their readers
+    multifetch         one operator assembles a region
+    shared             several operators use one fetch, if that should need no more memory
+    control_deps       dependencies keep nodes in an order that needs little memory
+    delayed_fetch      a fetch runs just before its reader, not as early as it could
     match_range        MXNet's planner tries how much larger a reused block may be
-    halves             as a script runs it: forward, then backward, of one executor
-    two_executors      as it runs with random operators: forward and backward by themselves
+    halves             what a script runs: forward, then backward, in one executor
+    two_executors      what a script with random operators runs: two executors
 
-MXNet does not say what each worker's share is; the model of its planner does
+MXNet does not report each worker's share. The model of its planner does
 (tofu.mx.memory.planner), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
-Time: ten
-minutes for all three. Expected: at most 1.10 of serial/8 in the last lines.
+Time: ten minutes for all three. Expected: at most 1.10 of serial/8 in the last lines.
 """
 
 from __future__ import annotations
@@ -39,12 +38,13 @@ from _common import context, write
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
+from tofu.dtypes import dtype_name
 from tofu.models import ModelGraph, build
-from tofu.mx.build.infer import dtype_name
 from tofu.mx.memory import planner as memory_planner
 from tofu.mx.run.executor import bind
 from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
-from tofu.plan.render.text import table
+from tofu.plan.layout import variables_of
+from tofu.tables import table
 
 WORKERS = 8
 CASES = {"wresnet-152-10": 8, "rnn-10-8k": 128, "wresnet-50-4": 128}
@@ -54,18 +54,17 @@ ADAM_STATES = 2
 FLOAT32_BYTES = 4
 MIB = 2**20
 # What every variant is: the partition's options, and the planner's search for a range.
-_MULTIFETCH: dict[str, Any] = {"fetch": "multifetch", "share": False, "control_deps": False}
-_SHARED = {**_MULTIFETCH, "share": True}
-_ORDERED = {**_SHARED, "control_deps": True}
+_MULTIFETCH: dict[str, Any] = {"fetch": "multifetch", "share": False}
+_SHARED: dict[str, Any] = {"fetch": "multifetch"}
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
-    "plain": ({"fetch": "plain", "control_deps": False}, False),
+    "plain": ({"fetch": "plain"}, False),
     "multifetch": (_MULTIFETCH, False),
     "shared": (_SHARED, False),
-    "control_deps": ({**_ORDERED, "delay_fetches": False}, False),
-    "delayed_fetch": (_ORDERED, False),
-    "match_range": (_ORDERED, True),
-    "halves": (_ORDERED, True),
-    "two_executors": (_ORDERED, True),
+    "control_deps": (_SHARED, False),
+    "delayed_fetch": (_SHARED, False),
+    "match_range": (_SHARED, True),
+    "halves": (_SHARED, True),
+    "two_executors": (_SHARED, True),
 }
 
 
@@ -78,10 +77,10 @@ class Row:
         variant: a key of VARIANTS.
         serial_bytes: everything on one device: weights, gradients, Adam's states, the
             inputs, and what MXNet's own executor allocates.
-        bytes_per_worker: the same of every worker.
+        bytes_per_worker: the same for every worker.
         fetched_bytes: what workers fetch from each other in a step.
-        planned_mib: what MXNet has planned for intermediate tensors, all workers.
-        predicted_mib: what the model says that is.
+        planned_mib: what MXNet planned for intermediate tensors, all workers.
+        predicted_mib: what the model predicts for them.
     """
 
     model: str
@@ -95,12 +94,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The fullest worker's bytes over its fair share of the serial bytes."""
+        """The fullest worker's bytes divided by its fair share of the serial bytes."""
         return max(self.bytes_per_worker) * len(self.bytes_per_worker) / self.serial_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether 12 GiB are enough for the fullest worker."""
+        """Whether 12 GiB is enough for the fullest worker."""
         return max(self.bytes_per_worker) <= LIMIT_BYTES
 
 
@@ -112,20 +111,16 @@ def measure(
     serial = serial_bytes(graph)
     training = graph.training_graph(optimizer=None)
     strategies, _ = strategy_table(training)
-    plan = _core.plan(training, strategies, workers=workers)
+    plan = _core.plan(strategies, workers=workers)
     for variant in variants:
         options, search = VARIANTS[variant]
-        divided = _core.partition(training, strategies, plan, **options)
-        texts = _graphs(divided, variant)
-        fixed = fixed_bytes(json.loads(divided), workers)
+        divided = _core.partition(plan, **options)
+        fixed = fixed_bytes(divided)
         planned, predicted, pools = 0, 0.0, [0] * workers
-        for text in texts:
-            read = _core.Graph(text)
-            found = memory_planner.predict(
-                read, memory_planner.memory_rules(read), workers=workers, search_match_range=search
-            )
+        for one in _graphs(divided, variant):
+            found = memory_planner.predict(one, workers=workers, search_match_range=search)
             predicted += found.planned_bytes / MIB
-            planned += bound_mib(json.loads(text), workers, search=search)
+            planned += bound_mib(one, workers, search=search)
             pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
         yield Row(
             model,
@@ -133,14 +128,14 @@ def measure(
             variant,
             serial,
             tuple(a + b for a, b in zip(fixed, pools)),
-            json.loads(divided)["fetched_bytes"],
+            divided.fetched_bytes,
             planned,
             round(predicted, 1),
         )
 
 
 def serial_bytes(graph: ModelGraph) -> int:
-    """What MXNet alone needs: it differentiates and binds the symbol itself."""
+    """What stock MXNet needs: it differentiates and binds the symbol itself."""
     variables = {**graph.inputs, **graph.parameters}
     arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
     gradients = {
@@ -157,30 +152,26 @@ def serial_bytes(graph: ModelGraph) -> int:
     return fixed + memory_planner.planned_mib(executor) * MIB
 
 
-def fixed_bytes(divided: Mapping[str, Any], workers: int) -> list[int]:
+def fixed_bytes(divided: _core.Partitioned) -> list[int]:
     """Weights, Adam's states and inputs of every worker; gradients are in the graph."""
-    totals = [0] * workers
-    for variable in divided["variables"].values():
-        copies = 1 + ADAM_STATES if variable["role"] == "parameter" else 1
-        for tile in variable["tiles"]:
-            extents = (end - begin for begin, end in zip(tile["begin"], tile["end"]))
-            totals[tile["worker"]] += copies * math.prod(extents) * FLOAT32_BYTES
+    totals = [0] * divided.workers
+    for variable in variables_of(divided).values():
+        copies = 1 + ADAM_STATES if variable.role == "parameter" else 1
+        for worker, box in enumerate(variable.layout.boxes):
+            totals[worker] += copies * math.prod(box.shape) * FLOAT32_BYTES
     return totals
 
 
-def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
+def bound_mib(graph: _core.Graph, workers: int, *, search: bool) -> int:
     """What MXNet plans for a graph when it is bound."""
     contexts = [mx.cpu(worker) for worker in range(workers)]
-    groups = {f"worker{worker}": one for worker, one in enumerate(contexts)}
-    first, shapes = graph["node_row_ptr"], graph["attrs"]["shape"][1]
-    dtypes = graph["attrs"]["dtype"][1]
-    arrays = {
-        node["name"]: mx.nd.empty(
-            tuple(shapes[at]), groups[node["attrs"]["__ctx_group__"]], dtype_name(dtypes[at])
-        )
-        for node, at in zip(graph["nodes"], first)
-        if node["op"] == "null"
-    }
+    context_of = {f"worker{worker}": one for worker, one in enumerate(contexts)}
+    groups = dict(graph.variables)
+    arrays = {}
+    for node in graph.nodes:
+        if not node.op:
+            ((shape, dtype),) = node.outputs
+            arrays[node.name] = mx.nd.empty(shape, context_of[groups[node.name]], dtype_name(dtype))
     planner = {
         MATCH_RANGE: str(memory_planner.DEFAULT_MATCH_RANGE),
         SEARCH_MATCH_RANGE: str(int(search)),
@@ -188,13 +179,12 @@ def bound_mib(graph: Mapping[str, Any], workers: int, *, search: bool) -> int:
     return memory_planner.planned_mib(bind("training", graph, contexts, arrays, planner=planner))
 
 
-def _graphs(divided: str, variant: str) -> list[str]:
-    if variant == "halves":
-        return [json.dumps(json.loads(_core.phases(divided, joint=True))["joint"]["graph"])]
-    if variant != "two_executors":
-        return [json.dumps(json.loads(divided)["graph"])]
-    phases = json.loads(_core.phases(divided))
-    return [json.dumps(phases[phase]["graph"]) for phase in ("forward", "backward")]
+def _graphs(divided: _core.Partitioned, variant: str) -> list[_core.Graph]:
+    if variant in ("halves", "two_executors"):
+        return _core.schedule(divided, joint=variant == "halves").graphs
+    if variant in ("plain", "multifetch", "shared"):
+        return [divided.graph]
+    return [divided.in_order(delay_fetches=variant != "control_deps")]
 
 
 def _bytes(variables: Mapping[str, tuple[tuple[int, ...], str]]) -> int:

@@ -13,10 +13,10 @@ _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
 
 @dataclasses.dataclass(frozen=True)
 class _Spread:
-    """How a dimension's positions y of the data reach positions x of the output.
+    """Which positions x of the output the positions y of the data reach, along a dimension.
 
-    They are x = stride * y + dilate * k - pad. With x = stride * q + r, those that reach x lie
-    from q - before to q + after.
+    x = stride * y + dilate * k - pad. With x = stride * q + r, the y that reach x lie
+    between q - before and q + after.
     """
 
     kernel: int
@@ -41,7 +41,7 @@ class _Spread:
 
     @property
     def after(self) -> int:
-        """One more where the operator could not adjust the end of its output otherwise."""
+        """One more if the operator could not adjust the end of its output otherwise."""
         least = -(-self.pad // self.stride)
         left = self.stride * self.before - (self.reach - self.pad)
         right = self.stride * least - self.pad
@@ -49,17 +49,17 @@ class _Spread:
 
     @property
     def part_pad(self) -> int:
-        """What a part leaves out of its output before the first x."""
+        """How much a part drops of its output before the first x."""
         return self.pad + self.stride * self.before
 
     @property
     def part_adj(self) -> int:
-        """What a part adds behind, for its output to end where it should."""
+        """How much a part adds at the end, to make its output end where it should."""
         return 2 * self.part_pad - self.stride * (self.before + self.after - 1) - self.reach - 1
 
 
 def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
-    """One for every spatial dimension; a target shape stands for padding, as in MXNet."""
+    """One per spatial dimension; a target shape stands for padding, as in MXNet."""
     n = len(kernel)
     strides, dilates = stride or (1,) * n, dilate or (1,) * n
     pads, ends = pad or (0,) * n, adj or (0,) * n
@@ -90,7 +90,7 @@ def _is_grouped(weight_shape, num_group):
 def _sizes(
     shapes, kernel=(), stride=(), dilate=(), pad=(), adj=(), target_shape=(), num_group=1, **_
 ):
-    """A part of the space has halos instead of padding, of which it drops what it makes."""
+    """A part of the space has halos instead of padding, and drops what they produce."""
     spreads = _spreads(shapes[0][2:], kernel, stride, dilate, pad, adj, target_shape)
     split = [f"q{d}" for d, spread in enumerate(spreads) if not spread.whole]
     rewrites = [Rewrite("num_filter", {"size": "co"})]
@@ -208,7 +208,7 @@ def backward_deconvolution(
     num_group=1,
     layout=None,
 ):
-    """By data, a convolution of the head gradient; by weight and bias sums over the batch."""
+    """Of data, a convolution of the head gradient; of weight and bias, sums over the batch."""
     _check(layout)
     if num_group != 1:
         raise tofu.InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")

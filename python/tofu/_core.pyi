@@ -1,14 +1,176 @@
-"""The graph passes in C++, texts in, texts out (docs/formats.md), and CUDA kernels."""
+"""The graph passes in C++, and CUDA kernels.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+Graph, table, plan and partitioned graph stay in C++ from the training graph to what MXNet
+binds; texts are for files, for people and for MXNet (docs/formats.md).
+"""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, final
 
 expected_table_version: int
 search_modes: list[str]
+max_workers: int
+
+_Shape = tuple[int, ...]
+_OnPass = Callable[[str, str], None]
+# (name, role, shape, dtype, [(tile's name, begin, end) of each worker])
+_Variable = tuple[str, str, _Shape, str, list[tuple[str, _Shape, _Shape]]]
+# (role, shape, dtype, [(head's number, begin, end) of each worker])
+_Head = tuple[str, _Shape, str, list[tuple[int, _Shape, _Shape]]]
+
+@final
+class Node:
+    """A node of a graph.
+
+    Attributes:
+        op: its operator, "" for a variable.
+        name: its name.
+        attrs: the operator's attributes.
+        inputs: shape and type flag of each input.
+        outputs: the same of each output, hidden ones included.
+    """
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def attrs(self) -> dict[str, str]: ...
+    @property
+    def inputs(self) -> list[tuple[_Shape, int]]: ...
+    @property
+    def outputs(self) -> list[tuple[_Shape, int]]: ...
+
+@final
+class Graph:
+    """A graph of operators with the shape and dtype of every tensor.
+
+    Attributes:
+        hash: of structure, shapes and dtypes: 16 hexadecimal digits.
+        nodes: all nodes, each after its inputs.
+        head_roles: what each head is ("output", "gradient:w").
+        tensor_names: of every output of every node: NODE, or NODE[1] for a further one.
+        tensor_bytes: bytes of all tensors.
+        contexts: context group to the first node that is in it; "" for nodes without one.
+        variables: name and context group of every variable.
+        shapes: the shapes of all tensors, each once.
+        crossing_shapes: the same of tensors that another context group reads.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Read NNVM's JSON. Raises GraphError when it is not a graph."""
+
+    def to_json(self) -> str:
+        """The graph as text, with our attributes."""
+
+    def to_symbol_json(self) -> str:
+        """The same without them: what MXNet loads."""
+
+    def nodes_of(self, ops: Set[str]) -> list[Node]:
+        """The nodes of these operators."""
+
+    @property
+    def hash(self) -> str: ...
+    @property
+    def nodes(self) -> list[Node]: ...
+    @property
+    def head_roles(self) -> list[str]: ...
+    @property
+    def tensor_names(self) -> list[str]: ...
+    @property
+    def tensor_bytes(self) -> int: ...
+    @property
+    def contexts(self) -> dict[str, str]: ...
+    @property
+    def variables(self) -> list[tuple[str, str]]: ...
+    @property
+    def shapes(self) -> list[_Shape]: ...
+    @property
+    def crossing_shapes(self) -> list[_Shape]: ...
+
+@final
+class StrategyTable:
+    """How a graph can be partitioned.
+
+    Attributes:
+        graph: that graph.
+        is_repeatable: whether a step computes the same again: no operator of it is random.
+        undescribed: the operators that no description covers, each once.
+    """
+
+    def __init__(self, text: str, graph: Graph) -> None:
+        """Read a strategy table of `graph`. Raises GraphError when it does not fit."""
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def is_repeatable(self) -> bool: ...
+    @property
+    def undescribed(self) -> list[str]: ...
+
+@final
+class Plan:
+    """How every tensor and operator of a graph is partitioned.
+
+    Attributes:
+        table: the graph's strategy table.
+        workers: number of workers.
+        parts: groups a group is divided into, per step.
+        total_bytes: bytes all workers together fetch per training step.
+        lower_bound_bytes: no plan of these steps communicates less.
+        status: "optimal", "steps-optimal" or "feasible".
+        search_seconds: from graph to plan.
+        num_operators: operators of the graph.
+    """
+
+    def __init__(self, text: str, table: StrategyTable) -> None:
+        """Read a plan. Raises PlanError when it is not one of the table's graph."""
+
+    def to_json(self) -> str:
+        """The plan as text, with an estimate of what a worker holds."""
+
+    def cuts(self, tensor: str) -> list[int]:
+        """The dimension that each step cuts, -1 for none. Raises PlanError for other names."""
+
+    def operator_bytes(self, ops: Sequence[str]) -> int:
+        """What the operators of these names communicate in a step."""
+
+    def indivisible_bytes(self) -> dict[str, int]:
+        """Bytes, by node, of tensors that some step cannot but replicate."""
+
+    def explain(self, name: str) -> str:
+        """What every other choice would cost (JSON; docs/formats.md, "Explanation").
+
+        name: a node, or "NODE[1]" for a further output of one.
+
+        Raises PlanError when nothing has that name.
+        """
+
+    def step_problem(self, *, step: int) -> str:
+        """The problem (JSON, docs/formats.md) that a step solves, given those before it.
+
+        Raises PlanError when there is no such step.
+        """
+
+    @property
+    def table(self) -> StrategyTable: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def parts(self) -> list[int]: ...
+    @property
+    def total_bytes(self) -> int: ...
+    @property
+    def lower_bound_bytes(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def search_seconds(self) -> float: ...
+    @property
+    def num_operators(self) -> int: ...
 
 def plan(
-    graph: str,
-    table: str,
+    table: StrategyTable,
     *,
     workers: int,
     pins: Mapping[str, Sequence[int]] = {},
@@ -18,13 +180,12 @@ def plan(
     coarsen: bool = True,
     bound: bool = False,
     time_limit_s: float = 60,
-    on_pass: Callable[[str, str], None] | None = None,
-) -> str:
-    """Search a plan for a training graph.
+    on_pass: _OnPass | None = None,
+) -> Plan:
+    """Search a plan.
 
     Args:
-        graph: training graph.
-        table: strategy table of that graph.
+        table: strategy table of the training graph.
         workers: number of workers, at least 1.
         pins: name of a tensor (a node, or "NODE[1]" for a further output) to the dimension
             cut at each step, or to one for all steps (-1: none), fixed beforehand.
@@ -39,160 +200,171 @@ def plan(
         on_pass: called with the name and a readable dump after every pass.
 
     Raises:
-        tofu.errors.GraphError: the graph or the table cannot be read.
         tofu.errors.PlanError: an option does not fit the graph.
     """
 
+@final
+class Partitioned:
+    """A graph divided over workers.
+
+    Attributes:
+        workers: number of workers.
+        graph: the instances of all workers; no control dependencies.
+        variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
+        heads: the same of heads; tofu.plan.layout.heads_of.
+        fetched_bytes_per_worker: what each worker fetches in a step.
+        fetched_bytes: what all fetch.
+        shared_bytes: what they do not fetch again, sharing equal fetches.
+        bytes_per_worker: all tensors of each worker, fetched regions included.
+    """
+
+    def in_order(self, *, delay_fetches: bool = True) -> Graph:
+        """The graph in the order that needs little memory, kept by control dependencies.
+
+        delay_fetches: whether a fetch starts just before its first reader in that order, and
+            not as soon as it could; only with MultiFetch.
+        """
+
+    @property
+    def workers(self) -> int: ...
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def variables(self) -> list[_Variable]: ...
+    @property
+    def heads(self) -> list[_Head]: ...
+    @property
+    def fetched_bytes_per_worker(self) -> list[int]: ...
+    @property
+    def fetched_bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+    @property
+    def bytes_per_worker(self) -> list[int]: ...
+
 def partition(
-    graph: str,
-    table: str,
-    plan: str,
+    plan: Plan,
     *,
     heads: Sequence[str] | None = None,
     fetch: str = "plain",
     share: bool = True,
-    control_deps: bool = True,
-    delay_fetches: bool = True,
-    on_pass: Callable[[str, str], None] | None = None,
-) -> str:
-    """Generate the partitioned graph of a training graph and its plan.
+    on_pass: _OnPass | None = None,
+) -> Partitioned:
+    """Divide a plan's training graph over the workers.
 
     Args:
-        graph: training graph.
-        table: strategy table of that graph.
-        plan: plan of that graph.
+        plan: the plan.
         heads: roles ("gradient:w") or kinds of roles ("gradient") of the heads to
-            generate; None: all but the updates.
+            generate; None: all except updates.
         fetch: "plain" (MXNet's own operators) or "multifetch".
         share: whether a worker fetches a region once for several operators where that needs
             no more memory; only with "multifetch".
-        control_deps: whether nodes are kept in the order that needs little memory.
-        delay_fetches: whether a fetch starts just before its first reader in that order, and
-            not as soon as it could; only with "multifetch".
         on_pass: called with "partition" and a readable dump.
 
     Raises:
-        tofu.errors.GraphError: a text cannot be read, no head has such a role, or the
-            parts of an operator leave out some of its output.
-        tofu.errors.PlanError: the plan is of another graph, or `fetch` has another value.
+        tofu.errors.GraphError: no head has such a role, or the parts of an operator leave out
+            some of its output.
+        tofu.errors.PlanError: `fetch` has another value.
     """
 
-def explain(graph: str, table: str, plan: str, name: str) -> str:
-    """What every other choice would cost (JSON; docs/formats.md, "Explanation").
+@final
+class TrainingStep:
+    """What the executors of a training step run.
+
+    Attributes:
+        workers: number of workers.
+        variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
+        forward_heads: the outputs; tofu.plan.layout.heads_of.
+        backward_heads: gradients and new auxiliary states; empty without a backward half.
+        graphs: one for both halves, or the forward and, if there is one, the backward one.
+        is_joint: whether it is one for both.
+        forward_nodes: of a joint graph: where the executor's numbers of the backward half
+            begin.
+        nodes: of a joint graph: how many nodes the executor has.
+        saved: of two graphs: name of a variable of the backward graph, and which head of the
+            forward graph it is.
+    """
+
+    @property
+    def workers(self) -> int: ...
+    @property
+    def variables(self) -> list[_Variable]: ...
+    @property
+    def forward_heads(self) -> list[_Head]: ...
+    @property
+    def backward_heads(self) -> list[_Head]: ...
+    @property
+    def graphs(self) -> list[Graph]: ...
+    @property
+    def is_joint(self) -> bool: ...
+    @property
+    def forward_nodes(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def saved(self) -> list[tuple[str, int]]: ...
+
+def schedule(
+    partitioned: Partitioned,
+    *,
+    joint: bool = False,
+    control_deps: bool = True,
+    on_pass: _OnPass | None = None,
+) -> TrainingStep:
+    """Make what executors run of a partitioned graph.
 
     Args:
-        graph: training graph.
-        table: strategy table of that graph.
-        plan: plan of that graph.
-        name: a node, or "NODE[1]" for a further output of one.
-
-    Raises:
-        tofu.errors.GraphError: the graph or the table cannot be read.
-        tofu.errors.PlanError: the plan is of another graph, or nothing has that name.
+        partitioned: the partitioned graph.
+        joint: whether both halves become one graph, for one executor that runs them one at
+            a time.
+        control_deps: whether nodes are kept in the order that needs little memory.
+        on_pass: called with "phases" and a readable dump.
     """
 
-class Graph:
-    """A graph that stays in C++: large ones take long to read and to write.
+@final
+class OperatorUses:
+    """The ways in which a graph calls its operators.
 
-    Raises:
-        tofu.errors.GraphError: the text is no graph.
+    Attributes:
+        nodes: for each way, the largest node that does so.
     """
 
-    def __init__(self, text: str) -> None: ...
-
-def step_graphs(
-    graph: str, table: str, plan: str, *, fetch: str = "plain", joint: bool = False
-) -> tuple[str, list[Graph]]:
-    """Partition a training graph and split it into what executors run.
-
-    Args:
-        graph: training graph.
-        table: strategy table of that graph.
-        plan: plan of that graph.
-        fetch: "plain" (MXNet's own operators) or "multifetch".
-        joint: as in `phases`.
-
-    Returns the document that `partition` returns but for its graph, and the graphs: one for
-    both halves, or the forward and the backward one.
-
-    Raises:
-        tofu.errors.GraphError, tofu.errors.PlanError: as `partition`.
-    """
-
-def read_step_graphs(partitioned: str, phases: str) -> tuple[str, list[Graph]]:
-    """The same of what `partition` and `phases` returned.
-
-    Raises:
-        tofu.errors.GraphError: a text is no such document.
-    """
-
-def operator_uses(graph: Graph) -> str:
-    """The ways in which a graph calls its operators (JSON, docs/formats.md)."""
+    def __init__(self, graph: Graph) -> None: ...
+    @property
+    def nodes(self) -> list[Node]: ...
 
 def executor_memory(
-    graph: Graph,
-    rules: str,
+    uses: OperatorUses,
+    rules: Sequence[tuple[Sequence[tuple[int, int, bool]], Sequence[int]]],
     *,
     workers: int = 1,
     match_range: int = 16,
     search_match_range: bool = False,
     external_heads: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Predict what MXNet's executor allocates for a graph; see tofu.mx.memory.planner.predict.
-
-    Raises:
-        tofu.errors.GraphError: the rules cannot be read, or do not fit.
-    """
-
-def phases(
-    partitioned: str,
-    *,
-    joint: bool = False,
-    control_deps: bool = True,
-    on_pass: Callable[[str, str], None] | None = None,
-) -> str:
-    """Split a partitioned graph into its forward and backward graphs.
+    """Predict what MXNet's executor allocates; see tofu.mx.memory.planner.predict.
 
     Args:
-        partitioned: what `partition` returns.
-        joint: whether they become one graph again, for one executor that runs them one at
-            a time.
-        control_deps: as in `partition`.
-        on_pass: called with "phases" and a readable dump.
+        uses: of the graph.
+        rules: for each way, what its operator does in place: (input, output, whether even
+            while others read the input), and the inputs of which only the shape is read.
+        workers: number of workers.
+        match_range: NNVM_EXEC_MATCH_RANGE.
+        search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
+        external_heads: numbers of the heads that the executor is given arrays for.
 
     Raises:
-        tofu.errors.GraphError: the text is no partitioned graph.
-    """
-
-def step_problem(graph: str, table: str, plan: str, *, step: int) -> str:
-    """The problem (JSON, docs/formats.md) that a step of a plan solves.
-
-    Args:
-        graph: the training graph that `plan` is of.
-        table: its strategy table.
-        plan: whose cuts hold for all steps before `step`.
-        step: number of the step, from 0.
-
-    Raises:
-        tofu.errors.GraphError, tofu.errors.TableError, tofu.errors.PlanError: a text is
-            damaged, or the plan has no such step.
+        tofu.errors.GraphError: the rules do not fit the graph.
     """
 
 def solve_step_problem(problem: str) -> str:
     """What the search's elimination finds for a step's problem (JSON, docs/formats.md).
 
     Args:
-        problem: the text that `step_problem` made.
+        problem: the text that `Plan.step_problem` made.
 
     Raises:
         tofu.errors.PlanError: the text is no such problem.
-    """
-
-def graph_hash(graph: str) -> str:
-    """Hash of a graph's structure, shapes and dtypes: 16 hexadecimal digits.
-
-    Raises:
-        tofu.errors.GraphError: the text is no graph.
     """
 
 def cuda_kernel(spec: str, *, generic: bool = False) -> dict[str, Any]:

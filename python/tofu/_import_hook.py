@@ -14,13 +14,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Optional
 
-__all__ = ["ENVIRONMENT", "install", "uninstall"]
+__all__ = ["install"]
 
 TARGET = "mxnet"
-
-# What partitioned graphs need of MXNet: its common-expression elimination ignores
-# control dependencies.
-ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 
 
 class _Finder:
@@ -39,7 +35,7 @@ class _Finder:
         """
         if name != TARGET or self._busy:
             return None
-        from tofu.config import Config, graph_pass
+        from tofu.config import MXNET_ENVIRONMENT, Config, graph_pass
 
         if graph_pass() is None:
             return None
@@ -50,7 +46,7 @@ class _Finder:
         finally:
             self._busy = False
         if spec is not None and spec.loader is not None:
-            os.environ.update(ENVIRONMENT)
+            os.environ.update(MXNET_ENVIRONMENT)
             spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
         return spec
 
@@ -91,11 +87,6 @@ def install() -> None:
 
         if graph_pass() is not None:
             gluon.enable()
-
-
-def uninstall() -> None:
-    """Take the finder away; MXNet imported afterwards is plain MXNet."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
 
 
 def _spec_of(

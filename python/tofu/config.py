@@ -28,7 +28,9 @@ __all__ = [
     "DEVICES",
     "FETCHES",
     "LOG_LEVELS",
+    "MAX_WORKERS",
     "MODES",
+    "MXNET_ENVIRONMENT",
     "cache_directory",
     "graph_pass",
     "parse_mode",
@@ -51,8 +53,11 @@ MODES = (
     "icml18",
     "data-parallel",
 )
+# What partitioned graphs need of MXNet at every bind: it merges equal nodes even where they
+# belong to different workers, and loses what depends on them by control dependencies.
+MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 Pin = tuple[str, tuple[int, ...]]
-_MAX_WORKERS = 1024
+MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,15 +152,15 @@ def _parse_switch(value: str, where: str) -> bool:
 
 
 def parse_workers(value: object, where: str) -> int:
-    """A worker count of 1 to 1024 from text or a number; `where` names its source."""
+    """A worker count of 1 to MAX_WORKERS from text or a number; `where` names its source."""
     try:
         workers = int(str(value))
     except ValueError:
         workers = 0
-    if not 1 <= workers <= _MAX_WORKERS:
+    if not 1 <= workers <= MAX_WORKERS:
         raise ConfigError(
             f"{where}={value}: expected a whole number of workers, "
-            f"1 to {_MAX_WORKERS}; one GPU or CPU context is one worker"
+            f"1 to {MAX_WORKERS:,}; one GPU or CPU context is one worker"
         )
     return workers
 

@@ -1,5 +1,4 @@
-#include "bindings/memory.h"
-
+// What an executor will allocate, for Python.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -10,22 +9,25 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/documents.h"
 #include "graph/graph.h"
-#include "graph/strategy_table.h"
 #include "passes/memory/bound_graph.h"
 #include "passes/memory/executor_memory.h"
 #include "passes/memory/operator_uses.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/schedule/relay_regions.h"
-#include "passes/schedule/step_graphs.h"
 
 namespace py = pybind11;
 
 namespace tofu {
 namespace {
 
-using SharedGraph = std::shared_ptr<Graph>;
+struct GraphUses {
+  SharedGraph graph;
+  OperatorUses uses;
+};
+
 using LiveRecord = std::tuple<std::string, std::string, int, int64_t, bool>;
 
 // The worker of every node, from the context groups that partition wrote; a
@@ -63,14 +65,40 @@ LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   return {node.name, node.op, live.output, live.bytes, is_head};
 }
 
-py::dict PredictMemory(const SharedGraph& graph, const std::string& rules_json,
-                       int workers, int match_range, bool search_match_range,
+// The node that stands for each way to call an operator.
+std::vector<NodeView> UsedNodes(const GraphUses& uses) {
+  std::vector<NodeView> nodes;
+  for (int node : uses.uses.nodes) nodes.push_back({uses.graph, node});
+  return nodes;
+}
+
+// One rule for every way: pairs (input, output, identity), and ignored inputs.
+using Rule = std::pair<std::vector<std::tuple<int, int, bool>>, std::vector<int>>;
+
+MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {
+  MemoryTable table;
+  table.node_rules = uses.node_uses;
+  for (const auto& [pairs, ignored] : rules) {
+    MemoryRule rule;
+    for (const auto& [input, output, identity] : pairs) {
+      rule.pairs.push_back({input, output, identity});
+    }
+    rule.ignored_inputs = ignored;
+    table.rules.push_back(std::move(rule));
+  }
+  return table;
+}
+
+py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, int workers,
+                       int match_range, bool search_match_range,
                        const std::vector<int>& external_heads) {
   ExecutorMemory memory;
   std::vector<LiveRecord> peak;
   {
     const py::gil_scoped_release unlock;
-    const MemoryTable table = ReadMemoryTable(rules_json, *graph);
+    const SharedGraph& graph = uses.graph;
+    const MemoryTable table = TableOf(uses.uses, rules);
+    CheckMemoryTable(table, *graph);
     ExecutorMemoryOptions options;
     options.num_workers = workers;
     options.match_range = match_range;
@@ -90,56 +118,17 @@ py::dict PredictMemory(const SharedGraph& graph, const std::string& rules_json,
   return result;
 }
 
-using Step = std::pair<std::string, std::vector<SharedGraph>>;
-
-Step Share(StepGraphs step) {
-  std::vector<SharedGraph> graphs;
-  for (Graph& graph : step.graphs) {
-    graphs.push_back(std::make_shared<Graph>(std::move(graph)));
-  }
-  const std::string document =
-      PartitionedJson(step.partitioned)
-          .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  return {document, std::move(graphs)};
-}
-
-Step StepOfPlan(const std::string& graph_json, const std::string& table_json,
-                const std::string& plan_json, const std::string& fetch, bool joint) {
-  const py::gil_scoped_release unlock;
-  const Graph graph = ReadGraph(graph_json);
-  const StrategyTable table = ReadStrategyTable(table_json, graph);
-  const Plan plan = ReadPlan(plan_json, graph, table);
-  return Share(MakeStepGraphs(graph, table, plan, ParseFetchKind(fetch), joint));
-}
-
-Step StepOfTexts(const std::string& partitioned_json, const std::string& phases_json) {
-  const py::gil_scoped_release unlock;
-  return Share(ReadStepGraphs(partitioned_json, phases_json));
-}
-
 }  // namespace
 
 void BindMemory(py::module_* module) {
-  py::class_<Graph, SharedGraph>(*module, "Graph", "A graph that stays in C++.")
-      .def(py::init([](const std::string& text) {
-             const py::gil_scoped_release unlock;
-             return std::make_shared<Graph>(ReadGraph(text));
+  py::class_<GraphUses>(*module, "OperatorUses",
+                        "The ways in which a graph calls its operators.")
+      .def(py::init([](const std::shared_ptr<Graph>& graph) {
+             return GraphUses{graph, FindOperatorUses(*graph)};
            }),
-           py::arg("text"));
-  module->def("step_graphs", &StepOfPlan, py::arg("graph"), py::arg("table"),
-              py::arg("plan"), py::kw_only(), py::arg("fetch") = "plain",
-              py::arg("joint") = false,
-              "The partitioned graph (JSON) but its nodes, and the executors' graphs.");
-  module->def("read_step_graphs", &StepOfTexts, py::arg("partitioned"), py::arg("phases"),
-              "The same of what partition and phases returned.");
-  module->def(
-      "operator_uses",
-      [](const SharedGraph& graph) {
-        const py::gil_scoped_release unlock;
-        return OperatorUses(*graph);
-      },
-      py::arg("graph"), "The ways in which a graph calls its operators (JSON).");
-  module->def("executor_memory", &PredictMemory, py::arg("graph"), py::arg("rules"),
+           py::arg("graph"))
+      .def_property_readonly("nodes", &UsedNodes);
+  module->def("executor_memory", &PredictMemory, py::arg("uses"), py::arg("rules"),
               py::kw_only(), py::arg("workers") = 1, py::arg("match_range") = 16,
               py::arg("search_match_range") = false,
               py::arg("external_heads") = std::vector<int>(),

@@ -1,16 +1,16 @@
 // The Python module tofu._core.
 #include <pybind11/pybind11.h>
 
+#include "bindings/documents.h"
 #include "bindings/errors.h"
 #include "bindings/kernels.h"
-#include "bindings/memory.h"
-#include "bindings/passes.h"
 
 PYBIND11_MODULE(_core, module) {
-  module.doc() =
-      "The graph passes in C++, texts in, texts out, all of them JSON; CUDA kernels.";
+  module.doc() = "The graph passes in C++, and the CUDA kernels of a fetch.";
   tofu::BindErrors();
-  tofu::BindPasses(&module);
+  tofu::BindGraph(&module);
+  tofu::BindPlan(&module);
+  tofu::BindStep(&module);
   tofu::BindMemory(&module);
   tofu::BindKernels(&module);
 }

@@ -11,6 +11,8 @@
 namespace tofu {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 // A graph with larger tensors is refused, so that byte counts over thousands
 // of workers cannot overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
@@ -115,22 +117,41 @@ void ReadHeads(const JsonCursor& root, const JsonCursor& attrs, Graph* graph) {
   }
 }
 
-nlohmann::ordered_json EntryJson(NodeEntry entry) {
-  return nlohmann::ordered_json::array({entry.node, entry.index, 0});
-}
+Json EntryJson(NodeEntry entry) { return Json::array({entry.node, entry.index, 0}); }
 
-nlohmann::ordered_json NodeJson(const Node& node) {
-  nlohmann::ordered_json json = {{"op", node.is_variable() ? "null" : node.op},
-                                 {"name", node.name}};
+Json NodeJson(const Node& node) {
+  Json json = {{"op", node.is_variable() ? "null" : node.op}, {"name", node.name}};
   if (!node.attrs.empty()) json["attrs"] = node.attrs;
-  json["inputs"] = nlohmann::ordered_json::array();
+  json["inputs"] = Json::array();
   for (NodeEntry input : node.inputs) json["inputs"].push_back(EntryJson(input));
   if (!node.control_deps.empty()) json["control_deps"] = node.control_deps;
   return json;
 }
 
-std::string Dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json VersionAttrs() { return {{"mxnet_version", {"int", kMxnetVersion}}}; }
+
+// The document with these graph attributes.
+std::string WriteWith(const Graph& graph, Json attrs) {
+  // Node by node: a document of all nodes would take far more memory than text.
+  std::string text = R"({"nodes":[)";
+  Json variables = Json::array();
+  for (int i = 0; i < graph.num_nodes(); ++i) {
+    if (i > 0) text += ',';
+    text += Dump(NodeJson(graph.nodes[i]));
+    if (graph.nodes[i].is_variable()) variables.push_back(i);
+  }
+  Json heads = Json::array();
+  for (NodeEntry head : graph.heads) heads.push_back(EntryJson(head));
+  Json rest;
+  rest["arg_nodes"] = std::move(variables);
+  rest["node_row_ptr"] = graph.first_entry;
+  rest["heads"] = std::move(heads);
+  rest["attrs"] = std::move(attrs);
+  return text + "]," + Dump(rest).substr(1);
 }
 
 // FNV-1a over length-prefixed fields, so that no two graphs read alike.
@@ -223,30 +244,16 @@ Graph ReadGraph(const JsonCursor& root) {
 }
 
 std::string WriteGraph(const Graph& graph) {
-  using Json = nlohmann::ordered_json;
-  // Node by node: a document of all nodes would take far more memory than text.
-  std::string text = R"({"nodes":[)";
-  Json variables = Json::array();
-  for (int i = 0; i < graph.num_nodes(); ++i) {
-    if (i > 0) text += ',';
-    text += Dump(NodeJson(graph.nodes[i]));
-    if (graph.nodes[i].is_variable()) variables.push_back(i);
-  }
-  Json heads = Json::array();
-  for (NodeEntry head : graph.heads) heads.push_back(EntryJson(head));
-  Json attrs = {{"mxnet_version", {"int", kMxnetVersion}}};
+  Json attrs = VersionAttrs();
   attrs["shape"] = Json::array({"list_shape", graph.shapes});
   attrs["dtype"] = Json::array({"list_int", graph.dtypes});
   if (!graph.head_roles.empty()) {
     attrs["tofu_heads"] = Json::array({"list_str", graph.head_roles});
   }
-  Json rest;
-  rest["arg_nodes"] = std::move(variables);
-  rest["node_row_ptr"] = graph.first_entry;
-  rest["heads"] = std::move(heads);
-  rest["attrs"] = std::move(attrs);
-  return text + "]," + Dump(rest).substr(1);
+  return WriteWith(graph, std::move(attrs));
 }
+
+std::string WriteSymbol(const Graph& graph) { return WriteWith(graph, VersionAttrs()); }
 
 std::string GraphHash(const Graph& graph) {
   Hasher hasher;

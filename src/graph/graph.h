@@ -70,6 +70,8 @@ Graph ReadGraph(const std::string& json);
 // The same of a graph that is part of another document (graph/json.h).
 Graph ReadGraph(const JsonCursor& root);
 std::string WriteGraph(const Graph& graph);
+// The same without shapes, dtypes and roles: what a framework loads.
+std::string WriteSymbol(const Graph& graph);
 
 // A hash of the graph's structure, shapes and dtypes, stable over runs and
 // machines (16 hexadecimal digits).

@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "graph/box.h"
 #include "graph/plan_json.h"
-#include "passes/memory/estimate_memory.h"
 
 namespace tofu {
 namespace {
@@ -167,13 +166,13 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
                {"mode", plan.mode},
                {"nodes", graph.num_nodes()},
                {"search_seconds", plan.search_seconds}};
-  const WorkerMemory memory = EstimateMemory(graph, table, plan);
-  json["bytes_per_worker"] = {{"parameters", memory.parameters_bytes},
-                              {"gradients", memory.gradients_bytes},
-                              {"optimizer_state", memory.optimizer_state_bytes},
-                              {"activations", memory.activations_bytes},
-                              {"fetch_buffers", memory.fetch_buffers_bytes},
-                              {"total", memory.total_bytes()}};
+  if (plan.fullest_worker) {
+    const WorkerBytes& bytes = *plan.fullest_worker;
+    json["bytes_per_worker"] = {
+        {"parameters", bytes.parameters},           {"gradients", bytes.gradients},
+        {"optimizer_state", bytes.optimizer_state}, {"activations", bytes.activations},
+        {"fetch_buffers", bytes.fetch_buffers},     {"total", bytes.total()}};
+  }
   std::string text = DumpJson(json);
   text.pop_back();
   return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +

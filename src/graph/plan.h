@@ -6,6 +6,7 @@
 #define TOFU_GRAPH_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,20 @@ enum class PlanStatus {
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
+// What a worker holds, by kind (passes/memory/estimate_memory.h). Parameters include
+// auxiliary states; activations and fetch buffers are those of the worst moment.
+struct WorkerBytes {
+  int64_t parameters = 0;
+  int64_t gradients = 0;
+  int64_t optimizer_state = 0;
+  int64_t activations = 0;
+  int64_t fetch_buffers = 0;
+
+  int64_t total() const {
+    return parameters + gradients + optimizer_state + activations + fetch_buffers;
+  }
+};
+
 struct Plan {
   std::vector<int> parts;                     // k_1, k_2, ...; k is their product
   std::vector<std::vector<int>> tensor_cuts;  // [entry][step]: dimension or kReplicated
@@ -33,6 +48,7 @@ struct Plan {
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
+  std::optional<WorkerBytes> fullest_worker;  // where it was estimated
 
   int workers() const {
     int k = 1;

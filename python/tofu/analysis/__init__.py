@@ -9,7 +9,8 @@ Example:
 docs/tdl.md shows the analysis, docs/formats.md the table.
 """
 
-from tofu.analysis.strategies import Analysis, Strategy, analyze
+from tofu.analysis.result import Analysis, Strategy
+from tofu.analysis.strategies import analyze
 from tofu.analysis.table import TABLE_VERSION, document, row_for
 
 __all__ = ["TABLE_VERSION", "Analysis", "Strategy", "analyze", "document", "row_for"]

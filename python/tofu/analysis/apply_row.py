@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
+from tofu.boxes import Box
 from tofu.lang.tracing import Shape
 
-__all__ = ["Box", "Part", "Split", "extent_of", "parts_of"]
+__all__ = ["Part", "Split", "extent_of", "parts_of"]
 
-Box = tuple[tuple[int, int], ...]  # begin and end per dimension, half-open
 Ranges = list[tuple[int, int]]  # per variable, inclusive
 Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of equal parts, or sizes
 
@@ -80,11 +80,11 @@ def _part(
         ranges[var] = (begin, begin + sizes[digit] - 1)
     split = {var for var, _ in splits}
     inputs = [_input(access, shape, ranges, split) for access, shape in zip(row["inputs"], ins)]
-    inputs += [(_whole(shape), None, False) for shape in ins[len(inputs) :]]
+    inputs += [(Box.whole(shape), None, False) for shape in ins[len(inputs) :]]
     outputs = [
         _clipped(out["dims"], shape, ranges, split) for out, shape in zip(row["outputs"], outs)
     ]
-    outputs += [_whole(shape) for shape in outs[len(outputs) :]]
+    outputs += [Box.whole(shape) for shape in outs[len(outputs) :]]
     own = dict(attributes)
     for rewrite in row["attrs"]:
         if split & set(rewrite["vars"]):
@@ -113,7 +113,7 @@ def _input(
 
 
 def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
-    return tuple(
+    return Box(
         (0, size) if dim is None else (_form(dim["lo"], ranges), _form(dim["hi"], ranges) + 1)
         for dim, size in zip(dims, shape)
     )
@@ -122,16 +122,11 @@ def _box(dims: Sequence[Any], shape: Shape, ranges: Ranges) -> Box:
 def _clipped(dims: Sequence[Any], shape: Shape, ranges: Ranges, split: set[int]) -> Box:
     """The region within the tensor; whole along a dimension that nothing splits."""
     moving = [dim if dim is not None and _variables(dim) & split else None for dim in dims]
-    box = _box(moving, shape, ranges)
-    return tuple((max(low, 0), min(high, size)) for (low, high), size in zip(box, shape))
+    return _box(moving, shape, ranges).clipped(shape)
 
 
 def _variables(dim: Mapping[str, Any]) -> set[int]:
     return {var for end in ("lo", "hi") for var, _, _ in dim[end]["terms"]}
-
-
-def _whole(shape: Shape) -> Box:
-    return tuple((0, size) for size in shape)
 
 
 def _form(form: Mapping[str, Any], ranges: Ranges) -> int:
@@ -151,5 +146,5 @@ def _value(value: Mapping[str, Any], ranges: Ranges, outputs: Sequence[Box]) -> 
     if "sizes" in value:
         sizes = [ranges[var][1] - ranges[var][0] + 1 for var in value["sizes"]]
     else:
-        sizes = [high - low for low, high in outputs[value["output_shape"]]]
+        sizes = list(outputs[value["output_shape"]].shape)
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"

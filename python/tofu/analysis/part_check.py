@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from tofu.analysis.strategies import Analysis, InputRegion, concrete_extents, variable_extents
+from tofu.analysis.result import Analysis, InputRegion
+from tofu.analysis.strategies import concrete_extents, variable_extents
+from tofu.boxes import Box
 from tofu.errors import TofuError
 from tofu.lang import ir
 from tofu.lang.description import Description, Rewrite
@@ -25,7 +27,6 @@ from tofu.lang.tracing import Shape
 __all__ = ["Instance", "anchored", "attribute_text", "holds"]
 
 Ranges = Mapping[str, tuple[int, int]]
-Box = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def _input_box(
     It is whole along every dimension that no split variable moves along.
     """
     if region is None:
-        return tuple((0, size) for size in shape)
+        return Box.whole(shape)
     free = region.fill is not None and set(region.pad_variables) & set(split)
     box = []
     for interval, size in zip(region.dims, shape):
@@ -185,14 +186,14 @@ def _input_box(
             continue
         begin, end = interval.lo.evaluate(ranges), interval.hi.evaluate(ranges) + 1
         box.append((begin, end) if free else (max(begin, 0), min(end, size)))
-    return tuple(box)
+    return Box(box)
 
 
 def _output_box(instance: Instance, number: int, ranges: Ranges) -> Optional[Box]:
     """The box that the part produces, or None if that is not a box."""
     shape = instance.out_shapes[number]
     intervals = instance.analysis.outputs[number]
-    box = tuple((i.lo.evaluate(ranges), i.hi.evaluate(ranges) + 1) for i in intervals)
+    box = Box((i.lo.evaluate(ranges), i.hi.evaluate(ranges) + 1) for i in intervals)
     if any(begin < 0 or end > size for (begin, end), size in zip(box, shape)):
         return None
     volume = produced = 1

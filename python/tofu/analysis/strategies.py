@@ -14,10 +14,10 @@ allow the split. ``tofu.analysis.part_check`` checks each strategy on concrete s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Optional
 
 from tofu.analysis.combine import combination
+from tofu.analysis.result import Analysis, Extent, InputRegion, OutputPart, Strategy
 from tofu.errors import InconclusiveError, TdlError
 from tofu.lang import ir
 from tofu.lang.description import Description
@@ -26,99 +26,12 @@ from tofu.lang.source import Source
 from tofu.lang.tracing import Shape, Trace
 
 __all__ = [
-    "Analysis",
-    "Extent",
-    "InputRegion",
-    "OutputPart",
-    "Strategy",
     "analyze",
     "analyze_trace",
     "check_opaque",
     "concrete_extents",
     "variable_extents",
 ]
-
-
-@dataclass(frozen=True)
-class Extent:
-    """A variable's extent: a dimension of an input or output, or a number."""
-
-    kind: str  # "input", "output", "constant"
-    slot: int
-    dim: int
-    constant: int = 0
-
-
-@dataclass(frozen=True)
-class InputRegion:
-    """What the operator reads of an input, in the variables' bounds.
-
-    Attributes:
-        name: the tensor.
-        dims: an interval per dimension, None for the whole dimension.
-        fill: the value outside the tensor; None if nothing is read there.
-        pad_variables: variables that move an index that may leave the tensor.
-    """
-
-    name: str
-    dims: tuple[Optional[Interval], ...]
-    fill: Optional[str]
-    pad_variables: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OutputPart:
-    """What the parts of a split make of one output.
-
-    Attributes:
-        reducer: sum, max, min or prod; None for a concatenation or an output that every
-            part computes whole.
-        concatenated: whether the parts are disjoint regions.
-    """
-
-    reducer: Optional[str]
-    concatenated: bool
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """One way to split the operator.
-
-    Attributes:
-        variable: the variable whose range is split.
-        outputs: how each output combines.
-        only_first: inputs that are zeros in every part except the first.
-    """
-
-    variable: str
-    outputs: tuple[OutputPart, ...]
-    only_first: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The result for one description; ``str()`` of it is a table.
-
-    Attributes:
-        trace: the executed description.
-        extents: every variable with its extent, output variables first.
-        inputs: regions by input; None for an input that is never read.
-        outputs: regions by output.
-        strategies: the ways to split it, in the order of ``extents``.
-        pointwise: whether every input is read exactly at the output's index.
-    """
-
-    trace: Trace
-    extents: Mapping[str, Extent]
-    inputs: tuple[Optional[InputRegion], ...]
-    outputs: tuple[tuple[Interval, ...], ...]
-    strategies: tuple[Strategy, ...]
-    pointwise: bool
-
-    def __str__(self) -> str:
-        from tofu.analysis.printing import table
-
-        return table(self)
 
 
 def analyze(

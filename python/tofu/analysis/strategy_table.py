@@ -1,51 +1,51 @@
 """The strategy table of a training graph: the strategies of each of its operators.
 
-    table, undescribed = strategy_table(graph_json)
+    table, undescribed = strategy_table(graph)
 
-This needs no framework: the graph is NNVM JSON with shapes (docs/formats.md), and tofu.tdl
-describes the operators.
+This needs no framework: the graph has all shapes, and tofu.tdl describes the operators.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from tofu import _core
 from tofu.analysis.table import Row, described_name, document, row_for
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.tracing import Shape
 
-__all__ = ["WHOLE", "strategy_table"]
+__all__ = ["WHOLE", "strategy_table", "table_document"]
 
-_VARIABLE = "null"  # NNVM's operator of a variable
 # The attribute of a node that must not be split, and says why.
 WHOLE = "__tofu_whole__"
 
 
-def strategy_table(graph_json: str) -> tuple[str, dict[str, str]]:
+def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]:
     """The strategies of every operator of a training graph.
 
-    Returns the table (JSON, docs/formats.md) and the operators that it has no row for, each
-    with the reason: "" where nothing describes it. A description that fails costs its own
-    operator alone.
+    Returns the table and the operators that it has no row for, each with the reason: "" where
+    nothing describes it. A description that fails costs its own operator alone.
 
     Raises:
         ConfigError: a file or package that should describe operators cannot be loaded.
     """
-    graph = json.loads(graph_json)
-    shapes = [tuple(shape) for shape in graph["attrs"]["shape"][1]]
-    starts = graph["node_row_ptr"]
+    text, undescribed = table_document(graph)
+    return _core.StrategyTable(text, graph), undescribed
+
+
+def table_document(graph: _core.Graph) -> tuple[str, dict[str, str]]:
+    """The same, the table as JSON (docs/formats.md)."""
     rows: list[Optional[Row]] = []
     undescribed: dict[str, str] = {}
-    for node, start, end in zip(graph["nodes"], starts, starts[1:]):
+    for node in graph.nodes:
         row = None
-        if node["op"] != _VARIABLE:
-            attrs = node.get("attrs", {})
-            sources = [shapes[starts[source] + index] for source, index, *_ in node["inputs"]]
-            row, reason = _row_or_reason(node["op"], attrs, sources, shapes[start:end])
+        if node.op:
+            inputs = [shape for shape, _ in node.inputs]
+            outputs = [shape for shape, _ in node.outputs]
+            row, reason = _row_or_reason(node.op, node.attrs, inputs, outputs)
             if row is None:
-                name = described_name(node["op"], attrs)[0]
+                name = described_name(node.op, node.attrs)[0]
                 undescribed[name] = undescribed.get(name) or reason
         rows.append(row)
     return document(rows), undescribed

@@ -17,13 +17,8 @@ from typing import Any, Optional
 
 from tofu.analysis.described import description_of
 from tofu.analysis.part_check import Instance, anchored, holds
-from tofu.analysis.strategies import (
-    Analysis,
-    InputRegion,
-    Strategy,
-    analyze_trace,
-    concrete_extents,
-)
+from tofu.analysis.result import Analysis, InputRegion, Strategy
+from tofu.analysis.strategies import analyze_trace, concrete_extents
 from tofu.errors import InconclusiveError
 from tofu.lang.description import Description, Rewrite
 from tofu.lang.interval import Form, Interval

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from tofu import _core
 from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.plan import Problem, intercept
@@ -81,9 +82,9 @@ class SymbolRequest:
 class _GraphReady(BaseException):
     """Ends a script once the graph of its first training call is there."""
 
-    def __init__(self, graph: str, table: str, workers: int) -> None:
+    def __init__(self, table: _core.StrategyTable, workers: int) -> None:
         super().__init__()
-        self.graph, self.table, self.workers = graph, table, workers
+        self.table, self.workers = table, workers
 
 
 def check_mxnet(*, load: bool) -> None:
@@ -134,7 +135,7 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
             runpy.run_path(str(script), run_name="__main__")
             status: object = 0
     except _GraphReady as ready:
-        return Problem(script.name, ready.graph, ready.table, ready.workers)
+        return Problem(script.name, ready.table, ready.workers)
     except SystemExit as end:
         status = end.code or 0
     raise ConfigError(
@@ -155,7 +156,7 @@ def from_symbol(request: SymbolRequest) -> Problem:
     check_mxnet(load=True)
     import mxnet as mx
 
-    from tofu.mx.build import training_graph
+    from tofu.mx.build.training_graph import training_graph
 
     try:
         symbol = mx.sym.load(str(request.path))
@@ -170,7 +171,7 @@ def from_symbol(request: SymbolRequest) -> Problem:
         for name in symbol.list_arguments()
     }
     parameters = {name: variables[name] for name in is_input if not is_input[name]}
-    document = training_graph.training_graph(
+    graph = training_graph(
         symbol,
         inputs={name: variables[name] for name in is_input if is_input[name]},
         parameters=parameters,
@@ -180,7 +181,7 @@ def from_symbol(request: SymbolRequest) -> Problem:
         optimizer=request.optimizer,
         workers=_workers(),
     )
-    return _problem(request.path.name, document)
+    return _problem(request.path.name, graph)
 
 
 def from_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]) -> Problem:
@@ -192,14 +193,14 @@ def from_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]
     check_mxnet(load=True)
     from tofu import models
 
-    document = models.build(name, batch_size).training_graph(optimizer=optimizer)
-    return _problem(models.find(name).name, document)
+    graph = models.build(name, batch_size).training_graph(optimizer=optimizer)
+    return _problem(models.find(name).name, graph)
 
 
-def _problem(name: str, document: str) -> Problem:
+def _problem(name: str, graph: _core.Graph) -> Problem:
     from tofu.analysis.strategy_table import strategy_table
 
-    return Problem(name, document, strategy_table(document)[0], _workers())
+    return Problem(name, strategy_table(graph)[0], _workers())
 
 
 def _workers() -> int:
@@ -258,10 +259,9 @@ def _broken_entry(document: Mapping[str, Any]) -> Optional[str]:
     return None
 
 
-def _stop_at_training(graph: str, table: str, workers: int) -> None:
-    heads = json.loads(graph)["attrs"]["tofu_heads"][1]
-    if any(head.startswith("gradient:") for head in heads):
-        raise _GraphReady(graph, table, workers)
+def _stop_at_training(table: _core.StrategyTable, workers: int) -> None:
+    if any(role.startswith("gradient:") for role in table.graph.head_roles):
+        raise _GraphReady(table, workers)
 
 
 def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int, ...], str]]:

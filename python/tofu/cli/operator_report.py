@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tofu.errors import ConfigError
+from tofu.tables import table
 from tofu.verify.calls.registry import cases_by_operator
 from tofu.verify.check.operator import Verdict
 from tofu.verify.check.processes import check_all
@@ -49,20 +50,18 @@ def ops_text(operators: Sequence[Document], form: str) -> str:
 
 
 def _table(operators: Sequence[Document]) -> str:
-    width = max(len(o["name"]) for o in operators)
-    kind = max(len(o["class"]) for o in operators)
-    head = f"{'operator'.ljust(width)}  {'class'.ljust(kind)}  splits  reduce  halo  verified"
-    lines = [head]
-    for o in operators:
-        row = f"{o['name'].ljust(width)}  {o['class'].ljust(kind)}"
-        if o["reason"] is None:
-            verified = "yes" if o["verified"] else "no"
-            row += f"  {o['strategies']:6}  {o['reductions']:6}  {o['halos']:4}  {verified}"
-        else:
-            row += f"  {o['reason']}"
-        lines.append(row)
+    header = ("operator", "class", "splits", "reduce", "halo", "verified")
+    lines = table(header, map(_row, operators), right=(2, 3, 4))
     lines.append(", ".join(f"{value} {name}" for name, value in summary(operators).items()))
     return "\n".join(lines) + "\n"
+
+
+def _row(operator: Document) -> tuple[str, ...]:
+    names = operator["name"], operator["class"]
+    if operator["reason"] is not None:
+        return (*names, "", "", "", operator["reason"])
+    numbers = (str(operator[count]) for count in ("strategies", "reductions", "halos"))
+    return (*names, *numbers, "yes" if operator["verified"] else "no")
 
 
 def _markdown(operators: Sequence[Document]) -> str:

@@ -13,6 +13,8 @@ from typing import Optional
 
 import click
 
+from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
 from tofu.cli.inputs import SymbolRequest, from_model, from_script, from_symbol, names_model
 from tofu.cli.options import (
     Script,
@@ -32,7 +34,7 @@ from tofu.cli.options import (
 )
 from tofu.config import Config
 from tofu.errors import ConfigError
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text, repeats
+from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
@@ -102,7 +104,7 @@ FORMATS = ("text", "json", "html")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "html"]),
+    type=click.Choice(FORMATS),
     default="text",
     show_default=True,
     help="Tables to read, the document that docs/formats.md describes, or a web page.",
@@ -233,9 +235,10 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     """
     _check_names(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
-    unknown = problem.undescribed()
-    if unknown:
-        click.echo(f"tofu: {undescribed_text(problem.name, unknown, plan)}", err=True)
+    if problem.table.undescribed:
+        unknown = strategy_table(problem.graph)[1]  # which says why, too
+        cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
+        click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
     explanations = [explaining.explain(problem, plan, name) for name in output.explain]
     if output.save is not None:
         plan_file.save(output.save, plan)
@@ -255,27 +258,24 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
     """The plan with what MXNet will allocate for it, and what workers really fetch."""
     import mxnet as mx
 
-    from tofu import _core
     from tofu.mx.memory.step import step_memory
     from tofu.mx.run import extension
 
-    plan_json = plan.to_json()
-    joint = extension.runs_parts() and repeats(json.loads(problem.graph), problem.table)
-    text, graphs = _core.step_graphs(
-        problem.graph, problem.table, plan_json, fetch=fetch, joint=joint
-    )
-    divided = json.loads(text)
+    document = plan.to_json()
+    partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
+    joint = extension.runs_parts() and problem.table.is_repeatable
+    step = _core.schedule(partitioned, joint=joint)
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(divided, graphs, [kind(worker) for worker in range(plan.workers)])
-    document = {
-        **json.loads(plan_json),
+    found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
+    exact = {
+        **json.loads(document),
         "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
         "memory": "exact",
         "fetch": fetch,
-        "fetched_bytes": divided["fetched_bytes"],
-        "shared_bytes": divided["shared_bytes"],
+        "fetched_bytes": partitioned.fetched_bytes,
+        "shared_bytes": partitioned.shared_bytes,
     }
-    return Plan.from_json(json.dumps(document))
+    return Plan.from_json(json.dumps(exact))
 
 
 def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output) -> str:
@@ -295,7 +295,7 @@ def _check_names(problem: Problem, names: Sequence[str]) -> None:
     """Raise ConfigError for a name that no node of the graph has."""
     if not names:
         return
-    known = {node["name"] for node in json.loads(problem.graph)["nodes"]}
+    known = {node.name for node in problem.graph.nodes}
     for name in names:
         if re.sub(r"\[\d+\]$", "", name) not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 __all__ = ["Backend", "own"]
@@ -19,17 +18,15 @@ class Backend:
         compile_graph: tofu.plan.compile_graph, for one executor where MXNet can run halves
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
-        layouts: from the variables of a partitioned graph to each one's tiles.
-        scatter: tofu.mx.run.layout.scatter
-        gather: tofu.mx.run.layout.gather
+        scatter: tofu.mx.run.transfer.scatter
+        gather: tofu.mx.run.transfer.gather
     """
 
-    training_graph: Callable[..., str]
-    strategy_table: Callable[[str], tuple[str, dict[str, str]]]
+    training_graph: Callable[..., Any]
+    strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., tuple[str, Optional[str]]]
     program: Callable[..., Any]
-    layouts: Callable[[Mapping[str, Any]], dict[str, Any]]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
 
@@ -38,7 +35,7 @@ def own() -> Backend:
     """The functions of tofu itself."""
     from tofu.analysis import strategy_table
     from tofu.mx.build import training_graph
-    from tofu.mx.run import extension, fetch_check, layout, program
+    from tofu.mx.run import extension, fetch_check, program, transfer
     from tofu.plan import compile_graph
 
     def compile_joint(*args: Any, **options: Any) -> Any:
@@ -50,7 +47,6 @@ def own() -> Backend:
         compile_graph=compile_joint,
         usable_fetch=fetch_check.usable_fetch,
         program=program.Program,
-        layouts=layout.layouts,
-        scatter=layout.scatter,
-        gather=layout.gather,
+        scatter=transfer.scatter,
+        gather=transfer.gather,
     )

@@ -76,7 +76,7 @@ def partitioned(
     With a dump directory its numbers also go to ``summary.json`` there, one line of
     JSON for every program.
     """
-    plan = compiled.plan
+    plan = compiled.searched
     if session.dump_dir is not None:
         record = {"block": name, "parameters": parameters, **compiled.summary()}
         with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
@@ -86,7 +86,7 @@ def partitioned(
         "%s (%s operators, %s parameters) over %d worker%s %s: "
         "%s communicated per step, search %.2f s",
         name,
-        f"{len(plan.operators):,}",
+        f"{plan.num_operators:,}",
         _in_short(parameters),
         session.workers,
         "" if session.workers == 1 else "s",
@@ -113,7 +113,9 @@ def serial(name: str, reason: str) -> None:
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
-    warn(undescribed_text(name, operators, compiled.plan))
+    # An operator that is computed again for its gradient is a Custom one in the graph.
+    cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
+    warn(undescribed_text(name, operators, cost_bytes))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
@@ -137,7 +139,8 @@ def plain_fetch(reason: str, session: Session) -> None:
 
 def replicated(name: str, compiled: Compiled) -> None:
     """Warn of large tensors of which every worker keeps a whole copy."""
-    sizes = compiled.plan.replicated_bytes()
+    found = compiled.searched.indivisible_bytes()
+    sizes = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
     large = {
         tensor: size
         for tensor, size in sizes.items()

@@ -78,7 +78,6 @@ class Pool:
         self._parameters = dict(parameters)
         self._signature = signature
         self._session = session
-        self._names = _tile_names(compiled.variables, parameters)
         # Calls that update the same running statistics.
         self._group = next(
             (p for name, p in parameters.items() if name not in signature.gradients), None
@@ -129,13 +128,14 @@ class Pool:
             self._generations = generations
 
     def _bind(self) -> _Bound:
+        variables = self._compiled.variables
         tiles = {
             tile_name: array
             for name, parameter in self._parameters.items()
-            for tile_name, array in zip(self._names[name], parameter._tofu.tiles)
+            for tile_name, array in zip(variables[name].tiles, parameter._tofu.tiles)
         }
         make = self._session.state.backend.program
-        return _Bound(make(self._compiled.phases, self._session.contexts, tiles))
+        return _Bound(make(self._compiled.step, self._session.contexts, tiles))
 
     def _record(
         self, program: Any, inputs: Mapping[str, Any], outputs: Sequence[Any], context: Any
@@ -214,23 +214,20 @@ def make_pool(
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     compiled = backend.compile_graph(
-        graph,
         table,
         workers=session.workers,
         pins=pins,
-        options=saved_plans.options_for(name, graph, session, training=training),
-        saved=saved_plans.plan_for(name, graph, pins, session, training=training),
+        options=saved_plans.options_for(name, table, session, training=training),
+        saved=saved_plans.plan_for(name, table, pins, session, training=training),
         fetch=fetch,
         dump_dir=session.dump_dir,
     )
     if training and not compiled.has_backward:
-        raise PlanError("no gradients are to be had in this mode; expected a backward graph")
-    layouts = backend.layouts(compiled.variables)
+        raise PlanError("this mode computes no gradients; expected a backward graph")
     for parameter_name, parameter in parameters.items():
-        layout = layouts[parameter_name]
+        layout = compiled.variables[parameter_name].layout
         if not is_tiled(parameter):
-            cuts = compiled.plan.tensor(parameter_name).cuts
-            tile(parameter, layout, session, cuts)
+            tile(parameter, layout, session, tuple(compiled.searched.cuts(parameter_name)))
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
@@ -255,7 +252,7 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
 
 def _training_graph(
     symbol: Any, parameters: Mapping[str, Any], signature: Signature, session: Session
-) -> str:
+) -> Any:
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
         name: (shape_of(parameter), dtype)
@@ -272,9 +269,3 @@ def _training_graph(
         workers=session.workers,
         statistics_in_forward=any(each.device_type == "gpu" for each in session.contexts),
     )
-
-
-def _tile_names(
-    variables: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> dict[str, list[str]]:
-    return {name: [t["name"] for t in variables[name]["tiles"]] for name in parameters}

@@ -11,13 +11,12 @@ A pin applies to each graph that has its tensor.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from tofu import _core
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
-from tofu.plan.options import tensor_names
 
 from . import messages
 from .session import Session
@@ -27,17 +26,17 @@ __all__ = ["options_for", "plan_for"]
 
 def plan_for(
     name: str,
-    graph: str,
+    table: _core.StrategyTable,
     pins: Mapping[str, Sequence[int]],
     session: Session,
     *,
     training: bool,
-) -> Optional[str]:
+) -> Optional[_core.Plan]:
     """The saved plan of a graph, or None where it is to be searched.
 
     Args:
         name: the block, for what the user is told.
-        graph: its training graph.
+        table: the strategy table of its training graph.
         pins: the cuts of parameters that are tiled already.
         session: the workers and the saved plans.
         training: whether the graph has gradients.
@@ -48,7 +47,7 @@ def plan_for(
     plans, state = session.plans, session.state
     if plans is None:
         return None
-    found = plans.plan_for(graph, session.workers)
+    found = plans.plan_for(table, session.workers)
     if found is not None and _keeps(found, pins):
         state.plan_matched = True
         return found
@@ -65,7 +64,9 @@ def plan_for(
     return None
 
 
-def options_for(name: str, graph: str, session: Session, *, training: bool) -> SearchOptions:
+def options_for(
+    name: str, table: _core.StrategyTable, session: Session, *, training: bool
+) -> SearchOptions:
     """How to search a graph: with the pins of its own tensors.
 
     A pin that fits nothing in the first graph that trains is warned of: it may be misspelt,
@@ -74,7 +75,7 @@ def options_for(name: str, graph: str, session: Session, *, training: bool) -> S
     options = session.options
     if not options.pins:
         return options
-    names = tensor_names(graph)
+    names = set(table.graph.tensor_names)
     own = tuple(pin for pin in options.pins if pin[0] in names)
     if training and not session.state.pins_checked:
         session.state.pins_checked = True
@@ -84,7 +85,7 @@ def options_for(name: str, graph: str, session: Session, *, training: bool) -> S
     return dataclasses.replace(options, pins=own)
 
 
-def _keeps(plan: str, pins: Mapping[str, Sequence[int]]) -> bool:
+def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]]) -> bool:
     """Whether a plan cuts the pinned variables as they are pinned."""
-    cuts = {tensor["node"]: tensor["cuts"] for tensor in json.loads(plan)["tensors"]}
-    return all(cuts.get(name, list(pin)) == list(pin) for name, pin in pins.items())
+    names = set(plan.table.graph.tensor_names)
+    return all(plan.cuts(name) == list(pin) for name, pin in pins.items() if name in names)

@@ -12,8 +12,7 @@ from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet.base import _LIB
 
-from tofu import _import_hook
-from tofu.config import Config, parse_workers
+from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
 
 from . import block, delivery, messages, parameter, session, trainer, views
 from .session import Session
@@ -111,7 +110,7 @@ def _config(
 
 
 def _set_environment(state: State) -> None:
-    for name, value in _import_hook.ENVIRONMENT.items():
+    for name, value in MXNET_ENVIRONMENT.items():
         before = os.environ.get(name)
         os.environ[name] = value
         state.undo.append(_restorer(name, before))

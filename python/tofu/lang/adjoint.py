@@ -4,9 +4,10 @@ For an output ``O[v] = Sum_r X[A(v, r)] * others`` the gradient is
 ``gX[a] = Sum over every (v, r) with A(v, r) = a of gO[v] * others``. If all indices
 are plain variables, this is again a description that reduces over the variables outside
 ``A``. A variable that occurs in another index (``x + dx``), or twice in one tensor
-(``x[i, i]``), is *entangled*: the dimensions that it reaches are taken whole, as arguments
-of an opaque function. So this does not find the halo of a convolution's gradient, but what
-it finds is right.
+(``x[i, i]``), is *entangled*, and so is one of a reduction of which the derivative reads the
+result: of a maximum, or of a sum inside another function. The dimensions that an entangled
+variable reaches are taken whole, as arguments of an opaque function. So this does not find the
+halo of a convolution's gradient, but what it finds is right.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _variables(dim: ir.Dim) -> frozenset[str]:
 
 
 def _entangled(body: ir.Expr) -> frozenset[str]:
-    found: set[str] = set()
+    found = set(_reduced_not_linearly(body))
     for element in ir.elements(body):
         once: set[str] = set()
         for dim in element.dims:
@@ -119,6 +120,20 @@ def _entangled(body: ir.Expr) -> frozenset[str]:
                 found |= dim.variables
             once |= dim.variables
     return frozenset(found)
+
+
+def _reduced_not_linearly(expr: ir.Expr, linear: bool = True) -> Iterator[str]:
+    """The variables of reductions whose value, not only its elements, the derivative reads."""
+    if isinstance(expr, ir.Reduce):
+        linear = linear and expr.kind == "sum"
+        if not linear:
+            yield from expr.variables
+    elif isinstance(expr, ir.Call):
+        linear = linear and expr.function in (*_LINEAR, "mul")
+    else:
+        linear = False
+    for child in ir.children(expr):
+        yield from _reduced_not_linearly(child, linear)
 
 
 def _untangled(element: ir.Element, entangled: frozenset[str]) -> ir.Element:

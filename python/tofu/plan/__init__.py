@@ -1,6 +1,6 @@
 """Plans: making them, reading them, keeping them, printing them."""
 
-from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph, repeats
+from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
 from .render.html import render_html
@@ -20,5 +20,4 @@ __all__ = [
     "plan_graph",
     "render_html",
     "render_text",
-    "repeats",
 ]

@@ -1,7 +1,7 @@
 """From a training graph to the graphs that MXNet binds: the C++ passes, in order.
 
-``compile_graph`` plans, partitions and splits into phases; ``plan_graph`` only plans, and
-``Problem`` is what it takes to do so.
+``compile_graph`` plans, partitions and schedules; ``plan_graph`` only plans, and
+``Problem`` is what it takes to do so. Graph, table, plan and partitioned graph stay in C++.
 With a dump directory every pass leaves a readable file there, numbered in the order
 in which the passes ran.
 """
@@ -10,25 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from tofu.analysis.strategy_table import strategy_table
-from tofu.errors import ConfigError, PlanError
+from tofu import _core
 
-from .options import Pins, SearchOptions, check_pins, tensor_names
-from .plan import DTYPE_BYTES, Plan
+from .layout import Variable, variables_of
+from .options import Pins, SearchOptions, check_pins
+from .plan import Plan
 
-__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph", "repeats"]
+__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
 
 OnPass = Callable[[str, str], None]
-
-_WORKER = re.compile(r"^worker(\d+)$")
-_MULTIFETCH = "_tofu_multifetch"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,38 +33,49 @@ class Compiled:
     """A partitioned training graph and what it costs.
 
     Attributes:
-        plan: the plan.
-        partitioned: the partitioned graph (JSON, docs/formats.md).
-        variables: of the partitioned graph, by name, as that document has them.
-        phases: its forward and backward graphs (JSON), to be bound.
-        has_backward: whether there is a backward graph.
-        serial_bytes: bytes of all tensors of the serial graph.
+        searched: its plan.
+        step: its forward and backward graphs, to be bound.
+        variables: how each variable of the training graph is divided, by name.
+        fetch: how tiles are fetched, one of config.FETCHES.
         bytes_per_worker: bytes of all tensors on each worker, fetched regions included.
         fetched_bytes: what workers fetch from each other in a step.
         shared_bytes: what they would fetch besides if no two operators shared a fetch.
     """
 
-    plan: Plan
-    partitioned: str
-    variables: Mapping[str, Any]
-    phases: str
-    has_backward: bool
-    serial_bytes: int
+    searched: _core.Plan
+    step: _core.TrainingStep
+    variables: Mapping[str, Variable]
+    fetch: str
     bytes_per_worker: tuple[int, ...]
     fetched_bytes: int
     shared_bytes: int
 
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """The plan for people: made when it is first asked for."""
+        return Plan.from_json(self.searched.to_json())
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether there is a backward half."""
+        return bool(self.step.backward_heads)
+
+    @property
+    def serial_bytes(self) -> int:
+        """Bytes of all tensors of the training graph."""
+        return self.searched.table.graph.tensor_bytes
+
     def summary(self) -> dict[str, Any]:
         """The numbers a run reports, as JSON-able values."""
         return {
-            "workers": self.plan.workers,
-            "parts": list(self.plan.parts),
+            "workers": self.searched.workers,
+            "parts": list(self.searched.parts),
             "bytes_per_step": self.fetched_bytes,
             "shared_bytes": self.shared_bytes,
             "bytes_per_worker": list(self.bytes_per_worker),
             "serial_bytes": self.serial_bytes,
-            "search_seconds": self.plan.search_seconds,
-            "status": self.plan.status,
+            "search_seconds": self.searched.search_seconds,
+            "status": self.searched.status,
         }
 
 
@@ -77,41 +85,35 @@ class Problem:
 
     Attributes:
         name: what a reader knows it by.
-        graph: training graph, NNVM JSON with shapes and dtypes.
-        table: strategy table of that graph.
+        table: the strategy table of its training graph, which it contains.
         workers: number of workers.
     """
 
     name: str
-    graph: str
-    table: str
+    table: _core.StrategyTable
     workers: int
 
-    def undescribed(self) -> dict[str, str]:
-        """The operators that the table has no row for, each with the reason, "" if none is."""
-        nodes, rows = json.loads(self.graph)["nodes"], json.loads(self.table)["nodes"]
-        bare = [n["op"] for n, row in zip(nodes, rows) if row < 0 and n["op"] != "null"]
-        reasons = strategy_table(self.graph)[1] if bare else {}
-        return {op: reasons.get(op, "") for op in bare}
+    @property
+    def graph(self) -> _core.Graph:
+        """The training graph."""
+        return self.table.graph
 
 
 def compile_graph(
-    graph_json: str,
-    table_json: str,
+    table: _core.StrategyTable,
     *,
     workers: int,
     pins: Optional[Pins] = None,
     options: Optional[SearchOptions] = None,
-    saved: Optional[str] = None,
+    saved: Optional[_core.Plan] = None,
     fetch: str = "plain",
     joint: bool = False,
     dump_dir: Optional[Path] = None,
 ) -> Compiled:
-    """Plan, partition and split a training graph.
+    """Plan, partition and schedule a training graph.
 
     Args:
-        graph_json: training graph, NNVM JSON with shapes and dtypes.
-        table_json: strategy table of that graph.
+        table: strategy table of the graph.
         workers: number of workers, at least 1.
         pins: tensor to the dimension cut at each step, fixed beforehand; those of
             `options` apply to the others.
@@ -124,40 +126,23 @@ def compile_graph(
         dump_dir: where every pass leaves a readable file, or None.
 
     Raises:
-        GraphError: the graph or the table cannot be read.
+        GraphError: the table leaves out some of an operator's output.
         PlanError: a pin does not fit the graph.
-        ConfigError: the saved plan does not fit the graph.
     """
-    from tofu import _core
-
     for interceptor in _interceptors:
-        interceptor(graph_json, table_json, workers)
+        interceptor(table, workers)
     on_pass = _dumper(dump_dir)
-    plan_json = saved
-    if plan_json is None:
-        options = options or SearchOptions()
-        plan_json = _plan_json(graph_json, table_json, workers, pins or {}, options, on_pass)
-    try:
-        partitioned = _core.partition(
-            graph_json, table_json, plan_json, fetch=fetch, on_pass=on_pass
-        )
-    except PlanError as error:
-        if saved is None:
-            raise
-        raise ConfigError(f"the saved plan cannot be used: {error}") from None
-    graph, divided = json.loads(graph_json), json.loads(partitioned)
+    plan = saved or _search(table, workers, pins or {}, options or SearchOptions(), on_pass)
+    partitioned = _core.partition(plan, fetch=fetch, on_pass=on_pass)
+    step = _core.schedule(partitioned, joint=joint and table.is_repeatable, on_pass=on_pass)
     compiled = Compiled(
-        plan=Plan.from_json(plan_json),
-        partitioned=partitioned,
-        variables=divided["variables"],
-        phases=_core.phases(
-            partitioned, joint=joint and repeats(graph, table_json), on_pass=on_pass
-        ),
-        has_backward=any(head["role"] != "output" for head in divided["heads"]),
-        serial_bytes=sum(_entry_bytes(graph)),
-        bytes_per_worker=_bytes_per_worker(divided, workers),
-        fetched_bytes=divided["fetched_bytes"],
-        shared_bytes=divided["shared_bytes"],
+        searched=plan,
+        step=step,
+        variables=variables_of(step),
+        fetch=fetch,
+        bytes_per_worker=tuple(partitioned.bytes_per_worker),
+        fetched_bytes=partitioned.fetched_bytes,
+        shared_bytes=partitioned.shared_bytes,
     )
     for observer in _observers:
         observer(compiled)
@@ -173,17 +158,15 @@ def plan_graph(
     """Plan a training graph that is not going to be run.
 
     Raises:
-        GraphError: the graph or the table cannot be read.
         PlanError: an option does not fit the graph.
     """
-    text = _plan_json(
-        problem.graph, problem.table, problem.workers, {}, options or SearchOptions(),
-        _dumper(dump_dir),
-    )  # fmt: skip
-    return Plan.from_json(json.dumps({"model": problem.name, **json.loads(text)}))
+    plan = _search(
+        problem.table, problem.workers, {}, options or SearchOptions(), _dumper(dump_dir)
+    )
+    return Plan.from_json(json.dumps({"model": problem.name, **json.loads(plan.to_json())}))
 
 
-Interceptor = Callable[[str, str, int], None]
+Interceptor = Callable[[_core.StrategyTable, int], None]
 Observer = Callable[[Compiled], None]
 _interceptors: list[Interceptor] = []
 _observers: list[Observer] = []
@@ -191,7 +174,7 @@ _observers: list[Observer] = []
 
 @contextlib.contextmanager
 def intercept(interceptor: Interceptor) -> Iterator[None]:
-    """Call `interceptor` with graph, table and workers before compile_graph plans, in this context.
+    """Call `interceptor` with table and workers before compile_graph plans, in this context.
 
     What it raises ends compile_graph; ``tofu plan`` stops a script that way.
     """
@@ -212,23 +195,18 @@ def observe(observer: Observer) -> Iterator[None]:
         _observers.remove(observer)
 
 
-def _plan_json(
-    graph_json: str,
-    table_json: str,
+def _search(
+    table: _core.StrategyTable,
     workers: int,
     pins: Pins,
     options: SearchOptions,
     on_pass: Optional[OnPass],
-) -> str:
-    from tofu import _core
-
+) -> _core.Plan:
     fixed = {name: list(cuts) for name, cuts in pins.items()}
     if options.pins:
-        check_pins(options.pins, tensor_names(graph_json))
+        check_pins(options.pins, set(table.graph.tensor_names))
         fixed = {**{name: list(cuts) for name, cuts in options.pins}, **fixed}
-    return _core.plan(
-        graph_json, table_json, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments()
-    )
+    return _core.plan(table, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments())
 
 
 def _dumper(directory: Optional[Path]) -> Optional[OnPass]:
@@ -245,37 +223,3 @@ def _dumper(directory: Optional[Path]) -> Optional[OnPass]:
         (directory / f"{count:03d}-{slug}.txt").write_text(text, encoding="utf-8")
 
     return on_pass
-
-
-def repeats(graph: Mapping[str, Any], table_json: str) -> bool:
-    """Whether a training graph computes the same again: no operator of it is random."""
-    table = json.loads(table_json)
-    described = zip(graph["nodes"], table["nodes"])
-    rows = [table["rows"][row] if row >= 0 else None for node, row in described if _is_op(node)]
-    return all(row is not None and not row["random"] for row in rows)
-
-
-def _is_op(node: Mapping[str, Any]) -> bool:
-    return bool(node["op"] != "null")
-
-
-def _entry_bytes(graph: Mapping[str, Any]) -> list[int]:
-    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
-    return [math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in zip(shapes, dtypes)]
-
-
-def _bytes_per_worker(partitioned: Mapping[str, Any], workers: int) -> tuple[int, ...]:
-    """All tensors of a worker, and what MXNet's copies bring to it from others.
-
-    With MultiFetch, copies bring single numbers.
-    """
-    graph = partitioned["graph"]
-    sizes, first = _entry_bytes(graph), graph["node_row_ptr"]
-    totals = list(partitioned["fetched_bytes_per_worker"])
-    if any(node["op"] == _MULTIFETCH for node in graph["nodes"]):
-        totals = [0] * workers
-    for node, begin, end in zip(graph["nodes"], first, first[1:]):
-        match = _WORKER.match(node.get("attrs", {}).get("__ctx_group__", ""))
-        if match:
-            totals[int(match.group(1))] += sum(sizes[begin:end])
-    return tuple(totals)

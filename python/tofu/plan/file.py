@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.errors import ConfigError
+from tofu import _core
+from tofu.errors import ConfigError, PlanError
 
 from .plan import Plan
 
@@ -52,20 +53,19 @@ class PlanFile:
                 f"TOFU_WORKERS={self.workers[0]}, or {_ADVICE} --workers {workers}"
             )
 
-    def plan_for(self, graph_json: str, workers: int) -> Optional[str]:
-        """The plan document of a graph, or None where the file has none for it.
+    def plan_for(self, table: _core.StrategyTable, workers: int) -> Optional[_core.Plan]:
+        """The plan of a graph, or None where the file has none for it.
 
         Raises:
-            ConfigError: the stored plan is not one of that graph after all.
+            ConfigError: the stored plan does not fit that graph after all.
         """
-        from tofu import _core
-
-        graph_hash = _core.graph_hash(graph_json)
-        stored = self.plans.get((graph_hash, workers))
+        stored = self.plans.get((table.graph.hash, workers))
         if stored is None:
             return None
         try:
-            return json.dumps(_expand(stored, json.loads(graph_json)))
+            return _core.Plan(json.dumps(_expand(stored, table.graph)), table)
+        except PlanError as error:
+            raise ConfigError(f"{self.path}: its plan cannot be used: {error}") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ConfigError(f"{self.path}: damaged ({error!r}); {_ADVICE}") from None
 
@@ -145,30 +145,29 @@ def _pack(document: Mapping[str, Any]) -> dict[str, Any]:
     return packed
 
 
-def _expand(packed: Mapping[str, Any], graph: Mapping[str, Any]) -> dict[str, Any]:
+def _expand(packed: Mapping[str, Any], graph: _core.Graph) -> dict[str, Any]:
     """The plan document, with the names and shapes of its graph."""
     stored = ("alike", "nodes_alike", "operator_bytes")
     document: dict[str, Any] = {k: v for k, v in packed.items() if k not in stored}
-    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
-    starts, sizes = graph["node_row_ptr"], iter(packed["operator_bytes"])
+    sizes = iter(packed["operator_bytes"])
     tensors, operators = [], []
-    if len(graph["nodes"]) != len(packed["nodes_alike"]):
+    nodes = graph.nodes
+    if len(nodes) != len(packed["nodes_alike"]):
         raise ValueError(f"{len(packed['nodes_alike'])} nodes")
-    for i, (node, number) in enumerate(zip(graph["nodes"], packed["nodes_alike"])):
+    for node, number in zip(nodes, packed["nodes_alike"]):
         cuts, split = packed["alike"][number]
-        for output, cut in enumerate(cuts):
-            at = starts[i] + output
+        for output, (cut, (shape, dtype)) in enumerate(zip(cuts, node.outputs)):
             tensors.append(
                 {
-                    "node": node["name"],
+                    "node": node.name,
                     "output": output,
-                    "shape": shapes[at],
-                    "dtype": dtypes[at],
+                    "shape": shape,
+                    "dtype": dtype,
                     "cuts": cut,
                 }
             )
-        if node["op"] != "null":
+        if node.op:
             operators.append(
-                {"node": node["name"], "op": node["op"], "cuts": split, "bytes": next(sizes)}
+                {"node": node.name, "op": node.op, "cuts": split, "bytes": next(sizes)}
             )
     return {**document, "tensors": tensors, "operators": operators}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu.errors import PlanError
 
-__all__ = ["Pins", "SearchOptions", "check_pins", "tensor_names"]
+__all__ = ["Pins", "SearchOptions", "check_pins"]
 
 Pins = Mapping[str, Sequence[int]]
 _CLOSE_NAMES = 3
@@ -49,18 +48,6 @@ class SearchOptions:
         if not self.coarsen:
             found["coarsen"] = False
         return found
-
-
-def tensor_names(graph_json: str) -> set[str]:
-    """The tensors of a graph, which pins may name: NODE, or NODE[1] for a further output."""
-    graph = json.loads(graph_json)
-    starts = graph["node_row_ptr"]
-    return {
-        name if output == 0 else f"{name}[{output}]"
-        for node, start, end in zip(graph["nodes"], starts, starts[1:])
-        for name in [node["name"]]
-        for output in range(end - start)
-    }
 
 
 def check_pins(pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]) -> None:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
 __all__ = [
@@ -29,9 +30,6 @@ __all__ = [
 FORMAT = "tofu-plan"
 VERSION = 1
 REPLICATED = -1
-# Both by MXNet's type flags.
-DTYPE_BYTES = (4, 8, 2, 1, 4, 1, 8, 1)
-DTYPE_NAMES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +82,12 @@ class TensorPlan:
     @property
     def dtype_name(self) -> str:
         """The data type in words; its number where MXNet has no such type."""
-        known = 0 <= self.dtype < len(DTYPE_NAMES)
-        return DTYPE_NAMES[self.dtype] if known else str(self.dtype)
+        return dtype_name(self.dtype)
 
     @property
     def bytes(self) -> int:
         """Size of the whole tensor."""
-        return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+        return math.prod(self.shape) * dtype_bytes(self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,27 +220,24 @@ class Plan:
         """Bytes per tensor of those that some step cannot but replicate, largest first."""
         sizes: dict[str, int] = {}
         for tensor in filter(lambda tensor: tensor.indivisible(self.parts), self.tensors):
-            size = math.prod(tensor.shape) * DTYPE_BYTES[tensor.dtype]
+            size = math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
             sizes[tensor.node] = sizes.get(tensor.node, 0) + size
         return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def undescribed_text(name: str, operators: Mapping[str, str], plan: Plan) -> str:
+def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -> str:
     """What a user is told of the `operators` of graph `name` that no row of the table covers.
 
     operators: name -> why, "" for want of a description.
     """
-    known = {operator.op for operator in plan.operators}
-    counted = set(operators) if set(operators) <= known else {*operators, "Custom"}
-    cost = sum(operator.bytes for operator in plan.operators if operator.op in counted)
     bare = sorted(operator for operator, reason in operators.items() if not reason)
     parts = [f"no description of {', '.join(bare)}"] if bare else []
     parts += [f"{operator}: {reason}" for operator, reason in sorted(operators.items()) if reason]
-    advice = " A description in TDL would let them be split" if bare else ""
+    advice = ". A description in TDL would let them be split" if bare else ""
     return (
         f"{name}: {'; '.join(parts)}; every worker computes them whole, which costs "
-        f"{format_bytes(cost)} of communication per step.{advice}"
-    ).rstrip(".")
+        f"{format_bytes(cost_bytes)} of communication per step{advice}"
+    )
 
 
 def format_bytes(count: float) -> str:

@@ -53,7 +53,7 @@ class MemoryEstimator {
     }
   }
 
-  WorkerMemory Run() {
+  WorkerBytes Run() {
     CountWhatStays();
     FindLastReaders();
     int64_t alive = 0;
@@ -100,11 +100,11 @@ class MemoryEstimator {
   void CountWhatStays() {
     for (int entry = 0; entry < graph_.num_entries(); ++entry) {
       if (keep_[entry] == Keep::kParameter) {
-        memory_.parameters_bytes += TileBytes(entry);
+        memory_.parameters += TileBytes(entry);
       } else if (keep_[entry] == Keep::kGradient) {
-        memory_.gradients_bytes += TileBytes(entry);
+        memory_.gradients += TileBytes(entry);
       } else if (keep_[entry] == Keep::kState) {
-        memory_.optimizer_state_bytes += TileBytes(entry);
+        memory_.optimizer_state += TileBytes(entry);
       }
     }
   }
@@ -143,10 +143,9 @@ class MemoryEstimator {
   }
 
   void Worst(int64_t alive, int64_t buffers) {
-    if (alive + buffers <= memory_.activations_bytes + memory_.fetch_buffers_bytes)
-      return;
-    memory_.activations_bytes = alive;
-    memory_.fetch_buffers_bytes = buffers;
+    if (alive + buffers <= memory_.activations + memory_.fetch_buffers) return;
+    memory_.activations = alive;
+    memory_.fetch_buffers = buffers;
   }
 
   // Equal operators that are cut alike share it.
@@ -222,13 +221,13 @@ class MemoryEstimator {
   std::vector<std::vector<int>> dying_;   // [node]: entries that it reads last
   std::vector<std::vector<int>> digits_;  // of some workers
   std::map<std::vector<int64_t>, int64_t> known_;
-  WorkerMemory memory_;
+  WorkerBytes memory_;
 };
 
 }  // namespace
 
-WorkerMemory EstimateMemory(const Graph& graph, const StrategyTable& table,
-                            const Plan& plan) {
+WorkerBytes EstimateMemory(const Graph& graph, const StrategyTable& table,
+                           const Plan& plan) {
   return MemoryEstimator(graph, table, plan).Run();
 }
 

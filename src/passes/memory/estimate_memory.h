@@ -19,29 +19,14 @@
 #ifndef TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
 #define TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
 
-#include <cstdint>
-
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 
 namespace tofu {
 
-struct WorkerMemory {
-  int64_t parameters_bytes = 0;  // and auxiliary states
-  int64_t gradients_bytes = 0;
-  int64_t optimizer_state_bytes = 0;
-  int64_t activations_bytes = 0;    // at the worst moment
-  int64_t fetch_buffers_bytes = 0;  // at the same moment
-
-  int64_t total_bytes() const {
-    return parameters_bytes + gradients_bytes + optimizer_state_bytes +
-           activations_bytes + fetch_buffers_bytes;
-  }
-};
-
-WorkerMemory EstimateMemory(const Graph& graph, const StrategyTable& table,
-                            const Plan& plan);
+WorkerBytes EstimateMemory(const Graph& graph, const StrategyTable& table,
+                           const Plan& plan);
 
 }  // namespace tofu
 

@@ -7,14 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
 
 namespace tofu {
 namespace {
-
-constexpr const char* kFormatId = "tofu-memory-rules";
-constexpr int kVersion = 1;
-constexpr const char* kHint = "tofu.mx.memory.planner makes such a document for a graph";
 
 constexpr int kNone = -1;
 constexpr int kExternal = -2;
@@ -221,56 +216,36 @@ class Planner {
   std::vector<LiveTensor> at_stop_;
 };
 
-MemoryRule ReadRule(const JsonCursor& cursor) {
-  constexpr int kMostSlots = 1 << 20;
-  MemoryRule rule;
-  const JsonCursor pairs = cursor.At("inplace");
-  for (int i = 0; i < pairs.Size(); ++i) {
-    const JsonCursor pair = pairs.At(i);
-    if (pair.Size() != 3) pair.Fail("[input, output, identity]");
-    rule.pairs.push_back(
-        {pair.At(0).Index(kMostSlots), pair.At(1).Index(kMostSlots), pair.At(2).Bool()});
-  }
-  rule.ignored_inputs = cursor.At("ignored").Indices(kMostSlots);
-  return rule;
-}
-
-void CheckFits(const JsonCursor& at, const MemoryRule& rule, const Node& node) {
+bool Fits(const MemoryRule& rule, const Node& node) {
   const int inputs = static_cast<int>(node.inputs.size());
   bool fits = !node.is_variable();
   for (const InplacePair& pair : rule.pairs) {
-    fits = fits && pair.input < inputs && pair.output < node.num_outputs;
+    fits = fits && pair.input >= 0 && pair.input < inputs && pair.output >= 0 &&
+           pair.output < node.num_outputs;
   }
-  for (int input : rule.ignored_inputs) fits = fits && input < inputs;
-  if (!fits) {
-    at.Fail("a rule for the " + std::to_string(inputs) + " inputs and " +
-            std::to_string(node.num_outputs) + " outputs of " + node.name);
-  }
+  for (int input : rule.ignored_inputs) fits = fits && input >= 0 && input < inputs;
+  return fits;
 }
 
 }  // namespace
 
-MemoryTable ReadMemoryTable(const std::string& json, const Graph& graph) {
-  const JsonDocument document = ParseJson(json, Blame::kTable, "memory rules", kHint);
-  const JsonCursor root(document);
-  if (root.At("format").String() != kFormatId) {
-    root.At("format").Fail(std::string("\"") + kFormatId + "\"");
+void CheckMemoryTable(const MemoryTable& table, const Graph& graph) {
+  TOFU_CHECK_USER(table.node_rules.size() == graph.nodes.size(), Blame::kTable)
+      << "memory rules: found rules for " << table.node_rules.size()
+      << " nodes, expected one number for each of the graph's " << graph.num_nodes();
+  const int num_rules = static_cast<int>(table.rules.size());
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const int rule = table.node_rules[node];
+    if (rule == -1) continue;
+    TOFU_CHECK_USER(rule >= 0 && rule < num_rules, Blame::kTable)
+        << "memory rules: found rule " << rule << " for node " << graph.nodes[node].name
+        << ", expected -1 to " << num_rules - 1;
+    TOFU_CHECK_USER(Fits(table.rules[rule], graph.nodes[node]), Blame::kTable)
+        << "memory rules: rule " << rule << " does not fit node "
+        << graph.nodes[node].name << ", expected a rule for its "
+        << graph.nodes[node].inputs.size() << " inputs and "
+        << graph.nodes[node].num_outputs << " outputs";
   }
-  root.At("version").Int(kVersion, kVersion);
-  MemoryTable table;
-  const JsonCursor rules = root.At("rules");
-  for (int i = 0; i < rules.Size(); ++i) table.rules.push_back(ReadRule(rules.At(i)));
-  const JsonCursor nodes = root.At("nodes");
-  if (nodes.Size() != graph.num_nodes()) {
-    nodes.Fail("an array of " + std::to_string(graph.num_nodes()) +
-               ", one number a node of the graph");
-  }
-  for (int i = 0; i < nodes.Size(); ++i) {
-    const int rule = static_cast<int>(nodes.At(i).Int(-1, rules.Size() - 1));
-    table.node_rules.push_back(rule);
-    if (rule >= 0) CheckFits(nodes.At(i), table.rules[rule], graph.nodes[i]);
-  }
-  return table;
 }
 
 ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& table,

@@ -17,7 +17,7 @@
 //             (bound_graph.h) and what its operators do in place. Variables are
 //             the caller's arrays and count nothing.
 // Output:     bytes per worker, and of what the largest moment consists.
-// Errors:     none; UserError(kGraph) when reading a table that does not fit.
+// Errors:     none; CheckMemoryTable says whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
 #ifndef TOFU_PASSES_MEMORY_EXECUTOR_MEMORY_H_
@@ -49,8 +49,8 @@ struct MemoryTable {
   std::vector<int> node_rules;  // [node]; -1: none
 };
 
-// JSON, docs/formats.md, "tofu-memory-rules".
-MemoryTable ReadMemoryTable(const std::string& json, const Graph& graph);
+// UserError(kTable) unless every node's rule names inputs and outputs that it has.
+void CheckMemoryTable(const MemoryTable& table, const Graph& graph);
 
 struct ExecutorMemoryOptions {
   int num_workers = 1;

@@ -2,20 +2,12 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <utility>
-#include <vector>
+#include <string>
 
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Attributes that are MXNet's and ours, not the operator's.
-bool IsOwn(const std::string& key) { return key.compare(0, 2, "__") != 0; }
 
 // Equal for nodes that call an operator in the same way.
 std::string Key(const Node& node) {
@@ -24,7 +16,7 @@ std::string Key(const Node& node) {
     key += '\n' + std::to_string(text.size()) + ' ' + text;
   };
   for (const auto& [name, value] : node.attrs) {
-    if (!IsOwn(name)) continue;
+    if (!IsOperatorAttr(name)) continue;
     add(name);
     add(value);
   }
@@ -48,26 +40,31 @@ int64_t Elements(const Graph& graph, int node) {
   return elements;
 }
 
-Json EntryJson(const Graph& graph, NodeEntry entry) {
-  return Json::array({graph.shape(entry), graph.dtype(entry)});
+}  // namespace
+
+bool IsOperatorAttr(const std::string& name) { return name.compare(0, 2, "__") != 0; }
+
+OperatorUses FindOperatorUses(const Graph& graph) {
+  std::map<std::string, int> numbers;
+  std::vector<Use> uses;
+  OperatorUses found;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (graph.nodes[node].is_variable()) {
+      found.node_uses.push_back(-1);
+      continue;
+    }
+    const auto [way, is_new] =
+        numbers.emplace(Key(graph.nodes[node]), static_cast<int>(uses.size()));
+    const int64_t elements = Elements(graph, node);
+    if (is_new) uses.push_back({node, elements});
+    Use& use = uses[way->second];
+    if (elements > use.elements) use = {node, elements};
+    found.node_uses.push_back(way->second);
+  }
+  for (const Use& use : uses) found.nodes.push_back(use.node);
+  return found;
 }
 
-Json UseJson(const Graph& graph, int number) {
-  const Node& node = graph.nodes[number];
-  Json json = {{"op", node.op}, {"attrs", Json::object()}};
-  for (const auto& [name, value] : node.attrs) {
-    if (IsOwn(name)) json["attrs"][name] = value;
-  }
-  json["inputs"] = Json::array();
-  for (NodeEntry input : node.inputs) json["inputs"].push_back(EntryJson(graph, input));
-  json["outputs"] = Json::array();
-  for (int i = 0; i < node.num_outputs; ++i) {
-    json["outputs"].push_back(EntryJson(graph, {number, i}));
-  }
-  return json;
-}
-
-// Shapes of what nodes read from nodes that have another context.
 std::set<Shape> CrossingShapes(const Graph& graph) {
   const auto context = [&graph](int node) {
     const auto& attrs = graph.nodes[node].attrs;
@@ -82,32 +79,6 @@ std::set<Shape> CrossingShapes(const Graph& graph) {
     }
   }
   return shapes;
-}
-
-}  // namespace
-
-std::string OperatorUses(const Graph& graph) {
-  std::map<std::string, int> numbers;
-  std::vector<Use> uses;
-  std::vector<int> node_uses;
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (graph.nodes[node].is_variable()) {
-      node_uses.push_back(-1);
-      continue;
-    }
-    const auto [found, is_new] =
-        numbers.emplace(Key(graph.nodes[node]), static_cast<int>(uses.size()));
-    const int64_t elements = Elements(graph, node);
-    if (is_new) uses.push_back({node, elements});
-    Use& use = uses[found->second];
-    if (elements > use.elements) use = {node, elements};
-    node_uses.push_back(found->second);
-  }
-  Json json = {{"nodes", node_uses}, {"operators", Json::array()}};
-  for (const Use& use : uses) json["operators"].push_back(UseJson(graph, use.node));
-  json["shapes"] = std::set<Shape>(graph.shapes.begin(), graph.shapes.end());
-  json["crossing_shapes"] = CrossingShapes(graph);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tofu

@@ -8,12 +8,14 @@
 #include "base/error.h"
 #include "graph/head_roles.h"
 #include "graph/memory_order.h"
+#include "graph/verify_graph.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/emit_plain.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/operator_parts.h"
 #include "passes/partition/share_fetches.h"
+#include "passes/partition/verify_tiles.h"
 
 namespace tofu {
 namespace {
@@ -73,6 +75,9 @@ class Partitioner {
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};
     result_.node_workers = std::move(builder_.node_workers());
+    if (kVerifyGraphs) {
+      VerifyTiles(result_.graph, result_.variables, result_.heads, workers_, "partition");
+    }
     return std::move(result_);
   }
 

@@ -1,12 +1,8 @@
-// A graph divided over workers: the result of the partition pass, and its JSON
-// form (docs/formats.md, "tofu-partitioned").
-//
-// Errors: UserError(kGraph) for text that is no such document.
+// A graph divided over workers: the result of the partition pass.
 #ifndef TOFU_PASSES_PARTITION_PARTITIONED_H_
 #define TOFU_PASSES_PARTITION_PARTITIONED_H_
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -58,23 +54,8 @@ struct Partitioned {
 // Adds `count` to the numbers of the tiles' heads, for as many new first heads.
 void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
 
-std::string WritePartitioned(const Partitioned& partitioned);
-Partitioned ReadPartitioned(const std::string& json);
-
 // One line per node: name, operator, worker, shape and dtype, inputs.
 std::string DumpGraph(const Graph& graph);
-
-// What WritePartitioned writes, but for the graph.
-nlohmann::ordered_json PartitionedJson(const Partitioned& partitioned);
-
-// Parts of documents, shared with the phases' writer.
-nlohmann::ordered_json VariablesJson(const std::vector<PartitionedVariable>& variables);
-nlohmann::ordered_json HeadsJson(const std::vector<PartitionedHead>& heads);
-
-// The text of a non-empty object with one more member, whose value is text
-// already: a large graph is written once, not parsed into its document.
-std::string WithMember(const nlohmann::ordered_json& object, const std::string& key,
-                       const std::string& value);
 
 }  // namespace tofu
 

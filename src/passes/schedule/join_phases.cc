@@ -125,14 +125,4 @@ JointGraph JoinPhases(const Phases& phases) {
   return Joiner(phases).Run();
 }
 
-std::string WriteJoint(const Phases& phases, const JointGraph& joint) {
-  nlohmann::ordered_json json = PhasesJson(phases);
-  json["saved"] = nlohmann::ordered_json::array();
-  json["forward"] = {{"heads", HeadsJson(joint.forward_heads)}};
-  json["backward"] = {{"heads", HeadsJson(joint.backward_heads)}};
-  const nlohmann::ordered_json numbers = {{"forward_nodes", joint.forward_nodes},
-                                          {"nodes", joint.nodes}};
-  return WithMember(json, "joint", WithMember(numbers, "graph", WriteGraph(joint.graph)));
-}
-
 }  // namespace tofu

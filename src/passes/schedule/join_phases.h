@@ -32,9 +32,6 @@ struct JointGraph {
 // `phases` have a backward half.
 JointGraph JoinPhases(const Phases& phases);
 
-// The document of phases (docs/formats.md, "tofu-phases") in this form.
-std::string WriteJoint(const Phases& phases, const JointGraph& joint);
-
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_SCHEDULE_JOIN_PHASES_H_

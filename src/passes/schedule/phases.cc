@@ -10,11 +10,6 @@
 namespace tofu {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr char kFormatId[] = "tofu-phases";
-constexpr int kVersion = 1;
-
 // The entries that the heads name, by head and worker.
 std::vector<NodeEntry> HeadEntries(const Graph& graph,
                                    const std::vector<PartitionedHead>& heads) {
@@ -71,7 +66,6 @@ class Copier {
   void CopyNode(int node) {
     const Graph& graph = source_.graph;
     Node copy = graph.nodes[node];
-    copy.control_deps.clear();  // they may lead to the other phase
     for (NodeEntry& input : copy.inputs) input = copies_[graph.entry_id(input)];
     std::vector<Shape> shapes;
     std::vector<int> dtypes;
@@ -132,11 +126,6 @@ class Copier {
   GraphBuilder builder_;
 };
 
-std::string PhaseText(const PhaseGraph& phase) {
-  return WithMember({{"heads", HeadsJson(phase.heads)}}, "graph",
-                    WriteGraph(phase.graph));
-}
-
 }  // namespace
 
 Phases SplitPhases(const Partitioned& partitioned) {
@@ -190,27 +179,6 @@ Phases SplitPhases(const Partitioned& partitioned) {
   const int retired = forward.Finish(&phases.forward);
   for (SavedEntry& saved : phases.saved) saved.forward_head += retired;
   return phases;
-}
-
-Json PhasesJson(const Phases& phases) {
-  Json json = {{"format", kFormatId}, {"version", kVersion}, {"workers", phases.workers}};
-  json["variables"] = VariablesJson(phases.variables);
-  return json;
-}
-
-std::string WritePhases(const Phases& phases) {
-  Json json = PhasesJson(phases);
-  json["joint"] = nullptr;
-  json["saved"] = Json::array();
-  for (const SavedEntry& saved : phases.saved) {
-    json["saved"].push_back({{"name", saved.name},
-                             {"forward_head", saved.forward_head},
-                             {"worker", saved.worker}});
-  }
-  std::string text = WithMember(json, "forward", PhaseText(phases.forward));
-  text.back() = ',';
-  return text +
-         "\"backward\":" + (phases.backward ? PhaseText(*phases.backward) : "null") + "}";
 }
 
 std::string DumpPhases(const Phases& phases) {

@@ -45,12 +45,6 @@ struct Phases {
 
 Phases SplitPhases(const Partitioned& partitioned);
 
-// What documents of either form of the phases begin with.
-nlohmann::ordered_json PhasesJson(const Phases& phases);
-
-// JSON, docs/formats.md, "tofu-phases".
-std::string WritePhases(const Phases& phases);
-
 // Both graphs as DumpGraph writes them, and what is saved between them.
 std::string DumpPhases(const Phases& phases);
 

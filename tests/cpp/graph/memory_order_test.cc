@@ -6,6 +6,7 @@
 
 #include "passes/partition/graph_builder.h"
 #include "passes/schedule/control_deps.h"
+#include "passes/schedule/order_nodes.h"
 #include "support/mock_graph.h"
 
 namespace tofu {
@@ -97,6 +98,7 @@ std::map<std::string, std::vector<std::string>> Dependencies(const std::string& 
   const NodeEntry d = builder.Copy("d", 0, {c, 0});
   Graph graph = std::move(builder.graph());
   graph.heads = {d, b};
+  OrderNodes(&graph);
   AddControlDeps(&graph);
   std::map<std::string, std::vector<std::string>> found;
   for (const Node& each : graph.nodes) {

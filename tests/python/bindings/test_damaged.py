@@ -15,8 +15,13 @@ ROUNDS = 400
 SEED = 20190325
 
 GRAPH, TABLE = documents.graph(), documents.table()
-PLAN = json.loads(_core.plan(json.dumps(GRAPH), json.dumps(TABLE), workers=4))
-DIVIDED = json.loads(_core.partition(*map(json.dumps, (GRAPH, TABLE, PLAN))))
+
+
+def _table(graph, table):
+    return _core.StrategyTable(table, _core.Graph(graph))
+
+
+PLAN = json.loads(_core.plan(_table(json.dumps(GRAPH), json.dumps(TABLE)), workers=4).to_json())
 
 VALUES = (
     None,
@@ -66,20 +71,19 @@ def _damage(document, rng):
 
 
 def _run(graph, table, plan):
-    texts = [json.dumps(document) for document in (graph, table, plan)]
-    _core.phases(_core.partition(*texts))
+    _core.schedule(_core.partition(_core.Plan(plan, _table(graph, table))), joint=True)
 
 
 def _plan(graph, table):
-    _core.plan(json.dumps(graph), json.dumps(table), workers=4, time_limit_s=1)
+    _core.plan(_table(graph, table), workers=4, time_limit_s=1)
 
 
+GRAPH_TEXT, TABLE_TEXT, PLAN_TEXT = (json.dumps(each) for each in (GRAPH, TABLE, PLAN))
 CASES = {
-    "graph": (GRAPH, lambda damaged: _plan(damaged, TABLE)),
-    "table": (TABLE, lambda damaged: _plan(GRAPH, damaged)),
-    "table of a plan": (TABLE, lambda damaged: _run(GRAPH, damaged, PLAN)),
-    "plan": (PLAN, lambda damaged: _run(GRAPH, TABLE, damaged)),
-    "partitioned graph": (DIVIDED, lambda damaged: _core.phases(json.dumps(damaged))),
+    "graph": (GRAPH, lambda text: _plan(text, TABLE_TEXT)),
+    "table": (TABLE, lambda text: _plan(GRAPH_TEXT, text)),
+    "table of a plan": (TABLE, lambda text: _run(GRAPH_TEXT, text, PLAN_TEXT)),
+    "plan": (PLAN, lambda text: _run(GRAPH_TEXT, TABLE_TEXT, text)),
 }
 
 
@@ -91,7 +95,7 @@ def test_damaged_values_raise_errors_of_tofu(case):
     for round_number in range(ROUNDS):
         damaged = _damage(document, rng)
         try:
-            run(damaged)
+            run(json.dumps(damaged))
         except InternalError as error:
             pytest.fail(f"seed {SEED}, round {round_number}: {error}\n{json.dumps(damaged)}")
         except TofuError:
@@ -101,24 +105,16 @@ def test_damaged_values_raise_errors_of_tofu(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_truncated_texts_raise_errors_of_tofu(case):
-    text = json.dumps(CASES[case][0])
+    document, run = CASES[case]
+    text = json.dumps(document)
     rng = random.Random(SEED)
     for _ in range(100):
         cut = text[: rng.randrange(len(text))]
         with pytest.raises(TofuError):
-            _TEXTS[case](cut)
+            run(cut)
 
 
-_TEXTS = {
-    "graph": lambda text: _core.plan(text, json.dumps(TABLE), workers=4),
-    "table": lambda text: _core.plan(json.dumps(GRAPH), text, workers=4),
-    "table of a plan": lambda text: _core.partition(json.dumps(GRAPH), text, json.dumps(PLAN)),
-    "plan": lambda text: _core.partition(json.dumps(GRAPH), json.dumps(TABLE), text),
-    "partitioned graph": _core.phases,
-}
-
-
-@pytest.mark.parametrize("case", _TEXTS)
+@pytest.mark.parametrize("case", CASES)
 def test_deep_nesting_does_not_exhaust_the_stack(case):
     for text in (
         "[" * 500_000,
@@ -126,4 +122,4 @@ def test_deep_nesting_does_not_exhaust_the_stack(case):
         '{"nodes":' + "[" * 10**5 + "]" * 10**5 + "}",
     ):
         with pytest.raises(TofuError):
-            _TEXTS[case](text)
+            CASES[case][1](text)

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.strategy_table import table_document
 from tofu.mx.build.training_graph import training_graph
-from tofu.mx.run.layout import gather, layouts, scatter
 from tofu.mx.run.program import Program
+from tofu.mx.run.transfer import gather, scatter
+from tofu.plan.layout import variables_of
 
 PARTS = {2: [2], 3: [3], 4: [2, 2], 6: [3, 2]}
 
@@ -81,31 +82,29 @@ def _operator_cuts(row, inputs, outputs, parts, rng):
     return [None if cut is None else variables[cut]["name"] for cut in cuts]
 
 
-def _random_plan(graph_json, table, parts, rng):
+def _random_plan(graph, table, parts, rng):
     """A plan that cuts every tensor and operator at random; its costs are left open."""
-    graph = json.loads(graph_json)
-    shapes, first = graph["attrs"]["shape"][1], graph["node_row_ptr"]
     tensors, operators = [], []
-    for number, node in enumerate(graph["nodes"]):
-        outputs = shapes[first[number] : first[number + 1]]
+    for number, node in enumerate(graph.nodes):
+        outputs = [shape for shape, _ in node.outputs]
         for output, shape in enumerate(outputs):
             cuts = _random_cuts(shape, range(len(shape)), parts, rng)
             cuts = [-1 if cut is None else cut for cut in cuts]
-            tensors.append({"node": node["name"], "output": output, "cuts": cuts})
-        if node["op"] == "null":
+            tensors.append({"node": node.name, "output": output, "cuts": cuts})
+        if not node.op:
             continue
-        inputs = [shapes[first[source] + output] for source, output, *_ in node["inputs"]]
+        inputs = [shape for shape, _ in node.inputs]
         row = table["nodes"][number]
         cuts = [None] * len(parts)
         if row >= 0:
             cuts = _operator_cuts(table["rows"][row], inputs, outputs, parts, rng)
-        operators.append({"node": node["name"], "cuts": cuts, "bytes": 0})
+        operators.append({"node": node.name, "cuts": cuts, "bytes": 0})
     return json.dumps(
         {
             "format": "tofu-plan",
             "version": 1,
             "workers": math.prod(parts),
-            "graph_hash": _core.graph_hash(graph_json),
+            "graph_hash": graph.hash,
             "parts": parts,
             "steps": [{"parts": part, "bytes": 0} for part in parts],
             "lower_bound_bytes": 0,
@@ -131,20 +130,21 @@ def test_random_plans_give_the_losses_and_gradients_of_mxnet(described, workers,
         gradients=list(parameters),
         train=True,
     )
-    table = json.loads(strategy_table(graph)[0])
+    table = json.loads(table_document(graph)[0])
     if not described:
         table["nodes"] = [-1] * len(table["nodes"])
     plan = _random_plan(graph, table, PARTS[workers], random.Random(seed))
-    phases = _core.phases(_core.partition(graph, json.dumps(table), plan))
+    strategies = _core.StrategyTable(json.dumps(table), graph)
+    step = _core.schedule(_core.partition(_core.Plan(plan, strategies)))
 
     contexts = [mx.cpu(w) for w in range(workers)]
-    divided = layouts(json.loads(phases)["variables"])
+    divided = variables_of(step)
     tiles = {
         f"{name}@{w}": tile
         for name, array in parameters.items()
-        for w, tile in enumerate(scatter(array, divided[name], contexts))
+        for w, tile in enumerate(scatter(array, divided[name].layout, contexts))
     }
-    program = Program(phases, contexts, tiles)
+    program = Program(step, contexts, tiles)
     (loss,) = program.forward(inputs, is_train=True, ctx=mx.cpu())
     gradients = program.backward([mx.nd.ones_like(loss)])
 
@@ -152,5 +152,5 @@ def test_random_plans_give_the_losses_and_gradients_of_mxnet(described, workers,
     np.testing.assert_allclose(loss.asnumpy(), expected_loss, rtol=1e-12)
     assert gradients.keys() == expected_gradients.keys()
     for name, expected in expected_gradients.items():
-        found = gather(gradients[name], divided[name], mx.cpu()).asnumpy()
+        found = gather(gradients[name], divided[name].layout, mx.cpu()).asnumpy()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=name)

@@ -1,4 +1,4 @@
-"""The passes through tofu._core: texts in, texts out."""
+"""The passes through tofu._core: a training graph stays in C++ until MXNet binds it."""
 
 import json
 import threading
@@ -14,58 +14,113 @@ GRAPH = json.dumps(documents.graph())
 TABLE = json.dumps(documents.table())
 
 
+def _table(graph=GRAPH, table=TABLE):
+    return _core.StrategyTable(table, _core.Graph(graph))
+
+
 def _plan(workers=4, **options):
-    return _core.plan(GRAPH, TABLE, workers=workers, **options)
+    return _core.plan(_table(), workers=workers, **options)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 8])
 def test_plan_counts_what_partition_fetches(workers):
     plan = _plan(workers)
-    divided = json.loads(_core.partition(GRAPH, TABLE, plan))
-    assert divided["workers"] == workers
-    assert divided["fetched_bytes"] == json.loads(plan)["total_bytes"]
-    assert divided["fetched_bytes"] == sum(divided["fetched_bytes_per_worker"])
-    assert len(divided["variables"]["w"]["tiles"]) == workers
+    divided = _core.partition(plan)
+    assert divided.workers == plan.workers == workers
+    assert divided.fetched_bytes == plan.total_bytes
+    assert divided.fetched_bytes == sum(divided.fetched_bytes_per_worker)
+    tiles = {name: tiles for name, _, _, _, tiles in divided.variables}
+    assert len(tiles["w"]) == workers
 
 
 def test_every_node_names_its_worker():
-    nodes = json.loads(_core.partition(GRAPH, TABLE, _plan()))["graph"]["nodes"]
-    groups = {node["attrs"]["__ctx_group__"] for node in nodes}
-    assert groups == {"worker0", "worker1", "worker2", "worker3"}
-    assert len({node["name"] for node in nodes}) == len(nodes)
+    graph = _core.partition(_plan()).graph
+    assert set(graph.contexts) == {"worker0", "worker1", "worker2", "worker3"}
+    names = [node.name for node in graph.nodes]
+    assert len(set(names)) == len(names)
 
 
 def test_phases_join_at_what_is_saved():
-    divided = _core.partition(GRAPH, TABLE, _plan(2))
-    phases = json.loads(_core.phases(divided))
-    assert (phases["format"], phases["version"], phases["workers"]) == ("tofu-phases", 1, 2)
-    assert phases["variables"] == json.loads(divided)["variables"]
-    variables = {
-        node["name"] for node in phases["backward"]["graph"]["nodes"] if node["op"] == "null"
-    }
-    saved = {each["name"] for each in phases["saved"]}
+    step = _core.schedule(_core.partition(_plan(2)))
+    assert step.workers == 2
+    assert not step.is_joint
+    _, backward = step.graphs
+    variables = {name for name, _ in backward.variables}
+    saved = {name for name, _ in step.saved}
     assert saved
     assert saved <= variables
     assert variables - saved == {"g@0", "g@1"}
-    assert [head["role"] for head in phases["backward"]["heads"]] == ["gradient:w"]
+    assert [role for role, *_ in step.backward_heads] == ["gradient:w"]
+    assert [role for role, *_ in step.forward_heads] == ["output"]
+
+
+def test_a_joint_step_is_one_graph():
+    step = _core.schedule(_core.partition(_plan(2)), joint=True)
+    assert step.is_joint
+    assert len(step.graphs) == 1
+    assert 0 < step.forward_nodes < step.nodes
+    assert step.saved == []
 
 
 def test_only_outputs_have_no_backward():
-    divided = _core.partition(GRAPH, TABLE, _plan(), heads=["output"])
-    assert json.loads(_core.phases(divided))["backward"] is None
+    step = _core.schedule(_core.partition(_plan(), heads=["output"]), joint=True)
+    assert step.backward_heads == []
+    assert len(step.graphs) == 1
+
+
+def test_graphs_outlive_what_they_came_from():
+    graphs = _core.schedule(_core.partition(_plan(2))).graphs
+    nodes = graphs[0].nodes
+    del graphs
+    assert {node.name.partition("@")[2] for node in nodes} >= {"0", "1"}
 
 
 def test_pins_are_kept():
-    plan = json.loads(_plan(4, pins={"w": [1, 0]}))
-    cuts = {tensor["node"]: tensor["cuts"] for tensor in plan["tensors"]}
+    plan = _plan(4, pins={"w": [1, 0]})
+    assert plan.cuts("w") == [1, 0]
+    cuts = {tensor["node"]: tensor["cuts"] for tensor in json.loads(plan.to_json())["tensors"]}
     assert cuts["w"] == [1, 0]
+
+
+def test_a_plan_survives_being_written_and_read():
+    plan = _plan(4)
+    again = _core.Plan(plan.to_json(), _table())
+    assert json.loads(again.to_json()) == json.loads(plan.to_json())
+
+
+def test_nodes_tell_what_they_compute():
+    graph = _core.Graph(GRAPH)
+    document = documents.graph()
+    assert [node.name for node in graph.nodes] == [node["name"] for node in document["nodes"]]
+    assert graph.head_roles == document["attrs"]["tofu_heads"][1]
+    product = next(node for node in graph.nodes if node.name == "dw")
+    assert product.op == "elemwise_mul"
+    assert len(product.inputs) == 2
+    assert product.outputs == [product.inputs[0]]
+    assert [node.name for node in graph.nodes_of({"elemwise_mul"})] == [
+        node.name for node in graph.nodes if node.op == "elemwise_mul"
+    ]
+    assert json.loads(graph.to_json()) == json.loads(_core.Graph(graph.to_json()).to_json())
+    assert set(json.loads(graph.to_symbol_json())["attrs"]) == {"mxnet_version"}
+
+
+def test_a_table_knows_what_it_lacks():
+    table = documents.table()
+    assert _table().undescribed == []
+    assert _table().is_repeatable
+    ops = {node["op"] for node in documents.graph()["nodes"]} - {"null"}
+    bare = {**table, "nodes": [-1] * len(table["nodes"])}
+    assert set(_table(table=json.dumps(bare)).undescribed) == ops
+    assert not _table(table=json.dumps(bare)).is_repeatable
+    table["rows"][0]["random"] = True
+    assert not _table(table=json.dumps(table)).is_repeatable
 
 
 def test_on_pass_sees_every_pass():
     dumps = {}
     plan = _plan(2, on_pass=dumps.__setitem__)
-    divided = _core.partition(GRAPH, TABLE, plan, on_pass=dumps.__setitem__)
-    _core.phases(divided, on_pass=dumps.__setitem__)
+    divided = _core.partition(plan, on_pass=dumps.__setitem__)
+    _core.schedule(divided, on_pass=dumps.__setitem__)
     assert {"group", "coalesce", "plan", "partition", "phases"} <= set(dumps)
     assert "dw@1  elemwise_mul  worker1  float32[" in dumps["partition"]
     assert dumps["phases"].startswith("forward\n")
@@ -78,16 +133,18 @@ def test_an_error_in_on_pass_comes_through():
     with pytest.raises(KeyError, match="group"):
         _plan(2, on_pass=on_pass)
     with pytest.raises(KeyError, match="partition"):
-        _core.partition(GRAPH, TABLE, _plan(2), on_pass=on_pass)
+        _core.partition(_plan(2), on_pass=on_pass)
+    with pytest.raises(KeyError, match="phases"):
+        _core.schedule(_core.partition(_plan(2)), on_pass=on_pass)
 
 
-def test_threads_plan_beside_each_other():
-    expected = json.loads(_plan(8))["total_bytes"]
+def test_threads_plan_at_the_same_time():
+    expected = _plan(8).total_bytes
     found = []
 
     def run():
         for _ in range(5):
-            found.append(json.loads(_plan(8, on_pass=lambda name, dump: None))["total_bytes"])
+            found.append(_plan(8, on_pass=lambda name, dump: None).total_bytes)
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
@@ -100,9 +157,10 @@ def test_threads_plan_beside_each_other():
 def test_graph_hash_tells_graphs_apart():
     other = documents.graph()
     other["nodes"][3]["name"] = "z"
-    assert len(_core.graph_hash(GRAPH)) == 16
-    assert _core.graph_hash(GRAPH) == _core.graph_hash(json.dumps(documents.graph(), indent=2))
-    assert _core.graph_hash(GRAPH) != _core.graph_hash(json.dumps(other))
+    own = _core.Graph(GRAPH).hash
+    assert len(own) == 16
+    assert own == _core.Graph(json.dumps(documents.graph(), indent=2)).hash
+    assert own != _core.Graph(json.dumps(other)).hash
 
 
 def test_table_version_is_that_of_the_documents():
@@ -115,43 +173,44 @@ def test_table_version_is_that_of_the_documents():
 def test_errors_name_the_document_at_fault():
     plan = _plan(2)
     with pytest.raises(GraphError, match="graph: found 5 bytes that are not JSON"):
-        _core.plan("{nope", TABLE, workers=2)
+        _core.Graph("{nope")
     with pytest.raises(GraphError, match=r"strategy table: .*rows"):
-        _core.plan(GRAPH, TABLE.replace('"rows"', '"lines"'), workers=2)
+        _table(table=TABLE.replace('"rows"', '"lines"'))
     with pytest.raises(PlanError, match="the plan is of another graph"):
-        _core.partition(GRAPH.replace('"dw"', '"other"'), TABLE, plan)
+        _core.Plan(plan.to_json(), _table(GRAPH.replace('"dw"', '"other"')))
     with pytest.raises(PlanError, match="workers"):
         _plan(0)
     with pytest.raises(PlanError, match="mode"):
         _plan(2, mode="fastest")
+    with pytest.raises(PlanError, match="found no tensor v, expected a name of the graph"):
+        plan.cuts("v")
     with pytest.raises(GraphError, match='no head of the graph has the role "gradient:v"'):
-        _core.partition(GRAPH, TABLE, plan, heads=["gradient:v"])
+        _core.partition(plan, heads=["gradient:v"])
     with pytest.raises(PlanError, match='found fetch "fast", expected "plain" or "multifetch"'):
-        _core.partition(GRAPH, TABLE, plan, fetch="fast")
-    with pytest.raises(GraphError, match=r'partitioned graph: .*"format"'):
-        _core.phases("{}")
+        _core.partition(plan, fetch="fast")
 
 
 def test_errors_are_also_tofu_errors_and_value_errors():
     with pytest.raises(TofuError):
-        _core.graph_hash("[]")
+        _core.Graph("[]")
     with pytest.raises(ValueError, match="expected a JSON object"):
-        _core.graph_hash("[]")
+        _core.Graph("[]")
 
 
 def test_wrong_types_are_type_errors():
     with pytest.raises(TypeError):
-        _core.plan(GRAPH, TABLE)
+        _core.plan(_table())
     with pytest.raises(TypeError):
-        _core.plan(GRAPH, TABLE, 2)
+        _core.plan(_table(), 2)
     with pytest.raises(TypeError):
-        _core.partition(GRAPH, TABLE, _plan(2), on_pass=3)
+        _core.plan(GRAPH, workers=2)
+    with pytest.raises(TypeError):
+        _core.partition(_plan(2), on_pass=3)
 
 
 def test_names_may_be_any_text():
     graph = documents.graph()
     graph["nodes"][3]["name"] = 'Ünïcode "quoted" \U0001f9c0\n'
-    text = json.dumps(graph)
-    divided = json.loads(_core.partition(text, TABLE, _core.plan(text, TABLE, workers=2)))
-    names = [node["name"] for node in divided["graph"]["nodes"]]
+    divided = _core.partition(_core.plan(_table(json.dumps(graph)), workers=2))
+    names = [node.name for node in divided.graph.nodes]
     assert 'Ünïcode "quoted" \U0001f9c0\n@1' in names

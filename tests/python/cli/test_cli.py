@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 VARIABLES = (
     "MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "TOFU_SEARCH", "TOFU_PINS",
-    "TOFU_PLAN", "TOFU_REPLICATION",
+    "TOFU_PLAN", "TOFU_REPLICATION", "TOFU_FETCH", "TOFU_DESCRIBE",
 )  # fmt: skip
 
 
@@ -203,6 +203,32 @@ def test_run_hands_on_what_steers_the_search(tmp_path):
     assert ran.stdout == "equalchop v=1 w=0,1 a.plan None\n"
 
 
+OPTIONS = {
+    "--workers=3": ("WORKERS", "3"),
+    "--device=cpu": ("DEVICE", "cpu"),
+    "--fetch=plain": ("FETCH", "plain"),
+    "--log=debug": ("LOG", "debug"),
+    "--search=flat": ("SEARCH", "flat"),
+    "--allow-replication": ("REPLICATION", "1"),
+    "--pin=w=1": ("PINS", "w=1"),
+    "--plan=a.plan": ("PLAN", "a.plan"),
+    "--describe=describe.py": ("DESCRIBE", "{folder}/describe.py"),
+}
+
+
+def test_every_option_of_run_reaches_the_script(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import json, os\n"
+        "print(json.dumps({k[5:]: v for k, v in os.environ.items() if k.startswith('TOFU_')}))"
+    )
+    (tmp_path / "describe.py").write_text("")
+    expected = {name: text.format(folder=tmp_path) for name, text in OPTIONS.values()}
+    ran = run_tofu("run", *OPTIONS, script, cwd=tmp_path)
+    assert json.loads(ran.stdout) == expected
+    assert json.loads(run_tofu("run", script, cwd=tmp_path).stdout) == {}
+
+
 @pytest.mark.parametrize("command", ["run", "plan"])
 @pytest.mark.parametrize(
     ("option", "expected"),
@@ -286,6 +312,14 @@ def test_plan_of_a_script_stops_at_its_first_training_call(mlp_script):
     assert "FullyConnected" in ran.stdout
     assert "started ['--hybridize']" in ran.stderr
     assert "trained" not in ran.stdout + ran.stderr
+
+
+def test_plan_searches_though_a_run_would_use_a_saved_plan(mlp_script, monkeypatch):
+    monkeypatch.setenv("TOFU_PLAN", "absent.plan")
+    args = ("--workers=2", "--device=cpu", "--fetch=plain", "--format=json", mlp_script)
+    ran = run_tofu("plan", *args, "--hybridize", cwd=mlp_script.parent)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["fetch"] == "plain"
 
 
 def test_plan_says_when_a_script_never_trains(mlp_script):

@@ -1,11 +1,28 @@
 """The environment: what steers the search, and what is said to bad values."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tofu.config import MODES, Config, parse_pins, read_pins
-from tofu.errors import ConfigError
+from tofu.analysis.table import document
+from tofu.config import MAX_WORKERS, MODES, Config, parse_pins, parse_workers, read_pins
+from tofu.errors import ConfigError, PlanError
+
+ONE_NODE = json.dumps(
+    {
+        "nodes": [{"op": "null", "name": "x", "inputs": []}],
+        "arg_nodes": [0],
+        "node_row_ptr": [0, 1],
+        "heads": [[0, 0, 0]],
+        "attrs": {
+            "shape": ["list_shape", [[MAX_WORKERS]]],
+            "dtype": ["list_int", [0]],
+            "tofu_heads": ["list_str", ["output:0"]],
+        },
+    }
+)
+NO_ROWS = document([None])
 
 
 def test_unset_is_the_default():
@@ -78,3 +95,13 @@ def test_files_of_pins_that_cannot_be_read(tmp_path):
 def test_modes_are_those_of_the_search():
     core = pytest.importorskip("tofu._core")
     assert tuple(core.search_modes) == MODES
+
+
+def test_the_number_of_workers_ends_where_that_of_the_passes_does():
+    core = pytest.importorskip("tofu._core")
+    assert parse_workers(MAX_WORKERS, "workers") == MAX_WORKERS
+    with pytest.raises(ConfigError, match=f"workers={MAX_WORKERS + 1}: .*1 to {MAX_WORKERS:,};"):
+        parse_workers(MAX_WORKERS + 1, "workers")
+    with pytest.raises(PlanError, match=f"found {MAX_WORKERS + 1} workers, expected 1 to"):
+        core.plan(ONE_NODE, NO_ROWS, workers=MAX_WORKERS + 1)
+    assert json.loads(core.plan(ONE_NODE, NO_ROWS, workers=MAX_WORKERS))["workers"] == MAX_WORKERS

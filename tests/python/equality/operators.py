@@ -15,7 +15,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.analysis.table import document
-from tofu.mx.build.infer import dtype_flag
+from tofu.dtypes import dtype_flag
 from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run.extension import is_stateful_backward, load
 from tofu.mx.run.program import Program
@@ -79,19 +79,16 @@ def by_parts(run, parts, cuts, rng):
     """The operator's outputs, each of its instances on another worker; and how many fetches."""
     contexts = [mx.cpu(worker) for worker in range(math.prod(parts))]
     graph = _graph(run)
-    table = document([None if node["op"] == VARIABLE else run.row for node in _nodes(graph)])
-    plan = _plan(run, graph, parts, cuts, rng)
-    partitioned = _core.partition(graph, table, plan, fetch="multifetch")
+    rows = document([run.row if node.op else None for node in graph.nodes])
+    table = _core.StrategyTable(rows, graph)
+    plan = _core.Plan(_plan(run, graph, parts, cuts, rng), table)
+    step = _core.schedule(_core.partition(plan, fetch="multifetch"))
     inputs = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(run.inputs)}
     with mx.util.np_shape(run.case.numpy):
-        program = Program(_core.phases(partitioned), contexts, {})
+        program = Program(step, contexts, {})
         outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())
-        fetches = sum(node["op"] == FETCH for node in json.loads(partitioned)["graph"]["nodes"])
+        fetches = sum(len(half.nodes_of({FETCH})) for half in step.graphs)
         return [output.asnumpy() for output in outputs], fetches
-
-
-def _nodes(graph):
-    return json.loads(graph)["nodes"]
 
 
 def _graph(run):
@@ -99,38 +96,37 @@ def _graph(run):
     node = Node(run.case.op, NAME, dict(run.case.attrs), num_outputs=len(run.outputs))
     for k, array in enumerate(run.inputs):
         variable = Node(VARIABLE, f"x{k}", {"__tofu_role__": "data"})
-        variable.shapes, variable.dtypes = [array.shape], [dtype_flag(array.dtype)]
+        variable.shapes, variable.dtypes = [array.shape], [dtype_flag(array.dtype.name)]
         node.inputs.append(Entry(variable))
     node.shapes = [array.shape for array in run.outputs]
-    node.dtypes = [dtype_flag(array.dtype) for array in run.outputs]
+    node.dtypes = [dtype_flag(array.dtype.name) for array in run.outputs]
     graph = Graph([Entry(node, k) for k in range(len(run.outputs))])
     order = graph.topological()
-    return graph.to_json(
-        {
-            "shape": ["list_shape", [list(shape) for each in order for shape in each.shapes]],
-            "dtype": ["list_int", [flag for each in order for flag in each.dtypes]],
-            "tofu_heads": ["list_str", ["output"] * len(run.outputs)],
-        }
-    )
+    attrs = {
+        "shape": ["list_shape", [list(shape) for each in order for shape in each.shapes]],
+        "dtype": ["list_int", [flag for each in order for flag in each.dtypes]],
+        "tofu_heads": ["list_str", ["output"] * len(run.outputs)],
+    }
+    return _core.Graph(graph.to_json(attrs))
 
 
 def _plan(run, graph, parts, cuts, rng):
     tensors = []
-    for node in _nodes(graph):
-        arrays = run.outputs if node["op"] != VARIABLE else [run.inputs[int(node["name"][1:])]]
+    for node in graph.nodes:
+        arrays = run.outputs if node.op else [run.inputs[int(node.name[1:])]]
         for output, array in enumerate(arrays):
             # MXNet cannot slice truth values, only take rows of them.
             dims = range(min(array.ndim, 1) if array.dtype == _BOOL else array.ndim)
             own = _cuts(lambda dim, shape=array.shape: shape[dim], dims, parts, rng)
             own = [-1 if cut is None else cut for cut in own]
-            tensors.append({"node": node["name"], "output": output, "cuts": own})
+            tensors.append({"node": node.name, "output": output, "cuts": own})
     names = [None if cut is None else run.row["vars"][cut]["name"] for cut in cuts]
     return json.dumps(
         {
             "format": "tofu-plan",
             "version": 1,
             "workers": math.prod(parts),
-            "graph_hash": _core.graph_hash(graph),
+            "graph_hash": graph.hash,
             "parts": parts,
             "steps": [{"parts": part, "bytes": 0} for part in parts],
             "lower_bound_bytes": 0,

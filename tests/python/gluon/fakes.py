@@ -9,20 +9,20 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
-import json
 import types
 from unittest import mock
 
 import mxnet as mx
 import numpy as np
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.gluon import backend as own_backend
 from tofu.gluon.backend import Backend
 from tofu.gluon.session import active
-from tofu.mx.run import layout
+from tofu.mx.run import transfer
+from tofu.plan.layout import Layout, Variable
 
-DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 REFUSED = "sign"  # an operator that the fake cannot plan
 UNDESCRIBED = "Hypot"
 PARTS = {2: (2,), 3: (3,), 4: (2, 2)}
@@ -65,9 +65,9 @@ def logged(backend, log):
         log.graphs.append({key: options[key] for key in keys})
         return backend.training_graph(symbol, **options)
 
-    def compile_graph(graph, table, **options):
+    def compile_graph(table, **options):
         log.pins.append(dict(options["pins"]))
-        return backend.compile_graph(graph, table, **options)
+        return backend.compile_graph(table, **options)
 
     def program(*args):
         log.programs += 1
@@ -94,51 +94,37 @@ def backend():
         text = symbol.tojson()
         if f'"op": "{REFUSED}"' in text:
             raise GraphError(f"operator {REFUSED}: the fake refuses it")
-        variables = {}
+        described = {}
         for role, group in (("data", inputs), ("parameter", parameters), ("aux", aux)):
             for name, (shape, dtype) in group.items():
-                variables[name] = {"role": role, "shape": list(shape), "dtype": dtype}
-        return json.dumps(
-            {
-                "symbol": text,
-                "variables": variables,
-                "gradients": list(gradients),
-                "train": train,
-            }
-        )
+                described[name] = (role, tuple(shape), dtype)
+        return types.SimpleNamespace(symbol=text, variables=described, gradients=list(gradients))
 
     def strategy_table(graph):
-        text = json.loads(graph)["symbol"]
-        return "{}", {UNDESCRIBED: ""} if UNDESCRIBED.lower() in text else {}
+        return graph, {UNDESCRIBED: ""} if UNDESCRIBED.lower() in graph.symbol else {}
 
-    def compile_graph(graph, table, *, workers, pins, **_options):
-        document = json.loads(graph)
+    def compile_graph(graph, *, workers, pins, **_options):
         parts = PARTS[workers]
-        plans = []
-        for name, record in document["variables"].items():
+        variables, cuts_of = {}, {}
+        for name, (role, shape, dtype) in graph.variables.items():
             cuts = pins.get(name)
             if cuts is None:
-                cuts = _cuts(record["shape"], parts) if record["role"] != "data" else None
-            cuts = tuple(cuts) if cuts is not None else (-1,) * len(parts)
-            record["tiles"] = _tiles(name, record["shape"], cuts, parts)
-            record["dtype"] = DTYPES.index(record["dtype"])
-            plans.append(types.SimpleNamespace(name=name, cuts=cuts))
-        text = json.dumps(
-            {
-                **document,
-                "workers": workers,
-                "backward": {} if document["gradients"] else None,
-            }
+                cuts = _cuts(shape, parts) if role != "data" else (-1,) * len(parts)
+            cuts_of[name] = tuple(cuts)
+            layout = Layout(shape, dtype, _boxes(shape, cuts_of[name], parts))
+            tiles = tuple(f"{name}@{worker}" for worker in range(workers))
+            variables[name] = Variable(name, role, layout, tiles)
+        searched = _plan(graph, cuts_of)
+        step = types.SimpleNamespace(
+            symbol=graph.symbol, variables=variables, gradients=graph.gradients
         )
-        plan = _plan(plans, document)
         return types.SimpleNamespace(
-            plan=plan,
-            partitioned=text,
-            variables=document["variables"],
-            phases=text,
-            has_backward=bool(document["gradients"]),
+            searched=searched,
+            step=step,
+            variables=variables,
+            has_backward=bool(graph.gradients),
             serial_bytes=4096,
-            fetched_bytes=plan.total_bytes,
+            fetched_bytes=1024,
         )
 
     return Backend(
@@ -147,9 +133,8 @@ def backend():
         compile_graph=compile_graph,
         usable_fetch=_usable_fetch,
         program=Program,
-        layouts=layout.layouts,
-        scatter=layout.scatter,
-        gather=layout.gather,
+        scatter=transfer.scatter,
+        gather=transfer.gather,
     )
 
 
@@ -160,25 +145,24 @@ def _usable_fetch(wanted, contexts):
 class Program:
     """Runs the symbol on the script's context."""
 
-    def __init__(self, phases, contexts, arrays):
-        document = json.loads(phases)
+    def __init__(self, step, contexts, arrays):
         # Each output has a gradient of its own, also where two are the same tensor.
         self._symbol = mx.sym.Group(
-            [mx.sym.identity(output) for output in mx.sym.load_json(document["symbol"])]
+            [mx.sym.identity(output) for output in mx.sym.load_json(step.symbol)]
         )
-        self._variables = document["variables"]
-        self._gradients = document["gradients"]
+        self._variables = step.variables
+        self._gradients = step.gradients
         self._contexts = contexts
         self._arrays = dict(arrays)
         self._executor = None
-        self.layouts = layout.layouts(json.loads(phases)["variables"])
+        self.layouts = {name: variable.layout for name, variable in step.variables.items()}
 
     def forward(self, inputs, *, is_train, ctx):
         values = {
             name: inputs[name].copyto(ctx)
-            if record["role"] == "data"
-            else layout.gather(self._tiles(name), self.layouts[name], ctx)
-            for name, record in self._variables.items()
+            if variable.role == "data"
+            else transfer.gather(self._tiles(name), self.layouts[name], ctx)
+            for name, variable in self._variables.items()
         }
         self._is_train = is_train
         auxiliary = set(self._symbol.list_auxiliary_states())
@@ -195,7 +179,7 @@ class Program:
 
     def backward(self, head_gradients):
         for name, array in self._executor.aux_dict.items():
-            layout.gather(self._tiles(name), self.layouts[name], array.context, out=array)
+            transfer.gather(self._tiles(name), self.layouts[name], array.context, out=array)
         # An executor's backward pass overwrites what a second one would need.
         self._executor.forward(is_train=self._is_train)
         self._executor.backward(list(head_gradients), is_train=self._is_train)
@@ -203,31 +187,31 @@ class Program:
             # MXNet does not order its writes of running statistics otherwise.
             self._executor.grad_dict[name].wait_to_read()
         for name, array in self._executor.aux_dict.items():
-            layout.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
+            transfer.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
         return {
-            name: layout.scatter(self._executor.grad_dict[name], self.layouts[name], self._contexts)
+            name: transfer.scatter(
+                self._executor.grad_dict[name], self.layouts[name], self._contexts
+            )
             for name in self._gradients
         }
 
     def _tiles(self, name):
-        return [self._arrays[tile["name"]] for tile in self._variables[name]["tiles"]]
+        return [self._arrays[tile] for tile in self._variables[name].tiles]
 
 
-def _plan(tensors, document):
-    undescribed = UNDESCRIBED.lower() in document["symbol"]
-    replicated = {
-        t.name: 4 * int(np.prod(document["variables"][t.name]["shape"]))
-        for t in tensors
-        if -1 in t.cuts and document["variables"][t.name]["role"] == "parameter"
+def _plan(graph, cuts_of):
+    undescribed = UNDESCRIBED.lower() in graph.symbol
+    indivisible = {
+        name: 4 * int(np.prod(graph.variables[name][1]))
+        for name, cuts in cuts_of.items()
+        if -1 in cuts and graph.variables[name][0] == "parameter"
     }
-    operators = [types.SimpleNamespace(op=UNDESCRIBED, bytes=2048)] if undescribed else []
-    by_name = {t.name: t for t in tensors}
     return types.SimpleNamespace(
-        operators=operators,
-        total_bytes=1024,
+        num_operators=1,
         search_seconds=0.01,
-        tensor=lambda name: by_name[name],
-        replicated_bytes=lambda: replicated,
+        cuts=lambda name: list(cuts_of[name]),
+        operator_bytes=lambda ops: 2048 if undescribed and UNDESCRIBED in ops else 0,
+        indivisible_bytes=lambda: indivisible,
     )
 
 
@@ -241,14 +225,14 @@ def _cuts(shape, parts):
     return cuts
 
 
-def _tiles(name, shape, cuts, parts):
-    found = []
-    for worker, digits in enumerate(itertools.product(*map(range, parts))):
+def _boxes(shape, cuts, parts):
+    boxes = []
+    for digits in itertools.product(*map(range, parts)):
         begin, end = [0] * len(shape), list(shape)
         for cut, count, digit in zip(cuts, parts, digits):
             if cut >= 0:
                 piece = (end[cut] - begin[cut]) // count
                 begin[cut] += digit * piece
                 end[cut] = begin[cut] + piece
-        found.append({"name": f"{name}@{worker}", "worker": worker, "begin": begin, "end": end})
-    return found
+        boxes.append(Box.between(begin, end))
+    return tuple(boxes)

@@ -49,7 +49,7 @@ def test_one_line_tells_what_is_partitioned(on, capsys):
     train(net=net)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tofu:")]
     assert lines == [
-        "tofu: net (0 operators, 258 parameters) over 2 workers cpu(0-1): "
+        "tofu: net (1 operators, 258 parameters) over 2 workers cpu(0-1): "
         "1.0 KiB communicated per step, search 0.01 s"
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -89,9 +88,9 @@ def test_a_kernel_says_how_to_launch_it() -> None:
 def test_every_fetch_of_a_plan_has_a_kernel_of_its_own() -> None:
     graph = models.build("mlp").training_graph()
     table, _ = strategy_table(graph)
-    compiled = compile_graph(graph, table, workers=8, fetch="multifetch")
-    nodes = json.loads(compiled.partitioned)["graph"]["nodes"]
-    specs = {node["attrs"]["spec"] for node in nodes if node["op"] == "_tofu_multifetch"}
+    compiled = compile_graph(table, workers=8, fetch="multifetch", joint=True)
+    (joint,) = compiled.step.graphs
+    specs = {node.attrs["spec"] for node in joint.nodes_of({"_tofu_multifetch"})}
     emitted = [_core.cuda_kernel(spec) for spec in specs]
     assert len(emitted) > 10
     assert not any(kernel["boxes"] for kernel in emitted)
@@ -168,7 +167,7 @@ def test_a_kernel_is_compiled_once(nvrtc: str, tmp_path: Path) -> None:
 
 
 def test_what_nvrtc_refuses(nvrtc: str) -> None:
-    with pytest.raises(TofuError, match=r"(?s)refuses a kernel of tofu's for sm_80.*undeclared"):
+    with pytest.raises(TofuError, match=r"(?s)rejects a kernel of tofu's for sm_80.*undeclared"):
         _core.compile_cuda("const int a = undeclared;", arch=80, library=nvrtc)
 
 

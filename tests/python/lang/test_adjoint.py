@@ -78,6 +78,54 @@ def test_a_nonlinear_function_reads_its_own_operands() -> None:
     assert all(region is not None for region in analysis.inputs)
 
 
+@pytest.mark.parametrize("reducer", [tofu.Max, tofu.Min, tofu.Prod])
+def test_a_reduction_that_is_no_sum_needs_all_that_it_reduces(reducer) -> None:
+    """A part of k would have the maximum of its own elements only."""
+
+    @op
+    def backward(ograd, x, w):
+        forward = lambda i: reducer(lambda k: x[i, k] + w[k])  # noqa: E731
+        return tuple(adjoint(forward, ograd, [x, w]))
+
+    shapes = [(4, 6), (6,)]
+    assert _strategies(backward, [(4,), *shapes], shapes) == {"i": ["concat", "sum"]}
+
+    @op
+    def backward_of_data(ograd, x, w):
+        forward = lambda i: reducer(lambda k: x[i, k] + w[k])  # noqa: E731
+        return tuple(adjoint(forward, ograd, [x]))
+
+    analysis = tofu.analyze(backward_of_data, [(4,), *shapes], shapes[:1])
+    assert [region is not None for region in analysis.inputs] == [True, True, True]
+
+
+def test_a_sum_inside_a_function_needs_all_that_it_sums() -> None:
+    @op
+    def backward(ograd, x):
+        forward = lambda i: tofu.lang.exp(Sum(lambda k: x[i, k]))  # noqa: E731
+        return tuple(adjoint(forward, ograd, [x]))
+
+    assert _strategies(backward, [(4,), (4, 6)], [(4, 6)]) == {"i": ["concat"]}
+
+
+def test_a_factor_that_is_a_maximum_is_not_summed() -> None:
+    @op
+    def backward(ograd, x, y):
+        forward = lambda i: tofu.Max(lambda k: x[i, k]) * y[i]  # noqa: E731
+        return tuple(adjoint(forward, ograd, [y]))
+
+    assert _strategies(backward, [(4,), (4, 6), (4,)], [(4,)]) == {"i": ["concat"]}
+
+
+def test_a_factor_that_is_a_sum_is_summed() -> None:
+    @op
+    def backward(ograd, x, y):
+        forward = lambda i: Sum(lambda k: x[i, k]) * y[i]  # noqa: E731
+        return tuple(adjoint(forward, ograd, [y]))
+
+    assert _strategies(backward, [(4,), (4, 6), (4,)], [(4,)]) == {"i": ["concat"], "k": ["sum"]}
+
+
 def test_two_places_are_refused() -> None:
     @op
     def backward(ograd, x):

@@ -110,7 +110,7 @@ def test_a_graph_does_not_depend_on_what_was_built_before(name):
 def test_every_operator_of_a_training_graph_is_described(name):
     graph, _, undescribed = planning_problem(name)
     assert undescribed == {}
-    heads = json.loads(graph)["attrs"]["tofu_heads"][1]
+    heads = graph.head_roles
     parameters = models.build(name, 8, reduced=True).parameters
     assert {f"gradient:{key}" for key in parameters} <= set(heads)
     assert {f"update:{key}" for key in parameters} <= set(heads)
@@ -119,8 +119,8 @@ def test_every_operator_of_a_training_graph_is_described(name):
 @pytest.mark.parametrize("workers", [2, 8])
 @pytest.mark.parametrize("name", STRUCTURES.values())
 def test_every_model_is_planned(name, workers):
-    graph, table, _ = planning_problem(name)
-    plan = Plan.from_json(_core.plan(graph, table, workers=workers))
+    _, table, _ = planning_problem(name)
+    plan = Plan.from_json(_core.plan(table, workers=workers).to_json())
     assert math.prod(plan.parts) == workers
     assert plan.status in ("optimal", "steps-optimal")
     assert (plan.status == "optimal") == (plan.total_bytes == plan.lower_bound_bytes)

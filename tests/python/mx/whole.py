@@ -1,20 +1,24 @@
 """A training graph given to one worker, and gradients as MXNet's own executor computes them.
 
-``phases_of_one`` makes, without the passes, the phases of the trivial partition, so that
-these tests show the executors alone.
+``step_of_one`` makes, without the passes, the step of the trivial partition: these tests show
+the executors alone.
 """
 
 import json
+import types
 
 import mxnet as mx
 import numpy as np
 
+from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Graph, Node
 from tofu.mx.build.training_graph import training_graph
-from tofu.mx.run.layout import layouts, scatter
 from tofu.mx.run.program import Program
+from tofu.mx.run.transfer import scatter
+from tofu.plan.layout import variables_of
 
-__all__ = ["numpy_of", "own_gradients", "phases_of_one", "shapes_of", "train"]
+__all__ = ["numpy_of", "own_gradients", "step_of_one", "shapes_of", "train"]
 
 
 def numpy_of(arrays):
@@ -25,8 +29,9 @@ def shapes_of(arrays):
     return {name: (array.shape, np.dtype(array.dtype).name) for name, array in arrays.items()}
 
 
-def phases_of_one(text):
-    """The phases of a training graph over one worker."""
+def step_of_one(training):
+    """The training step of a graph over one worker."""
+    text = training.to_json()
     record = json.loads(text)
     graph = Graph.from_json(text)
     entry_shapes, entry_dtypes = record["attrs"]["shape"][1], record["attrs"]["dtype"][1]
@@ -36,15 +41,16 @@ def phases_of_one(text):
         node = by_name[each["name"]]
         node.shapes = [tuple(shape) for shape in entry_shapes[rows[i] : rows[i + 1]]]
         node.dtypes = entry_dtypes[rows[i] : rows[i + 1]]
-    variables = {
-        name: {
-            "role": node.attrs["__tofu_role__"],
-            "shape": node.shapes[0],
-            "dtype": node.dtypes[0],
-            "tiles": [_tile(node.shapes[0], name=f"{name}@0")],
-        }
+    variables = [
+        (
+            name,
+            node.attrs["__tofu_role__"],
+            node.shapes[0],
+            dtype_name(node.dtypes[0]),
+            [_tile(f"{name}@0", node.shapes[0])],
+        )
         for name, node in graph.variables().items()
-    }
+    ]
     for node in graph.topological():
         node.name += "@0"
         node.control_deps = []
@@ -54,19 +60,17 @@ def phases_of_one(text):
     others = {r: e for e, r in zip(graph.heads, roles) if r != "output"}
     forward = set(Graph(outputs).topological())
     saved = _cut(others, forward)
-    return json.dumps(
-        {
-            "format": "tofu-phases",
-            "version": 1,
-            "workers": 1,
-            "variables": variables,
-            "forward": _phase([*outputs, *saved], ["output"] * len(outputs)),
-            "backward": _phase(list(others.values()), list(others)) if others else None,
-            "saved": [
-                {"name": node.name, "forward_head": len(outputs) + i, "worker": 0}
-                for i, node in enumerate(saved.values())
-            ],
-        }
+    graphs = [_graph([*outputs, *saved])]
+    if others:
+        graphs.append(_graph(list(others.values())))
+    return types.SimpleNamespace(
+        workers=1,
+        variables=variables,
+        is_joint=False,
+        graphs=graphs,
+        forward_heads=_heads(outputs, ["output"] * len(outputs)),
+        backward_heads=_heads(others.values(), others),
+        saved=[(node.name, len(outputs) + i) for i, node in enumerate(saved.values())],
     )
 
 
@@ -91,29 +95,25 @@ def _cut(others, forward):
     return saved
 
 
-def _phase(heads, roles):
+def _graph(heads):
     graph = Graph(heads)
     order = graph.topological()
     attrs = {
         "shape": ["list_shape", [shape for node in order for shape in node.shapes]],
         "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
     }
-    return {
-        "graph": json.loads(graph.to_json(attrs)),
-        "heads": [
-            {
-                "role": role,
-                "shape": entry.shape,
-                "dtype": entry.dtype,
-                "tiles": [_tile(entry.shape, head=i)],
-            }
-            for i, (role, entry) in enumerate(zip(roles, heads))
-        ],
-    }
+    return _core.Graph(graph.to_json(attrs))
 
 
-def _tile(shape, **attrs):
-    return {**attrs, "worker": 0, "begin": [0] * len(shape), "end": list(shape)}
+def _heads(entries, roles):
+    return [
+        (role, entry.shape, dtype_name(entry.dtype), [_tile(number, entry.shape)])
+        for number, (role, entry) in enumerate(zip(roles, entries))
+    ]
+
+
+def _tile(name, shape):
+    return name, (0,) * len(shape), tuple(shape)
 
 
 def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7, workers=1):
@@ -122,7 +122,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
     Composite operators are taken apart as for `workers`.
     """
     aux = aux or {}
-    text = training_graph(
+    training = training_graph(
         symbol,
         inputs=shapes_of(inputs),
         parameters=shapes_of(parameters),
@@ -131,14 +131,14 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
         train=True,
         workers=workers,
     )
-    phases = phases_of_one(text)
+    step = step_of_one(training)
     given = {**parameters, **aux}
     tiles = {
-        f"{name}@0": scatter(given[name], layout, [mx.cpu()])[0]
-        for name, layout in layouts(json.loads(phases)["variables"]).items()
+        f"{name}@0": scatter(given[name], variable.layout, [mx.cpu()])[0]
+        for name, variable in variables_of(step).items()
         if name in given
     }
-    program = Program(phases, [mx.cpu()], tiles)
+    program = Program(step, [mx.cpu()], tiles)
     mx.random.seed(seed)
     for _ in range(steps):
         outputs = program.forward(inputs, is_train=True, ctx=mx.cpu())

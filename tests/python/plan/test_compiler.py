@@ -1,6 +1,5 @@
 """From a training graph to phases: dumps, summaries and observers."""
 
-import dataclasses
 import json
 
 import pytest
@@ -9,29 +8,23 @@ pytest.importorskip("mxnet")
 
 import mxnet as mx
 
-from tofu.analysis.strategy_table import WHOLE, strategy_table
-from tofu.errors import ConfigError, PlanError
+from tofu import _core
+from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
+from tofu.errors import PlanError
 from tofu.mx.build.training_graph import training_graph
-from tofu.plan import (
-    Problem,
-    SearchOptions,
-    compile_graph,
-    intercept,
-    observe,
-    plan_graph,
-    repeats,
-)
+from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
+from tofu.plan.layout import variables_of
 from tofu.plan.plan import undescribed_text
 
 F32 = "float32"
 
 
 @pytest.fixture(scope="module")
-def graph():
+def table():
     """One fully connected layer with a sum as its loss, forward and backward."""
     data, weight = mx.sym.var("data"), mx.sym.var("weight")
     layer = mx.sym.FullyConnected(data, weight, no_bias=True, num_hidden=16, name="fc")
-    return training_graph(
+    graph = training_graph(
         mx.sym.tanh(layer, name="tanh"),
         inputs={"data": ((8, 12), F32)},
         parameters={"weight": ((16, 12), F32)},
@@ -40,68 +33,65 @@ def graph():
         train=True,
         optimizer="sgd",
     )
-
-
-def test_every_pass_leaves_a_readable_file(graph, tmp_path):
     table, undescribed = strategy_table(graph)
     assert undescribed == {}
-    compile_graph(graph, table, workers=4, dump_dir=tmp_path)
+    return table
+
+
+def test_every_pass_leaves_a_readable_file(table, tmp_path):
+    compile_graph(table, workers=4, dump_dir=tmp_path)
     names = [path.stem.split("-", 1)[1] for path in sorted(tmp_path.glob("*.txt"))]
     assert names[:2] == ["group", "coalesce"]
     assert names[-3:] == ["plan", "partition", "phases"]
     assert all("fc" in path.read_text() for path in tmp_path.glob("*-partition.txt"))
 
 
-def test_later_dumps_do_not_overwrite_earlier_ones(graph, tmp_path):
-    table, _ = strategy_table(graph)
-    compile_graph(graph, table, workers=2, dump_dir=tmp_path)
+def test_later_dumps_do_not_overwrite_earlier_ones(table, tmp_path):
+    compile_graph(table, workers=2, dump_dir=tmp_path)
     count = len(list(tmp_path.iterdir()))
-    compile_graph(graph, table, workers=2, dump_dir=tmp_path)
+    compile_graph(table, workers=2, dump_dir=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2 * count
 
 
-def test_what_is_read_often_stands_beside_the_texts(graph):
-    table, _ = strategy_table(graph)
-    heads = json.loads(graph)["attrs"]["tofu_heads"][1]
-    assert any(role.startswith("gradient:") for role in heads)
-    compiled = compile_graph(graph, table, workers=2)
-    assert compiled.variables == json.loads(compiled.partitioned)["variables"]
-    assert compiled.has_backward and json.loads(compiled.phases)["backward"] is not None
+def test_what_is_read_often_stands_next_to_the_step(table):
+    assert any(role.startswith("gradient:") for role in table.graph.head_roles)
+    compiled = compile_graph(table, workers=2)
+    assert compiled.variables == variables_of(compiled.step)
+    assert set(compiled.variables) >= {"data", "weight"}
+    assert compiled.has_backward
+    assert len(compiled.step.graphs) == 2
 
 
-def test_summary_counts_what_the_graph_holds(graph):
-    table, _ = strategy_table(graph)
-    compiled = compile_graph(graph, table, workers=2)
+def test_summary_counts_what_the_graph_holds(table):
+    compiled = compile_graph(table, workers=2)
     summary = compiled.summary()
-    assert summary["bytes_per_step"] == json.loads(compiled.partitioned)["fetched_bytes"]
+    assert summary["bytes_per_step"] == compiled.plan.total_bytes
     assert len(summary["bytes_per_worker"]) == 2
     # Half of the tensors, and what is fetched.
     assert min(summary["bytes_per_worker"]) >= 16 * 12 * 4
     assert max(summary["bytes_per_worker"]) < summary["serial_bytes"]
 
 
-def test_fetched_regions_count_once(graph):
-    table, _ = strategy_table(graph)
-    plain = compile_graph(graph, table, workers=2)
-    fused = compile_graph(graph, table, workers=2, fetch="multifetch")
+def test_fetched_regions_count_once(table):
+    plain = compile_graph(table, workers=2)
+    fused = compile_graph(table, workers=2, fetch="multifetch", joint=True)
     assert plain.shared_bytes == 0
     assert fused.fetched_bytes + fused.shared_bytes == plain.fetched_bytes == plain.plan.total_bytes
+    own = sum(node.op.startswith("_tofu_") for node in fused.step.graphs[0].nodes)
     # No slices and concatenations, but handles and acknowledgements of eight bytes.
     for many, few in zip(plain.bytes_per_worker, fused.bytes_per_worker):
-        assert few < many + 8 * fused.partitioned.count('"op": "_tofu_')
+        assert few < many + 8 * own
 
 
-def test_observers_see_what_is_made_while_they_watch(graph):
-    table, _ = strategy_table(graph)
+def test_observers_see_what_is_made_while_they_watch(table):
     seen = []
     with observe(seen.append):
-        compiled = compile_graph(graph, table, workers=2)
-    compile_graph(graph, table, workers=2)
+        compiled = compile_graph(table, workers=2)
+    compile_graph(table, workers=2)
     assert seen == [compiled]
 
 
-def test_interceptors_see_a_graph_before_it_is_planned(graph):
-    table, _ = strategy_table(graph)
+def test_interceptors_see_a_graph_before_it_is_planned(table):
     seen = []
 
     def stop(*problem):
@@ -109,90 +99,66 @@ def test_interceptors_see_a_graph_before_it_is_planned(graph):
         raise StopIteration
 
     with intercept(stop), pytest.raises(StopIteration):
-        compile_graph(graph, table, workers=2)
-    compile_graph(graph, table, workers=2)
-    assert seen == [(graph, table, 2)]
+        compile_graph(table, workers=2)
+    compile_graph(table, workers=2)
+    assert seen == [(table, 2)]
 
 
-def test_a_saved_plan_is_used_in_place_of_a_search(graph):
-    table, _ = strategy_table(graph)
+def test_a_saved_plan_is_used_in_place_of_a_search(table):
     pinned = SearchOptions(pins=(("weight", (1,)),))
-    saved = plan_graph(Problem("fc", graph, table, 2), pinned)
-    compiled = compile_graph(graph, table, workers=2, saved=saved.to_json())
+    saved = _core.Plan(plan_graph(Problem("fc", table, 2), pinned).to_json(), table)
+    compiled = compile_graph(table, workers=2, saved=saved)
     assert compiled.plan.tensor("weight").cuts == (1,)
-    assert compiled.plan == saved
+    assert compiled.searched is saved
 
 
-def test_a_saved_plan_of_another_graph_is_refused(graph):
-    table, _ = strategy_table(graph)
-    saved = json.loads(plan_graph(Problem("fc", graph, table, 2)).to_json())
-    saved["graph_hash"] = "0" * 16
-    with pytest.raises(ConfigError, match=r"saved plan cannot be used.*of another graph"):
-        compile_graph(graph, table, workers=2, saved=json.dumps(saved))
+def test_the_plan_for_people_is_that_of_the_run(table):
+    compiled = compile_graph(table, workers=2)
+    assert compiled.plan.total_bytes == compiled.searched.total_bytes
+    assert compiled.plan.operators
+    assert len(compiled.plan.operators) == compiled.searched.num_operators
+    assert compiled.plan is compiled.plan
 
 
-def test_a_problem_names_what_no_description_covers(graph):
-    table = json.loads(strategy_table(graph)[0])
-    problem = Problem("fc", graph, json.dumps(table), 2)
-    assert problem.undescribed() == {}
-    row = next(i for i, row in enumerate(table["nodes"]) if row >= 0)
-    table["nodes"][row] = -1
-    op = json.loads(graph)["nodes"][row]["op"]
-    assert dataclasses.replace(problem, table=json.dumps(table)).undescribed() == {op: ""}
-
-
-def test_a_problem_says_why_a_description_does_not_cover_an_operator(graph):
-    document = json.loads(graph)
-    (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
-    node["attrs"] = {WHOLE: "its rewrite fails: KeyError: 'axis'"}
-    text = json.dumps(document)
-    problem = Problem("fc", text, strategy_table(text)[0], 2)
-    assert problem.undescribed() == {"tanh": "its rewrite fails: KeyError: 'axis'"}
-    told = undescribed_text("fc", problem.undescribed(), plan_graph(problem))
-    assert told.startswith("fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes")
-    both = undescribed_text("fc", {"tanh": "it fails", "b": "", "a": ""}, plan_graph(problem))
-    assert both.startswith("fc: no description of a, b; tanh: it fails; every worker computes")
-
-
-def test_tiles_that_parameters_have_win_over_the_users_pins(graph):
-    table, _ = strategy_table(graph)
-    options = SearchOptions(pins=(("weight", (1,)),))
-    assert compile_graph(graph, table, workers=2, options=options).plan.tensor("weight").cuts == (
-        1,
+def test_the_user_is_told_why_no_description_covers_an_operator():
+    reasons = {"tanh": "its rewrite fails: KeyError: 'axis'"}
+    told = undescribed_text("fc", reasons, 2048)
+    assert told == (
+        "fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes them whole, "
+        "which costs 2.0 KiB of communication per step"
     )
-    compiled = compile_graph(graph, table, workers=2, options=options, pins={"weight": (0,)})
-    assert compiled.plan.tensor("weight").cuts == (0,)
+    told = undescribed_text("fc", {**reasons, "b": "", "a": ""}, 0)
+    assert told.startswith("fc: no description of a, b; tanh: its rewrite fails: ")
+    assert told.endswith("per step. A description in TDL would let them be split")
 
 
-def test_an_operator_without_a_description_may_be_random(graph):
-    table = json.loads(strategy_table(graph)[0])
-    assert repeats(json.loads(graph), json.dumps(table))
-    table["nodes"][max(i for i, row in enumerate(table["nodes"]) if row >= 0)] = -1
-    assert not repeats(json.loads(graph), json.dumps(table))
+def test_what_is_whole_for_a_reason_has_no_row(table):
+    document = json.loads(table.graph.to_json())
+    (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
+    node["attrs"] = {WHOLE: "because"}
+    _, undescribed = strategy_table(_core.Graph(json.dumps(document)))
+    assert undescribed == {"tanh": "because"}
 
 
-def test_any_tensor_may_be_pinned(graph):
-    table, _ = strategy_table(graph)
+def test_any_tensor_may_be_pinned(table):
     for cut in (0, 1):
         options = SearchOptions(pins=(("fc", (cut,)), ("fc_backward[1]", (1 - cut,))))
-        plan = plan_graph(Problem("fc", graph, table, 4), options)
+        plan = plan_graph(Problem("fc", table, 4), options)
         assert plan.tensor("fc").cuts == (cut, cut)
         assert plan.tensor("fc_backward", 1).cuts == (1 - cut, 1 - cut)
 
 
-def test_pins_that_contradict_each_other_are_told_why(graph):
-    table, _ = strategy_table(graph)
+def test_pins_that_contradict_each_other_are_told_why(table):
     options = SearchOptions(pins=(("fc", (0,)), ("tanh", (1,))))
     with pytest.raises(PlanError, match=r'"fc=0,0" and "tanh=1,1" contradict each other.*tanh'):
-        plan_graph(Problem("fc", graph, table, 4), options)
+        plan_graph(Problem("fc", table, 4), options)
 
 
-def test_one_dimension_is_pinned_at_every_step(graph):
-    table, _ = strategy_table(graph)
+def test_one_dimension_is_pinned_at_every_step(table):
     options = SearchOptions(pins=(("weight", (1,)),))
-    plan = plan_graph(Problem("fc", graph, table, 4), options)
+    plan = plan_graph(Problem("fc", table, 4), options)
     assert plan.tensor("weight").cuts == (1, 1)
-    assert (plan.model, plan.nodes) == ("fc", len(json.loads(graph)["nodes"]))
+    assert (plan.model, plan.nodes) == ("fc", len(table.graph.nodes))
 
 
 @pytest.mark.parametrize(
@@ -205,15 +171,38 @@ def test_one_dimension_is_pinned_at_every_step(graph):
         ),
     ],
 )
-def test_pins_that_fit_nothing(graph, pin, message):
-    table, _ = strategy_table(graph)
+def test_pins_that_fit_nothing(table, pin, message):
     with pytest.raises(PlanError, match=message):
-        plan_graph(Problem("fc", graph, table, 4), SearchOptions(pins=(pin,)))
+        plan_graph(Problem("fc", table, 4), SearchOptions(pins=(pin,)))
 
 
-def test_dumps_are_numbered_on_after_a_thousand(graph, tmp_path):
+def test_pins_of_tiled_parameters_win_over_those_of_the_options(table):
+    """What is in tiles already stays where it is; the option holds for other tensors."""
+    options = SearchOptions(pins=(("weight", (1,)), ("data", (1,))))
+    for pins, cuts in (({"weight": (0, 0)}, (0, 0)), ({}, (1, 1))):
+        plan = compile_graph(table, workers=4, pins=pins, options=options).plan
+        assert plan.tensor("weight").cuts == cuts
+        assert plan.tensor("data").cuts == (1, 1)
+
+
+def test_only_a_graph_that_computes_the_same_again_is_joined(table):
+    document = json.loads(table_document(table.graph)[0])
+
+    def other(**changes):
+        return _core.StrategyTable(json.dumps({**document, **changes}), table.graph)
+
+    def joined(one):
+        return compile_graph(one, workers=2, joint=True).step.is_joint
+
+    assert joined(other())
+    row = document["nodes"][-1]
+    assert not joined(other(nodes=[*document["nodes"][:-1], -1])), "its last operator is unknown"
+    rows = [{**r, "random": r["random"] or k == row} for k, r in enumerate(document["rows"])]
+    assert not joined(other(rows=rows))
+
+
+def test_dumps_are_numbered_on_after_a_thousand(table, tmp_path):
     (tmp_path / "1000-plan.txt").write_text("earlier")
-    table, _ = strategy_table(graph)
-    compile_graph(graph, table, workers=2, dump_dir=tmp_path)
+    compile_graph(table, workers=2, dump_dir=tmp_path)
     assert (tmp_path / "1000-plan.txt").read_text() == "earlier"
     assert (tmp_path / "1001-group.txt").exists()

@@ -15,7 +15,7 @@ from tofu.plan import file as plan_file
 
 def problem(batch=8, workers=2):
     graph = models.build("mlp", batch, reduced=True).training_graph()
-    return Problem("mlp", graph, strategy_table(graph)[0], workers)
+    return Problem("mlp", strategy_table(graph)[0], workers)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,10 @@ def saved(plan, tmp_path):
 
 
 def test_a_plan_comes_back_as_it_was(mlp, plan, saved):
-    found = plan_file.read(saved).plan_for(mlp.graph, 2)
-    assert json.loads(found) == json.loads(plan.to_json())
-    assert Plan.from_json(found) == plan
+    found = plan_file.read(saved).plan_for(mlp.table, 2)
+    document = json.loads(plan.to_json())
+    del document["model"]
+    assert json.loads(found.to_json()) == document
 
 
 def test_a_file_is_small_text(plan, saved):
@@ -49,8 +50,8 @@ def test_a_file_is_small_text(plan, saved):
 
 def test_another_graph_has_no_plan(saved):
     file = plan_file.read(saved)
-    assert file.plan_for(problem(batch=16).graph, 2) is None
-    assert file.plan_for(problem().graph, 4) is None
+    assert file.plan_for(problem(batch=16).table, 2) is None
+    assert file.plan_for(problem().table, 4) is None
 
 
 def test_plans_of_several_graphs_are_kept_beside_each_other(mlp, plan, saved):
@@ -60,8 +61,10 @@ def test_plans_of_several_graphs_are_kept_beside_each_other(mlp, plan, saved):
     plan_file.save(saved, pinned)  # in place of the earlier plan of the same graph
     file = plan_file.read(saved)
     assert file.workers == (2, 4)
-    assert Plan.from_json(file.plan_for(mlp.graph, 2)) == pinned
-    assert file.plan_for(other.graph, 4) is not None
+    found = Plan.from_json(file.plan_for(mlp.table, 2).to_json())
+    assert found.tensors == pinned.tensors
+    assert found.operators == pinned.operators
+    assert file.plan_for(other.table, 4) is not None
     assert len(file.plans) == 2
 
 
@@ -124,4 +127,4 @@ def test_a_plan_that_is_not_of_its_graph_is_refused(mlp, saved, monkeypatch):
     monkeypatch.setattr(plan_file, "_digest", lambda plans: document["sha256"])
     saved.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"damaged .*nodes"):
-        plan_file.read(saved).plan_for(mlp.graph, 2)
+        plan_file.read(saved).plan_for(mlp.table, 2)

@@ -26,7 +26,7 @@ def planned(request):
     """A function from keyword arguments to the plan of a reduced model."""
     graph = models.build(request.param, reduced=True).training_graph(optimizer="sgd")
     table, _ = strategy_table(graph)
-    return lambda **options: json.loads(_core.plan(graph, table, **options))
+    return lambda **options: json.loads(_core.plan(table, **options).to_json())
 
 
 def test_every_model_has_a_factory_here():

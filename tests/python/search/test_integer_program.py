@@ -42,11 +42,11 @@ def highs() -> ModuleType:
 def check(highs: ModuleType, graph: str, workers: int, steps: int) -> None:
     """The plan's steps, and the search asked again, cost exactly what HiGHS finds."""
     table, _ = strategy_table(graph)
-    plan = _core.plan(graph, table, workers=workers, mode="recursion")
-    found = [step["bytes"] for step in json.loads(plan)["steps"]]
+    plan = _core.plan(table, workers=workers, mode="recursion")
+    found = [step["bytes"] for step in json.loads(plan.to_json())["steps"]]
     assert len(found) == steps
     for step in range(steps):
-        text = _core.step_problem(graph, table, plan, step=step)
+        text = plan.step_problem(step=step)
         problem = json.loads(text)
         best = highs.solve(problem).cost
         assert best == sum(found[: step + 1]), f"step {step}"
@@ -111,6 +111,6 @@ def test_a_damaged_problem_is_refused(change: dict[str, object], complaint: str)
 def test_a_step_that_the_plan_lacks_is_refused() -> None:
     graph = build("mlp", reduced=True).training_graph()
     table, _ = strategy_table(graph)
-    plan = _core.plan(graph, table, workers=4)
+    plan = _core.plan(table, workers=4)
     with pytest.raises(PlanError, match="found step 2, expected 0 to 1"):
-        _core.step_problem(graph, table, plan, step=2)
+        plan.step_problem(step=2)

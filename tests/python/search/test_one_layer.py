@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import mxnet as mx
 
 from tofu import _core
@@ -30,10 +28,10 @@ def test_one_layer_of_64_over_4_workers_communicates_at_most_20480_elements() ->
     )
     table, undescribed = strategy_table(graph)
     assert not undescribed
-    plan = json.loads(_core.plan(graph, table, workers=4))
-    recursion = json.loads(_core.plan(graph, table, workers=4, mode="recursion"))
-    assert plan["total_bytes"] <= 20480 * FLOAT_BYTES
-    assert plan["status"] == "optimal"
-    assert plan["lower_bound_bytes"] == plan["total_bytes"]
+    plan = _core.plan(table, workers=4)
+    recursion = _core.plan(table, workers=4, mode="recursion")
+    assert plan.total_bytes <= 20480 * FLOAT_BYTES
+    assert plan.status == "optimal"
+    assert plan.lower_bound_bytes == plan.total_bytes
     # What the paper's recursion misses: two cuts along one dimension do not commute.
-    assert recursion["total_bytes"] == 24576 * FLOAT_BYTES
+    assert recursion.total_bytes == 24576 * FLOAT_BYTES

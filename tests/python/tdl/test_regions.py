@@ -21,9 +21,11 @@ pytest.importorskip("mxnet")
 
 import tofu.tdl  # noqa: F401 registers the descriptions
 from tofu.analysis import row_for
-from tofu.analysis.apply_row import Box, Part, extent_of, parts_of
+from tofu.analysis.apply_row import Part, extent_of, parts_of
 from tofu.analysis.part_check import anchored
-from tofu.analysis.strategies import Analysis, InputRegion, analyze_trace
+from tofu.analysis.result import Analysis, InputRegion
+from tofu.analysis.strategies import analyze_trace
+from tofu.boxes import Box
 from tofu.errors import TofuError
 from tofu.lang import ir, lookup
 from tofu.verify.calls.case import Case

@@ -14,27 +14,7 @@ from tofu.errors import GraphError
 from ..run.extension import mxnet_errors
 from .nnvm import Graph, Shape
 
-__all__ = ["dtype_flag", "dtype_name", "infer"]
-
-_FLAGS: dict[str, int] = {
-    np.dtype(kind).name: flag
-    for kind, flag in mx.ndarray._DTYPE_NP_TO_MX.items()
-    if kind is not None
-}
-_NAMES = {flag: name for name, flag in _FLAGS.items()}
-
-
-def dtype_flag(name: str) -> int:
-    """MXNet's type flag of a dtype. Raises GraphError for one that MXNet lacks."""
-    flag = _FLAGS.get(np.dtype(name).name)
-    if flag is None:
-        raise GraphError(f"dtype {name}: MXNet knows {', '.join(sorted(_FLAGS))}")
-    return flag
-
-
-def dtype_name(flag: int) -> str:
-    """The numpy name of an MXNet type flag."""
-    return _NAMES[flag]
+__all__ = ["infer"]
 
 
 def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
@@ -70,4 +50,7 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _flag(dtype: Any) -> int:
-    return _FLAGS.get(np.dtype(dtype).name, -1)
+    """MXNet's own number for a NumPy type; -1 where it has none."""
+    flags, kind = mx.ndarray._DTYPE_NP_TO_MX, np.dtype(dtype)
+    flag: int = flags.get(kind.type, flags.get(kind, -1))  # of bfloat16 MXNet keeps the dtype
+    return flag

@@ -1,10 +1,10 @@
 """The training graph of a symbol, ready to be partitioned.
 
-    text = training_graph(symbol, inputs={"data": ((32, 64), "float32")},
+    graph = training_graph(symbol, inputs={"data": ((32, 64), "float32")},
                           parameters={"w": ((10, 64), "float32")}, aux={},
                           gradients=["w"], train=True)
 
-The text is NNVM's JSON with the shape and dtype of every entry (docs/formats.md).
+Its format is NNVM's JSON with the shape and dtype of every entry (docs/formats.md).
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Optional
 
 import mxnet as mx
 
+from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 
 from ..run.extension import is_stateful_backward, load
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
-from .infer import dtype_name, infer
+from .infer import infer
 from .lower import AFTER, BEFORE, STAGES
 from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .replay import replay_stateful
@@ -43,7 +45,7 @@ def training_graph(
     optimizer: Optional[str] = None,
     workers: int = 1,
     statistics_in_forward: bool = False,
-) -> str:
+) -> _core.Graph:
     """The graph of forward, backward and, for planning, update.
 
     Args:
@@ -60,7 +62,7 @@ def training_graph(
             does on CPUs, where the update belongs to the backward operator.
 
     Returns:
-        NNVM JSON with graph attributes shape, dtype and tofu_heads.
+        The graph with the shape and dtype of every entry, and a role for every head.
 
     Raises:
         GraphError: a variable's shape is missing, MXNet refuses the graph, or it
@@ -114,7 +116,7 @@ def training_graph(
     infer(graph, variables)
     _check_stateless(graph)
     _drop_shape_donors(graph)
-    return _to_json(graph, roles, names)
+    return _finished(graph, roles, names)
 
 
 def _roles(inputs: Variables, parameters: Variables, aux: Variables) -> dict[str, str]:
@@ -184,15 +186,14 @@ def _drop_shape_donors(graph: Graph) -> None:
         node.control_deps = [dep for dep in node.control_deps if dep in read]
 
 
-def _to_json(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> str:
+def _finished(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> _core.Graph:
     order = graph.topological()
     for node in order:
         if node.is_variable:
             node.attrs[ROLE] = roles[node.name]
-    return graph.to_json(
-        {
-            "shape": ["list_shape", [list(shape) for node in order for shape in node.shapes]],
-            "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
-            "tofu_heads": ["list_str", heads],
-        }
-    )
+    attrs = {
+        "shape": ["list_shape", [list(shape) for node in order for shape in node.shapes]],
+        "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
+        "tofu_heads": ["list_str", heads],
+    }
+    return _core.Graph(graph.to_json(attrs))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 
-from .infer import dtype_name
 from .nnvm import VARIABLE, Entry, Graph, Node, Shape
 
 __all__ = ["OPTIMIZERS", "append_updates"]

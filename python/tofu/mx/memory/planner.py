@@ -1,8 +1,6 @@
 """What MXNet's executor allocates for a graph, before anything is allocated.
 
-    graph = tofu._core.Graph(graph_json)
-    rules = memory_rules(graph)
-    memory = predict(graph, rules, workers=8)
+    memory = predict(graph, workers=8)     # a tofu._core.Graph
     memory.bytes_per_worker
 
 MXNet's planner is followed step by step in C++ (src/passes/memory/executor_memory.h). What it
@@ -23,9 +21,9 @@ from typing import Any
 import mxnet as mx
 
 from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import InternalError
 
-from ..build.infer import dtype_name
 from ..build.nnvm import VARIABLE
 from ..run.executor import bind
 from ..run.extension import MATCH_RANGE, load
@@ -34,15 +32,11 @@ __all__ = [
     "DEFAULT_MATCH_RANGE",
     "ExecutorMemory",
     "LiveTensor",
-    "memory_rules",
     "planned_mib",
     "predict",
-    "rules_of",
 ]
 
 DEFAULT_MATCH_RANGE = 16
-_FORMAT = "tofu-memory-rules"
-_VERSION = 1
 _GROUP = "__ctx_group__"
 # MXNet's planner takes every element for a float32, and prints whole MiB.
 _PLANNED_ELEMENT_BYTES = 4
@@ -110,13 +104,9 @@ class _Operator:
     outputs: tuple[tuple[tuple[int, ...], int], ...]
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> _Operator:
-        """One of the operators that tofu._core.operator_uses lists."""
-        inputs, outputs = (
-            tuple((tuple(shape), dtype) for shape, dtype in record[side])
-            for side in ("inputs", "outputs")
-        )
-        return cls(record["op"], record["attrs"], inputs, outputs)
+    def of_node(cls, node: _core.Node) -> _Operator:
+        """The way in which a node calls its operator."""
+        return cls(node.op, node.attrs, tuple(node.inputs), tuple(node.outputs))
 
     def size(self) -> int:
         """Elements of all inputs and outputs."""
@@ -125,7 +115,6 @@ class _Operator:
 
 def predict(
     graph: _core.Graph,
-    rules: str,
     *,
     workers: int = 1,
     match_range: int = DEFAULT_MATCH_RANGE,
@@ -136,7 +125,6 @@ def predict(
 
     Args:
         graph: with shapes and dtypes; nodes name their worker or are all of worker 0.
-        rules: what memory_rules returns for it.
         workers: number of workers.
         match_range: NNVM_EXEC_MATCH_RANGE.
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
@@ -144,11 +132,14 @@ def predict(
             gradients are when MXNet itself differentiates.
 
     Raises:
-        GraphError: the rules cannot be read, or do not fit.
+        GraphError: MXNet refuses an operator.
+        UnsupportedMXNetError: see tofu.mx.run.extension.load.
     """
+    load()
+    uses = _core.OperatorUses(graph)
     found = _core.executor_memory(
-        graph,
-        rules,
+        uses,
+        [_rule(_Operator.of_node(node)) for node in uses.nodes],
         workers=workers,
         match_range=match_range,
         search_match_range=search_match_range,
@@ -163,28 +154,6 @@ def predict(
     )
 
 
-def memory_rules(graph: _core.Graph) -> str:
-    """What the operators of a graph do in place (JSON, docs/formats.md).
-
-    Raises GraphError where MXNet refuses an operator, UnsupportedMXNetError as load does.
-    """
-    return rules_of(json.loads(_core.operator_uses(graph)))
-
-
-def rules_of(uses: Mapping[str, Any]) -> str:
-    """The same from the ways in which a graph calls its operators (docs/formats.md)."""
-    load()
-    operators = map(_Operator.of_record, uses["operators"])
-    return json.dumps(
-        {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "nodes": uses["nodes"],
-            "rules": [_rule(_key(operator), operator) for operator in operators],
-        }
-    )
-
-
 def planned_mib(executor: mx.executor.Executor) -> int:
     """Whole MiB that MXNet has planned for an executor's intermediate tensors."""
     found = _PRINTED.search(executor.debug_str())
@@ -193,18 +162,18 @@ def planned_mib(executor: mx.executor.Executor) -> int:
     return int(found.group(1))
 
 
-def _key(operator: _Operator) -> str:
-    return json.dumps([operator.op, sorted(operator.attrs.items()), len(operator.inputs)])
+# In-place pairs (input, output, whether even while others read the input), and the inputs
+# of which only the shape is read.
+_Rule = tuple[list[tuple[int, int, bool]], list[int]]
+_rules: dict[tuple[str, bool], _Rule] = {}
 
 
-_rules: dict[tuple[str, bool], dict[str, Any]] = {}
-
-
-def _rule(key: str, operator: _Operator) -> dict[str, Any]:
+def _rule(operator: _Operator) -> _Rule:
     """The operator's rule, remembered unless its tensors are too small to tell."""
+    key = json.dumps([operator.op, sorted(operator.attrs.items()), len(operator.inputs)])
     large = _PLANNED_ELEMENT_BYTES * operator.size() >= _SMALLEST_BYTES
     if (key, large) not in _rules:
-        _rules[key, large] = _Probe(operator).rule() if large else {"inplace": [], "ignored": []}
+        _rules[key, large] = _Probe(operator).rule() if large else ([], [])
     return _rules[key, large]
 
 
@@ -219,9 +188,10 @@ class _Probe:
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
 
-    def rule(self) -> dict[str, Any]:
-        """In-place pairs, and the inputs of which only the shape is read."""
-        pairs, ignored = [], []
+    def rule(self) -> _Rule:
+        """What the operator does in place."""
+        pairs: list[tuple[int, int, bool]] = []
+        ignored = []
         for i, (shape, _) in enumerate(self._operator.inputs):
             size = math.prod(shape)
             if _PLANNED_ELEMENT_BYTES * size < _SMALLEST_BYTES:
@@ -230,16 +200,16 @@ class _Probe:
                 if math.prod(output) != size:
                     continue
                 if self._saves(i, j, size, still_read=True):
-                    pairs.append([i, j, True])
+                    pairs.append((i, j, True))
                 elif self._saves(i, j, size, still_read=False):
-                    pairs.append([i, j, False])
+                    pairs.append((i, j, False))
                 elif _copies(size) == 1 and self._saves(
                     i, j, size, still_read=False, match_range=1
                 ):
                     # Its block was free before the operator asked for one. (Beside further
                     # copies, those of an earlier one are free as well.)
                     ignored.append(i)
-        return {"inplace": pairs, "ignored": sorted(set(ignored))}
+        return pairs, sorted(set(ignored))
 
     def _saves(
         self, source: int, output: int, size: int, *, still_read: bool, match_range: int = 0
@@ -297,7 +267,7 @@ class _Probe:
         }
         return bind(
             f"{self._operator.op} probe",
-            graph,
+            _core.Graph(json.dumps(graph)),
             [mx.cpu(0)],
             arrays,
             planner={MATCH_RANGE: str(match_range)},

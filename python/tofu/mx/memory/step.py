@@ -1,7 +1,7 @@
 """What a training step takes on every worker, by kind, before anything is allocated.
 
-    document, graphs = tofu._core.step_graphs(graph, table, plan, fetch="multifetch")
-    memory = step_memory(json.loads(document), graphs, contexts)
+    step = tofu._core.schedule(tofu._core.partition(plan, fetch="multifetch"), joint=True)
+    memory = step_memory(step, contexts)
     memory.kinds        # {"parameters": 1024, "gradients": 1024, ...} of the fullest worker
 
 Tiles are counted by their sizes; what MXNet's executors allocate for everything else is
@@ -11,20 +11,18 @@ from the model of its planner (tofu.mx.memory), under the settings that a run us
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import mxnet as mx
-import numpy as np
 
 from tofu import _core
+from tofu.dtypes import dtype_bytes, dtype_flag
+from tofu.plan.layout import Layout, heads_of, variables_of
 
-from ..build.infer import dtype_name
-from ..run.executor import settings_for_shapes
+from ..run.executor import planner_settings
 from ..run.extension import MATCH_RANGE
-from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, predict, rules_of
+from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, predict
 
 __all__ = ["KINDS", "StepMemory", "step_memory"]
 
@@ -49,31 +47,27 @@ class StepMemory:
     bytes_per_worker: tuple[int, ...]
 
 
-def step_memory(
-    partitioned: Mapping[str, Any], graphs: Sequence[_core.Graph], contexts: Sequence[mx.Context]
-) -> StepMemory:
+def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> StepMemory:
     """Add up what a step of a partitioned graph needs.
 
     Args:
-        partitioned: the partitioned graph (docs/formats.md); its nodes are not looked at.
-        graphs: what its executors run on `contexts`.
+        step: what its executors run.
         contexts: one per worker.
 
     Raises GraphError where MXNet refuses an operator.
     """
     workers = len(contexts)
     counts = [dict.fromkeys(KINDS, 0) for _ in range(workers)]
-    for variable in partitioned["variables"].values():
-        kind = _kind(variable["role"])
-        for tile, size in _tiles(variable):
-            counts[tile["worker"]][kind] += size
-    for head in partitioned["heads"]:
-        if head["role"].startswith(_GRADIENT):
-            for tile, size in _tiles(head):
-                counts[tile["worker"]]["gradients"] += size
+    for variable in variables_of(step).values():
+        for count, size in zip(counts, _tile_bytes(variable.layout)):
+            count[_kind(variable.role)] += size
+    for head in heads_of(step.backward_heads):
+        if head.role.startswith(_GRADIENT):
+            for count, size in zip(counts, _tile_bytes(head.layout)):
+                count["gradients"] += size
     pools = [0] * workers
     fetched = 0
-    for graph in graphs:
+    for graph in step.graphs:
         found = _predict(graph, contexts)
         pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
         fetched = max(fetched, _fetch_buffers(found))
@@ -93,20 +87,16 @@ def _kind(role: str) -> str:
     return "optimizer_state" if role.startswith(_STATE) else "activations"
 
 
-def _tiles(record: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    size = np.dtype(dtype_name(record["dtype"])).itemsize
-    for tile in record["tiles"]:
-        extents = (end - begin for begin, end in zip(tile["begin"], tile["end"]))
-        yield tile, math.prod(extents) * size
+def _tile_bytes(layout: Layout) -> list[int]:
+    """The size of every worker's tile."""
+    size = dtype_bytes(dtype_flag(layout.dtype))
+    return [math.prod(box.shape) * size for box in layout.boxes]
 
 
 def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemory:
-    uses = json.loads(_core.operator_uses(graph))
-    settings = settings_for_shapes(uses["crossing_shapes"], uses["shapes"], contexts)
-    match_range = settings.get(MATCH_RANGE)
+    match_range = planner_settings(graph, contexts).get(MATCH_RANGE)
     return predict(
         graph,
-        rules_of(uses),
         workers=len(contexts),
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
         search_match_range=match_range is None,

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Optional
 
 import mxnet as mx
 
+from tofu import _core
 from tofu.errors import GraphError
 
-from ..build.nnvm import VARIABLE, Shape
-from .extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, mxnet_errors, taught
+from .extension import (
+    MATCH_RANGE,
+    SEARCH_MATCH_RANGE,
+    backward_operators,
+    environment,
+    mxnet_errors,
+    taught,
+)
 
-__all__ = ["bind", "bind_apart", "planner_settings", "settings_for_shapes"]
+__all__ = ["bind", "bind_apart", "planner_settings"]
 
-_GROUP = "__ctx_group__"
 # The context of nodes without a group, of which there are none. It only has to differ from
 # cpu(0), where MXNet would activate a subgraph backend that chains five copies on every
 # edge between contexts, and from GPUs, where it would fuse operators of several workers.
@@ -33,7 +38,7 @@ _MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
 
 def bind(
     what: str,
-    graph: Mapping[str, Any],
+    graph: _core.Graph,
     contexts: Sequence[mx.Context],
     arrays: Mapping[str, mx.nd.NDArray],
     *,
@@ -43,8 +48,7 @@ def bind(
 
     Args:
         what: which graph, for errors.
-        graph: NNVM JSON with shape and dtype of every entry and "worker<w>" as the
-            context group of every node.
+        graph: "worker<w>" is the context group of every node.
         contexts: one per worker.
         arrays: variable -> array, bound in place; more may be given.
         planner: environment variables of MXNet's memory planner; None for those under which
@@ -56,14 +60,15 @@ def bind(
     groups = {f"worker{worker}": context for worker, context in enumerate(contexts)}
     _check(what, graph, groups, arrays)
     with mxnet_errors(f"loading the {what} graph"):
-        symbol = mx.sym.load_json(json.dumps(_without_entries(graph)))
+        symbol = mx.sym.load_json(graph.to_symbol_json())
     arguments = {name: arrays[name] for name in symbol.list_arguments()}
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
     if planner is None:
         planner = planner_settings(graph, contexts)
     settings = dict(planner) if _has_gpu(contexts) else {**planner, **_NO_SEGMENTS}
+    outputs = {node.name: node.outputs for node in graph.nodes_of(backward_operators())}
     doing = f"binding the {what} graph"
-    with mxnet_errors(doing), taught(_shapes(graph)), environment(settings):
+    with mxnet_errors(doing), taught(outputs), environment(settings):
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
@@ -75,7 +80,7 @@ _apart = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="tofu-bind"
 
 def bind_apart(
     what: str,
-    graph: Mapping[str, Any],
+    graph: _core.Graph,
     contexts: Sequence[mx.Context],
     arrays: Mapping[str, mx.nd.NDArray],
 ) -> mx.executor.Executor:
@@ -88,40 +93,19 @@ def bind_apart(
     return _apart.submit(bind, what, graph, contexts, arrays).result()
 
 
-def planner_settings(graph: Mapping[str, Any], contexts: Sequence[mx.Context]) -> dict[str, str]:
+def planner_settings(graph: _core.Graph, contexts: Sequence[mx.Context]) -> dict[str, str]:
     """Settings of MXNet's memory planner: the ranges that are safe, and the best of them.
 
     Tensors of a partitioned graph come in many sizes; with the default range small ones
     that live long take the memory of large ones.
     """
-    return settings_for_shapes(_crossing_shapes(graph), graph["attrs"]["shape"][1], contexts)
-
-
-def settings_for_shapes(
-    crossing: Iterable[Sequence[int]],
-    shapes: Iterable[Sequence[int]],
-    contexts: Sequence[mx.Context],
-) -> dict[str, str]:
-    """The same for a graph with these shapes, of which some cross contexts."""
-    safe = _safe_match_range(crossing, shapes, contexts)
+    safe = _safe_match_range(graph, contexts)
     if safe is not None:
         return {MATCH_RANGE: str(safe)}
     return {SEARCH_MATCH_RANGE: "1"}
 
 
-def _crossing_shapes(graph: Mapping[str, Any]) -> Iterator[Sequence[int]]:
-    nodes, rows, shapes = graph["nodes"], graph["node_row_ptr"], graph["attrs"]["shape"][1]
-    for node in nodes:
-        for source, index, *_ in node["inputs"]:
-            if nodes[source]["attrs"][_GROUP] != node["attrs"][_GROUP]:
-                yield shapes[rows[source] + index]
-
-
-def _safe_match_range(
-    crossing: Iterable[Sequence[int]],
-    shapes: Iterable[Sequence[int]],
-    contexts: Sequence[mx.Context],
-) -> Optional[int]:
+def _safe_match_range(graph: _core.Graph, contexts: Sequence[mx.Context]) -> Optional[int]:
     """The largest range for which MXNet's copies between contexts are right.
 
     On CPUs they trust the oneDNN layout that a block of memory last had, which may be that
@@ -130,10 +114,11 @@ def _safe_match_range(
     """
     if _has_gpu(contexts):
         return None
-    if any(list(shape) != [1] for shape in crossing):
+    if any(shape != (1,) for shape in graph.crossing_shapes):
         return 0
     may_be_blocked = (
-        len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE for shape in shapes
+        len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE
+        for shape in graph.shapes
     )
     return 1 if any(may_be_blocked) else None
 
@@ -144,44 +129,23 @@ def _has_gpu(contexts: Sequence[mx.Context]) -> bool:
 
 def _check(
     what: str,
-    graph: Mapping[str, Any],
+    graph: _core.Graph,
     groups: Mapping[str, mx.Context],
     arrays: Mapping[str, mx.nd.NDArray],
 ) -> None:
     # MXNet reads out of bounds where a node has no context: look before it does.
-    for node in graph["nodes"]:
-        group = node.get("attrs", {}).get(_GROUP)
+    for group, node in graph.contexts.items():
         if group not in groups:
             raise GraphError(
-                f"{what} graph, node {node['name']!r}: found context group {group!r}, expected "
+                f"{what} graph, node {node!r}: found "
+                f"{f'context group {group!r}' if group else 'no context group'}, expected "
                 f"one of worker0 to worker{len(groups) - 1}"
             )
-        if node["op"] != VARIABLE:
-            continue
-        array = arrays.get(node["name"])
+    for name, group in graph.variables:
+        array = arrays.get(name)
         if array is None or array.context != groups[group]:
             raise GraphError(
-                f"{what} graph, variable {node['name']!r}: found "
+                f"{what} graph, variable {name!r}: found "
                 f"{'no array' if array is None else f'an array on {array.context}'}, expected "
                 f"one on {groups[group]}"
             )
-
-
-def _without_entries(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """The graph without the attributes that are only ours."""
-    version = {"mxnet_version": graph["attrs"].get("mxnet_version", ["int", 10901])}
-    return {**graph, "attrs": version}
-
-
-def _shapes(graph: Mapping[str, Any]) -> dict[str, tuple[list[Shape], list[int]]]:
-    """Shapes and dtypes of internal operators, the only ones without shape functions."""
-    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dtype"][1]
-    rows = graph["node_row_ptr"]
-    return {
-        node["name"]: (
-            [tuple(shape) for shape in shapes[rows[i] : rows[i + 1]]],
-            list(dtypes[rows[i] : rows[i + 1]]),
-        )
-        for i, node in enumerate(graph["nodes"])
-        if node["op"].startswith("_")
-    }

@@ -15,14 +15,14 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
 from mxnet.libinfo import find_lib_path
 
 import tofu
-from tofu.config import cache_directory
+from tofu.config import MXNET_ENVIRONMENT, cache_directory
 from tofu.errors import GraphError, InternalError, TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
@@ -32,6 +32,7 @@ __all__ = [
     "SEARCH_MATCH_RANGE",
     "SUPPORTED_VERSION",
     "UnsupportedMXNetError",
+    "backward_operators",
     "environment",
     "frees_operators",
     "is_stateful_backward",
@@ -46,11 +47,9 @@ __all__ = [
 SUPPORTED_VERSION = "1.9.1"
 _LIBRARY = "libtofu_mxnet.so"
 _FLOAT64 = 1
-# Read at every bind. MXNet merges equal nodes even where they belong to different workers,
-# and loses what depends on them by control dependencies.
-_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
-# Further variables that MXNet reads at every bind: how much larger, in times, the memory may
-# be that a tensor takes over from another, and whether to try smaller ranges than that.
+# Variables that MXNet reads at every bind, as it does MXNET_ENVIRONMENT's: how much larger, in
+# times, the memory may be that a tensor takes over from another, and whether to try smaller
+# ranges than that.
 MATCH_RANGE = "NNVM_EXEC_MATCH_RANGE"
 SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
 
@@ -58,6 +57,7 @@ _log = logging.getLogger("tofu")
 _lock = threading.RLock()
 _library: Optional[ctypes.CDLL] = None
 _stateful: frozenset[str] = frozenset()
+_backward: frozenset[str] = frozenset()
 _runs_parts = False
 _frees_operators = False
 
@@ -99,7 +99,7 @@ def load(library: Optional[Path] = None) -> None:
         UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
             load, or the self-test fails.
     """
-    global _library, _runs_parts, _stateful, _frees_operators
+    global _library, _runs_parts, _stateful, _backward, _frees_operators
     with _lock:
         if _library is not None:
             return
@@ -118,7 +118,8 @@ def load(library: Optional[Path] = None) -> None:
         except TofuError:
             _library = None
             raise
-        _stateful = frozenset(_stateful_ops(handle))
+        _stateful = frozenset(_listed(handle.TofuTeachStatefulOp))
+        _backward = frozenset(_listed(handle.TofuTeachBackwardOp))
         handle.TofuRunPart.restype = ctypes.c_char_p
         _runs_parts = bool(handle.TofuRunPartOpen(os.fsencode(find_lib_path()[0])))
         problem = free_operators(handle, find_lib_path()[0])
@@ -177,6 +178,11 @@ def is_stateful_backward(op: str) -> bool:
     return op in _stateful
 
 
+def backward_operators() -> frozenset[str]:
+    """The operators whose shapes MXNet may have to be taught, once ``load`` has run."""
+    return _backward
+
+
 def runs_parts() -> bool:
     """Whether ``run_part`` can be used, once ``load`` has run."""
     return _runs_parts
@@ -209,24 +215,24 @@ def untaught() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def taught(shapes: Mapping[str, tuple[Sequence[Shape], Sequence[int]]]) -> Iterator[None]:
-    """While it is open, graphs can be bound: MXNet takes what it cannot infer from `shapes`.
+def taught(outputs: Mapping[str, Sequence[tuple[Shape, int]]]) -> Iterator[None]:
+    """While it is open, graphs can be bound: MXNet takes what it cannot infer from `outputs`.
 
-    shapes: node name -> (shape of every output, type flag of every output). Only
-    operators without a shape (type) function of their own look there.
+    outputs: node name -> (shape, type flag) of every output. Only backward operators
+    without a shape (type) function of their own look there.
     """
-    with _lock, environment(_ENVIRONMENT):
+    with _lock, environment(MXNET_ENVIRONMENT):
         library = _library
         if library is None:
             raise TofuError("tofu.mx.run.extension.load() has not been called")
-        for name, (node_shapes, dtypes) in shapes.items():
-            dims = [dim for shape in node_shapes for dim in shape]
+        for name, of_node in outputs.items():
+            dims = [dim for shape, _ in of_node for dim in shape]
             library.TofuTeachNode(
                 name.encode(),
-                len(node_shapes),
-                (ctypes.c_int * len(node_shapes))(*map(len, node_shapes)),
+                len(of_node),
+                (ctypes.c_int * len(of_node))(*(len(shape) for shape, _ in of_node)),
                 (ctypes.c_int64 * len(dims))(*dims),
-                (ctypes.c_int * len(dtypes))(*dtypes),
+                (ctypes.c_int * len(of_node))(*(dtype for _, dtype in of_node)),
             )
         library.TofuTeachBegin()
         try:
@@ -257,8 +263,8 @@ def self_test() -> None:
     )
     expected = [(2, 3), (4, 3), (2, 3, 5, 7, 11)]
     table = {
-        dense.name: (expected[:2], [_FLOAT64] * 2),
-        wide.name: (expected[2:] * 2, [_FLOAT64] * 2),
+        dense.name: [(shape, _FLOAT64) for shape in expected[:2]],
+        wide.name: [(shape, _FLOAT64) for shape in expected[2:] * 2],
     }
     try:
         symbol = Graph([Entry(dense, 0), Entry(dense, 1), Entry(wide)]).to_symbol()
@@ -308,9 +314,10 @@ def _find_library() -> Path:
     )
 
 
-def _stateful_ops(library: ctypes.CDLL) -> Iterator[str]:
-    library.TofuTeachStatefulOp.restype = ctypes.c_char_p
+def _listed(function: Any) -> Iterator[str]:
+    """The names that a function of the library gives for 0, 1, ... until null."""
+    function.restype = ctypes.c_char_p
     index = 0
-    while (name := library.TofuTeachStatefulOp(index)) is not None:
+    while (name := function(index)) is not None:
         yield name.decode()
         index += 1

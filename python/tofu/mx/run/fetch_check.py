@@ -11,13 +11,13 @@ wrong access would end the process.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
 from typing import Optional
 
 import mxnet as mx
 import numpy as np
 
+from tofu import _core
 from tofu.errors import TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
@@ -71,7 +71,7 @@ def _self_test(contexts: tuple[mx.Context, ...]) -> Optional[str]:
     return None
 
 
-def _test_graph(workers: int) -> dict[str, object]:
+def _test_graph(workers: int) -> _core.Graph:
     tiles, handles = [], []
     for worker in range(workers):
         tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(1, _WIDTH)], [_FLOAT32]))
@@ -108,8 +108,7 @@ def _test_graph(workers: int) -> dict[str, object]:
         "shape": ["list_shape", [shape for node in order for shape in node.shapes]],
         "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
     }
-    document: dict[str, object] = json.loads(graph.to_json(attrs))
-    return document
+    return _core.Graph(graph.to_json(attrs))
 
 
 def _node(

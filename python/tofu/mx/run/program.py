@@ -1,6 +1,6 @@
 """A partitioned training graph as two MXNet executors, called step by step.
 
-    program = Program(phases, [mx.cpu(0), mx.cpu(1)], tiles)
+    program = Program(step, [mx.cpu(0), mx.cpu(1)], tiles)
     (loss,) = program.forward({"data": x, "label": y}, is_train=True, ctx=mx.cpu())
     gradients = program.backward([mx.nd.ones_like(loss)])   # {"w": [tile, tile]}
 
@@ -12,23 +12,22 @@ Parameters and auxiliary states are the caller's tiles, bound where they lie.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import mxnet as mx
 import numpy as np
 
+from tofu import _core
 from tofu.errors import GraphError
+from tofu.plan.layout import Head, Layout, heads_of, variables_of
 
 from .executor import bind, bind_apart
 from .extension import load, run_part
-from .layout import Layout, gather, layout_of, scatter
+from .transfer import gather, scatter
 
 __all__ = ["Program"]
 
-_FORMAT = "tofu-phases"
-_VERSION = 1
 _OWN_ROLES = ("data", "head_grad:")
 _PLANNED_ROLE = "state:"  # of the optimizer, which updates outside of these graphs
 
@@ -41,34 +40,41 @@ class Program:
     """
 
     def __init__(
-        self, phases: str, contexts: Sequence[mx.Context], tiles: Mapping[str, mx.nd.NDArray]
+        self,
+        step: _core.TrainingStep,
+        contexts: Sequence[mx.Context],
+        tiles: Mapping[str, mx.nd.NDArray],
     ) -> None:
-        """Bind both graphs.
+        """Bind both halves.
 
         Args:
-            phases: what tofu._core.phases returns.
+            step: what tofu._core.schedule returns.
             contexts: one per worker.
             tiles: tile name -> array, for all parameters and auxiliary states. They are
                 read and written in place. Tiles of data and head gradients are allocated.
 
         Raises:
-            GraphError: the text is no such document, a tile is missing or does not fit,
-                or MXNet refuses a graph.
+            GraphError: a tile is missing or does not fit, the contexts are not one per
+                worker, or MXNet refuses a graph.
             UnsupportedMXNetError: see tofu.mx.run.extension.load.
         """
         load()
-        data = _parse(phases, len(contexts))
+        if step.workers != len(contexts):
+            raise GraphError(
+                f"the graph is partitioned over {step.workers} workers, but {len(contexts)} "
+                "contexts are given; expected one context per worker"
+            )
         self._contexts = list(contexts)
-        self._variables: dict[str, dict[str, Any]] = data["variables"]
+        self._variables = variables_of(step)
         self.layouts: dict[str, Layout] = {
-            name: layout_of(record) for name, record in self._variables.items()
+            name: variable.layout for name, variable in self._variables.items()
         }
         self._tiles = dict(tiles)
         self._allocate()
-        self._halves = _bind(data, self._contexts, self._tiles)
-        self._outputs = [head for head in data["forward"]["heads"] if head["role"] == "output"]
-        backward = data["backward"]
-        self._heads: list[dict[str, Any]] = [] if backward is None else backward["heads"]
+        kind = _Joint if step.is_joint else _Apart
+        self._halves: Union[_Apart, _Joint] = kind(step, self._contexts, self._tiles)
+        self._outputs = [h for h in heads_of(step.forward_heads) if h.role == "output"]
+        self._heads = heads_of(step.backward_heads)
 
     def forward(
         self, inputs: Mapping[str, mx.nd.NDArray], *, is_train: bool, ctx: mx.Context
@@ -86,14 +92,14 @@ class Program:
         Raises:
             GraphError: an input is missing or has another shape.
         """
-        for name, record in self._variables.items():
-            if record["role"] == "data":
+        for name, variable in self._variables.items():
+            if variable.role == "data":
                 if name not in inputs:
                     raise GraphError(f"forward: input {name!r} is missing; got {sorted(inputs)}")
                 self._fill(name, inputs[name])
         arrays = self._halves.forward(is_train=is_train)
         return [
-            gather([arrays[tile["head"]] for tile in _by_worker(head)], layout_of(head), ctx)
+            gather([arrays[number] for number in head.numbers], head.layout, ctx)
             for head in self._outputs
         ]
 
@@ -115,51 +121,50 @@ class Program:
         """
         if not self._halves.has_backward:
             raise GraphError("backward: this graph was made without gradients")
-        for name, record in self._variables.items():
-            kind, _, index = record["role"].partition(":")
+        for name, variable in self._variables.items():
+            kind, _, index = variable.role.partition(":")
             if kind == "head_grad":
                 self._fill(name, head_gradients[int(index)])
         arrays = self._halves.backward()
         gradients: dict[str, list[mx.nd.NDArray]] = {}
         for head in self._heads:
-            kind, _, name = head["role"].partition(":")
-            tiles = self._as_variable(name, head, [arrays[t["head"]] for t in _by_worker(head)])
+            kind, _, name = head.role.partition(":")
+            tiles = self._as_variable(name, head, [arrays[number] for number in head.numbers])
             if kind == "gradient":
                 gradients[name] = tiles
             elif kind == "aux":
-                for record, tile in zip(_by_worker(self._variables[name]), tiles):
-                    tile.copyto(self._tiles[record["name"]])
+                for own, tile in zip(self._variables[name].tiles, tiles):
+                    tile.copyto(self._tiles[own])
         return gradients
 
     def _as_variable(
-        self, name: str, head: Mapping[str, Any], tiles: list[mx.nd.NDArray]
+        self, name: str, head: Head, tiles: list[mx.nd.NDArray]
     ) -> list[mx.nd.NDArray]:
         """Tiles divided as the variable is; the plan nearly always has them so already."""
-        layout, wanted = layout_of(head), self.layouts[name]
-        if layout.boxes == wanted.boxes:
+        wanted = self.layouts[name]
+        if head.layout.boxes == wanted.boxes:
             return tiles
-        return scatter(gather(tiles, layout, self._contexts[0]), wanted, self._contexts)
+        return scatter(gather(tiles, head.layout, self._contexts[0]), wanted, self._contexts)
 
     def _allocate(self) -> None:
-        for name, record in self._variables.items():
-            if record["role"].startswith(_PLANNED_ROLE):
+        for name, variable in self._variables.items():
+            if variable.role.startswith(_PLANNED_ROLE):
                 continue
-            layout = self.layouts[name]
-            for tile, box in zip(_by_worker(record), layout.boxes):
-                context = self._contexts[tile["worker"]]
-                if record["role"].startswith(_OWN_ROLES):
-                    self._tiles[tile["name"]] = mx.nd.zeros(box.shape, context, layout.dtype)
+            layout = variable.layout
+            for tile, box, context in zip(variable.tiles, layout.boxes, self._contexts):
+                if variable.role.startswith(_OWN_ROLES):
+                    self._tiles[tile] = mx.nd.zeros(box.shape, context, layout.dtype)
                     continue
-                array = self._tiles.get(tile["name"])
+                array = self._tiles.get(tile)
                 found = array is not None and (tuple(array.shape), np.dtype(array.dtype).name)
                 if found != (box.shape, layout.dtype):
                     raise GraphError(
-                        f"tile {tile['name']!r} of {record['role']} {name!r}: found "
+                        f"tile {tile!r} of {variable.role} {name!r}: found "
                         f"{found or 'none'}, expected {(box.shape, layout.dtype)}"
                     )
 
     def _fill(self, name: str, whole: Optional[mx.nd.NDArray]) -> None:
-        tiles = [self._tiles[tile["name"]] for tile in _by_worker(self._variables[name])]
+        tiles = [self._tiles[tile] for tile in self._variables[name].tiles]
         if whole is None:
             for tile in tiles:
                 tile[:] = 0
@@ -175,18 +180,16 @@ class _Apart:
 
     def __init__(
         self,
-        data: Mapping[str, Any],
+        step: _core.TrainingStep,
         contexts: Sequence[mx.Context],
         tiles: Mapping[str, mx.nd.NDArray],
     ) -> None:
-        self._forward = bind("forward", data["forward"]["graph"], contexts, tiles)
-        self.has_backward = data["backward"] is not None
+        self._forward = bind("forward", step.graphs[0], contexts, tiles)
+        self.has_backward = bool(step.backward_heads)
         if self.has_backward:
             arrays = self._forward.outputs
-            saved = {each["name"]: arrays[each["forward_head"]] for each in data["saved"]}
-            self._backward = bind_apart(
-                "backward", data["backward"]["graph"], contexts, {**tiles, **saved}
-            )
+            saved = {name: arrays[head] for name, head in step.saved}
+            self._backward = bind_apart("backward", step.graphs[1], contexts, {**tiles, **saved})
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
         outputs: list[mx.nd.NDArray] = self._forward.forward(is_train=is_train)
@@ -204,15 +207,14 @@ class _Joint:
 
     def __init__(
         self,
-        data: Mapping[str, Any],
+        step: _core.TrainingStep,
         contexts: Sequence[mx.Context],
         tiles: Mapping[str, mx.nd.NDArray],
     ) -> None:
-        joint = data["joint"]
-        self._executor = bind_apart("training", joint["graph"], contexts, tiles)
+        self._executor = bind_apart("training", step.graphs[0], contexts, tiles)
         self._arrays: list[mx.nd.NDArray] = self._executor.outputs
-        self._middle: int = joint["forward_nodes"]
-        self._end: int = joint["nodes"]
+        self._middle = step.forward_nodes
+        self._end = step.nodes
         self._is_train = True
         self._used_up = False
 
@@ -227,35 +229,3 @@ class _Joint:
         run_part(self._executor, self._middle, self._end, is_train=True)
         self._used_up = True
         return self._arrays
-
-
-def _bind(
-    data: Mapping[str, Any],
-    contexts: Sequence[mx.Context],
-    tiles: Mapping[str, mx.nd.NDArray],
-) -> Union[_Apart, _Joint]:
-    kind = _Apart if data.get("joint") is None else _Joint
-    return kind(data, contexts, tiles)
-
-
-def _by_worker(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return sorted(record["tiles"], key=lambda tile: int(tile["worker"]))
-
-
-def _parse(phases: str, num_contexts: int) -> dict[str, Any]:
-    try:
-        data: dict[str, Any] = json.loads(phases)
-        found = (data["format"], data["version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise GraphError(
-            f"phases: cannot be read ({type(error).__name__}: {error}); expected the JSON that "
-            "tofu._core.phases returns"
-        ) from error
-    if found != (_FORMAT, _VERSION):
-        raise GraphError(f"phases: found format {found}, expected {(_FORMAT, _VERSION)}")
-    if data["workers"] != num_contexts:
-        raise GraphError(
-            f"phases: partitioned over {data['workers']} workers, but {num_contexts} contexts "
-            "are given; expected one context per worker"
-        )
-    return data

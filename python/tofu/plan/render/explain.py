@@ -1,6 +1,6 @@
 """Why a tensor is cut, or an operator split, as it is: what each other way costs.
 
-``_core.explain`` counts (docs/formats.md, "Explanation"); this module says it::
+``_core.Plan.explain`` counts (docs/formats.md, "Explanation"); this module says it::
 
     for section in explain(problem, plan, "fc1_weight").sections:
         print(section.title, section.reason)
@@ -13,11 +13,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import PlanError
+from tofu.tables import table
 
 from ..compiler import Problem
-from ..plan import DTYPE_NAMES, REPLICATED, Plan
-from .text import table
+from ..plan import REPLICATED, Plan
 
 __all__ = ["Explanation", "Section", "explain"]
 
@@ -68,9 +70,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     Raises:
         PlanError: the graph has no such name.
     """
-    from tofu import _core
-
-    return read(_core.explain(problem.graph, problem.table, plan.to_json(), name))
+    return read(_core.Plan(plan.to_json(), problem.table).explain(name))
 
 
 def read(text: str) -> Explanation:
@@ -90,7 +90,7 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
     tied = tensor["tied"] - 1
     for number, step in enumerate(tensor["steps"], 1):
         title = (
-            f"Tensor {tensor['name']} ({shape} {DTYPE_NAMES[tensor['dtype']]}), "
+            f"Tensor {tensor['name']} ({shape} {dtype_name(tensor['dtype'])}), "
             f"step {number} of {step['parts']} parts: {_cut(step['chosen'])}"
         )
         reason = _tensor_reason(step, total)

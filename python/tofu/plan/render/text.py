@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+from tofu.tables import table
 
 from ..plan import REPLICATED, OperatorPlan, Plan, TensorPlan, format_bytes
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
-__all__ = ["cuts_text", "render_text", "table", "tiles_text"]
+__all__ = ["cuts_text", "render_text", "tiles_text"]
 
 # Up to so many tensors every one has a line of its own.
 SMALL = 64
@@ -142,12 +144,3 @@ def cuts_text(tensor: TensorPlan) -> str:
 
 def _split_text(operator: OperatorPlan) -> str:
     return " ".join(cut or "-" for cut in operator.cuts)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a table with aligned columns."""
-    body = [tuple(header), *map(tuple, rows)]
-    widths = [max(len(row[i]) for row in body) for i in range(len(header))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in body
-    ]

@@ -250,7 +250,7 @@ TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
   gpus.Prepare("dtype=0 shape=325 remote=0 sources=325; pieces=" + pieces, 0);
   gpus.Prepare("dtype=0 shape=325 remote=0 sources=326; pieces=" + pieces, 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "tofu: a MultiFetch runs by the generic kernel, which is slower: too many "
+            "tofu: a MultiFetch uses the generic kernel, which is slower: too many "
             "boxes for a kernel of its own\n");
 }
 

@@ -35,43 +35,42 @@ Plan PlanOf(ExampleGraph* example, const std::vector<int>& cut_of_y,
 TEST(PlanMemory, CountsTilesBuffersAndWhatIsAlive) {
   ExampleGraph example = Layer();
   const Plan plan = PlanOf(&example, {0}, {0});
-  const WorkerMemory memory = EstimateMemory(example.graph(), example.table(), plan);
-  EXPECT_EQ(memory.parameters_bytes, 16 * 16 * 4 / 2);
-  EXPECT_EQ(memory.gradients_bytes, 0);
-  EXPECT_EQ(memory.optimizer_state_bytes, 0);
+  const WorkerBytes memory = EstimateMemory(example.graph(), example.table(), plan);
+  EXPECT_EQ(memory.parameters, 16 * 16 * 4 / 2);
+  EXPECT_EQ(memory.gradients, 0);
+  EXPECT_EQ(memory.optimizer_state, 0);
   // While y is made: the tiles of x, of the output z, which stays, and of y.
-  EXPECT_EQ(memory.activations_bytes, 3 * 8 * 16 * 4 / 2);
-  EXPECT_EQ(memory.fetch_buffers_bytes, 16 * 16 * 4) << "the whole of w";
-  EXPECT_EQ(memory.total_bytes(), 512 + 768 + 1024);
+  EXPECT_EQ(memory.activations, 3 * 8 * 16 * 4 / 2);
+  EXPECT_EQ(memory.fetch_buffers, 16 * 16 * 4) << "the whole of w";
+  EXPECT_EQ(memory.total(), 512 + 768 + 1024);
 }
 
 TEST(PlanMemory, AnOutputThatIsProducedOtherwiseTakesABuffer) {
   ExampleGraph example = Layer();
   const Plan by_rows = PlanOf(&example, {0}, {0});
   const Plan by_columns = PlanOf(&example, {1}, {0});
-  EXPECT_EQ(
-      EstimateMemory(example.graph(), example.table(), by_columns).fetch_buffers_bytes,
-      EstimateMemory(example.graph(), example.table(), by_rows).fetch_buffers_bytes +
-          8 * 16 * 4 / 2);
+  EXPECT_EQ(EstimateMemory(example.graph(), example.table(), by_columns).fetch_buffers,
+            EstimateMemory(example.graph(), example.table(), by_rows).fetch_buffers +
+                8 * 16 * 4 / 2);
 }
 
 TEST(PlanMemory, GradientsAndParametersAreTheTilesOfAPlan) {
   ExampleGraph example = Mlp(64, 32, 3);
   PlanOptions options;
   options.workers = 1;
-  const WorkerMemory serial =
+  const WorkerBytes serial =
       EstimateMemory(example.graph(), example.table(),
                      MakePlan(example.graph(), example.table(), options));
-  EXPECT_EQ(serial.parameters_bytes, 3 * (32 * 32 + 32) * 4);
-  EXPECT_EQ(serial.gradients_bytes, serial.parameters_bytes);
-  EXPECT_EQ(serial.fetch_buffers_bytes, 0);
+  EXPECT_EQ(serial.parameters, 3 * (32 * 32 + 32) * 4);
+  EXPECT_EQ(serial.gradients, serial.parameters);
+  EXPECT_EQ(serial.fetch_buffers, 0);
   options.workers = 4;
-  const WorkerMemory tiled =
+  const WorkerBytes tiled =
       EstimateMemory(example.graph(), example.table(),
                      MakePlan(example.graph(), example.table(), options));
-  EXPECT_EQ(tiled.parameters_bytes * 4, serial.parameters_bytes);
-  EXPECT_EQ(tiled.gradients_bytes * 4, serial.gradients_bytes);
-  EXPECT_LT(tiled.total_bytes(), serial.total_bytes());
+  EXPECT_EQ(tiled.parameters * 4, serial.parameters);
+  EXPECT_EQ(tiled.gradients * 4, serial.gradients);
+  EXPECT_LT(tiled.total(), serial.total());
 }
 
 }  // namespace

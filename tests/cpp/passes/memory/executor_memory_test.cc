@@ -168,25 +168,22 @@ TEST(MemoryTable, SaysWhatIsWrong) {
     one.Head(one.Elementwise("mul", {x, x}), "output");
     return one;
   }();
-  const auto message = [&](const std::string& json) -> std::string {
+  const auto message = [&](const MemoryTable& table) -> std::string {
     try {
-      ReadMemoryTable(json, mock.graph);
+      CheckMemoryTable(table, mock.graph);
     } catch (const UserError& error) {
       return error.what();
     }
     return "none";
   };
-  const std::string head = R"({"format": "tofu-memory-rules", "version": 1, "rules": )";
-  EXPECT_EQ(message(head + R"([{"inplace": [[1, 0, false]], "ignored": []}],
-                               "nodes": [-1, 0]})"),
-            "none");
-  EXPECT_NE(message(head + R"([{"inplace": [[2, 0, false]], "ignored": []}],
-                               "nodes": [-1, 0]})")
-                .find("expected a rule for the 2 inputs and 1 outputs of"),
-            std::string::npos);
-  EXPECT_NE(message(head + R"([], "nodes": [-1]})").find("expected an array of 2"),
-            std::string::npos);
-  EXPECT_NE(message("{").find("memory rules"), std::string::npos);
+  EXPECT_EQ(message({{{{{1, 0, false}}, {}}}, {-1, 0}}), "none");
+  const char* const wanted = "expected a rule for its 2 inputs and 1 outputs";
+  EXPECT_NE(message({{{{{2, 0, false}}, {}}}, {-1, 0}}).find(wanted), std::string::npos);
+  EXPECT_NE(message({{{{{0, 1, false}}, {}}}, {-1, 0}}).find(wanted), std::string::npos);
+  EXPECT_NE(message({{{{}, {2}}}, {-1, 0}}).find(wanted), std::string::npos);
+  EXPECT_NE(message({{{{{0, 0, false}}, {}}}, {0, 0}}).find("node x"), std::string::npos);
+  EXPECT_NE(message({{}, {-1, 0}}).find("found rule 0"), std::string::npos);
+  EXPECT_NE(message({{}, {-1}}).find("found rules for 1 nodes"), std::string::npos);
 }
 
 }  // namespace

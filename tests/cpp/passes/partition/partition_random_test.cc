@@ -251,7 +251,7 @@ void ExpectHeads(const MockGraph& mock, const std::vector<Array>& serial,
 void ExpectPhasesEqualSerial(const MockGraph& mock, const Partitioned& partitioned,
                              const std::map<std::string, Array>& whole,
                              const std::vector<Array>& serial) {
-  const Phases phases = SplitPhases(ReadPartitioned(WritePartitioned(partitioned)));
+  const Phases phases = SplitPhases(partitioned);
   std::map<std::string, Array> variables = TileValues(phases.variables, whole);
   ExpectTilesRetired(phases.forward.graph);
   const std::vector<Array> forward = RunGraph(phases.forward.graph, variables);

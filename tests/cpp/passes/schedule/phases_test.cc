@@ -53,7 +53,6 @@ TEST(Phases, OfOutputsAloneHaveNoBackward) {
   const Phases phases = SplitPhases(Divide(mock));
   EXPECT_FALSE(phases.backward.has_value());
   EXPECT_TRUE(phases.saved.empty());
-  EXPECT_TRUE(nlohmann::json::parse(WritePhases(phases))["backward"].is_null());
 }
 
 TEST(Phases, GiveAStateThatForwardComputesAsASavedHead) {
@@ -96,66 +95,6 @@ TEST(Phases, AreDumpedForAPerson) {
             "head  mul3@0.0\n"
             "\n"
             "saved  mul2@0/saved0  worker0  forward head 0\n");
-}
-
-// --- Reading what partition wrote ------------------------------------------------------
-
-// The document with `edit` applied; the error that reading it raises.
-template <typename Edit>
-std::string ReadingError(Edit edit) {
-  nlohmann::json json = nlohmann::json::parse(WritePartitioned(Divide(TwoPhases())));
-  edit(&json);
-  try {
-    ReadPartitioned(json.dump());
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.blame(), Blame::kGraph);
-    return error.what();
-  }
-  return "no error";
-}
-
-void ExpectText(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
-
-TEST(ReadPartitioned, GivesBackWhatWasWritten) {
-  const std::string json = WritePartitioned(Divide(TwoPhases()));
-  EXPECT_EQ(nlohmann::json::parse(WritePartitioned(ReadPartitioned(json))),
-            nlohmann::json::parse(json));
-}
-
-TEST(ReadPartitioned, SaysWhatIsWrong) {
-  using Json = nlohmann::json;
-  ExpectText(ReadingError([](Json* json) { (*json)["format"] = "tofu-plan"; }),
-             "expected \"tofu-partitioned\"");
-  ExpectText(ReadingError([](Json* json) { json->erase("variables"); }),
-             "expected the key \"variables\"");
-  ExpectText(ReadingError([](Json* json) {
-               (*json)["graph"]["nodes"][0]["attrs"]["__ctx_group__"] = "gpu7";
-             }),
-             "node x@0: found gpu7 for the attribute __ctx_group__, expected one of "
-             "worker0 to worker1");
-  ExpectText(ReadingError([](Json* json) {
-               (*json)["graph"]["nodes"][0]["attrs"].erase("__ctx_group__");
-             }),
-             "node x@0: found no value");
-  ExpectText(
-      ReadingError([](Json* json) { (*json)["heads"][0]["tiles"][0]["head"] = 99; }),
-      "heads[0].tiles[0].head: found 99");
-  ExpectText(ReadingError(
-                 [](Json* json) { (*json)["variables"]["x"]["tiles"][0]["end"] = {9}; }),
-             "expected a box inside the tensor's shape");
-  ExpectText(ReadingError([](Json* json) {
-               (*json)["variables"]["x"]["tiles"][0]["end"] = {1, 1};
-             }),
-             "expected one number a dimension");
-}
-
-TEST(ReadPartitioned, NamesThePlaceInsideTheGraph) {
-  ExpectText(ReadingError([](nlohmann::json* json) {
-               (*json)["graph"]["nodes"][4]["inputs"][0] = {9, 0, 0};
-             }),
-             "partitioned graph: graph.nodes[4].inputs[0][0]: found 9");
 }
 
 }  // namespace

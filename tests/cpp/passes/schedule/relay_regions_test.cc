@@ -8,6 +8,7 @@
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/schedule/control_deps.h"
+#include "passes/schedule/order_nodes.h"
 
 namespace tofu {
 namespace {
@@ -112,6 +113,7 @@ TEST(RelayRegions, RelaysWhatIsAHead) {
 TEST(ControlDeps, WorkersThatExchangeTilesRetireTheirsBeforeTheyGoOn) {
   Graph graph = Exchange();
   RelayRegions(&graph);
+  OrderNodes(&graph);
   AddControlDeps(&graph);
   for (const std::string w : {"0", "1"}) {
     const std::vector<std::string> names = NamesOn(graph, "worker" + w);

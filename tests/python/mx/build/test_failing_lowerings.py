@@ -6,7 +6,7 @@ import json
 import mxnet as mx
 import pytest
 
-from tofu.analysis.strategy_table import WHOLE, strategy_table
+from tofu.analysis.strategy_table import WHOLE, table_document
 from tofu.errors import GraphError
 from tofu.mx.build.lower import AFTER, BEFORE, STAGES
 from tofu.mx.build.training_graph import training_graph
@@ -49,22 +49,22 @@ def graph_of(symbol, parameters, aux=None, workers=2):
     )
 
 
-def rows_of(text):
+def rows_of(graph):
     """The operators of a graph, with whether the strategy table has a row for them."""
-    table, undescribed = strategy_table(text)
-    nodes = json.loads(text)["nodes"]
+    table, undescribed = table_document(graph)
+    nodes = json.loads(graph.to_json())["nodes"]
     pairs = zip(nodes, json.loads(table)["nodes"])
     return {n["op"]: row >= 0 for n, row in pairs if n["op"] != "null"}, undescribed
 
 
 def test_an_operator_whose_lowering_fails_is_whole_and_so_is_its_gradient(failing):
     failing(BEFORE, "mean", function=boom)
-    text = graph_of(sym.mean(sym.square(sym.var("x")), axis=1), {"x": random((4, 6))})
-    rows, undescribed = rows_of(text)
+    graph = graph_of(sym.mean(sym.square(sym.var("x")), axis=1), {"x": random((4, 6))})
+    rows, undescribed = rows_of(graph)
     assert {op for op, has_row in rows.items() if not has_row} == {"mean", "_backward_mean"}
     assert {"square", "_backward_square"} < set(rows)
     assert undescribed["mean"] == "its rewrite fails: IndexError: tuple index out of range"
-    (node,) = [n for n in json.loads(text)["nodes"] if n["op"] == "mean"]
+    (node,) = [n for n in json.loads(graph.to_json())["nodes"] if n["op"] == "mean"]
     assert "changed" not in node["attrs"] and len(node["inputs"]) == 1
 
 

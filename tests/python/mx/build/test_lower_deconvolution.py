@@ -113,7 +113,7 @@ def test_gradients(name, bias, dtype):
 
 
 def graph_of(symbol, parameters, gradients):
-    text = training_graph(
+    graph = training_graph(
         symbol,
         inputs={},
         parameters=shapes_of(parameters),
@@ -121,7 +121,7 @@ def graph_of(symbol, parameters, gradients):
         gradients=gradients,
         train=True,
     )
-    return json.loads(text)["nodes"]
+    return json.loads(graph.to_json())["nodes"]
 
 
 @pytest.mark.parametrize("name", ["strides", "groups", "adjusted"])

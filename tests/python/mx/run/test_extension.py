@@ -35,19 +35,19 @@ def infer(symbol):
 
 def test_taught_shapes_hold_only_inside_the_context():
     symbol = backward_dense("dense")
-    with extension.taught({"dense": ([(2, 3), (4, 3)], [0, 0])}):
+    with extension.taught({"dense": [((2, 3), 0), ((4, 3), 0)]}):
         assert infer(symbol) == [(2, 3), (4, 3)]
     assert infer(symbol) == [(), ()]
 
 
 def test_a_node_that_was_not_taught_stays_unknown():
-    with extension.taught({"another": ([(2, 3), (4, 3)], [0, 0])}):
+    with extension.taught({"another": [((2, 3), 0), ((4, 3), 0)]}):
         assert infer(backward_dense("dense")) == [(), ()]
 
 
 def test_teaching_ends_after_an_error():
     def fail():
-        with extension.taught({"dense": ([(2, 3), (4, 3)], [0, 0])}):
+        with extension.taught({"dense": [((2, 3), 0), ((4, 3), 0)]}):
             raise ValueError("inside")
 
     with pytest.raises(ValueError, match="inside"):

@@ -15,6 +15,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from tofu import _core
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor, extension, fetch_check
@@ -42,7 +43,7 @@ def document(heads):
         "shape": ["list_shape", [shape for each in order for shape in each.shapes]],
         "dtype": ["list_int", [flag for each in order for flag in each.dtypes]],
     }
-    return json.loads(graph.to_json(attrs))
+    return _core.Graph(graph.to_json(attrs))
 
 
 def tiles_of_one_owner(count, retired=True):
@@ -118,11 +119,17 @@ def test_what_fails_the_self_test_is_not_used(monkeypatch):
     assert found == (PLAIN, "binding the graph: no peers here")
 
 
-def test_wrong_values_fail_the_self_test(monkeypatch):
-    graph = fetch_check._test_graph(2)
+def respecified(change):
+    """The self-test's graph with other specifications of its fetches."""
+    graph = json.loads(fetch_check._test_graph(2).to_json())
     for each in graph["nodes"]:
         if each["op"] == "_tofu_multifetch":
-            each["attrs"]["spec"] = each["attrs"]["spec"].replace("0@0,0>", "1@0,0>")
+            each["attrs"]["spec"] = change(each["attrs"]["spec"])
+    return _core.Graph(json.dumps(graph))
+
+
+def test_wrong_values_fail_the_self_test(monkeypatch):
+    graph = respecified(lambda spec: spec.replace("0@0,0>", "1@0,0>"))
     monkeypatch.setattr(fetch_check, "_test_graph", lambda _: graph)
     fetch_check._self_test.cache_clear()
     kind, reason = usable_fetch(MULTIFETCH, CONTEXTS)
@@ -131,10 +138,7 @@ def test_wrong_values_fail_the_self_test(monkeypatch):
 
 
 def test_a_damaged_specification_is_named():
-    graph = fetch_check._test_graph(2)
-    for each in graph["nodes"]:
-        if each["op"] == "_tofu_multifetch":
-            each["attrs"]["spec"] = "dtype=0"
+    graph = respecified(lambda spec: "dtype=0")
     with pytest.raises(GraphError, match=r'MultiFetch: found "dtype=0", expected shape=\.\.\.'):
         executor.bind("test", graph, CONTEXTS, arrays())
 
@@ -248,9 +252,10 @@ def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, 
 CONVOLUTION = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "16", "no_bias": "True"}
 # Runs as a process of its own: oneDNN reads DNNL_VERBOSE once.
 RETIRE = """
-import json, os, sys
+import os, sys
 import mxnet as mx, numpy as np
 from mxnet.libinfo import find_lib_path
+from tofu import _core
 from tofu.mx.run import executor, extension
 mode, folder, rounds = sys.argv[1:]
 path = os.fsencode(find_lib_path()[0])
@@ -259,7 +264,7 @@ if mode == "opened":
 extension.load()
 if mode == "ended":
     extension._library.TofuFreeEnd()
-graph = json.load(open(f"{folder}/graph.json"))
+graph = _core.Graph(open(f"{folder}/graph.json").read())
 contexts = [mx.cpu(0), mx.cpu(1)]
 tiles = {name: mx.nd.array(array) for name, array in np.load(f"{folder}/tiles.npz").items()}
 bound = executor.bind("convolution", graph, contexts, tiles)
@@ -294,7 +299,7 @@ def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
     x = rng.integers(-4, 5, (1, 16, 8, 8)).astype("float32")
     weight = rng.integers(-4, 5, (16, 16, 3, 3)).astype("float32")
     np.savez(tmp_path / "tiles.npz", x=x, weight=weight)
-    (tmp_path / "graph.json").write_text(json.dumps(convolution_of_another_worker()))
+    (tmp_path / "graph.json").write_text(convolution_of_another_worker().to_json())
 
     def reorders(mode):
         done = subprocess.run(

@@ -1,7 +1,5 @@
 """Real plans of real graphs: whole against partitioned, over two to four workers."""
 
-import json
-
 import mxnet as mx
 import numpy as np
 import pytest
@@ -9,8 +7,8 @@ import pytest
 from tofu.analysis.strategy_table import strategy_table
 from tofu.config import FETCHES
 from tofu.mx.build.training_graph import training_graph
-from tofu.mx.run.layout import gather, layouts, scatter
 from tofu.mx.run.program import Program
+from tofu.mx.run.transfer import gather, scatter
 from tofu.plan import compile_graph
 
 from ..models import convolutions, lstm, mlp, random, zoo
@@ -34,17 +32,14 @@ def compiled_program(case, workers, fetch, *, joint=False):
         gradients=list(parameters),
         train=True,
     )
-    compiled = compile_graph(
-        graph, strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint
-    )
+    compiled = compile_graph(strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint)
     contexts = [mx.cpu(worker) for worker in range(workers)]
-    records = compiled.variables
     tiles = {}
-    for name, layout in layouts(compiled.variables).items():
+    for name, variable in compiled.variables.items():
         if name in parameters or name in aux:
-            parts = scatter({**parameters, **aux}[name], layout, contexts)
-            tiles.update((tile["name"], parts[tile["worker"]]) for tile in records[name]["tiles"])
-    return Program(compiled.phases, contexts, tiles), tiles, records
+            parts = scatter({**parameters, **aux}[name], variable.layout, contexts)
+            tiles.update(zip(variable.tiles, parts))
+    return Program(compiled.step, contexts, tiles), tiles, compiled.variables
 
 
 @pytest.mark.parametrize(
@@ -65,12 +60,10 @@ def test_a_partitioned_step_equals_the_whole_one(name, workers, fetch):
     heads = [random(output.shape, output.dtype) for output in outputs]
     gradients = program.backward(heads)
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads)
+    assert len(outputs) == len(own[0])
     for mine, theirs in zip(outputs, own[0]):
         np.testing.assert_allclose(mine.asnumpy(), theirs, rtol=tolerance, atol=tolerance)
-    states = {
-        key: [tiles[tile["name"]] for tile in sorted(records[key]["tiles"], key=_worker)]
-        for key in aux
-    }
+    states = {key: [tiles[tile] for tile in records[key].tiles] for key in aux}
     for found, expected in ((gradients, own[1]), (states, own[2])):
         assert found.keys() == expected.keys()
         for key, value in expected.items():
@@ -102,7 +95,7 @@ def test_halves_of_one_executor_compute_what_two_executors_do():
 
 def test_graphs_that_draw_random_numbers_stay_two_executors():
     data = mx.sym.var("data")
-    phases = {}
+    steps = {}
     for name, symbol in (("plain", data * 2), ("dropout", mx.sym.Dropout(data))):
         graph = training_graph(
             symbol,
@@ -112,11 +105,12 @@ def test_graphs_that_draw_random_numbers_stay_two_executors():
             gradients=["data"],
             train=True,
         )
-        compiled = compile_graph(graph, strategy_table(graph)[0], workers=2, joint=True)
-        phases[name] = json.loads(compiled.phases)
-    assert phases["plain"]["joint"]["forward_nodes"] < phases["plain"]["joint"]["nodes"]
-    assert phases["dropout"]["joint"] is None
-    assert phases["dropout"]["saved"]
+        compiled = compile_graph(strategy_table(graph)[0], workers=2, joint=True)
+        steps[name] = compiled.step
+    assert steps["plain"].is_joint
+    assert steps["plain"].forward_nodes < steps["plain"].nodes
+    assert not steps["dropout"].is_joint
+    assert steps["dropout"].saved
 
 
 def test_every_operator_of_a_lowered_resnet_is_described():
@@ -131,7 +125,3 @@ def test_every_operator_of_a_lowered_resnet_is_described():
         optimizer="sgd_mom",
     )
     assert strategy_table(graph)[1] == {}
-
-
-def _worker(tile):
-    return tile["worker"]

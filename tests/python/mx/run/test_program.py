@@ -21,6 +21,7 @@ def test_equals_mxnets_own_executor(name):
     symbol, inputs, parameters, aux = make()
     ours = train(symbol, inputs, parameters, aux)
     own = own_gradients(symbol, inputs, parameters, aux)
+    assert len(ours) == len(own) and len(ours[0]) == len(own[0])
     for mine, theirs in zip(ours[0], own[0]):
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
     for mine, theirs in zip(ours[1:], own[1:]):

@@ -89,7 +89,7 @@ def test_other_documents_are_refused():
 @pytest.fixture(scope="module")
 def problem():
     graph = models.build("mlp", 8, reduced=True).training_graph()
-    return Problem("mlp", graph, strategy_table(graph)[0], 4)
+    return Problem("mlp", strategy_table(graph)[0], 4)
 
 
 def test_an_operator_is_explained_with_its_tensor(problem):

@@ -9,15 +9,23 @@ import pytest
 
 pytest.importorskip("mxnet")
 
+import tofu
 from tofu.analysis import row_for
 from tofu.cli import operator_report
-from tofu.lang import lookup
+from tofu.lang import lookup, op
 from tofu.verify.calls.cases import ALL, NOT_RUN
+from tofu.verify.calls.registry import cases_by_operator
 from tofu.verify.check.operator import check_operator
 from tofu.verify.find.explained import EXPLAINED
 from tofu.verify.inventory import cache, record
 from tofu.verify.inventory.classes import CLASSES, class_of, counts
-from tofu.verify.inventory.inventory import inventory
+from tofu.verify.inventory.inventory import (
+    Call,
+    call_of,
+    fingerprint,
+    inventory,
+    operator_of,
+)
 
 PAGE = Path(__file__).parents[4] / "docs" / "operators.md"
 
@@ -59,7 +67,37 @@ def test_the_page_is_true(operators: list) -> None:
     assert PAGE.read_text(encoding="utf-8") == operator_report.ops_text(operators, "markdown")
 
 
-def test_only_what_was_verified_as_it_is_now_counts(operators: list) -> None:
+def test_only_what_was_verified_as_it_is_now_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another description, or further calls, have another fingerprint."""
+    cases = cases_by_operator()
+
+    def verified(op: str) -> bool:
+        return operator_of(op, [], cases[op], {}).verified
+
+    assert verified("relu") and verified("sum")
+    other = {op: fingerprint([call_of(cases[op][0])]) for op in ("relu", "sigmoid", "sum")}
+    assert len(set(other.values())) == 3
+    for mark in ({}, {"fingerprint": other["sigmoid"]}, {"fingerprint": "0" * 16}):
+        monkeypatch.setattr("tofu.verify.inventory.inventory.recorded", lambda m=mark: {"relu": m})
+        assert not verified("relu")
+    # One of several calls is not enough.
+    own = {"fingerprint": other["sum"]}
+    monkeypatch.setattr("tofu.verify.inventory.inventory.recorded", lambda: {"sum": own})
+    assert len(cases["sum"]) > 1 and not verified("sum")
+
+
+def test_a_fingerprint_follows_the_description() -> None:
+    def described(number: int) -> str:
+        @op(name=f"fingerprinted{number}")
+        def description(x):
+            return (lambda i: x[i]) if number else (lambda i: tofu.lang.exp(x[i]))
+
+        return fingerprint([Call(f"fingerprinted{number}", {}, ((4,),), ((4,),))])
+
+    assert described(0) != described(1)
+
+
+def test_what_is_verified_is_in_the_record(operators: list) -> None:
     kept = record.recorded()
     verified = {o["name"] for o in operators if o["verified"]}
     assert verified <= set(kept)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
-from tofu.mx.build.infer import dtype_name
+from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape, format_shape
 
 from .registry import AFTER, Builder, flag

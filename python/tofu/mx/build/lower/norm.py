@@ -8,7 +8,7 @@ from typing import Optional
 
 import numpy as np
 
-from tofu.mx.build.infer import dtype_name
+from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape
 
 from .registry import AFTER, BEFORE, Builder, flag, number

@@ -16,7 +16,7 @@ import numpy as np
 
 from tofu.analysis.apply_row import extent_of
 from tofu.analysis.table import Row, row_for
-from tofu.mx.build.infer import dtype_name
+from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape
 
 from .registry import AFTER, STAGES, Builder, number

@@ -1,11 +1,15 @@
 """Whole arrays to tiles and back, over CPU contexts."""
 
+import types
+
 import mxnet as mx
 import numpy as np
 import pytest
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.mx.run.layout import Box, Layout, gather, layouts, scatter
+from tofu.mx.run.transfer import gather, scatter
+from tofu.plan.layout import Layout, Variable, variables_of
 
 from ..models import random
 
@@ -14,7 +18,7 @@ SHAPE = (4, 6, 8)
 
 
 def box(*ranges):
-    return Box(tuple(r[0] for r in ranges), tuple(r[1] for r in ranges))
+    return Box.between([r[0] for r in ranges], [r[1] for r in ranges])
 
 
 LAYOUTS = {
@@ -81,11 +85,8 @@ def test_disagreement_is_an_error():
         gather([mx.nd.zeros((1, 6, 8))] * 2, layout, mx.cpu())
 
 
-def test_layouts_are_read_in_the_order_of_the_workers():
-    tiles = [
-        {"name": "w@1", "worker": 1, "begin": [2, 0], "end": [4, 3]},
-        {"name": "w@0", "worker": 0, "begin": [0, 0], "end": [2, 3]},
-    ]
-    record = {"role": "parameter", "shape": [4, 3], "dtype": 1, "tiles": tiles}
-    found = layouts({"w": record})
-    assert found == {"w": Layout((4, 3), "float64", (box((0, 2), (0, 3)), box((2, 4), (0, 3))))}
+def test_variables_are_read_with_the_tile_of_every_worker():
+    tiles = [("w@0", (0, 0), (2, 3)), ("w@1", (2, 0), (4, 3))]
+    step = types.SimpleNamespace(variables=[("w", "parameter", (4, 3), "float64", tiles)])
+    layout = Layout((4, 3), "float64", (box((0, 2), (0, 3)), box((2, 4), (0, 3))))
+    assert variables_of(step) == {"w": Variable("w", "parameter", layout, ("w@0", "w@1"))}

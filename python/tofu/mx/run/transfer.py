@@ -1,65 +1,23 @@
 """Whole arrays to tiles and back.
 
-layout = layouts(compiled.variables)["fc1_weight"]
+layout = compiled.variables["fc1_weight"].layout
 tiles = scatter(weight, layout, [mx.cpu(0), mx.cpu(1)])
 weight = gather(tiles, layout, mx.cpu(0))
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import Optional
 
 import mxnet as mx
 from mxnet import autograd
 
+from tofu.boxes import Box
 from tofu.errors import GraphError
+from tofu.plan.layout import Layout, Shape
 
-from ..build.infer import dtype_name
-from ..build.nnvm import Shape
-
-__all__ = ["Box", "Layout", "gather", "layout_of", "layouts", "scatter"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Box:
-    """A half-open box of index space."""
-
-    begin: Shape
-    end: Shape
-
-    @property
-    def shape(self) -> Shape:
-        """Its extents."""
-        return tuple(end - begin for begin, end in zip(self.begin, self.end))
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """How a tensor is divided.
-
-    Attributes:
-        shape: of the whole tensor.
-        dtype: numpy's name of it.
-        boxes: the part that each worker has; workers may have the same one.
-    """
-
-    shape: Shape
-    dtype: str
-    boxes: tuple[Box, ...]
-
-
-def layouts(variables: Mapping[str, Any]) -> dict[str, Layout]:
-    """The layout of every variable, from the records of a partitioned graph."""
-    return {name: layout_of(record) for name, record in variables.items()}
-
-
-def layout_of(record: Mapping[str, Any]) -> Layout:
-    """The layout of one record of a variable or head."""
-    tiles = sorted(record["tiles"], key=lambda tile: int(tile["worker"]))
-    boxes = tuple(Box(tuple(tile["begin"]), tuple(tile["end"])) for tile in tiles)
-    return Layout(tuple(record["shape"]), dtype_name(record["dtype"]), boxes)
+__all__ = ["gather", "scatter"]
 
 
 def scatter(

@@ -1,0 +1,46 @@
+"""MXNet's data types: their names and sizes, by the type flag that graphs have.
+
+The same table as src/graph/graph.cc has; neither MXNet nor NumPy is needed to read a graph.
+"""
+
+from __future__ import annotations
+
+from tofu.errors import GraphError
+
+__all__ = ["NAMES", "dtype_bytes", "dtype_flag", "dtype_name"]
+
+_SIZES = {
+    "float32": 4,
+    "float64": 8,
+    "float16": 2,
+    "uint8": 1,
+    "int32": 4,
+    "int8": 1,
+    "int64": 8,
+    "bool": 1,
+    "int16": 2,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "bfloat16": 2,
+}
+NAMES = tuple(_SIZES)  # the position is MXNet's type flag
+
+
+def dtype_name(flag: int) -> str:
+    """The name of a type flag. Raises GraphError for a number that is none."""
+    if not 0 <= flag < len(NAMES):
+        raise GraphError(f"dtype {flag}: expected MXNet's type flag, 0 to {len(NAMES) - 1}")
+    return NAMES[flag]
+
+
+def dtype_bytes(flag: int) -> int:
+    """The bytes of an element of a type flag. Raises GraphError for a number that is none."""
+    return _SIZES[dtype_name(flag)]
+
+
+def dtype_flag(name: str) -> int:
+    """The type flag of a dtype. Raises GraphError for a name that MXNet lacks."""
+    if name not in _SIZES:
+        raise GraphError(f"dtype {name}: expected one of {', '.join(NAMES)}")
+    return NAMES.index(name)

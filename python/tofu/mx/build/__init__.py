@@ -1,0 +1,1 @@
+"""From a symbol to a training graph: gradients, lowerings, shapes, updates."""

@@ -1,0 +1,32 @@
+"""Plain tables: aligned columns without lines or colours, of any length and width.
+
+A plan may have ten thousand rows, which take a layout engine such as rich's seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+__all__ = ["table"]
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[int] = ()
+) -> list[str]:
+    """The lines of a table.
+
+    Args:
+        header: a heading for every column.
+        rows: a cell for every column.
+        right: the columns that are aligned to the right.
+    """
+    body = [tuple(header), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*body)]
+    return ["  ".join(_aligned(row, widths, right)).rstrip() for row in body]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> list[str]:
+    return [
+        cell.rjust(width) if k in right else cell.ljust(width)
+        for k, (cell, width) in enumerate(zip(row, widths))
+    ]

@@ -1,0 +1,68 @@
+// What Python holds of the passes: graph, strategy table, plan, partitioned graph
+// and training step. All stay in C++ from the training graph to what MXNet binds.
+#ifndef TOFU_BINDINGS_DOCUMENTS_H_
+#define TOFU_BINDINGS_DOCUMENTS_H_
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+using SharedGraph = std::shared_ptr<const Graph>;
+
+// A node for Python to look at; it keeps its graph alive.
+struct NodeView {
+  SharedGraph graph;
+  int number = 0;
+
+  const Node& node() const { return graph->nodes[number]; }
+};
+
+// A table knows its graph, and a plan its table: neither means anything without.
+struct GraphTable {
+  SharedGraph graph;
+  StrategyTable table;
+};
+using SharedTable = std::shared_ptr<const GraphTable>;
+
+struct TablePlan {
+  SharedTable table;
+  Plan plan;
+
+  const Graph& graph() const { return *table->graph; }
+  const StrategyTable& strategies() const { return table->table; }
+};
+
+// pybind11 holds objects by a pointer to what may change; nothing of these does.
+inline std::shared_ptr<Graph> Held(const SharedGraph& graph) {
+  return std::const_pointer_cast<Graph>(graph);
+}
+
+// Calls a Python function with a pass's name and dump, from a pass that has released
+// the interpreter's lock.
+using PassFunction = std::optional<pybind11::function>;
+
+inline auto OnPass(const PassFunction& function) {
+  return [&function](const std::string& name, const std::string& dump) {
+    if (!function) return;
+    const pybind11::gil_scoped_acquire lock;
+    (*function)(name, dump);
+  };
+}
+
+void BindGraph(pybind11::module_* module);   // Graph, Node, StrategyTable
+void BindPlan(pybind11::module_* module);    // Plan, plan, solve_step_problem
+void BindStep(pybind11::module_* module);    // Partitioned, TrainingStep
+void BindMemory(pybind11::module_* module);  // OperatorUses, executor_memory
+
+}  // namespace tofu
+
+#endif  // TOFU_BINDINGS_DOCUMENTS_H_

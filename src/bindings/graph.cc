@@ -1,0 +1,180 @@
+// Graph, Node and StrategyTable for Python.
+#include <pybind11/stl.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "bindings/documents.h"
+#include "graph/names.h"
+#include "passes/memory/operator_uses.h"
+#include "passes/partition/graph_builder.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+// Sizes are Python's tuples, as MXNet gives and takes shapes.
+py::tuple ShapeTuple(const Shape& shape) {
+  py::tuple tuple(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) tuple[d] = py::int_(shape[d]);
+  return tuple;
+}
+
+py::list Inputs(const NodeView& view) {
+  py::list tensors;
+  for (NodeEntry input : view.node().inputs) {
+    tensors.append(
+        py::make_tuple(ShapeTuple(view.graph->shape(input)), view.graph->dtype(input)));
+  }
+  return tensors;
+}
+
+py::list Outputs(const NodeView& view) {
+  py::list tensors;
+  for (int i = 0; i < view.node().num_outputs; ++i) {
+    const NodeEntry entry{view.number, i};
+    tensors.append(
+        py::make_tuple(ShapeTuple(view.graph->shape(entry)), view.graph->dtype(entry)));
+  }
+  return tensors;
+}
+
+// Its own, and those that say which of its gradients are read, or that it stays whole.
+std::map<std::string, std::string> OperatorAttrs(const NodeView& view) {
+  constexpr char kTofuPrefix[] = "__tofu_";
+  std::map<std::string, std::string> attrs;
+  if (view.node().is_variable()) return attrs;
+  for (const auto& [name, value] : view.node().attrs) {
+    if (IsOperatorAttr(name) || name.rfind(kTofuPrefix, 0) == 0) {
+      attrs.emplace_hint(attrs.end(), name, value);
+    }
+  }
+  return attrs;
+}
+
+std::string ContextOf(const Node& node) {
+  const auto found = node.attrs.find(kContextAttr);
+  return found == node.attrs.end() ? "" : found->second;
+}
+
+// Context groups and, of each, the first node that has it.
+std::map<std::string, std::string> Contexts(const Graph& graph) {
+  std::map<std::string, std::string> contexts;
+  for (const Node& node : graph.nodes) contexts.emplace(ContextOf(node), node.name);
+  return contexts;
+}
+
+std::vector<std::pair<std::string, std::string>> Variables(const Graph& graph) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const Node& node : graph.nodes) {
+    if (node.is_variable()) variables.emplace_back(node.name, ContextOf(node));
+  }
+  return variables;
+}
+
+std::vector<std::string> TensorNames(const Graph& graph) {
+  std::vector<std::string> names;
+  for (int e = 0; e < graph.num_entries(); ++e) names.push_back(EntryName(graph, e));
+  return names;
+}
+
+int64_t TensorBytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (int e = 0; e < graph.num_entries(); ++e) {
+    bytes += NumElements(graph.shapes[e]) * DtypeBytes(graph.dtypes[e]);
+  }
+  return bytes;
+}
+
+py::list ShapeList(const std::set<Shape>& shapes) {
+  py::list list;
+  for (const Shape& shape : shapes) list.append(ShapeTuple(shape));
+  return list;
+}
+
+py::list NodesOf(const std::shared_ptr<Graph>& graph, const std::set<std::string>& ops) {
+  py::list nodes;
+  for (int i = 0; i < graph->num_nodes(); ++i) {
+    if (ops.count(graph->nodes[i].op) > 0) nodes.append(NodeView{graph, i});
+  }
+  return nodes;
+}
+
+py::list AllNodes(const std::shared_ptr<Graph>& graph) {
+  py::list nodes;
+  for (int i = 0; i < graph->num_nodes(); ++i) nodes.append(NodeView{graph, i});
+  return nodes;
+}
+
+// Whether a step can be computed a second time with the same result.
+bool IsRepeatable(const GraphTable& table) {
+  for (int node = 0; node < table.graph->num_nodes(); ++node) {
+    if (table.graph->nodes[node].is_variable()) continue;
+    const StrategyRow* const row = table.table.row(node);
+    if (row == nullptr || row->random) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> Undescribed(const GraphTable& table) {
+  std::vector<std::string> ops;
+  std::unordered_set<std::string> seen;
+  for (int node = 0; node < table.graph->num_nodes(); ++node) {
+    const std::string& op = table.graph->nodes[node].op;
+    if (!op.empty() && table.table.row(node) == nullptr && seen.insert(op).second) {
+      ops.push_back(op);
+    }
+  }
+  return ops;
+}
+
+}  // namespace
+
+void BindGraph(py::module_* module) {
+  const auto unlocked = py::call_guard<py::gil_scoped_release>();
+  py::class_<NodeView>(*module, "Node", "A node of a graph.")
+      .def_property_readonly("op", [](const NodeView& v) { return v.node().op; })
+      .def_property_readonly("name", [](const NodeView& v) { return v.node().name; })
+      .def_property_readonly("attrs", &OperatorAttrs)
+      .def_property_readonly("inputs", &Inputs)
+      .def_property_readonly("outputs", &Outputs);
+  py::class_<Graph, std::shared_ptr<Graph>>(*module, "Graph", "A graph of operators.")
+      .def(py::init([](const std::string& text) {
+             return std::make_shared<Graph>(ReadGraph(text));
+           }),
+           py::arg("text"), unlocked)
+      .def("to_json", &WriteGraph, unlocked)
+      .def("to_symbol_json", &WriteSymbol, unlocked)
+      .def_property_readonly("hash", &GraphHash)
+      .def_property_readonly("nodes", &AllNodes)
+      .def("nodes_of", &NodesOf, py::arg("ops"))
+      .def_property_readonly("head_roles", [](const Graph& g) { return g.head_roles; })
+      .def_property_readonly("tensor_names", &TensorNames)
+      .def_property_readonly("tensor_bytes", &TensorBytes)
+      .def_property_readonly("contexts", &Contexts)
+      .def_property_readonly("variables", &Variables)
+      .def_property_readonly(
+          "shapes",
+          [](const Graph& g) { return ShapeList({g.shapes.begin(), g.shapes.end()}); })
+      .def_property_readonly("crossing_shapes",
+                             [](const Graph& g) { return ShapeList(CrossingShapes(g)); });
+  py::class_<GraphTable, std::shared_ptr<GraphTable>>(*module, "StrategyTable",
+                                                      "How a graph can be partitioned.")
+      .def(py::init([](const std::string& text, const std::shared_ptr<Graph>& graph) {
+             return std::make_shared<GraphTable>(
+                 GraphTable{graph, ReadStrategyTable(text, *graph)});
+           }),
+           py::arg("text"), py::arg("graph"), unlocked)
+      .def_property_readonly("graph", [](const GraphTable& t) { return Held(t.graph); })
+      .def_property_readonly("is_repeatable", &IsRepeatable)
+      .def_property_readonly("undescribed", &Undescribed);
+  module->attr("expected_table_version") = kStrategyTableVersion;
+}
+
+}  // namespace tofu

@@ -1,0 +1,172 @@
+// Plan and the search for one, for Python.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "bindings/documents.h"
+#include "graph/names.h"
+#include "graph/plan_json.h"
+#include "passes/memory/estimate_memory.h"
+#include "passes/search/explain.h"
+#include "passes/search/make_plan.h"
+#include "passes/search/modes.h"
+#include "passes/search/step_problem.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+using SharedPlan = std::shared_ptr<TablePlan>;
+
+SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
+                  const std::map<std::string, std::vector<int>>& pins,
+                  const std::string& mode, const std::vector<int>& parts,
+                  bool allow_replication, bool coarsen, bool bound, double time_limit_s,
+                  const PassFunction& on_pass) {
+  PlanOptions options;
+  options.workers = workers;
+  options.pins = pins;
+  options.mode = mode;
+  options.parts = parts;
+  options.allow_replication = allow_replication;
+  options.coarsen = coarsen;
+  options.bound_jointly = bound;
+  options.time_limit_s = time_limit_s;
+  const py::gil_scoped_release unlock;
+  const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
+  return std::make_shared<TablePlan>(
+      TablePlan{table, MakePlan(*table->graph, table->table, options, callback)});
+}
+
+std::string ToJson(const TablePlan& plan) {
+  Plan estimated = plan.plan;
+  estimated.fullest_worker = EstimateMemory(plan.graph(), plan.strategies(), plan.plan);
+  return WritePlan(estimated, plan.graph(), plan.strategies());
+}
+
+std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
+  const int entry = FindEntry(plan.graph(), tensor);
+  TOFU_CHECK_USER(entry >= 0, Blame::kPlan)
+      << "plan: found no tensor " << tensor << ", expected a name of the graph";
+  return plan.plan.tensor_cuts[entry];
+}
+
+// What the operators called `ops` communicate in a step.
+int64_t OperatorBytes(const TablePlan& plan, const std::vector<std::string>& ops) {
+  int64_t bytes = 0;
+  for (int node = 0; node < plan.graph().num_nodes(); ++node) {
+    const std::string& op = plan.graph().nodes[node].op;
+    if (std::find(ops.begin(), ops.end(), op) != ops.end()) {
+      bytes += plan.plan.node_bytes[node];
+    }
+  }
+  return bytes;
+}
+
+// Whether some step replicates the tensor because no dimension divides there.
+bool IsIndivisible(const TablePlan& plan, int entry) {
+  Shape left = plan.graph().shapes[entry];
+  for (size_t step = 0; step < plan.plan.parts.size(); ++step) {
+    const int parts = plan.plan.parts[step];
+    const int cut = plan.plan.tensor_cuts[entry][step];
+    if (cut != kReplicated) {
+      left[cut] /= parts;
+    } else if (std::none_of(left.begin(), left.end(),
+                            [&](int64_t extent) { return extent % parts == 0; })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Bytes of such tensors by the name of their node.
+std::map<std::string, int64_t> IndivisibleBytes(const TablePlan& plan) {
+  const Graph& graph = plan.graph();
+  std::map<std::string, int64_t> bytes;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      const int entry = graph.entry_id({node, i});
+      if (!IsIndivisible(plan, entry)) continue;
+      bytes[graph.nodes[node].name] +=
+          NumElements(graph.shapes[entry]) * DtypeBytes(graph.dtypes[entry]);
+    }
+  }
+  return bytes;
+}
+
+int NumOperators(const TablePlan& plan) {
+  const auto& nodes = plan.graph().nodes;
+  return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
+                                        [](const Node& n) { return !n.is_variable(); }));
+}
+
+std::string ProblemOfStep(const TablePlan& plan, int step) {
+  return WriteStepProblem(StepProblem(plan.graph(), plan.strategies(), plan.plan, step));
+}
+
+void BindPlanClass(py::module_* module) {
+  const auto unlocked = py::call_guard<py::gil_scoped_release>();
+  py::class_<TablePlan, SharedPlan>(*module, "Plan", "How a graph is partitioned.")
+      .def(
+          py::init([](const std::string& text, const std::shared_ptr<GraphTable>& table) {
+            return std::make_shared<TablePlan>(
+                TablePlan{table, ReadPlan(text, *table->graph, table->table)});
+          }),
+          py::arg("text"), py::arg("table"), unlocked)
+      .def("to_json", &ToJson, unlocked)
+      .def("cuts", &CutsOf, py::arg("tensor"))
+      .def("operator_bytes", &OperatorBytes, py::arg("ops"))
+      .def("indivisible_bytes", &IndivisibleBytes)
+      .def(
+          "explain",
+          [](const TablePlan& plan, const std::string& name) {
+            return Explain(plan.graph(), plan.strategies(), plan.plan, name);
+          },
+          py::arg("name"), unlocked)
+      .def("step_problem", &ProblemOfStep, py::kw_only(), py::arg("step"), unlocked)
+      .def_property_readonly(
+          "table",
+          [](const TablePlan& p) { return std::const_pointer_cast<GraphTable>(p.table); })
+      .def_property_readonly("workers",
+                             [](const TablePlan& p) { return p.plan.workers(); })
+      .def_property_readonly("parts", [](const TablePlan& p) { return p.plan.parts; })
+      .def_property_readonly("total_bytes",
+                             [](const TablePlan& p) { return p.plan.total_bytes(); })
+      .def_property_readonly("lower_bound_bytes",
+                             [](const TablePlan& p) { return p.plan.lower_bound_bytes; })
+      .def_property_readonly("status",
+                             [](const TablePlan& p) { return StatusText(p.plan.status); })
+      .def_property_readonly("search_seconds",
+                             [](const TablePlan& p) { return p.plan.search_seconds; })
+      .def_property_readonly("num_operators", &NumOperators);
+}
+
+}  // namespace
+
+void BindPlan(py::module_* module) {
+  BindPlanClass(module);
+  module->attr("search_modes") = SearchModes();
+  module->attr("max_workers") = kMaxWorkers;
+  const PlanOptions defaults;
+  module->def("plan", &Search, py::arg("table"), py::kw_only(), py::arg("workers"),
+              py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
+              py::arg("parts") = defaults.parts,
+              py::arg("allow_replication") = defaults.allow_replication,
+              py::arg("coarsen") = defaults.coarsen,
+              py::arg("bound") = defaults.bound_jointly,
+              py::arg("time_limit_s") = defaults.time_limit_s,
+              py::arg("on_pass") = py::none(), "Search a plan.");
+  module->def("solve_step_problem", &SolveStepProblem, py::arg("problem"),
+              py::call_guard<py::gil_scoped_release>(),
+              "Solve what Plan.step_problem wrote by the search's elimination (JSON).");
+}
+
+}  // namespace tofu

@@ -1,0 +1,170 @@
+// The partitioned graph and the training step for Python.
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/documents.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/graph_builder.h"
+#include "passes/partition/partition.h"
+#include "passes/partition/partitioned.h"
+#include "passes/schedule/control_deps.h"
+#include "passes/schedule/order_nodes.h"
+#include "passes/schedule/training_step.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+std::shared_ptr<Partitioned> Partition(
+    const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
+    const std::string& fetch, bool share, const PassFunction& on_pass) {
+  const py::gil_scoped_release unlock;
+  auto partitioned = std::make_shared<Partitioned>(PartitionGraph(
+      plan.graph(), plan.strategies(), plan.plan, {heads, ParseFetchKind(fetch), share}));
+  if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
+  return partitioned;
+}
+
+py::tuple BoxTuple(const Box& box) {
+  return py::make_tuple(py::tuple(py::cast(box.begin)), py::tuple(py::cast(box.end)));
+}
+
+// (name, role, shape, dtype, [(tile's name, begin, end) of each worker])
+py::list VariableRecords(const std::vector<PartitionedVariable>& variables) {
+  py::list records;
+  for (const PartitionedVariable& variable : variables) {
+    py::list tiles;
+    for (const VariableTile& tile : variable.tiles) {
+      tiles.append(py::make_tuple(tile.name) + BoxTuple(tile.box));
+    }
+    records.append(py::make_tuple(variable.name, variable.role,
+                                  py::tuple(py::cast(variable.shape)),
+                                  DtypeName(variable.dtype), tiles));
+  }
+  return records;
+}
+
+// (role, shape, dtype, [(head's number, begin, end) of each worker])
+py::list HeadRecords(const std::vector<PartitionedHead>& heads) {
+  py::list records;
+  for (const PartitionedHead& head : heads) {
+    py::list tiles;
+    for (const HeadTile& tile : head.tiles) {
+      tiles.append(py::make_tuple(tile.head) + BoxTuple(tile.box));
+    }
+    records.append(py::make_tuple(head.role, py::tuple(py::cast(head.shape)),
+                                  DtypeName(head.dtype), tiles));
+  }
+  return records;
+}
+
+int64_t FetchedBytes(const Partitioned& partitioned) {
+  const std::vector<int64_t>& bytes = partitioned.fetched_bytes_per_worker;
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+// All tensors of each worker, and what copies bring to it from others. With
+// MultiFetch copies bring single numbers.
+std::vector<int64_t> BytesPerWorker(const Partitioned& partitioned) {
+  const Graph& graph = partitioned.graph;
+  std::vector<int64_t> bytes(partitioned.workers, 0);
+  bool is_multifetch = false;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    is_multifetch = is_multifetch || graph.nodes[node].op == kMultiFetchOp;
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      bytes[partitioned.node_workers[node]] +=
+          NumElements(graph.shape({node, i})) * DtypeBytes(graph.dtype({node, i}));
+    }
+  }
+  if (is_multifetch) return bytes;
+  for (int w = 0; w < partitioned.workers; ++w) {
+    bytes[w] += partitioned.fetched_bytes_per_worker[w];
+  }
+  return bytes;
+}
+
+std::shared_ptr<Graph> Ordered(const Partitioned& partitioned, bool delay_fetches) {
+  const py::gil_scoped_release unlock;
+  auto graph = std::make_shared<Graph>(partitioned.graph);
+  OrderNodes(graph.get(), delay_fetches);
+  AddControlDeps(graph.get());
+  return graph;
+}
+
+std::shared_ptr<TrainingStep> Schedule(const Partitioned& partitioned, bool joint,
+                                       bool control_deps, const PassFunction& on_pass) {
+  const py::gil_scoped_release unlock;
+  const StepCallback callback = on_pass ? StepCallback(OnPass(on_pass)) : nullptr;
+  return std::make_shared<TrainingStep>(
+      ScheduleStep(partitioned, {joint, control_deps}, callback));
+}
+
+// The graphs stay where they are, as parts of the step that they belong to.
+std::vector<std::shared_ptr<Graph>> Graphs(const std::shared_ptr<TrainingStep>& step) {
+  std::vector<std::shared_ptr<Graph>> graphs;
+  for (Graph& graph : step->graphs) graphs.emplace_back(step, &graph);
+  return graphs;
+}
+
+std::vector<std::pair<std::string, int>> Saved(const TrainingStep& step) {
+  std::vector<std::pair<std::string, int>> saved;
+  for (const SavedEntry& entry : step.saved) {
+    saved.emplace_back(entry.name, entry.forward_head);
+  }
+  return saved;
+}
+
+}  // namespace
+
+void BindStep(py::module_* module) {
+  py::class_<Partitioned, std::shared_ptr<Partitioned>>(*module, "Partitioned",
+                                                        "A graph divided over workers.")
+      .def_readonly("workers", &Partitioned::workers)
+      .def_property_readonly("graph",
+                             [](const std::shared_ptr<Partitioned>& p) {
+                               return std::shared_ptr<Graph>(p, &p->graph);
+                             })
+      .def_property_readonly(
+          "variables", [](const Partitioned& p) { return VariableRecords(p.variables); })
+      .def_property_readonly("heads",
+                             [](const Partitioned& p) { return HeadRecords(p.heads); })
+      .def_readonly("fetched_bytes_per_worker", &Partitioned::fetched_bytes_per_worker)
+      .def_property_readonly("fetched_bytes", &FetchedBytes)
+      .def_readonly("shared_bytes", &Partitioned::shared_bytes)
+      .def_property_readonly("bytes_per_worker", &BytesPerWorker)
+      .def("in_order", &Ordered, py::kw_only(), py::arg("delay_fetches") = true);
+  py::class_<TrainingStep, std::shared_ptr<TrainingStep>>(
+      *module, "TrainingStep", "What the executors of a training step run.")
+      .def_readonly("workers", &TrainingStep::workers)
+      .def_property_readonly(
+          "variables", [](const TrainingStep& s) { return VariableRecords(s.variables); })
+      .def_property_readonly(
+          "forward_heads",
+          [](const TrainingStep& s) { return HeadRecords(s.forward_heads); })
+      .def_property_readonly(
+          "backward_heads",
+          [](const TrainingStep& s) { return HeadRecords(s.backward_heads); })
+      .def_property_readonly("graphs", &Graphs)
+      .def_readonly("is_joint", &TrainingStep::is_joint)
+      .def_readonly("forward_nodes", &TrainingStep::forward_nodes)
+      .def_readonly("nodes", &TrainingStep::nodes)
+      .def_property_readonly("saved", &Saved);
+  module->def("partition", &Partition, py::arg("plan"), py::kw_only(),
+              py::arg("heads") = py::none(), py::arg("fetch") = "plain",
+              py::arg("share") = true, py::arg("on_pass") = py::none(),
+              "Divide the training graph of a plan over the plan's workers.");
+  module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
+              py::arg("joint") = false, py::arg("control_deps") = true,
+              py::arg("on_pass") = py::none(),
+              "Make what executors run of a partitioned graph.");
+}
+
+}  // namespace tofu

@@ -1,0 +1,202 @@
+#include "passes/partition/verify_tiles.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/box.h"
+#include "graph/verify_graph.h"
+#include "kernels/multifetch_spec.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+constexpr char kCopyOp[] = "_copy";
+
+class TileVerifier {
+ public:
+  TileVerifier(const Graph& graph, int workers, std::string after)
+      : graph_(graph), after_(std::move(after)) {
+    for (int w = 0; w < workers; ++w) worker_of_.emplace(WorkerContext(w), w);
+  }
+
+  void Nodes() {
+    for (const Node& node : graph_.nodes) {
+      const auto context = node.attrs.find(kContextAttr);
+      const auto worker = context == node.attrs.end() ? worker_of_.end()
+                                                      : worker_of_.find(context->second);
+      TOFU_CHECK(worker != worker_of_.end())
+          << "after " << after_ << ": node " << node.name << " is on no worker";
+      workers_.push_back(worker->second);
+    }
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (graph_.nodes[node].op == kCopyOp) Copy(node);
+      if (graph_.nodes[node].op == kMultiFetchOp) Fetch(node);
+    }
+  }
+
+  void Variables(const std::vector<PartitionedVariable>& variables) const {
+    std::map<std::string, int> numbers;
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (graph_.nodes[node].is_variable())
+        numbers.emplace(graph_.nodes[node].name, node);
+    }
+    for (const PartitionedVariable& variable : variables) {
+      Cover(variable.name, variable.shape, variable.tiles);
+      for (const VariableTile& tile : variable.tiles) {
+        // The graph has only the variables that it reads.
+        const auto found = numbers.find(tile.name);
+        if (found == numbers.end()) continue;
+        Tile(variable.name, {found->second, 0}, tile.worker, tile.box, variable.dtype);
+      }
+    }
+  }
+
+  void Heads(const std::vector<PartitionedHead>& heads) const {
+    for (const PartitionedHead& head : heads) {
+      Cover(head.role, head.shape, head.tiles);
+      for (const HeadTile& tile : head.tiles) {
+        TOFU_CHECK(tile.head >= 0 && tile.head < static_cast<int>(graph_.heads.size()))
+            << "after " << after_ << ": " << head.role << " on worker " << tile.worker
+            << " is head " << tile.head << " of " << graph_.heads.size();
+        Tile(head.role, graph_.heads[tile.head], tile.worker, tile.box, head.dtype);
+      }
+    }
+  }
+
+  void Retirements() const {
+    std::map<int, std::set<int>> readers;  // by publication: the fetches that read it
+    std::map<int, int> retired;            // publication -> its retirement
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      const Node& n = graph_.nodes[node];
+      if (n.op == kPublishOp) readers.emplace(node, std::set<int>());
+      for (NodeEntry input : n.inputs) {
+        const bool is_handle = graph_.nodes[input.node].op == kPublishOp;
+        if (!is_handle) continue;
+        if (n.op == kMultiFetchOp) readers[input.node].insert(node);
+        if (n.op == kRetireOp) {
+          TOFU_CHECK(retired.emplace(input.node, node).second)
+              << "after " << after_ << ": " << graph_.nodes[input.node].name
+              << " is retired twice";
+        }
+      }
+    }
+    for (const auto& [publish, fetches] : readers) Retirement(publish, fetches, retired);
+  }
+
+ private:
+  void Copy(int node) const {
+    const NodeEntry source = graph_.nodes[node].inputs.at(0);
+    TOFU_CHECK(graph_.shape({node, 0}) == graph_.shape(source) &&
+               graph_.dtype({node, 0}) == graph_.dtype(source))
+        << "after " << after_ << ": the copy " << graph_.nodes[node].name
+        << " has another shape or dtype than what it copies";
+  }
+
+  void Fetch(int node) const {
+    const Node& n = graph_.nodes[node];
+    const MultiFetchSpec spec = ReadSpec(n.attrs.at(kSpecAttr));
+    TOFU_CHECK(spec.shape == graph_.shape({node, 0}) &&
+               spec.dtype == graph_.dtype({node, 0}) &&
+               spec.sources.size() == n.inputs.size())
+        << "after " << after_ << ": the fetch " << n.name
+        << " makes another region than its specification says";
+    for (size_t i = spec.num_remote; i < n.inputs.size(); ++i) {
+      TOFU_CHECK(spec.sources[i] == graph_.shape(n.inputs[i]))
+          << "after " << after_ << ": source " << i << " of the fetch " << n.name
+          << " has another shape than its specification says";
+    }
+    for (int i = 0; i < spec.num_remote; ++i) {
+      const Node& publish = graph_.nodes[n.inputs[i].node];
+      TOFU_CHECK(publish.op == kPublishOp &&
+                 spec.sources[i] == graph_.shape(publish.inputs.at(0)))
+          << "after " << after_ << ": source " << i << " of the fetch " << n.name
+          << " is no published tile of the shape that its specification says";
+    }
+  }
+
+  void Retirement(int publish, const std::set<int>& fetches,
+                  const std::map<int, int>& retired) const {
+    const std::string& name = graph_.nodes[publish].name;
+    const auto found = retired.find(publish);
+    TOFU_CHECK(found != retired.end() || fetches.empty())
+        << "after " << after_ << ": " << name << " is fetched and never retired";
+    if (found == retired.end()) return;
+    const Node& retire = graph_.nodes[found->second];
+    TOFU_CHECK(workers_[found->second] == workers_[publish])
+        << "after " << after_ << ": " << retire.name << " is on another worker than "
+        << name;
+    TOFU_CHECK(retire.inputs.at(0).node == graph_.nodes[publish].inputs.at(0).node &&
+               retire.inputs[0].index == graph_.nodes[publish].inputs[0].index)
+        << "after " << after_ << ": " << retire.name << " retires another tile than "
+        << name << " published";
+    for (int fetch : fetches) {
+      const bool waits = std::any_of(
+          retire.inputs.begin(), retire.inputs.end(),
+          [&](NodeEntry input) { return input.node == fetch && input.index == 1; });
+      TOFU_CHECK(waits) << "after " << after_ << ": " << graph_.nodes[fetch].name
+                        << " may read a tile after " << retire.name;
+    }
+  }
+
+  void Tile(const std::string& tensor, NodeEntry entry, int worker, const Box& box,
+            int dtype) const {
+    TOFU_CHECK(graph_.shape(entry) == box.Extents() && graph_.dtype(entry) == dtype)
+        << "after " << after_ << ": " << graph_.nodes[entry.node].name
+        << " has another shape or dtype than its tile of " << tensor;
+    TOFU_CHECK(workers_[entry.node] == worker)
+        << "after " << after_ << ": " << graph_.nodes[entry.node].name << " is on worker "
+        << workers_[entry.node] << ", the tile of " << tensor << " on worker " << worker;
+  }
+
+  // Every element is in one tile, or in equal ones.
+  template <typename TensorTile>
+  void Cover(const std::string& tensor, const Shape& shape,
+             const std::vector<TensorTile>& tiles) const {
+    TOFU_CHECK(tiles.size() == worker_of_.size())
+        << "after " << after_ << ": " << tensor << " has " << tiles.size()
+        << " tiles for " << worker_of_.size() << " workers";
+    std::vector<Box> boxes;
+    int64_t covered = 0;
+    for (size_t w = 0; w < tiles.size(); ++w) {
+      const Box& box = tiles[w].box;
+      TOFU_CHECK(tiles[w].worker == static_cast<int>(w) && Contains(WholeBox(shape), box))
+          << "after " << after_ << ": tile " << w << " of " << tensor
+          << " is on another worker or outside the tensor";
+      if (std::find(boxes.begin(), boxes.end(), box) != boxes.end()) continue;
+      for (const Box& other : boxes) {
+        TOFU_CHECK(Intersect(box, other).Volume() == 0)
+            << "after " << after_ << ": tiles of " << tensor << " overlap";
+      }
+      boxes.push_back(box);
+      covered += box.Volume();
+    }
+    TOFU_CHECK(covered == NumElements(shape))
+        << "after " << after_ << ": tiles of " << tensor << " hold " << covered
+        << " elements of " << NumElements(shape);
+  }
+
+  const Graph& graph_;
+  const std::string after_;
+  std::map<std::string, int> worker_of_;
+  std::vector<int> workers_;  // [node]
+};
+
+}  // namespace
+
+void VerifyTiles(const Graph& graph, const std::vector<PartitionedVariable>& variables,
+                 const std::vector<PartitionedHead>& heads, int workers,
+                 const std::string& after) {
+  VerifyGraph(graph, after);
+  TileVerifier verifier(graph, workers, after);
+  verifier.Nodes();
+  verifier.Variables(variables);
+  verifier.Heads(heads);
+  verifier.Retirements();
+}
+
+}  // namespace tofu

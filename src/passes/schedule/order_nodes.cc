@@ -1,0 +1,92 @@
+#include "passes/schedule/order_nodes.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "graph/memory_order.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+// The graph with node order[i] as number i.
+Graph Reordered(Graph* graph, const std::vector<int>& order) {
+  std::vector<int> numbers(order.size());
+  for (size_t i = 0; i < order.size(); ++i) numbers[order[i]] = static_cast<int>(i);
+  Graph result;
+  for (int number : order) {
+    Node& node = graph->nodes[number];
+    for (int i = 0; i < node.num_outputs; ++i) {
+      const int entry = graph->first_entry[number] + i;
+      result.shapes.push_back(std::move(graph->shapes[entry]));
+      result.dtypes.push_back(graph->dtypes[entry]);
+    }
+    for (NodeEntry& input : node.inputs) input.node = numbers[input.node];
+    result.nodes.push_back(std::move(node));
+  }
+  result.heads = graph->heads;
+  for (NodeEntry& head : result.heads) head.node = numbers[head.node];
+  result.head_roles = std::move(graph->head_roles);
+  IndexEntries(&result);
+  return result;
+}
+
+std::vector<int> PlacesOf(const std::vector<int>& order) {
+  std::vector<int> places(order.size());
+  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = static_cast<int>(i);
+  return places;
+}
+
+// The order with every node of an operator right behind the last node that it reads.
+// With `keep_workers` it stays behind the node before it on its worker, too.
+std::vector<int> WithEarly(const std::string& op, const Graph& graph,
+                           const std::vector<int>& order, bool keep_workers) {
+  const std::vector<int> places = PlacesOf(order);
+  std::vector<std::vector<int>> behind(order.size());  // [place]: nodes
+  std::vector<int> base(order.size());  // [place]: where its node goes, itself or earlier
+  std::map<std::string, int> previous;  // by worker: the place of its last node
+  for (size_t place = 0; place < order.size(); ++place) {
+    const Node& node = graph.nodes[order[place]];
+    int& last_of_worker = previous.emplace(node.attrs.at(kContextAttr), 0).first->second;
+    int last = keep_workers ? last_of_worker : 0;
+    for (NodeEntry input : node.inputs) last = std::max(last, base[places[input.node]]);
+    const bool is_moved = node.op == op;
+    base[place] = is_moved ? last : static_cast<int>(place);
+    if (is_moved) behind[last].push_back(order[place]);
+    last_of_worker = base[place];
+  }
+  std::vector<int> early;
+  for (size_t place = 0; place < order.size(); ++place) {
+    if (graph.nodes[order[place]].op != op) early.push_back(order[place]);
+    early.insert(early.end(), behind[place].begin(), behind[place].end());
+  }
+  return early;
+}
+
+// Puts what workers wait for before what they do in the meantime:
+//
+// - An address is published as soon as its tile is made.
+// - What a worker fetches does not wait, in this order, for other workers' nodes, and a
+//   tile is retired as soon as all have read it. So when workers exchange tiles, each
+//   retires its own before it goes on, and none has to wait for the next operator of
+//   another before it may write to the memory of a tile.
+std::vector<int> WithEarlyExchange(const Graph& graph, std::vector<int> order) {
+  order = WithEarly(kPublishOp, graph, order, false);
+  order = WithEarly(kRetireOp, graph, order, false);
+  order = WithEarly(kMultiFetchOp, graph, order, true);
+  return WithEarly(kRetireOp, graph, order, false);
+}
+
+}  // namespace
+
+std::vector<int> OrderNodes(Graph* graph, bool delay_fetches) {
+  std::vector<int> order = WithEarlyExchange(*graph, MemoryOrder(*graph));
+  if (!delay_fetches) order = WithEarly(kMultiFetchOp, *graph, order, false);
+  *graph = Reordered(graph, order);
+  return order;
+}
+
+}  // namespace tofu

@@ -1,0 +1,83 @@
+#include "passes/schedule/training_step.h"
+
+#include <utility>
+#include <vector>
+
+#include "graph/verify_graph.h"
+#include "passes/partition/verify_tiles.h"
+#include "passes/schedule/control_deps.h"
+#include "passes/schedule/join_phases.h"
+#include "passes/schedule/order_nodes.h"
+#include "passes/schedule/relay_regions.h"
+
+namespace tofu {
+namespace {
+
+// The partitioned graph in the order in which workers should run it.
+Partitioned InOrder(Partitioned partitioned) {
+  std::vector<int> workers;
+  for (int number : OrderNodes(&partitioned.graph)) {
+    workers.push_back(partitioned.node_workers[number]);
+  }
+  partitioned.node_workers = std::move(workers);
+  return partitioned;
+}
+
+void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
+  if (!kVerifyGraphs) return;
+  VerifyTiles(phase.graph, phases.variables, phase.heads, phases.workers, after);
+}
+
+void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
+  Verify(*phase, phases, "phases");
+  RelayRegions(&phase->graph);
+  Verify(*phase, phases, "relay_regions");
+  if (!control_deps) return;
+  OrderNodes(&phase->graph);
+  AddControlDeps(&phase->graph);
+  Verify(*phase, phases, "control_deps");
+}
+
+JointGraph Joined(const Phases& phases) {
+  JointGraph joint = JoinPhases(phases);
+  if (kVerifyGraphs) {
+    std::vector<PartitionedHead> heads = joint.forward_heads;
+    heads.insert(heads.end(), joint.backward_heads.begin(), joint.backward_heads.end());
+    VerifyTiles(joint.graph, phases.variables, heads, phases.workers, "join_phases");
+  }
+  return joint;
+}
+
+}  // namespace
+
+TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
+                          const StepCallback& on_pass) {
+  Phases phases = SplitPhases(options.control_deps ? InOrder(partitioned) : partitioned);
+  Arrange(phases, options.control_deps, &phases.forward);
+  if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
+  if (on_pass) on_pass("phases", DumpPhases(phases));
+
+  TrainingStep step;
+  step.workers = phases.workers;
+  if (options.joint && phases.backward) {
+    JointGraph joint = Joined(phases);
+    step.is_joint = true;
+    step.forward_nodes = joint.forward_nodes;
+    step.nodes = joint.nodes;
+    step.forward_heads = std::move(joint.forward_heads);
+    step.backward_heads = std::move(joint.backward_heads);
+    step.graphs.push_back(std::move(joint.graph));
+  } else {
+    step.forward_heads = std::move(phases.forward.heads);
+    step.graphs.push_back(std::move(phases.forward.graph));
+    step.saved = std::move(phases.saved);
+    if (phases.backward) {
+      step.backward_heads = std::move(phases.backward->heads);
+      step.graphs.push_back(std::move(phases.backward->graph));
+    }
+  }
+  step.variables = std::move(phases.variables);
+  return step;
+}
+
+}  // namespace tofu

@@ -1,0 +1,54 @@
+// From a partitioned graph to what MXNet's executors run in a training step.
+//
+// Input:      a partitioned graph (partition.h).
+// Output:     one graph for both halves of the step, or one for the forward and
+//             one for the backward half; where variables, outputs and gradients
+//             lie in them.
+// Invariants: what is computed stays the same; only order, control dependencies
+//             and relays are added.
+// Errors:     none.
+// Position:   last of all passes: split into phases, relay fetched regions, fix
+//             the order, and join the phases again where one executor runs both.
+// Complexity: that of control_deps.h, which dominates.
+#ifndef TOFU_PASSES_SCHEDULE_TRAINING_STEP_H_
+#define TOFU_PASSES_SCHEDULE_TRAINING_STEP_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/partition/partitioned.h"
+#include "passes/schedule/phases.h"
+
+namespace tofu {
+
+struct StepOptions {
+  bool joint = false;        // one graph for both halves, where there are two
+  bool control_deps = true;  // off: to measure what the order saves
+};
+
+struct TrainingStep {
+  int workers = 1;
+  std::vector<PartitionedVariable> variables;
+  std::vector<PartitionedHead> forward_heads;
+  std::vector<PartitionedHead> backward_heads;  // none: there is no backward half
+  std::vector<Graph> graphs;                    // joint, or forward and maybe backward
+  bool is_joint = false;
+  // Joint only: how many nodes the executor numbers before the first of the backward
+  // half, and in all; variables and copies between workers are counted.
+  int forward_nodes = 0;
+  int nodes = 0;
+  std::vector<SavedEntry> saved;  // apart only
+};
+
+// Called with "phases" and a readable dump.
+using StepCallback =
+    std::function<void(const std::string& name, const std::string& dump)>;
+
+TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
+                          const StepCallback& on_pass = nullptr);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SCHEDULE_TRAINING_STEP_H_

@@ -1,0 +1,228 @@
+"""The layers of docs/architecture.md: who includes and imports whom.
+
+The order of the layers is read from the page; what a file uses is read from its text, so that
+imports inside functions count.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGE = ROOT / "python" / "tofu"
+
+# --- C++ --------------------------------------------------------------------------------------
+
+RUNTIME = ("kernels", "mxnet")  # at training time, inside MXNet's process
+# What a layer must not include although it lies below.
+FORBIDDEN = {("solver", "graph")}
+# The text by which a partitioned graph says what a kernel fetches.
+SPECIFICATION = "kernels/multifetch_spec.h"
+
+
+def documented(section: str) -> list[str]:
+    """The first column of the table under a heading of the page: the layers, highest first."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n### {section}")[2]
+    table = re.search(r"\n\| folder.*?\n\n|\n\| package.*?\n\n", text, re.DOTALL)
+    assert table is not None, f"{PAGE}: no table under {section}"
+    return [name.rstrip("/") for name in re.findall(r"^\| `([\w/]+)`", table.group(), re.MULTILINE)]
+
+
+def includes() -> Iterator[tuple[str, str, str, str]]:
+    """The folder and path of every source and of every file of ours that it includes."""
+    for path in sorted((ROOT / "src").rglob("*")):
+        if path.suffix not in (".h", ".cc", ".cu"):
+            continue
+        folder = path.parent.relative_to(ROOT / "src").as_posix()
+        source = f"{folder}/{path.name}"
+        for target in re.findall(r'^#include "([^"]+)"', path.read_text("utf-8"), re.MULTILINE):
+            where = target.rpartition("/")[0] or folder
+            yield folder, source, where, target
+
+
+def test_every_folder_of_sources_is_documented() -> None:
+    layers = {*documented("C++"), *RUNTIME}
+    assert {folder for folder, *_ in includes()} <= layers
+    folders = {p.parent.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.cc")}
+    assert folders == layers - {folder for folder in layers if not (ROOT / "src" / folder).is_dir()}
+
+
+def test_sources_include_only_what_lies_below() -> None:
+    order = documented("C++")
+    wrong = set()
+    for folder, source, where, target in includes():
+        if where == folder or (folder, target) == ("passes/partition", SPECIFICATION):
+            continue
+        if folder in RUNTIME or where in RUNTIME:
+            fits = where == "kernels" and folder in ("mxnet", "bindings")
+        else:
+            fits = order.index(where) > order.index(folder) and (folder, where) not in FORBIDDEN
+        if not fits:
+            wrong.add((source, target))
+    assert wrong == set()
+
+
+# --- Python -----------------------------------------------------------------------------------
+
+# Below the documented packages, and open to all, lowest first.
+OPEN = ["tofu.errors", "tofu.config", "tofu.dtypes", "tofu.boxes", "tofu.tables", "tofu._core"]
+# Within mx; the first two are what the others stand on.
+MX = ["tofu.mx.build.nnvm", "tofu.mx.run.extension", "tofu.mx.build", "tofu.mx.run", "tofu.mx"]
+VERIFY = [f"tofu.verify.{name}" for name in ("calls", "run", "find", "check", "inventory")]
+# What starts everything: the switch, the package's lazy names, ``python -m tofu``.
+TOP = ["tofu._import_hook", "tofu.__main__", "tofu"]
+# Descriptions use the package's public name; the extension its folder.
+USE_THE_ROOT = ("tofu.tdl", "tofu.mx.run.extension")
+USE_MXNET = ("tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify")
+
+
+def layers() -> list[str]:
+    """The names of packages and modules, lowest first; the longest that fits is meant."""
+    found = list(OPEN)
+    for name in reversed(documented("Python")):
+        dotted = "tofu." + name.replace("/", ".")
+        finer = MX if name.startswith("mx/") else VERIFY if name == "verify" else []
+        found += [each for each in [*finer, dotted] if each not in found]
+    return [*found, *TOP]
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package, the descriptions included, and its file."""
+    found = {}
+    for folder, package in ((PACKAGE, "tofu"), (ROOT / "tdl", "tofu.tdl")):
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            found[".".join((package, *parts))] = path
+    return found
+
+
+def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+            yield node
+            yield from outside_type_checking(node)
+
+
+def imported(module: str, path: Path, known: dict[str, Path]) -> set[str]:
+    """What a module imports: modules of ours where they are such, else what stands there."""
+    found = set()
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                found.add(whole if whole in known or whole == "tofu._core" else base)
+    return found - {module}
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    known = modules()
+    return {module: imported(module, path, known) for module, path in known.items()}
+
+
+def layer_of(module: str, order: list[str]) -> int:
+    fitting = [name for name in order if module == name or module.startswith(f"{name}.")]
+    return order.index(max(fitting, key=len))
+
+
+def test_every_module_has_a_layer() -> None:
+    order = layers()
+    for module in modules():
+        assert order[layer_of(module, order)] != "tofu" or module == "tofu", module
+
+
+def test_modules_import_only_what_lies_below(imports: dict[str, set[str]]) -> None:
+    order = layers()
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in imports.items()
+        for target in targets
+        if target.split(".")[0] == "tofu"
+        and not (target == "tofu" and module.startswith(USE_THE_ROOT))
+        and layer_of(target, order) > layer_of(module, order)
+    ]
+    # The command reads the switch as well as using all that it switches on.
+    assert [each for each in wrong if each != "tofu.cli.inputs imports tofu._import_hook"] == []
+
+
+def test_imports_have_no_circle(imports: dict[str, set[str]]) -> None:
+    """Modules whose imports have all gone, go; what is left waits for itself."""
+    left = {module: targets & set(imports) for module, targets in imports.items()}
+    for targets in left.values():
+        targets.discard("tofu")  # its names are loaded when they are used
+    while free := {module for module, targets in left.items() if not targets}:
+        left = {module: targets - free for module, targets in left.items() if module not in free}
+    assert left == {}
+
+
+def test_only_some_packages_know_mxnet(imports: dict[str, set[str]]) -> None:
+    users = {m for m, targets in imports.items() if "mxnet" in {t.split(".")[0] for t in targets}}
+    others = {module for module in users if not module.startswith(USE_MXNET)}
+    # The command tells MXNet's errors from others, and asks whether there are GPUs.
+    assert others <= {"tofu.cli.inputs", "tofu.cli.plan"}
+
+
+def test_example_calls_need_no_mxnet(imports: dict[str, set[str]]) -> None:
+    for module, targets in imports.items():
+        if module.startswith("tofu.verify.calls"):
+            assert not {t for t in targets if t.startswith(("mxnet", "tofu.mx"))}, module
+
+
+# --- Names that nothing uses ------------------------------------------------------------------
+
+
+def exported(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """What a module's code uses, its definitions and exports not counted."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call):  # by its name, "module:name", as in the table of models
+            texts = (each.value for each in node.args if isinstance(each, ast.Constant))
+            found |= {text.rpartition(":")[2] for text in texts if isinstance(text, str)}
+    return found
+
+
+def test_what_a_module_exports_is_used() -> None:
+    """The finder of dead code believes ``__all__``; here something must use what it lists."""
+    folders = (PACKAGE, *(ROOT / name for name in ("tdl", "scripts", "benchmarks", "examples")))
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
+    used = set().union(*(names_in(tree) for tree in trees.values()))
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md"))
+    dead = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, tree in trees.items()
+        for name in exported(tree)
+        if name not in used and name not in pages
+    ]
+    # Of tests only: whether an operator's handles are freed, and a type flag by its name.
+    assert set(dead) <= {
+        "python/tofu/mx/run/extension.py: frees_operators",
+        "python/tofu/dtypes.py: dtype_flag",
+    }
