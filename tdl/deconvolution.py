@@ -208,7 +208,7 @@ def backward_deconvolution(
     num_group=1,
     layout=None,
 ):
-    """By data, a convolution of the head gradient; by weight and bias sums over the batch."""
+    """Of data, a convolution of the head gradient; of weight and bias, sums over the batch."""
     _check(layout)
     if num_group != 1:
         raise tofu.InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")

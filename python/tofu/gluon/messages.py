@@ -113,8 +113,9 @@ def serial(name: str, reason: str) -> None:
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
-    cost = compiled.searched.operator_bytes(list(operators))
-    warn(undescribed_text(name, operators, cost))
+    # An operator that is computed again for its gradient is a Custom one in the graph.
+    cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
+    warn(undescribed_text(name, operators, cost_bytes))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:

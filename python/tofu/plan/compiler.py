@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table
 
 from .layout import Variable, variables_of
 from .options import Pins, SearchOptions, check_pins
@@ -97,12 +96,6 @@ class Problem:
     def graph(self) -> _core.Graph:
         """The training graph."""
         return self.table.graph
-
-    def undescribed(self) -> dict[str, str]:
-        """The operators that the table has no row for, each with the reason, "" if none is."""
-        bare = self.table.undescribed
-        reasons = strategy_table(self.graph)[1] if bare else {}
-        return {op: reasons.get(op, "") for op in bare}
 
 
 def compile_graph(

@@ -234,11 +234,11 @@ def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -
     bare = sorted(operator for operator, reason in operators.items() if not reason)
     parts = [f"no description of {', '.join(bare)}"] if bare else []
     parts += [f"{operator}: {reason}" for operator, reason in sorted(operators.items()) if reason]
-    advice = " A description in TDL would let them be split" if bare else ""
+    advice = ". A description in TDL would let them be split" if bare else ""
     return (
         f"{name}: {'; '.join(parts)}; every worker computes them whole, which costs "
-        f"{format_bytes(cost_bytes)} of communication per step.{advice}"
-    ).rstrip(".")
+        f"{format_bytes(cost_bytes)} of communication per step{advice}"
+    )
 
 
 def format_bytes(count: float) -> str:

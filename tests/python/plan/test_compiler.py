@@ -120,26 +120,24 @@ def test_the_plan_for_people_is_that_of_the_run(table):
     assert compiled.plan is compiled.plan
 
 
-def test_a_problem_names_what_no_description_covers(table):
-    assert Problem("fc", table, 2).undescribed() == {}
-    document = json.loads(table_document(table.graph)[0])
-    row = next(i for i, row in enumerate(document["nodes"]) if row >= 0)
-    document["nodes"][row] = -1
-    bare = _core.StrategyTable(json.dumps(document), table.graph)
-    assert Problem("fc", bare, 2).undescribed() == {table.graph.nodes[row].op: ""}
+def test_the_user_is_told_why_no_description_covers_an_operator():
+    reasons = {"tanh": "its rewrite fails: KeyError: 'axis'"}
+    told = undescribed_text("fc", reasons, 2048)
+    assert told == (
+        "fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes them whole, "
+        "which costs 2.0 KiB of communication per step"
+    )
+    told = undescribed_text("fc", {**reasons, "b": "", "a": ""}, 0)
+    assert told.startswith("fc: no description of a, b; tanh: its rewrite fails: ")
+    assert told.endswith("per step. A description in TDL would let them be split")
 
 
-def test_a_problem_says_why_a_description_does_not_cover_an_operator(table):
+def test_what_is_whole_for_a_reason_has_no_row(table):
     document = json.loads(table.graph.to_json())
     (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
-    node["attrs"] = {WHOLE: "its rewrite fails: KeyError: 'axis'"}
-    problem = Problem("fc", strategy_table(_core.Graph(json.dumps(document)))[0], 2)
-    assert problem.undescribed() == {"tanh": "its rewrite fails: KeyError: 'axis'"}
-    told = undescribed_text("fc", problem.undescribed(), 2048)
-    assert told.startswith("fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes")
-    assert "2.0 KiB" in told
-    both = undescribed_text("fc", {"tanh": "it fails", "b": "", "a": ""}, 0)
-    assert both.startswith("fc: no description of a, b; tanh: it fails; every worker computes")
+    node["attrs"] = {WHOLE: "because"}
+    _, undescribed = strategy_table(_core.Graph(json.dumps(document)))
+    assert undescribed == {"tanh": "because"}
 
 
 def test_any_tensor_may_be_pinned(table):

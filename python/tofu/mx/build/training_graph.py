@@ -24,6 +24,7 @@ from .gradient import HEAD_GRADIENT, differentiate
 from .infer import infer
 from .lower import AFTER, BEFORE, STAGES
 from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .replay import replay_stateful
 from .update_nodes import append_updates
 
 __all__ = ["ROLE", "training_graph"]
@@ -96,6 +97,7 @@ def training_graph(
     updates = AFTER.apply(
         graph, train=train, workers=workers, statistics_in_forward=statistics_in_forward
     )
+    replay_stateful(graph)
     graph.heads += updates.values()
     names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
     if optimizer is not None:

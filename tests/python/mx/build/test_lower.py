@@ -6,7 +6,6 @@ import mxnet as mx
 import numpy as np
 import pytest
 
-from tofu.errors import GraphError
 from tofu.mx.build.lower import AFTER, BEFORE, STAGES
 from tofu.mx.build.training_graph import training_graph
 
@@ -420,13 +419,6 @@ def test_a_sum_that_mxnet_would_make_in_place_is_an_ordinary_one():
         "cos",
         "elemwise_add",
     ]
-
-
-def test_state_that_cannot_be_removed_is_named():
-    symbol = sym.SVMOutput(sym.var("x"), sym.var("label"))
-    parameters, inputs = {"x": random((4, 3))}, {"label": mx.nd.zeros(4)}
-    with pytest.raises(GraphError, match=r"read state .* cannot be partitioned: .*_backward_SVM"):
-        operators(symbol, inputs, parameters)
 
 
 def test_every_lowering_says_why():
