@@ -55,6 +55,7 @@ def test_the_passes_have_the_same_sizes(flag):
     from tofu.analysis.strategy_table import strategy_table
 
     table, _ = strategy_table(core.Graph(graph(flag)))
+    assert table.graph.tensor_bytes == 2 * 8 * 6 * dtype_bytes(flag)
     plan = core.plan(table, workers=2, pins={"x": [0], "y": [0]})
     assert plan.total_bytes == 8 * 6 // 2 * dtype_bytes(flag)
 

@@ -229,6 +229,15 @@ def test_every_option_of_run_reaches_the_script(tmp_path):
     assert json.loads(run_tofu("run", script, cwd=tmp_path).stdout) == {}
 
 
+def test_files_that_describe_are_added_to_those_of_the_environment(tmp_path, monkeypatch):
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "train.py").write_text("import os; print(os.environ['TOFU_DESCRIBE'])")
+    monkeypatch.setenv("TOFU_DESCRIBE", str(tmp_path / "first.py"))
+    ran = run_tofu("run", "--describe=second.py", "train.py", cwd=tmp_path)
+    assert ran.stdout == f"{tmp_path / 'first.py'}:{tmp_path / 'second.py'}\n"
+
+
 @pytest.mark.parametrize("command", ["run", "plan"])
 @pytest.mark.parametrize(
     ("option", "expected"),
