@@ -1,13 +1,13 @@
-"""MultiFetch on GPUs against copies of CUDA's driver; multifetch.py --gpu starts it.
+"""MultiFetch on GPUs compared with copies by CUDA's driver; multifetch.py --gpu starts it.
 
-The tiles lie on a second GPU where there is one that the first can read, else on the first.
-Every round times, one after the other and by CUDA's events:
+The tiles are on a second GPU if there is one that the first can read, else on the first.
+Every round times these in turn, with CUDA events:
 
-``multifetch``  one kernel, which reads the tiles where they lie,
-``copy``        one contiguous copy of as many bytes from the tiles' GPU,
-``strided``     a two-dimensional copy for every tile, straight to its place,
-``chain``       what stock operators do: slice each tile on its owner, copy the slice over,
-                and put it into its place there (concatenate).
+``multifetch``  one kernel, which reads the tiles in place,
+``copy``        one contiguous copy of the same number of bytes from the tiles' GPU,
+``strided``     a two-dimensional copy per tile, straight to its destination,
+``chain``       what stock operators do: slice each tile on its owner, copy the slice,
+                and concatenate the slices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WARM_UP = 3
 
 
 class NoGpuError(Exception):
-    """There is nothing to measure; the text says why."""
+    """There is no GPU to measure; the text says why."""
 
 
 class _Copy2D(ctypes.Structure):
@@ -50,7 +50,7 @@ class _Copy2D(ctypes.Structure):
 
 
 class Driver:
-    """The functions of CUDA's driver that this needs."""
+    """The functions of CUDA's driver that this module needs."""
 
     def __init__(self) -> None:
         try:
@@ -64,13 +64,13 @@ class Driver:
         self._contexts: dict[int, ctypes.c_void_p] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function; NoGpuError with CUDA's number where it fails."""
+        """Call a function; raises NoGpuError with CUDA's error number if it fails."""
         result = getattr(self._library, name)(*arguments)
         if result:
             raise NoGpuError(f"{name} failed with CUDA's error {result}")
 
     def describe(self) -> dict[str, object]:
-        """The devices and the driver, as numbers depend on them."""
+        """The devices and the driver, which the numbers depend on."""
         version, name = ctypes.c_int(), ctypes.create_string_buffer(256)
         self.call("cuDriverGetVersion", ctypes.byref(version))
         names = []
@@ -87,7 +87,7 @@ class Driver:
         self.call("cuCtxSetCurrent", self._contexts[device])
 
     def allocate(self, device: int, size: int) -> int:
-        """Memory of a device, of zeros."""
+        """Zeroed memory on a device."""
         self.use(device)
         address = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
@@ -95,7 +95,7 @@ class Driver:
         return address.value
 
     def free(self, device: int, address: int) -> None:
-        """Give memory back."""
+        """Free memory."""
         self.use(device)
         self.call("cuMemFree_v2", ctypes.c_uint64(address))
 
@@ -113,7 +113,7 @@ class Driver:
         )  # fmt: skip
 
     def copy_rows(self, to: int, pitch: int, source: int, from_pitch: int, rows: Rows) -> None:
-        """Copy rows that lie `from_pitch` bytes apart to where they lie `pitch` apart."""
+        """Copy rows that are `from_pitch` bytes apart to rows that are `pitch` apart."""
         copy = _Copy2D(
             from_type=_UNIFIED, from_device=source, from_pitch=from_pitch,
             to_type=_UNIFIED, to_device=to, to_pitch=pitch, width=rows.bytes, height=rows.count,
@@ -121,7 +121,7 @@ class Driver:
         self.call("cuMemcpy2DAsync_v2", ctypes.byref(copy), None)
 
     def seconds(self, run: Callable[[], None], calls: int) -> float:
-        """Seconds of one of `calls` calls, between two events of the default stream."""
+        """Seconds per call, of `calls` calls between two events of the default stream."""
         events = [ctypes.c_void_p(), ctypes.c_void_p()]
         for event in events:
             self.call("cuEventCreate", ctypes.byref(event), 0)
@@ -139,7 +139,7 @@ class Driver:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """So many rows of so many bytes."""
+    """A number of rows of a number of bytes."""
 
     count: int
     bytes: int
@@ -147,7 +147,7 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class GpuCase:
-    """A pattern of multifetch.py on GPUs; tiles are of float32."""
+    """A pattern of multifetch.py on GPUs, with float32 tiles."""
 
     pattern: str
     row_bytes: int
@@ -160,7 +160,7 @@ class GpuCase:
 
     @property
     def rows(self) -> Rows:
-        """What is read of one tile."""
+        """The part of one tile that is read."""
         return Rows(self.region_bytes // (self.tiles * self.row_bytes), self.row_bytes)
 
     @property
@@ -174,7 +174,7 @@ class GpuCase:
         return self.row_bytes * self.tiles
 
     def spec(self) -> str:
-        """The specification; all tiles are given by their address."""
+        """The specification, with all tiles given by their addresses."""
         count, width, wide = self.rows.count, self.row_bytes // 4, self.tile_pitch // 4
         pieces = ";".join(f"{t}@0,0>0,{t * width}:{count},{width}" for t in range(self.tiles))
         sources = f"{count},{wide};" * self.tiles
@@ -261,7 +261,7 @@ def _times(
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """The results as a table in Markdown."""
+    """The results as a Markdown table."""
     lines = [
         "| pattern | region | row | owner | MultiFetch GB/s | copy | strided | chain "
         "| to copy | to chain |",

@@ -2,7 +2,7 @@
 
     solution = solve(json.loads(plan.step_problem(step=0)))
 
-Nothing is shared with the search but the step's problem itself (docs/formats.md).
+It shares nothing with the search except the step's problem (docs/formats.md).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-# HiGHS ends at an absolute gap of 1e-6, whatever it is told of relative gaps: the largest
-# cost becomes 1e4, so that this is less than 1e-10 of it.
+# HiGHS stops at an absolute gap of 1e-6, regardless of its relative gap. Costs are scaled to
+# at most 1e4, which makes this gap less than 1e-10 of the largest.
 _LARGEST_COST = 1e4
 
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """What HiGHS finds.
+    """What HiGHS found.
 
     Attributes:
         values: of each variable.
         cost: of the values, counted in integers.
-        seconds: processor time of HiGHS alone.
+        seconds: CPU time of HiGHS alone.
     """
 
     values: list[int]
@@ -36,7 +36,7 @@ class Solution:
 
 
 def cost_of(problem: dict[str, Any], values: list[int]) -> int:
-    """What a choice of values costs."""
+    """The cost of a choice of values."""
     unary = sum(cells[values[v]] for v, cells in enumerate(problem["unary"]) if cells)
     pairs = sum(
         cells[values[a] * problem["domains"][b] + values[b]] for a, b, cells in problem["pairs"]
@@ -47,8 +47,8 @@ def cost_of(problem: dict[str, Any], values: list[int]) -> int:
 def solve(problem: dict[str, Any]) -> Solution:
     """Minimise a step's problem by the local polytope with integral variables.
 
-    A binary variable for each value of each variable, and one from 0 to 1 for each pair of
-    values that a pair of variables takes; the latter add up to the former along both sides.
+    There is a binary variable for each value of each variable, and a variable from 0 to 1 for
+    each pair of values of a pair of variables; the latter add up to the former on both sides.
 
     Raises:
         RuntimeError: HiGHS did not prove an optimum.

@@ -2,9 +2,9 @@
 
     python benchmarks/analysis.py [--repetitions 5]
 
-Prints a table: processor seconds from scratch, for one example call of every described
-operator and for all, each repetition in a process of its own; milliseconds from the cache
-on disk; lines of a description. Needs MXNet, no GPU; about a minute.
+Prints a table: CPU seconds from scratch, for one example call of every described operator
+and for all calls, each repetition in its own process; milliseconds from the cache on disk;
+lines per description. Needs MXNet but no GPU; takes about a minute.
 docs/results/analysis.md has the numbers.
 """
 
@@ -39,7 +39,7 @@ print(time.process_time() - begin)
 
 
 def calls() -> list[tuple]:
-    """Operator, attributes and shapes of every example call."""
+    """The operator, attributes and shapes of every example call."""
     from tofu.verify.calls.registry import cases_by_operator
     from tofu.verify.inventory.inventory import call_of
 
@@ -53,7 +53,7 @@ def calls() -> list[tuple]:
 
 
 def from_scratch(known: list[tuple], repetitions: int) -> list[float]:
-    """Seconds for importing the descriptions and analysing the calls, in new processes."""
+    """Seconds to import the descriptions and analyse the calls, in new processes."""
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "calls"
         document.write_bytes(pickle.dumps(known))
@@ -63,7 +63,7 @@ def from_scratch(known: list[tuple], repetitions: int) -> list[float]:
 
 
 def from_cache() -> float:
-    """Seconds for reading the inventory."""
+    """Seconds to read the inventory."""
     from tofu.verify.inventory.cache import cached_inventory
 
     begin = time.process_time()
@@ -72,7 +72,7 @@ def from_cache() -> float:
 
 
 def lines_of(function) -> int:
-    """Lines of code of a description: without decorator, docstring and blank lines."""
+    """A description's lines of code, without decorator, docstring and blank lines."""
     source = textwrap.dedent(inspect.getsource(function))
     (tree,) = ast.parse(source).body
     body = tree.body

@@ -1,17 +1,17 @@
-"""MultiFetch on the CPU against memcpy of the same bytes.
+"""MultiFetch on the CPU compared with memcpy of the same bytes.
 
     python benchmarks/multifetch.py                  # a table
     python benchmarks/multifetch.py --format json    # the same with machine and versions
     python benchmarks/multifetch.py --cold           # on arrays that are not in the core's caches
-    python benchmarks/multifetch.py --smoke          # a few seconds, to see that it runs
-    python benchmarks/multifetch.py --gpu            # on GPUs, against copies of the driver's
+    python benchmarks/multifetch.py --smoke          # a few seconds, to check that it runs
+    python benchmarks/multifetch.py --gpu            # on GPUs, compared with the driver's copies
 
-Patterns: ``gather`` joins two tiles side by side, so that every row of a tile goes to a row of
+Patterns: ``gather`` joins two tiles side by side, each row of a tile becoming part of a row of
 the region; ``slice`` takes half of every row of one tile. Every measurement
 alternates memcpy and MultiFetch; NumPy then copies the same boxes. Medians are compared.
-All use their arrays again and again, so that those of up to 1 MiB stay in the core's caches;
-with ``--cold`` every call uses other arrays, as a worker does that reads what another wrote.
-One thread; expected time: under a minute. What ``--gpu`` compares: _gpu.py.
+Calls reuse their arrays, so arrays of up to 1 MiB stay in the core's caches; with ``--cold``
+every call uses other arrays, as when a worker reads what another wrote.
+One thread; expected time: under a minute. _gpu.py says what ``--gpu`` compares.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 GOALS = {32: 0.6, 256: 0.9, 1024: 0.9, 4096: 0.9}  # share of memcpy's bandwidth, by row bytes
 ROWS = (32, 64, 128, 256, 1024, 4096)
 FLOAT_BYTES = 4
-COLD_BYTES = 2**27  # of arrays that are used in turns: far more than a core's own caches hold
+COLD_BYTES = 2**27  # of arrays used in turn: far more than a core's own caches hold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Case:
 
 
 def library() -> ctypes.CDLL:
-    """Tofu's extension library; MXNet is not needed to run a fetch."""
+    """Tofu's extension library; running a fetch does not need MXNet."""
     import importlib.util
 
     spec = importlib.util.find_spec("tofu._core")
@@ -72,7 +72,7 @@ def library() -> ctypes.CDLL:
 
 
 def aligned(shape: tuple[int, int]) -> np.ndarray:
-    """Random floats that begin on a multiple of 64 bytes, as MXNet's arrays do."""
+    """Random floats aligned to 64 bytes, like MXNet's arrays."""
     count = shape[0] * shape[1]
     raw = np.empty(count + 64 // FLOAT_BYTES, "float32")
     begin = -raw.ctypes.data % 64 // FLOAT_BYTES
@@ -82,7 +82,7 @@ def aligned(shape: tuple[int, int]) -> np.ndarray:
 
 
 def seconds(run: Callable[[], object], calls: int) -> float:
-    """Seconds of processor time of one of `calls` calls: other programs do not count."""
+    """CPU seconds per call, of `calls` calls; other programs do not count."""
     begin = time.thread_time()
     for _ in range(calls):
         run()
@@ -90,7 +90,7 @@ def seconds(run: Callable[[], object], calls: int) -> float:
 
 
 class Arrays:
-    """What one call of each of those compared reads and writes."""
+    """What one call of each candidate reads and writes."""
 
     def __init__(self, case: Case, loaded: ctypes.CDLL) -> None:
         spec, shapes, shape = case.spec_and_sources()
@@ -107,22 +107,22 @@ class Arrays:
         ]
 
     def fetch(self) -> None:
-        """The boxes, by MultiFetch."""
+        """Copy the boxes with MultiFetch."""
         problem = self._fetch(self._spec, self._from, self._to)
         if problem:
             raise SystemExit(problem.decode())
 
     def copy(self) -> None:
-        """As many contiguous bytes, by memcpy."""
+        """Copy the same number of contiguous bytes with memcpy."""
         ctypes.memmove(*self._copy)
 
     def rows(self) -> None:
-        """The boxes, by NumPy: row by row."""
+        """Copy the boxes with NumPy, row by row."""
         for to, source in self._boxes:
             np.copyto(to, source)
 
     def are_right(self) -> bool:
-        """Whether `fetch` writes what it should."""
+        """Whether `fetch` writes the right values."""
         self.rows()
         expected = self.region.copy()
         self.region[:] = 0
@@ -131,7 +131,7 @@ class Arrays:
 
 
 def measure(case: Case, loaded: ctypes.CDLL, repetitions: int, is_cold: bool) -> dict[str, object]:
-    """Medians of all, and the share of memcpy's bandwidth that MultiFetch reaches."""
+    """Medians of all, and MultiFetch's bandwidth as a share of memcpy's."""
     first = Arrays(case, loaded)
     if not first.are_right():
         raise SystemExit(f"{case}: MultiFetch's values are wrong")
@@ -146,7 +146,7 @@ def measure(case: Case, loaded: ctypes.CDLL, repetitions: int, is_cold: bool) ->
         "numpy": lambda: next(turns).rows(),
     }
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    # NumPy last: what it leaves in shared caches would slow the next memcpy down.
+    # NumPy goes last: what it leaves in shared caches would slow the next memcpy down.
     for together in (("memcpy", "multifetch"), ("numpy",)):
         for _ in range(repetitions):
             for kind in together:
@@ -166,7 +166,7 @@ def measure(case: Case, loaded: ctypes.CDLL, repetitions: int, is_cold: bool) ->
 
 
 def machine() -> dict[str, str]:
-    """What the numbers depend on."""
+    """The machine and versions that the numbers depend on."""
     names = [
         line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
@@ -179,7 +179,7 @@ def machine() -> dict[str, str]:
 
 
 def measure_gpu(args: argparse.Namespace) -> None:
-    """Measure on GPUs and print; without one, say so."""
+    """Measure on GPUs and print, or say that there is none."""
     import _gpu  # beside this file
 
     sizes = _gpu.SIZES[:1] if args.smoke else _gpu.SIZES

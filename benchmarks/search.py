@@ -2,11 +2,11 @@
 
     python benchmarks/search.py --output search.json [--smoke]
 
-One thread, processor time of `_core.plan` and time by the clock, medians; each graph is planned
-in a process of its own, whose peak memory is recorded. Making the training graph and the strategy
-table is not part of it; their times stand beside. Steps of the recursion are also solved from the
-same tables by HiGHS. Needs `pip install '.[cpu,test]'`; six minutes, most of them for making the
-largest graphs. docs/results/search.md has the numbers.
+Reports medians of the CPU time and wall-clock time of `_core.plan` on one thread. Each graph is
+planned in its own process, whose peak memory is recorded. The times to make the training graph and
+the strategy table are reported separately. HiGHS also solves the steps of the recursion from the
+same tables. Needs `pip install '.[cpu,test]'`; takes six minutes, mostly to make the largest
+graphs. docs/results/search.md has the numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 REPEATS = 5
-# Plans that take longer are measured three times.
+# Longer plans are measured three times.
 LONG_SECONDS = 10.0
 WORKERS = (8, 1024)
 LARGEST = ("wresnet-152-10", "rnn-10-8k")
@@ -39,7 +39,7 @@ GOALS = {
     "highs_ratio": 20.0,
 }
 
-# Runs in a process without MXNet, so that its peak memory is the search's.
+# Runs in a process without MXNet, whose peak memory is therefore the search's.
 _PLAN = """
 import json, re, sys, time
 from tofu import _core
@@ -65,7 +65,7 @@ print(json.dumps({**{key: plan[key] for key in keys}, "seconds": times,
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """A training graph and its strategy table, and the processor times to make them."""
+    """A training graph and its strategy table, and the CPU times to make them."""
 
     name: str
     graph: str
@@ -89,7 +89,7 @@ def make(model: Any, *, reduced: bool = False) -> Inputs:
 
 
 def resnet(depth: int) -> Any:
-    """A WResNet of width 4 and any depth, its blocks spread over the stages as the 152's are."""
+    """A WResNet of width 4 and any depth, with blocks spread over stages as in depth 152."""
     from tofu.models import make_wresnet
 
     blocks = (depth - 2) // 3
@@ -101,7 +101,7 @@ def resnet(depth: int) -> Any:
 
 
 def rnn(steps: int) -> Any:
-    """RNN-10-8K over any number of steps."""
+    """RNN-10-8K with any number of steps."""
     from tofu.models import make_rnn
 
     model = make_rnn(10, 8192, steps=steps, batch_size=128)
@@ -109,7 +109,7 @@ def rnn(steps: int) -> Any:
 
 
 def plan(inputs: Inputs, workers: int, repeats: int) -> dict[str, Any]:
-    """Times, result and peak memory of planning."""
+    """The times, result and peak memory of planning."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "graph").write_text(inputs.graph, encoding="utf-8")
         Path(folder, "table").write_text(inputs.table, encoding="utf-8")
@@ -130,10 +130,10 @@ def plan(inputs: Inputs, workers: int, repeats: int) -> dict[str, Any]:
 
 
 def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
-    """Every step of the recursion, from the same tables by elimination and by HiGHS.
+    """Every step of the recursion, solved from the same tables by elimination and by HiGHS.
 
     Raises:
-        RuntimeError: they do not find the same cost.
+        RuntimeError: their costs differ.
     """
     from _integer_program import solve
 
@@ -150,7 +150,7 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
             ours = json.loads(_core.solve_step_problem(text))
             theirs = solve(problem)
             if ours["cost"] != theirs.cost:
-                raise RuntimeError(f"found {ours['cost']} and, by HiGHS, {theirs.cost}")
+                raise RuntimeError(f"found {ours['cost']}, HiGHS {theirs.cost}")
             pairs.append((ours["cpu_seconds"], theirs.seconds))
         records.append(
             {
@@ -169,7 +169,7 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def exponent(records: list[dict[str, Any]]) -> float:
-    """The e of seconds ~ nodes^e, by least squares of the logarithms."""
+    """The exponent e of seconds ~ nodes^e, by least squares of the logarithms."""
     x = [math.log(record["nodes"]) for record in records]
     y = [math.log(record["median_seconds"]) for record in records]
     middle_x, middle_y = statistics.fmean(x), statistics.fmean(y)
@@ -182,7 +182,7 @@ SMOKE_LENGTHS = {"rnn": (rnn, (2, 4)), "resnet": (resnet, (20, 35))}
 
 
 def _grow(models: list[Any], repeats: int) -> dict[str, Any]:
-    """Plans of ever longer models over 8 workers, and how their time grows."""
+    """Plans of longer and longer models over 8 workers, and how their time grows."""
     records = []
     for model in models:
         records.append(plan(make(model), WORKERS[0], repeats))
@@ -202,7 +202,7 @@ def _say(record: dict[str, Any]) -> None:
 
 
 def measure(repeats: int, *, smoke: bool) -> dict[str, Any]:
-    """All of it; `smoke`: models of a few layers, which say nothing about speed."""
+    """Everything; `smoke` uses models of a few layers, which say nothing about speed."""
     plans, steps = [], []
     for name in LARGEST:
         inputs = make(name, reduced=smoke)

@@ -1,14 +1,14 @@
-"""Two workers of one thread each against stock MXNet with two threads, and with one.
+"""Two workers of one thread each, compared with stock MXNet on two threads and on one.
 
     python benchmarks/speed.py --output docs/results/speed.json
 
 Trains a wide residual network and an RNN of a size that fits a small machine, on two cores.
-Three processes live side by side and take turns, so that what else the machine does meets
-all alike: stock MXNet with OMP_NUM_THREADS=2, with 1, and tofu with two workers of one
-thread. In every round the last two also train once bound to one core, which gives the CPU
-time of the partitioned graph and of the serial one. Reported are medians of the rounds'
-ratios, and quartiles. Hardware: two cores. Time: about five minutes on an idle machine.
-Expected: see docs/results/speed.md. `--smoke` runs reduced models, to see that it works.
+Three processes take turns, so other load on the machine affects them equally: stock MXNet with
+OMP_NUM_THREADS=2, with 1, and tofu with two workers of one thread. In every round the last two
+also train once bound to one core, which gives the CPU time of the partitioned graph and of the
+serial one. Reports medians and quartiles of the rounds' ratios. Hardware: two cores. Time: about
+five minutes on an idle machine. Expected: see docs/results/speed.md. `--smoke` runs reduced
+models, to check that it works.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIZES = {
 SMOKE = {"wresnet": "wresnet-50-4", "rnn": "rnn-6-4k"}
 # Name, threads of MXNet's operators, workers of tofu or 0.
 CONTENDERS = {"serial_2_threads": (2, 0), "serial_1_thread": (1, 0), "tofu_2_workers": (1, 2)}
-# Ratio: name, of what (samples per second, or CPU time), numerator, denominator, goal.
+# Ratio: name, quantity (samples per second, or CPU time), numerator, denominator, goal.
 GOALS = {
     "speed against serial with 2 threads": (0.9, "at least"),
     "speed against serial with 1 thread": (1.6, "at least"),
@@ -49,7 +49,7 @@ GOALS = {
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """Some steps of one process: seconds and CPU seconds of each, and the last loss."""
+    """A turn of one process: seconds and CPU seconds per step, and the last loss."""
 
     seconds: float
     cpu_seconds: float
@@ -57,7 +57,7 @@ class Turn:
 
 
 class Contender:
-    """A process that trains when it is told to."""
+    """A process that trains on demand."""
 
     def __init__(self, name: str, model: str, *, smoke: bool) -> None:
         threads, workers = CONTENDERS[name]
@@ -76,7 +76,7 @@ class Contender:
         )
 
     def train(self, steps: int, cores: list[int]) -> Turn:
-        """Train for some steps on some cores; medians of a step."""
+        """Train for some steps on some cores; returns medians per step."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps({"steps": steps, "cores": cores}), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
@@ -100,7 +100,7 @@ def pick(name: str, *, smoke: bool) -> tuple[Model, argparse.Namespace]:
 
 
 def serve(name: str, workers: int, *, smoke: bool) -> None:
-    """Train as lines on standard input say, answering each with a line."""
+    """Train as lines on standard input say, and answer each with a line."""
     import tofu
 
     if workers:
@@ -121,7 +121,7 @@ def serve(name: str, workers: int, *, smoke: bool) -> None:
 
 
 def measure(name: str, rounds: int, steps: int, *, smoke: bool) -> dict[str, Any]:
-    """All rounds of one model."""
+    """Run all rounds of one model."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     model, options = pick(name, smoke=smoke)
     contenders = {each: Contender(each, name, smoke=smoke) for each in CONTENDERS}
@@ -157,7 +157,7 @@ def measure(name: str, rounds: int, steps: int, *, smoke: bool) -> dict[str, Any
 
 
 def ratios(turns: list[dict[str, Turn]], bound: list[dict[str, Turn]]) -> dict[str, dict[str, Any]]:
-    """What the goals are about, each the median of the rounds."""
+    """The ratios that have goals, each the median of the rounds."""
     ours, two, one = "tofu_2_workers", "serial_2_threads", "serial_1_thread"
     found = (
         [turn[two].seconds / turn[ours].seconds for turn in turns],
@@ -179,7 +179,7 @@ def spread(values: list[float]) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """The machine and versions."""
     import mxnet as mx
 
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -197,9 +197,9 @@ def describe(record: dict[str, Any]) -> str:
     lines = [f"{record['model']}, batch {record['batch_size']}"]
     for each, seconds in record["step_seconds"].items():
         rate = record["batch_size"] / seconds["median"]
-        lines.append(f"  {each:<40}{seconds['median']:>9.3f} s a step {rate:>9.2f} samples/s")
+        lines.append(f"  {each:<40}{seconds['median']:>9.3f} s per step {rate:>9.2f} samples/s")
     for each, seconds in record["cpu_seconds_on_one_core"].items():
-        lines.append(f"  {each + ', CPU on one core':<40}{seconds['median']:>9.3f} s a step")
+        lines.append(f"  {each + ', CPU on one core':<40}{seconds['median']:>9.3f} s per step")
     for name, ratio in record["ratios"].items():
         low, high = ratio["quartiles"]
         verdict = "met" if ratio["met"] else "missed"
@@ -217,7 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--models", nargs="+", choices=tuple(SIZES), default=tuple(SIZES))
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=3, help="steps of a turn (3)")
+    parser.add_argument("--steps", type=int, default=3, help="steps per turn (3)")
     parser.add_argument("--smoke", action="store_true", help="reduced models")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)

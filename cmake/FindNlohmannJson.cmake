@@ -1,8 +1,8 @@
 # Finds nlohmann/json.hpp (header only) and defines the target nlohmann_json::nlohmann_json.
 #
-# Looked for, in this order: a CMake package (Debian's nlohmann-json3-dev), then the headers
-# that the Python package nlohmann-json puts below a site-packages folder on
-# CMAKE_PREFIX_PATH (a wheel build has it there), then those of the python3 on PATH.
+# Looks, in this order, for a CMake package (Debian's nlohmann-json3-dev), for the headers
+# that the Python package nlohmann-json installs in a site-packages folder on
+# CMAKE_PREFIX_PATH (as in a wheel build), and for those of the python3 on PATH.
 #
 # Defines: NlohmannJson_FOUND, the target nlohmann_json::nlohmann_json.
 

@@ -1,7 +1,7 @@
 """Train the example scripts twice, serially and over several workers, and compare.
 
-Neither script knows tofu: the second run differs from the first only in its environment,
-``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4``. Ends with one table per script::
+The scripts contain no tofu code: the second run differs from the first only in its environment,
+``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4``. Prints one table per script at the end::
 
     python examples/demo.py
 """
@@ -30,18 +30,18 @@ SCRIPTS = ("digits_resnet.py", "text_lstm.py")
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What one run of a script left behind."""
+    """The results of one run of a script."""
 
     losses: list[float]
     weights: Path
     seconds: float
-    summary: Optional[dict[str, Any]]  # what tofu reports of the training graph
+    summary: Optional[dict[str, Any]]  # what tofu reports about the training graph
 
 
 def run_script(
     console: Console, script: Path, title: str, folder: Path, epochs: int, env: Mapping[str, str]
 ) -> Run:
-    """Run `script` with `env` added to the environment, showing its output as it comes."""
+    """Run `script` with `env` added to the environment, and show its output as it comes."""
     folder.mkdir(parents=True)
     weights, metrics = folder / "weights.params", folder / "metrics.json"
     command = [sys.executable, str(script), "--epochs", str(epochs)]
@@ -73,7 +73,7 @@ def run_script(
 
 
 def read_summary(path: Path) -> Optional[dict[str, Any]]:
-    """The first graph that tofu reports, which is the one for a whole training batch."""
+    """The first graph that tofu reports, the one for a whole training batch."""
     if not path.exists():
         return None
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -81,7 +81,7 @@ def read_summary(path: Path) -> Optional[dict[str, Any]]:
 
 
 def largest_difference(first: Path, second: Path) -> float:
-    """The largest difference between two files of parameters, over all their elements."""
+    """The largest difference between two parameter files, over all elements."""
     import mxnet as mx
 
     one, other = mx.nd.load(str(first)), mx.nd.load(str(second))
@@ -91,7 +91,7 @@ def largest_difference(first: Path, second: Path) -> float:
 
 
 def make_table(script: str, workers: int, serial: Run, partitioned: Run) -> Table:
-    """Losses side by side, then what the partitioned run cost."""
+    """A table of the losses of both runs, then the cost of the partitioned run."""
     summary = partitioned.summary
     if summary is None:
         raise SystemExit(f"demo: {script} ran, but tofu partitioned none of its blocks")

@@ -4,8 +4,8 @@ The images (8 by 8 pixels) come with scikit-learn. An ordinary Gluon script::
 
     python examples/digits_resnet.py --epochs 5
 
-The activation is tanh: most pixels are background and give one and the same value, which
-could cross relu's kink for all of them at once, so that a rounding error would grow.
+The activation is tanh: most pixels are background and have the same value, which could cross
+relu's kink for all of them at once and make a rounding error grow.
 """
 
 import argparse
@@ -22,7 +22,7 @@ TRAINING_IMAGES = 1500
 
 
 class Residual(nn.HybridBlock):
-    """Two 3x3 convolutions with batch normalization, around which the input is added."""
+    """Two 3x3 convolutions with batch normalization, and a shortcut around them."""
 
     def __init__(self, channels, stride=1):
         super().__init__()
@@ -48,7 +48,7 @@ class Residual(nn.HybridBlock):
 
 
 def make_net(width):
-    """A network of two residual blocks, `width` and twice `width` channels wide."""
+    """A network of two residual blocks, with `width` and twice `width` channels."""
     net = nn.HybridSequential()
     net.add(
         nn.Conv2D(width, 3, padding=1, use_bias=False),
@@ -63,7 +63,7 @@ def make_net(width):
 
 
 def load_data(batch_size, dtype):
-    """The digits as two loaders: 1,500 images to train on, 297 to test."""
+    """The digits as two loaders: 1,500 images for training, 297 for testing."""
     digits = load_digits()
     images = (digits.images[:, None] / 16).astype(dtype)
     labels = digits.target.astype("float32")
@@ -91,7 +91,7 @@ def train_epoch(net, loader, loss_function, trainer, ctx):
 
 
 def measure_accuracy(net, loader, ctx):
-    """The share of images whose digit `net` tells right."""
+    """The share of images whose digit `net` gets right."""
     metric = mx.metric.Accuracy()
     for images, labels in loader:
         metric.update(labels, net(images.as_in_context(ctx)).as_in_context(labels.context))

@@ -1,7 +1,6 @@
 """Train an unrolled LSTM to predict the next character of a text, with MXNet Gluon.
 
-The text is scikit-learn's description of the data sets that it ships. An ordinary
-Gluon script::
+The text is scikit-learn's description of its data sets. An ordinary Gluon script::
 
     python examples/text_lstm.py --epochs 5
 """
@@ -34,7 +33,7 @@ class LanguageModel(nn.HybridBlock):
     def hybrid_forward(self, F, characters, state):
         """Score the next character after each of `characters`, (batch, length).
 
-        Returns the scores, (batch, length, vocabulary), and the state to go on with.
+        Returns the scores, (batch, length, vocabulary), and the state for the next call.
         """
         outputs, state = self.cells.unroll(
             self.length,
@@ -60,7 +59,7 @@ def load_text(batch_size):
     alphabet = {character: number for number, character in enumerate(sorted(set(text)))}
     numbers = np.array([alphabet[character] for character in text], dtype="float32")
     length = len(numbers) // batch_size
-    # Eight is a convenient multiple for the decoder; the numbers above the alphabet never occur.
+    # A multiple of eight suits the decoder; numbers beyond the alphabet never occur.
     vocabulary = math.ceil(len(alphabet) / 8) * 8
     return numbers[: length * batch_size].reshape(batch_size, length), vocabulary
 

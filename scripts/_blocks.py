@@ -1,4 +1,4 @@
-"""The residual blocks of a plan of WResNet, and what section 7.4 of the paper says of them."""
+"""The residual blocks in a plan of WResNet, and the observations of the paper's section 7.4."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Convolution:
         layer: its name within the block.
         weight, activation, output: its tensors.
         split: the index variable that each step splits, forward.
-        backward_split: the same of its backward operator.
-        weight_bytes: fetched of weights and for their gradients, forward and backward.
-        activation_bytes: the same of activations.
+        backward_split: the same for its backward operator.
+        weight_bytes: bytes fetched of weights and their gradients, forward and backward.
+        activation_bytes: the same for activations.
     """
 
     layer: str
@@ -49,7 +49,7 @@ class Convolution:
 
     @property
     def look(self) -> tuple[Any, ...]:
-        """What two convolutions share that are partitioned alike."""
+        """What two convolutions have in common if they are partitioned alike."""
         return (
             self.layer,
             self.weight.shape,
@@ -62,7 +62,7 @@ class Convolution:
 
     @property
     def way(self) -> tuple[Any, ...]:
-        """How it is partitioned, whatever its shape."""
+        """How it is partitioned, regardless of its shape."""
         return self.weight.cuts, self.activation.cuts, self.output.cuts, self.split
 
 
@@ -71,14 +71,14 @@ Block = tuple[Convolution, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """A sentence of section 7.4, whether it holds, and what that rests on."""
+    """A sentence of section 7.4, whether it holds, and the evidence."""
 
     text: str
     holds: bool
     evidence: tuple[str, ...]
 
 
-# --- what the plan says ---------------------------------------------------------------------
+# --- reading the plan ------------------------------------------------------------------------
 
 
 def blocks_of(problem: Problem, plan: Plan) -> list[Block]:
@@ -117,14 +117,14 @@ def blocks_of(problem: Problem, plan: Plan) -> list[Block]:
 def _is_weight(
     fetch: Fetch, tensors: dict[tuple[str, int], TensorPlan], weight: TensorPlan
 ) -> bool:
-    """Whether a fetch is of the weights or for their gradient."""
+    """Whether a fetch is of the weights or of their gradient."""
     name, _, output = fetch.tensor.partition("[")
     tensor = tensors[name, int(output.rstrip("]")) if output else 0]
     return tensor.name == weight.name or (fetch.is_output and tensor.shape == weight.shape)
 
 
 def stages_of(blocks: Iterable[Block]) -> list[list[Block]]:
-    """The groups of blocks: a group's weights have one number of channels."""
+    """The groups of blocks; the weights of a group have the same number of channels."""
     stages: dict[int, list[Block]] = {}
     for block in blocks:
         stages.setdefault(block[0].weight.shape[0], []).append(block)
@@ -132,7 +132,7 @@ def stages_of(blocks: Iterable[Block]) -> list[list[Block]]:
 
 
 def runs_of(blocks: Iterable[Block]) -> list[tuple[Block, int]]:
-    """Blocks that look alike and follow each other, once each, with how many they are."""
+    """Runs of consecutive blocks that are alike: the block once, with their number."""
     runs: list[tuple[Block, int]] = []
     for block in blocks:
         if runs and _look(runs[-1][0]) == _look(block):

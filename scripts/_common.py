@@ -1,4 +1,4 @@
-"""What the scripts of the paper's figures and tables share: problems, contexts, files."""
+"""Shared by the scripts of the paper's figures and tables: problems, contexts, files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def problem(
         batch_size: number of examples; None for the model's own.
         workers: number of workers.
         reduced: whether to take the small version of the same structure.
-        optimizer: its update; by default one that keeps a history, as the paper counts.
+        optimizer: its update; by default one with a history, which the paper counts.
     """
     graph = models.build(model, batch_size, reduced=reduced).training_graph(optimizer=optimizer)
     name = f"{model}, reduced" if reduced else model
@@ -41,7 +41,7 @@ def problem(
 
 
 def context() -> dict[str, Any]:
-    """Machine and versions, to stand beside what was measured."""
+    """Machine and versions, to record with the measurements."""
     import mxnet
 
     return {

@@ -1,9 +1,9 @@
-"""What a plan has each operator fetch, tensor by tensor, counted in plain Python.
+"""Counts what each operator fetches under a plan, tensor by tensor, in plain Python.
 
     for part in fetches(graph, table, plan, node): print(part.tensor, part.bytes)
 
-A second count beside the search's: it follows docs/formats.md (tiles, regions, and what
-is fetched of them) and shares no code with the passes.
+This is a second count, independent of the search's: it follows docs/formats.md (tiles,
+regions, and what is fetched) and shares no code with the passes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tofu.plan import Plan, Problem
 
 __all__ = ["Counter", "Fetch"]
 
-Box = list[tuple[int, int]]  # half-open, one range a dimension
+Box = list[tuple[int, int]]  # half-open, one range per dimension
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Counter:
     def _output_elements(
         self, entry: int, access: Mapping[str, Any], row: Mapping[str, Any], ranges: Sequence[Any]
     ) -> int:
-        """An owner's tile, once for each part that is summed up, without its own."""
+        """An owner's tile, once for each part to be summed, without the owner's own."""
         reduced = {row["vars"][int(v)]["name"] for v in access.get("reduce", {})}
         split = self._splits[self._plan.tensors[entry].node]
         parts = math.prod(k for k, cut in zip(self._plan.parts, split) if cut in reduced)
@@ -164,7 +164,7 @@ def _region(
 ) -> Box:
     """The region that an instance touches, clipped to the tensor.
 
-    A dimension that no split variable indexes is taken whole, unless `exact`.
+    A dimension that no split variable indexes is whole, unless `exact`.
     """
     box = []
     for dimension, size in zip(dims, shape):

@@ -1,7 +1,7 @@
-"""Training a model of tofu.models and measuring it: what wresnet.py and rnn.py share.
+"""Trains a model of tofu.models and measures it; shared by wresnet.py and rnn.py.
 
-``train`` is an ordinary Gluon training loop. Nothing in it depends on tofu, which is switched
-on by ``MXNET_GRAPH_PASS=tofu`` or by ``enable``; what tofu planned is observed from outside.
+``train`` is an ordinary Gluon training loop with no tofu code. ``MXNET_GRAPH_PASS=tofu`` or
+``enable`` switches tofu on, and an observer records what it planned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPTIMIZERS = {
 
 @dataclasses.dataclass
 class Measured:
-    """What a training run left behind.
+    """The results of a training run.
 
     Attributes:
         losses: the mean loss of every step.
@@ -50,7 +50,7 @@ class Planned:
     compiled: list[Any] = dataclasses.field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
-        """Workers, traffic, memory and search time of the first graph, which is the training's."""
+        """Workers, traffic, memory and search time of the first graph, the training graph."""
         if not self.compiled:
             return {
                 "workers": 1,
@@ -73,7 +73,7 @@ class Planned:
         }
 
     def _peak_bytes(self) -> list[int]:
-        """What MXNet allocates, by the model of its planner."""
+        """What MXNet allocates, according to the model of its planner."""
         import mxnet as mx
 
         from tofu.mx.memory.step import step_memory
@@ -85,27 +85,27 @@ class Planned:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser with one-line errors."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and end."""
+        """Print what is wrong and exit."""
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that do not depend on the model."""
     add = parser.add_argument
-    add("--model", metavar="NAME", help="a model by name instead of by its sizes")
-    add("--reduced", action="store_true", help="with --model: its small version for tests")
-    add("--batch-size", type=int, metavar="N", help="examples a step; default: the model's own")
-    add("--train-steps", type=int, default=20, metavar="N", help="measured steps (20)")
-    add("--warm-up", type=int, default=2, metavar="N", help="steps before these (2)")
-    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="sgd has momentum")
-    add("--seed", type=int, default=7, help="of the synthetic data and the weights")
+    add("--model", metavar="NAME", help="a model by name instead of sizes")
+    add("--reduced", action="store_true", help="with --model: the small version for tests")
+    add("--batch-size", type=int, metavar="N", help="examples per step; default: the model's own")
+    add("--train-steps", type=int, default=20, metavar="N", help="number of measured steps (20)")
+    add("--warm-up", type=int, default=2, metavar="N", help="number of steps before them (2)")
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="optimizer; sgd has momentum")
+    add("--seed", type=int, default=7, help="seed of the synthetic data and the weights")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--workers", type=int, metavar="K", help="partition over K workers")
-    how.add_argument("--serial", action="store_true", help="stock MXNet, even if switched on")
-    add("--fetch", choices=FETCHES, help="how a partitioned graph fetches; default: TOFU_FETCH")
+    how.add_argument("--serial", action="store_true", help="stock MXNet, even if tofu is on")
+    add("--fetch", choices=FETCHES, help="how workers fetch; default: TOFU_FETCH")
 
 
 def run(
@@ -114,13 +114,13 @@ def run(
     make_model: Callable[[argparse.Namespace], Model],
     sizes: tuple[str, ...],
 ) -> None:
-    """Train as the command line says; print the results, last one line of JSON.
+    """Train as the command line says; print the results, with JSON in the last line.
 
     Args:
-        parser: of the script, with all options.
-        family: what names of its models begin with.
-        make_model: the model of the sizes given.
-        sizes: names of the options that `make_model` uses, None where not given.
+        parser: the script's parser, with all options.
+        family: the prefix of its models' names.
+        make_model: makes the model of the given sizes.
+        sizes: names of the options that `make_model` uses, None if not given.
     """
     args = parser.parse_args()
     try:
@@ -136,7 +136,7 @@ def run(
 
 
 def prepare(model: Model, args: argparse.Namespace) -> Callable[[], float]:
-    """A training step on one synthetic batch, plain Gluon; it waits, and returns the loss."""
+    """A training step on one synthetic batch, in plain Gluon; waits, and returns the loss."""
     import mxnet as mx
     from mxnet import autograd, gluon
 
@@ -163,7 +163,7 @@ def prepare(model: Model, args: argparse.Namespace) -> Callable[[], float]:
 
 
 def train(model: Model, args: argparse.Namespace) -> Measured:
-    """Train for the steps asked for, and time those after the warm-up."""
+    """Train, and time the steps after the warm-up."""
     step, losses, seconds = prepare(model, args), [], []
     for number in progress(args.warm_up + args.train_steps, f"training {model.name}"):
         start = time.perf_counter()
@@ -174,7 +174,7 @@ def train(model: Model, args: argparse.Namespace) -> Measured:
 
 
 def synthetic_batch(model: Model, batch_size: int, *, reduced: bool, seed: int) -> tuple[Any, Any]:
-    """Normal data and uniform labels, drawn from the seed alone."""
+    """Normal data and uniform labels, which depend only on the seed."""
     import numpy as np
 
     size = model.reduced if reduced else model.full
@@ -216,7 +216,7 @@ def result(
 
 
 def count_parameters(model: Model, *, reduced: bool) -> int:
-    """Elements of all parameters, and of no running statistics."""
+    """The number of elements of all parameters, without running statistics."""
     shapes = [shape for shape, _ in build(model, 1, reduced=reduced).parameters.values()]
     return sum(map(math.prod, shapes))
 
@@ -244,7 +244,7 @@ def describe(record: dict[str, Any]) -> Iterator[str]:
 
 
 def progress(total: int, text: str) -> Iterator[int]:
-    """0 to `total` - 1, with a bar on standard error where that is a terminal."""
+    """0 to `total` - 1, with a progress bar if standard error is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
@@ -254,7 +254,7 @@ def progress(total: int, text: str) -> Iterator[int]:
 
 
 def _with_loss(net: Any) -> Any:
-    """`net` and its loss as one block, so that both are one graph."""
+    """`net` and its loss as one block, to make them one graph."""
     from mxnet import gluon
 
     class Training(gluon.HybridBlock):  # type: ignore[misc]
@@ -286,25 +286,25 @@ def _model(
     if args.warm_up < 0:
         raise ValueError(f"--warm-up {args.warm_up}: expected at least 0")
     if args.fetch and args.serial:
-        raise ValueError(f"--fetch {args.fetch}: nothing is fetched with --serial; leave one out")
+        raise ValueError(f"--fetch {args.fetch}: --serial fetches nothing; leave one out")
     if args.fetch and args.workers is None and graph_pass() is None:
         raise ValueError(f"--fetch {args.fetch}: expected --workers, or MXNET_GRAPH_PASS=tofu")
     if args.model is None:
         if args.reduced:
-            raise ValueError("--reduced: expected --model NAME with it")
+            raise ValueError("--reduced: expected --model NAME as well")
         return make_model(args)
     given = [f"--{name}" for name in sizes if getattr(args, name) is not None]
     if given:
         raise ValueError(f"--model {args.model}: has its own sizes; leave out {', '.join(given)}")
     model = find(args.model)
     if not model.name.startswith(f"{family}-"):
-        raise ValueError(f"--model {model.name}: expected a name that begins with {family}-")
+        raise ValueError(f"--model {model.name}: expected a name that starts with {family}-")
     return model
 
 
 @contextlib.contextmanager
 def _switched(args: argparse.Namespace) -> Iterator[None]:
-    """Turn tofu on or off as the options say; without any, the environment has said it."""
+    """Turn tofu on or off as the options say; without options, the environment decides."""
     import tofu
 
     before = os.environ.get("TOFU_FETCH")

@@ -4,12 +4,12 @@
     python scripts/figure10.py --smoke                   # reduced models, in seconds
 
 The paper measures the time of a training step on 8 GPUs of 12 GB for RNN-4-8K (batch 512) and
-WResNet-152-10 (batch 8). This script compares the bytes that each algorithm's plan has the
-workers fetch in a step: all algorithms are modes of one search (docs/search.md), so one metric
-counts for all. What a worker holds comes from the plan, too; nothing is executed, so all numbers
-are modelled, none is measured on a GPU. Hardware: any. Time: a minute, a third of it for "flat" on
-WResNet. Expected: ours communicates least of those that keep tensors partitioned
-(only "flat", which takes far longer, may be lower), AllRow-Greedy more, ICML18 more still.
+WResNet-152-10 (batch 8). This script compares the bytes that the workers fetch per step under each
+algorithm's plan. All algorithms are modes of one search (docs/search.md), so one metric applies to
+all. A worker's memory also comes from the plan. Nothing is executed: all numbers are modelled, none
+is measured on a GPU. Hardware: any. Time: a minute, a third of it for "flat" on WResNet. Expected:
+ours communicates least of those that keep tensors partitioned (only "flat", which takes far longer,
+may be lower), AllRow-Greedy more, ICML18 more still.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ALGORITHMS = {
     "flat": "no recursion",
     "tofu": "tofu (ours)",
 }
-# What section 7.3 says of Figure 10. The heights of its bars are not in the text.
+# What section 7.3 says about Figure 10. The text does not give the heights of its bars.
 PAPER = {
     ("rnn-4-8k", "allrow-greedy"): "slowest",
     ("wresnet-152-10", "allrow-greedy"): "out of memory",
@@ -63,11 +63,11 @@ class Row:
     Attributes:
         model, batch: the case.
         mode: the search mode.
-        total_bytes: fetched per training step by all workers; None where no plan was found.
+        total_bytes: fetched per training step by all workers; None if no plan was found.
         lower_bound_bytes: of this algorithm's own plans.
         worker_bytes: what the fullest worker holds, by kind.
         search_seconds: from graph to plan.
-        status: of the plan, or why there is none.
+        status: of the plan, or why there is no plan.
     """
 
     model: str
@@ -151,7 +151,7 @@ def _cells(row: Row, ours: int) -> tuple[str, ...]:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Bars of the rows, hatched where a worker of 12 GB is too small."""
+    """Bars of the rows, hatched if a worker of 12 GB is too small."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -184,12 +184,12 @@ def draw(document: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Plan all cases with all algorithms; print, keep and draw."""
+    """Plan all cases with all algorithms; print, save and draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="reduced models")
     parser.add_argument("--time-limit", type=float, default=120, metavar="S", help="a plan's")
     parser.add_argument("--output", type=Path, help="folder for figure10.json and figure10.svg")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from raw data")
+    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
     if args.draw is not None:
         document = json.loads(args.draw.read_text(encoding="utf-8"))

@@ -4,13 +4,13 @@
     python scripts/figure11.py --smoke                   # the reduced model, in seconds
 
 For every convolution of the residual blocks the drawing shows its weights (top) and the
-activations it reads (bottom) as the paper's does: tiles, a colour for each worker; output and
-input channels, or batch and channels, run downwards and to the right; blocks that are alike
-and follow each other are drawn once, with how many they are.
+activations it reads (bottom), as the paper does: tiles, with a colour for each worker. Output and
+input channels, or batch and channels, run downwards and to the right. Consecutive blocks that are
+alike are drawn once, with their number.
 
-The script also says in words which of the observations of section 7.4 hold for this plan, each
-with its evidence. What is fetched of weights and of activations is counted by scripts/_fetches.py,
-and must agree with the plan's own bytes. Hardware: any, no GPU. Time: half a minute.
+The script also reports which observations of section 7.4 hold for this plan, with the evidence.
+scripts/_fetches.py counts the bytes fetched of weights and activations, which must agree with the
+plan's own bytes. Hardware: any, no GPU. Time: half a minute.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _label(axes: Any, x: float, convolution: Convolution) -> None:
 
 
 def to_json(blocks: Sequence[Block], plan: Plan, seen: Sequence[Observation]) -> dict[str, Any]:
-    """Everything that is drawn or said."""
+    """Everything that is drawn or reported."""
     return {
         "figure": 11,
         "context": context(),
@@ -147,7 +147,7 @@ def _record(convolution: Convolution) -> dict[str, Any]:
 
 
 def to_text(plan: Plan, seen: Sequence[Observation]) -> str:
-    """The observations for a terminal."""
+    """The observations, for a terminal."""
     lines = [
         f"{plan.model}, batch {BATCH}, {plan.workers} workers: "
         f"{format_bytes(plan.total_bytes)} communicated per training step",
@@ -162,7 +162,7 @@ def to_text(plan: Plan, seen: Sequence[Observation]) -> str:
 
 
 def main() -> None:
-    """Plan, draw and tell."""
+    """Plan, draw and report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="the reduced model")
     parser.add_argument("--search", default="tofu", help="search mode (docs/search.md)")

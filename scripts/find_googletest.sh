@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that CMake finds GoogleTest: where it does not, installs it as root on Debian or
-# Ubuntu, otherwise says in one sentence how to get it. $1: the cmake to ask.
+# Makes sure that CMake finds GoogleTest. If it does not, installs GoogleTest as root on Debian
+# or Ubuntu; otherwise says in one sentence how to get it. $1: the cmake to use.
 set -euo pipefail
 
 cmake=${1:?usage: find_googletest.sh CMAKE}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the path of a Python 3.9 to 3.11 that can make virtual environments and compile
-# extension modules. $PYTHON, when set, is the only candidate. As root on Debian or Ubuntu
-# the parts that such a Python lacks are installed; otherwise one sentence says how to.
+# Prints the path of a Python 3.9 to 3.11 that can create virtual environments and compile
+# extension modules. If set, $PYTHON is the only candidate. As root on Debian or Ubuntu, installs
+# what such a Python lacks; otherwise says in one sentence how to.
 set -euo pipefail
 
 usable() { # usable PYTHON CODE
@@ -23,7 +23,7 @@ for candidate in ${PYTHON:-python3.11 python3.10 python3.9 python3 python}; do
 done
 
 if [[ -z $found ]]; then
-  echo "tofu needs Python 3.9, 3.10 or 3.11 (MXNet 1.9.1 runs on no other)${PYTHON:+, $PYTHON is none}:" \
+  echo "tofu needs Python 3.9, 3.10 or 3.11 (MXNet 1.9.1 runs on no other)${PYTHON:+, and $PYTHON is not one}:" \
     "install one, or name one with 'make PYTHON=/path/to/python3.11'." >&2
   exit 1
 fi

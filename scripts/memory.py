@@ -4,21 +4,21 @@
     python scripts/memory.py --format json --output docs/results
     python scripts/memory.py --smoke                    # a reduced model, in seconds
 
-The serial training graph and the partitioned one are bound to MXNet's executors. Binding
-reserves memory and touches none, so this runs on any machine; what was planned for the
-intermediate tensors is read from the executors. Weights, gradients and Adam's two states are
-added from their sizes. Each line is the one above with one thing changed:
+The script binds the serial training graph and the partitioned one to MXNet's executors. Binding
+reserves memory without touching it, so this runs on any machine. The executors report what MXNet
+planned for intermediate tensors; weights, gradients and Adam's two states are added from their
+sizes. Each line changes one thing in the line above it:
 
     plain              slices, copies between workers and concatenations, MXNet's own order
-    multifetch         regions assembled by one operator
-    shared             once for several operators, where that should need no more memory
-    control_deps       nodes in the order that needs little memory, kept by dependencies
-    delayed_fetch      fetches not as early as they could be, but just before their readers
+    multifetch         one operator assembles a region
+    shared             several operators use one fetch, if that should need no more memory
+    control_deps       dependencies keep nodes in an order that needs little memory
+    delayed_fetch      a fetch runs just before its reader, not as early as it could
     match_range        MXNet's planner tries how much larger a reused block may be
-    halves             as a script runs it: forward, then backward, of one executor
-    two_executors      as it runs with random operators: forward and backward by themselves
+    halves             what a script runs: forward, then backward, in one executor
+    two_executors      what a script with random operators runs: two executors
 
-MXNet does not say what each worker's share is; the model of its planner does
+MXNet does not report each worker's share. The model of its planner does
 (tofu.mx.memory.planner), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
 Time: ten minutes for all three. Expected: at most 1.10 of serial/8 in the last lines.
 """
@@ -77,10 +77,10 @@ class Row:
         variant: a key of VARIANTS.
         serial_bytes: everything on one device: weights, gradients, Adam's states, the
             inputs, and what MXNet's own executor allocates.
-        bytes_per_worker: the same of every worker.
+        bytes_per_worker: the same for every worker.
         fetched_bytes: what workers fetch from each other in a step.
-        planned_mib: what MXNet has planned for intermediate tensors, all workers.
-        predicted_mib: what the model says that is.
+        planned_mib: what MXNet planned for intermediate tensors, all workers.
+        predicted_mib: what the model predicts for them.
     """
 
     model: str
@@ -94,12 +94,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The fullest worker's bytes over its fair share of the serial bytes."""
+        """The fullest worker's bytes divided by its fair share of the serial bytes."""
         return max(self.bytes_per_worker) * len(self.bytes_per_worker) / self.serial_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether 12 GiB are enough for the fullest worker."""
+        """Whether 12 GiB is enough for the fullest worker."""
         return max(self.bytes_per_worker) <= LIMIT_BYTES
 
 
@@ -135,7 +135,7 @@ def measure(
 
 
 def serial_bytes(graph: ModelGraph) -> int:
-    """What MXNet alone needs: it differentiates and binds the symbol itself."""
+    """What stock MXNet needs: it differentiates and binds the symbol itself."""
     variables = {**graph.inputs, **graph.parameters}
     arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
     gradients = {

@@ -4,7 +4,7 @@
     python scripts/rnn.py --model rnn-6-4k --reduced --workers 2
     MXNET_GRAPH_PASS=tofu TOFU_WORKERS=8 python scripts/rnn.py --layers 10 --hidden 8192
 
-One worker is one GPU, or one CPU context where there are none. The sequences are synthetic.
+Each worker is one GPU, or one CPU context if there are none. The sequences are synthetic.
 The last line printed is JSON (docs/models.md).
 """
 
@@ -20,7 +20,7 @@ SIZES = ("layers", "hidden", "steps")
 
 
 def make_model(args: argparse.Namespace) -> Model:
-    """The model of the sizes given."""
+    """The model of the given sizes."""
     return make_rnn(
         6 if args.layers is None else args.layers,
         4096 if args.hidden is None else args.hidden,
@@ -31,8 +31,8 @@ def make_model(args: argparse.Namespace) -> Model:
 def main() -> None:
     """Train and print."""
     parser = _training.Parser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--layers", type=int, help="LSTM layers (6)")
-    parser.add_argument("--hidden", type=int, metavar="UNITS", help="units of each (4096)")
+    parser.add_argument("--layers", type=int, help="number of LSTM layers (6)")
+    parser.add_argument("--hidden", type=int, metavar="UNITS", help="units of each layer (4096)")
     parser.add_argument("--steps", type=int, help="length of the sequences (20)")
     _training.add_arguments(parser)
     _training.run(parser, "rnn", make_model, SIZES)

@@ -1,9 +1,9 @@
-"""Table 1 of the paper: how long it takes to find a plan for 8 workers, beside ours.
+"""Table 1 of the paper: how long it takes to find a plan for 8 workers, compared with ours.
 
     python scripts/table1.py --output docs/results       # table1.json
     python scripts/table1.py --smoke                     # reduced models, in seconds
 
-The paper's rows, and what stands for them here (docs/search.md):
+The paper's rows, and what corresponds to them here (docs/search.md):
 
 - Original DP: n/a in the paper, whose dynamic program needs a linear graph and so cannot run
   before coarsening. Ours eliminates variables of any graph: all steps at once, nothing merged.
@@ -11,12 +11,12 @@ The paper's rows, and what stands for them here (docs/search.md):
 - Using recursion: one step after the other ("recursion").
 - ours: the default, recursion and joint improvement of the steps ("tofu").
 
-Times are CPU time of one thread from the training graph (JSON in memory) to the plan (JSON), so
-that other work on the machine does not count; each is the median of --repeat runs, those of more
-than ten seconds are run once. A search that does not end within --time-limit has no plan, which
-is said, as the paper's "more than a day" is; a plan that is proven optimal is marked. The paper's
-times are of a prototype on a server of 2018: ratios between rows compare, rows between
-columns do not. Hardware: any. Time: two minutes.
+Times are the CPU time of one thread from the training graph (JSON in memory) to the plan (JSON),
+which leaves out other work on the machine. Each is the median of --repeat runs; a search of more
+than ten seconds runs once. A search that does not end within --time-limit has no plan, and the
+table says so, as the paper does with "more than a day". Plans that are proven optimal are marked.
+The paper measured a prototype on a server of 2018: compare ratios between rows, not columns.
+Hardware: any. Time: two minutes.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Cell:
     """One variant on one model.
 
     Attributes:
-        model, variant: where it stands in the table.
-        seconds: CPU time of each run; empty where no plan was found.
+        model, variant: its place in the table.
+        seconds: CPU time of each run; empty if no plan was found.
         total_bytes: of the plan, or None.
         optimal: whether the plan is a proven optimum over all its steps.
-        spent_seconds: what was spent where no plan was found.
-        reason: why there is none.
+        spent_seconds: time spent if no plan was found.
+        reason: why there is no plan.
         paper: the paper's time.
     """
 
@@ -141,7 +141,7 @@ def to_json(cells: Sequence[Cell], *, time_limit_s: float, reduced: bool) -> dic
 
 
 def main() -> None:
-    """Search, print and keep."""
+    """Search, print and save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="reduced models, one run each")
     parser.add_argument("--time-limit", type=float, default=600, metavar="S", help="a search's")

@@ -1,4 +1,4 @@
-"""Table 2 of the paper: the memory that a model's weights need, beside ours.
+"""Table 2 of the paper: the memory that a model's weights need, compared with ours.
 
     python scripts/table2.py
     python scripts/table2.py --format json
@@ -6,19 +6,19 @@
 A training step keeps three tensors of a weight's size: the weight, its gradient and the
 optimizer's history (section 7.1). Weights are what the caption calls weight tensors: kernels and
 matrices; biases and BatchNorm's vectors would add less than 0.02 GiB. Hardware: any; nothing is
-allocated. Time: under a minute. Expected: all models within 2.01% of the paper but rnn-8-6k.
+allocated. Time: under a minute. Expected: all models except rnn-8-6k within 2.01% of the paper.
 
 Why the numbers differ. All the paper's are multiples of 0.3: three times a size of the weights
-that was rounded to 0.1 GiB. The largest difference is such a rounding: wresnet-50-4 has 1.428 GiB
-of weights, 1.4 in the paper. Rounded that way (column "rounded"), ours are equal but for three:
+rounded to 0.1 GiB. The largest difference comes from this rounding: wresnet-50-4 has 1.428 GiB
+of weights, 1.4 in the paper. Rounded that way (column "rounded"), all but three of ours are equal:
 
 - rnn-8-6k: the paper has 28.5. Size grows linearly with the layers; with 18.6 for six and 32.1
-  for ten, eight take 25.35. We take its number for a slip of 25.5.
-- rnn-8-8k: its neighbours 33.0 and 57.0 give 45.0, as we find; the paper has 45.3.
+  for ten, eight take 25.35. The paper's number is probably a typo for 25.5.
+- rnn-8-8k: its neighbours 33.0 and 57.0 give 45.0, which matches ours; the paper has 45.3.
 - wresnet-50-10: the paper has 0.1 GiB of weights more than the convolutions and the classifier
   of a residual network of 50 layers add up to; those of 101 and 152 layers agree.
 
-The paper does not say how wide an RNN's first input and its classifier are. Ours have 128
+The paper does not give the width of an RNN's first input and its classifier. Ours have 128
 features and 128 classes, which add less than 0.06 GiB.
 """
 
@@ -58,12 +58,12 @@ class Row:
 
     @property
     def rounded_gib(self) -> float:
-        """Ours, from a size of the weights that is rounded as the paper's is."""
+        """Ours, from a size of the weights that is rounded like the paper's."""
         return COPIES * round(self.ours_gib / COPIES, 1)
 
     @property
     def difference(self) -> float:
-        """Ours beyond the paper's, as a fraction of the paper's."""
+        """How much larger ours is, as a fraction of the paper's."""
         return self.ours_gib / self.paper_gib - 1
 
 

@@ -4,7 +4,7 @@
     python scripts/wresnet.py --model wresnet-50-4 --reduced --workers 2
     MXNET_GRAPH_PASS=tofu TOFU_WORKERS=8 python scripts/wresnet.py --depth 152 --width 10
 
-One worker is one GPU, or one CPU context where there are none. The images are synthetic. The
+Each worker is one GPU, or one CPU context if there are none. The images are synthetic. The
 last line printed is JSON (docs/models.md).
 """
 
@@ -20,7 +20,7 @@ SIZES = ("depth", "width", "image", "classes")
 
 
 def make_model(args: argparse.Namespace) -> Model:
-    """The model of the sizes given."""
+    """The model of the given sizes."""
     return make_wresnet(
         50 if args.depth is None else args.depth,
         4 if args.width is None else args.width,
@@ -32,9 +32,9 @@ def make_model(args: argparse.Namespace) -> Model:
 def main() -> None:
     """Train and print."""
     parser = _training.Parser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--depth", type=int, help="layers: 50, 101 or 152 (50)")
-    parser.add_argument("--width", type=int, help="how many times as many channels (4)")
-    parser.add_argument("--image", type=int, metavar="PIXELS", help="height and width (224)")
+    parser.add_argument("--depth", type=int, help="number of layers: 50, 101 or 152 (50)")
+    parser.add_argument("--width", type=int, help="factor by which to widen all layers (4)")
+    parser.add_argument("--image", type=int, metavar="PIXELS", help="image height and width (224)")
     parser.add_argument("--classes", type=int, help="number of classes (1000)")
     _training.add_arguments(parser)
     _training.run(parser, "wresnet", make_model, SIZES)

@@ -1,6 +1,6 @@
 """Descriptions of MXNet 1.9.1's operators, one file per family; nothing else.
 
-Importing this package registers them with ``tofu.lang``. docs/tdl.md is the language's
+Importing this package registers them with ``tofu.lang``. See docs/tdl.md for the language
 reference.
 """
 

@@ -30,7 +30,7 @@ def axes_of(axis: Axes, ndim: int, *, exclude: bool = False) -> tuple[int, ...]:
 
 
 def without(index: Sequence[Any], axes: Union[int, Iterable[int]]) -> tuple[Any, ...]:
-    """The index less some of its dimensions."""
+    """The index without some of its dimensions."""
     dropped = {axes} if isinstance(axes, int) else set(axes)
     return tuple(v for d, v in enumerate(index) if d not in dropped)
 
@@ -47,17 +47,17 @@ def inserted(index: Sequence[Any], axis: int, value: Any) -> tuple[Any, ...]:
 
 
 def whole(index: Sequence[Any], axes: Union[int, Iterable[int]]) -> tuple[Any, ...]:
-    """The index with whole dimensions at some places."""
+    """The index with some dimensions whole."""
     return at(index, axes, slice(None))
 
 
 def names(ndim: int, prefix: str = "i") -> list[str]:
-    """Variables i0, i1, ... as ``lambda *i`` has them."""
+    """Variables i0, i1, ..., as in ``lambda *i``."""
     return [f"{prefix}{d}" for d in range(ndim)]
 
 
 def broadcast(tensor: Any, index: Sequence[Any], ones: Sequence[bool]) -> Any:
-    """The tensor's element that is stretched to `index` of a shape with these ones."""
+    """The tensor's element that broadcasting puts at `index` of a shape with these ones."""
     skipped = len(ones) - tensor.ndim
     return tensor[
         tuple(
@@ -68,19 +68,19 @@ def broadcast(tensor: Any, index: Sequence[Any], ones: Sequence[bool]) -> Any:
 
 
 def broadcast_ones(*tensors: Any) -> tuple[bool, ...]:
-    """Which dimensions have size 1 after the tensors are stretched to one shape."""
+    """Which dimensions have size 1 after broadcasting the tensors to one shape."""
     ndim = max(x.ndim for x in tensors)
     padded = [(True,) * (ndim - x.ndim) + tuple(x.ones) for x in tensors]
     return tuple(all(dims) for dims in zip(*padded))
 
 
 def unbroadcast(small: Sequence[bool], ones: Sequence[bool], element: Any) -> Over:
-    """The gradient of broadcasting: `element` summed over the stretched dimensions.
+    """The gradient of broadcasting: `element` summed over the broadcast dimensions.
 
     Args:
         small: which dimensions of the gradient have size 1.
-        ones: which have after stretching.
-        element: the value at an index of the stretched shape.
+        ones: which do after broadcasting.
+        element: the value at an index of the broadcast shape.
     """
     skipped = len(ones) - len(small)
     full = names(len(ones))
@@ -107,15 +107,15 @@ def unbroadcast(small: Sequence[bool], ones: Sequence[bool], element: Any) -> Ov
 def instances(outputs: str, *reads: tuple[Any, str], tag: str = "o") -> tuple[Over, ...]:
     """Outputs of an opaque function of regions of tensors, in the notation of einsum.
 
-    ``instances("nc.. n.", (data, "nc"), (rois, "n"))`` are two outputs: in the first, n
-    and c choose what is read and the other two dimensions index what the function gives;
+    ``instances("nc.. n.", (data, "nc"), (rois, "n"))`` gives two outputs: in the first, n
+    and c choose what is read, and the other two dimensions index the function's result;
     the second, which lacks c, is the sum over c.
 
     Args:
         outputs: a word per output: a letter is a variable, a dot is computed whole.
         reads: tensors; a letter of the word is that variable, a dot a whole dimension, 0
             the first index. Dimensions beyond the word are whole.
-        tag: begins the names of the dots' variables; of its own for every call.
+        tag: prefix of the names of the dots' variables; unique to each call.
     """
     used = sorted({letter for _, word in reads for letter in word if letter.isalpha()})
     return tuple(
@@ -151,25 +151,25 @@ def _instance(word: str, reads: Sequence[tuple[Any, str]], used: Sequence[str], 
 
 
 def letters(ndim: int) -> str:
-    """A variable for every dimension, for `instances`."""
+    """A word for `instances` with a variable for every dimension."""
     return "abcdefgh"[:ndim]
 
 
 def line(ndim: int, axes: Union[int, Iterable[int]]) -> str:
-    """A variable for every dimension, and the axes whole, for `instances`."""
+    """A word for `instances` with a variable for every dimension except the axes."""
     return "".join(at(letters(ndim), axes, "."))
 
 
 def zero(tensor: Any, word: str) -> tuple[Over, ...]:
-    """An output of zeros in the shape of a tensor, with `instances`'s words for both."""
+    """An output of zeros in the shape of a tensor, with words for `instances` for both."""
     return instances(word.ljust(tensor.ndim, "."), (tensor, word), tag="z")
 
 
 class Factors:
-    """How a reshape's dimensions are made of common factors.
+    """The common factors of a reshape's dimensions.
 
-    Both shapes are walked from the left; each factor belongs to one dimension of either
-    side (or to none, if that has no more), so that both indices are affine in the
+    Both shapes are walked from the left. Each factor belongs to one dimension on either
+    side (or to none, if that side has no more), which makes both indices affine in the
     factors' variables. A stretch that does not factor, (4, 6) to (6, 4), is `mixed`.
 
     Attributes:
@@ -250,7 +250,7 @@ class Factors:
         return whole(self._index(self._source, variables), self._source_whole)
 
     def target(self, variables: Sequence[Any]) -> tuple[Any, ...]:
-        """The output's index, of factors only: not for a mixed reshape."""
+        """The output's index, made of factors only; not for a mixed reshape."""
         return tuple(self._index(self._target, variables))
 
 
@@ -260,7 +260,7 @@ def reshaped(tensor: Any, shape: Sequence[int], wrap: Any = None) -> Any:
     Args:
         tensor: the input.
         shape: the output's.
-        wrap: a function of the element and the output's index that gives the value.
+        wrap: computes the value from the element and the output's index.
     """
     finish = wrap if wrap is not None else (lambda value, _: value)
     if tuple(tensor.shape) == tuple(shape):
@@ -280,11 +280,11 @@ def reshaped(tensor: Any, shape: Sequence[int], wrap: Any = None) -> Any:
 
 
 class Strides:
-    """Positions of dimensions, x, some as stride * q + r, so that parts are whole strides.
+    """Positions x along dimensions, some as stride * q + r to make parts whole strides.
 
     Args:
         sizes: of the dimensions.
-        strides: theirs; None for a dimension that is not taken apart.
+        strides: of the dimensions; None for one that is not taken apart.
 
     Attributes:
         names, extents: a variable x, or two, q and r, for every dimension.
@@ -299,7 +299,7 @@ class Strides:
             self.extents += [size] if stride is None else [size // stride, stride]
 
     def apart(self, variables: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """The q and r of every dimension; twice x of one that is not taken apart."""
+        """The q and r of every dimension; x twice for one that is not taken apart."""
         rest = iter(variables)
         pairs = []
         for stride in self.strides:

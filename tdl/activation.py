@@ -21,13 +21,13 @@ def backward_activation(*args):
 
 @tofu.op(name="LeakyReLU")
 def leaky_relu(x, *gamma):
-    """A function of each element, and, where slopes are learned, of its channel's."""
+    """A function of each element and, if slopes are learned, of its channel's slope."""
     return lambda *i: apply("leaky", x[i], *(g[_slope(g, i)] for g in gamma))
 
 
 @tofu.op(name="_backward_LeakyReLU")
 def backward_leaky_relu(ograd, *args, act_type="leaky"):
-    """By the element, and by its channel's slope: a sum over all else."""
+    """The gradients of the element, and of its channel's slope: a sum over all else."""
     if act_type != "prelu":
         return lambda *i: apply("by_input", ograd[i], *(x[i] for x in args))
     x, gamma, out = args
@@ -51,12 +51,12 @@ def backward_leaky_relu(ograd, *args, act_type="leaky"):
 
 
 def _slope(gamma, index):
-    """The place of a channel's slope; one may serve all."""
+    """The index of a channel's slope; one slope may serve all channels."""
     return 0 if gamma.ones[0] else index[1]
 
 
 def _lines(tensors, axis):
-    """Whole lines along the axis; a tensor that lacks it has a number for each line."""
+    """Whole lines along the axis; a tensor without it has one number per line."""
     own = line(tensors[0].ndim, axis_of(axis, tensors[0].ndim))
     rank = tensors[0].ndim
     return own, [(x, own if x.ndim == rank else own.replace(".", "")) for x in tensors]
@@ -64,14 +64,14 @@ def _lines(tensors, axis):
 
 @tofu.op(name=("softmax", "softmin", "log_softmax"))
 def softmax(data, *length, axis=-1):
-    """The softmax, its negative's, or its logarithm, of the beginning of lines along an axis."""
+    """Softmax, softmin or log-softmax of the beginning of lines along an axis."""
     own, reads = _lines([data, *length], axis)
     return instances(own, *reads)
 
 
 @tofu.op(name=("_backward_softmax", "_backward_softmin", "_backward_log_softmax"))
 def backward_softmax(*args, axis=-1, use_length=False):
-    """A function of whole lines of the head gradient and the output; zero by the lengths."""
+    """A function of whole lines of the head gradient and the output; zero for the lengths."""
     own, reads = _lines(args, axis)
     by_length = zero(args[2], own.replace(".", "")) if use_length else ()
     return *instances(own, *reads), *by_length
@@ -87,7 +87,7 @@ def _channels(tensors, mode, function):
 
 @tofu.op(name="SoftmaxActivation")
 def softmax_activation(x, *, mode="instance"):
-    """The softmax of each instance, or of the channels at each place."""
+    """The softmax of each instance, or of the channels at each position."""
     return _channels([x], mode, "Softmax")
 
 
@@ -106,7 +106,7 @@ def softmax_cross_entropy(data, label):
 
 @tofu.op(name="_backward_softmax_cross_entropy")
 def backward_softmax_cross_entropy(ograd, data, label):
-    """The gradients by data and label."""
+    """The gradients of data and label."""
     loss = tofu.Opaque("CrossEntropyGradient")
     return (
         lambda n, c: loss(ograd[0], data[n, :], label[n])[c],

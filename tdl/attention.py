@@ -11,7 +11,7 @@ from tofu.lang import Opaque, Over, Reindex
 
 
 def _merged(shape, heads, value):
-    """An output of (batch * heads, i, j)."""
+    """An output of shape (batch * heads, i, j)."""
     return Reindex(
         ["n", "h", "i", "j"],
         [shape[0] // heads, heads, *shape[1:]],
@@ -21,7 +21,7 @@ def _merged(shape, heads, value):
 
 
 def _of(tensor, heads, n, *place):
-    """A tensor of (batch * heads, ...) of one instance: a slice for every head."""
+    """One instance of a tensor of shape (batch * heads, ...): a slice per head."""
     return [tensor[(n * heads + h, *place)] for h in range(heads)]
 
 
@@ -37,7 +37,7 @@ def self_attention_scores(qkv, *, heads, out_shapes):
 
 @tofu.op(name="_backward_interleaved_matmul_selfatt_qk")
 def backward_self_attention_scores(ograd, qkv, *, heads):
-    """The gradient by queries, keys and values."""
+    """The gradient of queries, keys and values."""
     scores = Opaque("ScoresGradient")
     return lambda t, n, c: scores(*_of(ograd, heads, n, _ALL, _ALL), qkv[:, n, :])[t, c]
 
@@ -51,7 +51,7 @@ def self_attention_values(qkv, attention, *, heads):
 
 @tofu.op(name="_backward_interleaved_matmul_selfatt_valatt")
 def backward_self_attention_values(ograd, qkv, attention, *, heads):
-    """The gradients by queries, keys and values, and by attention."""
+    """The gradients of queries, keys and values, and of attention."""
     values = Opaque("ValuesGradient")
 
     def instance(n):
@@ -71,7 +71,7 @@ def cross_attention_scores(queries, keys_values, *, heads, out_shapes):
 
 @tofu.op(name="_backward_interleaved_matmul_encdec_qk")
 def backward_cross_attention_scores(ograd, queries, keys_values, *, heads):
-    """The gradients by both projections, each summed over the other's sequence."""
+    """The gradients of both projections, each summed over the other's sequence."""
     scores = Opaque("ScoresGradient")
 
     def at(i, j, n):
@@ -94,7 +94,7 @@ def cross_attention_values(keys_values, attention, *, heads):
 
 @tofu.op(name="_backward_interleaved_matmul_encdec_valatt")
 def backward_cross_attention_values(ograd, keys_values, attention, *, heads):
-    """The gradient by the values, summed over rows, and by attention."""
+    """The gradient of the values, summed over rows, and of attention."""
     values = Opaque("ValuesGradient")
 
     def at(i, j, n):

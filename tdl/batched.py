@@ -1,4 +1,4 @@
-"""Operators that work on each instance of a batch by itself, in ways TDL does not say."""
+"""Operators that work on each instance of a batch, in ways TDL cannot express."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _each(tensors, function):
 
 
 def _every(tensors, function):
-    """An output of the same: its elements, instance by instance."""
+    """An output of such a function: its elements, instance by instance."""
     instance = _each(tensors, function)
     return lambda *i: instance(i[0])[i[1:]]
 
@@ -36,12 +36,12 @@ def _check_loss(normalization):
 
 
 def _is_dense(data, label):
-    """Whether a label is a probability for each class."""
+    """Whether a label has a probability for each class."""
     return label.ndim == data.ndim and label.ones == data.ones
 
 
 def _softmax_label(i, data, label, axes):
-    """The label's index beside a line of classes."""
+    """The label's index that goes with a line of classes."""
     ndim = data.ndim
     if _is_dense(data, label):
         return whole(i, axes)
@@ -64,7 +64,7 @@ def _softmax_lines(function, data, label, axes):
 
 
 def _softmax_axes(ndim, multi_output, preserve_shape):
-    """What a softmax is over: the channels, the last dimension, or all but the batch."""
+    """What a softmax is over: the channels, the last dimension, or all except the batch."""
     if multi_output:
         return {1}
     return {ndim - 1} if preserve_shape else set(range(1, ndim))
@@ -72,7 +72,7 @@ def _softmax_axes(ndim, multi_output, preserve_shape):
 
 @tofu.op(name="SoftmaxOutput")
 def softmax_output(data, label, *, multi_output=False, preserve_shape=False):
-    """The softmax of each line; the label is for the gradient only."""
+    """The softmax of each line; only the gradient uses the label."""
     if multi_output and label.ndim < data.ndim - 1:  # the label's space is one dimension
         return _every([data, label], "Softmax")
     axes = _softmax_axes(data.ndim, multi_output, preserve_shape)
@@ -83,7 +83,7 @@ def softmax_output(data, label, *, multi_output=False, preserve_shape=False):
 def backward_softmax_output(
     out, label, *, normalization="null", multi_output=False, preserve_shape=False
 ):
-    """The gradients by data and label, which is zero; channels' are over the space's size."""
+    """The gradients of data and label (zero); with channels, divided by the space's size."""
     if _is_dense(out, label):  # a difference, and nothing is counted
         return lambda *i: apply("sub", out[i], label[i]), lambda *i: like(0, label[i])
     _check_loss(normalization)
@@ -107,7 +107,7 @@ _REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegress
 
 @tofu.op(name=_REGRESSION)
 def regression_output(data, label):
-    """A function of each element; the label is for the gradient only."""
+    """A function of each element; only the gradient uses the label."""
     return lambda *i: like(apply("link", data[i]), label[i])
 
 
@@ -119,7 +119,7 @@ def backward_regression_output(label, out):
 
 @tofu.op(name="_backward_MakeLoss")
 def backward_make_loss(*, normalization="null", out_shapes):
-    """A constant; counting the valid elements, or the batch, is the whole tensor's."""
+    """A constant; counting the valid elements, or the batch, needs the whole tensor."""
     if normalization == "valid":
         raise tofu.InconclusiveError("normalization valid counts what the forward operator read")
     rows = math.prod(out_shapes[0][:-1]) if normalization == "batch" else 1
@@ -128,13 +128,13 @@ def backward_make_loss(*, normalization="null", out_shapes):
 
 @tofu.op(name="SVMOutput")
 def svm_output(data, label):
-    """The element; the label is for the gradient only."""
+    """The element; only the gradient uses the label."""
     return lambda *i: like(data[i], label[i[0]])
 
 
 @tofu.op(name="_backward_SVMOutput")
 def backward_svm_output(label, out):
-    """By data, from an instance's margins; zero by the label."""
+    """The gradient of data, from an instance's margins; zero for the label."""
     return *instances("n.", (label, "n"), (out, "n")), *zero(label, "n")
 
 
@@ -146,7 +146,7 @@ def backward_identity_with_penalty(ograd, data, moving_avg):
 
 @tofu.op(name="CTCLoss")
 def ctc_loss(data, label, *lengths):
-    """The loss of each sequence, and its gradient by data."""
+    """The loss of each sequence, and its gradient with respect to data."""
     loss = tofu.Opaque("CTC")
 
     def sequence(n):
@@ -181,7 +181,7 @@ def lrn(data):
 
 @tofu.op(name="_backward_LRN")
 def backward_lrn(ograd, data, saved):
-    """The gradient by data."""
+    """The gradient of data."""
     norm = tofu.Opaque("LRNGradient")
     return lambda *i: norm(*(x[whole(i, 1)] for x in (ograd, data, saved)))[i[1]]
 
@@ -201,7 +201,7 @@ def group_norm(data, gamma, beta):
 
 @tofu.op(name="_backward_GroupNorm")
 def backward_group_norm(ograd, data, gamma, mean, std):
-    """The gradients by data, gamma and beta; the latter are sums over the batch."""
+    """The gradients of data, gamma and beta; the latter are sums over the batch."""
     norm = tofu.Opaque("GroupNormGradient")
 
     def instance(n):
@@ -218,7 +218,7 @@ _RESAMPLING = ("_contrib_AdaptiveAvgPooling2D", "_backward_contrib_AdaptiveAvgPo
 
 @tofu.op(name=_RESAMPLING)
 def resample(data):
-    """Space is resampled, each channel by itself."""
+    """Space is resampled, channel by channel."""
     plane = tofu.Opaque("Resample")
     return lambda b, c, y, x: plane(data[b, c, :, :])[y, x]
 
@@ -233,7 +233,7 @@ def pad(data, *, pad_width):
 
 @tofu.op(name="_backward_Pad")
 def backward_pad(ograd, *, pad_width):
-    """The head gradient without what was added, or with that added up."""
+    """The head gradient without the padding, or with the padding added up."""
     padded = [d for d in range(ograd.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
     own = line(ograd.ndim, padded)
     return instances(own, (ograd, own))

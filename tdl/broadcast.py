@@ -1,4 +1,4 @@
-"""Binary operators that stretch dimensions of size 1, stretching itself, and gradients."""
+"""Binary operators that broadcast, broadcasting itself, and gradients."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def broadcast_binary(lhs, rhs):
 
 @tofu.op(name=("_backward_broadcast_add", "_backward_broadcast_sub"))
 def backward_broadcast_sum(ograd, *, out_shapes):
-    """The head gradient summed over the dimensions that were stretched."""
+    """The head gradient summed over the broadcast dimensions."""
     return tuple(unbroadcast(s.ones, ograd.ones, lambda *i: ograd[i]) for s in out_shapes)
 
 
 @tofu.op(name=tuple(f"_backward_broadcast_{name}" for name in _BY_OPERANDS))
 def backward_broadcast_binary(ograd, lhs, rhs):
-    """The gradients by both operands, summed over the dimensions that were stretched."""
+    """The gradients of both operands, summed over the broadcast dimensions."""
     ones = ograd.ones
 
     def element(*i):
@@ -40,7 +40,7 @@ def backward_broadcast_binary(ograd, lhs, rhs):
 
 @tofu.op(name="broadcast_to", rewrites=[Rewrite("shape", {"output_shape": 0})])
 def broadcast_to(data, *, out_shapes):
-    """The tensor stretched to a shape."""
+    """The tensor broadcast to a shape."""
     return lambda *i: broadcast(data, i, out_shapes[0].ones)
 
 
@@ -52,13 +52,13 @@ def _axis_sizes(shapes, axis):
 
 @tofu.op(name="broadcast_axis", rewrites=_axis_sizes)
 def broadcast_axis(data, *, axis=(), out_shapes):
-    """The tensor stretched along some axes."""
+    """The tensor broadcast along some axes."""
     return lambda *i: broadcast(data, i, out_shapes[0].ones)
 
 
 @tofu.op(name="broadcast_like")
 def broadcast_like(lhs, rhs, *, lhs_axes=None, rhs_axes=None):
-    """The first tensor stretched to the shape of the second."""
+    """The first tensor broadcast to the shape of the second."""
     if lhs_axes is not None or rhs_axes is not None:
         raise tofu.InconclusiveError("broadcast_like with lhs_axes: only whole shapes")
     return lambda *i: like(broadcast(lhs, i, rhs.ones), rhs[i])
@@ -66,7 +66,7 @@ def broadcast_like(lhs, rhs, *, lhs_axes=None, rhs_axes=None):
 
 @tofu.op(name="_broadcast_backward")
 def broadcast_backward(ograd, *, axis=(), exclude=False, out_shapes):
-    """The head gradient summed over the stretched dimensions."""
+    """The head gradient summed over the broadcast dimensions."""
     small = out_shapes[0]
     if len(small) == ograd.ndim:
         return unbroadcast(small.ones, ograd.ones, lambda *i: ograd[i])

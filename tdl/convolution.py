@@ -23,7 +23,7 @@ def _per_dim(value, ndim, default):
 
 
 class _Window:
-    """How an output position and a position in the window make an input position."""
+    """How an output position and a position in the window give an input position."""
 
     def __init__(self, kernel, stride, dilate, pad):
         n = len(kernel)
@@ -37,14 +37,14 @@ class _Window:
         return all(k == 1 for k in self.kernel)
 
     def position(self, y, k):
-        """The input position, an index per dimension."""
+        """The input position, one index per dimension."""
         return tuple(
             a * s + b * d - p for a, b, s, d, p in zip(y, k, self.stride, self.dilate, self.pad)
         )
 
 
 def _is_grouped(weight_shape, num_group):
-    """Whether groups have several filters or channels; else channels are by themselves."""
+    """Whether groups have several filters or channels; if not, channels are independent."""
     return num_group > 1 and (weight_shape[0] != num_group or weight_shape[1] != 1)
 
 
@@ -71,7 +71,7 @@ def _convolution(data, weight, bias, window, num_group):
 
 
 def _parameters_only(ograd, data, weight, bias, window):
-    """By weight and bias; that by data is read by nobody (tofu.mx lowers it so)."""
+    """Of weight and bias; nothing reads that of data (tofu.mx lowers it so)."""
     space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
     data = data.padded(0)
 
@@ -104,7 +104,7 @@ def _convolution_sizes(shapes, kernel, num_group=1, **_):
 
 
 def _padded_sizes(shapes, kernel, num_group=1, **_):
-    """The same where data comes padded for a split of groups, too."""
+    """The same if data also comes padded for a split of groups."""
     *rewrites, no_pad = _convolution_sizes(shapes, kernel, num_group)
     return [*rewrites, Rewrite("pad", no_pad.value, (*no_pad.when, "g"))]
 
@@ -112,7 +112,7 @@ def _padded_sizes(shapes, kernel, num_group=1, **_):
 def _grouped(data, weight, bias, window, groups, shape):
     """The output of several groups, by group g and the filter co in it.
 
-    A part of one group says the same as a convolution without groups.
+    A part with one group matches a convolution without groups.
     """
     filters, channels = weight.shape[0] // groups, weight.shape[1]
     space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
@@ -137,7 +137,7 @@ def _grouped(data, weight, bias, window, groups, shape):
 
 
 def _backward_grouped(ograd, data, weight, bias, groups):
-    """By data, weight and bias, in the words of the derived gradient of one group."""
+    """Of data, weight and bias, as in the derived gradient of one group."""
     filters, channels = weight.shape[0] // groups, weight.shape[1]
     planes, run = (slice(None),) * (data.ndim - 2), tofu.Opaque("gradient")
 
@@ -182,7 +182,7 @@ def _backward_grouped(ograd, data, weight, bias, groups):
 
 
 def _no_pad(n, taps):
-    """The operator's own padding goes where its input comes padded."""
+    """Drops the operator's own padding if its input comes padded."""
     return Rewrite("pad", {"const": str((0,) * n)}, (*names(n, "y"), *taps))
 
 
@@ -224,7 +224,7 @@ def backward_convolution(
     layout=None,
     __tofu_gradients__="all",
 ):
-    """The gradients by data, weight and bias, which not all builds read."""
+    """The gradients of data, weight and bias, which not all builds read."""
     _check_layout(layout)
     if __tofu_gradients__ != "all":
         window = _Window(kernel, stride, dilate, pad)
@@ -287,7 +287,7 @@ def pooling(
 
 
 def _global_pooling(data, pool_type):
-    """Over all of space: the sum may be split, the mean divides by its own count."""
+    """Over all of space: the sum can be split, the mean divides by its own count."""
     n = data.ndim - 2
     taps = names(n, "k")
     ones = [f"one{d}" for d in range(n)]
@@ -302,7 +302,7 @@ def _global_pooling(data, pool_type):
 
 
 def _opaque_pooling(data, space):
-    """Over whole space, where a part's borders would not be the tensor's."""
+    """Over whole space, because a part's borders would not be the tensor's."""
     pool = tofu.Opaque("Pool")
     whole = (slice(None),) * len(space)
     return Over(["b", "c", *space], lambda b, c, *y: pool(data[b, c, whole])[y])
@@ -310,12 +310,12 @@ def _opaque_pooling(data, space):
 
 @tofu.op(name=("_backward_Pooling", "_backward_Pooling_v1"))
 def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, layout=None):
-    """The gradient by data: per batch and channel, and by windows that lie side by side.
+    """The gradient of data: per batch and channel, and per window if windows do not overlap.
 
     Inputs: the head gradient, data and the output; between and after them, for the CPU's
     max, the gradient of the workspace and the workspace. Those two are dummies: the
-    workspace is oneDNN's own form, so the gradient of a maximum is computed in a type
-    that oneDNN does not take (tofu.mx lowers it so).
+    workspace is in oneDNN's own form, so the gradient of a maximum is computed in a type
+    that oneDNN does not support (tofu.mx lowers it so).
     """
     _check_layout(layout)
     data = args[2] if len(args) == 5 else args[1]

@@ -1,4 +1,4 @@
-"""Operators that make tensors from nothing, or from a shape."""
+"""Operators that create tensors, from nothing or from a shape."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def random_like(data):
 
 @tofu.op(name="_arange")
 def arange():
-    """Equally spaced numbers: a part would start anew."""
+    """Equally spaced numbers: every part would start at the beginning."""
     return lambda i: apply("at", i)
 
 
@@ -51,7 +51,7 @@ def eye():
 
 @tofu.op(name="_contrib_arange_like")
 def arange_like(data, *, axis=None, repeat=1):
-    """Positions along an axis, in the size of a tensor's axis."""
+    """Positions along an axis, as many as a tensor's axis has."""
     if axis is None or repeat != 1:
         raise tofu.InconclusiveError("arange_like of the flattened tensor is not described")
     place = tofu.Opaque("Position")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import tofu
-from tofu.lang import Over, Reindex, Rewrite, like
+from tofu.lang import Over, Reindex, Rewrite
 from tofu.tdl._shapes import Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
@@ -13,10 +13,10 @@ _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
 
 @dataclasses.dataclass(frozen=True)
 class _Spread:
-    """How a dimension's positions y of the data reach positions x of the output.
+    """Which positions x of the output the positions y of the data reach, along a dimension.
 
-    They are x = stride * y + dilate * k - pad. With x = stride * q + r, those that reach x lie
-    from q - before to q + after.
+    x = stride * y + dilate * k - pad. With x = stride * q + r, the y that reach x lie
+    between q - before and q + after.
     """
 
     kernel: int
@@ -41,7 +41,7 @@ class _Spread:
 
     @property
     def after(self) -> int:
-        """One more where the operator could not adjust the end of its output otherwise."""
+        """One more if the operator could not adjust the end of its output otherwise."""
         least = -(-self.pad // self.stride)
         left = self.stride * self.before - (self.reach - self.pad)
         right = self.stride * least - self.pad
@@ -49,17 +49,17 @@ class _Spread:
 
     @property
     def part_pad(self) -> int:
-        """What a part leaves out of its output before the first x."""
+        """How much a part drops of its output before the first x."""
         return self.pad + self.stride * self.before
 
     @property
     def part_adj(self) -> int:
-        """What a part adds behind, for its output to end where it should."""
+        """How much a part adds at the end, to make its output end where it should."""
         return 2 * self.part_pad - self.stride * (self.before + self.after - 1) - self.reach - 1
 
 
 def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
-    """One for every spatial dimension; a target shape stands for padding, as in MXNet."""
+    """One per spatial dimension; a target shape stands for padding, as in MXNet."""
     n = len(kernel)
     strides, dilates = stride or (1,) * n, dilate or (1,) * n
     pads, ends = pad or (0,) * n, adj or (0,) * n
@@ -75,22 +75,32 @@ def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
     return found
 
 
-def _check(weight_shape, num_group, layout, *, groups=False):
-    depthwise = groups and weight_shape[0] == num_group and weight_shape[1] == 1
-    if (num_group != 1 and not depthwise) or layout not in _LAYOUTS:
+def _check(layout):
+    if layout not in _LAYOUTS:
         raise tofu.InconclusiveError(
-            "Deconvolution with layouts, or groups of several channels, is not described"
+            f"layout {layout} is not described; expected batch, channel, then space"
         )
+
+
+def _is_grouped(weight_shape, num_group):
+    """Whether groups have several filters or channels; else channels are by themselves."""
+    return num_group > 1 and (weight_shape[0] != num_group or weight_shape[1] != 1)
 
 
 def _sizes(
     shapes, kernel=(), stride=(), dilate=(), pad=(), adj=(), target_shape=(), num_group=1, **_
 ):
-    """A part of the space has halos instead of padding, of which it drops what it makes."""
+    """A part of the space has halos instead of padding, and drops what they produce."""
     spreads = _spreads(shapes[0][2:], kernel, stride, dilate, pad, adj, target_shape)
     split = [f"q{d}" for d, spread in enumerate(spreads) if not spread.whole]
     rewrites = [Rewrite("num_filter", {"size": "co"})]
-    if num_group > 1:
+    weight = next(s for s in reversed(shapes) if len(s) > 1)
+    moving = tuple(split)
+    if _is_grouped(weight, num_group):
+        moving += ("g",)  # data comes padded for a split of groups, too
+        filters = {"size": "g", "times": weight[1]}
+        rewrites = [Rewrite("num_group", {"size": "g"}), Rewrite("num_filter", filters)]
+    elif num_group > 1:
         rewrites.append(Rewrite("num_group", {"size": "co"}))
     if not split:
         return rewrites
@@ -100,7 +110,7 @@ def _sizes(
         s.size - length + 2 * s.pad if s.whole else s.part_adj for s, length in zip(spreads, full)
     )
     texts = {"pad": pads, "adj": adjs, "target_shape": (0,) * len(spreads)}
-    return [*rewrites, *(Rewrite(k, {"const": str(v)}, tuple(split)) for k, v in texts.items())]
+    return [*rewrites, *(Rewrite(k, {"const": str(v)}, moving) for k, v in texts.items())]
 
 
 @tofu.op(name="Deconvolution", rewrites=_sizes)
@@ -119,7 +129,7 @@ def deconvolution(
     layout=None,
 ):
     """The sum over input channels and the positions that reach an output; halo along space."""
-    _check(weight.shape, num_group, layout, groups=True)
+    _check(layout)
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     halo = [d for d, spread in enumerate(spreads) if not spread.whole]
     strides = Strides(
@@ -128,15 +138,19 @@ def deconvolution(
     )
     source, place = data.padded(0) if halo else data, tofu.Opaque("Place")
     planes = (slice(None),) * len(spreads)
-    channel = ["ci"] if num_group == 1 else []  # depthwise: channel co reads channel co
+    grouped = _is_grouped(weight.shape, num_group)
+    channel = ["ci"] if num_group == 1 or grouped else []  # depthwise: channel co reads channel co
+    channels, filters = data.shape[1] // num_group, weight.shape[1]
     shifts = [spread.part_pad for spread in spreads]
 
-    def element(b, co, *v):
+    def element(b, g, co, v):
         pairs = strides.apart(v)
         inside = [r for _, r in pairs]
 
         def term(*v):
             ci, near = (v[0], v[1:]) if channel else (co, v)
+            if grouped:
+                ci = g * channels + ci
             matrix = weight[ci, co if channel else 0, planes]
             rows = list(planes)
             for d, step in zip(halo, near):
@@ -147,15 +161,22 @@ def deconvolution(
 
         window = [spreads[d].before + spreads[d].after + 1 for d in halo]
         steps = [*channel, *names(len(halo), "j")]
-        extents = [*(data.shape[1] for _ in channel), *window]
+        extents = [*(channels for _ in channel), *window]
         total = tofu.Sum(Over(steps, term), extent=extents) if steps else term()
-        return total if bias is None else total + bias[co]
+        return total if bias is None else total + bias[g * filters + co if grouped else co]
 
+    if not grouped:
+        return Reindex(
+            ["b", "co", *strides.names],
+            [data.shape[0], filters * num_group, *strides.extents],
+            at=lambda b, co, *v: (b, co, *strides.positions(v)),
+            value=lambda b, co, *v: element(b, None, co, v),
+        )
     return Reindex(
-        ["b", "co", *strides.names],
-        [data.shape[0], weight.shape[1] * num_group, *strides.extents],
-        at=lambda b, co, *v: (b, co, *strides.positions(v)),
-        value=element,
+        ["b", "g", "co", *strides.names],
+        [data.shape[0], num_group, filters, *strides.extents],
+        at=lambda b, g, co, *v: (b, g * filters + co, *strides.positions(v)),
+        value=lambda b, g, co, *v: element(b, g, co, v),
     )
 
 
@@ -186,10 +207,11 @@ def backward_deconvolution(
     target_shape=(),
     num_group=1,
     layout=None,
-    __tofu_gradients__="all",
 ):
-    """By data, a convolution of the head gradient; by weight and bias sums over the batch."""
-    _check(weight.shape, num_group, layout)
+    """Of data, a convolution of the head gradient; of weight and bias, sums over the batch."""
+    _check(layout)
+    if num_group != 1:
+        raise tofu.InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     n, padded = len(spreads), ograd.padded(0)
     space, taps = names(n, "y"), names(n, "k")
@@ -207,7 +229,5 @@ def backward_deconvolution(
     gradients = Over(["b", "ci", *space], by_data), Over(["ci", "co", *taps], by_weight)
     if bias is None:
         return gradients
-    if __tofu_gradients__ != "all":  # that of the bias is read by nobody (tofu.mx lowers it so)
-        return (*gradients, lambda co: like(0, bias[co]))
     places = ["b", *names(n, "x")]
     return (*gradients, lambda co: tofu.Sum(Over(places, lambda b, *x: ograd[b, co, x])))

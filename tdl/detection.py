@@ -1,4 +1,4 @@
-"""Boxes and anchors: each image by itself."""
+"""Boxes and anchors, image by image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tofu.tdl._shapes import instances, letters, names, zero
 
 @tofu.op(name="_contrib_MultiBoxPrior")
 def multi_box_prior(data):
-    """Anchors for every place: they depend on the size of the image alone."""
+    """Anchors for every position, which depend only on the size of the image."""
     return instances("...", (data, ""))
 
 
@@ -35,7 +35,7 @@ def backward_multi_box_prior(ograd, data, out):
 
 @tofu.op(name="_backward__contrib_MultiBoxTarget")
 def backward_multi_box_target():
-    """Zero by anchors, labels and predictions."""
+    """Zero for anchors, labels and predictions."""
     return instances("... n.. n..")
 
 
@@ -69,13 +69,13 @@ def backward_proposal():
 
 @tofu.op(name="_contrib_box_nms")
 def box_nms(data):
-    """The boxes that overlap no better one, and their numbers, which count all images'."""
+    """The boxes that overlap no better one, and their numbers, counted over all images."""
     return instances(f"{'.' * data.ndim} {'.' * data.ndim}", (data, ""))
 
 
 @tofu.op(name="_backward_contrib_box_nms")
 def backward_box_nms(*args):
-    """The head gradients back where the boxes were, by those numbers."""
+    """The head gradients, put back where the boxes were, by those numbers."""
     return instances("." * args[0].ndim, *((x, "") for x in args))
 
 
@@ -125,7 +125,7 @@ def box_encode(samples, matches, anchors, refs, means, stds):
 
 @tofu.op(name="_contrib_box_decode")
 def box_decode(data, anchors):
-    """Corners from offsets; one set of anchors serves all images."""
+    """Corners from offsets, with one set of anchors for all images."""
     return instances("nb.", (data, "nb"), (anchors, "0b"))
 
 
@@ -149,7 +149,7 @@ def hawkes(lda, alpha, beta, state, lags, marks, valid_length, max_time):
 
 @tofu.op(name="_contrib_backward_hawkesll")
 def backward_hawkes(likelihood, state_grad, lda, alpha, beta, *args):
-    """By each input; shared parameters sum over the sequences."""
+    """The gradient of each input; shared parameters sum over the sequences."""
     own = ((x, "n") for x in (likelihood, state_grad, lda, *args))
     return instances("n. . . n. n. n. n n", *own, (alpha, ""), (beta, ""))
 
@@ -163,14 +163,14 @@ def per_line(*args):
 
 @tofu.op(name=("_backward__contrib_fft", "_backward__contrib_ifft"))
 def backward_per_line(ograd, data):
-    """By data, line by line."""
+    """The gradient of data, line by line."""
     batch = letters(ograd.ndim - 1)
     return instances(f"{batch}.", (ograd, batch), (data, batch))
 
 
 @tofu.op(name="_backward__contrib_count_sketch")
 def backward_count_sketch(ograd, data, h, s):
-    """By data; the hashes get zeros."""
+    """The gradient of data; the hashes get zeros."""
     batch = letters(ograd.ndim - 1)
     reads = (ograd, batch), (data, batch), (h, ""), (s, "")
     return *instances(f"{batch}.", *reads), *instances(". .", (h, ""), (s, ""), tag="z")

@@ -85,7 +85,7 @@ def binary(x, y):
 
 @tofu.op(name=_GRADIENTS_OF_TWO)
 def backward_binary(ograd, x, y):
-    """The gradients by both operands."""
+    """The gradients of both operands."""
     return (
         lambda *i: apply("by_first", ograd[i], x[i], y[i]),
         lambda *i: apply("by_second", ograd[i], x[i], y[i]),
@@ -112,7 +112,7 @@ def identity_like(lhs, rhs):
 
 @tofu.op(name=("amp_multicast", "_backward_amp_multicast"))
 def each_by_itself(*args):
-    """Tensors of any shapes in one type; where all have one size they are split together."""
+    """Tensors of any shapes in one type; if all have the same size, they are split together."""
     rank = max(x.ndim for x in args)
     sizes = [{x.shape[d] for x in args if d < x.ndim} for d in range(rank)]
 

@@ -16,7 +16,7 @@ def to_tensor(data):
 
 @tofu.op(name="_image_normalize")
 def normalize(data):
-    """Each channel, the dimension before height and width, by its own numbers."""
+    """Each channel (the dimension before height and width) normalized by its own numbers."""
     own = line(data.ndim, data.ndim - 3)
     return instances(own, (data, own))
 
@@ -30,23 +30,23 @@ def backward_normalize(ograd, data):
 
 @tofu.op(name="_image_crop")
 def crop(data):
-    """A window of the image, which MXNet takes of 1 or 3 channels only: they are whole."""
+    """A window of the image; MXNet supports only 1 or 3 channels, so they are whole."""
     own = line(data.ndim, (data.ndim - 3, data.ndim - 2, data.ndim - 1))
     return instances(own, (data, own))
 
 
 @tofu.op(name="_backward_image_crop")
 def backward_crop(ograd):
-    """Zeros around the head gradient, whose channels are whole likewise."""
+    """Zeros around the head gradient, whose channels are also whole."""
     own = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2, ograd.ndim - 1))
     return instances(own, (ograd, own))
 
 
 @tofu.op(name="_image_flip_left_right")
 def flip_left_right(data):
-    """The image from its right: of an odd width MXNet forgets the middle, so it is whole.
+    """The image mirrored in width, which is whole: MXNet forgets the middle if it is odd.
 
-    So are its channels, which may be 1 or 3 only.
+    Its channels, of which there can only be 1 or 3, are also whole.
     """
     own = line(data.ndim, (data.ndim - 2, data.ndim - 1))
     return instances(own, (data, own))
@@ -54,9 +54,9 @@ def flip_left_right(data):
 
 @tofu.op(name="_image_flip_top_bottom")
 def flip_top_bottom(data):
-    """The image from its bottom: of an odd height MXNet forgets the middle, so it is whole.
+    """The image mirrored in height, which is whole: MXNet forgets the middle if it is odd.
 
-    So are its channels, which may be 1 or 3 only.
+    Its channels, of which there can only be 1 or 3, are also whole.
     """
     own = line(data.ndim, (data.ndim - 3, data.ndim - 1))
     return instances(own, (data, own))
@@ -71,6 +71,6 @@ def resize(data):
 
 @tofu.op(name="_image_adjust_lighting")
 def adjust_lighting(data):
-    """A number of each channel's own is added."""
+    """Adds a number per channel."""
     own = line(data.ndim, data.ndim - 1)
     return instances(own, (data, own))

@@ -1,4 +1,4 @@
-"""Operators whose indices are data: what they index is whole."""
+"""Operators with data as indices: what they index is whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def embedding(data, weight):
 
 @tofu.op(name="_backward_Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
 def backward_embedding(ograd, data, *, sparse_grad=False):
-    """The gradients by data, which is zero, and by weight: a sum over all of data."""
+    """The gradients of data, which is zero, and of weight: a sum over all of data."""
     if sparse_grad:
         raise tofu.InconclusiveError("a sparse gradient is not described")
     rows = tofu.Opaque("Rows")
@@ -47,7 +47,7 @@ def take(a, indices, *, axis=0):
 
 @tofu.op(name="_backward_take")
 def backward_take(ograd, indices, *, axis=0, out_shapes):
-    """The gradients by a, a sum over the indices, and by the indices, which is zero."""
+    """The gradients of a, a sum over the indices, and of the indices, which is zero."""
     ndim = len(out_shapes[0])
     axis = axis_of(axis, ndim)
     outer, inner = names(ndim, "a"), names(indices.ndim)
@@ -109,7 +109,7 @@ def one_hot(indices):
 
 @tofu.op(name="where")
 def where(condition, x, y):
-    """Either x or y by a condition, which may be of the first dimension only."""
+    """Either x or y by a condition, which may have only the first dimension."""
     if condition.ndim != x.ndim:
         return lambda *i: tofu.lang.where(condition[i[0]], x[i], y[i])
     return lambda *i: tofu.lang.where(condition[i], x[i], y[i])
@@ -142,21 +142,21 @@ def _rest(indices, ndim):
 
 @tofu.op(name="gather_nd")
 def gather_nd(data, indices):
-    """Slices of data at places named by columns of the indices."""
+    """Slices of data at positions given by columns of the indices."""
     rest, places = _rest(indices, data.ndim)
     return instances(places + rest.replace(".", ""), (data, rest), (indices, "." + places))
 
 
 @tofu.op(name="_backward_gather_nd", rewrites=_TO_SHAPE)
 def backward_gather_nd(ograd, indices, *, out_shapes):
-    """The head gradients added up where they were read."""
+    """The head gradients, added up where elements were read."""
     rest, places = _rest(indices, len(out_shapes[0]))
     return instances(rest, (ograd, places + rest.replace(".", "")), (indices, "." + places))
 
 
 @tofu.op(name="scatter_nd", rewrites=_TO_SHAPE)
 def scatter_nd(data, indices, *, out_shapes):
-    """Slices at places named by columns of the indices; of two for one place, either."""
+    """Slices at positions given by columns of the indices; of two at one position, either."""
     rest, places = _rest(indices, len(out_shapes[0]))
     return instances(rest, (data, "." * len(places) + rest.replace(".", "")), (indices, ""))
 
@@ -178,7 +178,7 @@ def index_copy(old, index, new):
 
 @tofu.op(name="_contrib_backward_index_copy")
 def backward_index_copy(ograd, old, index, new):
-    """The head gradient where nothing was replaced; zero; where something was."""
+    """The head gradient where nothing was replaced; zero; the head gradient elsewhere."""
     rest = line(old.ndim, 0)
     reads = (ograd, rest), (old, rest), (index, ""), (new, rest)
     by_old, by_new = instances(f"{rest} {rest}", *reads)

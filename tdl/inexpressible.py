@@ -22,7 +22,7 @@ _CALLBACK = "calls the user's code"
 _DYNAMIC = "the output's shape depends on the values"
 _SPARSE = "works on sparse storage, which has no tiles"
 _CODEC = "reads an encoded image: the output's shape depends on the bytes"
-_ONE_CHOICE = "one random choice for the whole tensor, which parts would each make anew"
+_ONE_CHOICE = "one random choice for the whole tensor, which each part would make on its own"
 _NO_KERNEL = "never computes anything"
 
 _RANDOM_IMAGE = (
@@ -55,9 +55,9 @@ _CLASSIC = {
     "_backward_RROIAlign": "MXNet registers it and refuses to run it",
     "_npi_boolean_mask_assign_tensor": "the place of a value is the number of flags before it",
     "_npi_share_memory": "asks where tensors are stored, not what they hold",
-    "_onehot_encode": "not a node of a graph: an imperative function of old",
-    "fill_element_0index": "not a node of a graph: an imperative function of old",
-    "_set_value": "not a node of a graph: an imperative function of old",
+    "_onehot_encode": "an old imperative function, not a node of a graph",
+    "fill_element_0index": "an old imperative function, not a node of a graph",
+    "_set_value": "an old imperative function, not a node of a graph",
     "_contrib_calibrate_entropy": "a search over one whole histogram: no dimension is free",
     "_sg_mkldnn_conv": "a fused graph of oneDNN, made after planning",
     "_sg_mkldnn_fully_connected": "a fused graph of oneDNN, made after planning",

@@ -1,4 +1,4 @@
-"""Operators that lay elements out anew: blocks, patches, copies, diagonals, pieces."""
+"""Operators that rearrange elements: blocks, patches, copies, diagonals, pieces."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def col2im(data, *, kernel):
 
 
 def _copies(ndim, reps):
-    """Per output dimension the number of copies, at least as many as dimensions."""
-    reps = tuple(reps)
+    """The number of copies per output dimension, at least one number per dimension."""
+    reps = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     return (1,) * max(ndim - len(reps), 0) + reps
 
 
@@ -161,7 +161,7 @@ def split(data, *, axis=0, squeeze_axis=False, out_shapes):
 
 @tofu.op(name="_split_v2_backward")
 def backward_split(*args, axis=0, squeeze_axis=False, out_shapes):
-    """The head gradients one after the other."""
+    """The head gradients, concatenated."""
     own = line(len(out_shapes[0]), axis_of(axis, len(out_shapes[0])))
     piece = own.replace(".", "") if squeeze_axis else own
     return instances(own, *((x, piece) for x in args))
@@ -169,7 +169,7 @@ def backward_split(*args, axis=0, squeeze_axis=False, out_shapes):
 
 @tofu.op(name="_backward_slice_like")
 def backward_slice_like(ograd, *, axes=(), out_shapes):
-    """Zeros around the head gradient; zero by the tensor that gives the size."""
+    """Zeros around the head gradient; zero for the tensor that gives the size."""
     data, given = out_shapes
     own = line(ograd.ndim, [d for d, (n, m) in enumerate(zip(ograd.shape, data)) if n != m])
     used = [axis_of(a, ograd.ndim) for a in axes or range(ograd.ndim)]
@@ -178,7 +178,7 @@ def backward_slice_like(ograd, *, axes=(), out_shapes):
 
 
 def _assigned(tensors, begin, end, step):
-    """A slice replaced; dimensions that it takes part of are whole."""
+    """A slice replaced; dimensions of which it takes a part are whole."""
     cut = {d for each in (begin, end) for d, n in enumerate(each) if n}
     cut |= {d for d, n in enumerate(step) if n not in (None, 1)}
     own = line(tensors[0].ndim, cut)
@@ -210,14 +210,14 @@ def histogram(data, edges=None):
 
 @tofu.op(name="_ravel_multi_index")
 def ravel(data):
-    """Numbers of places from columns of their indices."""
+    """Flat positions from columns of indices."""
     own = letters(data.ndim)[1:]
     return instances(own, (data, "." + own))
 
 
 @tofu.op(name="_unravel_index")
 def unravel(data):
-    """Columns of indices from numbers of places."""
+    """Columns of indices from flat positions."""
     return instances(".a", (data, "a")) if data.ndim == 1 else instances("..", (data, ""))
 
 
@@ -229,5 +229,5 @@ def extents(data):
 
 @tofu.op(name="_linspace")
 def linspace():
-    """Equally spaced numbers: a part would start anew."""
+    """Equally spaced numbers: every part would start at the beginning."""
     return lambda i: apply("at", i)

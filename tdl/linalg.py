@@ -1,7 +1,7 @@
 """Linear algebra: products, factorisations and solvers of matrices, and their gradients.
 
-Matrices are the last two dimensions, the others a batch. Of a factorisation a part has
-whole matrices; of a solver with a right-hand side it may have some of its columns.
+The last two dimensions are matrices, the others a batch. A part of a factorisation has
+whole matrices; a part of a solver may have some columns of the right-hand side.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def backward_gemm(
     beta=1.0,
     axis=-2,
 ):
-    """The gradients by the factors and by what is added."""
+    """The gradients of the factors and of the added matrix."""
     every, element = _product(matrix, right, transpose_a, transpose_b, axis)
     by_factors = adjoint(Over(every, lambda *v: alpha * element(*v)), ograd, [matrix, right])
     if added is None:
@@ -129,7 +129,7 @@ def _columns(matrix, others, rightside, function):
 
 
 def _by_matrix(matrix, others, rightside, function):
-    """The gradient by the matrix: a sum over columns (or rows)."""
+    """The gradient of the matrix: a sum over columns (or rows)."""
     of = tofu.Opaque(function)
 
     def element(*v):
@@ -152,7 +152,7 @@ def triangular(matrix, right, *, rightside=False):
 
 @tofu.op(name=("_backward_linalg_trmm", "_backward_linalg_trsm"))
 def backward_triangular(ograd, matrix, *others, rightside=False):
-    """The gradients by both matrices."""
+    """The gradients of both matrices."""
     lines = [ograd, *others]
     return (
         _by_matrix(matrix, lines, rightside, "TriangularGradient"),
@@ -162,7 +162,7 @@ def backward_triangular(ograd, matrix, *others, rightside=False):
 
 @tofu.op(name="_npi_solve")
 def solve(matrix, right):
-    """The solutions for the columns of a right-hand side, or for the one that is all of it."""
+    """The solutions for the columns of a right-hand side, or for the right-hand side as one."""
     if right.ndim == matrix.ndim:
         return _columns(matrix, [right], False, "Solve")
     one = tofu.Opaque("Solve")
@@ -171,7 +171,7 @@ def solve(matrix, right):
 
 @tofu.op(name="_backward_npi_solve")
 def backward_solve(ograd, matrix, right, out):
-    """The gradients by the matrix and the right-hand side."""
+    """The gradients of the matrix and the right-hand side."""
     if right.ndim < matrix.ndim:
         raise tofu.InconclusiveError("the gradient of a solution for vectors is not described")
     lines = [ograd, right, out]
@@ -185,7 +185,7 @@ def backward_solve(ograd, matrix, right, out):
 
 
 def _each(tensors, batch, out_shapes, function):
-    """The lambdas of an opaque function of the tensors' slices, one by one of a batch."""
+    """The lambdas of an opaque function of the tensors' slices, one per batch element."""
     of, b = tofu.Opaque(function), names(batch, "b")
 
     def one(number, shape):
@@ -214,25 +214,25 @@ _GRADIENTS = (
 
 @tofu.op(name=_FACTORISATIONS)
 def factorisation(matrix, *, out_shapes):
-    """What is made of whole matrices."""
+    """A function of whole matrices."""
     return _each([matrix], matrix.ndim - 2, out_shapes, "Factorisation")
 
 
 @tofu.op(name=_FROM_VECTORS)
 def from_vectors(matrix, *, out_shapes):
-    """Matrices that are made of vectors."""
+    """Matrices made from vectors."""
     return _each([matrix], matrix.ndim - 1, out_shapes, "Matrix")
 
 
 @tofu.op(name=(*(f"_backward_linalg_{name}" for name in _GRADIENTS), "_backward_npi_svd"))
 def backward_factorisation(*args, out_shapes):
-    """The gradients by whole matrices, of what was made of them."""
+    """The gradients of whole matrices under such a function."""
     return _each(args, len(out_shapes[0]) - 2, out_shapes, "FactorisationGradient")
 
 
 @tofu.op(name=("_backward_linalg_makediag", "_backward_linalg_maketrian"))
 def backward_from_vectors(*args, out_shapes):
-    """The gradients by vectors of which matrices were made."""
+    """The gradients of vectors from which matrices were made."""
     return _each(args, len(out_shapes[0]) - 1, out_shapes, "MatrixGradient")
 
 

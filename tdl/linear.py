@@ -35,8 +35,13 @@ def _fully_connected(data, weight, bias, flatten):
         strides = _strides(data.shape)
         features = names(data.ndim - 1, "c")
 
+        def term(b, o, *c):
+            return data[b, c] * weight[o, _flat(c, strides)]
+
         def element(b, o):
-            return tofu.Sum(Over(features, lambda *c: data[b, c] * weight[o, _flat(c, strides)]))
+            if not features:  # a single feature each, as of an array of one dimension
+                return term(b, o)
+            return tofu.Sum(Over(features, lambda *c: term(b, o, *c)))
 
     if bias is None:
         return Over([*batch, "o"], element)
@@ -51,7 +56,7 @@ def fully_connected(data, weight, bias=None, *, flatten=True):
 
 @tofu.op(name="_backward_FullyConnected", rewrites=[_OUT])
 def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False):
-    """The gradients by data, weight and bias."""
+    """The gradients of data, weight and bias."""
     if not flatten or data.ndim == 2:
         batch = names(data.ndim - 1, "b")
         gradients = adjoint(_fully_connected(data, weight, None, flatten), ograd, [data, weight])
@@ -65,7 +70,7 @@ def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False
 
 @tofu.op(name="_backward_backward_FullyConnected", rewrites=[_OUT])
 def backward_twice_fully_connected(by_data, by_weight, *args):
-    """Zero by the output's gradient, which is last; by data and by weight."""
+    """Zero for the output's gradient, which is last; the gradients of data and weight."""
     ograd = args[-1]
     if by_data.ndim != 2:
         raise tofu.InconclusiveError("second gradients of flattened data are not described")
@@ -77,7 +82,7 @@ def backward_twice_fully_connected(by_data, by_weight, *args):
 
 
 def _backward_flattened(ograd, data, weight):
-    """With the features in several dimensions of data, and in one of weight."""
+    """With the features in several dimensions of data and in one of weight."""
     features, strides = names(data.ndim - 1, "c"), _strides(data.shape)
 
     def by_data(b, *c):
@@ -125,7 +130,7 @@ def dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
 
 @tofu.op(name="_backward_dot")
 def backward_dot(ograd, lhs, rhs, *, transpose_a=False, transpose_b=False):
-    """The gradients by both operands."""
+    """The gradients of both operands."""
     left, right, element = _dot(lhs, rhs, transpose_a, transpose_b)
     if not left and not right:
         return lambda i: ograd[0] * rhs[i], lambda i: ograd[0] * lhs[i]

@@ -17,7 +17,7 @@ def reshape(data, *, out_shapes):
 
 @tofu.op(name=("Flatten", "_backward_reshape", "_backward_copy", "_backward_squeeze"))
 def reshape_like_output(data, *, out_shapes):
-    """The elements in the output's shape, which no attribute names."""
+    """The elements in the output's shape, which no attribute gives."""
     return reshaped(data, out_shapes[0])
 
 
@@ -58,7 +58,7 @@ def squeeze(data, *, axis=None, out_shapes):
 
 @tofu.op(name="transpose")
 def transpose(data, *, axes=()):
-    """Permuted dimensions; reversed where no axes are named."""
+    """Permuted dimensions; reversed if no axes are given."""
     order = tuple(axis_of(d, data.ndim) for d in axes or reversed(range(data.ndim)))
     return lambda *i: data[tuple(i[order.index(d)] for d in range(data.ndim))]
 
@@ -73,7 +73,7 @@ def swap_axis(data, *, dim1=0, dim2=0):
 
 @tofu.op(name=("reverse", "_backward_reverse"))
 def reverse(data, *, axis):
-    """Some dimensions from their end."""
+    """Some dimensions reversed."""
     axes = axes_of(axis, data.ndim)
     last = [n - 1 for n in data.shape]
     return lambda *i: data[tuple(last[d] - v if d in axes else v for d, v in enumerate(i))]
@@ -97,10 +97,10 @@ def _slice_bounds(shape, begin, step):
 
 
 def _fixed(shape, begin, end, step):
-    """Dimensions of a slice that stay whole, and the one with an end of its own.
+    """Dimensions of a slice that stay whole, and the one with its own end.
 
-    Those where something is counted from the end, which is another end in a part; and all
-    but one of those that end before the tensor does, for a part has its own `end`.
+    Whole are dimensions where something is counted from the end, which differs in a part, and
+    all but one of those that end before the tensor does, because a part has its own `end`.
     """
     counted = {d for each in (begin, end, step) for d, n in enumerate(each) if n and n < 0}
     early = [d for d, n in enumerate(end) if n is not None and n < shape[d] and d not in counted]
@@ -108,7 +108,7 @@ def _fixed(shape, begin, end, step):
 
 
 def _open_end(shapes, begin, end=(), step=()):
-    """A part is sliced to the end of what it is given."""
+    """A part is sliced to the end of what it gets."""
     early = _fixed(shapes[0], begin, end, step)[1]
     ends = tuple(None if d in early else n for d, n in enumerate(end))
     return [Rewrite("end", {"const": str(ends)}, tuple(f"i{d}" for d in early))]
@@ -149,7 +149,7 @@ def backward_slice(ograd, *, begin, end=(), step=(), out_shapes):
     """Zeros around the head gradient."""
     shape = out_shapes[0]
     full = _full(ograd.shape, shape, _slice_bounds(shape, begin, step))
-    return _scattered(ograd, shape, full)  # an end beyond a part is the part's
+    return _scattered(ograd, shape, full)  # an end beyond the part is the part's end
 
 
 def _axis_end(shapes, axis, **_):
@@ -159,7 +159,7 @@ def _axis_end(shapes, axis, **_):
 
 @tofu.op(name="slice_axis", rewrites=_axis_end)
 def slice_axis(data, *, axis, begin, end=None):
-    """From begin to end along one axis."""
+    """The elements from begin to end along one axis."""
     axis = axis_of(axis, data.ndim)
     if begin < 0:  # a part would count from its own end
         tail = tofu.Opaque("Slice")
@@ -179,7 +179,7 @@ def backward_slice_axis(ograd, *, axis, begin, end=None, out_shapes):
 
 @tofu.op(name="slice_like")
 def slice_like(data, shape_like, *, axes=()):
-    """From 0, as far as another tensor goes along some axes."""
+    """The elements from 0 to the size of another tensor, along some axes."""
     used = [axis_of(a, data.ndim) for a in axes or range(data.ndim)]
 
     def element(*i):
@@ -198,7 +198,7 @@ def _joined(tensors, axis):
 
 @tofu.op(name=("Concat", "_rnn_param_concat"))
 def concat(*args, dim=1):
-    """One tensor after the other along a dimension, which is whole."""
+    """Tensors concatenated along a dimension, which is whole."""
     return _joined(args, axis_of(dim, args[0].ndim))
 
 
@@ -238,7 +238,7 @@ def slice_channel(data, *, axis=1, squeeze_axis=False, num_outputs=1):
 
 @tofu.op(name="_backward_SliceChannel")
 def backward_slice_channel(*args, axis=1, squeeze_axis=False):
-    """The head gradients one after the other."""
+    """The head gradients, concatenated."""
     if not squeeze_axis:
         return _joined(args, axis_of(axis, args[0].ndim))
     return _stacked(args, axis_of(axis, args[0].ndim + 1))
@@ -251,7 +251,7 @@ def _stacked(tensors, axis):
 
 @tofu.op(name="stack")
 def stack(*args, axis=0):
-    """Tensors side by side along a new axis."""
+    """Tensors stacked along a new axis."""
     return _stacked(args, axis_of(axis, args[0].ndim + 1))
 
 

@@ -1,4 +1,4 @@
-"""Normalizations. What they take statistics over is whole: see tofu.mx for lowerings."""
+"""Normalizations. Dimensions they take statistics over are whole; tofu.mx lowers some."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tofu.tdl._shapes import at, axes_of, axis_of, instances, line, names, whole
 
 
 def _channel_slices(tensor, axis, channel):
-    """Everything of one channel."""
+    """Everything in one channel."""
     return tensor[tuple(channel if d == axis else slice(None) for d in range(tensor.ndim))]
 
 
 def _batch_norm(tensors, axis, big):
-    """Per-channel lambdas: of the shape of tensor `big`, and of the channels."""
+    """Per-channel lambdas: in the shape of tensor `big`, and over the channels."""
     norm = tofu.Opaque("BatchNorm")
     axis = axis_of(axis, tensors[big].ndim)
     every = names(tensors[big].ndim)
@@ -29,32 +29,32 @@ def _batch_norm(tensors, axis, big):
 
 @tofu.op(name=("BatchNorm", "BatchNorm_v1"))
 def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1):
-    """Normalized per channel; statistics are over all the rest."""
+    """Normalized per channel; statistics are over everything else."""
     full, channel = _batch_norm([data, gamma, beta, moving_mean, moving_var], axis, 0)
     return full, channel, channel
 
 
 @tofu.op(name=("_backward_BatchNorm", "_backward_BatchNorm_v1"))
 def backward_batch_norm(*args, axis=1):
-    """The gradients by data, gamma and beta."""
+    """The gradients of data, gamma and beta."""
     full, channel = _batch_norm(list(args), axis, 0)
     return full, channel, channel
 
 
 def _unsplit(tensors, data, rest):
-    """All of it from all of them."""
+    """Every element from all of the tensors."""
     return instances(" ".join(["." * tensors[data].ndim, *rest]), *((x, "") for x in tensors))
 
 
 @tofu.op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"))
 def fused_batch_norm(*args, out_shapes):
-    """Not split: meets others by name, or packs where it was cut; tofu.mx lowers both."""
+    """Not split: one synchronizes by name, one packs its ReLU's mask; tofu.mx lowers both."""
     return _unsplit(args, 0, ["." * len(s) for s in out_shapes[1:]])
 
 
 @tofu.op(name=("_backward__contrib_SyncBatchNorm", "_backward_contrib_BatchNormWithReLU"))
 def backward_fused_batch_norm(*args):
-    """The gradients by data, gamma and beta."""
+    """The gradients of data, gamma and beta."""
     return _unsplit(args, 0, [".", "."])
 
 
@@ -67,14 +67,14 @@ def instance_norm(data, gamma, beta):
 
 @tofu.op(name="_backward_InstanceNorm")
 def backward_instance_norm(ograd, mean, variance, data, gamma):
-    """The gradients by data, gamma and beta; the latter are sums over the batch."""
+    """The gradients of data, gamma and beta; the latter are sums over the batch."""
     plane = "nc" + "." * (data.ndim - 2)
     reads = (ograd, "nc"), (mean, "nc"), (variance, "nc"), (data, "nc"), (gamma, "c")
     return instances(f"{plane} c c", *reads)
 
 
 def _l2_dims(ndim, mode):
-    """What is normalized together, and the norm's dimensions: one is kept for channels."""
+    """What is normalized together, and the norm's dimensions: channels keep one."""
     together = {"channel": [1], "spatial": range(2, ndim)}.get(mode, range(1, ndim))
     full = line(ndim, together)
     return full, full if mode == "channel" else full.replace(".", "")
@@ -82,14 +82,14 @@ def _l2_dims(ndim, mode):
 
 @tofu.op(name="L2Normalization")
 def l2_normalization(data, *, mode="instance"):
-    """Over the root of a sum of squares, and that root."""
+    """The element divided by the root of a sum of squares, and that root."""
     full, norm = _l2_dims(data.ndim, mode)
     return instances(f"{full} {norm}", (data, full))
 
 
 @tofu.op(name="_backward_L2Normalization")
 def backward_l2_normalization(ograd, out, norm, *, mode="instance"):
-    """The gradient by data."""
+    """The gradient of data."""
     full, rest = _l2_dims(ograd.ndim, mode)
     return instances(full, (ograd, full), (out, full), (norm, rest))
 
@@ -105,7 +105,7 @@ def moments(data, *, axes=None, keepdims=False):
 
 @tofu.op(name="_backward_moments")
 def backward_moments(mean_grad, var_grad, data, mean, var, *, axes=None):
-    """The gradient by data."""
+    """The gradient of data."""
     full = line(data.ndim, axes_of(axes, data.ndim))
     small = full if mean.ndim == data.ndim else full.replace(".", "")
     reads = ((x, small) for x in (mean_grad, var_grad, mean, var))
@@ -126,7 +126,7 @@ def layer_norm(data, gamma, beta, *, axis=-1):
 
 @tofu.op(name="_backward_LayerNorm")
 def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
-    """The gradients by data, gamma and beta; the latter are sums over the rest."""
+    """The gradients of data, gamma and beta; the latter are sums over the rest."""
     norm = tofu.Opaque("LayerNormGradient")
     axis = axis_of(axis, data.ndim)
     every = names(data.ndim)
@@ -155,5 +155,5 @@ def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
 
 @tofu.op(name="_contrib_div_sqrt_dim")
 def div_sqrt_dim(data):
-    """The element over the root of the size of the last axis."""
+    """The element divided by the root of the size of the last axis."""
     return lambda *i: data[i] / data.shape[-1] ** 0.5

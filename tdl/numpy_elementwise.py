@@ -1,6 +1,6 @@
-"""NumPy's element-wise and broadcasting operators, what makes tensors, and gradients.
+"""NumPy's element-wise, broadcasting and creation operators, and gradients.
 
-Where MXNet's classic operators compute the same, their descriptions serve these too.
+Descriptions of MXNet's classic operators also cover these where they compute the same.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def broadcast_all(*args):
 
 @tofu.op(name=_GRADIENTS)
 def backward_broadcast_all(*args, out_shapes):
-    """Functions of the head gradient and others, summed over what was stretched."""
+    """Functions of the head gradient and others, summed over the broadcast dimensions."""
     ones = args[0].ones
 
     def element(*i):
@@ -79,7 +79,7 @@ def boolean_mask_assign_scalar(data, mask, *, start_axis=0):
 
 @tofu.op(name="_npi_indices")
 def indices():
-    """The position along dimension k of every place."""
+    """The position of every element along dimension k."""
     return lambda k, *i: apply("at", k, *i)
 
 

@@ -27,7 +27,7 @@ def reshape(a, *, newshape, order="C", reverse=None, out_shapes):
 
 @tofu.op(name="_np_moveaxis")
 def moveaxis(a, *, source, destination):
-    """Some dimensions at other places, the rest in their order."""
+    """Some dimensions moved, the rest in their order."""
     moved = {axis_of(d, a.ndim): axis_of(s, a.ndim) for s, d in zip(source, destination)}
     rest = iter(d for d in range(a.ndim) if d not in moved.values())
     order = [moved[d] if d in moved else next(rest) for d in range(a.ndim)]
@@ -36,7 +36,7 @@ def moveaxis(a, *, source, destination):
 
 @tofu.op(name="_np_roll")
 def roll(data, *, shift=None, axis=None):
-    """Shifted round along axes, which are whole."""
+    """Rolled along axes, which are whole."""
     axes = range(data.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = [axis_of(d, data.ndim) for d in axes]
     turn = tofu.Opaque("Roll")
@@ -45,7 +45,7 @@ def roll(data, *, shift=None, axis=None):
 
 @tofu.op(name=("_npi_flip", "_backward_npi_flip"))
 def flip(data, *, axis):
-    """Some dimensions from their end."""
+    """Some dimensions reversed."""
     axes = [axis_of(d, data.ndim) for d in ((axis,) if isinstance(axis, int) else axis)]
     last = {d: data.shape[d] - 1 for d in axes}
     return lambda *i: data[tuple(last[d] - v if d in last else v for d, v in enumerate(i))]
@@ -53,7 +53,7 @@ def flip(data, *, axis):
 
 @tofu.op(name="_npi_rot90")
 def rot90(data, *, k=1, axes=None):
-    """Turned k times in the plane of two dimensions, from the first to the second."""
+    """Rotated k times in the plane of two dimensions, from the first to the second."""
     a, b = (axis_of(d, data.ndim) for d in axes or (0, 1))
     last_a, last_b = (data.shape[d] - 1 for d in (a, b))
 
@@ -82,7 +82,7 @@ def _column(ndim, rank):
 
 
 def _joined(tensors, axis, rank=0, own=_own):
-    """Tensors of at least a rank after one another along an axis, which is whole."""
+    """Tensors of at least a rank, concatenated along an axis, which is whole."""
     join = tofu.Opaque("Join")
 
     def element(*i):
@@ -113,7 +113,7 @@ def _pieces(tensor, axis, out_shapes, rank=0, own=_own):
 def _describe_join(name, axis_of_join, rank, own=_own):
     @tofu.op(name=f"_npi_{name}")
     def join(*args):
-        """Tensors after one another."""
+        """Tensors concatenated."""
         ndim = max(rank, *(x.ndim for x in args))
         return Over(names(ndim), _joined(args, axis_of_join(ndim), rank, own))
 
@@ -133,7 +133,7 @@ _describe_join("column_stack", lambda ndim: 1, 2, _column)
 
 @tofu.op(name="_npi_concatenate")
 def concatenate(*args, axis=0):
-    """Tensors after one another along an axis, or all of them flattened."""
+    """Tensors concatenated along an axis, or flattened and concatenated."""
     if axis is None:
         raise tofu.InconclusiveError("a join of flattened tensors is not described")
     return _joined(args, axis_of(axis, args[0].ndim))
@@ -155,7 +155,7 @@ def split(data, *, axis=1, out_shapes):
 
 @tofu.op(name="_npi_hsplit_backward")
 def backward_split(*args, axis=1):
-    """The head gradients after one another."""
+    """The head gradients, concatenated."""
     return _joined(args, min(axis, args[0].ndim - 1))
 
 
@@ -215,7 +215,7 @@ def diag(data, *, k=0):
 
 @tofu.op(name=("_backward_np_diag", "_np_diagflat", "_backward_np_diagflat"))
 def diagflat(data):
-    """The elements on a diagonal of zeros, or back: all is whole."""
+    """The elements on a diagonal of zeros, or the reverse: everything is whole."""
     place = tofu.Opaque("Diagonal")
     return lambda *i: place(data[(slice(None),) * data.ndim])[i]
 
@@ -251,7 +251,7 @@ def _no_width(shapes, pad_width, mode="constant", constant_value=0):
 
 @tofu.op(name="_npi_pad", rewrites=_no_width)
 def pad(data, *, pad_width, mode="constant", constant_value=0):
-    """Padded at some dimensions; all but a constant border takes these whole."""
+    """Padded at some dimensions, which only a constant border leaves divisible."""
     padded = _padded(pad_width)
     if mode == "constant":
         inside = data.padded(constant_value)
@@ -268,7 +268,7 @@ def backward_pad(ograd, *, pad_width):
 
 
 def _inserted(arr, values, rest, axis, alike):
-    """Values between elements along an axis; `alike`: they have its other dimensions."""
+    """Values inserted along an axis; `alike`: they have its other dimensions."""
     into = tofu.Opaque("Insert")
     every = [x[(slice(None),) * x.ndim] for x in rest]
     if axis is None or (values is not None and not alike and math.prod(values.shape) > 1):
@@ -289,18 +289,18 @@ def _inserted(arr, values, rest, axis, alike):
 
 @tofu.op(name="_npi_insert_scalar")
 def insert_scalar(arr, values=None, *, axis=None):
-    """Values at one place along an axis, which is whole."""
+    """Values inserted at one position along an axis, which is whole."""
     return _inserted(arr, values, (), axis, False)
 
 
 @tofu.op(name="_npi_insert_slice")
 def insert_slice(arr, values=None, *, axis=None):
-    """Values at equally spaced places along an axis, which is whole."""
+    """Values inserted at equally spaced positions along an axis, which is whole."""
     return _inserted(arr, values, (), axis, True)
 
 
 @tofu.op(name="_npi_insert_tensor")
 def insert_tensor(arr, *args, axis=None):
-    """Values at places that a tensor names along an axis, which is whole."""
+    """Values inserted at positions that a tensor gives along an axis, which is whole."""
     *values, places = args
     return _inserted(arr, values[0] if values else None, (places,), axis, places.ndim > 0)

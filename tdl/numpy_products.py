@@ -1,4 +1,4 @@
-"""NumPy's products, all of them contractions, differences and polynomials; and gradients."""
+"""NumPy's products (all contractions), differences and polynomials; and gradients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _dot(a, b):
 
 
 def _matmul(a, b):
-    """Like a dot of matrices, for every index of the dimensions before."""
+    """A dot of matrices for every index of the leading dimensions."""
     batch = names(max(a.ndim, b.ndim, 2) - 2, "b")
     left = [*batch[len(batch) - max(a.ndim - 2, 0) :], *["i", "k"][-a.ndim :]]
     right = [*batch[len(batch) - max(b.ndim - 2, 0) :], *(["k", "j"] if b.ndim > 1 else ["k"])]
@@ -63,7 +63,7 @@ def _tensordot_count(a, b, count):
 
 
 def _subscripts(tensors, text):
-    """The indices that an einsum's text names."""
+    """The indices in an einsum's text."""
     before, _, after = text.replace(" ", "").partition("->")
     parts = before.split(",")
     rest = [x.ndim - len(p.replace("...", "")) for x, p in zip(tensors, parts)]
@@ -87,7 +87,7 @@ def dot(a, b):
 
 @tofu.op(name="_npi_matmul")
 def matmul(a, b):
-    """Products of matrices, whose batches are stretched."""
+    """Products of matrices, whose batches are broadcast."""
     return _contraction([a, b], *_matmul(a, b))
 
 
@@ -105,7 +105,7 @@ def tensordot_int_axes(a, b, *, axes):
 
 @tofu.op(name="_npi_einsum")
 def einsum(*args, subscripts):
-    """The sum of products that a text describes."""
+    """The sum of products that an einsum's text describes."""
     return _contraction(args, *_subscripts(args, subscripts))
 
 
@@ -115,13 +115,13 @@ def _gradients(ograd, tensors, indices):
 
 @tofu.op(name="_backward_np_dot")
 def backward_dot(ograd, a, b):
-    """The gradients by both factors."""
+    """The gradients of both factors."""
     return _gradients(ograd, [a, b], _dot(a, b))
 
 
 @tofu.op(name="_backward_np_matmul")
 def backward_matmul(ograd, a, b):
-    """The gradients by both factors, of which MXNet stretches outer dimensions only."""
+    """The gradients of both factors; MXNet broadcasts only outer dimensions."""
     for x in (a, b):
         batch = tuple(zip(x.ones, ograd.ones[ograd.ndim - x.ndim :]))[:-2]
         if any(one and not out and not all(x.ones[:d]) for d, (one, out) in enumerate(batch)):
@@ -131,19 +131,19 @@ def backward_matmul(ograd, a, b):
 
 @tofu.op(name="_backward_npi_tensordot")
 def backward_tensordot(ograd, a, b, *, a_axes_summed, b_axes_summed):
-    """The gradients by both factors."""
+    """The gradients of both factors."""
     return _gradients(ograd, [a, b], _tensordot(a, b, a_axes_summed, b_axes_summed))
 
 
 @tofu.op(name="_backward_npi_tensordot_int_axes")
 def backward_tensordot_int_axes(ograd, a, b, *, axes):
-    """The gradients by both factors."""
+    """The gradients of both factors."""
     return _gradients(ograd, [a, b], _tensordot_count(a, b, axes))
 
 
 @tofu.op(name="_backward_npi_einsum")
 def backward_einsum(ograd, *args, subscripts):
-    """The gradients by all factors."""
+    """The gradients of all factors."""
     return _gradients(ograd, args, _subscripts(args, subscripts))
 
 
@@ -170,7 +170,7 @@ def backward_diff(ograd, *, axis=-1):
 
 @tofu.op(name="_npi_ediff1d")
 def ediff1d(*args, to_begin_scalar=None, to_end_scalar=None):
-    """Differences of neighbours in the flattened tensor, between what is given."""
+    """Differences of neighbours in the flattened tensor, between the given ends."""
     if len(args) == 1 and args[0].ndim == 1 and to_begin_scalar is to_end_scalar is None:
         return lambda i: args[0][i + 1] - args[0][i]
     differences = tofu.Opaque("Differences")
@@ -179,7 +179,7 @@ def ediff1d(*args, to_begin_scalar=None, to_end_scalar=None):
 
 @tofu.op(name="_npi_backward_ediff1d")
 def backward_ediff1d(ograd, *args, out_shapes):
-    """The transposed differences: all is whole."""
+    """The transposed differences: everything is whole."""
     differences = tofu.Opaque("Differences")
     return tuple(
         Over(names(len(s), f"o{k}_"), lambda *i: differences(ograd[:])[i])
@@ -196,7 +196,7 @@ def polyval(p, x):
 
 @tofu.op(name="_npi_backward_polyval")
 def backward_polyval(ograd, p, x):
-    """The gradients by the coefficients, a sum over all elements, and by the elements."""
+    """The gradients of the coefficients, a sum over all elements, and of the elements."""
     value, places = tofu.Opaque("PolynomialGradient"), names(x.ndim)
     return (
         Over(["k"], lambda k: Sum(Over(places, lambda *i: value(ograd[i], p[:], x[i])[k]))),

@@ -1,8 +1,8 @@
 """NumPy's reductions, statistics and scans, and their gradients.
 
-An `axis` of None is all of them, and () none. A result in bool is not reduced from parts,
-for MXNet neither adds nor compares such tensors; nor is one that is asked for in whole
-numbers, for MXNet rounds the whole result, not the elements.
+An `axis` of None means all axes, and () none. Parts of a bool result are not reduced, because
+MXNet neither adds nor compares bool tensors; nor are parts of a result in integers, because
+MXNet rounds the whole result, not the elements.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def _axes(axis, ndim):
 
 
 def _kept(ndim, axes, keepdims):
-    """The variables of what is left."""
+    """The variables of the remaining dimensions."""
     every = names(ndim)
     return [f"one{d}" if d in axes else every[d] for d in range(ndim) if keepdims or d not in axes]
 
 
 def _reduced(data, axes, keepdims, reducer, finish=None):
-    """The lambda of a reduction; `finish` makes the result of what is reduced."""
+    """The lambda of a reduction; `finish` computes the result from the reduced value."""
     every, own = names(data.ndim), _kept(data.ndim, axes, keepdims)
     over = [every[d] for d in axes]
 
@@ -53,7 +53,7 @@ def _of_lines(tensors, axes, keepdims, function):
 def _describe_reduction(name, reducer):
     @tofu.op(name=name)
     def reduction(a, *, axis=None, keepdims=False, dtype=None, initial=None):
-        """The sum, product or extreme over axes; of one in whole numbers the end is cut off."""
+        """The sum, product or extreme over axes; an integer result is truncated."""
         axes = _axes(axis, a.ndim)
         if dtype is not None and not dtype.startswith("float"):
             return _of_lines([a], axes, keepdims, "Reduced")
@@ -74,7 +74,7 @@ def any_all(data, *, axis=None, keepdims=False):
 
 @tofu.op(name="_npi_mean")
 def mean(a, *, axis=None, keepdims=False):
-    """The sum over the number of the tensor's own elements."""
+    """The sum divided by the number of the tensor's own elements."""
     axes = _axes(axis, a.ndim)
     count = math.prod(a.shape[d] for d in axes)
     return _reduced(a, axes, keepdims, Sum, lambda total: total / count)
@@ -95,7 +95,7 @@ def arg_extreme(data, *, axis=None, keepdims=False):
 
 @tofu.op(name="_npi_percentile")
 def percentile(a, q=None, *, axis=None, keepdims=False):
-    """Order statistics along axes; those of several percentages along further dimensions."""
+    """Order statistics along axes; several percentages add dimensions."""
     lines = _of_lines([a], _axes(axis, a.ndim), keepdims, "Percentile")
     if q is None:
         return lines
@@ -121,7 +121,7 @@ def average(a, weights=None, *, axis=None):
 
 @tofu.op(name="_npi_norm")
 def norm(data, *, ord=2, axis=None, keepdims=False, flag=-1, out_shapes):
-    """A norm along axes, and what singular values it saved, which are none."""
+    """A norm along axes, and its saved singular values, of which there are none."""
     if math.prod(out_shapes[3]) > 1:
         raise tofu.InconclusiveError("a norm of singular values is not described")
     axes = _axes(axis, data.ndim)
@@ -156,14 +156,14 @@ def trace(data, *, offset=0, axis1=0, axis2=1):
 
 
 def _stretched(tensor, ndim, axes):
-    """A function that gives the reduced tensor's element for an index of `ndim` dimensions."""
+    """A function from an index of `ndim` dimensions to the reduced tensor's element."""
     if tensor.ndim == ndim:
         return lambda *i: tensor[tuple(0 if d in axes else v for d, v in enumerate(i))]
     return lambda *i: tensor[without(i, axes)]
 
 
 def _gradient(reduced, tensors, axis, ndim):
-    """The lambda of a function of stretched results and of elements."""
+    """The lambda of a function of broadcast results and of elements."""
     axes = _axes(axis, ndim)
     results = [_stretched(x, ndim, axes) for x in reduced]
     return lambda *i: apply("by", *(r(*i) for r in results), *(x[i] for x in tensors))
@@ -177,7 +177,7 @@ def backward_sum(ograd, *, axis=None, out_shapes):
 
 @tofu.op(name="_backward_np_mean")
 def backward_mean(ograd, *, axis=None, out_shapes):
-    """The head gradient over the number of the gradient's own elements."""
+    """The head gradient divided by the number of the gradient's own elements."""
     shape = out_shapes[0]
     count = math.prod(shape[d] for d in _axes(axis, len(shape)))
     gradient = _gradient([ograd], [], axis, len(shape))
@@ -192,7 +192,7 @@ def backward_extreme(ograd, data, out, *, axis=None):
 
 @tofu.op(name="_backward_np_average")
 def backward_average(ograd, zero, a, *rest, axis=None):
-    """The gradients by the tensor and, where there are some, by its weights."""
+    """The gradients of the tensor and, if there are any, of its weights."""
     if len(rest) == 2:
         count = math.prod(a.shape[d] for d in _axes(axis, a.ndim))
         gradient = _gradient([ograd], [a], axis, a.ndim)
@@ -218,7 +218,7 @@ def backward_average(ograd, zero, a, *rest, axis=None):
 
 @tofu.op(name="_backward_npi_norm")
 def backward_norm(ograd, zero1, zero2, zero3, data, out, *saved, axis=None):
-    """The element over the norm, times the head gradient."""
+    """The element divided by the norm, times the head gradient."""
     if math.prod(saved[2].shape) > 1:
         raise tofu.InconclusiveError("a norm of singular values is not described")
     return _gradient([ograd, out], [data], axis, data.ndim)
@@ -235,7 +235,7 @@ def backward_trace(ograd, *, axis1=0, axis2=1, out_shapes):
 
 @tofu.op(name=("_np_cumsum", "_backward_np_cumsum"))
 def cumsum(a, *, axis=None, out_shapes):
-    """Sums of everything before, along an axis or in the flattened tensor."""
+    """Cumulative sums along an axis or in the flattened tensor."""
     scan = tofu.Opaque("Scan")
     if axis is None:
         return lambda *i: scan(a[(slice(None),) * a.ndim])[i]

@@ -10,10 +10,10 @@ _SINGLE = (
     *("sgd_update", "sgd_mom_update", "mp_sgd_update", "mp_sgd_mom_update"),
     *("nag_mom_update", "mp_nag_mom_update", "adam_update", "ftrl_update", "ftml_update"),
     *("rmsprop_update", "rmspropalex_update", "signsgd_update", "signum_update"),
-    # The direction, before it is scaled by norms; and rates, of vectors of norms.
+    # The direction before norms scale it, and rates computed from vectors of norms.
     *("lamb_update_phase1", "mp_lamb_update_phase1", "multi_lars"),
 )
-# Tensors per weight in the fused forms: the weight, its gradient, states.
+# Tensors per weight in the fused forms: the weight, its gradient, its states.
 _FUSED = {
     "multi_sgd_update": 2,
     "multi_sgd_mom_update": 3,
@@ -29,7 +29,7 @@ def update(*args):
 
 
 def _fused(tensors, per_weight, shared=()):
-    """One lambda per weight; `shared` tensors are read whole by each."""
+    """One lambda per weight; each reads the `shared` tensors whole."""
     step = tofu.Opaque("Update")
     lambdas = []
     for k in range(len(tensors) // per_weight):
@@ -47,12 +47,12 @@ def _fused(tensors, per_weight, shared=()):
 def _describe_fused(name, per_weight):
     @tofu.op(name=name)
     def fused(*args):
-        """The new weights; each is updated by itself."""
+        """The new weights, each updated separately."""
         return _fused(args, per_weight)
 
     @tofu.op(name=f"preloaded_{name}")
     def preloaded(*args):
-        """The new weights, with the learning rates and decays as two last tensors."""
+        """The new weights; learning rates and decays are the last two tensors."""
         return _fused(args[:-2], per_weight, args[-2:])
 
     return fused, preloaded
@@ -72,7 +72,7 @@ def lamb_update(weight, direction, weight_norm, direction_norm, weight32=None):
 
 @tofu.op(name=("_multi_lamb_update", "_multi_mp_lamb_update"))
 def multi_lamb_update(*args, num_tensors=1):
-    """The new weights, each scaled by norms of all of it."""
+    """The new weights, each scaled by norms of the whole weight."""
     step, count = tofu.Opaque("Update"), len(args) // num_tensors
 
     def updated(own, k):

@@ -14,20 +14,20 @@ def _line(ndim, axis, what):
 
 @tofu.op(name=("sort", "argsort"))
 def sort(data, *, axis=-1):
-    """Sorted along an axis; sorting has the places as a hidden output."""
+    """Sorted along an axis; the positions are a hidden output."""
     own = _line(data.ndim, axis, "sorting")
     return instances(f"{own} {own}", (data, own))
 
 
 @tofu.op(name="topk")
 def topk(data, *, axis=-1):
-    """The largest or smallest along an axis, their places, or a mask of them."""
+    """The largest or smallest along an axis, their positions, or a mask of them."""
     own = _line(data.ndim, axis, "the best")
     return instances(f"{own} {own}", (data, own))
 
 
 @tofu.op(name="_backward_topk")
 def backward_topk(*args, axis=-1, out_shapes):
-    """The head gradient at the places of the chosen; from sort, too."""
+    """The head gradient at the chosen positions; also for sort."""
     own = _line(len(out_shapes[0]), axis, "the gradient of the best")
     return instances(own, *((x, own) for x in args))

@@ -1,7 +1,7 @@
-"""Operators on whole numbers that stand for reals: with every tensor comes its range.
+"""Operators on integers that stand for reals; every tensor comes with its range.
 
-Ranges are tensors of one element; an output's follows from the inputs' or from attributes.
-Operators that would look for the range themselves, in all of the data, are not described.
+Ranges are tensors of one element; an output's range follows from the inputs' or from attributes.
+Operators that would search all of the data for the range are not described.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _elementwise(tensors, ranges):
 
 @tofu.op(name=("_contrib_quantize", "_contrib_quantized_act"))
 def quantize(data, low, high):
-    """Each element in whole numbers, or a function of it."""
+    """Each element as an integer, or a function of it."""
     return *_elementwise([data], [low, high]), *_ranges([low, high])
 
 
@@ -41,7 +41,7 @@ def dequantize(data, low, high):
 
 @tofu.op(name=("_contrib_quantize_v2", "_contrib_quantize_asym", "_contrib_requantize"))
 def calibrated(data, *ranges, min_calib_range=None, max_calib_range=None):
-    """Each element in whole numbers, for a range that attributes give."""
+    """Each element as an integer, for a range that attributes give."""
     _check_range(min_calib_range, max_calib_range)
     return *_elementwise([data], ranges), *_ranges(ranges)
 

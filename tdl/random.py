@@ -7,7 +7,7 @@ from tofu.lang import Over, Rewrite, Sum, apply
 from tofu.tdl._shapes import broadcast, broadcast_ones, names
 from tofu.tdl.numpy_elementwise import backward_broadcast_all
 
-# Samplers of which the second output is the noise that the gradient reads.
+# Samplers whose second output is the noise that the gradient reads.
 _REPARAMETRISED = ("normal", "exponential", "gumbel", "logistic", "pareto", "rayleigh", "weibull")
 _OTHER = ("uniform", "bernoulli", "gamma", "powerd")
 _SAMPLES = (
@@ -20,7 +20,7 @@ backward_broadcast_all.serves(*(f"_backward_broadcast_{name}" for name in _REPAR
 
 
 def _sizes(attribute, first, count):
-    """The rewrite of an attribute that gives the sizes of some of the dimensions."""
+    """The rewrite of an attribute that gives the sizes of some dimensions."""
     return [Rewrite(attribute, {"sizes": [f"i{first + d}" for d in range(count)]})] if count else []
 
 
@@ -34,7 +34,7 @@ def _length(size):
     random=True,
 )
 def sampled(*args, out_shapes):
-    """Random numbers of which the parameters are stretched to the output; and their noise."""
+    """Random numbers whose parameters are broadcast to the output, and their noise."""
     ones = out_shapes[0].ones
     draw = lambda *i: apply("random", *(broadcast(x, i, ones) for x in args))  # noqa: E731
     return draw, draw
@@ -46,7 +46,7 @@ def _prefix(shapes, size=None):
 
 @tofu.op(name=("_npi_normal_n", "_npi_uniform_n"), rewrites=_prefix, random=True)
 def sampled_each(*args, size=None):
-    """So many random numbers for each element of the stretched parameters; and their noise."""
+    """Several random numbers per element of the broadcast parameters, and their noise."""
     ones, count = broadcast_ones(*args) if args else (), _length(size)
     draw = lambda *i: apply("random", *(broadcast(x, i[count:], ones) for x in args))  # noqa: E731
     return draw, draw
@@ -58,7 +58,7 @@ def _suffix(shapes, shape=()):
 
 @tofu.op(name=tuple(f"_sample_{name}" for name in _SAMPLES), rewrites=_suffix, random=True)
 def sample(*args, shape=()):
-    """So many random numbers for each element of the parameters."""
+    """Several random numbers per element of the parameters."""
     return lambda *i: apply("random", *(x[i[: x.ndim]] for x in args))
 
 
@@ -68,7 +68,7 @@ def _rows(shapes, shape=()):
 
 @tofu.op(name="_sample_multinomial", rewrites=_rows, random=True)
 def sample_multinomial(data, *, shape=()):
-    """Classes, drawn for each row of probabilities; and their logarithms."""
+    """Classes drawn for each row of probabilities, and their logarithms."""
     draw, batch = tofu.Opaque("Draw"), data.ndim - 1
     result = lambda *i: draw(data[i[:batch], :])  # noqa: E731
     return result, result
@@ -76,7 +76,7 @@ def sample_multinomial(data, *, shape=()):
 
 @tofu.op(name="_backward_sample_multinomial")
 def backward_sample_multinomial(ograd, data, drawn):
-    """The gradient by the probabilities: a sum over the draws."""
+    """The gradient of the probabilities: a sum over the draws."""
     add, batch = tofu.Opaque("AddTo"), names(data.ndim - 1)
     draws = names(drawn.ndim - len(batch), "s")
 
@@ -90,7 +90,7 @@ def backward_sample_multinomial(ograd, data, drawn):
 
 @tofu.op(name="_npi_multinomial", rewrites=_prefix, random=True)
 def multinomial(a=None, *, size=None):
-    """How often each class is drawn, for every place of a shape."""
+    """How often each class is drawn, for every position of a shape."""
     draw = tofu.Opaque("Counts")
     if a is None:
         return lambda *i, k: apply("counts", k)
@@ -101,13 +101,13 @@ def multinomial(a=None, *, size=None):
     name="_sample_unique_zipfian", rewrites=[Rewrite("shape", {"output_shape": 0})], random=True
 )
 def sample_unique_zipfian():
-    """Rows of distinct classes, and how many draws each took."""
+    """Rows of distinct classes, and the number of draws for each."""
     return lambda n, k: apply("distinct", k), lambda n: apply("draws")
 
 
 @tofu.op(name=("_shuffle", "_npi_choice"), random=True)
 def shuffle(*args):
-    """Elements in a random order, or a choice of them: all is whole."""
+    """Elements in random order, or a choice of them: everything is whole."""
     draw = tofu.Opaque("Draw")
     return lambda *i: draw(*(x[(slice(None),) * x.ndim] for x in args))[i]
 
@@ -116,7 +116,7 @@ def shuffle(*args):
 
 
 def _density(tensors, parameters):
-    """A function that gives the density, or a gradient, at an index of the samples."""
+    """A function from an index of the samples to the density, or a gradient."""
     return lambda *i: apply(
         "density", *(x[i] for x in tensors), *(x[i[: x.ndim]] for x in parameters)
     )
@@ -124,13 +124,13 @@ def _density(tensors, parameters):
 
 @tofu.op(name=tuple(f"_random_pdf_{name}" for name in _SAMPLES))
 def density(samples, *args):
-    """The density of each sample, several of them for each element of the parameters."""
+    """The density of each sample; parameters have several samples per element."""
     return _density([samples], args)
 
 
 @tofu.op(name=tuple(f"_backward_pdf_{name}" for name in _SAMPLES))
 def backward_density(ograd, samples, *args):
-    """The gradients by the samples, and by the parameters: sums over their samples."""
+    """The gradients of the samples, and of the parameters: sums over their samples."""
     *parameters, out = args
     element = _density([ograd, samples, out], parameters)
     every = names(samples.ndim)
@@ -151,7 +151,7 @@ def dirichlet_density(samples, alpha):
 
 @tofu.op(name="_backward_pdf_dirichlet")
 def backward_dirichlet_density(ograd, samples, alpha, out):
-    """The gradients by the samples and by the parameters."""
+    """The gradients of the samples and of the parameters."""
     of, every = tofu.Opaque("DirichletGradient"), names(ograd.ndim)
     own = every[: alpha.ndim - 1]
     rest = every[len(own) :]

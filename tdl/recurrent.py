@@ -1,7 +1,7 @@
 """The fused recurrent operator: sequences of a batch are independent of each other.
 
 Data are (time, batch, input), states (layers * directions, batch, hidden). Parameters are
-one vector of all layers' matrices, so that no part of them serves a part of a state.
+one vector with all layers' matrices, so no part of it belongs to a part of a state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _outputs(mode, state_outputs):
 
 
 def _reads(tensors, lengths):
-    """States and data by the batch, parameters whole, and the lengths."""
+    """States and data per batch element, parameters whole, and the lengths."""
     count = len(tensors) - lengths
     words = ["" if k == 1 else ".n" if k < count else "n" for k in range(len(tensors))]
     return list(zip(tensors, words))
@@ -37,7 +37,7 @@ def rnn(*args, mode, state_outputs=False, use_sequence_length=False, p=0):
 
 @tofu.op(name="_backward_RNN")
 def backward_rnn(*args, mode, use_sequence_length=False, p=0):
-    """By data, parameters (a sum over the batch) and states."""
+    """The gradients of data, parameters (a sum over the batch) and states."""
     _check(p)
     if use_sequence_length:
         raise tofu.InconclusiveError("the gradient of RNN with lengths is not described")

@@ -1,7 +1,7 @@
 """Reductions over axes, and their gradients.
 
-``mean`` divides by the number of elements of its own input: a part of it that reduces a
-part of an axis would divide by less. Its description has that count as a constant, so the
+``mean`` divides by the number of elements of its own input: a part that reduces part of
+an axis would divide by less. Its description has that count as a constant, so the
 analysis leaves the reduced axes whole.
 """
 
@@ -16,7 +16,7 @@ from tofu.tdl._shapes import axes_of, instances, letters, names, without
 
 
 def _reduced(data, axis, keepdims, exclude, out_shapes, reducer, element, finish=None):
-    """The lambda of a reduction; `finish` makes the result of what is reduced."""
+    """The lambda of a reduction; `finish` computes the result from the reduced value."""
     axes = axes_of(axis, data.ndim, exclude=exclude)
     every = names(data.ndim)
     kept = without(every, axes)
@@ -50,14 +50,14 @@ def sum_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
 
 @tofu.op(name="nansum")
 def nansum(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
-    """The sum over axes, without what is no number."""
+    """The sum over axes, without NaNs."""
     element = lambda *i: apply("nan_to_zero", data[i])  # noqa: E731
     return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Sum, element)
 
 
 @tofu.op(name="mean")
 def mean(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
-    """The mean over axes: the sum over the number of the input's own elements."""
+    """The mean over axes: the sum divided by the number of the input's own elements."""
     count = math.prod(data.shape[d] for d in axes_of(axis, data.ndim, exclude=exclude))
     return _reduced(
         data, axis, keepdims, exclude, out_shapes, tofu.Sum, lambda *i: data[i], lambda s: s / count
@@ -136,7 +136,7 @@ def all_finite(*args):
 
 @tofu.op(name="_npx_constraint_check")
 def constraint_check(data):
-    """Whether every flag is set; MXNet raises where not."""
+    """Whether every flag is set; MXNet raises an error if not."""
     return _every([data], 0, lambda _, i: apply("flag", data[i]))
 
 
@@ -147,7 +147,7 @@ def all_close(a, b):
 
 
 def _stretched(tensor, shape, axes):
-    """A function that gives the reduced tensor's element for an index of `shape`."""
+    """A function from an index of `shape` to the reduced tensor's element."""
 
     def element(*i):
         if tensor.ndim == len(shape):
@@ -168,7 +168,7 @@ def backward_sum(ograd, *, axis=None, exclude=False, out_shapes):
 
 @tofu.op(name="_backward_mean")
 def backward_mean(ograd, *, axis=None, exclude=False, out_shapes):
-    """The head gradient over the number of the gradient's own elements."""
+    """The head gradient divided by the number of the gradient's own elements."""
     shape = out_shapes[0]
     axes = axes_of(axis, len(shape), exclude=exclude)
     gradient = _stretched(ograd, shape, axes)
@@ -186,7 +186,7 @@ def backward_extreme(ograd, data, out, *, axis=None, exclude=False):
 
 @tofu.op(name="_backward_norm")
 def backward_norm(ograd, data, out, *, axis=None):
-    """The element over the norm, times the head gradient."""
+    """The element divided by the norm, times the head gradient."""
     axes = axes_of(axis, data.ndim)
     gradient, result = _stretched(ograd, data.shape, axes), _stretched(out, data.shape, axes)
     return lambda *i: apply("by", gradient(*i), data[i], result(*i))

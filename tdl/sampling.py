@@ -1,4 +1,4 @@
-"""Operators that sample images where other tensors say: batch and channel are free."""
+"""Operators that sample images at positions in other tensors: batch and channel are free."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def bilinear_sampler(data, grid):
 
 @tofu.op(name="_backward_BilinearSampler")
 def backward_bilinear_sampler(ograd, data, saved, grid):
-    """By data, summed over the grid, and by the grid, summed over channels."""
+    """The gradients of data, summed over the grid, and of the grid, summed over channels."""
     reads = (ograd, "ncyx"), (data, "nc.."), (saved, "nyx."), (grid, "n.yx")
     return instances("nc.. n.yx", *reads)
 
 
 @tofu.op(name="GridGenerator")
 def grid_generator(data):
-    """Places per instance; and a constant."""
+    """Positions per instance, and a constant."""
     constant = ".." if data.ndim == 2 else "..."
     return *instances("n...", (data, "n")), *instances(constant, tag="c")
 
 
 @tofu.op(name="_backward_GridGenerator")
 def backward_grid_generator(ograd, *constant, out_shapes):
-    """The gradient by the transformation or by the flow."""
+    """The gradient of the transformation or the flow."""
     own = "n" + "." * (len(out_shapes[0]) - 1)
     return instances(own, (ograd, "n"), *((x, "") for x in constant))
 
@@ -46,19 +46,19 @@ def spatial_transformer(data, loc):
 
 @tofu.op(name="_backward_SpatialTransformer")
 def backward_spatial_transformer(ograd, constant, grid, data):
-    """By data, and by the transformation, summed over channels."""
+    """The gradients of data, and of the transformation, summed over channels."""
     return instances("nc.. n.", (ograd, "nc"), (constant, ""), (grid, "n"), (data, "nc"))
 
 
 @tofu.op(name="Correlation")
 def correlation(first, second):
-    """Products of shifted images; and the images with their borders."""
+    """Products of shifted images, and the images with their borders."""
     return instances("n... n... n...", (first, "n"), (second, "n"))
 
 
 @tofu.op(name="_backward_Correlation")
 def backward_correlation(ograd, first, second):
-    """By both images."""
+    """The gradients of both images."""
     return instances("n... n...", (ograd, "n"), (first, "n"), (second, "n"))
 
 
@@ -67,20 +67,20 @@ def backward_correlation(ograd, first, second):
 
 @tofu.op(name="ROIPooling")
 def roi_pooling(data, rois):
-    """The maxima of a region's bins, and where they are: channels are counted, so whole."""
+    """The maxima of a region's bins and their positions, which count channels: these are whole."""
     return instances("r... r...", (data, ""), (rois, "r"))
 
 
 @tofu.op(name="_backward_ROIPooling")
 def backward_roi_pooling(ograd, rois, places):
-    """By data, summed over regions; zero by the regions."""
+    """The gradient of data, summed over regions; zero for the regions."""
     by_data = instances("....", (ograd, "r"), (rois, "r"), (places, "r"))
     return *by_data, *zero(rois, "r")
 
 
 @tofu.op(name=("_contrib_ROIAlign", "_contrib_RROIAlign"))
 def roi_align(data, rois, *, position_sensitive=False):
-    """The means of a region's bins; position sensitive, channels are whole."""
+    """The means of a region's bins; if position sensitive, channels are whole."""
     if position_sensitive:
         return instances("r...", (data, ""), (rois, "r"))
     return instances("rc..", (data, ".c"), (rois, "r"))
@@ -88,20 +88,20 @@ def roi_align(data, rois, *, position_sensitive=False):
 
 @tofu.op(name="_backward_ROIAlign")
 def backward_roi_align(ograd, rois, *, position_sensitive=False):
-    """By data, summed over regions; zero by the regions."""
+    """The gradient of data, summed over regions; zero for the regions."""
     by_data, reads = ("....", "r") if position_sensitive else (".c..", "rc")
     return *instances(by_data, (ograd, reads), (rois, "r")), *zero(rois, "r")
 
 
 @tofu.op(name="_contrib_PSROIPooling")
 def position_sensitive_pooling(data, rois):
-    """The means of a region's bins, each of its own channels."""
+    """The means of a region's bins, each over its own channels."""
     return instances("r...", (data, ""), (rois, "r"))
 
 
 @tofu.op(name="_backward__contrib_PSROIPooling")
 def backward_position_sensitive_pooling(ograd, rois):
-    """By data, summed over regions; zero by the regions."""
+    """The gradient of data, summed over regions; zero for the regions."""
     return *instances("....", (ograd, "r"), (rois, "r")), *zero(rois, "r")
 
 
@@ -114,7 +114,7 @@ def deformable_pooling(data, rois, trans=None):
 
 @tofu.op(name="_backward__contrib_DeformablePSROIPooling")
 def backward_deformable_pooling(ograd, data, rois, *rest):
-    """By data, summed over regions; zero by the regions; by the shifts."""
+    """The gradients of data, summed over regions, and of the shifts; zero for the regions."""
     reads = (ograd, "r"), (data, ""), (rois, "r"), *((x, "r") for x in rest)
     by_shift = instances("r...", *reads, tag="s") if len(rest) > 1 else ()
     return *instances("....", *reads), *zero(rois, "r"), *by_shift
@@ -139,7 +139,7 @@ _FILTERS = (Rewrite("num_filter", {"size": "c"}),)
 
 @tofu.op(name="UpSampling", rewrites=_FILTERS)
 def up_sampling(*args, scale, sample_type="nearest", multi_input_mode="concat"):
-    """Planes stretched; several are joined along channels, or added."""
+    """Planes upsampled; several are concatenated along channels, or added."""
     if sample_type == "bilinear":
         return instances("nc..", (args[0], "nc"), (args[1], "c"))
     if len(args) == 1:
@@ -153,7 +153,7 @@ def up_sampling(*args, scale, sample_type="nearest", multi_input_mode="concat"):
 def backward_up_sampling(
     ograd, *args, scale, sample_type="nearest", multi_input_mode="concat", out_shapes
 ):
-    """By each plane: the sum over a square; by the filter, the sum over the batch."""
+    """Gradients: of each plane the sum over a square, of the filter the sum over the batch."""
     if sample_type == "bilinear":
         return instances("nc.. c...", (ograd, "nc"), (args[0], "nc"), (args[1], "c"))
     if len(out_shapes) > 1:
@@ -168,31 +168,31 @@ def backward_up_sampling(
 
 
 def _shape_only(shapes):
-    """Zero by a tensor that gives the size."""
+    """Zero for a tensor that gives the size."""
     return instances(" ".join("." * len(s) for s in shapes), tag="z")
 
 
 @tofu.op(name="_contrib_BilinearResize2D")
 def bilinear_resize(data, like=None):
-    """Space is resampled, perhaps to the size of another tensor's."""
+    """Space is resampled, possibly to the size of another tensor."""
     return instances("nc..", (data, "nc"), *([(like, "")] if like is not None else []))
 
 
 @tofu.op(name="_backward_contrib_BilinearResize2D")
 def backward_bilinear_resize(ograd, *, out_shapes):
-    """By data, and zero by the tensor that gives the size."""
+    """The gradient of data; zero for the tensor that gives the size."""
     return *instances("nc..", (ograd, "nc")), *_shape_only(out_shapes[1:])
 
 
 @tofu.op(name="Crop")
 def crop(data, like=None):
-    """A window of each plane, perhaps in the size of another tensor's."""
+    """A window of each plane, possibly of another tensor's size."""
     return instances("nc..", (data, "nc"), *([(like, "")] if like is not None else []))
 
 
 @tofu.op(name="_backward_Crop")
 def backward_crop(ograd, *, out_shapes):
-    """Zeros around the head gradient; zero by the tensor that gives the size."""
+    """Zeros around the head gradient; zero for the tensor that gives the size."""
     return *instances("nc..", (ograd, "nc")), *_shape_only(out_shapes[1:])
 
 
@@ -202,7 +202,7 @@ _OUTPUT_CHANNELS = (Rewrite("num_filter", {"size": "o"}),)
 
 
 def _deformable(data, places, weight, bias, groups):
-    """Over batch and output channels; a sum over input channels where there is one group."""
+    """Over batch and output channels; a sum over input channels if there is one group."""
     sample = tofu.Opaque("Sample")
     if groups != (1, 1):
         rest = [*places, weight, *([bias] if bias is not None else [])]
@@ -234,7 +234,7 @@ def _backward_deformable(ograd, data, places, weight, no_bias, groups):
 
 @tofu.op(name="_contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
 def deformable_convolution(data, offset, weight, bias=None, *, num_group=1, num_deformable_group=1):
-    """A convolution whose window is shifted at every place."""
+    """A convolution whose window is shifted at every position."""
     return _deformable(data, [offset], weight, bias, (num_group, num_deformable_group))
 
 
@@ -242,7 +242,7 @@ def deformable_convolution(data, offset, weight, bias=None, *, num_group=1, num_
 def backward_deformable_convolution(
     ograd, data, offset, weight, bias=None, *, num_group=1, num_deformable_group=1, no_bias=False
 ):
-    """By data, offsets, weight and bias."""
+    """The gradients of data, offsets, weight and bias."""
     groups = num_group, num_deformable_group
     return _backward_deformable(ograd, data, [offset], weight, no_bias, groups)
 
@@ -251,7 +251,7 @@ def backward_deformable_convolution(
 def modulated_deformable_convolution(
     data, offset, mask, weight, bias=None, *, num_group=1, num_deformable_group=1
 ):
-    """A convolution whose window is shifted and weighted at every place."""
+    """A convolution whose window is shifted and weighted at every position."""
     return _deformable(data, [offset, mask], weight, bias, (num_group, num_deformable_group))
 
 
@@ -268,6 +268,6 @@ def backward_modulated_deformable_convolution(
     num_deformable_group=1,
     no_bias=False,
 ):
-    """By data, offsets, mask, weight and bias."""
+    """The gradients of data, offsets, mask, weight and bias."""
     groups = num_group, num_deformable_group
     return _backward_deformable(ograd, data, [offset, mask], weight, no_bias, groups)

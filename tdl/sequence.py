@@ -21,28 +21,28 @@ def _by(lengths, batch):
 
 @tofu.op(name="SequenceMask")
 def sequence_mask(data, *length, axis=0):
-    """A value behind each sequence's end; nothing changes without lengths."""
+    """A value after each sequence's end; nothing changes without lengths."""
     own, batch = _words(data.ndim, axis) if length else (letters(data.ndim), "")
     return instances(own, *_reads(data, own, length, batch))
 
 
 @tofu.op(name="_backward_SequenceMask")
 def backward_sequence_mask(ograd, *length, axis=0):
-    """Zeros behind each sequence's end; zero by the lengths."""
+    """Zeros after each sequence's end; zero for the lengths."""
     own, batch = _words(ograd.ndim, axis) if length else (letters(ograd.ndim), "")
     return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
 
 
 @tofu.op(name="SequenceReverse")
 def sequence_reverse(data, *length):
-    """Each sequence from its end."""
+    """Each sequence reversed."""
     own, batch = _words(data.ndim, 0)
     return instances(own, *_reads(data, own, length, batch))
 
 
 @tofu.op(name="_backward_SequenceReverse")
 def backward_sequence_reverse(ograd, *length):
-    """Each sequence of the head gradient from its end; zero by the lengths."""
+    """Each sequence of the head gradient reversed; zero for the lengths."""
     own, batch = _words(ograd.ndim, 0)
     return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
 
@@ -56,7 +56,7 @@ def sequence_last(data, *length, axis=0):
 
 @tofu.op(name="_backward_SequenceLast")
 def backward_sequence_last(ograd, *length, axis=0, out_shapes):
-    """Zeros but at the end of each sequence; zero by the lengths."""
+    """Zeros except at the end of each sequence; zero for the lengths."""
     own, batch = _words(len(out_shapes[0]), axis)
     reads = _reads(ograd, own.replace(".", ""), length, batch)
     return *instances(own, *reads), *_by(length, batch)

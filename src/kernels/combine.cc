@@ -10,7 +10,7 @@
 namespace tofu {
 namespace {
 
-// Elements that stay in the first-level cache while the terms pass over them.
+// This many elements stay in the first-level cache while the terms pass over them.
 constexpr int64_t kBlock = 1024;
 
 constexpr int kFloat16 = 2;
@@ -29,7 +29,7 @@ struct ProdOp {
     return static_cast<T>(a * b);
   }
 };
-// A comparison of a number with itself is false for NaN only.
+// Comparing a number with itself is false only for NaN.
 struct MaxOp {
   template <typename T>
   static T Apply(T a, T b) {
@@ -121,7 +121,7 @@ CombineRows LoopFor(Combine combine) {
   return Loop<T, SumOp>();
 }
 
-// Calls `visit` with a value of the type that the flag stands for.
+// Calls `visit` with a value of the type that the flag denotes.
 template <typename Visitor>
 auto Visit(int dtype, const Visitor& visit) {
   switch (dtype) {

@@ -12,14 +12,14 @@ namespace {
 
 // Longer rows are worth a call of memcpy each.
 constexpr int64_t kCallBytes = 2048;
-// With wide vectors only much longer ones: memcpy takes its time to begin with the
-// string instructions that it uses from some 2 KiB on.
+// With wide vectors only much longer ones: memcpy is slow to start the string
+// instructions that it uses from about 2 KiB on.
 constexpr int64_t kWideCallBytes = 32 << 10;
 constexpr int64_t kVector = 16;
-// Shorter rows do not repay the loop over wide vectors.
+// The loop over wide vectors does not pay off for shorter rows.
 constexpr int64_t kWideBytes = 128;
-// So far ahead of what is copied the gaps between rows are jumped: in main memory, and
-// where the arrays are far.
+// How far ahead of the copy to prefetch across the gaps between rows: in main memory,
+// and if the arrays are far.
 constexpr int64_t kAheadBytes = 4096;
 constexpr int64_t kFarAheadBytes = 1024;
 constexpr int64_t kWide = 32;
@@ -35,8 +35,8 @@ void CopyFixed(char* to, int64_t to_stride, const char* from, int64_t from_strid
   }
 }
 
-// Rows of 16 to kCallBytes bytes: vectors, the last of which may overlap the one
-// before it.
+// Rows of 16 to kCallBytes bytes: vectors, of which the last may overlap the one
+// before.
 void CopyVectors(char* to, int64_t to_stride, const char* from, int64_t from_stride,
                  int64_t rows, int64_t row_bytes) {
   const int64_t last = row_bytes - kVector;
@@ -62,7 +62,7 @@ void CopyTwice(char* to, int64_t to_stride, const char* from, int64_t from_strid
 }
 
 #if defined(__x86_64__)
-// Where the byte lies that is copied so many bytes after byte `i` of a row.
+// The position of the byte that is copied this many bytes after byte `i` of a row.
 struct Ahead {
   Ahead(int64_t bytes, int64_t row_bytes, int64_t stride)
       : offset(bytes / row_bytes * stride + bytes % row_bytes),
@@ -80,9 +80,9 @@ __attribute__((target("avx"))) inline void MoveWide(char* to, const char* from) 
                       _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
-// Rows of 32 bytes and more on processors with vectors of 32 bytes. Where the arrays
-// are far, lines of both are asked for before their turn: the processor looks ahead
-// within a row, but not over the gap behind it.
+// Rows of 32 bytes and more on processors with vectors of 32 bytes. If the arrays are
+// far, lines of both are prefetched: the processor looks ahead within a row, but not
+// across the gap after it.
 template <bool kIsFar>
 __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
                                              const char* from, int64_t from_stride,
@@ -92,7 +92,7 @@ __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
   for (int64_t row = 0; row < rows; ++row) {
     int64_t i = 0;
     for (; i + 4 * kWide <= row_bytes; i += 4 * kWide) {
-      // Not in a function of its own: GCC takes one that only prefetches for idle.
+      // Not in its own function: GCC drops calls of a function that only prefetches.
       if (kIsFar) {
         _mm_prefetch(from + from_ahead.At(i), _MM_HINT_T0);
         _mm_prefetch(from + from_ahead.At(i + kLine), _MM_HINT_T0);
@@ -111,9 +111,9 @@ __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
   }
 }
 
-// The same past the caches: what is written this long ago is not in them anyway,
-// and they need not read it first. All ends lie on multiples of 32 bytes. The
-// processor does not foresee that a source with gaps goes on behind the gap.
+// The same, bypassing the caches: they would not keep so much anyway, and need not
+// read it first. All ends are at multiples of 32 bytes. The processor does not
+// foresee that a source with gaps continues after the gap.
 __attribute__((target("avx"))) void CopyStreaming(char* to, int64_t to_stride,
                                                   const char* from, int64_t from_stride,
                                                   int64_t rows, int64_t row_bytes) {
@@ -142,8 +142,8 @@ bool IsWide(int64_t row_bytes) {
 
 bool IsStreaming(const char* to, int64_t to_stride, int64_t rows, int64_t row_bytes) {
   const uint64_t ends = reinterpret_cast<uintptr_t>(to) | to_stride | row_bytes;
-  // Long rows have few lines of which only a half is written; of short ones all
-  // lines must be written whole.
+  // Few lines of long rows are written only in part; all lines of short rows must be
+  // written whole.
   return rows * row_bytes >= kStreamBytes && ends % kWide == 0 &&
          (row_bytes >= kWideBytes || to_stride == row_bytes || ends % kLine == 0) &&
          HasAvx();

@@ -6,12 +6,12 @@
 
 namespace tofu {
 
-// A copy of so many bytes pushes everything else out of the caches, and goes past
-// them where it can.
+// A copy of this many bytes would push everything else out of the caches, so it
+// bypasses them where it can.
 constexpr int64_t kStreamBytes = 8 << 20;
-// So many bytes, and as many of their sources, are not in the caches of the core alone.
+// This many bytes, plus as many of their sources, do not fit the core's own caches.
 constexpr int64_t kFarBytes = 3 << 18;
-// Shorter loops over rows do not repay looking ahead of them.
+// Prefetching does not pay off in shorter loops over rows.
 constexpr int64_t kFarLoopBytes = 16 << 10;
 
 // Copies `rows` rows of `row_bytes` contiguous bytes; strides in bytes. `is_far`:

@@ -1,6 +1,6 @@
 // From a specification to a kernel that a device can load.
 //
-// Errors: CudaError and SpecError, where even the generic kernel does not compile.
+// Errors: CudaError and SpecError if even the generic kernel does not compile.
 #ifndef TOFU_KERNELS_CUDA_COMPILE_H_
 #define TOFU_KERNELS_CUDA_COMPILE_H_
 
@@ -19,14 +19,14 @@ struct CompiledFetch {
   std::string problem;  // why the kernel is not the specification's own; empty if it is
 };
 
-// Compiles the specification's own kernel, or, where it has none or `compile` throws a
-// CudaError for it, the generic one.
+// Compiles the specification's own kernel, or the generic one if it has none or
+// `compile` throws a CudaError for it.
 CompiledFetch CompileFetch(
     const MultiFetchSpec& spec,
     const std::function<std::string(const CudaKernel& kernel)>& compile);
 
-// A kernel's image for a device of compute capability `arch`: the one that `cache`
-// keeps, else a new one, which is kept then.
+// A kernel's image for a device of compute capability `arch`: the one in `cache`, else
+// a new one, which is added to it.
 std::string CompileKernel(const CudaKernel& kernel, int arch, const Nvrtc& nvrtc,
                           const KernelCache& cache);
 

@@ -55,8 +55,8 @@ int CudaDriver::Handle(int device) const {
 int CudaDriver::Arch(int device) const {
   int major = 0;
   int minor = 0;
-  Check(attribute_(&major, kMajor, Handle(device)), "asking what device it is");
-  Check(attribute_(&minor, kMinor, Handle(device)), "asking what device it is");
+  Check(attribute_(&major, kMajor, Handle(device)), "querying the compute capability");
+  Check(attribute_(&minor, kMinor, Handle(device)), "querying the compute capability");
   return 10 * major + minor;
 }
 
@@ -68,7 +68,7 @@ CudaContext CudaDriver::PrimaryContext(int device) const {
 
 CudaDriver::Current::Current(const CudaDriver& driver, CudaContext context)
     : driver_(driver) {
-  driver_.Check(driver_.push_(context), "changing to a context");
+  driver_.Check(driver_.push_(context), "switching to a context");
 }
 
 CudaDriver::Current::~Current() {
@@ -129,11 +129,11 @@ void CudaDriver::Wait(void* stream) const {
 bool CudaDriver::CanReach(int reader, int owner) const {
   int can = 0;
   Check(can_reach_(&can, Handle(reader), Handle(owner)),
-        "asking which GPUs reach each other");
+        "querying which GPUs reach each other");
   return can != 0;
 }
 
-// MXNet's key-value store, and any other library, may have enabled it before.
+// MXNet's key-value store, or another library, may already have enabled it.
 void CudaDriver::EnablePeer(CudaContext owner) const {
   const int result = enable_peer_(owner, 0);
   if (result != kPeerEnabledAlready) Check(result, "giving access to a peer");

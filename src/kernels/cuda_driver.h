@@ -1,7 +1,7 @@
 // The few functions of CUDA's driver that MultiFetch needs, found at run time.
 //
-// Errors: CudaError: there is no driver, or it fails at something, by CUDA's name of
-//         the failure.
+// Errors: CudaError if there is no driver, or if it fails, with CUDA's name of the
+//         failure.
 #ifndef TOFU_KERNELS_CUDA_DRIVER_H_
 #define TOFU_KERNELS_CUDA_DRIVER_H_
 
@@ -20,16 +20,16 @@ using CudaAddress = uint64_t;  // in a device's memory
 
 class CudaDriver {
  public:
-  // The only one of a process; every call of a process without a driver throws.
+  // The only one in a process; every call throws if there is no driver.
   static const CudaDriver& Default();
 
   int CountDevices() const;
   // Compute capability, 80 for 8.0.
   int Arch(int device) const;
-  // The context that MXNet uses too. It is never given back.
+  // The context that MXNet uses too. It is never released.
   CudaContext PrimaryContext(int device) const;
 
-  // Makes a context the thread's current one as long as it lives.
+  // Makes a context the thread's current one while this object lives.
   class Current {
    public:
     Current(const CudaDriver& driver, CudaContext context);
@@ -45,11 +45,11 @@ class CudaDriver {
   CudaFunction LoadFunction(const std::string& image, const std::string& name) const;
   CudaAddress Allocate(size_t bytes) const;
   void Free(CudaAddress memory) const;
-  // Frees in a context; a device that has failed says so at its next call.
+  // Frees in a context; a device that has failed reports it at its next call.
   void GiveUp(CudaContext context, CudaAddress memory) const;
   void CopyToDevice(CudaAddress to, const void* from, size_t bytes) const;
   void CopyToHost(void* to, CudaAddress from, size_t bytes) const;
-  // Two words of 32 bits, in the stream's order.
+  // Writes two words of 32 bits, in the stream's order.
   void WriteNumber(CudaAddress to, uint64_t value, void* stream) const;
   void Launch(CudaFunction function, int blocks, int threads, void* stream,
               void** arguments) const;

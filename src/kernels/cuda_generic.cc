@@ -8,21 +8,21 @@
 namespace tofu {
 namespace {
 
-constexpr int64_t kChunk = 1024;  // elements that a block takes at a time
+constexpr int64_t kChunk = 1024;  // elements that a block handles at a time
 constexpr int64_t kMaxBlocks = 4096;
 
 // The boxes, as numbers of 64 bits:
-//   cells, terms, loops, remote sources, chunks in all, bits of the fill value;
-//   for every cell the chunk that it begins with;
-//   for every cell: elements; where it begins in the region; source (-1: none) and
-//   offset of every term; and its loops, innermost first: count, stride in the region,
-//   strides of every term. Loops that a cell lacks run once.
+//   cells, terms, loops, remote sources, total chunks, bits of the fill value;
+//   for every cell its first chunk;
+//   for every cell: elements; its start in the region; source (-1: none) and offset of
+//   every term; and its loops, innermost first: count, stride in the region, strides of
+//   every term. Loops that a cell lacks run once.
 constexpr size_t kHeader = 6;
 constexpr size_t kChunks = 4;
 
 constexpr char kKernel[] = R"(
-// Where an element of a cell lies. `strides` are the first loop's; loops are `words`
-// numbers apart, and their counts `back` before their strides.
+// The position of an element of a cell. `strides` are the first loop's; loops are
+// `words` numbers apart, and their counts are `back` before their strides.
 __device__ __forceinline__ long long Place(long long index, const long long* strides,
                                            long long loops, long long words, long long back) {
   long long place = 0;
@@ -48,7 +48,7 @@ __device__ __forceinline__ Words<kBytes> Value(const long long* cell, long long 
                       place * kBytes);
 }
 
-// The last cell that begins at or before a chunk.
+// The last cell that starts at or before a chunk.
 __device__ __forceinline__ long long FindCell(const long long* begins, long long cells,
                                               long long chunk) {
   long long low = 0;

@@ -9,11 +9,11 @@ namespace tofu {
 namespace {
 
 constexpr int64_t kVectorBytes = 16;  // the most that one instruction moves
-constexpr int64_t kMaxBlocks = 4096;  // of a kernel, where every cell has one at least
+constexpr int64_t kMaxBlocks = 4096;  // of a kernel, in which every cell has at least one
 // More would take longer to compile, or to look up, than they save.
 constexpr size_t kMaxForms = 24;
 constexpr size_t kMaxCells = 2048;
-// Indices of 32 bits reach so far, with room for one more step of all threads.
+// The reach of 32-bit indices, less one more step of all threads.
 constexpr int64_t kNarrowBytes = int64_t{1} << 30;
 
 constexpr char kRowWithTail[] = R"(    if (column + kBytes <= kRow) {
@@ -25,7 +25,7 @@ constexpr char kRowWithTail[] = R"(    if (column + kBytes <= kRow) {
     }
 )";
 
-// Cells that differ only in where they begin.
+// Cells that differ only in their start.
 struct Form {
   const Cell* example;
   std::vector<const Cell*> cells;
@@ -151,7 +151,7 @@ tofu_fetch(char* region, long long* done, const TofuSources sources) {
       total += Units(form, element_bytes_) * static_cast<int64_t>(form.cells.size());
     }
     const int64_t spare = std::max(num_cells, kMaxBlocks);
-    // So many units a block that all blocks together are no more than `spare`.
+    // Units per block, such that all blocks together are at most `spare`.
     const int64_t units = std::max<int64_t>(kBlockThreads, CeilDivide(total, spare));
     for (Form& form : forms_) {
       form.blocks = std::max<int64_t>(1, Units(form, element_bytes_) / units);
@@ -208,7 +208,7 @@ $body}
                     {"body", body}});
   }
 
-  // Text that turns `rest`, the number of a row, into indices and places.
+  // Text that turns `rest`, the number of a row, into indices and positions.
   std::string WalkText(const Form& form) const {
     const std::vector<CellLoop>& loops = form.example->loops;
     std::string text;
@@ -235,8 +235,8 @@ $body}
     return text;
   }
 
-  // The loops of a cell, unit by unit: a unit is a vector of a row, or what is left
-  // of the row behind its last whole vector.
+  // The loops of a cell, unit by unit: a unit is a vector of a row, or the rest of the
+  // row after its last whole vector.
   std::string RowsText(size_t f) const {
     const Form& form = forms_[f];
     const int64_t row = form.example->row * element_bytes_;
@@ -299,8 +299,8 @@ $body  $rows}
                     {"rows", rows(element_bytes_)}});
   }
 
-  // For every cell of a form where it begins: in the region, and of every term that
-  // is read the source and where in it.
+  // For every cell of a form: its start in the region, and for every term that is read
+  // the source and the start in it.
   std::string PlacesText(size_t f) const {
     const Form& form = forms_[f];
     std::string text =
@@ -316,7 +316,7 @@ $body  $rows}
     return text + "};\n";
   }
 
-  // The kernel's share for one form.
+  // The part of the kernel for one form.
   std::string CallText(size_t f) const {
     const Form& form = forms_[f];
     const auto num_cells = static_cast<int64_t>(form.cells.size());

@@ -17,8 +17,8 @@ constexpr std::array<const char*, 13> kElements = {
     "int",           "signed char",    "long long",      "unsigned char",
     "short",         "unsigned short", "unsigned int",   "unsigned long long",
     "unsigned short"};
-// What sums and products are kept in. Whole numbers wrap around, which only
-// unsigned ones may.
+// The types of sums and products. Integers wrap around, which only unsigned types
+// may.
 constexpr std::array<const char*, 13> kAccumulators = {"float",
                                                        "double",
                                                        "float",
@@ -76,15 +76,15 @@ __device__ __forceinline__ bool IsAligned(const char* place) {
   return (reinterpret_cast<Address>(place) & (kBytes - 1)) == 0;
 }
 
-// Where a source lies. The first `remote` ones are given by their handle: a number in
-// this device's memory, the address of a tile in another one's.
+// The address of a source. The first `remote` ones are given by their handles: a
+// number in this device's memory, the address of a tile in another device's.
 __device__ __forceinline__ const char* Tile(const TofuSources& sources, int source,
                                             int remote) {
   const char* const given = sources.at[source];
   return source < remote ? *reinterpret_cast<const char* const*>(given) : given;
 }
 
-// Eight bytes of the fill value, again and again.
+// Eight bytes of the repeated fill value.
 template <int kBytes>
 __device__ __forceinline__ Words<kBytes> Filled(unsigned long long bits) {
   typedef typename Words<kBytes>::Word Word;
@@ -162,7 +162,7 @@ __device__ __forceinline__ Element Narrow(Accumulator value) {
 )";
 
 constexpr char kCombineText[] = R"(
-// A comparison of a number with itself is false for NaN only.
+// Comparing a number with itself is false only for NaN.
 __device__ __forceinline__ Accumulator Combined(Accumulator a, Accumulator b) {
   return $combined;
 }
@@ -173,7 +173,7 @@ union Vector {
   Element at[kBytes / sizeof(Element)];
 };
 
-// The elements of a vector on their way through all terms.
+// The elements of a vector while all terms are combined.
 template <int kBytes>
 struct Totals {
   Accumulator at[kBytes / sizeof(Element)];
@@ -212,7 +212,7 @@ __device__ __forceinline__ Words<kBytes> End(const Totals<kBytes>& totals) {
 }
 )";
 
-// Small elements are put together in words: compilers store them by twos otherwise.
+// Small elements are combined into words: compilers would store two at a time.
 constexpr char kSmallEndText[] = R"(
 template <int kBytes>
 __device__ __forceinline__ Words<kBytes> End(const Totals<kBytes>& totals) {

@@ -22,7 +22,7 @@ GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
 
 void GpuFetch::Launch(const void* const* sources, int num_sources, void* region,
                       void* done, void* stream) const {
-  // The driver copies the arguments, TofuSources as a whole, before it returns.
+  // The driver copies the arguments, including all of TofuSources, before it returns.
   std::vector<const void*> given(sources, sources + num_sources);
   given.resize(static_cast<size_t>(num_sources_));
   CudaAddress boxes = boxes_ ? boxes_->address() : 0;
@@ -47,7 +47,7 @@ const GpuFetch& Gpus::Prepare(const std::string& text, int device) {
   Device& known = Open(device);
   std::unique_ptr<GpuFetch>& kept = known.fetches[text];
   if (kept != nullptr) return *kept;
-  // Other devices go on meanwhile.
+  // Other devices continue meanwhile.
   lock.unlock();
   const CompiledFetch compiled =
       CompileFetch(ReadSpec(text),
@@ -111,7 +111,7 @@ void Gpus::TellOfFallback(const CompiledFetch& compiled) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (std::exchange(has_told_, true)) return;
   std::fprintf(stderr,
-               "tofu: a MultiFetch runs by the generic kernel, which is slower: %s\n",
+               "tofu: a MultiFetch uses the generic kernel, which is slower: %s\n",
                compiled.problem.c_str());
 }
 

@@ -1,11 +1,11 @@
-// MultiFetch on GPUs: reads the tiles where they lie, through unified addresses.
+// MultiFetch on GPUs: reads the tiles in place, through unified addresses.
 //
-// A specification is compiled when a device meets it first, once for all devices of a
-// kind, and then kept, on disk too (kernel_cache.h). All functions may be called from
-// several threads at once. What has to do with the generic kernel because its own does
-// not compile is said on the standard error output, once.
+// A specification is compiled when a device first meets it, once for all devices of a
+// kind, and then kept, also on disk (kernel_cache.h). All functions may be called from
+// several threads at once. If a specification's own kernel does not compile and it must
+// use the generic one, a message on standard error says so, once.
 //
-// Errors: CudaError where there is no driver, no NVRTC, or no way from one GPU to
+// Errors: CudaError if there is no driver, no NVRTC, or no access from one GPU to
 //         another; SpecError for a specification with too many sources.
 #ifndef TOFU_KERNELS_GPU_FETCH_H_
 #define TOFU_KERNELS_GPU_FETCH_H_
@@ -30,8 +30,8 @@ class GpuFetch {
  public:
   GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver, CudaContext context);
 
-  // Runs after all that the stream has got before. `sources[i]` is the address of
-  // source i, for remote ones that of its handle; `done`, a number on this device,
+  // Runs after everything that is already in the stream. `sources[i]` is the address
+  // of source i, or of its handle if it is remote; `done`, a number on this device,
   // becomes 0.
   void Launch(const void* const* sources, int num_sources, void* region, void* done,
               void* stream) const;
@@ -46,18 +46,18 @@ class GpuFetch {
   std::optional<DeviceMemory> boxes_;  // of the generic kernel
 };
 
-// The GPUs of a process.
+// The process's GPUs.
 class Gpus {
  public:
   static Gpus& Default();
 
-  // Where compiled kernels are kept on disk from now on; empty: nowhere.
+  // Where to keep compiled kernels on disk from now on; empty: nowhere.
   void KeepKernels(const std::string& folder);
 
   // The kernel for a specification (`text` is the same as WriteSpec's) on a device.
   const GpuFetch& Prepare(const std::string& text, int device);
 
-  // Says that tiles on `owner` are read from now on.
+  // Declares that tiles on `owner` are read from now on.
   void Publish(int owner);
 
   // Lets kernels on `reader` read all tiles that have been published.
@@ -66,7 +66,7 @@ class Gpus {
   CudaContext Context(int device);
 
  private:
-  // What is known of one device.
+  // What is known about one device.
   struct Device {
     CudaContext context = nullptr;
     int arch = 0;
@@ -75,7 +75,7 @@ class Gpus {
   };
 
   Device& Open(int device);  // with the mutex locked
-  // A kernel's image. Who asks while another thread compiles it waits for that.
+  // A kernel's image. A caller waits while another thread compiles it.
   std::string Image(const CudaKernel& kernel, int arch);
   void TellOfFallback(const CompiledFetch& compiled);
 

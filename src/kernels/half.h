@@ -1,5 +1,5 @@
 // Half-precision numbers on CPUs without instructions for them. The loops have
-// no branches, so that compilers vectorise them.
+// no branches, so compilers can vectorise them.
 #ifndef TOFU_KERNELS_HALF_H_
 #define TOFU_KERNELS_HALF_H_
 

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr char kEnding[] = ".kernel";
 constexpr size_t kHashDigits = 16;
-// A process looks through the folder when it adds its first file, and again when it has
-// added this part of the limit: that much is left free.
+// A process scans the folder when it adds its first file, and again when it has added
+// this fraction of the limit, which is left free.
 constexpr int64_t kParts = 16;
 
 // FNV-1a.
@@ -38,13 +38,13 @@ std::string HexText(uint64_t value) {
   return text;
 }
 
-// What stands before the image.
+// The text before the image.
 std::string Head(const std::string& key, const std::string& image) {
   return "tofu kernel 1 " + std::to_string(key.size()) + " " +
          std::to_string(image.size()) + " " + HexText(Hash(image)) + "\n" + key + "\n";
 }
 
-// Whether a file is of a cache, be it finished or not.
+// Whether a file belongs to a cache, finished or not.
 bool IsOurs(const std::string& name) {
   return name.find_first_not_of("0123456789abcdef") == kHashDigits &&
          name.compare(kHashDigits, sizeof(kEnding) - 1, kEnding) == 0;
@@ -56,7 +56,7 @@ struct KeptFile {
   int64_t bytes = 0;
 };
 
-// What is there, the longest unused first. Others may remove files meanwhile.
+// The files, least recently used first. Others may remove files meanwhile.
 std::vector<KeptFile> KeptFiles(const std::string& folder) {
   std::vector<KeptFile> files;
   std::error_code failed;
@@ -91,7 +91,7 @@ std::optional<std::string> KernelCache::Find(const std::string& key) const {
   std::ifstream file(PathOf(key), std::ios::binary);
   std::string all((std::istreambuf_iterator<char>(file)),
                   std::istreambuf_iterator<char>());
-  // The first line, the key and a line's end, as Head writes them.
+  // The first line, the key and a line end, as Head writes them.
   const size_t begin = all.find('\n') + 1 + key.size() + 1;
   if (begin > all.size()) return {};
   std::string image = all.substr(begin);

@@ -1,13 +1,14 @@
-// Compiled kernels on disk: compiling one takes some 50 ms, reading it none.
+// Compiled kernels on disk: compiling one takes about 50 ms, reading it almost none.
 //
-// A file belongs to one text, architecture and version of the compiler. Its name is a
-// hash of them, and it begins with them: what does not match is not used.
+// A file belongs to one text, architecture and compiler version. Its name is a hash of
+// them, and it starts with them; a file that does not match is not used.
 //
-// The folder has a limit. What was used longest ago is removed first; a file's time of
-// modification is that of its last use. Any number of threads and processes may share a
-// folder: a file that one removes while another reads it is read to its end.
+// The folder has a size limit. The least recently used files are removed first; a file's
+// modification time is that of its last use. Any number of threads and processes may
+// share a folder: a reader can finish a file that another process removes.
 //
-// Errors: none; what cannot be read is compiled, what cannot be written is not kept.
+// Errors: none; a file that cannot be read is compiled, one that cannot be written is
+//         not kept.
 #ifndef TOFU_KERNELS_KERNEL_CACHE_H_
 #define TOFU_KERNELS_KERNEL_CACHE_H_
 
@@ -19,20 +20,20 @@
 
 namespace tofu {
 
-// A kernel takes some 10 kB, text and image (means of 5 kB, as NVRTC 11.8 and 13.5 make
-// them), and WResNet-50-4 over 8 workers has 422 of them: some 15 such plans.
+// A kernel takes about 10 kB, text and image (5 kB each on average, with NVRTC 11.8 and
+// 13.5), and WResNet-50-4 over 8 workers has 422 kernels: about 15 such plans fit.
 constexpr int64_t kMaxCacheBytes = int64_t{64} << 20;
 
 class KernelCache {
  public:
-  // In `folder`, which is made when something is kept. Empty: nothing is kept.
+  // Keeps files in `folder`, which is created for the first one. Empty: keeps nothing.
   explicit KernelCache(std::string folder, int64_t max_bytes = kMaxCacheBytes);
 
-  // The image that was kept under `key`; this is a use of it.
+  // The image kept under `key`; counts as a use.
   std::optional<std::string> Find(const std::string& key) const;
 
-  // Other processes see all of it or nothing. An image that takes more than a sixteenth
-  // of the limit is not kept.
+  // Other processes see the whole file or nothing. An image of more than a sixteenth of
+  // the limit is not kept.
   void Keep(const std::string& key, const std::string& image) const;
 
   // Where `key` is kept.
@@ -43,7 +44,7 @@ class KernelCache {
 
   std::string folder_;
   int64_t max_bytes_;
-  // What has been added since the folder was looked through; shared with copies.
+  // Bytes added since the folder was last scanned; shared with copies.
   std::shared_ptr<std::atomic<int64_t>> added_bytes_;
 };
 

@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-// What is written of a region before the next cell's turn: it stays close.
+// Bytes written to a region before the next cell's turn; they stay in the caches.
 constexpr int64_t kBandBytes = 8192;
 
 // A box of the region and the piece of every term so far that covers it.
@@ -113,7 +113,7 @@ class CellMaker {
     if (loop.count == 1) return;
     loop.to_stride = to_strides_[d];
     for (const TilePiece* piece : part.pieces) {
-      // A fill value has no place; it goes along with the region.
+      // A fill value has no position; it follows the region.
       loop.from_strides.push_back(
           piece->source == kNoSource ? to_strides_[d] : from_strides_[piece->source][d]);
     }
@@ -174,8 +174,8 @@ void MultiFetch::MakeGroups() {
   }
 }
 
-// Whether cells [begin, end), which lie beside each other, are large, and their inner
-// loops so long that looking ahead of them rarely looks past their end.
+// Whether cells [begin, end), which are side by side, are large, and their inner loops
+// so long that prefetching rarely goes past their end.
 bool MultiFetch::IsFar(size_t begin, size_t end) const {
   int64_t bytes = 0;
   for (size_t c = begin; c < end; ++c) {
@@ -189,8 +189,8 @@ bool MultiFetch::IsFar(size_t begin, size_t end) const {
   return bytes >= kFarBytes;
 }
 
-// Whether two cells lie in the same rows of the region, which are so short that
-// the processor's guesses at what comes next would be of the other cell.
+// Whether two cells lie in the same rows of the region, and these are so short that
+// the processor would prefetch the other cell.
 bool MultiFetch::IsBeside(const Cell& first, const Cell& cell) const {
   if (first.loops.empty() || first.loops.size() != cell.loops.size()) return false;
   int64_t bytes = cell.row * element_bytes_;
@@ -211,7 +211,7 @@ void MultiFetch::Run(const void* const* sources, void* region) const {
     if (term.source == kNoSource) return nullptr;
     return static_cast<const char*>(sources[term.source]) + term.offset * element_bytes_;
   };
-  // Where every array stands, for every loop, and for a row.
+  // The position in every array, for every loop, and for a row.
   std::vector<const char*> from((max_loops_ + 2) * max_places_);
   char* const to = static_cast<char*>(region);
   for (const Group& group : groups_) {
@@ -227,8 +227,8 @@ void MultiFetch::Run(const void* const* sources, void* region) const {
   }
 }
 
-// The loops of a group from number `depth` on. `from` has room for the places
-// that the loops inside it change.
+// The loops of a group from number `depth` on. `from` has space for the positions
+// that its inner loops change.
 void MultiFetch::CopyGroup(const Group& group, size_t depth, const char** from,
                            char* to) const {
   static const CellLoop kOnce{1, 0, {0}};
@@ -254,7 +254,7 @@ void MultiFetch::CopyGroup(const Group& group, size_t depth, const char** from,
   }
 }
 
-// Rows of the innermost loop of a cell of one term.
+// Rows of the innermost loop of a cell with one term.
 void MultiFetch::CopyRowsOf(const Cell& cell, const CellLoop& loop, int64_t rows,
                             const char* from, char* to, bool is_far) const {
   const int64_t to_stride = loop.to_stride * element_bytes_;
@@ -267,7 +267,7 @@ void MultiFetch::CopyRowsOf(const Cell& cell, const CellLoop& loop, int64_t rows
   }
 }
 
-// The loops of a cell of several terms from number `depth` on; `from` as above.
+// The loops of a cell with several terms from number `depth` on; `from` as above.
 void MultiFetch::ReduceCell(const Cell& cell, size_t depth, const char** from,
                             char* to) const {
   if (depth == cell.loops.size()) return ReduceRow(cell, from, to);
@@ -283,7 +283,7 @@ void MultiFetch::ReduceCell(const Cell& cell, size_t depth, const char** from,
   }
 }
 
-// One row of a cell of several terms.
+// One row of a cell with several terms.
 void MultiFetch::ReduceRow(const Cell& cell, const char** from, char* to) const {
   const char** rows = from + spec_.num_terms;
   std::copy(from, rows, rows);

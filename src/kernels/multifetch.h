@@ -4,10 +4,10 @@
 //   const MultiFetch fetch(spec);           // once per specification
 //   fetch.Run(addresses, region);           // addresses[i] of source i
 //
-// The specification is turned into cells: boxes of the region in which every
-// term comes from one source. A cell is copied row by row, or, with several
-// terms, reduced row by row; dimensions that lie contiguously in all arrays are
-// one. Cells that share rows of the region are copied in turns.
+// The specification is cut into cells: boxes of the region in which every term
+// comes from one source. A cell is copied row by row or, with several terms,
+// reduced row by row; dimensions that are contiguous in all arrays are merged.
+// Cells that share rows of the region are copied in turns.
 //
 // Errors:     SpecError for a specification whose pieces do not fit.
 // Complexity: Run reads and writes every element once per term.
@@ -22,7 +22,7 @@
 
 namespace tofu {
 
-// One array of a cell: where it begins, in elements. kNoSource: fill value.
+// One array of a cell: where it starts, in elements. kNoSource: fill value.
 struct CellTerm {
   int source = kNoSource;
   int64_t offset = 0;
@@ -57,7 +57,7 @@ class MultiFetch {
   const std::vector<Cell>& cells() const { return cells_; }
 
  private:
-  // Cells [begin, end), and how many rows of one are copied before the next one's.
+  // Cells [begin, end), and how many rows of one cell are copied before the next cell's.
   struct Group {
     size_t begin;
     size_t end;

@@ -47,7 +47,7 @@ std::vector<std::string> Split(const std::string& text, char separator) {
 
 [[noreturn]] void Fail(const std::string& found, const std::string& expected) {
   throw SpecError("MultiFetch: found " + found + ", expected " + expected +
-                  "; partition the graph anew");
+                  "; partition the graph again");
 }
 
 int64_t ReadNumber(const std::string& text) {

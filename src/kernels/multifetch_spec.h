@@ -1,7 +1,7 @@
-// What one MultiFetch assembles, in numbers alone: the language between the
-// pass that writes a fetch into a graph and the kernels that carry it out.
+// What one MultiFetch assembles, in numbers only: the language between the pass
+// that writes a fetch into a graph and the kernels that carry it out.
 //
-// Errors: SpecError for text that is no specification; it says what was found
+// Errors: SpecError for text that is not a specification; it says what was found
 //         and what was expected.
 #ifndef TOFU_KERNELS_MULTIFETCH_SPEC_H_
 #define TOFU_KERNELS_MULTIFETCH_SPEC_H_
@@ -58,8 +58,8 @@ void CheckSpec(const MultiFetchSpec& spec);
 
 // One line, such as
 // "dtype=0 shape=4,8 remote=1 sources=2,8;2,8; pieces=0@0,0>0,0:2,8;1@0,0>2,0:2,8".
-// A piece is source@from>to:extents, "-" for no source, with #term behind it
-// where there are several terms.
+// A piece is source@from>to:extents, with "-" for no source, followed by #term
+// if there are several terms.
 std::string WriteSpec(const MultiFetchSpec& spec);
 MultiFetchSpec ReadSpec(const std::string& text);
 

@@ -7,7 +7,7 @@
 namespace tofu {
 namespace {
 
-// Since CUDA 11.3 all of 11 is called 11.2. A driver runs what older compilers made.
+// Since CUDA 11.3, all of 11 is called 11.2. A driver runs older compilers' output.
 std::vector<std::string> Names(const std::string& path) {
   if (!path.empty()) return {path};
   return {"libnvrtc.so.11.2", "libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so"};
@@ -35,7 +35,7 @@ Nvrtc::Nvrtc(const std::string& path)
   library_.Find("nvrtcDestroyProgram", &destroy_);
   int major = 0;
   int minor = 0;
-  Check(version_of_(&major, &minor), "telling its version");
+  Check(version_of_(&major, &minor), "reporting its version");
   version_ = std::to_string(major) + "." + std::to_string(minor);
   int count = 0;
   Check(count_archs_(&count), "counting architectures");
@@ -54,7 +54,7 @@ std::string Nvrtc::Target(int arch) const {
   if (newer == archs_.begin()) {
     throw CudaError("NVRTC " + version_ + " compiles for compute capability " +
                     std::to_string(archs_.empty() ? 0 : archs_.front()) +
-                    " and later, the device has " + std::to_string(arch) +
+                    " and later, but the device has " + std::to_string(arch) +
                     "; install an older CUDA, or use TOFU_FETCH=plain");
   }
   const int known = *(newer - 1);
@@ -64,7 +64,7 @@ std::string Nvrtc::Target(int arch) const {
 std::string Nvrtc::Compile(const std::string& source, const std::string& target) const {
   Program program = nullptr;
   Check(create_(&program, source.c_str(), "tofu_fetch.cu", 0, nullptr, nullptr),
-        "making a program");
+        "creating a program");
   const auto destroy = [this](Program given) { destroy_(&given); };
   const std::unique_ptr<std::remove_pointer_t<Program>, decltype(destroy)> owner(program,
                                                                                  destroy);
@@ -72,19 +72,19 @@ std::string Nvrtc::Compile(const std::string& source, const std::string& target)
   const char* const options[] = {arch.c_str(), "--std=c++11"};
   if (const int result = compile_(program, 2, options); result != 0) {
     size_t size = 0;
-    Check(log_size_(program, &size), "telling why a program does not compile");
+    Check(log_size_(program, &size), "reporting why a program does not compile");
     std::string log(size, '\0');
-    Check(log_(program, log.data()), "telling why a program does not compile");
-    throw CudaError("NVRTC " + version_ + " refuses a kernel of tofu's for " + target +
+    Check(log_(program, log.data()), "reporting why a program does not compile");
+    throw CudaError("NVRTC " + version_ + " rejects a kernel of tofu's for " + target +
                     ": " + error_text_(result) + "\n" + log.c_str());
   }
   const bool is_ptx = target.rfind("compute_", 0) == 0;
   size_t size = 0;
   Check(is_ptx ? ptx_size_(program, &size) : cubin_size_(program, &size),
-        "telling the size of a kernel");
+        "reporting the size of a kernel");
   std::string image(size, '\0');
   Check(is_ptx ? ptx_(program, image.data()) : cubin_(program, image.data()),
-        "handing over a kernel");
+        "returning a kernel");
   return image;
 }
 

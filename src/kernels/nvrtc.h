@@ -1,7 +1,7 @@
-// NVIDIA's compiler for CUDA C++ at run time, as a library that is there or not.
+// NVIDIA's run-time compiler for CUDA C++, a library that may be missing.
 //
-// Errors: CudaError: there is no NVRTC, it is older than CUDA 11.2, it knows no
-//         architecture that the device runs, or it refuses the text (with its log).
+// Errors: CudaError if there is no NVRTC, it is older than CUDA 11.2, it supports no
+//         architecture that the device runs, or it rejects the text (with its log).
 #ifndef TOFU_KERNELS_NVRTC_H_
 #define TOFU_KERNELS_NVRTC_H_
 
@@ -14,19 +14,19 @@ namespace tofu {
 
 class Nvrtc {
  public:
-  // The library at `path`, or, without one, the one that MXNet has loaded, else the
+  // The library at `path`; without a path the one that MXNet has loaded, else the
   // oldest that the system's loader finds.
   explicit Nvrtc(const std::string& path = "");
 
-  // The one without a path; every call of a process that finds none throws.
+  // The one without a path; every call throws if there is none.
   static const Nvrtc& Default();
 
   // Such as "11.2".
   const std::string& version() const { return version_; }
 
-  // What to compile for, for a device of compute capability `arch` (80 for 8.0):
-  // "sm_80" where this NVRTC knows the device, else the newest older architecture that
-  // it knows, as "compute_75", which the driver translates.
+  // The target for a device of compute capability `arch` (80 for 8.0): "sm_80" if this
+  // NVRTC supports the device, else the newest older architecture that it supports, as
+  // "compute_75", which the driver translates.
   std::string Target(int arch) const;
 
   // The module's image: machine code for "sm_...", PTX for "compute_...".

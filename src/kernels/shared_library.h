@@ -1,6 +1,6 @@
-// Libraries of CUDA, opened at run time: tofu is built, and runs on CPUs, without them.
+// CUDA's libraries, opened at run time: tofu builds, and runs on CPUs, without them.
 //
-// Errors: CudaError, which says what was looked for and what to do.
+// Errors: CudaError, which says what is missing and what to do.
 #ifndef TOFU_KERNELS_SHARED_LIBRARY_H_
 #define TOFU_KERNELS_SHARED_LIBRARY_H_
 
@@ -17,11 +17,11 @@ class CudaError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Stays open as long as the process: kernels and threads of it may live as long.
+// Stays open until the process ends, because its kernels and threads may live so long.
 class SharedLibrary {
  public:
-  // The first of `names` that this process has loaded already, else the first that
-  // can be. `advice` ends the message when there is none.
+  // The first of `names` that this process has loaded, else the first that can be
+  // loaded. `advice` ends the message if there is none.
   SharedLibrary(const std::vector<std::string>& names, const std::string& advice) {
     for (const int flags : {RTLD_NOW | RTLD_NOLOAD, RTLD_NOW}) {
       for (const std::string& name : names) {

@@ -1,12 +1,12 @@
-// MXNet's extension ABI, version 11 (MXNet 1.9): plain C, so nothing of MXNet
-// is needed to build it. The signatures are those of include/mxnet/lib_api.h,
-// with types that only MXNet's own side knows as void*.
+// MXNet's extension ABI, version 11 (MXNet 1.9): plain C, so building it needs
+// nothing of MXNet. The signatures are those of include/mxnet/lib_api.h, with
+// void* for types that only MXNet defines.
 //
 // It registers the two operators that NNVM's MXGradient pass creates by name
 // and that MXNet 1.9 lacks: `zeros` (no gradient arrives) and `elemwise_sum`
-// (several do). They carry the structure of a graph only; tofu.mx.build.gradient
+// (several do). They only carry the structure of a graph; tofu.mx.build.gradient
 // renames them to _zeros and add_n before any inference or execution.
-// And the operators of MultiFetch, in multifetch_ops.h.
+// It also registers the operators of MultiFetch (multifetch_ops.h).
 //
 // Load it with MXLoadLib, not with mx.library.load: that one regenerates the
 // Python operator modules, where our `zeros` would replace mx.nd.zeros.
@@ -44,7 +44,7 @@ int Fail(const std::string& message) {
   return kFail;
 }
 
-// Calls `action`; what it throws is a failure.
+// Calls `action` and turns an exception into a failure.
 template <typename Action>
 int Guarded(const char* op, const Action& action) {
   try {
@@ -95,7 +95,7 @@ T* Allocate(size_t count) {
   return static_cast<T*>(std::malloc(count * sizeof(T)));
 }
 
-// Hands shapes to MXNet, which frees them by _opCallFree.
+// Hands shapes to MXNet, which frees them with _opCallFree.
 void GiveShapes(const std::vector<std::vector<int64_t>>& shapes, unsigned int*** dims,
                 int** num_dims) {
   *dims = Allocate<unsigned int*>(shapes.size());
@@ -124,7 +124,7 @@ TOFU_EXPORT int initialize(int version) {
 
 TOFU_EXPORT int _msgSize() { return g_message.empty() ? 0 : 1; }
 
-// MXNet copies the text at once, and then asks for no other.
+// MXNet copies the text at once, before it asks for another.
 TOFU_EXPORT void _msgGet(int /*index*/, const char** message) {
   thread_local std::string text;
   text.swap(g_message);
@@ -265,8 +265,8 @@ TOFU_EXPORT int _opCallFStatefulCompute(int, void*, const int64_t**, int*, void*
   return FailPlaceholder();
 }
 
-// No partitioners and no passes: MXNet asks for their number, and looks all
-// functions up by name before it knows that there are none.
+// No partitioners and no passes: MXNet asks for their number, but looks up all
+// functions by name before it knows that there are none.
 TOFU_EXPORT int _partRegSize() { return 0; }
 TOFU_EXPORT int _partRegGetCount(int, const char**) { return 0; }
 TOFU_EXPORT void _partRegGet(int, int, const char**, Function*, Function*, Function*,

@@ -1,22 +1,22 @@
 // Frees tofu's operators from resources and copies that they never use.
 //
 // MXNet 1.9.1 lends every operator of an extension library temporary space and a
-// generator of random numbers, by its FResourceRequest. An operator waits for
-// those that were pushed before it and hold the same. CPU contexts have a single
-// generator, and a context's operators share their temporary space: publications,
-// fetches and retirements of all workers would run one after the other, and a
-// fetch that waits for another worker would hold up its own worker's operators.
+// random number generator, through its FResourceRequest. An operator waits for
+// earlier ones that hold the same resources. CPU contexts share a single generator,
+// and a context's operators share their temporary space: publications, fetches and
+// retirements of all workers would run one after the other, and a fetch that waits
+// for another worker would hold up its own worker's operators.
 //
 // Here the three operators request nothing. MXNet's own dispatcher, their
-// FComputeEx, reads both resources all the same, to hand them on to the library.
-// So it runs inside a function of ours, which lends it two empty ones.
+// FComputeEx, still reads both resources to pass them to the library. So it runs
+// inside a function of ours, which lends it two empty ones.
 //
 // MXNet also hands every input over in the plain layout: an operator without the flag
-// TIsMKLDNN gets a copy of what is in a layout of oneDNN's. On CPU contexts a retirement
-// only has to run when its inputs let it. So it has that flag here, and ends inside our
-// function, without the dispatcher, which would copy in its turn.
+// TIsMKLDNN gets a copy of an input in one of oneDNN's layouts. On CPU contexts a
+// retirement only has to run when its inputs are ready. So it gets that flag here, and
+// ends inside our function, without the dispatcher, which would also copy.
 //
-// Memory of libmxnet.so is touched here whose layout is not part of a public ABI
+// This file writes to memory of libmxnet.so whose layout is not part of a public ABI
 // (op_maps.h). The guards:
 //   1. only MXNet 1.9.1, and its maps are read through a pipe (op_maps.h);
 //   2. the request that is replaced must answer as 1.9.1's does;
@@ -25,9 +25,9 @@
 //      when the operators first run with them, before they run without and before
 //      anything is written there;
 //   5. the flag is set only in a map that holds it for a convolution and for none of
-//      the three operators, else retirements run as the others do.
-// Where one fails the operators get back what MXNet registered for them.
-// tofu.mx.run.extension adds a sixth: a publication without resources, checked.
+//      the three operators, else retirements run like the others.
+// If a guard fails, the operators get back what MXNet registered for them.
+// tofu.mx.run.extension adds a sixth: it checks a publication without resources.
 
 #include <algorithm>
 #include <atomic>
@@ -94,13 +94,13 @@ struct RawOpContext {
 static_assert(offsetof(RawOpContext, requested) == 64,
               "mxnet::OpContext's resources lie at byte 64");
 
-// What FResourceRequest and FComputeEx look like to their callers.
+// FResourceRequest and FComputeEx, as their callers see them.
 using Request = RawVector<int32_t>* (*)(RawVector<int32_t>* result, const void* functor,
                                         const void* attrs);
 using Compute = void (*)(const void* functor, const void* attrs, RawOpContext* context,
                          const void* inputs, const void* requests, const void* outputs);
 
-// MXNet registers a function for each device.
+// MXNet registers one function per device.
 enum Device { kCpu, kGpu, kNumDevices };
 constexpr const char* kComputes[kNumDevices] = {"FComputeEx<cpu>", "FComputeEx<gpu>"};
 
@@ -110,11 +110,11 @@ struct State {
   // MXNet's, the same for all operators.
   Invoker request = nullptr;
   Invoker dispatchers[kNumDevices] = {};
-  RawAny* flags = nullptr;    // TIsMKLDNN; null where no flag can be set
+  RawAny* flags = nullptr;    // TIsMKLDNN; null if no flag can be set
   uint32_t retire = 0;        // the operator's index
   std::atomic<int> right{0};  // calls that had both resources in place
   std::atomic<int> wrong{0};
-  std::atomic<bool> is_checked{false};  // so that the layout can be trusted
+  std::atomic<bool> is_checked{false};  // the layout can be trusted
 };
 
 State& GetState() {
@@ -128,13 +128,13 @@ bool HasBoth(const RawVector<RawResource>& requested) {
          first[1].type == kParallelRandom;
 }
 
-// Lends resources while it exists.
+// Lends resources while this object lives.
 class Loan {
  public:
   explicit Loan(RawVector<RawResource>* requested)
       : requested_(requested), before_(*requested) {
-    // The generator's states are read, a null pointer, and handed to the library;
-    // space would be allocated only when the library asks for some.
+    // The dispatcher reads the generator's states, a null pointer, and passes them to
+    // the library; space would be allocated only if the library asked for it.
     static const uint64_t empty[512] = {};
     static RawResource lent[] = {{kTempSpace, 0, nullptr, 0, 0, empty},
                                  {kParallelRandom, 0, nullptr, 0, 0, empty}};
@@ -149,7 +149,7 @@ class Loan {
   RawVector<RawResource> before_;
 };
 
-// The context is the node's own, and a node never runs twice at the same time.
+// The context belongs to the node, and a node never runs twice at the same time.
 template <Device device>
 void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* context,
                      const void* inputs, const void* requests, const void* outputs) {
@@ -183,7 +183,7 @@ RawVector<int32_t>* RequestNothing(RawVector<int32_t>* result, const void* /*fun
   return result;
 }
 
-// Whether a slot's function asks for what 1.9.1 asks for. It looks at no attribute.
+// Whether a slot's function requests what 1.9.1 requests. It reads no attribute.
 bool RequestsBoth(const Slot& slot) {
   RawVector<int32_t> found;
   reinterpret_cast<Request>(slot.invoker)(&found, static_cast<const void*>(slot.functor),
@@ -208,7 +208,7 @@ Invoker OurCompute(const std::string& name, Device device) {
                                    : reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>);
 }
 
-// Takes a slot in, if it holds MXNet's function, the same for all, or ours.
+// Adds a slot if it holds MXNet's function, the same for all, or ours.
 bool Collect(Slot* slot, bool is_ours, Invoker* mxnets, std::vector<Slot*>* slots) {
   if (slot == nullptr) return false;
   if (*mxnets == nullptr && !is_ours) *mxnets = slot->invoker;
@@ -227,8 +227,8 @@ bool CollectCompute(Slot* slot, const std::string& name, Device device, State* s
   return Collect(slot, is_ours, &state->dispatchers[device], &state->computes[device]);
 }
 
-// What holds the flags of operators that take oneDNN's layouts, or null. A build of MXNet
-// without oneDNN has none.
+// What holds the flags of operators that support oneDNN's layouts, or null. A build of
+// MXNet without oneDNN has none.
 RawAny* FindFlags(const Mxnet& mxnet, const SafeReader& reader,
                   const std::unordered_map<std::string, uint32_t>& indices) {
   RawAny* holder = FindHolder<Flag>(mxnet, reader, "TIsMKLDNN");
@@ -257,19 +257,19 @@ std::string Find(const char* path, State* state) {
   }
   const auto indices = OpIndices(mxnet, reader);
   if (!is_complete || indices.empty()) {
-    return "the operator maps of this MXNet have another memory layout than expected";
+    return "the operator maps of this MXNet have an unexpected memory layout";
   }
   for (int i = 0; FindOp(i) != nullptr; ++i) {
     const std::string name = FindOp(i)->name;
     const auto found = indices.find(name);
     if (found == indices.end()) return "MXNet has no operator " + name;
     if (!CollectRequest(FilledSlot(requests, found->second), state)) {
-      return name + " requests other resources than temporary space and a generator";
+      return name + " requests resources other than temporary space and a generator";
     }
     for (const Device device : {kCpu, kGpu}) {
       Slot* compute = FilledSlot(computes[device], found->second);
       if (!CollectCompute(compute, name, device, state)) {
-        return name + " has another " + kComputes[device] + " than expected";
+        return name + " has an unexpected " + kComputes[device];
       }
     }
   }
@@ -290,8 +290,9 @@ void FlagRetirements(const State& state, bool is_set) {
 
 extern "C" {
 
-// Looks the operators up in the libmxnet.so at `path`. They run inside our function
-// from now on, still with what MXNet lends them. Returns null, or why not.
+// Looks the operators up in the libmxnet.so at `path`. From now on they run inside our
+// function, still with the resources that MXNet lends them. Returns null, or what is
+// wrong.
 TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
   static std::string problem;
   State& state = GetState();
@@ -312,9 +313,9 @@ TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
   return nullptr;
 }
 
-// The operators request nothing in graphs that are bound from now on. Call it right
-// after TofuFreeOpen and a run of some of them. Returns how many they are; none, and
-// nothing changes, unless those that ran had their resources where they belong.
+// The operators request nothing in graphs that are bound from now on. Call this right
+// after TofuFreeOpen and a run of some of them. Returns their number; 0, without any
+// change, unless those that ran had their resources in the expected place.
 TOFU_EXPORT int TofuFreeBegin() {
   State& state = GetState();
   if (state.right == 0 || state.wrong != 0) return 0;
@@ -324,8 +325,8 @@ TOFU_EXPORT int TofuFreeBegin() {
   return static_cast<int>(state.requests.size());
 }
 
-// The operators are as MXNet registered them in graphs that are bound from now on.
-// Graphs that have been bound hold copies of our functions, and run as before.
+// Restores the operators as MXNet registered them, for graphs that are bound from now
+// on. Graphs that are already bound hold copies of our functions and run as before.
 TOFU_EXPORT void TofuFreeEnd() {
   State& state = GetState();
   FlagRetirements(state, false);

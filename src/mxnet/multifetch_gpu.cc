@@ -22,7 +22,7 @@ void PublishOnGpu(const OpArrays& arrays) {
   WriteNumber(arrays, reinterpret_cast<uintptr_t>(arrays.inputs[0]));
 }
 
-// All owners have published before, as their handles have come here.
+// All owners have published already, since their handles are here.
 void FetchOnGpu(const char* spec, const OpArrays& arrays) {
   Gpus& gpus = Gpus::Default();
   gpus.ReachOwners(arrays.device);
@@ -35,19 +35,19 @@ void RetireOnGpu(const OpArrays& arrays) { WriteNumber(arrays, 0); }
 
 }  // namespace tofu
 
-// Where compiled kernels are kept on disk.
+// Sets where compiled kernels are kept on disk.
 extern "C" __attribute__((visibility("default"))) void TofuKeepKernels(
     const char* folder) {
   tofu::Gpus::Default().KeepKernels(folder);
 }
 
-// Lets fetches of other GPUs read the memory of GPU `owner`, outside of MXNet.
+// Lets fetches of other GPUs read the memory of GPU `owner`, without MXNet.
 extern "C" __attribute__((visibility("default"))) void TofuPublishGpu(int owner) {
   tofu::Gpus::Default().Publish(owner);
 }
 
-// Starts one specification on a GPU, outside of MXNet, for measurements and tests: all
-// addresses are of devices. Returns null, or what went wrong.
+// Runs one specification on a GPU without MXNet, for measurements and tests; all
+// addresses are on devices. Returns null, or what went wrong.
 extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetchOnGpu(
     const char* spec, int device, void* stream, const void* const* sources,
     int num_sources, void* region) {

@@ -1,9 +1,10 @@
 // The operators of MultiFetch on a GPU: what multifetch_ops.h does on CPUs, in the
 // order of MXNet's stream.
 //
-// Handles and acknowledgements lie on devices. A tile's address is known before the
-// tile is, but the handle that holds it becomes ready for readers only when MXNet has
-// waited for the stream that computed the tile (docs/design/0003-multifetch.md).
+// Handles and acknowledgements are on devices. A tile's address is known before the
+// tile is computed, but the handle that holds it becomes ready for readers only when
+// MXNet has waited for the stream that computes the tile
+// (docs/design/0003-multifetch.md).
 //
 // Errors: CudaError and SpecError (kernels/gpu_fetch.h).
 #ifndef TOFU_MXNET_MULTIFETCH_GPU_H_

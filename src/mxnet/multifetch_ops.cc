@@ -20,7 +20,7 @@ constexpr int kInt64 = 6;  // of handles, acknowledgements and tokens
 constexpr char kSpecAttr[] = "spec";
 constexpr char kNumArgsAttr[] = "num_args";
 
-// Called before each step of a fetch, by tests that shake the order of things.
+// Called before each step of a fetch by tests that vary the order of events.
 enum class Step { kPublish, kFetch, kRetire };
 using Observer = void (*)(int step);
 std::atomic<Observer> g_observer{nullptr};
@@ -30,7 +30,7 @@ void Observe(Step step) {
   if (observer != nullptr) observer(static_cast<int>(step));
 }
 
-// What a specification stands for; equal ones are read once in a process.
+// A specification, parsed; equal texts are parsed once per process.
 const MultiFetch& Prepared(const char* spec) {
   static auto* const fetches =
       new std::unordered_map<std::string, std::unique_ptr<MultiFetch>>;
@@ -126,7 +126,7 @@ void InferRetireDtypes(const OpAttrs& /*attrs*/, int* inputs, int num_inputs,
   outputs[0] = kInt64;
 }
 
-// The engine has done the work: it runs this after all that it reads.
+// The engine has done the work: it runs this after everything that it reads.
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
   Observe(Step::kRetire);
   if (arrays.on_gpu) return RetireOnGpu(arrays);
@@ -172,8 +172,8 @@ extern "C" __attribute__((visibility("default"))) void TofuObserveFetches(
   tofu::g_observer.store(observer);
 }
 
-// Carries out one specification on the CPU, outside of MXNet, for measurements
-// and tests. Returns null, or why the specification is none.
+// Carries out one specification on the CPU without MXNet, for measurements and
+// tests. Returns null, or what is wrong with the specification.
 extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetch(
     const char* spec, const void* const* sources, void* region) {
   thread_local std::string problem;

@@ -1,14 +1,14 @@
 // The operators that carry out a fetch inside MXNet's executors
-// (passes/emit_multifetch.h says how they belong together):
+// (passes/partition/emit_multifetch.h says how they work together):
 //
 //   _tofu_publish(tile) -> handle             the tile's address, one int64
 //   _tofu_multifetch(handles..., tiles...)    attribute `spec`
 //       -> region, acknowledgement
 //   _tofu_retire(tile, handle, acknowledgements...) -> token
 //
-// MXNet hands every input over in the default layout. Where a tile has a layout
-// of oneDNN's, that is a copy, which MXNet keeps until the operator runs again;
-// its address stays valid as long as the handle.
+// MXNet hands every input over in the default layout. A tile in one of oneDNN's
+// layouts is copied; MXNet keeps the copy until the operator runs again, so its
+// address stays valid as long as the handle.
 //
 // Errors: std::exception with the text for MXNet.
 #ifndef TOFU_MXNET_MULTIFETCH_OPS_H_
@@ -19,13 +19,13 @@
 
 namespace tofu {
 
-// Attributes of a node, as MXNet's ABI hands them over.
+// Attributes of a node, as MXNet's ABI passes them.
 struct OpAttrs {
   const char* const* keys;
   const char* const* values;
   int count;
 
-  // The value of a key; throws when there is none.
+  // The value of a key; throws if there is none.
   const char* Get(const char* key) const;
 };
 
@@ -45,7 +45,7 @@ struct OpShapes {
   std::vector<std::vector<int64_t>> outputs;
 };
 
-// An operator as the extension's entry points need it.
+// What the extension's entry points need of an operator.
 struct TofuOp {
   const char* name;
   void (*identity)();  // its address is the operator's key in MXNet's ABI
@@ -56,11 +56,11 @@ struct TofuOp {
   void (*compute)(const OpAttrs& attrs, const OpArrays& arrays);
 };
 
-// Null behind the last.
+// Null after the last.
 const TofuOp* FindOp(int index);
 const TofuOp* FindOp(void (*identity)());
 
-// A retirement on a CPU, which needs no array: what its token holds is read by nobody.
+// A retirement on a CPU. It needs no array: nothing reads its token's value.
 constexpr char kRetireName[] = "_tofu_retire";
 void RetireUnseen();
 

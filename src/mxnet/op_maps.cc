@@ -13,7 +13,7 @@ bool Load(void* library, const char* symbol, F* function) {
   return *function != nullptr;
 }
 
-// RawOpMap<Flag>, made of what MXNet's code may lengthen or destroy.
+// RawOpMap<Flag> with a vector that MXNet's code may lengthen or destroy.
 struct FlagMap {
   std::string name;
   std::vector<Flag> slots;
@@ -35,7 +35,7 @@ std::string FindMxnet(const char* path, Mxnet* mxnet) {
   }
   int version = 0;
   if (mxnet->get_version(&version) != 0 || version != kMxnetVersion) {
-    return "MXNet says it is version " + std::to_string(version) + ", expected " +
+    return "found MXNet version " + std::to_string(version) + ", expected " +
            std::to_string(kMxnetVersion) + " (1.9.1)";
   }
   return "";
@@ -58,7 +58,7 @@ std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
     if (raw.index >= kMaxOps || ops.emplace(raw.index, op).first->second != op) return {};
     if (reader.TextIs(raw.name, name.c_str())) indices.emplace(name, raw.index);
   }
-  // Every operator is listed under its own name, and perhaps under others.
+  // Every operator is listed under its own name and maybe under others.
   if (indices.size() != ops.size()) return {};
   return indices;
 }

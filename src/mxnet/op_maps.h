@@ -1,13 +1,13 @@
 // Operators' attributes inside libmxnet.so: MXNet 1.9.1 keeps them in maps from an
-// operator's index to a function, whose memory layout is part of no public ABI.
+// operator's index to a function, whose memory layout is not part of a public ABI.
 //
-// GCC 4.8 built that library, so its std::string and std::function are not ours:
-// what includes this file is compiled with the old string ABI and handles
+// GCC 4.8 built that library, so its std::string and std::function differ from ours:
+// files that include this one are compiled with the old string ABI and handle
 // everything else as plain words.
 //
-// Errors:     every function says what it did not find as it should be.
+// Errors:     every function says what differs from what it expects.
 // Position:   under teach_shapes.cc and free_operators.cc.
-// Not handled: other versions; FindMxnet refuses them.
+// Not handled: other versions; FindMxnet rejects them.
 #ifndef TOFU_MXNET_OP_MAPS_H_
 #define TOFU_MXNET_OP_MAPS_H_
 
@@ -29,12 +29,12 @@ struct RawVector {
 };
 
 // std::function of GCC 4.8: by-value arguments reach the invoker by value.
-// What an invoker takes and returns depends on the attribute.
+// An invoker's arguments and result depend on the attribute.
 using Manager = bool (*)(void* target, const void* source, int operation);
 using Invoker = void (*)();
 
 // One element of OpMap<std::function<...>>: a function and its priority level,
-// 0 where nothing is registered.
+// 0 if nothing is registered.
 struct Slot {
   void* functor[2];
   Manager manager;
@@ -83,16 +83,16 @@ struct Mxnet {
   const void* (*get_attr_map)(const std::string&) = nullptr;
 };
 
-// Looks the functions up in the library at `path`, which has been loaded. Returns why
-// not; empty: they are there, and the version is right.
+// Looks the functions up in the loaded library at `path`. Returns an empty text if they
+// are there and the version is right, else what is wrong.
 std::string FindMxnet(const char* path, Mxnet* mxnet);
 
-// Every operator's index, read from its memory. Empty when the layout differs:
-// a name is not where it should be, or two operators share an index.
+// Every operator's index, read from its memory. Empty if the layout differs: a name is
+// not where it should be, or two operators share an index.
 std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
                                                     const SafeReader& reader);
 
-// What holds the map of an operator attribute, or null when memory does not look like
+// What holds the map of an operator attribute, or null if memory does not look like
 // one.
 template <typename T>
 RawAny* FindHolder(const Mxnet& mxnet, const SafeReader& reader, const char* name) {
@@ -131,9 +131,9 @@ bool IsRegistered(const RawOpMap<T>& map, uint32_t index) {
   return slot != nullptr && slot->level > 0;
 }
 
-// Gives operator number `index` a flag, or takes it back. Threads of MXNet read the map
-// meanwhile. So where it does not reach that far, a longer copy takes its place by one
-// write of a pointer, and the old map stays, for those that are reading it.
+// Sets a flag of operator number `index`, or clears it. MXNet's threads read the map
+// meanwhile. So if the map is too short, a single write of a pointer replaces it with a
+// longer copy, and the old map stays for its current readers.
 void SetFlag(RawAny* holder, uint32_t index, bool is_set);
 
 }  // namespace tofu

@@ -1,9 +1,9 @@
 // Runs a part of an executor's nodes: the forward half when the script calls its
-// block, the backward half of the same executor when it has made its head gradients.
+// block, the backward half when the script has its head gradients.
 //
-// MXNet's own Forward and Backward are such calls, with bounds that it derives from
-// its own gradient pass. Its function takes plain words, an executor's handle is the
-// executor's address, and the symbol is asked for by name, in MXNet 1.9.1 only
+// MXNet's own Forward and Backward make the same call, with bounds from its own
+// gradient pass. The function takes plain words, an executor's handle is the
+// executor's address, and the symbol is looked up by name, in MXNet 1.9.1 only
 // (tofu.mx.run.extension checks the version): nothing here depends on a layout.
 
 #include <dlfcn.h>
@@ -35,8 +35,8 @@ TOFU_EXPORT int TofuRunPartOpen(const char* path) {
   return run_ops == nullptr ? 0 : 1;
 }
 
-// Pushes the nodes numbered from `begin` to before `end`. Returns null, or what
-// went wrong, valid until this thread's next call.
+// Pushes the nodes numbered `begin` to `end` - 1. Returns null, or what went wrong,
+// valid until this thread's next call.
 TOFU_EXPORT const char* TofuRunPart(void* executor, int is_train, size_t begin,
                                     size_t end) {
   static thread_local std::string error;

@@ -1,7 +1,7 @@
-// Reads memory that may not be there.
+// Reads memory that may not be mapped.
 //
 // Errors:     none; a bad address makes Read return false.
-// Position:   under op_maps.h, before a layout is trusted.
+// Position:   below op_maps.h, before a layout is trusted.
 // Not handled: memory that another thread frees between Read and use.
 #ifndef TOFU_MXNET_SAFE_READER_H_
 #define TOFU_MXNET_SAFE_READER_H_
@@ -27,7 +27,7 @@ class SafeReader {
   }
 
   bool Read(const void* from, void* to, size_t num_bytes) const {
-    constexpr size_t kChunk = 4096;  // a pipe takes this much without a reader
+    constexpr size_t kChunk = 4096;  // a pipe holds this much without a reader
     for (size_t done = 0; done < num_bytes; done += kChunk) {
       const size_t chunk = std::min(kChunk, num_bytes - done);
       if (!is_open_ || write(ends_[1], static_cast<const char*>(from) + done, chunk) !=

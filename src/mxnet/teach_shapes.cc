@@ -3,18 +3,18 @@
 // MXNet gives most backward operators no shape function: it copies the shapes
 // from the forward operator that the node's first control dependency names,
 // which must have exactly matching shapes and live in the same executor. A
-// partitioned backward operator has no such partner. Here, while a partitioned
+// partitioned backward operator has no such partner. So while a partitioned
 // graph is bound, the empty FInferShape and FInferType slots of backward
-// operators hold functions that look the node's name up in a table, which
+// operators hold functions that look up the node's name in a table, which
 // Python fills from the partitioned graph. Afterwards the slots are empty again.
 //
-// Memory of libmxnet.so is touched here whose layout is not part of a public ABI
-// (op_maps.h). Four guards keep it safe:
-//   1. only MXNet 1.9.1, asked from the library itself;
+// This file writes to memory of libmxnet.so whose layout is not part of a public
+// ABI (op_maps.h). Four guards keep it safe:
+//   1. only MXNet 1.9.1, as the library itself reports;
 //   2. memory is first read through a pipe, which fails instead of crashing;
-//   3. names and indices of all operators must agree with the layout;
-//   4. only slots that are empty are ever written; the rest is never touched.
-// tofu.mx.run.extension adds a fifth: an inference on real operators, checked.
+//   3. names and indices of all operators must match the layout;
+//   4. only empty slots are ever written; the rest is never touched.
+// tofu.mx.run.extension adds a fifth: it checks an inference on real operators.
 
 #include <algorithm>
 #include <cstdint>
@@ -111,7 +111,7 @@ bool InferTaughtDtype(const void* /*functor*/, const void* attrs, void* /*in*/,
   return true;
 }
 
-// The functors are empty, so copying and destroying them takes nothing.
+// The functors are empty, so copying and destroying them does nothing.
 bool ManageNothing(void* /*target*/, const void* /*source*/, int /*operation*/) {
   return false;
 }
@@ -149,7 +149,7 @@ std::string Open(const char* path) {
   const auto* is_stateful = FindOpMap<Flag>(mxnet, reader, "TIsLayerOpBackward");
   if (state.shape_functions == nullptr || state.dtype_functions == nullptr ||
       is_backward == nullptr || is_stateful == nullptr) {
-    return "the operator maps of this MXNet have another memory layout than expected";
+    return "the operator maps of this MXNet have an unexpected memory layout";
   }
   const auto indices = OpIndices(mxnet, reader);
   const auto forward = indices.find("FullyConnected");
@@ -159,7 +159,7 @@ std::string Open(const char* path) {
       !IsRegistered(*is_backward, backward->second) ||
       !IsRegistered(*state.shape_functions, forward->second) ||
       IsRegistered(*state.shape_functions, backward->second)) {
-    return "the operators of this MXNet have another memory layout than expected";
+    return "the operators of this MXNet have an unexpected memory layout";
   }
   for (const auto& [name, index] : indices) {
     if (IsRegistered(*is_backward, index)) state.backward_ops.push_back({name, index});
@@ -184,7 +184,7 @@ void Fill(RawOpMap<Slot>* map, Invoker invoker) {
 
 extern "C" {
 
-// Looks the slots up in the libmxnet.so at `path`, once. Returns null, or why
+// Looks up the slots in the libmxnet.so at `path`, once. Returns null, or why
 // MXNet cannot be taught.
 TOFU_EXPORT const char* TofuTeachOpen(const char* path) {
   static std::string problem;
@@ -194,7 +194,7 @@ TOFU_EXPORT const char* TofuTeachOpen(const char* path) {
 }
 
 // The i-th backward operator that reads the state its forward operator left in
-// the same executor, or null behind the last.
+// the same executor, or null after the last.
 TOFU_EXPORT const char* TofuTeachStatefulOp(int i) {
   const auto& stateful = GetState().stateful;
   return i < static_cast<int>(stateful.size()) ? stateful[i].name.c_str() : nullptr;
@@ -219,7 +219,7 @@ TOFU_EXPORT void TofuTeachNode(const char* name, int num_outputs, const int* num
   Table()[name] = std::move(taught);
 }
 
-// Fills the empty slots. Returns how many, 0 when TofuTeachOpen has not
+// Fills the empty slots. Returns their number, 0 if TofuTeachOpen has not
 // succeeded. The caller holds a lock until TofuTeachEnd.
 TOFU_EXPORT int TofuTeachBegin() {
   State& state = GetState();

@@ -3,7 +3,7 @@
     graph = tofu.models.build("wresnet-152-10", batch_size=8)
     text = graph.training_graph()
 
-Building allocates no tensor: the block is traced with symbols, the shapes are inferred.
+Building allocates no tensors: it traces the block with symbols and infers shapes.
 See docs/models.md.
 """
 
@@ -33,6 +33,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in ("ModelGraph", "build", "create_block"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import graph  # Imports MXNet, which a look at the registry does not need.
+    from . import graph  # Imports MXNet, which reading the registry does not need.
 
     return getattr(graph, name)

@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 
 __all__ = ["MASKED", "Attention", "FeedForward", "Residual", "causal_bias"]
 
-# What is added to a score that must not count: after the softmax nothing is left of it.
+# Added to masked scores: the softmax turns them into zeros.
 MASKED = -1e9
 
 
@@ -61,7 +61,7 @@ class FeedForward(nn.HybridBlock):  # type: ignore[misc]
     Args:
         units: width of input and output.
         hidden: width between the two layers.
-        activation: a gluon activation's name, or "gelu".
+        activation: the name of a Gluon activation, or "gelu".
     """
 
     def __init__(self, units: int, hidden: int, *, activation: str, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""A model's symbol with its training loss, and the shape of every variable of it."""
+"""A model's symbol with its training loss, and the shape of every variable."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Variables = Mapping[str, tuple[Shape, str]]
 
 @dataclasses.dataclass(frozen=True)
 class ModelGraph:
-    """What tofu.mx.training_graph needs to know of a model.
+    """What tofu.mx.build.training_graph needs to know about a model.
 
     Attributes:
         name: the model's name.
         symbol: the forward graph; its output is the loss of each example.
         inputs: name to shape and data type, the label included.
-        parameters: the same of the weights.
-        aux: the same of auxiliary states, such as running statistics.
+        parameters: the same for the weights.
+        aux: the same for auxiliary states, such as running statistics.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ModelGraph:
 def build(
     name: Union[str, Model], batch_size: Optional[int] = None, *, reduced: bool = False
 ) -> ModelGraph:
-    """Build a model and infer its shapes; no memory is taken for any of its tensors.
+    """Build a model and infer its shapes, without allocating its tensors.
 
     Args:
         name: a name of tofu.models.MODELS, or a model.
@@ -79,7 +79,7 @@ def build(
 def create_block(model: Model, *, reduced: bool = False) -> gluon.HybridBlock:
     """Create a model's Gluon block, not initialized.
 
-    Names of its layers and parameters do not depend on what was created before.
+    The names of its layers and parameters do not depend on what was created before.
     """
     module, _, factory = model.factory.partition(":")
     create = getattr(importlib.import_module(f".{module}", __package__), factory)

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons, such as those SoyBean was measured with."""
+"""Multi-layer perceptrons, such as those in SoyBean's evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Mlp"]
 
 
 class Mlp(nn.HybridBlock):  # type: ignore[misc]
-    """Fully connected layers of one width, with rectifiers between them.
+    """Fully connected layers of one width, with ReLUs between them.
 
     Args:
         layers: number of hidden layers.

@@ -1,6 +1,6 @@
-"""The models by name: their sizes, the shapes of their inputs, their batch sizes.
+"""The models by name: sizes, shapes of inputs, batch sizes.
 
-Data only: MXNet, and with it a model's blocks, is loaded when a model is built.
+This module is data only; building a model imports MXNet and the model's blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LABEL = "label"
 _BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 _STEPS = 20
 _FEATURES = 128
-_LARGEST = 2**20  # of any option: beyond it is a slip of the finger
+_LARGEST = 2**20  # of any option; anything larger is a typo
 _VGG16 = ((2, 2, 3, 3, 3), (64, 128, 256, 512, 512))
 
 
@@ -32,8 +32,8 @@ class Size:
 
     Attributes:
         options: keyword arguments of the factory.
-        inputs: name to shape without the batch, in the order of the block's arguments;
-            last the label of the loss.
+        inputs: name to shape without the batch, in the order of the block's arguments,
+            then the label of the loss.
     """
 
     options: Mapping[str, Any]
@@ -45,9 +45,9 @@ class Model:
     """A model that can be built.
 
     Attributes:
-        name: what it is found by.
+        name: the name to find it by.
         factory: "module:callable", relative to this package; it returns a HybridBlock.
-        batch_size: what it is planned for unless told otherwise.
+        batch_size: the default batch size.
         full: its size.
         reduced: the same structure with fewer and smaller layers, for tests.
     """
@@ -60,7 +60,7 @@ class Model:
 
 
 def find(name: str) -> Model:
-    """Return the model of that name. Raises ConfigError where there is none."""
+    """Return the model of that name. Raises ConfigError if there is none."""
     model = MODELS.get(name.lower())
     if model is None:
         near = difflib.get_close_matches(name.lower(), MODELS, n=3) or sorted(MODELS)

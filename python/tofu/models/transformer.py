@@ -1,4 +1,4 @@
-"""Transformers: an encoder-decoder, and a decoder alone as GPT is."""
+"""Transformers: an encoder-decoder, and a decoder alone like GPT."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Gpt", "Transformer"]
 class Transformer(nn.HybridBlock):  # type: ignore[misc]
     """The encoder-decoder of Vaswani et al., with learned positions.
 
-    One mask of the source feeds every layer of the encoder and of the decoder.
+    Every layer of the encoder and of the decoder uses one mask of the source.
 
     Args:
-        layers: layers of the encoder, and as many of the decoder.
+        layers: number of layers of the encoder, and of the decoder.
         units: width.
         heads: attention heads of each layer.
         hidden: width inside the feed-forward layers.
@@ -81,7 +81,7 @@ class Transformer(nn.HybridBlock):  # type: ignore[misc]
 
 
 class Gpt(nn.HybridBlock):  # type: ignore[misc]
-    """A decoder whose layers see only earlier positions, normalising first.
+    """A decoder whose layers see only earlier positions, with normalization first.
 
     Args:
         layers: number of layers.
@@ -128,7 +128,7 @@ class Gpt(nn.HybridBlock):  # type: ignore[misc]
 
 
 class _Embedding(nn.HybridBlock):  # type: ignore[misc]
-    """The sum of a token's vector and its position's."""
+    """The sum of a token's vector and its position's vector."""
 
     def __init__(self, vocabulary: int, positions: int, units: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)

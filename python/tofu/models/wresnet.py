@@ -18,7 +18,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
     Args:
         channels: of the two inner layers; the output has four times as many.
         stride: of the first convolution.
-        project: whether the shortcut is a convolution, as where the shape changes.
+        project: whether the shortcut is a convolution, needed if the shape changes.
     """
 
     def __init__(self, channels: int, *, stride: int, project: bool, **kwargs: Any) -> None:
@@ -42,7 +42,7 @@ class Bottleneck(nn.HybridBlock):  # type: ignore[misc]
 
 
 class WResNet(nn.HybridBlock):  # type: ignore[misc]
-    """A residual network whose channels, the first layer's included, are `width` times as many.
+    """A residual network with `width` times as many channels, in the first layer too.
 
     Args:
         blocks: bottlenecks of each stage.
@@ -75,6 +75,6 @@ class WResNet(nn.HybridBlock):  # type: ignore[misc]
 
 
 def _convolution(channels: int, kernel: int, stride: int = 1) -> tuple[Any, Any]:
-    """A convolution that keeps the size but for its stride, and its BatchNorm."""
+    """A convolution that keeps the size except for its stride, and its BatchNorm."""
     convolution = nn.Conv2D(channels, kernel, stride, kernel // 2, use_bias=False)
     return convolution, nn.BatchNorm()

@@ -1,10 +1,10 @@
-"""Checks strategies on the real operators: each is run whole and in parts, and compared.
+"""Checks strategies on the real operators: runs each whole and in parts, and compares.
 
 ``calls`` holds example calls of every described operator, ``run`` runs one whole and in parts,
-``find`` searches for strategies that an analysis missed, ``check`` passes a verdict on an
-operator, and ``inventory`` counts them all. Running needs MXNet; importing this package does not.
+``find`` searches for strategies that the analysis missed, ``check`` reaches a verdict on an
+operator, and ``inventory`` lists them all. Running needs MXNet; importing this package does not.
 
-A file that describes operators lists calls of its own with ``In`` and ``case``::
+A file that describes operators lists its own calls with ``In`` and ``case``::
 
     from tofu.verify import In, case
 

@@ -72,7 +72,7 @@ def test_environment_is_checked_as_well(capsys, tmp_path, monkeypatch):
 def test_unknown_log_word(capsys, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
-    assert "'loud' is not known; expected" in fail(capsys, "run", "--log=loud", script)
+    assert "'loud' is unknown; expected" in fail(capsys, "run", "--log=loud", script)
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -99,6 +99,38 @@ def test_not_a_symbol(capsys, symbol_file, text, expected):
     message = fail(capsys, "plan", symbol_file(text), "--shape", "data=1,2")
     assert expected in message
     assert "expected a symbol that MXNet saved" in message
+
+
+def symbol_with(entry, *, head=(2, 0, 0), rows=(0, 1, 2, 3)):
+    """A symbol whose node n has this input."""
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "relu", "name": "f", "inputs": [[0, 0, 0]]},
+        {"op": "relu", "name": "n", "inputs": [entry]},
+    ]
+    document = {"nodes": nodes, "arg_nodes": [0], "heads": [list(head)]}
+    return json.dumps({**document, "node_row_ptr": list(rows)} if rows else document)
+
+
+BROKEN = {
+    "output": (symbol_with([1, 2**31 - 1, 0]), "is output 2147483647 of node 'f', which has 1"),
+    "negative output": (symbol_with([1, -2, 0]), "input 0 of node 'n' is output -2 of node 'f'"),
+    "loop": (symbol_with([2, 0, 0]), "is node 2, expected one of the 2 before it"),
+    "negative node": (symbol_with([-1, 0, 0]), "is node -1, expected one of the 2 before it"),
+    "no entry": (symbol_with("x"), "is 'x', expected the numbers of a node and of its output"),
+    "head": (symbol_with([1, 0], head=(2, 3, 0)), "head 0 is output 3 of node 'n', which has 1"),
+    "no rows": (symbol_with([1, -1], rows=None), "input 0 of node 'n' is output -1 of node 'f'"),
+    "no node": ('{"nodes": [1], "arg_nodes": [], "heads": []}', 'no object with the list "inputs"'),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_symbol_whose_nodes_read_what_is_not_there(capsys, symbol_file, name):
+    text, expected = BROKEN[name]
+    message = fail(capsys, "plan", symbol_file(text), "--shape", "data=1,2")
+    assert expected in message
+    assert "expected a symbol that MXNet saved" in message
+    assert message.count("\n") <= 1
 
 
 def test_binary_file_is_no_symbol(capsys, tmp_path):

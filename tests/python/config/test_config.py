@@ -82,7 +82,7 @@ def test_a_pin_is_a_name_and_dimensions(pin):
 
 def test_pins_that_contradict_each_other():
     assert parse_pins(["w=0", "w=0"], "--pin") == (("w", (0,)),)
-    with pytest.raises(ConfigError, match="--pin w=1: pinned before as w=0; keep one"):
+    with pytest.raises(ConfigError, match="--pin w=1: already pinned as w=0; keep one"):
         parse_pins(["w=0", "v=2", "w=1"], "--pin")
 
 
@@ -108,6 +108,7 @@ def test_modes_are_those_of_the_search():
 
 def test_the_number_of_workers_ends_where_that_of_the_passes_does():
     core = pytest.importorskip("tofu._core")
+    table = core.StrategyTable(NO_ROWS, core.Graph(ONE_NODE))
     assert parse_workers(MAX_WORKERS, "workers") == MAX_WORKERS
     with pytest.raises(ConfigError, match=f"workers={MAX_WORKERS + 1}: .*1 to {MAX_WORKERS:,};"):
         parse_workers(MAX_WORKERS + 1, "workers")

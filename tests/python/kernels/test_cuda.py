@@ -167,7 +167,7 @@ def test_a_kernel_is_compiled_once(nvrtc: str, tmp_path: Path) -> None:
 
 
 def test_what_nvrtc_refuses(nvrtc: str) -> None:
-    with pytest.raises(TofuError, match=r"(?s)refuses a kernel of tofu's for sm_80.*undeclared"):
+    with pytest.raises(TofuError, match=r"(?s)rejects a kernel of tofu's for sm_80.*undeclared"):
         _core.compile_cuda("const int a = undeclared;", arch=80, library=nvrtc)
 
 

@@ -36,7 +36,7 @@ def test_sizes_rounded_as_the_paper_rounds_are_equal_but_for_three(rows):
     assert apart == {"rnn-8-6k", "rnn-8-8k", "wresnet-50-10"}
 
 
-def test_one_slip_is_in_the_paper(table2):
+def test_one_typo_is_in_the_paper(table2):
     # Equal layers add equal amounts, and 28.5 is not between 18.6 and 32.1.
     six, eight, ten = (table2.PAPER["rnn"][layers][1] for layers in (6, 8, 10))
     assert abs(eight - (six + ten) / 2) > 3

@@ -9,11 +9,12 @@ pytest.importorskip("mxnet")
 import mxnet as mx
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table, table_document
+from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
 from tofu.errors import PlanError
 from tofu.mx.build.training_graph import training_graph
 from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
 from tofu.plan.layout import variables_of
+from tofu.plan.plan import undescribed_text
 
 F32 = "float32"
 
@@ -33,7 +34,7 @@ def table():
         optimizer="sgd",
     )
     table, undescribed = strategy_table(graph)
-    assert undescribed == []
+    assert undescribed == {}
     return table
 
 
@@ -119,6 +120,26 @@ def test_the_plan_for_people_is_that_of_the_run(table):
     assert compiled.plan is compiled.plan
 
 
+def test_the_user_is_told_why_no_description_covers_an_operator():
+    reasons = {"tanh": "its rewrite fails: KeyError: 'axis'"}
+    told = undescribed_text("fc", reasons, 2048)
+    assert told == (
+        "fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes them whole, "
+        "which costs 2.0 KiB of communication per step"
+    )
+    told = undescribed_text("fc", {**reasons, "b": "", "a": ""}, 0)
+    assert told.startswith("fc: no description of a, b; tanh: its rewrite fails: ")
+    assert told.endswith("per step. A description in TDL would let them be split")
+
+
+def test_what_is_whole_for_a_reason_has_no_row(table):
+    document = json.loads(table.graph.to_json())
+    (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
+    node["attrs"] = {WHOLE: "because"}
+    _, undescribed = strategy_table(_core.Graph(json.dumps(document)))
+    assert undescribed == {"tanh": "because"}
+
+
 def test_any_tensor_may_be_pinned(table):
     for cut in (0, 1):
         options = SearchOptions(pins=(("fc", (cut,)), ("fc_backward[1]", (1 - cut,))))
@@ -129,7 +150,7 @@ def test_any_tensor_may_be_pinned(table):
 
 def test_pins_that_contradict_each_other_are_told_why(table):
     options = SearchOptions(pins=(("fc", (0,)), ("tanh", (1,))))
-    with pytest.raises(PlanError, match=r'"fc=0,0" and "tanh=1,1" contradict each other.*tanh'):
+    with pytest.raises(PlanError, match=r'"fc=0,0" and "tanh=1,1" conflict.*tanh'):
         plan_graph(Problem("fc", table, 4), options)
 
 
@@ -164,14 +185,20 @@ def test_pins_of_tiled_parameters_win_over_those_of_the_options(table):
         assert plan.tensor("data").cuts == (1, 1)
 
 
-def test_only_a_graph_that_computes_the_same_again_is_repeatable(table):
-    assert table.is_repeatable
-    text = json.loads(table_document(table.graph)[0])
-    last = text["nodes"][-1]
-    unknown = {**text, "nodes": [*text["nodes"][:-1], -1]}
-    rows = [{**row, "random": row["random"] or k == last} for k, row in enumerate(text["rows"])]
-    for other in (unknown, {**text, "rows": rows}):
-        assert not _core.StrategyTable(json.dumps(other), table.graph).is_repeatable
+def test_only_a_graph_that_computes_the_same_again_is_joined(table):
+    document = json.loads(table_document(table.graph)[0])
+
+    def other(**changes):
+        return _core.StrategyTable(json.dumps({**document, **changes}), table.graph)
+
+    def joined(one):
+        return compile_graph(one, workers=2, joint=True).step.is_joint
+
+    assert joined(other())
+    row = document["nodes"][-1]
+    assert not joined(other(nodes=[*document["nodes"][:-1], -1])), "its last operator is unknown"
+    rows = [{**r, "random": r["random"] or k == row} for k, r in enumerate(document["rows"])]
+    assert not joined(other(rows=rows))
 
 
 def test_dumps_are_numbered_on_after_a_thousand(table, tmp_path):

@@ -1,4 +1,4 @@
-"""Example calls of operators, as data: what to run, and on which kind of values."""
+"""Example calls of operators, as data: what to run, and on what kind of values."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class In:
-    """An input's shape and the values it may have (``tofu.verify.calls.probes``).
+    """An input's shape and the values it can have (``tofu.verify.calls.probes``).
 
     Attributes:
         shape: its shape.
         kind: "real" (of both signs), "positive" (below 1), "int", "flag" (0 and 1),
-            "permutation" (of the first whole numbers), "edges" (from 0 to 1), "count" (from
-            1 on), "boxes" (corners in the last four columns), "rois" (in pixels), "definite"
-            (symmetric, positive definite matrices) or "share" (lines that sum to 1).
+            "permutation" (of 0, 1, ...), "edges" (from 0 to 1), "count" (1 and up), "boxes"
+            (corners in the last four columns), "rois" (in pixels), "definite" (symmetric,
+            positive definite matrices) or "share" (lines that sum to 1).
         high: the bound of integers, and of the first column of boxes.
         dtype: its type; None: the case's.
     """
@@ -37,28 +37,28 @@ class Case:
 
     Attributes:
         op: its name.
-        inputs: its own inputs, or for a backward operator those of its forward one.
+        inputs: its inputs; for a backward operator, those of its forward operator.
         attrs: attributes, as MXNet's strings.
         forward: the forward operator of a backward one.
         reads: what the backward operator reads: g0 the gradient of output 0, i0 the
             forward operator's input 0, o0 its output 0, z1 zeros like its output 1.
         grads: the forward inputs that its outputs are the gradients of.
         like: forward inputs shaped like something that the backward operator reads.
-        forward_attrs: where the forward operator's differ; in a part their "shape" is that
-            of the gradient of output 0.
-        live: the forward operator beside it is given the real inputs, whose traces it keeps.
+        forward_attrs: the forward operator's attributes if they differ; in a part their
+            "shape" is that of the gradient of output 0.
+        live: the forward operator next to it gets the real inputs, because it keeps state.
         hide: outputs that the operator refuses to compute.
-        outputs: the number of outputs of the (forward) operator, hidden ones included.
+        outputs: the number of outputs of the (forward) operator, including hidden ones.
         skip: outputs that are not compared (private workspaces, random values).
-        expect: the variables that must be splittable, exactly; None: not checked.
-        dtype: the type of inputs that name none.
-        imperative: run by mx.nd, for what cannot be a node of a graph.
-        shaped: for those, the inputs whose shapes the outputs have.
-        in_place: run by mx.nd into the first input, as some must be.
+        expect: exactly the variables that must be splittable; None: not checked.
+        dtype: the type of inputs that have none.
+        imperative: run by mx.nd, because the operator cannot be a node of a graph.
+        shaped: for such operators, the inputs whose shapes the outputs have.
+        in_place: run by mx.nd into the first input, as some operators require.
         numpy: run with NumPy's shapes, where () is a number and not an unknown shape.
-        fixed: run with these sizes only: the operator does not check others, and may end
+        fixed: run only with these sizes: the operator does not check others, and may end
             the process on them.
-        floats: run with floating point types only: of others the operator makes no sense.
+        floats: run only with floating point types; others make no sense.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""Values that no wrong combination of parts survives: distinct, uneven, of both signs."""
+"""Values that expose wrong combinations of parts: distinct, uneven, of both signs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def values(spec: In, rng: np.random.Generator, dtype: Optional[str] = None) -> Array:
-    """Random values of an input's kind, shape and type (`dtype` where it names none)."""
+    """Random values of an input's kind, shape and type (`dtype` if it has none)."""
     size = int(np.prod(spec.shape))
     kind = np.dtype(spec.dtype or dtype or "float64")
     if spec.kind == "int":
@@ -47,7 +47,7 @@ def values(spec: In, rng: np.random.Generator, dtype: Optional[str] = None) -> A
 
 
 def _boxes(spec: In, rng: np.random.Generator) -> Array:
-    """Corners in the last four columns; before them numbers below `high`, or between 0 and 1."""
+    """Corners in the last four columns, after numbers below `high`, or between 0 and 1."""
     *rows, width = spec.shape
     count = int(np.prod(rows))
     before = rng.uniform(0.1, 0.9, (count, width - 4))

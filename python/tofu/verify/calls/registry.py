@@ -1,4 +1,4 @@
-"""All cases there are, by the name that the operator is described by."""
+"""All cases, by the name under which the operator is described."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["cases_by_operator"]
 
 
 def cases_by_operator() -> dict[str, list[Case]]:
-    """The cases of every described operator, the descriptions registered.
+    """The cases of every described operator, after registering the descriptions.
 
-    Modules and files that describe further operators have theirs in a list ``CASES``.
+    Modules and files that describe further operators have a list ``CASES``.
     """
     from tofu.verify.calls.cases import ALL
 

@@ -1,4 +1,4 @@
-"""Short ways to write cases down."""
+"""Shorthands for writing cases."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def positive(*shape: int) -> In:
 
 
 def ints(high: int, *shape: int) -> In:
-    """An input of whole numbers below `high`."""
+    """An input of integers below `high`."""
     return In(shape, "int", high)
 
 
 def boxes(*shape: int, high: int = 0) -> In:
-    """An input of boxes, with whole numbers below `high` in its first column."""
+    """An input of boxes, with integers below `high` in its first column."""
     return In(shape, "boxes", high)
 
 
@@ -40,7 +40,7 @@ def case(op: str, *inputs: In, attrs: Optional[dict[str, str]] = None, **options
 
 
 def back(op: str, reads: str, *inputs: In, **options: Any) -> Case:
-    """The case of a backward operator; its forward one is the name's, or `forward`."""
+    """The case of a backward operator, whose forward operator its name or `forward` gives."""
     forward = options.pop("forward", op.replace("_backward_", ""))
     grads = options.pop("grads", None)
     return case(

@@ -1,1 +1,1 @@
-"""Verdicts on operators: which of their strategies are true, which false, which missing."""
+"""Verdicts on operators: which of their strategies are true, false or missing."""

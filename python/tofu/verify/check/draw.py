@@ -1,9 +1,9 @@
-"""Other shapes for a case, drawn at random.
+"""Random other shapes for a case.
 
 An operator's shapes depend on each other and on its attributes in ways that only the
-operator knows. So sizes are renamed consistently, ``6 -> 7`` wherever a 6 stands, and
-MXNet's own shape inference says whether that is a call: first dimension by dimension,
-then everywhere, then in the attributes too.
+operator knows. So sizes are replaced consistently, ``6 -> 7`` wherever there is a 6, and
+MXNet's own shape inference tells whether the result is a valid call: first dimension by
+dimension, then everywhere, then in the attributes too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIMPLE = (2, 3, 4, 5, 6, 7)
 _SIZES = (1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 9, 10)
 _ATTEMPTS = 6
 _WHOLE_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
-# What two dimensions of one size must share to stay of one size.
+# What two dimensions of equal size must share to keep equal sizes.
 _TIES: tuple[Callable[[int, int], int], ...] = (
     lambda dim, rank: dim,
     lambda dim, rank: dim - rank,
@@ -37,7 +37,7 @@ _TIES: tuple[Callable[[int, int], int], ...] = (
 
 
 def drawn(case: Case, rng: np.random.Generator, sizes: Sequence[int] = _SIZES) -> Optional[Case]:
-    """The case with other sizes; None where no attempt is a call of the operator."""
+    """The case with other sizes; None if no attempt is a valid call."""
     if case.fixed:
         return None
     for attempt in range(_ATTEMPTS):
@@ -48,9 +48,9 @@ def drawn(case: Case, rng: np.random.Generator, sizes: Sequence[int] = _SIZES) -
 
 
 def _is_call(case: Case, original: Case) -> bool:
-    """Whether MXNet infers shapes, and the description, if there is one, is defined on them.
+    """Whether MXNet infers shapes on which the description, if any, is defined.
 
-    The latter keeps away from calls on which MXNet ends the process.
+    The description keeps away from calls on which MXNet ends the process.
     """
     if case.imperative:
         return True
@@ -74,7 +74,7 @@ def _is_call(case: Case, original: Case) -> bool:
 
 
 def with_dtype(case: Case, dtype: str) -> Case:
-    """The case with another type for the inputs that name none, and in its attributes."""
+    """The case with another type for inputs that have none, and in its attributes."""
     attrs = {k: dtype if v == case.dtype else v for k, v in case.attrs.items()}
     forward = case.forward_attrs
     if forward is not None:
@@ -98,7 +98,7 @@ def _candidates(
 
 
 def _dimensions(case: Case) -> Iterator[tuple[int, int, int]]:
-    """Size, number and rank of all dimensions; those of the attribute if there is no input."""
+    """Size, number and rank of all dimensions, or of the attribute's if there is no input."""
     shapes = [i.shape for i in case.inputs]
     if not shapes:
         shapes = [tuple(map(int, _WHOLE_NUMBER.findall(case.attrs.get("shape", ""))))]
@@ -136,7 +136,7 @@ def _renamed(
 
 
 def _high(spec: In, case: Case, renamed: list[In]) -> int:
-    """The bound of integers: that of the dimension that they index, if there is one."""
+    """The bound of integers: the size of the dimension that they index, if any."""
     indexed = [
         new
         for old, now in zip(case.inputs, renamed)

@@ -1,4 +1,4 @@
-"""All strategies of one operator, on the shapes and types of its cases and on drawn ones."""
+"""Checks all strategies of one operator, on its cases' shapes and types and on random ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "splits_of"]
 _DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 _WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
 SEARCH = "search"  # the step that looks for missing splits
-_DRAWS = 3  # drawn calls of an operator, over all of its cases; one for each at least
+_DRAWS = 3  # random calls of an operator, over all of its cases; at least one for each
 _DTYPE_CASES = 1
 _SEARCH_CASES = 2
-# A quick check: so many cases, drawn calls and types of an operator, and no search.
+# A quick check: numbers of cases, random calls and types of an operator; no search.
 _QUICK_CASES, _QUICK_DRAWS, _QUICK_DTYPES = 3, 1, ("float32", "int32")
-_MANY = (30, 40, 45, 60)  # sizes from which a distribution can be told
+_MANY = (30, 40, 45, 60)  # sizes large enough to compare distributions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Finding:
         case: the call: shapes, attributes and type.
         strategy: what was split; empty for a call that did not run.
         detail: what was found.
-        reproduce: the command that finds it again.
+        reproduce: the command that reproduces it.
     """
 
     op: str
@@ -56,10 +56,10 @@ class Verdict:
 
     Attributes:
         op: its name.
-        checked: how many times a strategy, or several, was run by parts.
+        checked: number of runs in parts, of one strategy or several.
         false: strategies that are wrong.
-        missing: splits that hold, that no strategy is, and that nothing explains.
-        explained: those that hold and that are no strategy for a known reason.
+        missing: splits that work, without a strategy or an explanation.
+        explained: splits that work but are not strategies, for a known reason.
         skipped: calls that did not run.
     """
 
@@ -79,21 +79,21 @@ def check_operator(
     avoid: Collection[str] = (),
     quick: bool = False,
 ) -> Verdict:
-    """Run every strategy of an operator by parts.
+    """Run every strategy of an operator in parts.
 
     Args:
         op: the operator.
         cases: example calls of it.
-        seed: of shapes and values; the same for the same operator, whatever else is run.
+        seed: seeds shapes and values, independently of other operators.
         tell: called with the name of each call before it runs.
         avoid: calls that are known to end the process.
-        quick: whether to run a sample of it only.
+        quick: whether to run only a sample.
     """
     return _Checker(op, cases, seed, tell, avoid, quick).run()
 
 
 def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
-    """What is tried: nothing, each variable in parts equal and not, neighbours together."""
+    """What to try: nothing, each variable in equal and unequal parts, neighbours together."""
     yield []
     splittable = run.row["splittable"]
     for var in splittable:
@@ -164,7 +164,7 @@ class _Checker:
         return self.verdict
 
     def _drawn(self) -> list[Case]:
-        """Further calls, of the cases with other sizes, that run."""
+        """Further calls that run: the cases with other sizes."""
         draws = max(1, _DRAWS // max(len(self.cases), 1))
         sizes = {"sizes": _MANY} if self.random else {}
         found = []
@@ -180,7 +180,7 @@ class _Checker:
         return [calls[k] for k in sorted(chosen)]
 
     def _check(self, case: Case, *, required: bool, briefly: bool = False) -> bool:
-        """Check a call; False if it does not run, which is to be told if it is required.
+        """Check a call; False if it does not run, which is reported if it is required.
 
         Briefly: every strategy once.
         """
@@ -211,7 +211,7 @@ class _Checker:
     def _search(self) -> None:
         """Look for splits that the description does not yield."""
         if SEARCH in self.avoid:
-            return  # parts that the operator does not check are its end: nothing is known
+            return  # it ended the process, on parts that the operator does not check
         self.tell(SEARCH)
         for case in self._some(self.cases, _SEARCH_CASES):
             if case.fixed or case.imperative:
@@ -220,10 +220,10 @@ class _Checker:
                 for way in missing_ways(case, self.seed):
                     self._missing(case.name, way.text())
             except (mx.MXNetError, TofuError):
-                continue  # told already
+                continue  # already reported
 
     def _ends_the_process(self, case: Case, name: str) -> bool:
-        """Whether this call did, or one of its operator with another whole number type."""
+        """Whether this call did, or one of the same operator with another integer type."""
         whole = np.dtype(case.dtype).kind != "f"
         return name in self.avoid or (
             whole and any(a.split()[-1] in _WHOLE_NUMBERS for a in self.avoid)

@@ -1,8 +1,8 @@
-"""Checks many operators in processes of their own, which MXNet may end.
+"""Checks many operators in separate processes, which MXNet may end.
 
-Each process is one of MXNet, started anew when it dies: the call that killed it is then
-left out, and told. What is found about an operator depends on the seed alone, not on the
-number of processes or on the other operators.
+A process that dies is restarted without the call that killed it, and the call is reported.
+What is found about an operator depends only on the seed, not on the number of processes or
+on the other operators.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Task:
 
 
 class _Worker:
-    """A process, what it works on, and the call that it told of last."""
+    """A process, its current operator, and the call that it reported last."""
 
     def __init__(self, seed: int, quick: bool) -> None:
         context = multiprocessing.get_context("spawn")
@@ -46,14 +46,14 @@ class _Worker:
         self.heard_s = time.monotonic()
 
     def give(self, task: _Task) -> None:
-        """Let it work on an operator."""
+        """Start work on an operator."""
         self.task, self.step = task, ""
         self.given += 1
         self.heard_s = time.monotonic()
         self.pipe.send((task.op, tuple(task.avoid)))
 
     def is_silent(self) -> bool:
-        """Whether its call takes so long that it will not end."""
+        """Whether its call takes so long that it is considered stuck."""
         return time.monotonic() - self.heard_s > _TIME_LIMIT_S
 
     def stop(self) -> None:
@@ -70,9 +70,9 @@ def check_all(
 
     Args:
         ops: their names.
-        seed: of shapes and values.
-        processes: how many run beside each other.
-        quick: whether to run a sample of the calls only.
+        seed: seeds shapes and values.
+        processes: number of parallel processes.
+        quick: whether to run only a sample of the calls.
     """
     tasks = deque(_Task(op) for op in ops)
     workers = [_Worker(seed, quick) for _ in range(min(processes, len(tasks)))]
@@ -116,8 +116,8 @@ def _receive(pipe: Any) -> Any:
 def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
     """Queue the operator again without the call that ended the process, or give it up.
 
-    In a process that has checked other operators it may be they who did the damage: then
-    the operator is tried once more, as the first of a process.
+    In a process that has checked other operators, these may have done the damage: then
+    the operator is tried once more, as the first one in a process.
     """
     worker.stop()
     task = worker.task
@@ -134,7 +134,7 @@ def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
 
 
 def _serve(pipe: Connection, seed: int, quick: bool) -> None:
-    """The process: checks the operators that it is given until the pipe is closed."""
+    """The process: checks operators from the pipe until the pipe is closed."""
     from tofu.verify.calls.registry import cases_by_operator
 
     known = cases_by_operator()
@@ -149,6 +149,6 @@ def _serve(pipe: Connection, seed: int, quick: bool) -> None:
             return
         verdict = check_operator(op, known[op], seed, pipe.send, avoid, quick)
         if served and (verdict.false or verdict.skipped):
-            return  # an error of an operator before it may be what was found: again, alone
+            return  # the error may come from an operator before it: try again, alone
         served += 1
         pipe.send(verdict)

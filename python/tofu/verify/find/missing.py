@@ -1,4 +1,4 @@
-"""Splits that hold for an operator and that its description does not yield."""
+"""Splits that work for an operator but that its description does not yield."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["missing_ways"]
 
 
 def missing_ways(case: Case, seed: int) -> Iterator[Way]:
-    """The splits found by running a case that no strategy of its row is."""
+    """The splits found by running a case that match no strategy of its row."""
     runs = [Run(case, seed + k) for k in range(2)]
     run = runs[0]
     compared = [k for k, a in enumerate(run.outputs) if a is not None and k not in case.skip]
@@ -36,7 +36,7 @@ def missing_ways(case: Case, seed: int) -> Iterator[Way]:
 
 
 def _donor(run: Run, inputs: Sequence[Array]) -> list[Tensor]:
-    """The forward operator's inputs for a part: sizes change as they do in what is read."""
+    """The forward operator's inputs for a part: sizes change as in what is read."""
     renamed = {
         old: new
         for before, now in zip(run.inputs, inputs)
@@ -78,7 +78,7 @@ def _outcome(run: Run, var: int, first: Part, second: Part, number: int) -> Outc
 
 
 def _covers(strategy: Way, way: Way, run: Run) -> bool:
-    """Whether a strategy does what a way does; what is never read may be cut or not."""
+    """Whether a strategy does the same as a way; what is never read may be cut or not."""
     if strategy.outcomes != way.outcomes:
         return False
     read = [any(d is not None for d in access["dims"]) for access in run.row["inputs"]]

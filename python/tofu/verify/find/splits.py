@@ -1,9 +1,9 @@
-"""The splits of an operator, found by running it: no description is asked.
+"""Finds the splits of an operator by running it, without a description.
 
-Dimensions of one size are divided together, in one input or in all that have such a one;
-the operator runs on the parts; and its outputs are compared with the whole's in every way
-that parts combine: concatenated, summed, largest, smallest, multiplied. A window that moves
-along a dimension is found by giving the first part more and more of it.
+Dimensions of equal size are divided together, in one input or in all that have one. The
+operator runs on the parts, and its outputs are compared with the whole's in every way
+that parts combine: concatenated, summed, largest, smallest, multiplied. To find a window
+that moves along a dimension, the first part gets more and more of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tofu.verify.run.node import Array
 
 __all__ = ["Call", "Outcome", "Way", "find_ways", "refusing"]
 
-# Runs the operator; None where it refuses.
+# Runs the operator; None if it refuses.
 Call = Callable[[Sequence[Array], Mapping[str, str]], Optional[list[Array]]]
 _REDUCERS: dict[str, Any] = {
     "sum": np.add,
@@ -30,13 +30,13 @@ _REDUCERS: dict[str, Any] = {
     "prod": np.multiply,
 }
 _TOLERANCE = {"float64": 1e-7, "float32": 1e-4, "float16": 2e-2}
-_MAX_CHOICES = 8  # of dimensions of one size in one input
+_MAX_CHOICES = 8  # of dimensions of equal size in one input
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the parts make of an output: "concatenate" along `dim`, a reducer, or "whole"."""
+    """How parts combine to an output: "concatenate" along `dim`, a reducer, or "whole"."""
 
     kind: str
     dim: Optional[int] = None
@@ -47,11 +47,11 @@ class Way:
     """A split that reproduces the operator's outputs.
 
     Attributes:
-        cuts: by input, the dimension that is divided; None: the part reads the whole.
-        outcomes: what becomes of each output.
-        zeroed: inputs of which all parts but the first get zeros.
+        cuts: by input, the dimension that is divided; None: a part reads the whole.
+        outcomes: how each output combines.
+        zeroed: inputs that are zeros in every part except the first.
         window: how far a part reads beyond its end.
-        attributes: those in which the size of the dimension becomes the part's.
+        attributes: those in which the part's size replaces the dimension's.
     """
 
     cuts: tuple[Optional[int], ...]
@@ -79,14 +79,14 @@ def find_ways(
     *,
     together: bool = False,
 ) -> list[Way]:
-    """The splits that hold for all samples of values.
+    """The splits that work for all samples of values.
 
     Args:
         call: runs the operator.
-        samples: inputs, of the same shapes each time: a split must hold for each.
+        samples: inputs, always of the same shapes; a split must work for each.
         attrs: the operator's attributes.
-        together: divide all inputs that have a dimension of the size, never one alone: for
-            operators that do not check that their inputs belong together.
+        together: divide all inputs that have a dimension of the size, never one alone; for
+            operators that do not check whether their inputs match.
     """
     wholes = [call(inputs, attrs) for inputs in samples]
     known = [(i, w) for i, w in zip(samples, wholes) if w is not None]
@@ -103,7 +103,7 @@ def find_ways(
 
 
 def _within(way: Way, other: Way) -> bool:
-    """Whether the other divides the same, and more inputs besides."""
+    """Whether the other divides the same inputs and more."""
     return (
         way != other
         and way.outcomes == other.outcomes
@@ -114,7 +114,7 @@ def _within(way: Way, other: Way) -> bool:
 def _cuts(
     inputs: Sequence[Array], size: int, *, alone: bool
 ) -> Iterator[tuple[Optional[int], ...]]:
-    """Which dimension of each input is divided: of all that have one of the size, or of one."""
+    """The dimension of each input to divide: in all inputs that have one of the size, or in one."""
     dims = [[d for d, s in enumerate(a.shape) if s == size] for a in inputs]
     choices: list[Sequence[Optional[int]]] = [own or (None,) for own in dims]
     together = itertools.product(*choices)
@@ -131,7 +131,7 @@ def _try(
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
-    """The first way in which these cuts hold, if there is one."""
+    """The first way in which these cuts work, if there is one."""
     size = next(a.shape[d] for a, d in zip(known[0][0], cuts) if d is not None)
     whole = [k for k, d in enumerate(cuts) if d is None]
     for zeroed in ((), *((k,) for k in whole)):
@@ -152,7 +152,7 @@ def _try(
 
 
 def _changed(attrs: Mapping[str, str], size: int) -> list[tuple[str, ...]]:
-    """Attributes that a part may need changed: none, or those that name the size."""
+    """Attributes that may have to change in a part: none, or those with the size."""
     naming = [n for n, text in attrs.items() if str(size) in _NUMBER.findall(text)]
     return [(), *((n,) for n in naming), *([tuple(naming)] if len(naming) > 1 else [])]
 
@@ -167,7 +167,7 @@ def _outcomes(
     zeroed: Sequence[int],
     changed: Sequence[str],
 ) -> tuple[Outcome, ...]:
-    """What two parts make of each output; () where they do not make it."""
+    """How two parts combine to each output; () if they do not."""
     results = []
     total = sum(sizes)
     for begin, end in ((0, sizes[0]), (sizes[0], total)):
@@ -271,7 +271,7 @@ def _is_span(
 
 
 def refusing(run: Callable[[Sequence[Array], Mapping[str, str]], list[Array]]) -> Call:
-    """The operator as a call that is None where MXNet raises an error."""
+    """The operator as a call that returns None if MXNet raises an error."""
 
     def call(inputs: Sequence[Array], attrs: Mapping[str, str]) -> Optional[list[Array]]:
         try:

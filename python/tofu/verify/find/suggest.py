@@ -1,4 +1,4 @@
-"""``tofu suggest``: a description of an operator that nobody described, found by running it."""
+"""``tofu suggest``: finds a description of an operator by running it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_input(text: str) -> In:
     match = _INPUT.fullmatch(text.replace(" ", ""))
     if match is None:
         raise ConfigError(
-            f"--shape {text}: expected sizes, such as 6,4, and perhaps a kind of values, "
+            f"--shape {text}: expected sizes, such as 6,4, and optionally a kind of values, "
             "6,4:positive or 6,4:int10"
         )
     shape = tuple(map(int, match.group(1).split(",")))
@@ -47,14 +47,14 @@ def suggestion(
     """The text of a Python file that describes an operator.
 
     Args:
-        operator: its name; ``Custom:NAME`` for one that is written in Python.
-        inputs: the shapes and values to run it on; different sizes tell dimensions apart.
+        operator: its name; ``Custom:NAME`` if it is written in Python.
+        inputs: the shapes and values to run it on; different sizes distinguish dimensions.
         attrs: its attributes.
         dtype: the type of the inputs.
-        seed: of the values.
+        seed: seeds the values.
 
     Raises:
-        ConfigError: MXNet does not run it so, or runs it differently each time.
+        ConfigError: MXNet does not run it this way, or gives different results each time.
     """
     load_described()
     with quiet():
@@ -75,7 +75,7 @@ def suggestion(
 
 
 def _name(number: int, outputs: int, inputs: int) -> str:
-    """What a tensor that a gradient reads is called."""
+    """The name of a tensor that a gradient reads."""
     if number < outputs:
         return f"ograd{number}"
     number -= outputs
@@ -110,7 +110,7 @@ def _outputs(case: Case, operator: str) -> int:
     except mx.MXNetError as error:
         raise ConfigError(
             f"tofu suggest {operator}: MXNet has no such operator or refuses its attributes "
-            f"({_last_line(error)}); for one written in Python say Custom:NAME and --describe "
+            f"({_last_line(error)}); for one written in Python, use Custom:NAME and --describe "
             "the file that registers it"
         ) from None
 
@@ -126,7 +126,7 @@ def _twice(run: Any, inputs: Sequence[Array], attrs: Mapping[str, str], name: st
         ) from None
     if not all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(first, second)):
         raise ConfigError(
-            f"tofu suggest {name}: two runs differ, so that parts cannot be compared; describe a "
+            f"tofu suggest {name}: two runs differ, so parts cannot be compared; describe a "
             "random operator by hand, with @tofu.op(random=True)"
         )
     result: list[Array] = first
@@ -138,7 +138,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _usable(ways: Sequence[Way]) -> list[Way]:
-    """Ways that one description can have together: one for each dimension that is divided."""
+    """Ways that fit into one description: one for each dimension that is divided."""
     taken: set[tuple[int, int]] = set()
     kept: list[Way] = []
     reducer: Optional[str] = None

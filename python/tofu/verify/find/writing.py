@@ -1,4 +1,4 @@
-"""Writes a description in TDL from the splits that were found to hold."""
+"""Writes a TDL description from the splits that work."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Found:
     """What was found about an operator.
 
     Attributes:
-        name: what to describe it by.
-        case: the call that it was run with.
+        name: the name to describe it by.
+        case: the call that ran.
         tensors: names for its inputs.
         outs: the outputs' shapes.
-        ways: splits that hold, none of the same dimension.
+        ways: splits that work, at most one per dimension.
     """
 
     name: str
@@ -42,7 +42,7 @@ class _Named:
 
 
 def text_of(found: Sequence[Found], note: str = "") -> str:
-    """A Python file with the descriptions, and the calls that they were found on as cases."""
+    """A Python file with the descriptions, and the calls that found them as cases."""
     shapes = " and ".join(str(i.shape) for i in found[0].case.inputs)
     lines = [f'"""Found by running {found[0].name} on {shapes}."""', ""]
     lines += ["import tofu", "from tofu.verify import In, case"]
@@ -78,7 +78,7 @@ def _variable(number: int, way: Way) -> str:
 
 
 def _can_be_written(named: _Named, others: Sequence[_Named], case: Case) -> bool:
-    """Whether TDL can say it: windows only of elements, changed attributes only of numbers."""
+    """Whether TDL can express it: windows only of elements, changed attributes only of numbers."""
     way = named.way
     if any(not case.attrs[a].strip().isdigit() for a in way.attributes):
         return False
@@ -87,7 +87,7 @@ def _can_be_written(named: _Named, others: Sequence[_Named], case: Case) -> bool
         return all(
             (k, d) in covered for k, i in enumerate(case.inputs) for d in range(len(i.shape))
         )
-    for slot in way.zeroed:  # added as it is, at an element
+    for slot in way.zeroed:  # added unchanged, at an element
         own = {d for n in others for k, d in enumerate(n.way.cuts) if k == slot}
         if not own.issuperset(range(len(case.inputs[slot].shape))):
             return False
@@ -95,7 +95,7 @@ def _can_be_written(named: _Named, others: Sequence[_Named], case: Case) -> bool
 
 
 def _index(slot: int, found: Found, ways: Sequence[_Named], output: int) -> tuple[str, bool]:
-    """The element of an input for an output, and whether some dimension of it is whole."""
+    """The element of an input for an output, and whether one of its dimensions is whole."""
     dims = [":"] * len(found.case.inputs[slot].shape)
     for named in ways:
         dim = named.way.cuts[slot]
@@ -105,7 +105,7 @@ def _index(slot: int, found: Found, ways: Sequence[_Named], output: int) -> tupl
 
 
 def _is_whole(ways: Sequence[_Named], found: Found) -> bool:
-    """Whether an opaque function is needed: something is whole, or not divided."""
+    """Whether an opaque function is needed because something is whole or not divided."""
     slots = range(len(found.tensors))
     return any(
         len(_divided(k, ways)) < len(out) or any(_index(s, found, ways, k)[1] for s in slots)

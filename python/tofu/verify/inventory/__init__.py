@@ -1,1 +1,1 @@
-"""Lists every operator of MXNet: what describes it, whether that was verified, why not."""
+"""Lists every operator of MXNet: its description, whether it was verified, and why not."""

@@ -1,7 +1,7 @@
-"""The inventory, kept on disk: analysing every operator takes seconds, reading it milliseconds.
+"""Keeps the inventory on disk: analysing every operator takes seconds, reading it milliseconds.
 
-What is kept belongs to one state of the descriptions, the analysis, the example calls, the
-record and MXNet: the fingerprint of their files is in its name. Older states are removed.
+A cached inventory belongs to one state of the descriptions, the analysis, the example calls,
+the record and MXNet: its name has the fingerprint of their files. Older ones are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cached_inventory() -> list[dict[str, object]]:
     from tofu.verify.inventory.inventory import inventory
 
     found = [operator.to_document() for operator in inventory()]
-    with contextlib.suppress(OSError):  # a read-only home is no reason to fail
+    with contextlib.suppress(OSError):  # a read-only home directory is no reason to fail
         path.parent.mkdir(parents=True, exist_ok=True)
         for older in path.parent.glob("inventory-*.json"):
             older.unlink()

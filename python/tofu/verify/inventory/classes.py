@@ -1,4 +1,4 @@
-"""What kind of operator a description describes, told from its terms alone."""
+"""The class of an operator, determined from the terms of its description."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ CLASSES = (
     "optimizer update",
     INEXPRESSIBLE,
 )
-_UPDATE = "update"  # what descriptions of weight updates call their function
+_UPDATE = "update"  # the function's name in descriptions of weight updates
 
 
 def class_of(trace: Trace, row: Mapping[str, Any]) -> str:
     """The class of an operator, from its executed description and its row.
 
-    The first that fits: random; a weight update; an opaque function; a sum of products of
-    different tensors; another reduction; the same index everywhere; elements that are only
-    moved; and else a function of stretched tensors.
+    The first that fits of: random; a weight update; an opaque function; a sum of products
+    of different tensors; another reduction; the same index everywhere; elements that only
+    move; else a function of broadcast tensors.
     """
     terms = [e for out in trace.outputs for e in ir.walk(out.body)]
     opaque = [e for e in terms if isinstance(e, ir.OpaqueElement)]
@@ -86,7 +86,7 @@ def _is_product(expr: ir.Expr) -> bool:
 
 
 def _stretches(trace: Trace) -> Iterator[bool]:
-    """For every element whether it stays the same along some variable of its output."""
+    """For every element, whether it is constant along some variable of its output."""
     for output in trace.outputs:
         for element in ir.elements(output.body):
             dims = [d for d in element.dims if isinstance(d, ir.Index)]

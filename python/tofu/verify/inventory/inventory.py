@@ -74,7 +74,7 @@ def inventory() -> list[Operator]:
 def operator_of(
     name: str, aliases: list[str], cases: Sequence[Case], reasons: Mapping[str, str]
 ) -> Operator:
-    """What is known of one operator: the strategies of the call that has most."""
+    """What is known about one operator: the strategies of the call that has the most."""
     description = lookup(name)
     if description is None:
         reason = reasons.get(name, NOT_DESCRIBED)
@@ -91,7 +91,7 @@ def operator_of(
 
 
 def call_of(case: Case) -> Optional[Call]:
-    """The operator's own call that a case is; None where MXNet tells no shapes of it."""
+    """A case as a call of the operator; None if MXNet infers no shapes for it."""
     shapes = inferred(case) or _found(case)
     if shapes is None:
         return None
@@ -104,7 +104,7 @@ def call_of(case: Case) -> Optional[Call]:
 
 
 def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
-    """The shapes of an operator that MXNet infers none for, or wrong ones: those it computes."""
+    """The computed shapes of an operator for which MXNet infers none, or wrong ones."""
     if case.shaped or (case.imperative and case.forward is None):
         return None
     op, attrs = case.op, case.attrs
@@ -121,7 +121,7 @@ def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
 
 
 def fingerprint(calls: Sequence[Call]) -> str:
-    """What a description says of these calls, condensed: another description has another."""
+    """A hash of what a description says about these calls; it changes with the description."""
     digest = hashlib.sha256()
     for call in calls:
         digest.update(_said(call).encode())

@@ -1,4 +1,4 @@
-"""The results of ``tofu verify`` that are kept in the package."""
+"""The results of ``tofu verify`` that the package keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH = Path(__file__).with_name("recorded.json")
 
 @functools.cache
 def recorded() -> Mapping[str, Mapping[str, Any]]:
-    """By operator: the fingerprint of what was verified, the seed, how much was checked."""
+    """By operator: the fingerprint of the verified description, the seed, the number of checks."""
     if not PATH.exists():
         return {}
     operators: Mapping[str, Mapping[str, Any]] = json.loads(PATH.read_text(encoding="utf-8"))
@@ -23,7 +23,7 @@ def recorded() -> Mapping[str, Mapping[str, Any]]:
 
 
 def write_record(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Keep these results beside those of other operators; an empty one removes."""
+    """Add these results to those of other operators; an empty result removes one."""
     kept = {**recorded(), **results}
     lines = [f"  {json.dumps(op)}: {json.dumps(kept[op])}" for op in sorted(kept) if kept[op]]
     PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

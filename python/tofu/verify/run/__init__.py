@@ -1,1 +1,1 @@
-"""Runs one call of an operator in MXNet, whole and by parts."""
+"""Runs one call of an operator in MXNet, whole and in parts."""

@@ -1,8 +1,8 @@
-"""One call of a real operator, whole and by parts.
+"""Runs one call of a real operator, whole and in parts.
 
 The parts are exactly those of the operator's row of the strategy table: the regions it
-reads, the attributes it rewrites, the zeros and fills. Concatenated or reduced they must
-be the whole.
+reads, the attributes it rewrites, the zeros and fills. Concatenated or reduced, they must
+equal the whole.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tofu.verify.run.node import Array, Tensor, run_imperatively, run_node
 
 __all__ = ["MismatchError", "Run", "check_distribution", "check_equal"]
 
-# Rounding that differs when sums are taken by parts, by type.
+# How much rounding may differ when sums are taken in parts, by type.
 _TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 2e-2}
 _JOIN: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
-# Two samples of one distribution differ by more once in some million times.
+# Two samples of one distribution differ by more once in about a million times.
 _KOLMOGOROV = 2.7
 
 
 class MismatchError(Exception):
-    """The parts of an operator are not the whole."""
+    """The parts of an operator do not equal the whole."""
 
 
 class Run:
@@ -53,7 +53,7 @@ class Run:
         ]
         row = row_for(case.op, case.attrs, self.in_shapes, self.out_shapes)
         if row is None:
-            raise TdlError(f"{case.name} is not described: give it a description, or no case")
+            raise TdlError(f"{case.name} is not described: add a description, or remove the case")
         self.row = row
         description = lookup(described_name(case.op, case.attrs)[0])
         self.random = description is not None and description.random
@@ -122,7 +122,7 @@ class Run:
         )
 
     def extent(self, variable: int) -> int:
-        """What a variable of the row ranges over."""
+        """The extent of a variable of the row."""
         return extent_of(self.row["vars"][variable]["extent"], self.in_shapes, self.out_shapes)
 
     def names(self, numbers: Sequence[int]) -> list[str]:
@@ -132,7 +132,7 @@ class Run:
     # --- by parts -------------------------------------------------------------------
 
     def check(self, splits: Sequence[Split]) -> None:
-        """Run by parts and compare with the whole. Raises MismatchError where they differ."""
+        """Run in parts and compare with the whole. Raises MismatchError if they differ."""
         parts = parts_of(self.row, self.case.attrs, self.in_shapes, self.out_shapes, splits)
         results = [self._run_part(part) for part in parts]
         for number, whole in enumerate(self.outputs):
@@ -160,7 +160,7 @@ class Run:
                 donor[number] = Tensor(inputs[k].shape, donor[number].dtype)
         for k, grad in enumerate(self.grads if self.case.forward else ()):
             if k in self.case.hide and grad in self.case.reads:
-                continue  # an input is shaped like it
+                continue  # an input has its shape
             number = int(grad[1:])
             donor[number] = Tensor(part.outputs[k].shape, donor[number].dtype)
         for number, read in self.case.like.items():
@@ -170,7 +170,7 @@ class Run:
         for k, result in enumerate(results):
             if result is not None and result.shape != part.outputs[k].shape:
                 raise MismatchError(
-                    f"{self.case.name}: part {part.digits} makes {result.shape} of output {k}, "
+                    f"{self.case.name}: part {part.digits}, output {k}: found {result.shape}, "
                     f"expected {part.outputs[k].shape}"
                 )
         return results
@@ -204,7 +204,7 @@ class Run:
 
 
 def _close(one: Array, other: Array, dtype: Any) -> bool:
-    """Whether two results are equal up to rounding, which is relative to the largest term."""
+    """Whether two results are equal up to rounding, relative to the largest term."""
     if dtype.kind != "f":
         return np.array_equal(one, other)
     finite = np.abs(other[np.isfinite(other)])
@@ -223,7 +223,7 @@ def check_equal(assembled: Array, whole: Array, where: str) -> None:
 
 
 def check_distribution(assembled: Array, whole: Array, where: str) -> None:
-    """Raise MismatchError by the two-sample test of Kolmogorov and Smirnov, on all elements."""
+    """Raise MismatchError if the two-sample Kolmogorov-Smirnov test of all elements fails."""
     a, b = np.sort(assembled, axis=None), np.sort(whole.astype("float64"), axis=None)
     if not a.size:
         return
@@ -243,7 +243,7 @@ def _region(array: Array, box: Box, fill: Optional[float], zeros: bool) -> Array
     if zeros:
         return np.zeros(box.shape, array.dtype)
     if fill is None:
-        return np.array(array[inside], order="C")  # a copy, of 0 dimensions too
+        return np.array(array[inside], order="C")  # a copy, even with 0 dimensions
     result = np.full(box.shape, fill, array.dtype)
     place = tuple(
         slice(s.start - begin, s.start - begin + max(s.stop - s.start, 0))

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-# MXNet rewrites a graph when it binds it, in ways that lose control dependencies; and its
-# subgraph backend, active on cpu(0), refuses them.
+# When MXNet binds a graph it rewrites it in ways that lose control dependencies, and its
+# subgraph backend, active on cpu(0), rejects them.
 _AS_IT_IS = {
     **MXNET_ENVIRONMENT,
     "MXNET_SUBGRAPH_BACKEND": "NONE",
@@ -45,7 +45,7 @@ _AS_IT_IS = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """The shape and type of an array, to be part of a cache's key."""
+    """The shape and type of an array, as part of a cache key."""
 
     shape: Shape
     dtype: str
@@ -63,19 +63,19 @@ def run_node(
     numpy: bool = False,
     seen: Optional[Mapping[int, Array]] = None,
 ) -> list[Optional[Array]]:
-    """The outputs of one node; None for those that are hidden.
+    """The outputs of one node; None for hidden ones.
 
     Args:
         op: the operator.
         attrs: its attributes.
         inputs: its inputs' values.
         outputs: how many outputs it has.
-        hide: those that it refuses to compute.
+        hide: outputs that it refuses to compute.
         forward: the forward operator of a backward one.
-        forward_attrs: that one's attributes.
-        donor: that one's inputs, from which MXNet infers the gradients' shapes.
+        forward_attrs: the forward operator's attributes.
+        donor: the forward operator's inputs, from which MXNet infers the gradients' shapes.
         numpy: whether shapes are NumPy's, where () is a number.
-        seen: values of some of them, else zeros.
+        seen: values of some of the donor's inputs; the others are zeros.
     """
     key = tuple(Tensor(a.shape, str(a.dtype)) for a in inputs)
     more = tuple(sorted((forward_attrs or {}).items()))
@@ -98,16 +98,16 @@ def run_node(
 def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
     """The shapes of a case's operator, inputs and outputs, as MXNet infers them.
 
-    Those of the forward operator for a backward one. None where it infers none, or others
-    than the case has.
+    For a backward operator, the shapes of its forward operator. None if MXNet infers none,
+    or not those of the case.
     """
     ins = [i.shape for i in case.inputs]
     shapes = {f"x{k}": shape for k, shape in enumerate(ins)}
     try:
         symbol = _forward_symbol(case, [[len(ins), k, 0] for k in range(case.outputs)])
-        quiet = contextlib.redirect_stdout(io.StringIO())  # where it prints the shapes, too
+        quiet = contextlib.redirect_stdout(io.StringIO())  # which also prints the shapes
         with mx.util.np_shape(case.numpy), quiet, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it cannot infer them
+            warnings.simplefilter("ignore")  # if it cannot infer them
             arguments, outs, states = symbol.infer_shape(**shapes)
     except (mx.MXNetError, ValueError):
         return None
@@ -119,12 +119,12 @@ def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
 
 
 def visible_outputs(case: Case) -> int:
-    """How many outputs the operator shows; the forward one for a backward one."""
+    """The number of visible outputs, of the forward operator for a backward one."""
     return len(_forward_symbol(case, [[len(case.inputs), 0, 0]]).get_internals())
 
 
 def _forward_symbol(case: Case, heads: Sequence[Sequence[int]]) -> Any:
-    """The case's operator alone, the forward one for a backward one."""
+    """The case's operator alone, or its forward operator."""
     op, attrs = case.op, case.attrs
     if case.forward is not None:
         op = case.forward
@@ -140,7 +140,7 @@ def run_imperatively(
     """The outputs of an operator that cannot be a node of a graph.
 
     Args:
-        case: what it is.
+        case: its case.
         attrs: its attributes.
         inputs: its inputs' values.
         gradients: its outputs, for a backward operator.
@@ -175,7 +175,7 @@ def _bound(
     donor: tuple[Tensor, ...],
     numpy: bool,
 ) -> tuple[Any, dict[str, Any]]:
-    """An executor for one node, with its forward operator beside it where it needs one."""
+    """An executor for one node, together with its forward operator if it needs one."""
     nodes = [_variable(f"x{k}") for k in range(len(inputs))]
     arrays = {f"x{k}": mx.nd.zeros(t.shape, dtype=t.dtype) for k, t in enumerate(inputs)}
     control = []
@@ -189,7 +189,7 @@ def _bound(
     if control:
         nodes[-1]["control_deps"] = control
     last = len(nodes) - 1
-    # The forward operator's output is asked for too: some do not run otherwise.
+    # The forward operator's output is a head too: some do not run otherwise.
     heads = [[last, k, 0] for k in range(outputs) if k not in hide]
     heads += [[k, 0, 0] for k in control]
     symbol = _symbol(nodes, heads, numpy)
@@ -202,7 +202,7 @@ def _bound(
 
 
 def _blank(tensor: Tensor) -> Any:
-    """Zeros, which are safe to look up by, or ones, which are safe to divide by."""
+    """Zeros, which are safe as indices, or ones, which are safe as divisors."""
     whole = np.dtype(tensor.dtype).kind != "f"
     return (mx.nd.ones if whole else mx.nd.zeros)(tensor.shape, dtype=tensor.dtype)
 
@@ -229,7 +229,7 @@ def _variable(name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep MXNet silent, which logs every graph that it binds and prints every error."""
+    """Silence MXNet, which logs every graph that it binds and prints every error."""
     before, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:

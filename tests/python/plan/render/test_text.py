@@ -11,7 +11,7 @@ from ..documents import document, stack
 
 def test_text_names_every_tensor_and_operator():
     text = render_text(Plan.from_json(json.dumps(document())))
-    assert "4 workers = 2 x 2, 1.5 KiB communicated per training step" in text
+    assert "4 workers (2 x 2), 1.5 KiB communicated per training step" in text
     assert re.search(r"^w +8x6 +float32 +2x2 +0 1$", text, re.M)
     assert re.search(r"^b +3 +float64 +1= +- -$", text, re.M)
     assert re.search(r"^fc +FullyConnected +b - +96$", text, re.M)
@@ -47,7 +47,7 @@ def test_what_is_left_out_is_counted():
         {"node": name, "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]} for name in names
     ]
     text = render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
-    assert "... and 60 more tensors, 960 bytes together; --all shows every one" in text
+    assert "... and 60 more tensors, 960 bytes together; --all shows all" in text
 
 
 def test_summary_tells_model_and_memory():
