@@ -30,7 +30,7 @@ struct JointGraph {
 };
 
 // `phases` have a backward half.
-JointGraph JoinPhases(const Phases& phases);
+JointGraph JoinPhases(Phases phases);
 
 }  // namespace tofu
 
