@@ -48,6 +48,7 @@ class TileState:
         layout: the box of every worker's tile.
         session: the workers, and the state that this belongs to.
         cuts: the dimension that each step of the plan cuts, -1 where none.
+        parts: into how many parts each step cuts.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
         gradients: None where none is wanted.
@@ -57,6 +58,7 @@ class TileState:
     layout: Any
     session: Session
     cuts: tuple[int, ...]
+    parts: tuple[int, ...]
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
     gradients: Optional[Gradients] = None
@@ -292,7 +294,9 @@ def check_tileable(parameter: Any) -> None:
         )
 
 
-def tile(parameter: Any, layout: Any, session: Session, cuts: Sequence[int]) -> None:
+def tile(
+    parameter: Any, layout: Any, session: Session, cuts: Sequence[int], parts: Sequence[int]
+) -> None:
     """Spread an initialized parameter over the workers and drop its whole array.
 
     Args:
@@ -300,12 +304,13 @@ def tile(parameter: Any, layout: Any, session: Session, cuts: Sequence[int]) -> 
         layout: the box of every worker's tile.
         session: the workers, and the state that keeps the parameter.
         cuts: the dimension that each step of the plan cuts, -1 where none.
+        parts: into how many parts each step cuts.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
     check_tileable(parameter)
     whole, gradient = parameter._data[0], parameter._grad
-    state = TileState(layout, session, tuple(cuts))
+    state = TileState(layout, session, tuple(cuts), tuple(parts))
     with autograd.pause():
         state.tiles = state.scatter(whole)
     fresh = gradient is not None and bool(whole._fresh_grad)

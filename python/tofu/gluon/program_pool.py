@@ -224,13 +224,15 @@ def make_pool(
         messages.plain_fetch(reason, session)
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
+    parts = _parts(parameters)
+    options = saved_plans.options_for(name, graph, session, training=training)
     compiled = backend.compile_graph(
         graph,
         table,
         workers=session.workers,
         pins=pins,
-        options=saved_plans.options_for(name, graph, session, training=training),
-        saved=saved_plans.plan_for(name, graph, pins, session, training=training),
+        options=dataclasses.replace(options, parts=parts),
+        saved=saved_plans.plan_for(name, graph, pins, parts, session, training=training),
         fetch=fetch,
         dump_dir=session.dump_dir,
     )
@@ -241,7 +243,7 @@ def make_pool(
         layout = layouts[parameter_name]
         if not is_tiled(parameter):
             cuts = compiled.plan.tensor(parameter_name).cuts
-            tile(parameter, layout, session, cuts)
+            tile(parameter, layout, session, cuts, compiled.plan.parts)
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
@@ -251,6 +253,24 @@ def make_pool(
         if unknown:
             messages.undescribed(name, unknown, compiled)
     return Pool(compiled, parameters, signature, session)
+
+
+def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
+    """Into how many parts the steps cut parameters that are tiled already; () for none.
+
+    Raises:
+        PlanError: plans have cut some of them in other steps than others.
+    """
+    tiled = {p._tofu.parts: p.name for p in parameters.values() if is_tiled(p)}
+    if len(tiled) > 1:
+        shown = ", ".join(
+            f"{name} in {' x '.join(map(str, parts))}" for parts, name in tiled.items()
+        )
+        raise PlanError(
+            f"parameters are cut in other steps than each other by earlier graphs: {shown} parts; "
+            "expected the same steps. Call the block that has all of them first"
+        )
+    return next(iter(tiled), ())
 
 
 def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:

@@ -29,6 +29,7 @@ def plan_for(
     name: str,
     graph: str,
     pins: Mapping[str, Sequence[int]],
+    parts: Sequence[int],
     session: Session,
     *,
     training: bool,
@@ -39,6 +40,7 @@ def plan_for(
         name: the block, for what the user is told.
         graph: its training graph.
         pins: the cuts of parameters that are tiled already.
+        parts: into how many parts each step cuts these; empty where there are none.
         session: the workers and the saved plans.
         training: whether the graph has gradients.
 
@@ -49,7 +51,7 @@ def plan_for(
     if plans is None:
         return None
     found = plans.plan_for(graph, session.workers)
-    if found is not None and _keeps(found, pins):
+    if found is not None and _keeps(found, pins, parts):
         state.plan_matched = True
         return found
     if training and not state.plan_matched:
@@ -84,7 +86,10 @@ def options_for(name: str, graph: str, session: Session, *, training: bool) -> S
     return dataclasses.replace(options, pins=own)
 
 
-def _keeps(plan: str, pins: Mapping[str, Sequence[int]]) -> bool:
+def _keeps(plan: str, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:
     """Whether a plan cuts the pinned variables as they are pinned."""
-    cuts = {tensor["node"]: tensor["cuts"] for tensor in json.loads(plan)["tensors"]}
+    document = json.loads(plan)
+    cuts = {tensor["node"]: tensor["cuts"] for tensor in document["tensors"]}
+    if parts and document["parts"] != list(parts):
+        return False
     return all(cuts.get(name, list(pin)) == list(pin) for name, pin in pins.items())

@@ -28,6 +28,7 @@ class SearchOptions:
         allow_replication: whether large tensors may be left whole where that is cheaper.
         bound: whether the time that is left is spent on a better lower bound.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
+        parts: into how many parts each step cuts, in order; empty: the search chooses.
     """
 
     mode: str = "tofu"
@@ -36,12 +37,15 @@ class SearchOptions:
     allow_replication: bool = False
     bound: bool = False
     coarsen: bool = True
+    parts: tuple[int, ...] = ()
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``_core.plan`` that differ from its defaults."""
         found: dict[str, Any] = {"mode": self.mode}
         if self.time_limit_s is not None:
             found["time_limit_s"] = self.time_limit_s
+        if self.parts:
+            found["parts"] = list(self.parts)
         if self.allow_replication:
             found["allow_replication"] = True
         if self.bound:

@@ -121,7 +121,7 @@ def backend():
                 "backward": {} if document["gradients"] else None,
             }
         )
-        plan = _plan(plans, document)
+        plan = _plan(plans, document, parts)
         return types.SimpleNamespace(
             plan=plan,
             partitioned=text,
@@ -207,7 +207,7 @@ class Program:
         return [self._arrays[tile["name"]] for tile in self._variables[name]["tiles"]]
 
 
-def _plan(tensors, document):
+def _plan(tensors, document, parts):
     undescribed = UNDESCRIBED.lower() in document["symbol"]
     replicated = {
         t.name: 4 * int(np.prod(document["variables"][t.name]["shape"]))
@@ -218,6 +218,7 @@ def _plan(tensors, document):
     by_name = {t.name: t for t in tensors}
     return types.SimpleNamespace(
         operators=operators,
+        parts=parts,
         total_bytes=1024,
         search_seconds=0.01,
         tensor=lambda name: by_name[name],
