@@ -51,6 +51,7 @@ class TileState:
         parts: into how many parts each step cuts.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
+        updates: counts the times when a Trainer, or ``set_data``, has written there.
         gradients: None where none is wanted.
         value, gradient: the whole arrays handed out.
     """
@@ -61,6 +62,7 @@ class TileState:
     parts: tuple[int, ...]
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
+    updates: int = 0
     gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
@@ -225,6 +227,7 @@ class Tiled:
             if np.dtype(whole.dtype) != np.dtype(self._data[0].dtype):
                 whole = whole.astype(self._data[0].dtype)
             self._tofu.scatter(whole, out=self._data)
+        self._tofu.updates += 1
         value.refresh()
 
     def zero_grad(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 from mxnet import autograd
 
-from tofu.errors import InternalError, PlanError
+from tofu.errors import GradientError, InternalError, PlanError
 from tofu.plan import Compiled
 
 from . import messages, saved_plans
@@ -27,6 +27,12 @@ from .recording import Recording
 from .session import Session
 
 __all__ = ["Pool", "Signature", "make_pool"]
+
+_UPDATED = (
+    "backward: a second pass through a retained graph after its parameters were updated; the "
+    "first pass has used up the activations, and they would be computed at the new values. Call "
+    "backward twice before step(), or record the graph again"
+)
 
 Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
 
@@ -156,9 +162,13 @@ class Pool:
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
         gather = self._session.state.backend.gather
 
+        updates = self._updates()
+
         def differentiate(
             heads: list[Any],
         ) -> tuple[list[Any], list[Any], Callable[[int], None]]:
+            if program.is_used_up and self._updates() != updates:
+                raise GradientError(_UPDATED)
             self._reclaim(program)
             found = program.backward(heads)
 
@@ -180,6 +190,9 @@ class Pool:
             differentiate,
             self._group,
         )
+
+    def _updates(self) -> list[int]:
+        return [p._tofu.updates for p in self._parameters.values()]
 
     def _reclaim(self, program: Any) -> None:
         """Before a program overwrites gradients that lie with it."""

@@ -151,6 +151,8 @@ def _usable_fetch(wanted, contexts):
 class Program:
     """Runs the symbol on the script's context."""
 
+    is_used_up = False
+
     def __init__(self, phases, contexts, arrays):
         document = json.loads(phases)
         # Each output has a gradient of its own, also where two are the same tensor.
@@ -171,7 +173,7 @@ class Program:
             else layout.gather(self._tiles(name), self.layouts[name], ctx)
             for name, record in self._variables.items()
         }
-        self._is_train = is_train
+        self._is_train, self.is_used_up = is_train, False
         auxiliary = set(self._symbol.list_auxiliary_states())
         # In a thread of its own for its temporary space: see tofu.mx.run.executor.bind_apart.
         self._executor = APART.submit(
@@ -188,6 +190,7 @@ class Program:
         for name, array in self._executor.aux_dict.items():
             layout.gather(self._tiles(name), self.layouts[name], array.context, out=array)
         # An executor's backward pass overwrites what a second one would need.
+        self.is_used_up = True
         self._executor.forward(is_train=self._is_train)
         self._executor.backward(list(head_gradients), is_train=self._is_train)
         for name in self._gradients:
