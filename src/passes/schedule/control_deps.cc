@@ -10,9 +10,9 @@
 namespace tofu {
 namespace {
 
-// MXNet takes the first dependency of a backward operator for the forward
-// operator, and its shapes from there. Backward operators are named so, and two
-// others are registered as such.
+// MXNet takes the first dependency of a backward operator as its forward operator, and
+// its shapes from there. Backward operators have "backward" in their names; two others
+// are registered as such.
 bool MayDepend(const Node& node) {
   return node.op.find("backward") == std::string::npos && node.op != "gather_nd" &&
          node.op != "scatter_nd";

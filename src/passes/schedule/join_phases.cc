@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// The edges of `graph` alone: all that decides how the executor numbers its nodes.
+// Only the edges of `graph`, which decide how the executor numbers its nodes.
 Graph Outline(const Graph& graph) {
   Graph outline;
   for (const Node& node : graph.nodes) {
@@ -55,7 +55,7 @@ class Joiner {
   }
 
  private:
-  // Adds the nodes of `graph`; variables called as in `known` are these entries.
+  // Adds the nodes of `graph`; variables named in `known` become these entries.
   void Append(const Graph& graph, const std::map<std::string, NodeEntry>& known) {
     moved_.assign(graph.nodes.size(), NodeEntry{});
     for (int number = 0; number < graph.num_nodes(); ++number) {
