@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import tofu
-from tofu.lang import Over, Reindex, Rewrite, like
+from tofu.lang import Over, Reindex, Rewrite
 from tofu.tdl._shapes import Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
@@ -75,12 +75,16 @@ def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
     return found
 
 
-def _check(weight_shape, num_group, layout, *, groups=False):
-    depthwise = groups and weight_shape[0] == num_group and weight_shape[1] == 1
-    if (num_group != 1 and not depthwise) or layout not in _LAYOUTS:
+def _check(layout):
+    if layout not in _LAYOUTS:
         raise tofu.InconclusiveError(
-            "Deconvolution with layouts, or groups of several channels, is not described"
+            f"layout {layout} is not described; expected batch, channel, then space"
         )
+
+
+def _is_grouped(weight_shape, num_group):
+    """Whether groups have several filters or channels; else channels are by themselves."""
+    return num_group > 1 and (weight_shape[0] != num_group or weight_shape[1] != 1)
 
 
 def _sizes(
@@ -90,7 +94,13 @@ def _sizes(
     spreads = _spreads(shapes[0][2:], kernel, stride, dilate, pad, adj, target_shape)
     split = [f"q{d}" for d, spread in enumerate(spreads) if not spread.whole]
     rewrites = [Rewrite("num_filter", {"size": "co"})]
-    if num_group > 1:
+    weight = next(s for s in reversed(shapes) if len(s) > 1)
+    moving = tuple(split)
+    if _is_grouped(weight, num_group):
+        moving += ("g",)  # data comes padded for a split of groups, too
+        filters = {"size": "g", "times": weight[1]}
+        rewrites = [Rewrite("num_group", {"size": "g"}), Rewrite("num_filter", filters)]
+    elif num_group > 1:
         rewrites.append(Rewrite("num_group", {"size": "co"}))
     if not split:
         return rewrites
@@ -100,7 +110,7 @@ def _sizes(
         s.size - length + 2 * s.pad if s.whole else s.part_adj for s, length in zip(spreads, full)
     )
     texts = {"pad": pads, "adj": adjs, "target_shape": (0,) * len(spreads)}
-    return [*rewrites, *(Rewrite(k, {"const": str(v)}, tuple(split)) for k, v in texts.items())]
+    return [*rewrites, *(Rewrite(k, {"const": str(v)}, moving) for k, v in texts.items())]
 
 
 @tofu.op(name="Deconvolution", rewrites=_sizes)
@@ -119,7 +129,7 @@ def deconvolution(
     layout=None,
 ):
     """The sum over input channels and the positions that reach an output; halo along space."""
-    _check(weight.shape, num_group, layout, groups=True)
+    _check(layout)
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     halo = [d for d, spread in enumerate(spreads) if not spread.whole]
     strides = Strides(
@@ -128,15 +138,19 @@ def deconvolution(
     )
     source, place = data.padded(0) if halo else data, tofu.Opaque("Place")
     planes = (slice(None),) * len(spreads)
-    channel = ["ci"] if num_group == 1 else []  # depthwise: channel co reads channel co
+    grouped = _is_grouped(weight.shape, num_group)
+    channel = ["ci"] if num_group == 1 or grouped else []  # depthwise: channel co reads channel co
+    channels, filters = data.shape[1] // num_group, weight.shape[1]
     shifts = [spread.part_pad for spread in spreads]
 
-    def element(b, co, *v):
+    def element(b, g, co, v):
         pairs = strides.apart(v)
         inside = [r for _, r in pairs]
 
         def term(*v):
             ci, near = (v[0], v[1:]) if channel else (co, v)
+            if grouped:
+                ci = g * channels + ci
             matrix = weight[ci, co if channel else 0, planes]
             rows = list(planes)
             for d, step in zip(halo, near):
@@ -147,15 +161,22 @@ def deconvolution(
 
         window = [spreads[d].before + spreads[d].after + 1 for d in halo]
         steps = [*channel, *names(len(halo), "j")]
-        extents = [*(data.shape[1] for _ in channel), *window]
+        extents = [*(channels for _ in channel), *window]
         total = tofu.Sum(Over(steps, term), extent=extents) if steps else term()
-        return total if bias is None else total + bias[co]
+        return total if bias is None else total + bias[g * filters + co if grouped else co]
 
+    if not grouped:
+        return Reindex(
+            ["b", "co", *strides.names],
+            [data.shape[0], filters * num_group, *strides.extents],
+            at=lambda b, co, *v: (b, co, *strides.positions(v)),
+            value=lambda b, co, *v: element(b, None, co, v),
+        )
     return Reindex(
-        ["b", "co", *strides.names],
-        [data.shape[0], weight.shape[1] * num_group, *strides.extents],
-        at=lambda b, co, *v: (b, co, *strides.positions(v)),
-        value=element,
+        ["b", "g", "co", *strides.names],
+        [data.shape[0], num_group, filters, *strides.extents],
+        at=lambda b, g, co, *v: (b, g * filters + co, *strides.positions(v)),
+        value=lambda b, g, co, *v: element(b, g, co, v),
     )
 
 
@@ -186,10 +207,11 @@ def backward_deconvolution(
     target_shape=(),
     num_group=1,
     layout=None,
-    __tofu_gradients__="all",
 ):
     """Of data, a convolution of the head gradient; of weight and bias, sums over the batch."""
-    _check(weight.shape, num_group, layout)
+    _check(layout)
+    if num_group != 1:
+        raise tofu.InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     n, padded = len(spreads), ograd.padded(0)
     space, taps = names(n, "y"), names(n, "k")
@@ -207,7 +229,5 @@ def backward_deconvolution(
     gradients = Over(["b", "ci", *space], by_data), Over(["ci", "co", *taps], by_weight)
     if bias is None:
         return gradients
-    if __tofu_gradients__ != "all":  # nothing reads that of the bias (tofu.mx lowers it so)
-        return (*gradients, lambda co: like(0, bias[co]))
     places = ["b", *names(n, "x")]
     return (*gradients, lambda co: tofu.Sum(Over(places, lambda b, *x: ograd[b, co, x])))

@@ -84,7 +84,7 @@ def col2im(data, *, kernel):
 
 def _copies(ndim, reps):
     """The number of copies per output dimension, at least one number per dimension."""
-    reps = tuple(reps)
+    reps = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     return (1,) * max(ndim - len(reps), 0) + reps
 
 

@@ -35,8 +35,13 @@ def _fully_connected(data, weight, bias, flatten):
         strides = _strides(data.shape)
         features = names(data.ndim - 1, "c")
 
+        def term(b, o, *c):
+            return data[b, c] * weight[o, _flat(c, strides)]
+
         def element(b, o):
-            return tofu.Sum(Over(features, lambda *c: data[b, c] * weight[o, _flat(c, strides)]))
+            if not features:  # a single feature each, as of an array of one dimension
+                return term(b, o)
+            return tofu.Sum(Over(features, lambda *c: term(b, o, *c)))
 
     if bias is None:
         return Over([*batch, "o"], element)

@@ -7,33 +7,72 @@ This needs no framework: the graph has all shapes, and tofu.tdl describes the op
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Optional
 
 from tofu import _core
-from tofu.analysis.table import described_name, document, row_for
+from tofu.analysis.table import Row, described_name, document, row_for
+from tofu.errors import ConfigError, TofuError
+from tofu.lang.tracing import Shape
 
-__all__ = ["strategy_table", "table_document"]
+__all__ = ["WHOLE", "strategy_table", "table_document"]
+
+# The attribute of a node that must not be split, and says why.
+WHOLE = "__tofu_whole__"
 
 
-def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, list[str]]:
+def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]:
     """The strategies of every operator of a training graph.
 
-    Returns the table and the operators without a description, each once.
+    Returns the table and the operators that it has no row for, each with the reason: ""
+    where nothing describes it. A description that fails costs only its own operator.
+
+    Raises:
+        ConfigError: a file or package that should describe operators cannot be loaded.
     """
     text, undescribed = table_document(graph)
     return _core.StrategyTable(text, graph), undescribed
 
 
-def table_document(graph: _core.Graph) -> tuple[str, list[str]]:
+def table_document(graph: _core.Graph) -> tuple[str, dict[str, str]]:
     """The same, the table as JSON (docs/formats.md)."""
-    rows: list[Optional[dict[str, Any]]] = []
-    undescribed: dict[str, None] = {}
+    rows: list[Optional[Row]] = []
+    undescribed: dict[str, str] = {}
     for node in graph.nodes:
         row = None
         if node.op:
-            inputs = [shape for shape, _ in node.inputs]
-            row = row_for(node.op, node.attrs, inputs, [shape for shape, _ in node.outputs])
+            attrs = node.attrs
+            inputs, outputs = ([shape for shape, _ in side] for side in (node.inputs, node.outputs))
+            row, reason = _row_or_reason(node.op, attrs, inputs, outputs)
             if row is None:
-                undescribed[described_name(node.op, node.attrs)[0]] = None
+                name = described_name(node.op, attrs)[0]
+                undescribed[name] = undescribed.get(name) or reason
         rows.append(row)
-    return document(rows), list(undescribed)
+    return document(rows), undescribed
+
+
+def _row_or_reason(
+    op: str, attrs: Mapping[str, str], ins: Sequence[Shape], outs: Sequence[Shape]
+) -> tuple[Optional[Row], str]:
+    if WHOLE in attrs:
+        return None, attrs[WHOLE]
+    try:
+        return row_for(op, attrs, ins, outs), ""
+    except ConfigError:
+        raise
+    except Exception as error:  # a description is a program: it may raise anything
+        problem = _in_short(error, f"description of {described_name(op, attrs)[0]}: ")
+        return None, f"its description fails for inputs of {_listed(ins)}: {problem}"
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return ", ".join("x".join(map(str, shape)) or "()" for shape in shapes) or "no shape"
+
+
+def _in_short(error: Exception, prefix: str) -> str:
+    """What an error says first, where it is, and what was found there."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    more = [line for line in lines if line.startswith(("found: ", "in "))]
+    if isinstance(error, TofuError):
+        return lines[0].replace(prefix, "") + (f" ({', '.join(more)})" if more else "")
+    return f"{type(error).__name__}: {error}"

@@ -31,6 +31,7 @@ _FORMAT = "tofu-strategy-table"
 _PARTS_TRIED = (2, 3, 5, 7)
 _CUSTOM = "Custom"
 _STAND_INS = {"tofu_operator": "Custom", "tofu_gradient": "_backward_Custom"}
+_REPLAY = "tofu_replay"
 Row = dict[str, Any]
 
 
@@ -87,6 +88,8 @@ def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str,
     name under which it was registered, its gradient ``_backward_Custom:`` and that name.
     """
     kind = attrs.get("op_type", "") if op == _CUSTOM else ""
+    if kind == _REPLAY:  # tofu.mx.build.replay
+        return attrs["of"], json.loads(attrs["arguments"])
     if kind in _STAND_INS:  # tofu.mx.build.custom
         return f"{_STAND_INS[kind]}:{attrs['of']}", json.loads(attrs["arguments"])
     if kind:

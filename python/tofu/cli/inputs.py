@@ -221,6 +221,42 @@ def check_symbol_text(path: Path) -> None:
     for part in ("nodes", "arg_nodes", "heads"):
         if not isinstance(document, dict) or not isinstance(document.get(part), list):
             raise GraphError(f'{path}: JSON without the list "{part}"; {expected}')
+    problem = _broken_entry(document)
+    if problem:
+        raise GraphError(f"{path}: {problem}; {expected}")
+
+
+def _broken_entry(document: Mapping[str, Any]) -> Optional[str]:
+    """What is wrong with an input or head of a symbol, which MXNet would follow anywhere."""
+    nodes, rows = document["nodes"], document.get("node_row_ptr")
+    outputs: list[Optional[int]] = [None] * len(nodes)
+    if isinstance(rows, list) and len(rows) == len(nodes) + 1 and set(map(type, rows)) == {int}:
+        outputs = [end - begin for begin, end in zip(rows, rows[1:])]
+
+    def problem(entry: Any, before: int) -> Optional[str]:
+        if not isinstance(entry, list) or set(map(type, entry[:2])) != {int} or len(entry) < 2:
+            return f"{entry!r}, expected the numbers of a node and of its output"
+        node, output = entry[:2]
+        if not 0 <= node < before:
+            return f"node {node}, expected one of the {before} before it"
+        count = outputs[node]
+        if output < 0 or (count is not None and output >= count):
+            name = nodes[node].get("name")
+            return f"output {output} of node {name!r}, which has {1 if count is None else count}"
+        return None
+
+    for number, node in enumerate(nodes):
+        if not isinstance(node, dict) or not isinstance(node.get("inputs"), list):
+            return f'node {number}: no object with the list "inputs"'
+        for place, entry in enumerate(node["inputs"]):
+            found = problem(entry, number)
+            if found:
+                return f"input {place} of node {node.get('name')!r} is {found}"
+    for place, entry in enumerate(document["heads"]):
+        found = problem(entry, len(nodes))
+        if found:
+            return f"head {place} is {found}"
+    return None
 
 
 def _stop_at_training(table: _core.StrategyTable, workers: int) -> None:

@@ -14,6 +14,7 @@ from typing import Optional
 import click
 
 from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
 from tofu.cli.inputs import SymbolRequest, from_model, from_script, from_symbol, names_model
 from tofu.cli.options import (
     Script,
@@ -235,9 +236,9 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     """
     _check_names(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
-    unknown = problem.table.undescribed
-    if unknown:
-        cost = sum(operator.bytes for operator in plan.operators if operator.op in unknown)
+    if problem.table.undescribed:
+        unknown = strategy_table(problem.graph)[1]  # which says why, too
+        cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
     explanations = [explaining.explain(problem, plan, name) for name in output.explain]
     if output.save is not None:

@@ -23,7 +23,7 @@ class Backend:
     """
 
     training_graph: Callable[..., Any]
-    strategy_table: Callable[[Any], tuple[Any, list[str]]]
+    strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., tuple[str, Optional[str]]]
     program: Callable[..., Any]

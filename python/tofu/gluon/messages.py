@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tofu.plan import Compiled
@@ -111,9 +111,11 @@ def serial(name: str, reason: str) -> None:
     warn(f"{name} runs serially: {reason}")
 
 
-def undescribed(name: str, operators: Sequence[str], compiled: Compiled) -> None:
+def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
     """Warn of operators that no description covers, with what they cost."""
-    warn(undescribed_text(name, set(operators), compiled.searched.operator_bytes(list(operators))))
+    # An operator that is computed again for its gradient is a Custom one in the graph.
+    cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
+    warn(undescribed_text(name, operators, cost_bytes))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:

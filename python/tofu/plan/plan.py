@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from tofu.dtypes import dtype_bytes, dtype_name
@@ -225,12 +225,19 @@ class Plan:
         return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def undescribed_text(name: str, operators: Collection[str], cost_bytes: int) -> str:
-    """The message about the `operators` of graph `name` without a description."""
+def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -> str:
+    """What a user is told of the `operators` of graph `name` that no row of the table covers.
+
+    operators: name -> why, "" if nothing describes it.
+    cost_bytes: what they communicate in a step.
+    """
+    bare = sorted(operator for operator, reason in operators.items() if not reason)
+    parts = [f"no description of {', '.join(bare)}"] if bare else []
+    parts += [f"{operator}: {reason}" for operator, reason in sorted(operators.items()) if reason]
+    advice = ". A description in TDL would let them be split" if bare else ""
     return (
-        f"{name}: no description of {', '.join(sorted(operators))}; every worker computes them "
-        f"whole, which costs {format_bytes(cost_bytes)} of communication per step. "
-        "A description in TDL would let them be split"
+        f"{name}: {'; '.join(parts)}; every worker computes them whole, which costs "
+        f"{format_bytes(cost_bytes)} of communication per step{advice}"
     )
 
 

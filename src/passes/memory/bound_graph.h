@@ -1,8 +1,8 @@
-// A graph as MXNet's executor runs it: with a copy on every edge that leaves a
+// A graph as an executor runs it: with a copy on every edge that leaves a
 // worker, and its nodes in the executor's order. That order decides how long
-// tensors live, and hence MXNet's memory plan.
+// tensors live, and hence the executor's memory plan.
 //
-// MXNet visits a graph depth first from its heads, a node's inputs in order and
+// The executor visits a graph depth first from its heads, a node's inputs in order and
 // then its control dependencies, once to insert the copies (NNVM's PlaceDevice)
 // and once more to number the nodes. It copies a tensor once to each worker that
 // reads it.

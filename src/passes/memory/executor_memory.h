@@ -1,6 +1,5 @@
-// Predicts what MXNet's executor allocates for a graph. Follows MXNet 1.9.1's
-// memory planner step by step (src/nnvm/plan_memory.cc there), without MXNet and
-// before anything is allocated.
+// Predicts what an executor allocates for a graph. Follows the framework's memory
+// planner step by step (python/tofu/mx/memory), before anything is allocated.
 //
 // Nodes are taken in order. An output takes over the block of an input that dies
 // there if the operator allows it (in place). Otherwise it takes
@@ -9,9 +8,9 @@
 // match_range times smaller, which grows; else a new block. A block is free
 // again when all readers of its tensor have run; heads are read at the end.
 //
-// When MXNet plans it counts four bytes per element, regardless of dtype ("planned",
-// which executor.debug_str() prints), but it allocates the bytes that the tensors of a
-// block really need.
+// When it plans, the planner counts four bytes per element, regardless of dtype
+// ("planned", which executor.debug_str() prints), but it allocates the bytes that the
+// tensors of a block really need.
 //
 // Input:      a graph in the executor's order, the worker of each node
 //             (bound_graph.h) and what its operators do in place. Variables are
@@ -40,7 +39,7 @@ struct InplacePair {
 };
 
 struct MemoryRule {
-  std::vector<InplacePair> pairs;   // in MXNet's order of preference
+  std::vector<InplacePair> pairs;   // in the planner's order of preference
   std::vector<int> ignored_inputs;  // only their shape is read
 };
 
@@ -55,7 +54,7 @@ void CheckMemoryTable(const MemoryTable& table, const Graph& graph);
 struct ExecutorMemoryOptions {
   int num_workers = 1;
   int match_range = 16;  // 0: no block is used twice
-  // Try 1, 2, 4, ... up to match_range and take the best, as MXNet does if
+  // Try 1, 2, 4, ... up to match_range and take the best, as the planner does if
   // NNVM_AUTO_SEARCH_MATCH_RANGE is set.
   bool search_match_range = false;
   std::vector<char> external_heads;  // [head]: written to the caller's array

@@ -6,10 +6,10 @@
 //                     -> the assembled region, and an acknowledgement
 //   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
 //
-// MXNet moves handles and acknowledgements between contexts. The retirement reads
-// the tile after all of its readers, which makes any later use of the tile's memory
-// wait for them. It also reads the handle, which keeps the tile from being published
-// again before that.
+// The executor moves handles and acknowledgements between workers. The retirement
+// reads the tile after all of its readers, which makes any later use of the tile's
+// memory wait for them. It also reads the handle, which keeps the tile from being
+// published again before that.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; a tile is published once.
@@ -31,14 +31,6 @@
 
 namespace tofu {
 
-constexpr char kPublishOp[] = "_tofu_publish";
-constexpr char kMultiFetchOp[] = "_tofu_multifetch";
-constexpr char kRetireOp[] = "_tofu_retire";
-// The attribute of kMultiFetchOp with its specification (kernels/multifetch_spec.h),
-// and that of kRetireOp with its number of inputs.
-constexpr char kSpecAttr[] = "spec";
-constexpr char kNumArgsAttr[] = "num_args";
-
 class MultiFetchEmitter {
  public:
   explicit MultiFetchEmitter(GraphBuilder* builder) : builder_(*builder) {}
@@ -55,10 +47,10 @@ class MultiFetchEmitter {
   std::map<std::pair<int, int>, NodeEntry> handles_;  // by the tile's node and index
 };
 
-// Adds a retirement for every published tile that the builder's heads need, in the
-// graph's order, as heads before all present heads. Returns their number, by which the
-// numbers of the present heads grow. MXNet orders nodes by the first head that needs
-// them, so memory is free again after its last reader.
+// Adds a retirement for every tile that the builder's heads need to be published,
+// in the graph's order, each a head before all present heads. Returns how many: the
+// numbers of the heads that were there grow by it. An executor orders nodes by the
+// first head that needs them, so that memory is free again after its last reader.
 int Retire(GraphBuilder* builder);
 
 }  // namespace tofu

@@ -296,7 +296,7 @@ class Partitioner {
   }
 
   // If one output of an instance is read, the instance must write all outputs that
-  // the serial operator writes: unread ones become heads. MXNet's operators are only
+  // the serial operator writes: unread ones become heads. Real operators are only
   // right for the outputs that a serial graph asks for (without the weight gradient,
   // for example, they also leave out the bias gradient).
   void KeepOutputsTogether() {

@@ -101,6 +101,38 @@ def test_not_a_symbol(capsys, symbol_file, text, expected):
     assert "expected a symbol that MXNet saved" in message
 
 
+def symbol_with(entry, *, head=(2, 0, 0), rows=(0, 1, 2, 3)):
+    """A symbol whose node n has this input."""
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "relu", "name": "f", "inputs": [[0, 0, 0]]},
+        {"op": "relu", "name": "n", "inputs": [entry]},
+    ]
+    document = {"nodes": nodes, "arg_nodes": [0], "heads": [list(head)]}
+    return json.dumps({**document, "node_row_ptr": list(rows)} if rows else document)
+
+
+BROKEN = {
+    "output": (symbol_with([1, 2**31 - 1, 0]), "is output 2147483647 of node 'f', which has 1"),
+    "negative output": (symbol_with([1, -2, 0]), "input 0 of node 'n' is output -2 of node 'f'"),
+    "loop": (symbol_with([2, 0, 0]), "is node 2, expected one of the 2 before it"),
+    "negative node": (symbol_with([-1, 0, 0]), "is node -1, expected one of the 2 before it"),
+    "no entry": (symbol_with("x"), "is 'x', expected the numbers of a node and of its output"),
+    "head": (symbol_with([1, 0], head=(2, 3, 0)), "head 0 is output 3 of node 'n', which has 1"),
+    "no rows": (symbol_with([1, -1], rows=None), "input 0 of node 'n' is output -1 of node 'f'"),
+    "no node": ('{"nodes": [1], "arg_nodes": [], "heads": []}', 'no object with the list "inputs"'),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_symbol_whose_nodes_read_what_is_not_there(capsys, symbol_file, name):
+    text, expected = BROKEN[name]
+    message = fail(capsys, "plan", symbol_file(text), "--shape", "data=1,2")
+    assert expected in message
+    assert "expected a symbol that MXNet saved" in message
+    assert message.count("\n") <= 1
+
+
 def test_binary_file_is_no_symbol(capsys, tmp_path):
     path = tmp_path / "net.json"
     path.write_bytes(bytes(range(256)))
@@ -195,6 +227,15 @@ def test_every_option_of_run_reaches_the_script(tmp_path):
     ran = run_tofu("run", *OPTIONS, script, cwd=tmp_path)
     assert json.loads(ran.stdout) == expected
     assert json.loads(run_tofu("run", script, cwd=tmp_path).stdout) == {}
+
+
+def test_files_that_describe_are_added_to_those_of_the_environment(tmp_path, monkeypatch):
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "train.py").write_text("import os; print(os.environ['TOFU_DESCRIBE'])")
+    monkeypatch.setenv("TOFU_DESCRIBE", str(tmp_path / "first.py"))
+    ran = run_tofu("run", "--describe=second.py", "train.py", cwd=tmp_path)
+    assert ran.stdout == f"{tmp_path / 'first.py'}:{tmp_path / 'second.py'}\n"
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])

@@ -14,21 +14,23 @@ STEPS = 4
 
 
 @functools.cache
-def serial(model):
-    return train(CASES[model], "float64", STEPS)
+def serial(model, dtype):
+    return train(CASES[model], dtype, STEPS)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-5)])
 @pytest.mark.parametrize("mode", _core.search_modes[1:])
 @pytest.mark.parametrize("model", ["residual_cnn", "lstm"])
-def test_losses_and_weights(model, mode):
-    expected, expected_weights = serial(model)
+def test_losses_and_weights(model, mode, dtype, tolerance):
+    expected, expected_weights = serial(model, dtype)
     tofu.enable(workers=4, device="cpu", search=mode)
     try:
-        losses, weights = train(CASES[model], "float64", STEPS)
+        losses, weights = train(CASES[model], dtype, STEPS)
     finally:
         tofu.disable()
-    np.testing.assert_allclose(losses, expected, rtol=1e-9)
+    np.testing.assert_allclose(losses, expected, rtol=tolerance)
     for name, value in weights.items():
+        assert value.dtype == dtype
         np.testing.assert_allclose(
-            value, expected_weights[name], rtol=1e-9, atol=1e-9, err_msg=name
+            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
         )

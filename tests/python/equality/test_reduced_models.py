@@ -18,22 +18,34 @@ from tofu import models
 
 WORKERS = (2, 3, 4, 8)
 STEPS = 3
+# In single precision rounding turns some relu of a deep net the other way, which a few elements
+# of its gradients show. Of these the norm of what differs is looked at, after one step.
+DEEP = ("vgg-16", "wresnet-152-10")
+DEEP_TOLERANCE = 1e-3
 # One that shares its reduced version with others stands for them.
 STRUCTURES = {(m.factory, repr(m.reduced)): m.name for m in models.MODELS.values()}
 SAMPLE = {"mlp": 8, "rnn-10-8k": 3, "wresnet-152-10": 4, "transformer": 4, "gpt-24": 2}
 # All numbers of workers divide 24; images of some are large, or their dense layers.
 BATCH_SIZES = {"alexnet": 8, "densenet-121": 8, "vgg-16": 8}
-# The others make constants of their own, which MXNet gives 32 bits.
+# Single precision too; the others make constants of their own, which MXNet gives 32 bits.
 DOUBLE = ("alexnet", "densenet-121", "mlp", "vgg-16", "wresnet-152-10")
 # Of losses and of the largest gradient or weight of an array.
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
+
+
+def dtypes(name):
+    if name not in DOUBLE:
+        return ("float32",)
+    # MXNet's own run of that one ends in "could not construct a sub-memory".
+    return ("float64",) if name == "densenet-121" else ("float64", "float32")
 
 
 def cases():
     for name in STRUCTURES.values():
         for workers in WORKERS:
             marks = () if SAMPLE.get(name) == workers else pytest.mark.whole
-            yield pytest.param(name, workers, marks=marks)
+            for dtype in dtypes(name):
+                yield pytest.param(name, workers, dtype, marks=marks)
 
 
 def batch(model, dtype, seed):
@@ -59,11 +71,11 @@ def without_dropout(block):
         block._rate = 0
 
 
-def train(name):
+def train(name, dtype):
     """Losses, first gradients, and final parameters of a training run from a fixed start."""
     mx.random.seed(7)
     np.random.seed(7)
-    model, dtype = models.find(name), "float64" if name in DOUBLE else "float32"
+    model = models.find(name)
     net = models.create_block(model, reduced=True)
     net.apply(without_dropout)
     net.initialize(mx.init.Xavier(magnitude=2))
@@ -71,7 +83,7 @@ def train(name):
     net.hybridize()
     loss_of, losses, gradients = gluon.loss.SoftmaxCrossEntropyLoss(), [], {}
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": 0.9})
-    for step in range(STEPS):
+    for step in range(1 if dtype == "float32" and name in DEEP else STEPS):
         *inputs, labels = batch(model, dtype, step)
         with autograd.record():
             loss = loss_of(net(*inputs), labels)
@@ -82,7 +94,7 @@ def train(name):
             gradients = {key: each.grad().asnumpy() for key, each in wanted}
         trainer.step(labels.shape[0])
         losses.append(loss.mean().asscalar())
-    return losses, gradients, {key: each.data().asnumpy() for key, each in parameters}, dtype
+    return losses, gradients, {key: each.data().asnumpy() for key, each in parameters}
 
 
 serial = functools.cache(train)
@@ -97,18 +109,30 @@ def assert_close(found, expected, tolerance):
         np.testing.assert_allclose(found[key], value, rtol=0, atol=slack, err_msg=key)
 
 
+def assert_close_in_norm(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        distance = np.linalg.norm(found[key] - value)
+        assert distance <= DEEP_TOLERANCE * np.linalg.norm(value), (key, distance)
+
+
 # Some sizes do not divide by three.
 @pytest.mark.filterwarnings("ignore:tofu. .* no dimension of")
-@pytest.mark.parametrize(("name", "workers"), list(cases()))
-def test_whole_and_partitioned_are_equal(name, workers, capsys):
-    losses, gradients, weights, dtype = serial(name)
-    assert np.ptp(losses) > 0 and all(each.any() for each in gradients.values())
+@pytest.mark.parametrize(("name", "workers", "dtype"), list(cases()))
+def test_whole_and_partitioned_are_equal(name, workers, dtype, capsys):
+    losses, gradients, weights = serial(name, dtype)
+    assert np.ptp(losses) > 0 or len(losses) == 1
+    assert all(each.any() for each in gradients.values())
     tofu.enable(workers=workers, device="cpu", fetch="multifetch")
     try:
-        found_losses, found_gradients, found_weights, _ = train(name)
+        found_losses, found_gradients, found_weights = train(name, dtype)
     finally:
         tofu.disable()
     assert f"over {workers} workers" in "".join(capsys.readouterr())
     np.testing.assert_allclose(found_losses, losses, rtol=TOLERANCES[dtype])
+    if dtype == "float32" and name in DEEP:
+        assert_close_in_norm(found_gradients, gradients)
+        assert_close_in_norm(found_weights, weights)
+        return
     assert_close(found_gradients, gradients, TOLERANCES[dtype])
     assert_close(found_weights, weights, TOLERANCES[dtype])

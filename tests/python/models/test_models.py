@@ -109,7 +109,7 @@ def test_a_graph_does_not_depend_on_what_was_built_before(name):
 @pytest.mark.parametrize("name", STRUCTURES.values())
 def test_every_operator_of_a_training_graph_is_described(name):
     graph, _, undescribed = planning_problem(name)
-    assert undescribed == []
+    assert undescribed == {}
     heads = graph.head_roles
     parameters = models.build(name, 8, reduced=True).parameters
     assert {f"gradient:{key}" for key in parameters} <= set(heads)

@@ -11,7 +11,7 @@ import mxnet as mx
 import numpy as np
 
 from tofu import _core
-from tofu.mx.build.infer import dtype_name
+from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Graph, Node
 from tofu.mx.build.training_graph import training_graph
 from tofu.mx.run.program import Program

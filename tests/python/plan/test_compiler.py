@@ -9,11 +9,12 @@ pytest.importorskip("mxnet")
 import mxnet as mx
 
 from tofu import _core
-from tofu.analysis.strategy_table import strategy_table, table_document
+from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
 from tofu.errors import PlanError
 from tofu.mx.build.training_graph import training_graph
 from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
 from tofu.plan.layout import variables_of
+from tofu.plan.plan import undescribed_text
 
 F32 = "float32"
 
@@ -33,7 +34,7 @@ def table():
         optimizer="sgd",
     )
     table, undescribed = strategy_table(graph)
-    assert undescribed == []
+    assert undescribed == {}
     return table
 
 
@@ -117,6 +118,26 @@ def test_the_plan_for_people_is_that_of_the_run(table):
     assert compiled.plan.operators
     assert len(compiled.plan.operators) == compiled.searched.num_operators
     assert compiled.plan is compiled.plan
+
+
+def test_the_user_is_told_why_no_description_covers_an_operator():
+    reasons = {"tanh": "its rewrite fails: KeyError: 'axis'"}
+    told = undescribed_text("fc", reasons, 2048)
+    assert told == (
+        "fc: tanh: its rewrite fails: KeyError: 'axis'; every worker computes them whole, "
+        "which costs 2.0 KiB of communication per step"
+    )
+    told = undescribed_text("fc", {**reasons, "b": "", "a": ""}, 0)
+    assert told.startswith("fc: no description of a, b; tanh: its rewrite fails: ")
+    assert told.endswith("per step. A description in TDL would let them be split")
+
+
+def test_what_is_whole_for_a_reason_has_no_row(table):
+    document = json.loads(table.graph.to_json())
+    (node,) = [n for n in document["nodes"] if n["op"] == "tanh"]
+    node["attrs"] = {WHOLE: "because"}
+    _, undescribed = strategy_table(_core.Graph(json.dumps(document)))
+    assert undescribed == {"tanh": "because"}
 
 
 def test_any_tensor_may_be_pinned(table):

@@ -11,13 +11,17 @@ from mxnet.base import _LIB, c_str, check_call
 from ..run.extension import mxnet_errors
 from .nnvm import Entry, Graph, Node
 
-__all__ = ["HEAD_GRADIENT", "RENAMED", "differentiate"]
+__all__ = ["DATA_SHAPE", "HEAD_GRADIENT", "RENAMED", "differentiate"]
 
 # Names of the head gradients' variables, followed by the output's index.
 HEAD_GRADIENT = "tofu_head_gradient"
 # Operators that MXGradient makes by name and MXNet calls otherwise.
 _SUM = "add_n"
 RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": _SUM}
+# MXNet saves it without an attribute that it cannot load it without, the shape of what its
+# forward operator reads: the lowering of gather_nd leaves it there under this name.
+_SCATTERED = "_backward_gather_nd"
+DATA_SHAPE = "__tofu_data_shape__"
 # No gradient flows through these; most have no gradient function at all.
 _CONSTANT = frozenset(
     ("BlockGrad", "argmax", "argmax_channel", "argmin", "argsort", "shape_array", "size_array")
@@ -42,8 +46,8 @@ def differentiate(
     forward.heads += carried
     dependent = _dependent(forward, frozenset(with_respect_to))
     active = [i for i in range(num_outputs) if forward.heads[i].node in dependent]
-    reachable = Graph([forward.heads[i] for i in active]).variables()
-    wanted = [name for name in with_respect_to if reachable.get(name) in dependent]
+    reached = _reached([forward.heads[i].node for i in active], dependent)
+    wanted = [name for name in with_respect_to if name in reached]
     if not wanted:
         return forward, {}
     count = len(forward.heads)
@@ -63,6 +67,8 @@ def differentiate(
         node.op = RENAMED.get(node.op, node.op)
         if node.op == _SUM:
             _chain(node)
+        if node.op == _SCATTERED:
+            node.attrs["shape"] = node.control_deps[0].attrs[DATA_SHAPE]
     return Graph(graph.heads[:count], _kept(graph, forward)), found
 
 
@@ -101,6 +107,17 @@ def _dependent(graph: Graph, names: Collection[str]) -> set[Node]:
         if flows and node.op not in _CONSTANT:
             dependent.add(node)
     return dependent
+
+
+def _reached(heads: Sequence[Node], dependent: set[Node]) -> set[str]:
+    """The variables that a gradient reaches from the heads."""
+    pending, seen = list(heads), set(heads)
+    while pending:
+        inputs = {entry.node for entry in pending.pop().inputs}
+        new = (inputs & dependent) - seen
+        seen |= new
+        pending += new
+    return {node.name for node in seen if node.is_variable}
 
 
 def _cut(dependent: Collection[Node]) -> dict[Entry, Node]:

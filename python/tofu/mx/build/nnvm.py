@@ -89,6 +89,8 @@ class Graph:
         """Read NNVM JSON. Raises GraphError for anything else."""
         try:
             return _read(json.loads(text))
+        except GraphError:
+            raise
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise GraphError(
                 f"symbol JSON: cannot be read ({type(error).__name__}: {error}); expected the "
@@ -120,6 +122,17 @@ class Graph:
                     order.append(node)
                     stack.pop()
         return order
+
+    def nodes_read(self) -> set[Node]:
+        """All nodes that the heads read, by inputs alone."""
+        read: set[Node] = set()
+        pending = [*(entry.node for entry in self.heads), *self.kept]
+        while pending:
+            node = pending.pop()
+            if node not in read:
+                read.add(node)
+                pending += [entry.node for entry in node.inputs]
+        return read
 
     def variables(self) -> dict[str, Node]:
         """The variables by name."""
@@ -218,22 +231,30 @@ def _read(data: dict[str, Any]) -> Graph:
     for i, record in enumerate(data["nodes"]):
         if "subgraphs" in record:
             raise GraphError(
-                f"node {record['name']!r} ({record['op']}) contains a subgraph (control flow), "
-                "which cannot be partitioned"
+                f"node {record['name']!r} ({record['op']}) is control flow, which cannot be "
+                "partitioned; hybridize the blocks before and after it instead of the one around "
+                "it, or unroll it in Python"
             )
         nodes.append(
             Node(
                 op=record["op"],
                 name=record["name"],
                 attrs=dict(record.get("attrs", record.get("param", {}))),
-                inputs=[Entry(nodes[each[0]], each[1]) for each in record["inputs"]],
+                inputs=[_entry(nodes, each) for each in record["inputs"]],
                 control_deps=[nodes[each] for each in record.get("control_deps", [])],
                 num_outputs=rows[i + 1] - rows[i],
             )
         )
-    heads = [Entry(nodes[head[0]], head[1]) for head in data["heads"]]
+    heads = [_entry(nodes, head) for head in data["heads"]]
     reached = set(Graph(heads).topological())
     return Graph(heads, [node for node in nodes if node.is_variable and node not in reached])
+
+
+def _entry(nodes: list[Node], record: list[int]) -> Entry:
+    number, output = record[:2]
+    if number < 0 or not 0 <= output < nodes[number].num_outputs:
+        raise IndexError(f"there is no output {output} of node {number}")
+    return Entry(nodes[number], output)
 
 
 def _node_json(node: Node, ids: dict[Node, int]) -> dict[str, Any]:

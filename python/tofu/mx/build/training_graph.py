@@ -24,6 +24,7 @@ from .gradient import HEAD_GRADIENT, differentiate
 from .infer import infer
 from .lower import AFTER, BEFORE, STAGES
 from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
+from .replay import replay_stateful
 from .update_nodes import append_updates
 
 __all__ = ["ROLE", "training_graph"]
@@ -43,6 +44,7 @@ def training_graph(
     train: bool,
     optimizer: Optional[str] = None,
     workers: int = 1,
+    statistics_in_forward: bool = False,
 ) -> _core.Graph:
     """The graph of forward, backward and, for planning, update.
 
@@ -55,6 +57,9 @@ def training_graph(
         train: whether Dropout drops and BatchNorm uses the batch.
         optimizer: "sgd", "sgd_mom", "adam" appends update nodes (heads "update:..."), None none.
         workers: composite operators that so many cannot share are taken apart.
+        statistics_in_forward: whether BatchNorm updates its running statistics wherever it
+            uses the batch's, as cuDNN does; else only where a gradient passes it, as MXNet
+            does on CPUs, where the update belongs to the backward operator.
 
     Returns:
         The graph with the shape and dtype of every entry, and a role for every head.
@@ -89,7 +94,10 @@ def training_graph(
         roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
     unique_names(graph)
     infer(graph, variables)
-    updates = AFTER.apply(graph, train=train, workers=workers)
+    updates = AFTER.apply(
+        graph, train=train, workers=workers, statistics_in_forward=statistics_in_forward
+    )
+    replay_stateful(graph)
     graph.heads += updates.values()
     names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
     if optimizer is not None:
@@ -107,6 +115,7 @@ def training_graph(
     unique_names(graph)
     infer(graph, variables)
     _check_stateless(graph)
+    _drop_shape_donors(graph)
     return _finished(graph, roles, names)
 
 
@@ -168,6 +177,13 @@ def _check_stateless(graph: Graph) -> None:
             f"{len(stateful)} backward operators read state that their forward operator keeps "
             f"to itself and cannot be partitioned: {shown}{', ...' * (len(stateful) > 3)}"
         )
+
+
+def _drop_shape_donors(graph: Graph) -> None:
+    """Drop operators that no head reads, which only told MXNet the shapes of another one."""
+    read = graph.nodes_read()
+    for node in read:
+        node.control_deps = [dep for dep in node.control_deps if dep in read]
 
 
 def _finished(graph: Graph, roles: Mapping[str, str], heads: list[str]) -> _core.Graph:

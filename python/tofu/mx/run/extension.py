@@ -41,6 +41,7 @@ __all__ = [
     "run_part",
     "runs_parts",
     "taught",
+    "untaught",
 ]
 
 SUPPORTED_VERSION = "1.9.1"
@@ -204,6 +205,13 @@ def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: 
     )
     if reason is not None:
         raise GraphError(f"running a part of a graph: MXNet refused: {reason.decode()}")
+
+
+@contextlib.contextmanager
+def untaught() -> Iterator[None]:
+    """While it is open, MXNet infers by itself: no other thread has taught it shapes."""
+    with _lock:
+        yield
 
 
 @contextlib.contextmanager

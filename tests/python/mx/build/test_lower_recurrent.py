@@ -1,10 +1,12 @@
 """The fused recurrent operator, unrolled, against MXNet's own."""
 
 import mxnet as mx
+import numpy as np
 import pytest
 
 from ..models import random
-from .test_lower import assert_equal, operators
+from ..whole import own_gradients, train
+from .test_lower import assert_equal, operators, pairs
 
 sym = mx.sym
 LENGTH, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5
@@ -77,6 +79,72 @@ def test_joined_weights_are_read_where_they_are():
         parameters[f"w{k}"] = random(shape, "float32", seed=k)
     assert_equal(symbol, {}, parameters, tolerance=2e-5)
     assert not {"_rnn_param_concat", "slice_axis"} & operators(symbol, {}, parameters)
+
+
+PROJECTED = 2
+
+
+def unrolled_projection(weights, states):
+    """One layer with a projection, written with MXNet's other operators."""
+    to_hidden, recurrent, projection, to_hidden_bias, recurrent_bias = weights
+    data, outputs = sym.var("x"), []
+    state, memory = (sym.reshape(s, shape=(BATCH, -1)) for s in states)
+    for step in range(LENGTH):
+        x = sym.reshape(sym.slice_axis(data, axis=0, begin=step, end=step + 1), (BATCH, -1))
+        gates = sym.broadcast_add(sym.dot(x, to_hidden, transpose_b=True), to_hidden_bias)
+        more = sym.broadcast_add(sym.dot(state, recurrent, transpose_b=True), recurrent_bias)
+        taken, kept, new, shown = sym.split(gates + more, num_outputs=4, axis=1)
+        memory = sym.sigmoid(kept) * memory + sym.sigmoid(taken) * sym.tanh(new)
+        state = sym.dot(sym.sigmoid(shown) * sym.tanh(memory), projection, transpose_b=True)
+        outputs.append(state)
+    return sym.stack(*outputs, axis=0), sym.expand_dims(state, 0), sym.expand_dims(memory, 0)
+
+
+def test_a_projection():
+    """MXNet trains none on CPUs, so the reference is unrolled here."""
+    rows = 4 * HIDDEN
+    shapes = [(rows, INPUTS), (rows, PROJECTED), (PROJECTED, HIDDEN), (rows,), (rows,)]
+    states = [sym.var("state"), sym.var("state_cell")]
+    weights = [sym.var(f"w{k}") for k in range(len(shapes))]
+    flat = [sym.reshape(weight, shape=(-1,)) for weight in weights]
+    options = {"mode": "lstm", "state_size": HIDDEN, "num_layers": 1, "state_outputs": True}
+    vector = sym.concat(*flat, dim=0)
+    fused = sym.RNN(sym.var("x"), vector, *states, projection_size=PROJECTED, **options)
+    parameters = {f"w{k}": random(shape, seed=k) for k, shape in enumerate(shapes)}
+    parameters["x"] = random((LENGTH, BATCH, INPUTS))
+    parameters["state"] = random((1, BATCH, PROJECTED), seed=6)
+    parameters["state_cell"] = random((1, BATCH, HIDDEN), seed=7)
+    head_shapes = [(LENGTH, BATCH, PROJECTED), (1, BATCH, PROJECTED), (1, BATCH, HIDDEN)]
+    heads = [random(shape, seed=8) for shape in head_shapes]
+    ours = train(fused, {}, parameters, head_gradients=heads)
+    own = own_gradients(
+        sym.Group(list(unrolled_projection(weights, states))), {}, parameters, head_gradients=heads
+    )
+    for found, expected, name in pairs(ours, own):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(("layers", "directions"), [(1, 1), (2, 1), (2, 2)])
+def test_where_the_parameters_of_projections_lie(layers, directions):
+    """In the outputs, which MXNet computes on CPUs as well, of the packed vector."""
+    rows, count = 4 * HIDDEN, 0
+    for layer in range(layers):
+        width = PROJECTED * directions if layer else INPUTS
+        count += directions * (rows * (width + PROJECTED + 2) + PROJECTED * HIDDEN)
+    parameters = {"w": random((count,), seed=1), "x": random((LENGTH, BATCH, INPUTS))}
+    for name, size in (("state", PROJECTED), ("state_cell", HIDDEN)):
+        parameters[name] = random((layers * directions, BATCH, size), seed=size)
+    symbol = sym.RNN(
+        *map(sym.var, ("x", "w", "state", "state_cell")),
+        **{"mode": "lstm", "state_size": HIDDEN, "num_layers": layers, "state_outputs": True},
+        **{"projection_size": PROJECTED, "bidirectional": directions == 2},
+    )
+    executor = symbol.bind(mx.cpu(), dict(parameters), grad_req="null")
+    expected = [output.asnumpy() for output in executor.forward(is_train=False)]
+    found, _, _ = train(symbol, {}, parameters)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
 def test_dropout_between_layers_only():

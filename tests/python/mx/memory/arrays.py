@@ -2,7 +2,7 @@
 
 import mxnet as mx
 
-from tofu.mx.build.infer import dtype_name
+from tofu.dtypes import dtype_name
 
 __all__ = ["empty_variables"]
 

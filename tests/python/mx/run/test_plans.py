@@ -124,4 +124,4 @@ def test_every_operator_of_a_lowered_resnet_is_described():
         train=True,
         optimizer="sgd_mom",
     )
-    assert strategy_table(graph)[1] == []
+    assert strategy_table(graph)[1] == {}

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from tofu import _core
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
-from tofu.mx.build.infer import dtype_name
 from tofu.mx.build.nnvm import Entry, Graph, Node
 from tofu.mx.run.program import Program
 
@@ -191,6 +191,15 @@ def test_a_missing_head_gradient_counts_as_zero():
     program = Program(step_of(phases()), CONTEXTS, tiles)
     program.forward({"x": random((BATCH, WIDTH))}, is_train=True, ctx=mx.cpu())
     assert not any(each.asnumpy().any() for each in program.backward([None])["w"])
+
+
+def test_a_missing_head_gradient_counts_as_zero_after_a_given_one_too():
+    _, tiles = weights()
+    program = Program(step_of(phases()), CONTEXTS, tiles)
+    for heads, is_zero in (([random((BATCH, HIDDEN))], False), ([None], True)):
+        program.forward({"x": random((BATCH, WIDTH))}, is_train=True, ctx=mx.cpu())
+        found = [each.asnumpy().any() for each in program.backward(heads)["w"]]
+        assert found == [not is_zero] * len(found)
 
 
 def test_gradients_divided_otherwise_are_divided_as_their_variable():

@@ -57,6 +57,18 @@ def tensor(ways, chosen=0, tied=1):
             id="cheaper",
         ),
         pytest.param([way(0, 1000)], 0, "No other dimension divides", id="only"),
+        pytest.param(
+            [way(-1, 900), way(0, 1000), way(1, 1300)],
+            0,
+            "The next best, dimension 1, would communicate 300 bytes more",
+            id="whole is no next best",
+        ),
+        pytest.param(
+            [way(-1, 900), way(0, 1000)],
+            0,
+            "No other dimension divides by the parts of this step. Left whole it would be 100",
+            id="only, and whole is cheaper",
+        ),
         pytest.param([way(-1, 1000)], -1, "No dimension divides by the parts", id="none"),
         pytest.param(
             [way(0, 1000), way(-1, 400)], 0, "Left whole it would be 600 bytes less", id="whole"

@@ -83,3 +83,57 @@ def test_a_number_that_all_share_stays_in_the_name():
         )
     )
     assert (group.name, len(group)) == ("s2_*_w", 2)
+
+
+def test_operators_that_cost_differently_are_not_alike():
+    """Nor are those of another kind or split; numbers in names do not count."""
+    operators = [
+        {"node": f"layer{i}_fc", "op": op, "cuts": cuts, "bytes": size}
+        for i, (op, cuts, size) in enumerate(
+            [
+                ("FullyConnected", ["b", None], 96),
+                ("FullyConnected", ["b", None], 96),
+                ("FullyConnected", ["b", None], 100),
+                ("FullyConnected", ["o", None], 96),
+                ("relu", ["b", None], 96),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(operators=operators)))
+    found = [(group.name, len(group), group.bytes) for group in repeated_operators(plan)]
+    assert found == [
+        ("layer*_fc", 2, 192),
+        ("layer2_fc", 1, 100),
+        ("layer3_fc", 1, 96),
+        ("layer4_fc", 1, 96),
+    ]
+
+
+def test_tensors_of_another_type_are_not_alike():
+    tensors = [
+        {"node": f"layer{i}_w", "output": 0, "shape": shape, "dtype": dtype, "cuts": cuts}
+        for i, (shape, dtype, cuts) in enumerate(
+            [
+                ([8], 0, [0, 0]),
+                ([8], 0, [0, 0]),
+                ([8], 4, [0, 0]),
+                ([8], 0, [0, -1]),
+                ([4], 0, [0, 0]),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(tensors=tensors)))
+    found = [(group.name, len(group)) for group in repeated_tensors(plan)]
+    assert found == [("layer*_w", 2), ("layer2_w", 1), ("layer3_w", 1), ("layer4_w", 1)]
+
+
+def test_a_line_each_up_to_64_tensors():
+    def lines(count):
+        tensors = [
+            {"node": f"w{i}", "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]}
+            for i in range(count)
+        ]
+        return render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
+
+    assert "\nw63 " in lines(64)
+    assert "\nw64 " not in lines(65) and "x 65" in lines(65)

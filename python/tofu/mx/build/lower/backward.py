@@ -91,18 +91,37 @@ def multi_box(node: Node, build: Builder) -> Sequence[Entry]:
     return [_zeros_like(Entry(node, i), build) for i in range(node.num_outputs)]
 
 
-@AFTER.lowering("_zeros_without_dtype", reason="its shape and dtype follow from its readers")
+@AFTER.lowering(
+    "_zeros_without_dtype", reason="its shape and dtype follow from its readers", essential=True
+)
 def untyped_zeros(node: Node, build: Builder) -> Sequence[Entry]:
     """Zeros that say what they are."""
     return [_zeros_like(Entry(node), build)]
 
 
-@AFTER.lowering("_zeros", "_ones", "_full", reason="an extent of 0 follows from the readers")
+@AFTER.lowering(
+    "_zeros", "_ones", "_full", reason="an extent of 0 follows from the readers", essential=True
+)
 def constant(node: Node, build: Builder) -> None:
     """The same constant with its shape written out."""
     del build
     node.attrs["shape"] = format_shape(Entry(node).shape)
     node.attrs.pop("ctx", None)
+
+
+_UNWRITTEN = "leaves an output unwritten where another one is not read"
+
+
+@AFTER.lowering("_backward_FullyConnected", reason=_UNWRITTEN, essential=True)
+def fully_connected(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The bias's gradient as a sum, where that of the weight is not wanted."""
+    by_weight, by_bias = 1, 2
+    if by_bias not in build.read or by_weight in build.read:
+        return None
+    gradient = node.inputs[0]
+    axes = tuple(range(len(gradient.shape) - 1))
+    total = build.op("sum", gradient, axis=axes, keepdims=False)
+    return [Entry(node), Entry(node, by_weight), total]
 
 
 def _same_on_gradient(node: Node, build: Builder, op: str, **changed: str) -> Sequence[Entry]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from tofu.dtypes import dtype_name
-from tofu.mx.build.nnvm import Entry, Node, Shape
+from tofu.mx.build.nnvm import Entry, Node, Shape, format_shape
 
 from .registry import AFTER, Builder, flag
 
@@ -48,11 +48,18 @@ def _is_plain(node: Node) -> bool:
     stride, pad = _numbers(node, "stride", 1), _numbers(node, "pad", 0)
     if max(kernel) == max(stride) == 1 and not any(pad):
         return False
-    dilated = max(dilate) > 1
-    # In double precision it gets strides with dilation wrong, in three dimensions it has none.
-    known = not dilated or (len(kernel) < 3 and (max(stride) == 1 or _is_single(node)))
     groups, layout = node.attrs.get("num_group", "1"), node.attrs.get("layout", "None")
-    return known and groups == "1" and layout in _LAYOUTS
+    return _has_transposed(node, kernel, stride, dilate) and groups == "1" and layout in _LAYOUTS
+
+
+def _has_transposed(
+    node: Node, kernel: Sequence[int], stride: Sequence[int], dilate: Sequence[int]
+) -> bool:
+    """Whether MXNet's transposed convolution of such windows exists on CPUs, and is right."""
+    if max(dilate) == 1:
+        return len(kernel) < 3 or _is_single(node)
+    # In double precision it gets strides with dilation wrong.
+    return len(kernel) < 3 and (max(stride) == 1 or _is_single(node))
 
 
 def _is_single(node: Node) -> bool:
@@ -69,7 +76,10 @@ def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]
     gradient, data, weight = node.inputs[:3]
     if data.dtype not in (_SINGLE, _DOUBLE) or not _is_plain(node):
         return None
-    others = _reading(node, build, "parameters")
+    # The same operator, of which only the other gradients are read (tdl/convolution.py).
+    attrs = {**node.attrs, "__tofu_gradients__": "parameters"}
+    others = build.op(node.op, *node.inputs, **attrs).node
+    others.num_outputs = node.num_outputs
     by_data = _transposed(node, build, gradient, weight, data.shape)
     return [by_data, *(Entry(others, i) for i in range(1, node.num_outputs))]
 
@@ -99,7 +109,9 @@ def _transposed(
     )
 
 
-@AFTER.lowering("_backward_Pooling", reason="a workspace that is not oneDNN's is not read")
+@AFTER.lowering(
+    "_backward_Pooling", reason="a workspace that is not oneDNN's is not read", essential=True
+)
 def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """The same without the workspace: the maximum is found again in the data.
 
@@ -118,8 +130,10 @@ def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     whole_windows = node.attrs.get("pooling_convention", "valid") == "valid" and (
         kind == "sum" or flag(node, "count_include_pad", default=True) or not any(pad)
     )
+    strides = _numbers(node, "stride", 1)
     plain = data.dtype in (_SINGLE, _DOUBLE) and node.attrs.get("layout", "None") in _LAYOUTS
-    overlap = sizes != _numbers(node, "stride", 1) or any(pad)
+    plain = plain and _has_transposed(node, sizes, strides, (1,))
+    overlap = sizes != strides or any(pad)
     if not (whole_windows and plain and overlap and _space_is_shared(node, build.workers)):
         return None
     channels, value = data.shape[1], 1.0 if kind == "sum" else 1.0 / math.prod(sizes)
@@ -148,21 +162,51 @@ def cast(node: Node, build: Builder) -> None:
         build.shared[node.inputs[0].node] = [Entry(node)]
 
 
-@AFTER.lowering("_backward_Deconvolution", reason="adds all of space up for its bias")
+@AFTER.lowering(
+    "_backward_Deconvolution",
+    reason="on CPUs it writes through an array that has no memory yet",
+    essential=True,
+)
 def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The same with the bias's gradient as a sum beside it."""
-    if flag(node, "no_bias", default=True):
+    """A convolution of the head gradient, that convolution's gradient by its weight, a sum.
+
+    A convolution of the output's shape with the same weight has the data's shape. Its
+    gradient by the data is the transposed convolution; so its gradient by the weight, with
+    head gradient and data in exchanged parts, is that of the transposed convolution, too.
+    """
+    if node.attrs.get("layout", "None") not in _LAYOUTS:
         return None
-    gradient = node.inputs[0]
-    others = _reading(node, build, "inputs")
-    axes = (0, *range(2, len(gradient.shape)))
-    total = build.op("sum", gradient, axis=axes, keepdims=False)
-    return [Entry(others, 0), Entry(others, 1), total]
-
-
-def _reading(node: Node, build: Builder, gradients: str) -> Node:
-    """The same operator, of which only some gradients are read (tdl/convolution.py)."""
-    attrs = {**node.attrs, "__tofu_gradients__": gradients}
-    found = build.op(node.op, *node.inputs, **attrs).node
-    found.num_outputs = node.num_outputs
+    gradient, data, weight = node.inputs[:3]
+    attrs = {key: node.attrs.get(key) for key in _SHARED}
+    pad = format_shape(_padding(node, data.shape))
+    attrs.update(pad=pad, num_filter=str(data.shape[1]), no_bias="True")
+    by_data = build.op("Convolution", gradient, weight, **attrs)
+    # Of groups, all gradients are described together.
+    read = "parameters" if node.attrs.get("num_group", "1") == "1" else None
+    inputs = data, gradient, weight
+    others = build.op("_backward_Convolution", *inputs, **attrs, __tofu_gradients__=read).node
+    others.num_outputs = 2
+    # MXNet takes its shapes from the first; the second is the operator that all this belongs to.
+    others.control_deps.insert(0, by_data.node)
+    found = [by_data, Entry(others, 1)]
+    if not flag(node, "no_bias", default=True):
+        axes = (0, *range(2, len(gradient.shape)))
+        found.append(build.op("sum", gradient, axis=axes, keepdims=False))
     return found
+
+
+_SHARED = (
+    *("kernel", "stride", "dilate", "num_group", "layout"),
+    *("workspace", "cudnn_tune", "cudnn_off"),
+)
+
+
+def _padding(node: Node, data: Shape) -> tuple[int, ...]:
+    """What a transposed convolution leaves out before its output, for each dimension of space."""
+    kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
+    dilate, wanted = _numbers(node, "dilate", 1), _numbers(node, "target_shape", 0)
+    if not any(wanted):
+        return _numbers(node, "pad", 0)
+    # A target shape stands for padding; what is odd is left out in front.
+    made = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, data[2:], dilate, kernel)]
+    return tuple((size - target + 1) // 2 for size, target in zip(made, wanted))

@@ -22,7 +22,7 @@ _EPS = float(np.float32(1e-3))  # of BatchNorm
 _STATISTICS = "its statistics are sums over batch and space, which a tile sees only part of"
 
 
-@BEFORE.lowering("_contrib_SyncBatchNorm", reason=_STATISTICS)
+@BEFORE.lowering("_contrib_SyncBatchNorm", reason=_STATISTICS, essential=True)
 def sync_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     """BatchNorm, which is in sync here; its last output is the variance."""
     out = _plain_batch_norm(node, build, axis="1")
@@ -32,14 +32,14 @@ def sync_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     return [Entry(out), build.op("BlockGrad", Entry(out, 1)), variance]
 
 
-@BEFORE.lowering("_contrib_BatchNormWithReLU", reason=_STATISTICS)
+@BEFORE.lowering("_contrib_BatchNormWithReLU", reason=_STATISTICS, essential=True)
 def batch_norm_with_relu(node: Node, build: Builder) -> Sequence[Entry]:
     """BatchNorm followed by relu; the workspace output is nobody's."""
     out = _plain_batch_norm(node, build)
     return [build.op("relu", Entry(out)), *(Entry(out, i) for i in (1, 2))]
 
 
-@AFTER.lowering("BatchNorm", reason=_STATISTICS)
+@AFTER.lowering("BatchNorm", reason=_STATISTICS, essential=True)
 def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     """MXNet's BatchNorm, with the running statistics as new values of its states."""
     data, gamma, beta, running_mean, running_variance = node.inputs
@@ -54,7 +54,8 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     centered = per_channel.scale(centered, None, negative)
     if use_batch:
         variance = per_channel.mean_square(centered)
-        _update_running(node, build, mean, variance)
+        if build.updates_statistics:
+            _update_running(node, build, mean, variance)
     inverse_std = _inverse_std(build, variance, number(node, "eps", _EPS))
     # fix_gamma: gamma counts as one.
     fixed = flag(node, "fix_gamma", default=True)
@@ -66,7 +67,9 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     return [out, mean, inverse_std]
 
 
-@AFTER.lowering("_backward_BatchNorm", reason="its sums are over the whole batch as well")
+@AFTER.lowering(
+    "_backward_BatchNorm", reason="its sums are over the whole batch as well", essential=True
+)
 def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     """The gradients by data, gamma and beta.
 

@@ -14,20 +14,25 @@ from .registry import BEFORE, Builder, flag, number
 __all__: list[str] = []
 
 _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-_REFUSED = ("projection_size", "lstm_state_clip_min", "lstm_state_clip_max")
+_REFUSED = ("lstm_state_clip_min", "lstm_state_clip_max")
 _AXIS_TIME, _AXIS_CHANNEL = 0, 2
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layer:
-    """One direction of one layer: matrices of (gates * hidden, inputs), and biases."""
+    """One direction of one layer: matrices of (gates * hidden, inputs), and biases.
+
+    With a projection, an LSTM's state is that matrix times what it would be.
+    """
 
     mode: str
     hidden: int
+    projected: Optional[int]
     to_hidden: Entry
     recurrent: Entry
     to_hidden_bias: Entry
     recurrent_bias: Entry
+    projection: Optional[Entry]
 
     @property
     def width(self) -> int:
@@ -39,7 +44,7 @@ class _Layer:
     "RNN", reason="its backward operator needs what the forward operator kept to itself"
 )
 def rnn(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Step by step; with projections, clipped states or lengths it stays as it is."""
+    """Step by step; with clipped states or lengths it stays as it is."""
     if any(node.attrs.get(name, "None") != "None" for name in _REFUSED):
         return None
     if flag(node, "use_sequence_length"):
@@ -49,7 +54,11 @@ def rnn(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     directions = 2 if flag(node, "bidirectional") else 1
     layers = int(node.attrs["num_layers"])
     length, _, inputs = data.shape
-    weights = _unpacked(parameters, build, mode, hidden, (layers, directions, inputs))
+    projected = node.attrs.get("projection_size", "None")
+    sizes = _Sizes(
+        mode, hidden, None if projected == "None" else int(projected), layers, directions, inputs
+    )
+    weights = _unpacked(parameters, build, sizes)
     drop = number(node, "p", 0.0) if build.train else 0.0
     first = [_split(build, state, layers * directions) for state in states]
     last: list[list[Entry]] = []
@@ -96,6 +105,9 @@ def _run(
             num_hidden=layer.width,
         )
         state = _STEPS[layer.mode](build, step, recurrent, state)
+        if layer.projection is not None:
+            attrs = {"num_hidden": layer.projected, "no_bias": True}
+            state[0] = build.op("FullyConnected", state[0], layer.projection, **attrs)
         outputs.append(state[0])
     return outputs[::-1] if backwards else outputs, state
 
@@ -149,20 +161,54 @@ def _stacked(build: Builder, entries: list[Entry]) -> Entry:
     return build.op("stack", *entries, axis=_AXIS_TIME, num_args=len(entries))
 
 
-def _unpacked(
-    parameters: Entry, build: Builder, mode: str, hidden: int, sizes: tuple[int, int, int]
-) -> list[_Layer]:
+@dataclasses.dataclass(frozen=True)
+class _Sizes:
+    """What the shapes of all parameters follow from."""
+
+    mode: str
+    hidden: int
+    projected: Optional[int]
+    layers: int
+    directions: int
+    inputs: int
+
+    def matrices(self) -> list[tuple[int, int]]:
+        """Of each direction of each layer: of the inputs, of the state, and a projection."""
+        rows, state = _GATES[self.mode] * self.hidden, self.projected or self.hidden
+        projection = [] if self.projected is None else [(self.projected, self.hidden)]
+        found = []
+        for k in range(self.layers * self.directions):
+            width = self.inputs if k < self.directions else state * self.directions
+            found += [(rows, width), (rows, state), *projection]
+        return found
+
+    def biases(self) -> list[tuple[int]]:
+        """Of each direction of each layer: of the inputs and of the state."""
+        rows = _GATES[self.mode] * self.hidden
+        return [(rows,)] * (2 * self.layers * self.directions)
+
+
+def _unpacked(parameters: Entry, build: Builder, sizes: _Sizes) -> list[_Layer]:
     """The layers' parameters: all matrices come first, then all biases."""
-    layers, directions, inputs = sizes
-    rows = _GATES[mode] * hidden
-    widths = [inputs if k < directions else hidden * directions for k in range(layers * directions)]
-    matrices = [(rows, width) for own in widths for width in (own, hidden)]
-    pieces = list(_pieces(parameters, build, [*matrices, *[(rows,)] * (2 * len(widths))]))
-    half = 2 * len(widths)
-    return [
-        _Layer(mode, hidden, *pieces[k : k + 2], *pieces[half + k : half + k + 2])
-        for k in range(0, half, 2)
-    ]
+    matrices, biases = sizes.matrices(), sizes.biases()
+    pieces = list(_pieces(parameters, build, [*matrices, *biases]))
+    vectors, own = pieces[len(matrices) :], len(matrices) * 2 // len(biases)
+    layers = []
+    for k in range(len(biases) // 2):
+        to_hidden, recurrent, *projection = pieces[k * own : (k + 1) * own]
+        layers.append(
+            _Layer(
+                mode=sizes.mode,
+                hidden=sizes.hidden,
+                projected=sizes.projected,
+                to_hidden=to_hidden,
+                recurrent=recurrent,
+                to_hidden_bias=vectors[2 * k],
+                recurrent_bias=vectors[2 * k + 1],
+                projection=projection[0] if projection else None,
+            )
+        )
+    return layers
 
 
 def _pieces(

@@ -9,12 +9,17 @@ def mean(node, build):
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Optional, Union
 
+from tofu.analysis.strategy_table import WHOLE
+from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Entry, Graph, Node, format_shape
 
 __all__ = ["AFTER", "BEFORE", "STAGES", "Builder", "Lowering", "Registry", "flag", "number"]
+
+_log = logging.getLogger("tofu")
 
 AttrValue = Union[str, bool, int, float, tuple[int, ...]]
 
@@ -28,6 +33,8 @@ class Builder:
         aux_updates: variable name -> its value after the step; a lowering may add some.
         shared: what the lowering of a forward operator leaves for that of its backward
             operator, by the forward node.
+        read: the outputs of the node that something reads.
+        updates_statistics: whether the step changes the node's running statistics.
     """
 
     def __init__(
@@ -37,11 +44,15 @@ class Builder:
         train: bool,
         workers: int = 1,
         shared: Optional[dict[Node, Sequence[Entry]]] = None,
+        read: Collection[int] = (),
+        updates_statistics: bool = True,
     ) -> None:
         self.train = train
         self.workers = workers
         self.aux_updates: dict[str, Entry] = {}
         self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
+        self.read = frozenset(read)
+        self.updates_statistics = updates_statistics
         self._node = node
         self._count = 0
 
@@ -56,6 +67,11 @@ class Builder:
             list(self._node.control_deps),
         )
         return Entry(node)
+
+    def forget(self) -> None:
+        """Leave nothing of what has been built."""
+        self.aux_updates.clear()
+        self.shared.pop(self._node, None)
 
     def reshape(self, entry: Entry, shape: Sequence[int]) -> Entry:
         """The entry in another shape, written out."""
@@ -74,12 +90,47 @@ Needed = Callable[[Node, int], bool]
 
 @dataclasses.dataclass(frozen=True)
 class Lowering:
-    """One operator's rewrite, why it needs one, and of which nodes (None: of all)."""
+    """One operator's rewrite.
+
+    Attributes:
+        op: the operator.
+        reason: why it needs one.
+        function: the rewrite.
+        where: of which nodes (None: of all). What some nodes do without is no more than
+            faster, so that where it fails the operator stays, split as it is described.
+        essential: whether the operator means something else without it, whole as well.
+    """
 
     op: str
     reason: str
     function: Function
     where: Optional[Needed] = None
+    essential: bool = False
+
+    def apply(self, node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+        """What replaces the node's outputs, or None.
+
+        Where the rewrite fails, the node is as before, and has to be computed whole if not
+        even `where` lets it be split.
+
+        Raises:
+            GraphError: the rewrite of an operator fails that cannot do without.
+        """
+        before = dict(node.attrs), list(node.inputs), list(node.control_deps)
+        try:
+            if self.where is not None and not self.where(node, build.workers):
+                return None
+            return self.function(node, build)
+        except Exception as error:  # it costs this operator alone
+            node.attrs, node.inputs, node.control_deps = before
+            build.forget()
+            text = f"its rewrite fails: {type(error).__name__}: {error}"
+            if self.essential:
+                raise GraphError(f"node {node.name!r} ({node.op}): {text}") from error
+            if self.where is None:
+                node.attrs[WHOLE] = text
+            _log.debug("%s (%s): %s", node.name, node.op, text)
+            return None
 
 
 class Registry:
@@ -89,13 +140,13 @@ class Registry:
         self._lowerings: dict[str, Lowering] = {}
 
     def lowering(
-        self, *ops: str, reason: str, where: Optional[Needed] = None
+        self, *ops: str, reason: str, where: Optional[Needed] = None, essential: bool = False
     ) -> Callable[[Function], Function]:
         """Declare the decorated function as the lowering of some operators."""
 
         def declare(function: Function) -> Function:
             for op in ops:
-                self._lowerings[op] = Lowering(op, reason, function, where)
+                self._lowerings[op] = Lowering(op, reason, function, where, essential)
             return function
 
         return declare
@@ -103,22 +154,44 @@ class Registry:
     def __iter__(self) -> Iterator[Lowering]:
         return iter(self._lowerings.values())
 
-    def apply(self, graph: Graph, *, train: bool, workers: int = 1) -> dict[str, Entry]:
+    def apply(
+        self,
+        graph: Graph,
+        *,
+        train: bool,
+        workers: int = 1,
+        statistics_in_forward: bool = False,
+    ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
+        statistics_in_forward: whether forward operators update running statistics, not
+            backward ones, without which they stay as they are.
+
         Returns the new values of auxiliary states, by variable name.
+
+        Raises GraphError where an operator cannot do without its lowering, which fails.
         """
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
         shared: dict[Node, Sequence[Entry]] = {}
+        read = _outputs_read(graph)
+        differentiated = {dep for each in graph.topological() for dep in each.control_deps[:1]}
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
-            if lowering is None or (lowering.where and not lowering.where(node, workers)):
+            if lowering is None:
                 continue
-            builder = Builder(node, train=train, workers=workers, shared=shared)
-            outputs = lowering.function(node, builder)
+            builder = Builder(
+                node,
+                train=train,
+                workers=workers,
+                shared=shared,
+                read=read.get(node, ()),
+                updates_statistics=statistics_in_forward or node in differentiated,
+            )
+            outputs = lowering.apply(node, builder)
             if outputs is not None:
-                replacements.update((Entry(node, i), out) for i, out in enumerate(outputs))
+                pairs = ((Entry(node, i), out) for i, out in enumerate(outputs))
+                replacements.update((entry, out) for entry, out in pairs if entry != out)
                 updates.update(builder.aux_updates)
         count = len(graph.heads)
         graph.kept = list(graph.variables().values())
@@ -127,6 +200,13 @@ class Registry:
         updates = dict(zip(updates, graph.heads[count:]))
         del graph.heads[count:]
         return updates
+
+
+def _outputs_read(graph: Graph) -> dict[Node, set[int]]:
+    read: dict[Node, set[int]] = {}
+    for entry in [*graph.heads, *(e for node in graph.nodes_read() for e in node.inputs)]:
+        read.setdefault(entry.node, set()).add(entry.index)
+    return read
 
 
 def flag(node: Node, name: str, default: bool = False) -> bool:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
-from tofu.mx.build.nnvm import Entry, Node
+from tofu.mx.build.gradient import DATA_SHAPE
+from tofu.mx.build.nnvm import Entry, Node, format_shape
 
 from .registry import BEFORE, Builder, flag, number
 
@@ -49,7 +50,9 @@ def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return None
 
 
-@BEFORE.lowering("Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles")
+@BEFORE.lowering(
+    "Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles", essential=True
+)
 def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """A maximum to be differentiated is taken in double precision, as oneDNN never does."""
     (data,) = node.inputs
@@ -60,14 +63,23 @@ def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     return [build.op("Cast", out, dtype="float32"), Entry(out.node, 1)]
 
 
-@BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles")
+@BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles", essential=True)
 def embedding(node: Node, build: Builder) -> None:
     """The same with a dense gradient."""
     del build
     node.attrs.pop("sparse_grad", None)
 
 
-@BEFORE.lowering("_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot")
+@BEFORE.lowering(
+    "_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot", essential=True
+)
 def grad_add(node: Node, build: Builder) -> Sequence[Entry]:
     """The sum, in memory of its own."""
     return [build.op("elemwise_add", *node.inputs)]
+
+
+@BEFORE.lowering("gather_nd", reason="MXNet loses its data's shape when it saves the gradient")
+def gather_nd(node: Node, build: Builder) -> None:
+    """The same, which remembers that shape."""
+    del build
+    node.attrs[DATA_SHAPE] = format_shape(node.inputs[0].shape)

@@ -19,7 +19,7 @@ from tofu.analysis.table import Row, row_for
 from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape
 
-from .registry import STAGES, Builder, number
+from .registry import AFTER, STAGES, Builder, number
 
 __all__ = ["indivisible", "positions", "softmax_parts"]
 
@@ -278,6 +278,40 @@ def cross_values(node: Node, build: Builder) -> Sequence[Entry]:
     values = _projection(build, pairs, pairs.shape, heads, 1, 2)
     size = pairs.shape[2] // heads // 2
     return _weighted(build, attention, values, pairs.shape[1], heads, size)
+
+
+_UNWRITTEN = "leaves its second gradient unwritten where the first one is not read"
+
+
+@AFTER.lowering("_backward_interleaved_matmul_selfatt_valatt", reason=_UNWRITTEN, essential=True)
+def backward_self_values(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The attention's gradient alone: products of the head gradient and the values."""
+    if build.read != {1}:
+        return None
+    gradient, qkv = node.inputs[:2]
+    heads = int(node.attrs["heads"])
+    rows = _projection(build, gradient, gradient.shape, heads, 0, 1)
+    values = _projection(build, qkv, qkv.shape, heads, 2, 3)
+    return [Entry(node), build.op("batch_dot", rows, values, transpose_b=True)]
+
+
+@AFTER.lowering("_backward_interleaved_matmul_encdec_qk", reason=_UNWRITTEN, essential=True)
+def backward_cross_scores(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The keys' gradient alone, between zeros for the values."""
+    if build.read != {1}:
+        return None
+    gradient, queries, pairs = node.inputs[:3]
+    heads = int(node.attrs["heads"])
+    length, batch, channels = pairs.shape
+    size = channels // heads // 2
+    query = _projection(build, queries, queries.shape, heads, 0, 1)
+    scaled = build.op("_mul_scalar", query, scalar=1.0 / math.sqrt(size))
+    by_keys = build.op("batch_dot", gradient, scaled, transpose_a=True)
+    parts = build.reshape(by_keys, (batch, heads, length, 1, size))
+    none = build.zeros((batch, heads, length, 1, size), dtype_name(pairs.dtype))
+    both = build.op("Concat", parts, none, dim=3, num_args=2)
+    both = build.op("transpose", both, axes=(2, 0, 1, 3, 4))
+    return [Entry(node), build.reshape(both, pairs.shape)]
 
 
 # --- Embedding ------------------------------------------------------------------------------

@@ -54,18 +54,15 @@ def _depthwise() -> list[Case]:
     ]
 
 
-def _gradient_by_inputs() -> Case:
-    """What is read where tofu.mx makes the gradient by the bias in another way."""
-    inputs = real(2, 6, 5, 6), real(6, 4, 3, 3), real(4)
-    attrs = {"kernel": "(3, 3)", "num_filter": "4", "pad": "(1, 0)", "stride": "(2, 1)"}
-    return back(
-        "_backward_Deconvolution",
-        "g0 i0 i1 i2",
-        *inputs,
-        attrs={**attrs, "no_bias": "False", "__tofu_gradients__": "inputs"},
-        hide=(2,),
-        expect="b ci co y0 y1 k0 k1",
-    )
+def _grouped() -> list[Case]:
+    attrs = {"kernel": "(3, 2)", "num_filter": "6", "num_group": "2", "stride": "(2, 1)"}
+    inputs = real(4, 8, 3, 5), real(8, 3, 3, 2)
+    more = {**attrs, "no_bias": "False", "pad": "(1, 0)"}
+    single = tuple(dataclasses.replace(each, dtype="float32") for each in (*inputs, real(6)))
+    return [
+        case("Deconvolution", *inputs, attrs=attrs, expect="b g q1"),
+        case("Deconvolution", *single, attrs=more, expect="b g q1"),
+    ]
 
 
-CASES = [*_deconvolution(), *_depthwise(), _gradient_by_inputs()]
+CASES = [*_deconvolution(), *_depthwise(), *_grouped()]

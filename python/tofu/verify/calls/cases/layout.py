@@ -27,6 +27,7 @@ def _copies() -> list[Case]:
     for reps, expect in (
         ("(3, 2)", "r0 r1"),
         ("(2,)", "i0 r1"),
+        ("2", "i0 r1"),
         ("(2, 1, 3)", "r0 r2 i1"),
     ):
         more = {"attrs": {"reps": reps}, "expect": expect}

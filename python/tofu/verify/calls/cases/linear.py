@@ -23,6 +23,11 @@ def _linear() -> list[Case]:
             inputs = (data, weight) if no_bias == "True" else (data, weight, bias)
             cases.append(case("FullyConnected", *inputs, attrs=attrs))
             cases.append(back("_backward_FullyConnected", "g0 i0 i1", *inputs, attrs=attrs))
+    for no_bias in ("True", "False"):
+        attrs = {"num_hidden": "6", "no_bias": no_bias}
+        inputs = real(4), real(6, 1), *((bias,) if no_bias == "False" else ())
+        cases.append(case("FullyConnected", *inputs, attrs=attrs, expect="b0 o"))
+        cases.append(back("_backward_FullyConnected", "g0 i0 i1", *inputs, attrs=attrs))
     named = {"num_hidden": "6", "flatten": "0"}
     cases.append(case("FullyConnected", real(4, 12), weight, bias, attrs=named, expect="b0 o i"))
     for ta, tb in product(("True", "False"), repeat=2):

@@ -1,0 +1,165 @@
+"""Gradients of operators that keep state between forward and backward: both run again.
+
+Such a backward operator of MXNet (that of ROIPooling, SequenceLast and other old ones)
+reads what its forward operator left in the same executor, which a partitioned graph, in
+two halves, does not have. Where no lowering writes the gradient otherwise, a custom
+operator takes its place. It has the forward operator's inputs, runs forward and backward
+in an executor of its own, and is computed whole by every worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import mxnet as mx
+
+from tofu.analysis.strategy_table import WHOLE
+
+from ..run.extension import is_stateful_backward, untaught
+from .nnvm import VARIABLE, Entry, Graph, Node
+
+__all__ = ["replay_stateful"]
+
+_REPLAY = "tofu_replay"  # known to tofu.analysis.table
+_REASON = "its gradient needs what the forward operator keeps to itself, which runs once more"
+# What has no meaning outside of its own executor, or is random.
+_REFUSED = frozenset(
+    (
+        *("CachedOp", "_CachedOp", "Custom", "_CustomFunction", "_NDArray", "_Native"),
+        *("_CrossDeviceCopy", "_cond", "_foreach", "_while_loop", "Dropout", "RNN"),
+    )
+)
+_GROUP = "__ctx_group__"
+_registered: list[type] = []
+
+
+def replay_stateful(graph: Graph) -> None:
+    """Replace the stateful backward operators of a training graph where that can be done."""
+    replacements: dict[Entry, Entry] = {}
+    for node in graph.topological():
+        if is_stateful_backward(node.op) and node.control_deps:
+            replay = _replay_of(node, node.control_deps[0])
+            if replay is not None:
+                pairs = ((Entry(node, i), Entry(replay, i)) for i in range(replay.num_outputs))
+                replacements.update(pairs)
+    graph.replace(replacements)
+
+
+def _replay_of(node: Node, forward: Node) -> Optional[Node]:
+    """The node that computes the gradients of a node from its inputs, or None."""
+    if forward.op in _REFUSED or len(forward.inputs) != node.num_outputs:
+        return None
+    symbol = _symbol(forward.op, forward.attrs, len(forward.inputs))
+    if symbol.list_auxiliary_states() or len(symbol.list_outputs()) != 1:
+        return None
+    heads = [e for e in node.inputs if e.node is not forward and e not in forward.inputs]
+    if len(heads) > 1:
+        return None
+    _register()
+    attrs = {
+        "op_type": _REPLAY,
+        "of": node.op,
+        "operator": forward.op,
+        "arguments": json.dumps(forward.attrs, sort_keys=True),
+        "inputs": str(len(forward.inputs)),
+        "has_head": str(len(heads)),
+        WHOLE: _REASON,
+    }
+    inputs = [*heads, *forward.inputs]
+    return Node("Custom", node.name, attrs, inputs, [forward], num_outputs=node.num_outputs)
+
+
+def _symbol(op: str, attrs: Mapping[str, str], inputs: int) -> mx.sym.Symbol:
+    """An operator on variables x0, x1, ..., all of one context group."""
+    group = {_GROUP: _GROUP}
+    variables = [Entry(Node(VARIABLE, f"x{k}", dict(group))) for k in range(inputs)]
+    return Graph([Entry(Node(op, "replayed", {**attrs, **group}, variables))]).to_symbol()
+
+
+def _register() -> None:
+    """Make MXNet know the operator, once."""
+    if not _registered:
+        _registered.append(mx.operator.register(_REPLAY)(_ReplayProp))
+
+
+class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
+    """Runs another operator forward and backward.
+
+    Args:
+        symbol: the operator, on variables.
+        has_head: whether its gradient reads the head gradient, which then comes first.
+    """
+
+    def __init__(self, symbol: mx.sym.Symbol, has_head: bool) -> None:
+        super().__init__()
+        self._symbol, self._has_head = symbol, has_head
+        self._executor: Optional[mx.executor.Executor] = None
+
+    def forward(
+        self,
+        is_train: bool,
+        req: list[str],
+        in_data: list[Any],
+        out_data: list[Any],
+        aux: list[Any],
+    ) -> None:
+        """Compute the gradients by the operator's inputs."""
+        inputs = in_data[1:] if self._has_head else in_data
+        if self._executor is None:  # MXNet makes the operator while it binds another graph
+            self._executor = self._bound(inputs)
+        for name, array in self._executor.arg_dict.items():
+            inputs[_number(name)].copyto(array)
+        (output,) = self._executor.forward(is_train=True)
+        head = in_data[0] if self._has_head else mx.nd.ones_like(output)
+        self._executor.backward([head])
+        for name, gradient in self._executor.grad_dict.items():
+            self.assign(out_data[_number(name)], req[_number(name)], gradient)
+
+    def _bound(self, inputs: Sequence[Any]) -> mx.executor.Executor:
+        names = self._symbol.list_arguments()
+        own = {name: mx.nd.zeros_like(inputs[_number(name)]) for name in names}
+        gradients = {name: mx.nd.zeros_like(array) for name, array in own.items()}
+        # The group's context; on cpu(0) itself MXNet would look for subgraphs, and say so.
+        with untaught():
+            return self._symbol.bind(
+                mx.cpu(1), own, args_grad=gradients, group2ctx={_GROUP: inputs[0].context}
+            )
+
+
+def _number(name: str) -> int:
+    """Of which input a variable is."""
+    return int(name[1:])
+
+
+class _ReplayProp(mx.operator.CustomOpProp):  # type: ignore[misc]
+    """What MXNet asks of the operator; it knows no attributes but these."""
+
+    def __init__(
+        self, of: str, operator: str, arguments: str, inputs: str, has_head: str, **others: str
+    ) -> None:
+        super().__init__(need_top_grad=False)
+        self._count, self._has_head = int(inputs), has_head == "1"
+        self._symbol = _symbol(operator, json.loads(arguments), self._count)
+
+    def list_arguments(self) -> list[str]:
+        """The head gradient, if it is read, and the operator's inputs."""
+        inputs = [f"input{k}" for k in range(self._count)]
+        return ["head", *inputs] if self._has_head else inputs
+
+    def list_outputs(self) -> list[str]:
+        """One gradient for every input."""
+        return [f"gradient{k}" for k in range(self._count)]
+
+    def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Gradients have the shapes of the inputs."""
+        return in_shape, in_shape[self._has_head :], []
+
+    def infer_type(self, in_type: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Gradients have the types of the inputs."""
+        return in_type, in_type[self._has_head :], []
+
+    def create_operator(self, ctx: Any, in_shapes: list[Any], in_dtypes: list[Any]) -> _Replay:
+        """The operator."""
+        return _Replay(self._symbol, self._has_head)
