@@ -44,7 +44,7 @@ def main(args: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors that tofu raises on purpose become one line each.
 
     Args:
-        args: what follows ``tofu`` on the command line; None for this process's own.
+        args: the arguments after ``tofu``; None for this process's own.
     """
     try:
         cli(args, prog_name="tofu")

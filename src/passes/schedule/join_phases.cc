@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// The edges of `graph` alone: all that decides how the executor numbers its nodes.
+// Only the edges of `graph`, which decide how the executor numbers its nodes.
 Graph Outline(const Graph& graph) {
   Graph outline;
   for (const Node& node : graph.nodes) {

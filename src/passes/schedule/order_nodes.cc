@@ -53,8 +53,8 @@ std::vector<int> WorkersOf(const Graph& graph) {
   return workers;
 }
 
-// The order with every node of an operator right behind the last node that it reads.
-// With `keep_workers` it stays behind the node before it on its worker, too.
+// The order with every node of an operator right after the last node that it reads.
+// With `keep_workers` it also stays after the previous node on its worker.
 std::vector<int> WithEarly(const std::string& op, const Graph& graph,
                            const std::vector<int>& workers, const std::vector<int>& order,
                            bool keep_workers) {
@@ -83,10 +83,10 @@ std::vector<int> WithEarly(const std::string& op, const Graph& graph,
 // Puts what workers wait for before what they do in the meantime:
 //
 // - An address is published as soon as its tile is made.
-// - What a worker fetches does not wait, in this order, for other workers' nodes, and a
-//   tile is retired as soon as all have read it. So when workers exchange tiles, each
-//   retires its own before it goes on, and none has to wait for the next operator of
-//   another before it may write to the memory of a tile.
+// - A fetch does not wait, in this order, for other workers' nodes, and a tile is
+//   retired as soon as all have read it. So when workers exchange tiles, each retires
+//   its own before it goes on, and none has to wait for another's next operator before
+//   it may write to the memory of a tile.
 std::vector<int> WithEarlyExchange(const Graph& graph, const std::vector<int>& workers,
                                    std::vector<int> order) {
   order = WithEarly(kPublishOp, graph, workers, order, false);
