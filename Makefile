@@ -1,5 +1,7 @@
 # make demo   trains the two examples serially and over four workers, and compares
 # make test   runs all tests, C++ and Python
+# make test-all   runs those of which make test takes a sample, too
+# make test-tsan  runs the tests of what threads share under ThreadSanitizer
 # make check  checks formatting, lint, types and dead code
 # make build  creates .venv and installs tofu from this folder (editable)
 #
@@ -26,7 +28,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-cpp test-python check format clean
+.PHONY: help build demo test test-all test-cpp test-python test-tsan check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -78,8 +80,29 @@ $(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
 test-cpp: $(BUILD)/tests/.built
 	@$(VENV)/bin/ctest --test-dir $(BUILD)/tests --output-on-failure -j $(JOBS) --no-tests=error
 
+# ROTATE=KEY takes a sample, another for each key, of the tests that only test-all runs.
+ROTATE ?=
+PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadgroup
+
 test-python: $(VENV)/.build
-	@$(RUN_ENV) $(VENV)/bin/python -m pytest
+	@$(PYTEST) $(if $(ROTATE),--rotate $(ROTATE))
+
+test-all: test-cpp test-tsan $(VENV)/.build
+	@$(PYTEST) --full
+
+# Only what several threads touch is built: the kernels, MXNet's operators and the stand-in
+# for a GPU.
+test-tsan: $(VENV)/.requirements
+	@scripts/find_googletest.sh $(VENV)/bin/cmake
+	@$(VENV)/bin/cmake -S . -B $(BUILD)/tsan -G Ninja -DTOFU_BUILD_TESTS=ON \
+	  -DTOFU_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" \
+	  -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" -DCMAKE_PREFIX_PATH="$(SITE)" \
+	  --log-level=WARNING >/dev/null
+	@$(VENV)/bin/cmake --build $(BUILD)/tsan -j $(JOBS) \
+	  --target tofu_thread_tests tofu_fake_gpu_tests
+	@$(BUILD)/tsan/tofu_thread_tests --gtest_brief=1 --gtest_filter='*Threads*:KernelCache*'
+	@$(BUILD)/tsan/tofu_fake_gpu_tests --gtest_brief=1 \
+	  --gtest_filter='*ThreadsAtOnce:*Operators*:*Peers'
 
 # --- checks ---------------------------------------------------------------------------------
 

@@ -1,16 +1,15 @@
 """tofu: partitions the training graphs of MXNet Gluon scripts over several workers.
 
-A script needs no line of it: ``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4 python train.py``.
+Scripts need no tofu code: ``MXNET_GRAPH_PASS=tofu TOFU_WORKERS=4 python train.py``.
 In a notebook::
 
     import tofu
 
     tofu.enable(workers=4)
 
-Operators are described in the paper's language with ``tofu.op``, ``tofu.Sum``,
-``tofu.Max``, ``tofu.Min``, ``tofu.Prod`` and ``tofu.Opaque``. Importing tofu imports
-neither MXNet nor anything else that is large: each of these names is loaded when it
-is first used.
+``tofu.op``, ``tofu.Sum``, ``tofu.Max``, ``tofu.Min``, ``tofu.Prod`` and ``tofu.Opaque``
+describe operators in the paper's language. Importing tofu imports neither MXNet nor
+anything else that is large: each of these names is loaded on first use.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Node:
     Attributes:
         op: its operator, "" for a variable.
         name: its name.
-        attrs: the operator's attributes.
+        attrs: its attributes, those of the operator and "__...__" of the node.
         inputs: shape and type flag of each input.
         outputs: the same of each output, hidden ones included.
     """

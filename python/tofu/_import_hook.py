@@ -1,8 +1,8 @@
-"""The switch: turns tofu on when a script imports MXNet.
+"""The switch: enables tofu when a script imports MXNet.
 
 A ``.pth`` file calls ``install()`` at interpreter start if ``MXNET_GRAPH_PASS`` is
-set; with it unset none of this is loaded. Only the standard library's built-in
-import machinery is used here, so that the start costs next to nothing.
+set; otherwise none of this is loaded. This module uses only the standard library's
+built-in import machinery, which keeps startup cheap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TARGET = "mxnet"
 
 
 class _Finder:
-    """Finds MXNet as Python would, with a loader that turns tofu on afterwards."""
+    """Finds MXNet as Python would, with a loader that enables tofu afterwards."""
 
     def __init__(self) -> None:
         self._busy = False
@@ -52,7 +52,7 @@ class _Finder:
 
 
 class _Loader:
-    """Loads MXNet with its own loader, then turns tofu on."""
+    """Loads MXNet with its own loader, then enables tofu."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
@@ -61,7 +61,7 @@ class _Loader:
         return getattr(self._real, name)
 
     def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
-        """Leave the module's making to the real loader."""
+        """Let the real loader create the module."""
         made: Optional[ModuleType] = self._real.create_module(spec)
         return made
 
@@ -77,7 +77,7 @@ class _Loader:
 
 
 def install() -> None:
-    """Turn tofu on when MXNet is imported, or at once if it has been; idempotent."""
+    """Enable tofu when MXNet is imported, or at once if it already is; idempotent."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -92,7 +92,7 @@ def install() -> None:
 def _spec_of(
     name: str, path: Optional[Sequence[str]], target: Optional[ModuleType]
 ) -> Optional[ModuleSpec]:
-    """What the finders after ours find."""
+    """The spec that the finders after ours find."""
     for finder in list(sys.meta_path):
         find = getattr(finder, "find_spec", None)
         if find is None or isinstance(finder, _Finder):

@@ -1,15 +1,15 @@
-"""The one place that reads tofu's environment variables.
+"""The only module that reads tofu's environment variables.
 
-``MXNET_GRAPH_PASS``  ``tofu`` switches tofu on; unset or empty leaves MXNet as it is.
+``MXNET_GRAPH_PASS``  ``tofu`` enables tofu; unset or empty leaves MXNet unchanged.
 ``TOFU_WORKERS``      number of workers; unset: all GPUs, else 2.
-``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` where there is one, else ``cpu``.
+``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` if there is one, else ``cpu``.
 ``TOFU_FETCH``        ``multifetch`` or ``plain``; unset: ``multifetch`` on CPUs.
 ``TOFU_DESCRIBE``     files with descriptions of further operators, separated as in PATH.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
-``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
-``TOFU_REPLICATION``  ``1``: tensors may stay whole where that is cheaper; unset or ``0``: not.
+``TOFU_SEARCH``       how to search plans, one of MODES; unset: ``tofu``.
+``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
-``TOFU_PLAN``         a file that ``tofu plan --save`` wrote; its plan is used, not searched.
+``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 DEVICES = ("gpu", "cpu")
 FETCHES = ("multifetch", "plain")
 LOG_LEVELS = ("quiet", "info", "debug")
-# Search modes: ours, the paper's, and those that the paper compares with (section 7.3).
+# Search modes: ours, the paper's, and those that it compares with (section 7.3).
 MODES = (
     "tofu",
     "recursion",
@@ -62,17 +62,17 @@ MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What steers a run.
+    """The settings of a run.
 
     Attributes:
         workers: number of workers, or None for all GPUs, else 2.
-        device: "gpu", "cpu", or None for whatever there is.
-        fetch: how workers read each other's tiles, one of FETCHES, or None for what is used
-            where nobody asks: multifetch on CPUs, plain on GPUs.
+        device: "gpu", "cpu", or None for whichever exists.
+        fetch: how workers read each other's tiles, one of FETCHES, or None for the default:
+            multifetch on CPUs, plain on GPUs.
         log_level: one of LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
-        replication: whether large tensors may be left whole where that is cheaper.
+        replication: whether large tensors may stay whole if that is cheaper.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of further operators.
@@ -98,7 +98,7 @@ class Config:
         if device and device not in DEVICES:
             raise ConfigError(
                 f"TOFU_DEVICE={env['TOFU_DEVICE']!r}: expected 'gpu' or 'cpu'; "
-                "unset it to use GPUs where there are some, else the CPU"
+                "unset it to use GPUs if there are any, else the CPU"
             )
         fetch = env.get("TOFU_FETCH", "").strip().lower()
         if fetch and fetch not in FETCHES:
@@ -123,7 +123,7 @@ class Config:
 
 
 def cache_directory() -> Path:
-    """Where tofu keeps what it need not make twice: a folder of the user's caches."""
+    """The folder for tofu's files in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tofu"
 
@@ -145,7 +145,7 @@ def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
 
 
 def _parse_switch(value: str, where: str) -> bool:
-    """Whether an option is on. Raises ConfigError for what is neither 1 nor 0."""
+    """Whether an option is on. Raises ConfigError unless it is 1 or 0."""
     if value.strip() not in ("", "0", "1"):
         raise ConfigError(f"{where}={value!r}: expected 1 (on) or 0 (off, as when it is unset)")
     return value.strip() == "1"
@@ -180,7 +180,7 @@ def parse_mode(text: str, where: str) -> str:
 def parse_pins(texts: Iterable[str], where: str) -> tuple[Pin, ...]:
     """Pins from texts ``TENSOR=DIM[,DIM...]``; `where` names their source.
 
-    Raises ConfigError for a text that is none, and for two that differ of one tensor.
+    Raises ConfigError for a text that is not a pin, and for two pins that disagree.
     """
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
@@ -192,12 +192,12 @@ def parse_pins(texts: Iterable[str], where: str) -> tuple[Pin, ...]:
         if not name.strip() or not cuts or min(cuts) < -1:
             raise ConfigError(
                 f"{where} {text}: expected TENSOR=DIM or TENSOR=DIM,DIM,..., such as "
-                "fc1_weight=0: the dimension that every step, or each one, cuts (-1: none)"
+                "fc1_weight=0: one dimension for all steps, or one per step (-1: none)"
             )
         name = name.strip()
         if found.setdefault(name, cuts) != cuts:
             before = ",".join(map(str, found[name]))
-            raise ConfigError(f"{where} {text}: pinned before as {name}={before}; keep one")
+            raise ConfigError(f"{where} {text}: already pinned as {name}={before}; keep one")
     return tuple(found.items())
 
 
@@ -209,7 +209,7 @@ def read_pins(path: Path, where: str) -> tuple[Pin, ...]:
         what = error.strerror if isinstance(error, OSError) else "not a text file"
         raise ConfigError(
             f"{where} {path}: cannot be read ({what}); expected a file with one "
-            "TENSOR=DIM[,DIM...] a line"
+            "TENSOR=DIM[,DIM...] per line"
         ) from None
     texts = (line.partition("#")[0].strip() for line in lines)
     return parse_pins(filter(None, texts), f"{where} {path}:")
@@ -226,7 +226,7 @@ def _parse_describe(text: str) -> tuple[Path, ...]:
     for path in paths:
         if not path.is_file():
             raise ConfigError(
-                f"TOFU_DESCRIBE={text!r}: {path} is no file; expected Python files with "
+                f"TOFU_DESCRIBE={text!r}: {path} is not a file; expected Python files with "
                 f"descriptions, separated by {os.pathsep!r}"
             )
     return paths
@@ -256,7 +256,7 @@ def _parse_log(text: str) -> tuple[str, Optional[Path]]:
             dump_dir = _writable(Path(word[len("dump:") :]), text)
         else:
             raise ConfigError(
-                f"TOFU_LOG={text!r}: {word!r} is not known; expected a comma-separated "
+                f"TOFU_LOG={text!r}: {word!r} is unknown; expected a comma-separated "
                 f"list of {', '.join(LOG_LEVELS)} and dump:DIR"
             )
     return level, dump_dir

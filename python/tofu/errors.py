@@ -1,6 +1,6 @@
 """Errors, split by blame.
 
-Every text says where, what was found, what was expected and what to do.
+Every message says where, what was found, what was expected and what to do.
 """
 
 __all__ = [
@@ -40,7 +40,7 @@ class PlanError(TofuError, ValueError):
 
 
 class GradientError(TofuError, RuntimeError):
-    """A gradient is read whose memory has been used for something else."""
+    """A gradient was read after its memory was used for something else."""
 
 
 class InternalError(TofuError):

@@ -1,4 +1,4 @@
-// Errors split by blame: what a user handed in, and what is our own fault.
+// Errors split by blame: bad input from a user, and our own faults.
 //
 //   TOFU_CHECK_USER(dim < rank, Blame::kPlan)
 //       << "node " << name << ": cut " << dim << ", expected below " << rank;
@@ -12,11 +12,11 @@
 
 namespace tofu {
 
-// Which document of the user's is at fault.
+// Which of the user's documents is at fault.
 enum class Blame { kGraph, kTable, kPlan };
 
 // Bad input. The text says where, what was found, what was expected and what
-// to do about it.
+// to do.
 class UserError : public std::runtime_error {
  public:
   UserError(Blame blame, const std::string& what)
@@ -48,7 +48,7 @@ class Message {
   std::ostringstream text_;
 };
 
-// operator& binds looser than <<, so the whole message is built first.
+// operator& binds less tightly than <<, so the whole message is built first.
 struct UserRaiser {
   Blame blame;
   [[noreturn]] void operator&(const Message& message) const {

@@ -1,6 +1,6 @@
-// Typed reading of JSON documents that a person or another program wrote:
-// every complaint names the document, the place in it, what was found there
-// and what was expected.
+// Typed reading of JSON documents that a person or another program wrote: every
+// error names the document, the position in it, what was found and what was
+// expected.
 #ifndef TOFU_BASE_JSON_H_
 #define TOFU_BASE_JSON_H_
 
@@ -18,11 +18,11 @@ namespace tofu {
 struct JsonDocument {
   Blame blame = Blame::kGraph;
   std::string name;  // "graph", "strategy table", "plan"
-  std::string hint;  // what to do when it is damaged
+  std::string hint;  // what to do if it is damaged
   JsonTree tree;
 };
 
-// Parses `text`, whose root must be an object; UserError otherwise.
+// Parses `text`, whose root must be an object, else UserError.
 JsonDocument ParseJson(const std::string& text, Blame blame, const std::string& name,
                        const std::string& hint);
 
@@ -41,9 +41,9 @@ class JsonCursor {
   JsonCursor At(std::string_view key) const;  // of an object
   JsonCursor At(int index) const;             // of an array
 
-  // The keys of an object, sorted; what is not one is not what was `expected`.
+  // The keys of an object, sorted. Any other value is an error: not `expected`.
   std::vector<std::string_view> Keys(const char* expected) const;
-  // Number of elements; the value must be an array.
+  // Number of elements of an array.
   int Size() const;
   int64_t Int(int64_t lowest, int64_t highest) const;
   int Index(int size) const;  // 0 <= value < size
@@ -57,7 +57,7 @@ class JsonCursor {
   // "nodes[3].inputs[0]"
   std::string Path() const;
 
-  // Raises UserError: the value is not what was `expected`.
+  // Raises UserError: the value is not as `expected`.
   [[noreturn]] void Fail(const std::string& expected) const;
 
  private:

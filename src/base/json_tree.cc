@@ -11,10 +11,10 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-constexpr size_t kBlock = 4096;         // values that are allocated together
-constexpr size_t kTextBlock = 1 << 16;  // bytes of strings that are
+constexpr size_t kBlock = 4096;         // values allocated together
+constexpr size_t kTextBlock = 1 << 16;  // bytes of strings allocated together
 
-// Moves the elements of `stack` from `first` on to where they stay.
+// Moves the elements of `stack` from `first` on to their final place.
 template <typename T>
 const T* Store(std::vector<T>* stack, size_t first, std::deque<std::vector<T>>* blocks) {
   const size_t count = stack->size() - first;
@@ -28,8 +28,8 @@ const T* Store(std::vector<T>* stack, size_t first, std::deque<std::vector<T>>* 
   return block.data() + block.size() - count;
 }
 
-// Puts what the parser meets into the tree. Parts of arrays and objects that are not
-// complete wait on stacks.
+// Adds what the parser reads to the tree. Parts of incomplete arrays and objects wait
+// on stacks.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Builder(JsonTree* tree) : tree_(tree) {}
@@ -72,7 +72,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     put.size = kept.size();
     return Put(put);
   }
-  // No part of JSON as text.
+  // Not part of JSON text.
   bool binary(binary_t& /*value*/) override { return Fail("binary data"); }
 
   bool start_object(size_t /*size*/) override {

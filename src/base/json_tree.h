@@ -1,9 +1,9 @@
-// A JSON text as a tree of values that lie side by side: reading a graph of
-// thousands of nodes must not cost an allocation for each of its values, as it
-// would in the tree of nlohmann/json, whose parser reads it.
+// A JSON text as a tree of values stored contiguously. Reading a graph of thousands
+// of nodes must not allocate once per value, as the tree of nlohmann/json would; that
+// library's parser reads the text.
 //
-// Input:      UTF-8 text. Accepted is what that parser accepts, except objects that
-//             have a key twice and text that nests deeper than kMaxJsonDepth.
+// Input:      UTF-8 text, as that parser accepts it, except objects with duplicate
+//             keys and text that nests deeper than kMaxJsonDepth.
 // Output:     a tree that owns its strings; members of objects are sorted by key.
 // Complexity: O(length), and O(m log m) for m unsorted members of an object.
 #ifndef TOFU_BASE_JSON_TREE_H_
@@ -29,7 +29,7 @@ struct JsonValue {
   size_t size = 0;  // of a string, array or object
   union {
     int64_t integer = 0;  // kInt; kBool: 0 or 1
-    uint64_t natural;     // kUnsigned: only what is above int64's range
+    uint64_t natural;     // kUnsigned: only values above int64's range
     double number;        // kFloat
     const char* text;     // kString
     const JsonValue* items;
@@ -38,9 +38,9 @@ struct JsonValue {
 
   bool is(Kind of) const { return kind == of; }
   std::string_view string() const { return {text, size}; }
-  // Null when there is none.
+  // Null if there is none.
   const JsonValue* Find(std::string_view key) const;
-  // JSON text of a value that is neither an array nor an object.
+  // The JSON text of a value that is neither an array nor an object.
   std::string Dump() const;
 };
 
@@ -49,7 +49,7 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Moves, but does not copy: values point into it.
+// Movable, not copyable: values point into it.
 struct JsonTree {
   JsonValue root;
   std::deque<std::string> text;
@@ -57,7 +57,7 @@ struct JsonTree {
   std::deque<std::vector<JsonMember>> members;
 };
 
-// Returns an empty string, or why `text` is refused.
+// Returns an empty string, or why `text` is rejected.
 std::string ParseJsonTree(const std::string& text, JsonTree* tree);
 
 }  // namespace tofu

@@ -1,5 +1,5 @@
-// Disjoint sets of 0 .. n-1; the representative of a set is its least member,
-// so that results do not depend on the order of merging.
+// Disjoint sets of 0 .. n-1. The representative of a set is its least member, so
+// results do not depend on the order of merging.
 #ifndef TOFU_BASE_UNION_FIND_H_
 #define TOFU_BASE_UNION_FIND_H_
 
@@ -20,7 +20,7 @@ class UnionFind {
     return x;
   }
 
-  // False when both were in one set already.
+  // False if both were already in one set.
   bool Merge(int a, int b) {
     a = Find(a);
     b = Find(b);

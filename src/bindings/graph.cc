@@ -45,19 +45,6 @@ py::list Outputs(const NodeView& view) {
   return tensors;
 }
 
-// Its own, and those that say which of its gradients are read, or that it stays whole.
-std::map<std::string, std::string> OperatorAttrs(const NodeView& view) {
-  constexpr char kTofuPrefix[] = "__tofu_";
-  std::map<std::string, std::string> attrs;
-  if (view.node().is_variable()) return attrs;
-  for (const auto& [name, value] : view.node().attrs) {
-    if (IsOperatorAttr(name) || name.rfind(kTofuPrefix, 0) == 0) {
-      attrs.emplace_hint(attrs.end(), name, value);
-    }
-  }
-  return attrs;
-}
-
 std::string ContextOf(const Node& node) {
   const auto found = node.attrs.find(kContextAttr);
   return found == node.attrs.end() ? "" : found->second;
@@ -141,7 +128,7 @@ void BindGraph(py::module_* module) {
   py::class_<NodeView>(*module, "Node", "A node of a graph.")
       .def_property_readonly("op", [](const NodeView& v) { return v.node().op; })
       .def_property_readonly("name", [](const NodeView& v) { return v.node().name; })
-      .def_property_readonly("attrs", &OperatorAttrs)
+      .def_property_readonly("attrs", [](const NodeView& v) { return v.node().attrs; })
       .def_property_readonly("inputs", &Inputs)
       .def_property_readonly("outputs", &Outputs);
   py::class_<Graph, std::shared_ptr<Graph>>(*module, "Graph", "A graph of operators.")

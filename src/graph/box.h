@@ -1,6 +1,5 @@
-// Boxes of index space and how a plan divides tensors and operators into
-// them. All geometry of the project is here; search, partition and fetch only
-// ask it.
+// Boxes of index space, and how a plan divides tensors and operators into them.
+// All geometry of the project is here; search, partition and fetch only use it.
 #ifndef TOFU_GRAPH_BOX_H_
 #define TOFU_GRAPH_BOX_H_
 
@@ -13,7 +12,7 @@
 
 namespace tofu {
 
-// Half-open: begin[d] <= index < end[d]. Empty when some extent is <= 0.
+// Half-open: begin[d] <= index < end[d]. Empty if some extent is <= 0.
 struct Box {
   std::vector<int64_t> begin;
   std::vector<int64_t> end;
@@ -30,7 +29,7 @@ Box WholeBox(const Shape& shape);
 Box Intersect(const Box& a, const Box& b);
 bool Contains(const Box& outer, const Box& inner);
 
-// Range of an index variable, half-open.
+// The half-open range of an index variable.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -44,8 +43,8 @@ constexpr int kReplicated = -1;
 std::vector<int> WorkerDigits(int worker, const std::vector<int>& parts);
 
 // The tile of a tensor of `shape` after the first `cuts.size()` steps, for a
-// worker with these digits: nested, contiguous, equal pieces. cuts[i] is a
-// dimension or kReplicated.
+// worker with these digits: a piece of nested, contiguous, equal pieces.
+// cuts[i] is a dimension or kReplicated.
 Box TileBox(const Shape& shape, const std::vector<int>& cuts,
             const std::vector<int>& parts, const std::vector<int>& digits);
 

@@ -1,5 +1,5 @@
 // Decisions for the steps of a plan, and all ways to cut a tensor, or to split an
-// operator, at them.
+// operator, in these steps.
 #ifndef TOFU_GRAPH_CUTS_H_
 #define TOFU_GRAPH_CUTS_H_
 
@@ -14,8 +14,8 @@
 
 namespace tofu {
 
-// One decision a step: a dimension of a tensor or a variable of an operator, or
-// kReplicated. A search handles many of them, so that none is allocated.
+// One decision per step: a dimension of a tensor, a variable of an operator, or
+// kReplicated. A search handles many of them, so this type does not allocate.
 class Cuts {
  public:
   static constexpr size_t kMaxSteps = 15;  // steps of at least two parts: 2^14 workers
@@ -70,16 +70,16 @@ class Cuts {
 
 constexpr int kFree = -2;  // a step that is still to be decided
 
-// When a step may leave a tensor or an operator whole. A dimension that divides
-// at a step, but then no longer at a later step that is given to cut it, counts
-// as one that does not divide.
+// When a step may leave a tensor or an operator whole. A dimension that divides at
+// a step, but then no longer divides at a later step that must cut it, counts as one
+// that does not divide.
 enum class WholeStep { kOnlyWhenNothingDivides, kAlways };
 
 // Every way to fill the free steps of `given` from `candidates`, in
 // lexicographic order of the candidates (kReplicated last). A candidate is
-// possible at a step when the extent that the earlier steps left divides by
-// parts[step]; `given`'s own decisions must stay possible. Returns fewer than
-// all, and sets *complete to false, when there are more than `limit`.
+// possible at a step if the extent left by the earlier steps divides by
+// parts[step]; `given`'s own decisions must stay possible. If there are more than
+// `limit`, returns only some and sets *complete to false.
 std::vector<Cuts> EnumerateCuts(const std::vector<int64_t>& extents,
                                 const std::vector<int>& candidates, const Cuts& given,
                                 const std::vector<int>& parts, WholeStep whole,

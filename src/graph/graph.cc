@@ -16,10 +16,10 @@ using Json = nlohmann::ordered_json;
 // A graph with larger tensors is refused, so that byte counts over thousands
 // of workers cannot overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
-// The version of MXNet whose JSON dialect this is, as MXNet encodes it.
-constexpr int kMxnetVersion = 10901;
+// What a loader of this JSON expects as "mxnet_version": 1.9.1.
+constexpr int kFormatVersion = 10901;
 
-// Sizes by MXNet's type flag: float32, float64, float16, uint8, int32, int8,
+// Sizes by type flag: float32, float64, float16, uint8, int32, int8,
 // int64, bool, int16, uint16, uint32, uint64, bfloat16.
 constexpr int64_t kDtypeBytes[] = {4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2};
 constexpr int kNumDtypes = sizeof(kDtypeBytes) / sizeof(kDtypeBytes[0]);
@@ -132,7 +132,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json VersionAttrs() { return {{"mxnet_version", {"int", kMxnetVersion}}}; }
+Json VersionAttrs() { return {{"mxnet_version", {"int", kFormatVersion}}}; }
 
 // The document with these graph attributes.
 std::string WriteWith(const Graph& graph, Json attrs) {
@@ -193,8 +193,8 @@ int64_t NumElements(const Shape& shape) {
 
 int64_t DtypeBytes(int dtype) {
   TOFU_CHECK_USER(dtype >= 0 && dtype < kNumDtypes, Blame::kGraph)
-      << "graph: found type flag " << dtype << ", expected one of MXNet's, 0 to "
-      << kNumDtypes - 1 << "; infer the types of the whole graph first";
+      << "graph: found type flag " << dtype << ", expected 0 to " << kNumDtypes - 1
+      << "; infer the types of the whole graph first";
   return kDtypeBytes[dtype];
 }
 

@@ -44,7 +44,7 @@ struct Graph {
   std::vector<std::string> head_roles;  // parallel to heads, may be empty
   std::vector<int> first_entry;         // size nodes + 1
   std::vector<Shape> shapes;            // per entry
-  std::vector<int> dtypes;              // per entry, MXNet's type flags
+  std::vector<int> dtypes;              // per entry, type flags (docs/formats.md)
 
   int num_nodes() const { return static_cast<int>(nodes.size()); }
   int num_entries() const { return first_entry.empty() ? 0 : first_entry.back(); }
@@ -56,7 +56,7 @@ struct Graph {
 // Number of elements of `shape`; 1 for a scalar.
 int64_t NumElements(const Shape& shape);
 
-// Bytes of one element of MXNet type flag `dtype`; UserError when unknown.
+// Bytes of one element of type flag `dtype`; UserError when unknown.
 int64_t DtypeBytes(int dtype);
 
 // Sets first_entry from the nodes' num_outputs.

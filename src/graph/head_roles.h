@@ -22,7 +22,7 @@ std::string RoleVariable(const std::string& role);
 std::string HeadRole(const Graph& graph, size_t head);
 
 // Numbers of the heads with one of `roles`, whole or by kind, in the graph's
-// order; without roles all but the updates.
+// order; without roles, all except the updates.
 std::vector<size_t> SelectHeads(const Graph& graph,
                                 const std::optional<std::vector<std::string>>& roles);
 

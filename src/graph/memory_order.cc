@@ -6,9 +6,9 @@
 namespace tofu {
 namespace {
 
-// What needs less than this part of the largest output runs early, too: what it
-// lets others free is more. Without it a worker of WResNet-152-10 needs 0.2%
-// more memory; 1/64 costs one of RNN-10-8K 2% and 1/256 one of WResNet-50-4 0.1%.
+// Nodes that need less than this fraction of the largest output also run early: they
+// let others free more. Without this a worker of WResNet-152-10 needs 0.2% more
+// memory; 1/64 costs RNN-10-8K 2% and 1/256 costs WResNet-50-4 0.1%.
 constexpr int64_t kLittle = 1024;
 
 class Scheduler {
@@ -61,8 +61,8 @@ class Scheduler {
     for (int reader : readers_[node]) --missing_[reader];
   }
 
-  // After `node`, takes every ready node that needs hardly any memory. Only those that
-  // read what `node` wrote, or read beside it, can have become one.
+  // After `node`, takes every ready node that needs hardly any memory. Only nodes that
+  // read what `node` wrote, or the same inputs, can have become one.
   void TakeFreeing(int node) {
     std::vector<int> candidates = Neighbours(node);
     while (!candidates.empty()) {

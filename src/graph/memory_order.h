@@ -1,19 +1,19 @@
-// An order of a graph's nodes in which little memory is alive at a time.
+// Orders a graph's nodes to keep little memory alive at a time.
 //
 // NNVM orders a graph depth first from its heads. The gradient of the first
-// layer needs all of the backward pass, so everything that only other heads
-// need waits until that is over: an unrolled RNN keeps the weight gradients of
-// all layers and timesteps before it adds them up. Here a node runs as soon as
-// it is ready if that takes hardly any memory, that is, if its outputs are no
-// larger than the tensors of which it is the last reader, or by less than a
-// thousandth of the graph's largest output; all others keep their order.
+// layer needs the whole backward pass, so everything that only other heads need
+// waits until then: an unrolled RNN keeps the weight gradients of all layers and
+// timesteps before it adds them up. Here a node runs as soon as it is ready if
+// that takes hardly any memory, that is, if its outputs are no larger than the
+// tensors of which it is the last reader, or larger by less than a thousandth of
+// the graph's largest output. All other nodes keep their order.
 //
 // Input:      a graph, nodes in topological order.
 // Output:     the numbers of all its nodes, in the new order.
 // Invariants: topological; equal graphs give equal orders.
 // Errors:     none.
 // Position:   on the serial graph, before partition generates it node by node;
-//             on the partitioned one, before control_deps makes the order last.
+//             on the partitioned one, before control_deps fixes the order.
 // Complexity: O(N + E) nodes and edges, times the readers of a tensor.
 #ifndef TOFU_GRAPH_MEMORY_ORDER_H_
 #define TOFU_GRAPH_MEMORY_ORDER_H_

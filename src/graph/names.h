@@ -10,7 +10,7 @@ namespace tofu {
 
 std::string EntryName(const Graph& graph, int entry);
 
-// The first entry of that name; "NODE[0]" is NODE. -1 when there is none.
+// The first entry of that name; "NODE[0]" is NODE. -1 if there is none.
 int FindEntry(const Graph& graph, const std::string& name);
 
 }  // namespace tofu

@@ -1,7 +1,6 @@
-// The parts of JSON documents about plans (plan.h, explain.h) that
-// they have in common.
+// What JSON documents about plans (plan.h, explain.h) have in common.
 //
-// Errors: UserError of the document's blame for what does not fit the graph.
+// Errors: UserError with the document's blame for what does not fit the graph.
 #ifndef TOFU_GRAPH_PLAN_JSON_H_
 #define TOFU_GRAPH_PLAN_JSON_H_
 
@@ -19,7 +18,7 @@ namespace tofu {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Compact text; bytes that are no UTF-8 are replaced.
+// Compact text; bytes that are not UTF-8 are replaced.
 std::string DumpJson(const OrderedJson& json);
 
 // Checks "format", "version" and "graph_hash" of a document.
@@ -33,7 +32,7 @@ std::vector<int> ReadParts(const JsonCursor& root);
 const char* StatusText(PlanStatus status);
 PlanStatus ReadStatus(const JsonCursor& root);
 
-// One cut a step, each of a dimension that divides there.
+// One cut per step, each of a dimension that divides there.
 Cuts ReadTensorCuts(const JsonCursor& cursor, Shape shape, const std::vector<int>& parts);
 
 // Names of variables, null for kReplicated.

@@ -1,8 +1,8 @@
-// The strategy table: for every node of a graph, the ways in which its
-// operator can be partitioned, as the analysis of its description found them
-// (paper section 4.2). docs/formats.md documents the JSON form.
+// The strategy table: for every node of a graph, the ways to partition its
+// operator that the analysis of its description found (paper section 4.2).
+// docs/formats.md documents the JSON form.
 //
-// Errors: UserError(kTable) for text that is no table, a table of another
+// Errors: UserError(kTable) for text that is not a table, a table of another
 //         version, or one that does not fit the graph.
 #ifndef TOFU_GRAPH_STRATEGY_TABLE_H_
 #define TOFU_GRAPH_STRATEGY_TABLE_H_
@@ -31,8 +31,8 @@ struct AffineForm {
   int64_t divisor = 1;
 };
 
-// What is touched of one dimension, both ends inclusive. A whole dimension is
-// touched whatever the variables' ranges are.
+// The part of one dimension that is touched, both ends inclusive. `whole`: all of
+// it, whatever the variables' ranges are.
 struct DimAccess {
   bool whole = true;
   AffineForm lo;
@@ -43,20 +43,20 @@ enum class Reducer { kSum, kMax, kMin, kProd };
 
 struct Padding {
   std::vector<int> vars;   // regions are not clipped when one of these is split
-  std::string fill = "0";  // value of what lies outside the tensor
+  std::string fill = "0";  // value outside the tensor
 };
 
 struct InputAccess {
   std::vector<DimAccess> dims;
-  std::vector<int> only_first;  // vars of which parts other than 0 get zeros
+  std::vector<int> only_first;  // vars of which all parts except 0 get zeros
   std::optional<Padding> pad;
 };
 
 struct OutputAccess {
   std::vector<DimAccess> dims;
   std::map<int, Reducer> reduce;  // reduction variable -> how parts combine
-  // The input whose region a part's output has the shape of, where nothing reads
-  // the output; -1 where dims say it.
+  // For an output that nothing reads: the input whose region has the shape of a
+  // part's output. Else -1; then `dims` apply.
   int like = -1;
 };
 
@@ -69,14 +69,14 @@ struct IndexVar {
   int64_t constant = 0;  // kConstant
 };
 
-// An operator attribute that names a size of the tile.
+// An operator attribute that depends on a size of the tile.
 struct AttrRewrite {
   enum class Kind { kSize, kSizes, kConst, kOutputShape };
   std::string name;
   std::vector<int> vars;  // rewritten when one of these is split
   Kind kind = Kind::kConst;
   std::vector<int> sizes;  // kSize (one), kSizes
-  int64_t times = 1;       // kSize: how many elements one step of the variable is
+  int64_t times = 1;       // kSize: elements per value of the variable
   std::string text;        // kConst
   int output = 0;          // kOutputShape
 };
@@ -97,7 +97,7 @@ struct StrategyTable {
   std::vector<StrategyRow> rows;
   std::vector<int> node_rows;  // per graph node; -1: variable or undescribed
 
-  // Null for a node that no description covers.
+  // Null for a node without a description.
   const StrategyRow* row(int node) const {
     return node_rows[node] < 0 ? nullptr : &rows[node_rows[node]];
   }

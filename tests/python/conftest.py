@@ -1,15 +1,30 @@
-"""What all tests need before MXNet is imported."""
+"""What all tests need before MXNet is imported, and which of them a run takes."""
 
 import os
+import zlib
 
 import pytest
 
-# One thread an operator: runs are compared, and workers run beside each other.
+# One thread per operator: runs are compared, and workers run in parallel.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Of the tests that only --full takes, --rotate takes one in so many.
+ROTATION = 40
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="tests that take a sample take everything")
+    parser.addoption(
+        "--rotate",
+        metavar="KEY",
+        default="",
+        help=f"also one in {ROTATION} of the tests that only --full takes; each key picks others",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    key = config.getoption("--rotate")
+    return f"rotating sample: --rotate {key}" if key else "rotating sample: none"
 
 
 @pytest.fixture(scope="session")
@@ -17,9 +32,20 @@ def full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--full"))
 
 
+def is_taken(nodeid: str, key: str) -> bool:
+    """Whether the rotating sample of a key takes a test."""
+    return bool(key) and zlib.crc32(f"{key} {nodeid}".encode()) % ROTATION == 0
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--full"):
         return
-    left_out = [item for item in items if item.get_closest_marker("whole")]
+    key = config.getoption("--rotate")
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("whole") and not is_taken(item.nodeid, key)
+    ]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not item.get_closest_marker("whole")]
+    out = set(left_out)
+    items[:] = [item for item in items if item not in out]

@@ -24,8 +24,8 @@ WHOLE = "__tofu_whole__"
 def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]:
     """The strategies of every operator of a training graph.
 
-    Returns the table and the operators that it has no row for, each with the reason: "" where
-    nothing describes it. A description that fails costs its own operator alone.
+    Returns the table and the operators that it has no row for, each with the reason: ""
+    where nothing describes it. A description that fails costs only its own operator.
 
     Raises:
         ConfigError: a file or package that should describe operators cannot be loaded.
@@ -41,11 +41,11 @@ def table_document(graph: _core.Graph) -> tuple[str, dict[str, str]]:
     for node in graph.nodes:
         row = None
         if node.op:
-            inputs = [shape for shape, _ in node.inputs]
-            outputs = [shape for shape, _ in node.outputs]
-            row, reason = _row_or_reason(node.op, node.attrs, inputs, outputs)
+            attrs = node.attrs
+            inputs, outputs = ([shape for shape, _ in side] for side in (node.inputs, node.outputs))
+            row, reason = _row_or_reason(node.op, attrs, inputs, outputs)
             if row is None:
-                name = described_name(node.op, node.attrs)[0]
+                name = described_name(node.op, attrs)[0]
                 undescribed[name] = undescribed.get(name) or reason
         rows.append(row)
     return document(rows), undescribed

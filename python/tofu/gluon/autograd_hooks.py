@@ -20,8 +20,11 @@ from typing import Any, Callable, Optional
 from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call
 from mxnet.ndarray import NDArray, waitall
 
+from tofu.errors import InternalError
+
 __all__ = [
     "Function",
+    "free_dropped",
     "in_graph",
     "inputs_of",
     "record_function",
@@ -138,8 +141,7 @@ def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Bac
             afterwards by what input gradients depend on), the input gradients to
             fill and a request for each.
     """
-    for key in [key for key, function in _functions.items() if function.dropped()]:
-        del _functions[key]
+    free_dropped()
     key = next(_keys)
     function = _functions[key] = Function(key, backward)
     check_call(
@@ -152,6 +154,21 @@ def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Bac
         )
     )
     return function
+
+
+def free_dropped() -> None:
+    """Free what belongs to functions of graphs that are gone.
+
+    MXNet says that only in memory, so it is looked at whenever something else happens.
+    """
+    for key, function in list(_functions.items()):
+        if function.dropped():
+            _functions.pop(key, None)
+            function.backward = _gone  # which often refers to the function
+
+
+def _gone(*_arguments: Any) -> None:
+    raise InternalError("MXNet calls back a function that it has dropped")
 
 
 def write_gradient(target: Any, value: Optional[Any], request: int) -> None:

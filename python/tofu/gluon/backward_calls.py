@@ -16,7 +16,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Callable, Optional, Protocol
 
 from mxnet import autograd, nd
-from mxnet.base import _LIB, MXNetError
+from mxnet.base import _LIB, MXNetError, check_call
+
+from .living import Living
 
 __all__ = ["BackwardCalls", "Recorded", "variable"]
 
@@ -62,13 +64,15 @@ class BackwardCalls:
             must not mix, and an interrupted call must not get between the look at its mark
             and a delivery.
         serials: numbers for recordings.
+        closed: whether the session has ended.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.pushing = threading.Lock()
         self.serials = itertools.count()
-        self._recorded: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.closed = False
+        self._recorded = Living()
         self._caller: Optional[int] = None  # the thread of an ordered backward call
         self._links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
@@ -161,11 +165,16 @@ class BackwardCalls:
 
     def _wait_for_results(self, count: int, arrays: Any) -> None:
         handles = arrays._obj
-        statuses = [_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])) for i in range(count)]
-        for recorded in self.recorded():
-            recorded.wait()
-        if any(statuses):
-            raise MXNetError("autograd.grad: an operator failed; see the error above")
+        own: list[Exception] = []
+        for i in range(count):
+            try:
+                check_call(_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])))
+            except MXNetError as error:
+                own.append(error)
+        # What a callback has met says more than that its results are missing.
+        for each in [*map(_error_of, self.recorded()), *own]:
+            if each is not None:
+                raise each
 
 
 def variable(context: Any, request: str) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ partitioned, after one warning with the reason.
 from __future__ import annotations
 
 import collections
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
@@ -22,7 +23,7 @@ from mxnet.ndarray import NDArray
 from tofu.errors import ConfigError, TofuError
 
 from . import messages, views
-from .autograd_hooks import in_graph
+from .autograd_hooks import free_dropped, in_graph
 from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
 from .session import Session, active
@@ -154,12 +155,14 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         current = active()
         if current is None:
             return original(self, *args)
+        free_dropped()
         if self._cached_op is None:
             self._build_cache(*args)
         blocks = current.state.blocks
         found = blocks.get(self)
         if found is None or found.cached_op is not self._cached_op:
             found = blocks[self] = PartitionedBlock(self)
+            self.apply(_untie)
         if not found.wanted():
             return original(self, *args)
         reason = _reason_for_serial(self, args)
@@ -175,6 +178,32 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         return gluon_block._regroup(outputs, self._out_format)
 
     return _call_cached_op
+
+
+class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
+    """The name scope of a block, which it does not keep alive.
+
+    MXNet's does, so that blocks which the script drops stay until Python looks for cycles.
+    Programs are too large for that.
+    """
+
+    @property
+    def _block(self) -> Any:
+        return self._reference()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A copy, or what a pickle holds, is MXNet's own.
+        state = {name: value for name, value in vars(self).items() if name != "_reference"}
+        return object.__new__, (gluon_block._BlockScope,), {**state, "_block": self._block}
+
+
+def _untie(block: Any) -> None:
+    """Let a block go when the script drops it."""
+    scope = block._scope
+    if type(scope) is gluon_block._BlockScope and vars(scope).get("_block") is block:
+        del scope._block
+        scope.__class__ = _Scope
+        scope._reference = weakref.ref(block)
 
 
 def _reason_for_serial(block: Any, args: Any) -> Optional[str]:

@@ -43,40 +43,50 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
         session = active()
-        if session is None:
-            return original(heads, variables, *args, **kwargs)
-        state = session.state
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
-        owners = _owners(state, asked)
-        if not any(owner is not None for owner in owners):
+        owners = _owners(session.state, asked) if session is not None else []
+        if session is None or not any(owner is not None for owner in owners):
             return original(heads, variables, *args, **kwargs)
-        sentinels = _sentinels(state, [heads] if isinstance(heads, NDArray) else heads)
-        if not sentinels:  # MXNet says what is wrong
-            flat = [array if o is None else o._data[0] for array, o in zip(asked, owners)]
-            return original(heads, flat, *args, **kwargs)
-        known = [
-            [array] if owner is None else gated_tiles(owner) for array, owner in zip(asked, owners)
-        ]
-        flat = [array for arrays in known for array in arrays]
-        delivered: Parts = {}
-        with state.calls.lock:
-            state.collected = delivered
-            try:
-                found = iter(original(heads, [*flat, *sentinels], *args, **kwargs))
-            finally:
-                state.collected = None
-        of_each = [[next(found) for _ in arrays] for arrays in known]
-        return [
-            gradients[0] if owner is None else _result(array, owner, gradients, delivered)
-            for array, owner, gradients in zip(asked, owners, of_each)
-        ]
+        # Another thread's backward call frees what a look at the recordings would find.
+        with session.state.calls.lock:
+            return _grad_of_tiles(
+                session.state,
+                lambda arrays: original(heads, arrays, *args, **kwargs),
+                [heads] if isinstance(heads, NDArray) else heads,
+                list(zip(asked, owners)),
+            )
 
     return _grad
 
 
+def _grad_of_tiles(
+    state: State,
+    original: Callable[[Sequence[Any]], Any],
+    heads: Sequence[Any],
+    asked: Sequence[tuple[Any, Any]],
+) -> Any:
+    """Gradients with respect to arrays, each with the parameter that owns it or None."""
+    sentinels = _sentinels(state, heads)
+    if not sentinels:  # MXNet says what is wrong
+        return original([array if o is None else o._data[0] for array, o in asked])
+    known = [[array] if owner is None else gated_tiles(owner) for array, owner in asked]
+    flat = [array for arrays in known for array in arrays]
+    delivered: Parts = {}
+    state.collected = delivered
+    try:
+        found = iter(original([*flat, *sentinels]))
+    finally:
+        state.collected = None
+    of_each = [[next(found) for _ in arrays] for arrays in known]
+    return [
+        gradients[0] if owner is None else _result(array, owner, gradients, delivered)
+        for (array, owner), gradients in zip(asked, of_each)
+    ]
+
+
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
     """The tiled parameters of which arrays are the value or a tile; None for others."""
-    by_tile = {id(tile): p for p in list(state.tiled) for tile in p._data or ()}
+    by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
     found = [getattr(array, "parameter", by_tile.get(id(array))) for array in arrays]
     return [owner if is_tiled(owner) else None for owner in found]
 
@@ -105,4 +115,4 @@ def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) 
 
 
 def _receivers(state: State) -> list[Any]:
-    return [p for p in list(state.tiled) if p._tofu.gradients is not None and is_overwritten(p)]
+    return [p for p in state.tiled if p._tofu.gradients is not None and is_overwritten(p)]

@@ -333,9 +333,9 @@ def untile(parameter: Any) -> None:
     where = parameter._ctx_list[0]
     tiles, gradients = parameter._data, _gradient_tiles(parameter)
     fresh = gradients is not None and all(array._fresh_grad for array in tiles)
+    state.state.tiled.discard(parameter)
     parameter.__class__ = parameter._plain_class
     del parameter._tofu
-    state.state.tiled.discard(parameter)
     parameter._grad = None
     if tiles is None:
         return

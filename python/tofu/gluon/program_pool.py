@@ -8,7 +8,9 @@ tensors saved for its own backward pass.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
@@ -48,13 +50,17 @@ class Signature:
 
 @dataclasses.dataclass
 class _Bound:
-    """One program and the recording that may still need its saved tensors."""
+    """One program and the recording that may still need its saved tensors.
+
+    A weak reference, as recordings refer to programs: autograd's graph keeps them alive.
+    """
 
     program: Any
-    recording: Optional[Recording] = None
+    recording: Callable[[], Optional[Recording]] = lambda: None
 
     def free(self) -> bool:
-        return self.recording is None or self.recording.finished()
+        recording = self.recording()
+        return recording is None or recording.finished()
 
 
 class Pool:
@@ -94,6 +100,7 @@ class Pool:
             context: the script's context.
         """
         bound = self._take()
+        self._session.state.ran.add(bound.program)
         self._reclaim(bound.program)
         recording = autograd.set_recording(False)
         try:
@@ -103,7 +110,8 @@ class Pool:
         finally:
             autograd.set_recording(recording)
         if record:
-            bound.recording = self._record(bound.program, inputs, outputs, context)
+            recorded = self._record(bound.program, inputs, outputs, context)
+            bound.recording = weakref.ref(recorded)
         return outputs
 
     def prepare(self) -> None:
@@ -116,7 +124,7 @@ class Pool:
         self._drop_stale()
         for bound in self._bound:
             if bound.free():
-                bound.recording = None
+                bound.recording = lambda: None
                 return bound
         self._bound.append(self._bind())
         return self._bound[-1]
@@ -206,6 +214,9 @@ def make_pool(
         if not is_tiled(parameter):
             check_tileable(parameter)
     backend = session.state.backend
+    session.state.runs_python |= any(
+        node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]
+    )
     graph = _training_graph(symbol, parameters, signature, session)
     table, unknown = backend.strategy_table(graph)
     fetch, reason = backend.usable_fetch(session.fetch, session.contexts)

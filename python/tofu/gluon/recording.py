@@ -17,11 +17,13 @@ gradients that are to be overwritten do not take this way: the computation deliv
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any, Callable, Optional
 
 from mxnet import nd
 from mxnet.base import MXNetError
+
+from tofu.errors import GradientError
 
 from .autograd_hooks import (
     NULL,
@@ -40,6 +42,7 @@ Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
 
+_TURN_S = 1.0  # how often a callback looks whether its backward call has ended
 # How long to wait for gates that may never run, an error having come before.
 _PATIENCE_S = 5.0
 
@@ -155,31 +158,43 @@ class Recording:
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
         try:
+            if self._calls.closed:
+                raise GradientError(
+                    "backward: this graph was recorded before tofu.disable(), which has made "
+                    "its parameters whole again; expected backward first. Record it again"
+                )
             # Only what an input gradient depends on keeps the head gradients alive.
             own = [head.copy() for head in heads]
             for head in own:
                 head.wait_to_read()
             self.arrived.set()
-            if self._calls.must_take_turns():
-                self._turn.wait()
-            self._turn.clear()
+            self._take_turn()
             with self._calls.pushing:
-                of_inputs, self._tile_gradients, deliver = self._differentiate(own)
+                of_inputs, tile_gradients, deliver = self._differentiate(own)
                 if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
                     deliver(self.serial)
                 self._is_abandoned = False
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs + len(self._links) : -2]
-            self._open_gates = {i for i, request in enumerate(gates) if request != NULL}
-            if self._open_gates:
-                self._closed.clear()
-            else:
-                self._tile_gradients = ()
             self._ran = True
+            open_gates = {i for i, request in enumerate(gates) if request != NULL}
+            _wait_for(value for value, request in zip(values, requests) if request != NULL)
+            if open_gates:
+                _wait_for(tile_gradients)
+                self._tile_gradients, self._open_gates = tile_gradients, open_gates
+                self._closed.clear()
             for target, value, request in zip(gradients, values, requests):
                 write_gradient(target, value, request)
-        except Exception as error:  # for `wait` to raise where the script can see it
-            self._error = error
+        except Exception as error:
+            if self._calls.closed:  # nothing waits: the script sees it when it reads a result
+                raise
+            self._error = error  # for `wait` to raise where the script sees it
+
+    def _take_turn(self) -> None:
+        """Return when the backward call lets this callback proceed, or has ended."""
+        while self._calls.must_take_turns() and not self._turn.wait(_TURN_S):
+            pass
+        self._turn.clear()
 
     def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
         def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
@@ -192,3 +207,15 @@ class Recording:
                 self._closed.set()
 
         return backward
+
+
+def _wait_for(values: Iterable[Optional[Any]]) -> None:
+    """Return when the values are computed; raise what an operator threw.
+
+    They are about to be copied into results of the callback. When MXNet finds an error there
+    that is none of its own classes (oneDNN's), it loses the callback, and what waits for its
+    results waits for ever.
+    """
+    for value in values:
+        if value is not None:
+            value.wait_to_read()

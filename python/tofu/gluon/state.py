@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import backend
 from .backward_calls import BackwardCalls
+from .living import Living
 
 if TYPE_CHECKING:
     from .views import View
@@ -34,6 +35,16 @@ class _Depth(threading.local):
     touched = False
 
 
+class _Errors(threading.local):
+    """The last error of MXNet on one thread.
+
+    Attributes:
+        missing: what is to be added to its text.
+    """
+
+    missing = ""
+
+
 class State:
     """What one session keeps.
 
@@ -51,6 +62,9 @@ class State:
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
         pins_checked: whether the pins were compared with a training graph.
+        errors: the last error of MXNet, by thread.
+        ran: the programs that have run since errors were last cleared.
+        runs_python: whether a partitioned graph has operators written in Python (Custom).
         undo: what puts MXNet back, to be called from the last to the first.
     """
 
@@ -58,14 +72,17 @@ class State:
         self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
         self.depth = _Depth()
-        self.tiled: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.tiled = Living()
         self.peeking = False
         self.views: set[View] = set()
-        self.trainers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.trainers = Living()
         self.calls = BackwardCalls()
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()
         self.plan_matched = self.plan_missing = self.pins_checked = False
+        self.errors = _Errors()
+        self.ran = Living()
+        self.runs_python = False
         self.undo: list[Callable[[], None]] = []
         self._backend: Optional[backend.Backend] = None
 

@@ -14,7 +14,7 @@ from mxnet.base import _LIB
 
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
 
-from . import block, delivery, messages, parameter, session, trainer, views
+from . import async_errors, block, delivery, messages, parameter, session, trainer, views
 from .session import Session
 from .state import State
 
@@ -72,6 +72,7 @@ def disable() -> None:
         return
     session.activate(None)
     state = ended.state
+    state.calls.closed = True
     for one in list(state.trainers):
         trainer.merge_states(one)
     for one in list(state.tiled):
@@ -127,12 +128,13 @@ def _restorer(name: str, before: Optional[str]) -> Callable[[], None]:
 
 
 def _patch_mxnet(state: State) -> None:
-    for owner, name, replacement in (
+    seams: list[tuple[Any, str, Callable[[Any], Any]]] = [
         (gluon.Block, "__call__", block.call),
         (gluon.HybridBlock, "_build_cache", block.build_cache),
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
         (gluon.Trainer, "__init__", trainer.init),
         (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
+        (gluon.Trainer, "_allreduce_grads", trainer.allreduce_grads),
         (gluon.Trainer, "_update", trainer.update),
         (gluon.Trainer, "save_states", trainer.save_states),
         (gluon.Trainer, "load_states", trainer.load_states),
@@ -140,7 +142,10 @@ def _patch_mxnet(state: State) -> None:
         (mx_autograd, "grad", delivery.grad),
         # Every backward call of MXNet's Python goes through this one function.
         (_LIB, "MXAutogradBackwardEx", _backward),
-    ):
+        *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
+        (_LIB, "MXGetLastError", async_errors.explaining),
+    ]
+    for owner, name, replacement in seams:
         original = getattr(owner, name)
         setattr(owner, name, replacement(original))
         state.undo.append(functools.partial(setattr, owner, name, original))
@@ -161,6 +166,10 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
             delivery.after_backward(state)
             views.after_backward(state.views)  # and what was delivered, the script
 
-        return state.calls.run(original, args, before, after)
+        try:
+            return state.calls.run(original, args, before, after)
+        except Exception as error:
+            async_errors.explain(error, current)
+            raise
 
     return backward

@@ -20,11 +20,13 @@ from mxnet.ndarray import NDArray
 from tofu.errors import ConfigError
 
 from . import messages, views
+from .autograd_hooks import free_dropped
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
 from .session import active, describe_contexts
 
 __all__ = [
+    "allreduce_grads",
     "init",
     "init_kvstore",
     "load_states",
@@ -83,12 +85,21 @@ def init(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._init_kvstore: without one, for parameters that are, or will be, tiled."""
+    """Trainer._init_kvstore: only for sparse weights, whose rows are pulled from there.
+
+    All other parameters are, or will be, tiled, or updated as MXNet does without one.
+    """
 
     def _init_kvstore(self: Any) -> None:
-        sparse = self._contains_sparse_weight or self._contains_sparse_grad
-        if active() is None or sparse or len(self._contexts) != 1:
+        session = active()
+        if session is None or len(self._contexts) != 1:
             original(self)
+            return
+        if self._contains_sparse_weight:
+            original(self)
+            self._params_to_init = [p for p in self._params_to_init if _in_kvstore(p)]
+            self._tofu_past_kvstore = True
+            session.state.trainers.add(self)
             return
         # With one context a local kvstore has nothing to reduce.
         self._kvstore = self._update_on_kvstore = None
@@ -98,24 +109,54 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
     return _init_kvstore
 
 
+def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer._allreduce_grads: to the kvstore go only gradients of sparse weights."""
+
+    def _allreduce_grads(self: Any) -> None:
+        tiled = next(filter(is_tiled, self._params), None)
+        if not getattr(self, "_tofu_past_kvstore", False):
+            if self._kvstore and tiled is not None:
+                raise ConfigError(
+                    "gluon.Trainer: its kvstore was filled before tofu.enable(), with parameters "
+                    f"that are tiled now, such as {tiled.name}; expected a Trainer made after "
+                    "tofu.enable()"
+                )
+            original(self)
+            return
+        for index, parameter in enumerate(self._params):
+            if parameter.grad_req != "null" and _in_kvstore(parameter):
+                self._kvstore.push(index, parameter.list_grad(), priority=-index)
+
+    return _allreduce_grads
+
+
 def update(original: Callable[..., None]) -> Callable[..., None]:
     """Trainer._update: tiles by the workers' updaters, other parameters as before."""
 
     def _update(self: Any, ignore_stale_grad: bool = False) -> None:
         tiled = next(filter(is_tiled, self._params), None)
+        past_kvstore = getattr(self, "_tofu_past_kvstore", False)
+        if tiled is None and past_kvstore:
+            _update_whole(self, ignore_stale_grad)
+            return
         if tiled is None:
             original(self, ignore_stale_grad)
             return
         state = tiled._tofu.state
+        free_dropped()
         views.flush(state.views)
         if _overflows(self):
             return
+        if state.runs_python:
+            _wait_for_gradients(self._params)
         own = _updaters(self, tiled._tofu)
         tiles: list[list[Job]] = [[] for _ in own.updaters]
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
         for index, parameter in enumerate(self._params):
-            if parameter.grad_req == "null" or not _is_fresh(parameter, ignore_stale_grad):
+            if parameter.grad_req == "null" or _in_kvstore(parameter):
+                continue
+            if not _is_fresh(parameter, ignore_stale_grad):
                 continue
             if not is_tiled(parameter):
                 whole.append((index, parameter._grad[0], parameter._data[0]))
@@ -126,7 +167,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             else:
                 gathered.append((index, parameter))
         _split_states(self, own, [index for index, _, _ in tiles[0]])
-        for updater, jobs in zip([*own.updaters, self._updaters[0]], [*tiles, whole]):
+        for updater, jobs in zip([*own.updaters, _updater(self)], [*tiles, whole]):
             if jobs:
                 updater(*zip(*jobs))
         _update_gathered(self, gathered)
@@ -169,10 +210,12 @@ def load_states(original: Callable[..., None]) -> Callable[..., None]:
 
 def merge_states(trainer: Any) -> None:
     """Give a Trainer's own updater all optimizer states back, whole."""
+    if vars(trainer).pop("_tofu_past_kvstore", False):
+        trainer._params_to_init += [p for p in trainer._params if not _in_kvstore(p)]
     own: Optional[_Updaters] = vars(trainer).pop("_tofu", None)
     if own is None or not own.split:
         return
-    updater = trainer._updaters[0]
+    updater = _updater(trainer)
     updater.states = _whole_states(trainer, own)
     updater.states_synced = dict.fromkeys(updater.states, True)
     counts = _counts(trainer._optimizer, own.updaters[0].tofu_device)
@@ -203,6 +246,40 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     found = trainer._tofu = _Updaters(optimizer, elementwise, updaters)
     tile_state.state.trainers.add(trainer)
     return found
+
+
+def _in_kvstore(parameter: Any) -> bool:
+    """Whether a Trainer under tofu leaves a parameter's update to the kvstore."""
+    return bool(parameter._stype != "default")
+
+
+def _updater(trainer: Any) -> Any:
+    """The updater of a Trainer for what is not tiled, with its optimizer states."""
+    if trainer._kvstore and trainer._update_on_kvstore:
+        return trainer._kvstore._updater
+    return trainer._updaters[0]
+
+
+def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
+    """Update the parameters that the kvstore does not, none of them tiled."""
+    if _overflows(trainer):
+        return
+    for index, parameter in enumerate(trainer._params):
+        if parameter.grad_req == "null" or _in_kvstore(parameter):
+            continue
+        if _is_fresh(parameter, ignore_stale_grad):
+            _updater(trainer)(index, parameter._grad[0], parameter._data[0])
+
+
+def _wait_for_gradients(parameters: Sequence[Any]) -> None:
+    """Raise what an operator threw, before a weight is updated on some workers only.
+
+    When operators written in Python throw at the same time on several workers, MXNet reports
+    one of them, and the others' results are whatever was in their memory.
+    """
+    for parameter in parameters:
+        for gradient in _gradient_of(parameter) or ():
+            gradient.wait_to_read()
 
 
 def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
@@ -236,14 +313,14 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
                 tile_state, where = parameter._tofu, parameter._ctx_list[0]
                 gradient = tile_state.gather(tile_state.gradients.tiles(), where)
                 jobs.append((index, gradient, tile_state.gather(parameter._data, where)))
-            trainer._updaters[0](*zip(*jobs))
+            _updater(trainer)(*zip(*jobs))
             for (_, parameter), (_, _, weight) in zip(some, jobs):
                 parameter._tofu.scatter(weight, out=parameter._data)
 
 
 def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
     """Move the states of these parameters, made or loaded before, to the workers."""
-    plain, optimizer = trainer._updaters[0], trainer._optimizer
+    plain, optimizer = _updater(trainer), trainer._optimizer
     counts = _counts(optimizer, trainer._contexts[0].device_id)
     for index in indices:
         if index in own.split:
@@ -263,7 +340,7 @@ def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
 
 
 def _whole_states(trainer: Any, own: _Updaters) -> dict[int, Any]:
-    found = dict(trainer._updaters[0].states)
+    found = dict(_updater(trainer).states)
     where = trainer._contexts[0]
     for index, tile_state in own.split.items():
         if index in own.updaters[0].states:

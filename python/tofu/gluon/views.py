@@ -12,11 +12,14 @@ A copy that nobody holds any more is dropped at the next flush, and costs nothin
 
 from __future__ import annotations
 
+import ctypes
+import threading
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
 from mxnet import autograd
+from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 
@@ -47,6 +50,9 @@ class Whole(NDArray):  # type: ignore[misc]
 class View:
     """The copy handed out for one list of tiles, if there is one.
 
+    The script gets an array that shares the copy's memory: another thread may look at the
+    copy at the moment when the script drops its array.
+
     Args:
         owner: the parameter.
         of_gradient: whether the tiles are those of its gradient.
@@ -56,87 +62,102 @@ class View:
         self._owner = weakref.ref(owner)
         self._views = owner._tofu.state.views
         self._of_gradient = of_gradient
-        self._held: Optional[Whole] = None  # until the next flush, even if the script drops it
-        self._whole: Optional[weakref.ref[Whole]] = None
+        self._lock = threading.RLock()
+        self._copy: Optional[Any] = None  # until the first flush after the script drops it
+        self._whole: Optional[weakref.ref[Whole]] = None  # the script's
         self._equal = False  # whether nothing but the script can have changed either side
         self._recorded = False  # whether a recorded operator may write to it, backward
         self._before: Optional[Any] = None  # what it then held before the backward pass
 
     def get(self, context: Any) -> Whole:
         """The whole array on `context`; the same one as long as the script holds it."""
-        whole = self._whole() if self._whole is not None else None
-        owner = self._owner()
-        assert owner is not None and owner._data is not None
-        if whole is not None and whole.context == context:
+        with self._lock:
+            owner = self._owner()
+            assert owner is not None and owner._data is not None
+            if self._copy is not None and self._copy.context != context:
+                self.flush()
+                self.forget()
+            if self._copy is None:
+                if self._of_gradient and owner._tofu.gradients is not None:
+                    owner._tofu.gradients.read()
+                shape, dtype = owner._tofu.layout.shape, owner._data[0].dtype
+                self._copy = NDArray(_new_alloc_handle(shape, context, False, dtype))
+                self._whole = None
             if not self._equal:
-                self._gather(whole)
-        else:
-            if self._of_gradient and owner._tofu.gradients is not None:
-                owner._tofu.gradients.read()
-            shape = owner._tofu.layout.shape
-            whole = Whole(_new_alloc_handle(shape, context, False, owner._data[0].dtype))
-            whole.parameter = None if self._of_gradient else owner
-            self._whole = weakref.ref(whole)
-            self._gather(whole)
-        self._held = whole
-        # A gradient is written by the backward pass alone, to its tiles.
-        self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
-        self._views.add(self)
-        return whole
+                self._gather(self._copy)
+            whole = self._whole() if self._whole is not None else None
+            if whole is None:
+                whole = _sharing(self._copy)
+                whole.parameter = None if self._of_gradient else owner
+                self._whole = weakref.ref(whole)
+            # A gradient is written by the backward pass alone, to its tiles.
+            self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
+            self._views.add(self)
+            return whole
 
     def before_backward(self) -> None:
         """Flush; keep what the backward pass may write to (BatchNorm's statistics)."""
-        held = self._held if self._recorded else None
-        self.flush()
-        if held is not None:
-            self._held, self._recorded, self._before = held, True, held.copy()
+        with self._lock:
+            if not self._recorded:
+                self.flush()
+            elif self._write_back():
+                assert self._copy is not None
+                self._before = self._copy.copy()
 
     def after_backward(self) -> None:
         """Follow whichever side the backward pass has written to."""
-        before, self._before = self._before, None
-        whole = self._held
-        if self._recorded and before is not None and whole is not None:
-            if whole.asnumpy().tobytes() != before.asnumpy().tobytes():
-                self.flush()
-                return
-            self._held, self._recorded = None, False
-            del whole
-        self.refresh()
+        with self._lock:
+            before, self._before = self._before, None
+            if self._recorded and before is not None and self._copy is not None:
+                if self._copy.asnumpy().tobytes() != before.asnumpy().tobytes():
+                    self.flush()
+                    return
+                self._recorded = False
+            self.refresh()
 
     def flush(self) -> None:
         """Write the copy back into the tiles, and keep it only if the script does."""
-        whole = self._whole() if self._whole is not None else None
-        owner = self._owner()
-        if whole is None or owner is None or not self._is_there(owner):
-            self.forget()
-            return
-        if self._equal:
-            with autograd.pause():
-                owner._tofu.scatter(whole, out=self._tiles(owner, to_write=True))
-        self._held, self._recorded = None, False
-        del whole
-        if self._whole is None or self._whole() is None:
-            self.forget()
+        with self._lock:
+            if self._write_back():
+                self._recorded = False
+                if not self._is_held():
+                    self.forget()
 
     def refresh(self) -> None:
         """Read the tiles into the copy if the script holds one."""
-        whole = self._whole() if self._whole is not None else None
-        owner = self._owner()
-        if whole is None or owner is None or not self._is_there(owner):
-            self.forget()
-        elif not self._is_gone(owner):
-            self._gather(whole)
+        with self._lock:
+            owner = self._owner()
+            if not self._is_held() or owner is None or not self._is_there(owner):
+                self.forget()
+            elif self._copy is not None and not self._is_gone(owner):
+                self._gather(self._copy)
 
     def suspend(self) -> None:
         """Flush, and let the tiles win from here on: a stranger may write to them."""
-        self.flush()
-        self._equal = False
+        with self._lock:
+            self.flush()
+            self._equal = False
 
     def forget(self) -> None:
         """Stop following; what the script holds becomes a plain copy."""
-        self._held = self._whole = None
-        self._equal = self._recorded = False
-        self._views.discard(self)
+        with self._lock:
+            self._copy = self._whole = self._before = None
+            self._equal = self._recorded = False
+            self._views.discard(self)
+
+    def _write_back(self) -> bool:
+        """Write the copy into the tiles; False where either does not exist any more."""
+        owner = self._owner()
+        if self._copy is None or owner is None or not self._is_there(owner):
+            self.forget()
+            return False
+        if self._equal:
+            with autograd.pause():
+                owner._tofu.scatter(self._copy, out=self._tiles(owner, to_write=True))
+        return True
+
+    def _is_held(self) -> bool:
+        return self._whole is not None and self._whole() is not None
 
     def _is_there(self, owner: Tiled) -> bool:
         return owner._data is not None and (
@@ -157,12 +178,19 @@ class View:
             gradients.zero()
         return gradients.tiles()
 
-    def _gather(self, whole: Whole) -> None:
+    def _gather(self, whole: Any) -> None:
         owner = self._owner()
         assert owner is not None
         with autograd.pause():
             owner._tofu.gather(self._tiles(owner), whole.context, out=whole)
         self._equal = True
+
+
+def _sharing(array: Any) -> Whole:
+    """Another array with the memory of this one."""
+    handle = NDArrayHandle()
+    check_call(_LIB.MXNDArrayDetach(array.handle, ctypes.byref(handle)))
+    return Whole(handle)
 
 
 def before_backward(views: Iterable[View]) -> None:

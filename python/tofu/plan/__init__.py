@@ -1,4 +1,4 @@
-"""Plans: making them, reading them, keeping them, printing them."""
+"""Plans: makes, reads, saves and prints them."""
 
 from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
 from .options import SearchOptions

@@ -1,9 +1,8 @@
-"""From a training graph to the graphs that MXNet binds: the C++ passes, in order.
+"""Calls the C++ passes in order, from a training graph to the graphs that MXNet binds.
 
-``compile_graph`` plans, partitions and schedules; ``plan_graph`` only plans, and
-``Problem`` is what it takes to do so. Graph, table, plan and partitioned graph stay in C++.
-With a dump directory every pass leaves a readable file there, numbered in the order
-in which the passes ran.
+``compile_graph`` plans, partitions and schedules; ``plan_graph`` only plans a ``Problem``.
+Graph, table, plan and partitioned graph stay in C++. If there is a dump directory, every
+pass writes a readable file there, numbered in the order in which the passes ran.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ OnPass = Callable[[str, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A partitioned training graph and what it costs.
+    """A partitioned training graph and its cost.
 
     Attributes:
         searched: its plan.
         step: its forward and backward graphs, to be bound.
         variables: how each variable of the training graph is divided, by name.
         fetch: how tiles are fetched, one of config.FETCHES.
-        bytes_per_worker: bytes of all tensors on each worker, fetched regions included.
-        fetched_bytes: what workers fetch from each other in a step.
-        shared_bytes: what they would fetch besides if no two operators shared a fetch.
+        bytes_per_worker: bytes of all tensors on each worker, including fetched regions.
+        fetched_bytes: bytes that workers fetch from each other per step.
+        shared_bytes: bytes that they would fetch as well if operators did not share fetches.
     """
 
     searched: _core.Plan
@@ -52,7 +51,7 @@ class Compiled:
 
     @functools.cached_property
     def plan(self) -> Plan:
-        """The plan for people: made when it is first asked for."""
+        """The plan for people, made on first use."""
         return Plan.from_json(self.searched.to_json())
 
     @property
@@ -66,7 +65,7 @@ class Compiled:
         return self.searched.table.graph.tensor_bytes
 
     def summary(self) -> dict[str, Any]:
-        """The numbers a run reports, as JSON-able values."""
+        """The numbers that a run reports, as JSON values."""
         return {
             "workers": self.searched.workers,
             "parts": list(self.searched.parts),
@@ -84,7 +83,7 @@ class Problem:
     """A graph to plan.
 
     Attributes:
-        name: what a reader knows it by.
+        name: its name for readers.
         table: the strategy table of its training graph, which it contains.
         workers: number of workers.
     """
@@ -115,15 +114,15 @@ def compile_graph(
     Args:
         table: strategy table of the graph.
         workers: number of workers, at least 1.
-        pins: tensor to the dimension cut at each step, fixed beforehand; those of
-            `options` apply to the others.
-        options: how to search; None: as by default.
-        saved: the plan to use in place of a search, or None.
+        pins: tensor to the dimension that each step must cut; those of `options` apply
+            to the other tensors.
+        options: how to search; None: the defaults.
+        saved: the plan to use instead of a search, or None.
         fetch: one of config.FETCHES.
         joint: whether one executor may run both halves, which takes less memory. A graph that
-            draws random numbers is split all the same: its forward half could not be run
-            again for a second backward pass.
-        dump_dir: where every pass leaves a readable file, or None.
+            draws random numbers is still split: its forward half could not run again for a
+            second backward pass.
+        dump_dir: where every pass writes a readable file, or None.
 
     Raises:
         GraphError: the table leaves out some of an operator's output.
@@ -155,7 +154,7 @@ def plan_graph(
     *,
     dump_dir: Optional[Path] = None,
 ) -> Plan:
-    """Plan a training graph that is not going to be run.
+    """Plan a training graph without preparing to run it.
 
     Raises:
         PlanError: an option does not fit the graph.
@@ -176,7 +175,7 @@ _observers: list[Observer] = []
 def intercept(interceptor: Interceptor) -> Iterator[None]:
     """Call `interceptor` with table and workers before compile_graph plans, in this context.
 
-    What it raises ends compile_graph; ``tofu plan`` stops a script that way.
+    An exception from it ends compile_graph; ``tofu plan`` stops a script this way.
     """
     _interceptors.append(interceptor)
     try:
@@ -187,7 +186,7 @@ def intercept(interceptor: Interceptor) -> Iterator[None]:
 
 @contextlib.contextmanager
 def observe(observer: Observer) -> Iterator[None]:
-    """Call `observer` with everything that compile_graph makes inside this context."""
+    """Call `observer` with everything that compile_graph makes in this context."""
     _observers.append(observer)
     try:
         yield

@@ -1,8 +1,8 @@
-"""Plan files: plans kept for later runs, small, versioned, each for one graph.
+"""Plan files: small, versioned files with plans for later runs, each for one graph.
 
-``tofu plan --save PLAN`` writes one, a run with ``TOFU_PLAN=PLAN`` uses it. A plan in it
-names no tensor: the hash says which graph it is for, and that graph has the names, so the
-file stores how each node is cut in the order of the graph's nodes (docs/formats.md).
+``tofu plan --save PLAN`` writes one, and a run with ``TOFU_PLAN=PLAN`` uses it. A plan in it
+names no tensor: a hash identifies its graph, which has the names, so the file stores how
+each node is cut in the order of the graph's nodes (docs/formats.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PlanFile:
 
     Attributes:
         path: the file.
-        plans: its plans, stored form, by graph hash and number of workers.
+        plans: its plans in stored form, by graph hash and number of workers.
     """
 
     path: Path
@@ -41,23 +41,23 @@ class PlanFile:
 
     @property
     def workers(self) -> tuple[int, ...]:
-        """The numbers of workers that it has plans for."""
+        """The numbers of workers for which it has plans."""
         return tuple(sorted({workers for _, workers in self.plans}))
 
     def check_workers(self, workers: int) -> None:
-        """Raise ConfigError unless some plan is for so many workers."""
+        """Raise ConfigError unless it has a plan for this number of workers."""
         if workers not in self.workers:
             found = " and ".join(map(str, self.workers))
             raise ConfigError(
-                f"{self.path}: a plan for {found} workers, and this run has {workers}; set "
+                f"{self.path}: a plan for {found} workers, but this run has {workers}; set "
                 f"TOFU_WORKERS={self.workers[0]}, or {_ADVICE} --workers {workers}"
             )
 
     def plan_for(self, table: _core.StrategyTable, workers: int) -> Optional[_core.Plan]:
-        """The plan of a graph, or None where the file has none for it.
+        """The plan of a graph, or None if the file has none.
 
         Raises:
-            ConfigError: the stored plan does not fit that graph after all.
+            ConfigError: the stored plan does not fit the graph.
         """
         stored = self.plans.get((table.graph.hash, workers))
         if stored is None:
@@ -74,7 +74,7 @@ def read(path: Path) -> PlanFile:
     """Read a plan file.
 
     Raises:
-        ConfigError: there is no such file, it is no plan file, of another version, or
+        ConfigError: the file does not exist, is not a plan file, has another version, or is
             damaged.
     """
     try:
@@ -86,7 +86,7 @@ def read(path: Path) -> PlanFile:
             f"{path}: not a plan file, or cut off ({type(error).__name__}: {error}); {_ADVICE}"
         ) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ConfigError(f'{path}: no plan file (no "format": "{FORMAT}"); {_ADVICE}')
+        raise ConfigError(f'{path}: not a plan file (no "format": "{FORMAT}"); {_ADVICE}')
     if document.get("version") != VERSION:
         raise ConfigError(
             f"{path}: version {document.get('version')!r} of the format, this tofu reads version "
@@ -94,15 +94,15 @@ def read(path: Path) -> PlanFile:
         )
     plans = document.get("plans")
     if not isinstance(plans, list) or not plans or document.get("sha256") != _digest(plans):
-        raise ConfigError(f"{path}: damaged (its checksum does not fit its plans); {_ADVICE}")
+        raise ConfigError(f"{path}: damaged (its checksum does not match its plans); {_ADVICE}")
     return PlanFile(path, {(plan["graph_hash"], plan["workers"]): plan for plan in plans})
 
 
 def save(path: Path, plan: Plan) -> None:
-    """Write a plan into a file; plans of other graphs that are there stay.
+    """Add a plan to a file; its plans of other graphs stay.
 
     Raises:
-        ConfigError: the file is another one than a plan file, or cannot be written.
+        ConfigError: the file exists and is not a plan file, or cannot be written.
     """
     plans = dict(read(path).plans) if path.exists() else {}
     plans[plan.graph_hash, plan.workers] = _pack(json.loads(plan.to_json()))
@@ -115,7 +115,7 @@ def save(path: Path, plan: Plan) -> None:
         os.replace(beside, path)
     except OSError as error:
         raise ConfigError(
-            f"--save {path}: cannot be written ({error.strerror}); choose another place"
+            f"--save {path}: cannot be written ({error.strerror}); choose another file"
         ) from None
 
 

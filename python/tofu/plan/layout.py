@@ -1,4 +1,4 @@
-"""How tensors lie on the workers: what partitioning says of variables and heads.
+"""How tensors are divided over the workers: the tiles of variables and heads.
 
     weight = variables_of(step)["fc1_weight"]
     weight.layout.boxes[0].shape      # worker 0's tile
@@ -26,7 +26,7 @@ class Layout:
 
     Attributes:
         shape: of the whole tensor.
-        dtype: numpy's name of it.
+        dtype: NumPy's name of the data type.
         boxes: the tile of each worker; workers may hold the same one.
     """
 
@@ -41,7 +41,7 @@ class Variable:
 
     Attributes:
         name: its name in the training graph.
-        role: what it is: "data", "parameter", "aux", "head_grad:0", "state:w".
+        role: "data", "parameter", "aux", "head_grad:0" or "state:w".
         layout: how it is divided.
         tiles: the name of each worker's tile in the partitioned graph.
     """
@@ -57,9 +57,9 @@ class Head:
     """A head of a training graph, divided.
 
     Attributes:
-        role: what it is: "output", "gradient:w", "aux:mean", "update:w".
+        role: "output", "gradient:w", "aux:mean" or "update:w".
         layout: how it is divided.
-        numbers: which head of the partitioned graph each worker's tile is.
+        numbers: for each worker, which head of the partitioned graph its tile is.
     """
 
     role: str
@@ -76,7 +76,7 @@ def variables_of(step: Union[_core.Partitioned, _core.TrainingStep]) -> dict[str
 
 
 def heads_of(records: Iterable[tuple[Any, ...]]) -> list[Head]:
-    """The heads, from what ``_core`` lists of them."""
+    """The heads, from ``_core``'s list."""
     return [
         Head(role, _layout(shape, dtype, tiles), tuple(tile[0] for tile in tiles))
         for role, shape, dtype, tiles in records

@@ -1,4 +1,4 @@
-"""How a plan is searched: what ``_core.plan`` takes besides a graph and its table."""
+"""How to search a plan: the options of ``_core.plan``."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _CLOSE_NAMES = 3
 
 @dataclasses.dataclass(frozen=True)
 class SearchOptions:
-    """What a user may ask of the search.
+    """The user's options for the search.
 
     Attributes:
         mode: one of config.MODES.
-        time_limit_s: seconds after which the best plan so far is taken; None: the default.
-        pins: tensor and the dimension to cut, one for all steps or one for each;
+        time_limit_s: seconds after which the search takes its best plan; None: the default.
+        pins: tensor and the dimension to cut, one for all steps or one per step;
             -1 leaves it whole.
-        allow_replication: whether large tensors may be left whole where that is cheaper.
-        bound: whether the time that is left is spent on a better lower bound.
-        coarsen: whether tensors and operators that are partitioned alike are decided once.
+        allow_replication: whether large tensors may stay whole where that is cheaper.
+        bound: whether to spend the remaining time on a better lower bound.
+        coarsen: whether to decide once for tensors and operators that are partitioned alike.
     """
 
     mode: str = "tofu"
@@ -51,7 +51,7 @@ class SearchOptions:
 
 
 def check_pins(pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]) -> None:
-    """Raise PlanError for a pin of a tensor that is none of `names`."""
+    """Raise PlanError for a pin of a tensor that is not in `names`."""
     for name, _ in pins:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=_CLOSE_NAMES, cutoff=0.4)

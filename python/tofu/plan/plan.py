@@ -1,4 +1,4 @@
-"""A plan as a person or a program reads it: how every tensor and operator is cut.
+"""A plan for a person or a program to read: how every tensor and operator is cut.
 
 The C++ passes write plans as JSON (``docs/formats.md``); this module gives that
 document a type and prints it::
@@ -34,7 +34,7 @@ REPLICATED = -1
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One recursive step: every group of workers is divided into `parts` groups."""
+    """One recursive step, which divides every group of workers into `parts` groups."""
 
     parts: int
     groups: int
@@ -43,7 +43,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class TensorPlan:
-    """One tensor: the dimension that each step cuts, or -1 where it is replicated."""
+    """One tensor: the dimension that each step cuts, or -1 if it is replicated."""
 
     node: str
     output: int
@@ -52,7 +52,7 @@ class TensorPlan:
     cuts: tuple[int, ...]
 
     def tiles(self, parts: Sequence[int]) -> tuple[int, ...]:
-        """Number of pieces along each dimension."""
+        """The number of pieces along each dimension."""
         pieces = [1] * len(self.shape)
         for cut, count in zip(self.cuts, parts):
             if cut != REPLICATED:
@@ -76,7 +76,7 @@ class TensorPlan:
 
     @property
     def name(self) -> str:
-        """The node's name, with the number of the output after a further one's."""
+        """The node's name, with the output's number if it is not the first."""
         return self.node if self.output == 0 else f"{self.node}[{self.output}]"
 
     @property
@@ -86,13 +86,13 @@ class TensorPlan:
 
     @property
     def bytes(self) -> int:
-        """Size of the whole tensor."""
+        """The size of the whole tensor."""
         return math.prod(self.shape) * dtype_bytes(self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class OperatorPlan:
-    """One operator: the index variable that each step splits, None where none is."""
+    """One operator: the index variable that each step splits, or None."""
 
     node: str
     op: str
@@ -109,18 +109,18 @@ class Plan:
         graph_hash: hash of the graph the plan is for.
         parts: groups a group is divided into, per step.
         steps: what each step communicates, in bytes over all its groups.
-        total_bytes: bytes all workers together fetch per training step.
+        total_bytes: bytes that all workers together fetch per training step.
         lower_bound_bytes: no plan of these steps can communicate less.
         status: "optimal" (no plan of these steps communicates less), "steps-optimal" (each
-            step is a proven optimum, the others given) or "feasible".
+            step is a proven optimum given the others) or "feasible".
         search_seconds: from graph in memory to plan.
-        model: what was planned, or "" where the document does not tell.
-        nodes: number of nodes of the training graph, variables included.
-        mode: the search mode; bound and status speak of its own plans only.
-        bytes_per_worker: what the fullest worker holds, by kind; empty where not told.
-        memory: "exact" where that is what MXNet will allocate, else "estimate".
-        fetch: how tiles are fetched, or "" where not told.
-        fetched_bytes: what workers really fetch, sharing equal fetches; None: not told.
+        model: what was planned, or "" if unknown.
+        nodes: number of nodes of the training graph, including variables.
+        mode: the search mode; bound and status refer to its own plans only.
+        bytes_per_worker: what the fullest worker holds, by kind; empty if unknown.
+        memory: "exact" if this is what MXNet will allocate, else "estimate".
+        fetch: how tiles are fetched, or "" if unknown.
+        fetched_bytes: what workers really fetch, sharing equal fetches; None if unknown.
     """
 
     workers: int
@@ -208,7 +208,7 @@ class Plan:
         raise PlanError(f"plan: no tensor {node!r} (output {output}); see the plan's tensor names")
 
     def quality(self) -> str:
-        """How good the plan is known to be."""
+        """What is proven about the plan's quality."""
         of_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
         if self.total_bytes <= self.lower_bound_bytes:
             return f"proven optimal{of_mode}"
@@ -217,7 +217,7 @@ class Plan:
         return f"every step optimal by itself; {bound}" if steps else bound
 
     def replicated_bytes(self) -> dict[str, int]:
-        """Bytes per tensor of those that some step cannot but replicate, largest first."""
+        """Bytes per tensor of those that some step must replicate, largest first."""
         sizes: dict[str, int] = {}
         for tensor in filter(lambda tensor: tensor.indivisible(self.parts), self.tensors):
             size = math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
@@ -228,7 +228,8 @@ class Plan:
 def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -> str:
     """What a user is told of the `operators` of graph `name` that no row of the table covers.
 
-    operators: name -> why, "" for want of a description.
+    operators: name -> why, "" if nothing describes it.
+    cost_bytes: what they communicate in a step.
     """
     bare = sorted(operator for operator, reason in operators.items() if not reason)
     parts = [f"no description of {', '.join(bare)}"] if bare else []

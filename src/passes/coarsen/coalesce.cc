@@ -53,7 +53,7 @@ class Coalescer {
     }
   }
 
-  // The tiles of a parameter are updated in place by those of its gradient.
+  // The tiles of a gradient update those of its parameter in place.
   void MergeParametersWithGradients() {
     std::map<std::string, int> variables;  // name -> entry
     for (int node = 0; node < graph_.num_nodes(); ++node) {
@@ -123,7 +123,7 @@ class Coalescer {
       live = true;
       slots.push_back({true, i, coarse_.tensor_class[entry]});
     }
-    // What nobody reads is not computed, so it reads nothing either.
+    // An operator that nothing reads is not computed, so it reads nothing either.
     for (size_t i = 0; live && i < n.inputs.size(); ++i) {
       const int entry = graph_.entry_id(n.inputs[i]);
       slots.push_back({false, static_cast<int>(i), coarse_.tensor_class[entry]});
@@ -131,9 +131,9 @@ class Coalescer {
     return slots;
   }
 
-  // Operators of one class cost the same: signature and classes are equal.
-  // Element-wise ones of one tensor class are one class whatever they compute,
-  // except that a random one costs something where it is not split.
+  // Operators of one class cost the same: their signatures and classes are equal.
+  // Element-wise operators of one tensor class are one class, whatever they compute,
+  // except that a random one costs something if it is not split.
   std::vector<int> Key(int node, const std::vector<OpSlot>& slots) const {
     const bool is_random = table_.row(node) != nullptr && table_.row(node)->random;
     if (elementwise_[node] && !is_random) {

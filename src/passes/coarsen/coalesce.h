@@ -1,17 +1,16 @@
-// Merges tensors and operators that must be partitioned alike into classes, so
-// that the search takes one decision for each class (paper section 5.1,
-// "Coalescing operators").
+// Merges tensors and operators that must be partitioned alike into classes; the
+// search decides once for each class (paper section 5.1, "Coalescing operators").
 //
 // Input:      a training graph, its strategy table and its groups.
-// Output:     CoarseGraph: classes over the original graph, which stays as it is.
+// Output:     CoarseGraph: classes over the original graph, which is unchanged.
 // Rules:      1. the tensors of an element-wise operator share a class;
-//             2. a parameter, its gradient and its optimizer state do, and an
+//             2. so do a parameter, its gradient and its optimizer state, and an
 //                auxiliary state and its new value;
 //             3. unrolled timesteps, found by structure (timesteps.h), share
-//                the classes of what stands at equal places.
+//                classes: corresponding tensors and operators are merged.
 // Invariants: all tensors of a class have one shape; all operators of a class
-//             have one row, one shape and dtype at each slot and tensors of the
-//             same classes, so that what one costs they all cost.
+//             have one row, one shape and dtype at each slot, and tensors of the
+//             same classes, and therefore equal costs.
 // Errors:     none.
 // Position:   after group, before search.
 // Complexity: O((N + E) log N), N nodes, E edges.
@@ -31,8 +30,8 @@ struct TensorClass {
   std::vector<int> entries;
 };
 
-// One slot of an operator, as the search sees it: a tensor that it reads or
-// that it makes and somebody reads.
+// One slot of an operator, as the search sees it: a tensor that it reads, or one
+// that it makes and another operator or a head reads.
 struct OpSlot {
   bool is_output = false;
   int index = 0;
@@ -40,9 +39,9 @@ struct OpSlot {
 };
 
 struct OpClass {
-  std::vector<int> nodes;  // the first one speaks for all
+  std::vector<int> nodes;  // the first one represents all
   int signature = -1;      // equal for operators of equal shapes (timesteps.h)
-  // Cut as the class of its tensors: no decision of its own.
+  // Cut like the class of its tensors, without a decision of its own.
   bool elementwise = false;
   std::vector<OpSlot> slots;  // those that can cost anything
 };
@@ -65,8 +64,8 @@ struct CoarseGraph {
 };
 
 struct CoalesceOptions {
-  // Rules 1 and 3. Without them only what has to share its tiles shares a class:
-  // for measuring what coarsening saves (paper, Table 1).
+  // Rules 1 and 3. Without them only tensors that must share tiles share a class; lets
+  // you measure what coarsening saves (paper, Table 1).
   bool merge_alike = true;
 };
 

@@ -29,7 +29,7 @@ bool TouchesAt(const std::vector<DimAccess>& dims, const Shape& shape,
   return true;
 }
 
-// Every dimension has a splittable variable of its own.
+// Every dimension has its own splittable variable.
 bool AreDistinctAndSplittable(const std::vector<int>& vars, const Shape& shape,
                               const StrategyRow& row) {
   for (size_t d = 0; d < vars.size(); ++d) {

@@ -67,7 +67,7 @@ class Grouper {
     return it == variables_.end() ? -1 : graph_.first_entry[it->second];
   }
 
-  // Adds up gradients of one tensor: element-wise, several inputs, all of them
+  // Adds up gradients of one tensor: element-wise, with several inputs, all of them
   // results of backward operators.
   bool IsGradientSum(int node) const {
     const Node& n = graph_.nodes[node];
@@ -77,7 +77,7 @@ class Grouper {
                        [this](NodeEntry input) { return IsBackward(input.node); });
   }
 
-  // What only the new weights need belongs to the weight.
+  // A node that only the new weights need belongs to the weight.
   void ClaimUpdates() {
     const std::vector<bool> before = Ancestors(graph_, [](const std::string& role) {
       return RoleTarget(role, "update:").empty();
@@ -108,8 +108,8 @@ class Grouper {
     }
   }
 
-  // Backward operators that name no forward operator: what continues a group,
-  // then, from the end, what only feeds one (a tensor of zeros, say).
+  // Backward operators that name no forward operator: first those that continue a
+  // group, then, from the end, those that only feed one (such as a tensor of zeros).
   void ClaimByStructure() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       if (!IsBackward(node) || IsClaimed(node) || IsGradientSum(node)) continue;
@@ -152,9 +152,9 @@ class Grouper {
     }
   }
 
-  // The gradient that reaches operator p's group from operator f's is that of
+  // The gradient that reaches operator p's group from operator f's group is that of
   // an output of p that f reads (exact), or else of p's only output of its shape.
-  // Sums are met before what they add.
+  // Sums come before what they add.
   void GroupGradients(bool exact) {
     for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
       if (!IsBackward(node)) continue;

@@ -4,14 +4,14 @@
 //
 // Input:      a training graph and its strategy table. Forward nodes are the
 //             ancestors of the heads with the role "output".
-// Output:     Groups; the graph stays as it is.
+// Output:     Groups; the graph is unchanged.
 // Rules:      a backward operator belongs to its forward operator, which
-//             control_deps[0] names; without one it belongs to the group it
-//             continues, or else feeds. An operator that adds up gradients,
-//             found by structure, belongs to the tensor; so do optimizer
-//             state and update operators.
+//             control_deps[0] names. Without one it belongs to the group that it
+//             continues, else to the one that it feeds. An operator that adds up
+//             gradients, found by structure, belongs to the tensor; so do
+//             optimizer state and update operators.
 // Invariants: the group of a forward operator or tensor is itself.
-// Errors:     none; a tensor of no known group is -1.
+// Errors:     none; a tensor without a known group gets -1.
 // Position:   first, because coalesce aligns the backward operators of
 //             timesteps by the groups of their forward operators.
 // Complexity: O(N + E), N nodes, E edges.
@@ -39,7 +39,7 @@ Groups GroupForwardBackward(const Graph& graph, const StrategyTable& table);
 int FindVariable(const Graph& graph, const std::string& name);
 
 // The variable that a head or variable role such as "gradient:fc_weight"
-// names after `prefix` ("gradient:"); empty when the role is another.
+// names after `prefix` ("gradient:"); empty for other roles.
 std::string RoleTarget(const std::string& role, const std::string& prefix);
 
 // The attribute "__tofu_role__" of a variable, or "".

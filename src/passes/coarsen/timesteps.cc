@@ -35,8 +35,8 @@ std::string SignatureText(const Graph& graph, const StrategyTable& table, int no
   return text;
 }
 
-// A variable that holds one value for all timesteps. Where nothing says what
-// variables are, each is taken for one: that only merges less.
+// A variable that holds one value for all timesteps. If variables have no roles,
+// each counts as one, which only merges less.
 bool IsShared(const Node& node) {
   if (!node.is_variable()) return false;
   const std::string role = VariableRole(node);
@@ -73,7 +73,7 @@ class Aligner {
 
   std::vector<int> Run() {
     Seed();
-    // Every merge appends one pair, so that this ends after N - 1 of them.
+    // Every merge appends one pair, so this ends after N - 1 of them.
     for (size_t next = 0; next < merged_.size(); ++next) {
       const auto [a, b] = merged_[next];
       AlignProducers(a, b);
@@ -88,7 +88,7 @@ class Aligner {
   }
 
  private:
-  // Where a consumer stands: its signature, its parameters, the slot it reads at.
+  // A consumer's place: its signature, its parameters, the slot it reads at.
   using Place = std::tuple<int, int, int>;
   static constexpr int kNone = 0;
 
@@ -117,7 +117,7 @@ class Aligner {
     }
   }
 
-  // Consumers by place; -1 where several stand at one place.
+  // Consumers by place; -1 if a place has several.
   std::map<Place, int> ByPlace(int entry) const {
     std::map<Place, int> places;
     for (const auto& [node, slot] : consumers_[entry]) {

@@ -1,8 +1,8 @@
 // Finds operators that are one computation at several timesteps of an unrolled
-// network, by structure alone: no names, no marks (paper section 5.1, "Merging
-// unrolled timesteps").
+// network, from structure alone, without names or marks (paper section 5.1,
+// "Merging unrolled timesteps").
 //
-// Two operators correspond when they have the same signature (operator,
+// Two operators correspond if they have the same signature (operator,
 // attributes, row, and shape and dtype of each input and output), read the
 // same parameters at the same slots, and
 //   - both read some parameter (this is where a correspondence starts), or
@@ -15,7 +15,7 @@
 //
 // Output:     the correspondence, closed under transitivity.
 // Errors:     none.
-// Position:   a part of coalesce, which then merges the tensors at equal slots.
+// Position:   part of coalesce, which then merges the tensors at equal slots.
 // Complexity: O((N + E) log N).
 #ifndef TOFU_PASSES_COARSEN_TIMESTEPS_H_
 #define TOFU_PASSES_COARSEN_TIMESTEPS_H_
@@ -28,7 +28,7 @@
 
 namespace tofu {
 
-// Per node a number that is equal for equal signatures; -1 for variables.
+// A number per node, equal for equal signatures; -1 for variables.
 std::vector<int> Signatures(const Graph& graph, const StrategyTable& table);
 
 // Every operator's representative: the first of those it corresponds to.

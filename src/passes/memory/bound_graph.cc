@@ -4,11 +4,10 @@
 #include <tuple>
 #include <utility>
 
+#include "mxnet/dialect.h"
+
 namespace tofu {
 namespace {
-
-// MXNet's name for the operator.
-constexpr const char* kCopy = "_CrossDeviceCopy";
 
 // Node numbers in the order in which a depth-first visit leaves them.
 std::vector<int> VisitOrder(const Graph& graph) {
@@ -73,7 +72,7 @@ class Builder {
         copies_.emplace(std::make_tuple(entry.node, entry.index, worker), 0);
     if (is_new) {
       Node copy;
-      copy.op = kCopy;
+      copy.op = kCrossDeviceCopyOp;
       copy.name = from_.nodes[static_cast<size_t>(entry.node)].name + "_copy";
       copy.inputs = {same};
       found->second = Append(std::move(copy), worker, -1, {entry});

@@ -1,15 +1,15 @@
-// A graph as MXNet's executor runs it: with a copy on every edge that leaves a
-// worker, and its nodes in the executor's order. What lives how long, and
-// hence MXNet's memory plan, depends on that order.
+// A graph as an executor runs it: with a copy on every edge that leaves a
+// worker, and its nodes in the executor's order. That order decides how long
+// tensors live, and hence the executor's memory plan.
 //
-// MXNet visits a graph depth first from its heads, the inputs of a node in
-// their order and then its control dependencies, once to insert the copies
-// (NNVM's PlaceDevice) and once more to number the nodes. A tensor is copied
-// once to each worker that reads it.
+// The executor visits a graph depth first from its heads, a node's inputs in order and
+// then its control dependencies, once to insert the copies (NNVM's PlaceDevice)
+// and once more to number the nodes. It copies a tensor once to each worker that
+// reads it.
 //
 // Input:      a graph and the worker of every node.
-// Output:     a new graph. What no head needs is left out.
-// Invariants: nodes stand after all that they read or depend on.
+// Output:     a new graph, without nodes that no head needs.
+// Invariants: nodes come after everything that they read or depend on.
 // Errors:     none.
 // Position:   after partition, or phases; before executor_memory.
 // Complexity: linear in nodes and edges.

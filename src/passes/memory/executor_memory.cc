@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNone = -1;
 constexpr int kExternal = -2;
-// MXNet's planner takes every element for a float32.
+// The planner takes every element for a float32.
 constexpr int64_t kPlannedElementBytes = 4;
 
 class Planner {

@@ -1,6 +1,6 @@
-// Predicts what MXNet's executor allocates for a graph: its memory plan, step
-// by step as MXNet 1.9.1 makes it (src/nnvm/plan_memory.cc there), without
-// MXNet and before anything is allocated.
+// Predicts what an executor allocates for a graph: its memory plan, step by step as
+// the framework's planner makes it (python/tofu/mx/memory), before anything is
+// allocated.
 //
 // Nodes are taken in their order. An output takes over the block of an input
 // that dies there where the operator allows it (in place). Otherwise it takes
@@ -9,7 +9,7 @@
 // match_range times smaller, which grows; else a new block. A block is free
 // again when all readers of its tensor have run; heads are read at the end.
 //
-// MXNet counts four bytes for every element when it plans, whatever the dtype
+// The planner counts four bytes for every element when it plans, whatever the dtype
 // ("planned", which executor.debug_str() prints), and allocates the bytes that
 // the tensors of a block really need.
 //
@@ -40,7 +40,7 @@ struct InplacePair {
 };
 
 struct MemoryRule {
-  std::vector<InplacePair> pairs;   // in MXNet's order of preference
+  std::vector<InplacePair> pairs;   // in the planner's order of preference
   std::vector<int> ignored_inputs;  // only their shape is read
 };
 
@@ -55,7 +55,7 @@ void CheckMemoryTable(const MemoryTable& table, const Graph& graph);
 struct ExecutorMemoryOptions {
   int num_workers = 1;
   int match_range = 16;  // 0: no block is used twice
-  // Try 1, 2, 4, ... up to match_range and take the best, as MXNet does when
+  // Try 1, 2, 4, ... up to match_range and take the best, as the planner does when
   // NNVM_AUTO_SEARCH_MATCH_RANGE is set.
   bool search_match_range = false;
   std::vector<char> external_heads;  // [head]: written to the caller's array

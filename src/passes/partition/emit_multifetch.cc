@@ -67,7 +67,7 @@ MultiFetchSpec KernelSpec(const FetchSpec& spec, const std::vector<int>& workers
   return kernel;
 }
 
-// Which nodes some head needs.
+// The nodes that some head needs.
 std::vector<bool> LiveNodes(const Graph& graph) {
   std::vector<bool> live(graph.num_nodes(), false);
   for (NodeEntry head : graph.heads) live[head.node] = true;

@@ -1,14 +1,14 @@
-// Carries out FetchSpecs with MultiFetch, so that no data crosses contexts but
-// the readers' own reads (paper section 6):
+// Carries out FetchSpecs with MultiFetch: no data crosses contexts except what the
+// readers read (paper section 6):
 //
 //   _tofu_publish     on the owner: the tile -> a handle that holds its address
 //   _tofu_multifetch  on the reader: handles of remote tiles, then local tiles
 //                     -> the assembled region, and an acknowledgement
 //   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
 //
-// MXNet moves handles and acknowledgements between contexts. The retirement
-// reads the tile after all of its readers, so that whatever MXNet does with the
-// tile's memory next waits for them, and the handle, so that the tile is not
+// The executor moves handles and acknowledgements between workers. The retirement
+// reads the tile after all of its readers, which makes any later use of the tile's
+// memory wait for them. It also reads the handle, which keeps the tile from being
 // published again before that.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
@@ -31,14 +31,6 @@
 
 namespace tofu {
 
-constexpr char kPublishOp[] = "_tofu_publish";
-constexpr char kMultiFetchOp[] = "_tofu_multifetch";
-constexpr char kRetireOp[] = "_tofu_retire";
-// The attribute of kMultiFetchOp that says what it assembles
-// (kernels/multifetch_spec.h), and that of kRetireOp with its number of inputs.
-constexpr char kSpecAttr[] = "spec";
-constexpr char kNumArgsAttr[] = "num_args";
-
 class MultiFetchEmitter {
  public:
   explicit MultiFetchEmitter(GraphBuilder* builder) : builder_(*builder) {}
@@ -57,7 +49,7 @@ class MultiFetchEmitter {
 
 // Adds a retirement for every tile that the builder's heads need to be published,
 // in the graph's order, each a head before all present heads. Returns how many: the
-// numbers of the heads that were there grow by it. MXNet orders nodes by the
+// numbers of the heads that were there grow by it. An executor orders nodes by the
 // first head that needs them, so that memory is free again after its last reader.
 int Retire(GraphBuilder* builder);
 

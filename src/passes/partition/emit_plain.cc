@@ -8,9 +8,6 @@
 namespace tofu {
 namespace {
 
-constexpr int kUint8 = 3;
-constexpr int kBool = 7;
-
 // An entry that holds the elements `to` of the destination.
 struct Held {
   NodeEntry entry;
@@ -58,13 +55,11 @@ class PlainEmitter {
     const std::string prefix =
         spec_.num_terms == 1 ? name_
                              : name_ + "/term" + std::to_string(spec_.pieces[begin].term);
-    // MXNet's Concat does not know booleans.
-    if (dtype_ == kBool) CastAll(prefix, &held);
-    NodeEntry whole = Join(prefix, std::move(held));
-    if (dtype_ == kBool) {
-      whole = builder_.Cast(prefix + "/bool", spec_.worker, whole, kBool);
-    }
-    return whole;
+    const int joined = ConcatDtype(dtype_);
+    if (joined == dtype_) return Join(prefix, std::move(held));
+    CastAll(prefix, joined, &held);
+    return builder_.Cast(prefix + "/bool", spec_.worker, Join(prefix, std::move(held)),
+                         dtype_);
   }
 
   NodeEntry EmitPiece(const FetchPiece& piece, size_t number) {
@@ -78,15 +73,15 @@ class PlainEmitter {
     return builder_.Slice(name_ + "/slice" + suffix, piece.source, source, piece.from);
   }
 
-  void CastAll(const std::string& prefix, std::vector<Held>* held) {
+  void CastAll(const std::string& prefix, int dtype, std::vector<Held>* held) {
     for (size_t i = 0; i < held->size(); ++i) {
       (*held)[i].entry = builder_.Cast(prefix + "/uint" + std::to_string(i), spec_.worker,
-                                       (*held)[i].entry, kUint8);
+                                       (*held)[i].entry, dtype);
     }
   }
 
-  // Concatenates along the last dimension first: pieces that begin alike in
-  // the earlier dimensions stand side by side in row-major order.
+  // Concatenates along the last dimension first: pieces that start at the same
+  // position in the earlier dimensions are adjacent in row-major order.
   NodeEntry Join(const std::string& prefix, std::vector<Held> held) {
     for (int dim = spec_.region.rank() - 1; dim >= 0; --dim) {
       std::vector<Held> joined;

@@ -30,8 +30,8 @@ struct Cell {
   int source = kFill;
 };
 
-// True when two slabs that are adjacent along `dim` are cut alike along the
-// later dimensions and come from the same sources, so that they are one slab.
+// Whether two slabs that are adjacent along `dim` are cut alike along the later
+// dimensions and come from the same sources: then they are one slab.
 bool SameBeyond(const std::vector<Cell>& a, const std::vector<Cell>& b, int dim) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {

@@ -1,15 +1,16 @@
-// Which pieces a worker fetches to assemble a region of a tensor that is spread
-// over workers (paper section 6, "fusing operators for remote data fetch").
+// Finds the pieces that a worker fetches to assemble a region of a tensor that is
+// spread over workers (paper section 6, "fusing operators for remote data fetch").
 //
-// A FetchSpec says what is assembled from what and knows no operators: boxes
-// of sources, boxes of the destination, and how overlapping terms are reduced.
-// emit_plain.h turns one into slices, concatenations and additions.
+// A FetchSpec says what is assembled from what, without operators: boxes of
+// sources, boxes of the destination, and how overlapping terms are reduced.
+// emit_plain.h turns one into slices, concatenations and additions,
+// emit_multifetch.h into one operator.
 //
-// Input:      the region wanted, and what every source worker holds.
+// Input:      the region, and what every source worker holds.
 // Output:     pieces that cover the region exactly once per term.
-// Invariants: the pieces of a term stand in row-major order of their
-//             destination; as few as the grid of sources allows.
-// Errors:     FetchGap when some element has no source.
+// Invariants: the pieces of a term are in row-major order of their destination,
+//             and as few as the grid of sources allows.
+// Errors:     FetchGap if some element has no source.
 // Complexity: O(p * s * r) for p pieces, s sources, rank r.
 #ifndef TOFU_PASSES_PARTITION_FETCH_H_
 #define TOFU_PASSES_PARTITION_FETCH_H_
@@ -35,8 +36,8 @@ struct FetchSource {
 // No worker holds the elements: they lie outside the tensor.
 constexpr int kFill = -1;
 
-// Elements copied from one source to one place of the destination. Both boxes
-// have the same extents.
+// Elements copied from one source to one box of the destination. Both boxes have
+// the same extents.
 struct FetchPiece {
   int source = kFill;  // worker, or kFill for the spec's fill value
   Box from;            // within the source array; unused for kFill
@@ -44,8 +45,8 @@ struct FetchPiece {
   int term = 0;        // terms overlap and are reduced, in this order
 };
 
-// What `worker` assembles: the elements `region` (in the tensor's coordinates,
-// it may reach outside the tensor).
+// What `worker` assembles: the elements `region`, in the tensor's coordinates; it
+// may reach outside the tensor.
 struct FetchSpec {
   int worker = 0;
   Box region;
@@ -66,9 +67,9 @@ class FetchGap : public std::exception {
   Box box_;
 };
 
-// For every worker, all workers in the order in which it prefers to fetch from
-// them: itself, then those that share the most leading digits (the nearest in a
-// hierarchy of devices), then by number.
+// For every worker, all workers in the order in which it prefers to fetch from them:
+// itself, then those that share the most leading digits (the nearest in a hierarchy
+// of devices), then by number.
 std::vector<std::vector<int>> FetchPreference(const std::vector<int>& parts);
 
 // Assembles `region` for `worker` from `sources`, in order of preference.
@@ -76,7 +77,7 @@ std::vector<std::vector<int>> FetchPreference(const std::vector<int>& parts);
 FetchSpec PlanFetch(int worker, const Box& region, const Box& tensor,
                     const std::vector<FetchSource>& sources);
 
-// The same with one list of sources per term; every term covers the region.
+// The same, with one list of sources per term; every term covers the region.
 FetchSpec PlanReduction(int worker, const Box& region,
                         const std::vector<std::vector<FetchSource>>& terms,
                         Reducer reduce);

@@ -1,10 +1,9 @@
-// Appends nodes to a partitioned graph: every node on a worker, every entry with
-// shape and dtype, every name once.
+// Appends nodes to a partitioned graph: every node has a worker, every entry a shape
+// and dtype, and names are unique.
 #ifndef TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
 #define TOFU_PASSES_PARTITION_GRAPH_BUILDER_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -12,18 +11,9 @@
 #include "graph/box.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
+#include "mxnet/dialect.h"
 
 namespace tofu {
-
-// The attribute that places a node, and its value for a worker.
-constexpr char kContextAttr[] = "__ctx_group__";
-std::string WorkerContext(int worker);
-
-// "(2, 3)", "(2,)" and "()": a tuple as MXNet's attributes write it.
-std::string TupleText(const std::vector<int64_t>& values);
-
-// "float32" for MXNet's type flag 0, and so on; UserError(kGraph) when unknown.
-std::string DtypeName(int dtype);
 
 class GraphBuilder {
  public:
@@ -32,7 +22,7 @@ class GraphBuilder {
   int Add(Node node, int worker, const std::vector<Shape>& shapes,
           const std::vector<int>& dtypes);
 
-  // Operators of stock MXNet with one output. `box` is in the source's own
+  // Stock operators with one output (mxnet/dialect.h). `box` is in the source's own
   // coordinates; where it is all of the source, Slice adds nothing.
   NodeEntry Slice(const std::string& name, int worker, NodeEntry source, const Box& box);
   NodeEntry Concat(const std::string& name, int worker,
@@ -52,8 +42,7 @@ class GraphBuilder {
 
  private:
   std::string UniqueName(const std::string& wanted);
-  NodeEntry AddOne(const std::string& op, const std::string& name, int worker,
-                   std::map<std::string, std::string> attrs,
+  NodeEntry AddOne(Node node, const std::string& name, int worker,
                    std::vector<NodeEntry> inputs, const Shape& shape, int dtype);
 
   Graph graph_;

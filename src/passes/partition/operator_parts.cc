@@ -13,7 +13,7 @@ std::string Where(const Graph& graph, int node) {
   return "node " + graph.nodes[node].name + " (" + graph.nodes[node].op + ")";
 }
 
-// Empty boxes get extents of 0, whatever arithmetic on empty ranges gave.
+// Empty boxes get extents of 0, regardless of arithmetic on empty ranges.
 Box Normalized(Box box) {
   for (int d = 0; d < box.rank(); ++d) box.end[d] = std::max(box.begin[d], box.end[d]);
   return box;
@@ -41,9 +41,9 @@ bool DependsOnSplit(const DimAccess& access, const std::vector<int>& cuts) {
   return false;
 }
 
-// The region that a part needs or produces. Along a dimension that no split
-// variable moves in, it is whole even where the operator skips elements: there
-// the instance does what the serial operator does.
+// The region that a part needs or produces. Along a dimension that no split variable
+// affects it is whole, even if the operator skips elements: there the instance does
+// what the serial operator does.
 Box PartRegion(const std::vector<DimAccess>& dims, const Shape& shape,
                const std::vector<int>& cuts, const std::vector<Range>& ranges) {
   Box box = AccessBox(dims, shape, ranges);
@@ -94,7 +94,7 @@ InputRegion NeededRegion(const InputAccess& access, const Shape& shape,
   return region;
 }
 
-// Of a node that a row describes, for a worker with these digits.
+// The part of a node with a row, for a worker with these digits.
 OperatorPart DescribedPart(const Graph& graph, const StrategyRow& row, int node,
                            const std::vector<int>& cuts, const std::vector<int>& parts,
                            const std::vector<int>& digits) {

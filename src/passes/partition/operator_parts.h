@@ -1,12 +1,12 @@
-// What every worker does of one operator under a plan: the regions it needs of
-// the inputs, the regions it produces of the outputs, and the attributes of its
+// Each worker's part of one operator under a plan: the regions it needs of the
+// inputs, the regions it produces of the outputs, and the attributes of its
 // instance (paper section 4.2: strategies; section 6: graph generation).
 //
-// Input:      a graph, a strategy table and a plan that fit each other, as their
+// Input:      a graph, a strategy table and a plan that fit each other, which their
 //             readers check.
-// Output:     one OperatorPart per worker; nothing is changed.
-// Errors:     UserError(kTable) where a row contradicts itself, UserError(kPlan)
-//             where the plan mixes reductions.
+// Output:     one OperatorPart per worker; the inputs are unchanged.
+// Errors:     UserError(kTable) if a row contradicts itself, UserError(kPlan) if the
+//             plan mixes reductions.
 // Complexity: O(k * d) for k workers and d accessed dimensions.
 #ifndef TOFU_PASSES_PARTITION_OPERATOR_PARTS_H_
 #define TOFU_PASSES_PARTITION_OPERATOR_PARTS_H_
@@ -23,21 +23,21 @@
 namespace tofu {
 
 struct InputRegion {
-  Box box;             // may reach outside the tensor where the row pads
+  Box box;             // may reach outside the tensor if the row pads
   bool zeros = false;  // this part gets zeros instead of the tensor's elements
   std::string fill = "0";
 };
 
 struct OperatorPart {
-  // False where a random operator is not split at some step: the first worker
-  // of the step computes for the others.
+  // False if a random operator is not split at some step: the first worker of the
+  // step computes for the others.
   bool active = true;
   std::vector<InputRegion> inputs;           // per input slot
   std::vector<Box> outputs;                  // per output, hidden ones included
   std::map<std::string, std::string> attrs;  // tofu's own removed, sizes rewritten
 };
 
-// How an output's parts combine: the workers whose digits at `steps` differ hold
+// How an output's parts combine: workers whose digits at `steps` differ hold
 // different terms of the reduction.
 struct OutputReduction {
   std::vector<int> steps;

@@ -296,7 +296,7 @@ class Partitioner {
   }
 
   // An instance of which somebody reads one output writes all outputs that the
-  // serial operator writes: those that nobody reads become heads. MXNet's
+  // serial operator writes: those that nobody reads become heads. Real
   // operators are only right for the outputs that a serial graph asks for (a
   // bias gradient, for one, is left out with the weight gradient).
   void KeepOutputsTogether() {

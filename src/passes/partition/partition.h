@@ -1,19 +1,19 @@
 // Generates the partitioned graph: k instances of every operator, each with the
 // regions it needs, and the tiles of every tensor (paper section 6).
 //
-// Input:      a training graph, its strategy table, a plan for it.
-// Output:     a new graph whose nodes all carry a worker, with the tiles of
-//             variables and heads; the bytes that its fetches move.
-// Invariants: instances stand in memory_order.h's order of the serial graph;
-//             an output is brought to its tiles once, consumers fetch from
-//             tiles; every worker reduces only its own tile, terms in the same
-//             order everywhere; the bytes fetched for an operator are exactly
-//             those that the plan's cost counts, for a plan of the same heads,
-//             and those of shared fetches (share_fetches.h) are counted apart.
-//             An instance is read in all the outputs in which the serial
-//             operator is, or in none: the rest are further heads of the graph.
+// Input:      a training graph, its strategy table, and a plan for it.
+// Output:     a new graph in which every node has a worker, with the tiles of
+//             variables and heads, and the bytes that its fetches move.
+// Invariants: instances are in memory_order.h's order of the serial graph; an
+//             output is brought to its tiles once, and consumers fetch from tiles;
+//             every worker reduces only its own tile, with terms in the same order
+//             everywhere; the bytes fetched for an operator are exactly those that
+//             the plan's cost counts, for a plan of the same heads, and shared
+//             fetches (share_fetches.h) are counted separately. Either all outputs
+//             of an instance that are read in the serial graph are read, or none:
+//             the rest become further heads of the graph.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
-//             when parts of an operator leave out some of its output.
+//             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
 //             workers and tiles.
 // Complexity: O(n * k^2 * r) for n nodes and k workers of tensors of rank r.
@@ -31,7 +31,7 @@
 
 namespace tofu {
 
-// What carries out a fetch: stock operators (emit_plain.h), or MultiFetch
+// What carries out a fetch: stock operators (emit_plain.h) or MultiFetch
 // (emit_multifetch.h).
 enum class FetchKind { kPlain, kMultiFetch };
 
@@ -40,10 +40,10 @@ FetchKind ParseFetchKind(const std::string& name);
 
 struct PartitionOptions {
   // Roles of the heads to generate, whole ("gradient:w") or by kind
-  // ("gradient"). Default: all but "update".
+  // ("gradient"). Default: all except "update".
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
-  bool share = true;  // equal fetches (share_fetches.h); only with MultiFetch
+  bool share = true;  // share equal fetches (share_fetches.h); only with MultiFetch
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

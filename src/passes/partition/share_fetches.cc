@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// Numbers 0 .. size-1; adds to ranges and finds the largest of a range, both ends
+// Values at 0 .. size-1: adds to ranges and finds the maximum of a range, both ends
 // inclusive.
 class RangeMax {
  public:
@@ -65,11 +65,11 @@ class RangeMax {
   }
 
   const int size_;
-  std::vector<int64_t> most_;   // below and at a node of the tree, without those above
+  std::vector<int64_t> most_;   // at and below a tree node, without what is above
   std::vector<int64_t> added_;  // to all below
 };
 
-// From the place where a tensor is made to that of its last reader.
+// From the position where a tensor is made to that of its last reader.
 struct Life {
   int begin = 0;
   int end = 0;
@@ -142,7 +142,7 @@ class Sharer {
     end = std::max(end, place);
   }
 
-  // Variables are there always, and count nothing.
+  // Variables always exist and do not count.
   void CountAlive() {
     const int size = graph_.num_nodes();
     std::vector<std::vector<int64_t>> alive(workers_, std::vector<int64_t>(size + 1, 0));
@@ -182,7 +182,7 @@ class Sharer {
 
   int Half(int node) const { return forward_[node] ? 0 : 1; }
 
-  // Equal fetches that follow each other, the closest first.
+  // Pairs of consecutive equal fetches, the closest first.
   std::vector<Candidate> Candidates() const {
     std::vector<Candidate> candidates;
     std::map<std::tuple<int, int, std::vector<int>, std::string>, int> last;
@@ -202,7 +202,7 @@ class Sharer {
     return candidates;
   }
 
-  // Whether the region may stay until `later`; if so it does.
+  // Keeps the region until `later` if it may stay; returns whether it did.
   bool Pays(int earlier, int later) {
     const int entry = graph_.first_entry[later];
     const int begin = lives_[graph_.first_entry[earlier]].end + 1;
@@ -224,8 +224,8 @@ class Sharer {
     return elements * ElementBytes(spec.dtype);
   }
 
-  // In the order that was counted in: an earlier fetch stands before the readers of
-  // a later one there.
+  // In the order used for counting: there an earlier fetch precedes the readers of a
+  // later one.
   void RemoveReplaced() {
     std::vector<int> numbers(graph_.nodes.size(), -1);
     Graph kept;
@@ -263,7 +263,7 @@ class Sharer {
   std::vector<int> replaced_;                   // [node]: the fetch shared, or -1
   std::vector<bool> forward_;                   // [node]
   std::vector<Life> lives_;                     // [entry]
-  std::vector<RangeMax> alive_;                 // [worker]: bytes at every place
+  std::vector<RangeMax> alive_;                 // [worker]: bytes at each position
   std::vector<std::array<int64_t, 2>> limits_;  // [worker][half]
 };
 

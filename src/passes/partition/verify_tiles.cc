@@ -15,8 +15,6 @@
 namespace tofu {
 namespace {
 
-constexpr char kCopyOp[] = "_copy";
-
 class TileVerifier {
  public:
   TileVerifier(const Graph& graph, int workers, std::string after)

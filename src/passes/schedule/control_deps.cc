@@ -5,20 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "passes/partition/graph_builder.h"
+#include "mxnet/dialect.h"
 
 namespace tofu {
-namespace {
-
-// MXNet takes the first dependency of a backward operator for the forward
-// operator, and its shapes from there. Backward operators are named so, and two
-// others are registered as such.
-bool MayDepend(const Node& node) {
-  return node.op.find("backward") == std::string::npos && node.op != "gather_nd" &&
-         node.op != "scatter_nd";
-}
-
-}  // namespace
 
 void AddControlDeps(Graph* graph) {
   std::map<std::string, std::vector<int>> since;  // by the attribute that places a node
@@ -26,7 +15,7 @@ void AddControlDeps(Graph* graph) {
     Node& node = graph->nodes[number];
     if (node.is_variable()) continue;
     std::vector<int>& before = since[node.attrs[kContextAttr]];
-    if (MayDepend(node)) node.control_deps = std::exchange(before, {});
+    if (TakesControlDeps(node)) node.control_deps = std::exchange(before, {});
     before.push_back(number);
   }
 }

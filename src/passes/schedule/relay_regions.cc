@@ -9,8 +9,6 @@
 namespace tofu {
 namespace {
 
-constexpr char kRelayOp[] = "_copy";
-
 void Append(const Graph& from, int number, Node node, Graph* graph) {
   for (int i = 0; i < node.num_outputs; ++i) {
     graph->shapes.push_back(from.shape({number, i}));
@@ -21,7 +19,7 @@ void Append(const Graph& from, int number, Node node, Graph* graph) {
 
 Node RelayOf(const Node& fetch, int number) {
   Node relay;
-  relay.op = kRelayOp;
+  relay.op = kCopyOp;
   relay.name = fetch.name + "/relay";
   relay.inputs = {{number, 0}};
   relay.attrs[kContextAttr] = fetch.attrs.at(kContextAttr);
@@ -59,7 +57,7 @@ void RelayRegions(Graph* graph) {
 }
 
 bool IsRelay(const Graph& graph, const Node& node) {
-  return node.op == kRelayOp && graph.nodes[node.inputs[0].node].op == kMultiFetchOp;
+  return node.op == kCopyOp && graph.nodes[node.inputs[0].node].op == kMultiFetchOp;
 }
 
 }  // namespace tofu

@@ -1,15 +1,15 @@
-// Hands every fetched region on through a node that copies nothing, so that the
-// acknowledgement of the fetch goes out before the worker computes with the region.
+// Passes every fetched region through a node that copies nothing, to send the fetch's
+// acknowledgement before the worker computes with the region.
 //
-// When a fetch is done MXNet's engine queues what waited for it on its worker: the
+// When a fetch is done, the engine queues what waited for it on its worker: the
 // operators that read the region, and the copy of the acknowledgement to the tile's
-// owner, in no useful order. A queue runs one after the other, so an owner that may
-// not write to a tile's memory before that would wait for a convolution of another
-// worker. Behind a node of its own the readers come one round later.
+// owner, in no useful order. A queue runs in sequence, so an owner that must not
+// write to a tile's memory before that would wait for another worker's convolution.
+// Behind a node of their own, the readers are queued one round later.
 //
 // Input:      a phase of a partitioned graph, without control dependencies.
 // Output:     the same graph, every fetched region read through a `_copy`, which
-//             MXNet's planner puts into the region's own memory (in place).
+//             the executor puts into the region's own memory (in place).
 // Invariants: heads keep their numbers, and what is computed stays the same.
 // Errors:     none.
 // Position:   after phases, before control_deps.h.

@@ -1,4 +1,4 @@
-// From a partitioned graph to what MXNet's executors run in a training step.
+// From a partitioned graph to what executors run in a training step.
 //
 // Input:      a partitioned graph (partition.h).
 // Output:     one graph for both halves of the step, or one for the forward and

@@ -1,8 +1,8 @@
-// What the search chooses from: the ways to cut a tensor and to split an
-// operator over the steps, as a search mode restricts them.
+// What the search chooses from: the ways to cut a tensor and to split an operator
+// over the steps, under the restrictions of the search mode.
 //
-// Output:     never empty, and every alternative keeps the decisions of `given`.
-// Errors:     none; *complete is false when there are more than `limit`.
+// Output:     never empty; every alternative keeps the decisions of `given`.
+// Errors:     none; *complete is false if there are more than `limit`.
 #ifndef TOFU_PASSES_SEARCH_ALTERNATIVES_H_
 #define TOFU_PASSES_SEARCH_ALTERNATIVES_H_
 
@@ -17,19 +17,19 @@
 namespace tofu {
 
 struct Restrictions {
-  // [tensor class]: may stay whole at any step, not only where nothing divides;
-  // empty: none of them.
+  // [tensor class]: may stay whole at any step, not only if nothing divides;
+  // empty: none may.
   std::vector<bool> may_be_whole;
-  // No operator is split along a variable that an output is reduced over, unless
-  // no other one divides.
+  // No operator is split along a variable that reduces an output, unless no other
+  // variable divides.
   bool forbid_output_reduction = false;
-  // One dimension, or variable, for all free steps. Where it divides no further
-  // the first one that does takes its place.
+  // One dimension, or variable, for all free steps. If it divides no further, the
+  // first one that does takes its place.
   bool same_dimension = false;
 };
 
-// `given` with every free step cutting `first`; where that does not divide, what
-// stands first in `candidates` and does; kReplicated where nothing does.
+// `given` with every free step cutting `first`; if that does not divide, the first of
+// `candidates` that does; kReplicated if none does.
 Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
                int first, Cuts given, const std::vector<int>& parts);
 
@@ -38,8 +38,8 @@ std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const Restrictions& restrictions, bool may_be_whole,
                                      size_t limit, bool* complete);
 
-// Whole only where nothing divides; without those that would combine the parts of one
-// output in several ways.
+// Whole only if nothing divides; leaves out alternatives that would combine the parts
+// of one output in several ways.
 std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& table,
                                        int node, const Cuts& given,
                                        const std::vector<int>& parts,

@@ -1,13 +1,13 @@
-// Which dimension of every tensor is the batch, and along which variable every
-// operator works through it: data parallelism's only question.
+// Finds which dimension of every tensor is the batch, and along which variable
+// every operator iterates over it. The mode "data-parallel" needs nothing else.
 //
-// Rule:       dimension 0 of the graph's data, of its labels and of the head
-//             gradients is the batch. An operator works through it along the
-//             variable that leads the index of such a dimension of an input
-//             (the b of 8 * b + t); an output has it where that variable leads.
+// Rule:       dimension 0 of the graph's data, labels and head gradients is the
+//             batch. An operator iterates over it along the variable that leads
+//             the index of such a dimension of an input (the b of 8 * b + t); an
+//             output has it where that variable leads.
 // Output:     BatchDimensions; -1 where there is none.
 // Errors:     none.
-// Position:   after the graph is read; only the mode "data-parallel" asks.
+// Position:   after the graph is read; only the mode "data-parallel" uses it.
 // Complexity: O(N + E), N nodes, E edges.
 #ifndef TOFU_PASSES_SEARCH_BATCH_DIMENSION_H_
 #define TOFU_PASSES_SEARCH_BATCH_DIMENSION_H_

@@ -25,8 +25,8 @@ size_t NumDigits(StepSet steps, const std::vector<int>& parts) {
 
 using Indices = std::shared_ptr<const std::vector<int>>;
 
-// For every combination of digits of `steps` the index of its digits of `some`,
-// a subset; digits of steps in `zero` count as 0.
+// For every combination of digits of `steps`, the index of its digits of `some`, a
+// subset; digits of steps in `zero` count as 0.
 Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
                        const std::vector<int>& parts) {
   std::vector<int> indices(1, 0);
@@ -49,7 +49,7 @@ Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
   return std::make_shared<const std::vector<int>>(std::move(indices));
 }
 
-// Projections depend on no tensor: few are made, and remembered.
+// Projections do not depend on tensors: there are few, and they are cached.
 class Projections {
  public:
   Indices Find(StepSet steps, StepSet some, StepSet zero, const std::vector<int>& parts) {
@@ -138,9 +138,8 @@ std::vector<int64_t> Evaluate(const AffineForm& form, const GroupBoxes& ranges,
   return values;
 }
 
-// What `access` touches of [0, extent), clipped. Where no variable in it is
-// split the dimension is taken whole, as the unsplit operator does, unless
-// `exact`.
+// What `access` touches of [0, extent), clipped. If none of its variables is split,
+// the whole dimension, as for the unsplit operator, unless `exact`.
 Intervals AccessIntervals(const DimAccess& access, int64_t extent,
                           const GroupBoxes& ranges, bool exact) {
   if (access.whole) return {0, {0}, {extent}};
@@ -180,7 +179,7 @@ int64_t Length(const Intervals& a, size_t i, const Intervals& b, size_t j) {
       std::min(a.end[i], b.end[j]) - std::max(a.begin[i], b.begin[j]), 0);
 }
 
-// Where a and b overlap; digits of the steps in `zero` are 0.
+// The overlap of a and b; digits of the steps in `zero` are 0.
 void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
              const std::vector<int>& parts, Lengths* lengths) {
   const StepSet steps = a.steps | b.steps;
@@ -202,8 +201,8 @@ void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
   }
 }
 
-// The sum over the digits of the component of lengths[first], which it takes out
-// of lengths[first .. count); moves those that are left together.
+// The sum over the digits of the component of lengths[first]. Removes the component
+// from lengths[first .. count) and closes the gaps.
 int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
                      const std::vector<int>& parts) {
   thread_local std::vector<int64_t> products;
@@ -213,7 +212,7 @@ int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
     if (((*lengths)[i].steps & steps) == 0) continue;
     steps |= (*lengths)[i].steps;
     std::swap((*lengths)[i], (*lengths)[end++]);
-    i = end - 1;  // those seen before may belong to it now
+    i = end - 1;  // lengths seen before may belong to it now
   }
   *count = end;
   int64_t sum = 0;

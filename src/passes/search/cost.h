@@ -1,21 +1,21 @@
 // What an operator communicates under a plan: exact element counts over all
-// groups of workers, halo and nested cuts included (paper section 5.1's cost,
+// groups of workers, including halo and nested cuts (paper section 5.1's cost,
 // section 5.2's steps).
 //
 // After the first L steps there are G = k_1 * ... * k_L groups. Group g needs a
 // box N of an input and owns a tile T of it: it fetches |N| - |N intersect T|.
-// It owes itself a tile T of an output of which it has produced P: it fetches
+// It must own a tile T of an output of which it has produced P: it fetches
 //   C * |T| - |T intersect P|
 // where C is the number of parts that are reduced into the output (1: none).
-// An operator of random numbers that some step leaves whole is computed by
-// digit 0 of that step only; the others need and produce nothing.
+// If some step leaves an operator of random numbers whole, only digit 0 of that
+// step computes it; the others need and produce nothing.
 //
 // Costs telescope: the cost of step L is Elements(first L steps) -
-// Elements(first L - 1 steps), and the last one is what the workers of the
-// generated graph fetch in all.
+// Elements(first L - 1 steps), so they add up to what the workers of the
+// generated graph fetch.
 //
 // Factorisation. An interval of dimension d depends on the digits of few steps
-// only: those that cut d, or a variable that d is accessed by; call them S_d.
+// only: those that cut d, or a variable that accesses d; call them S_d.
 // The volume of a box is the product over d of its lengths l_d, so the sum over
 // all groups is
 //   sum over digits of all steps of (product over d of l_d(digits of S_d)).
@@ -23,12 +23,12 @@
 // no step is in two of them. Distributing the sum over the product leaves
 //   (product of the parts of steps in no component) * product over components c
 //     of (sum over digits of c's steps of (product over d in c of l_d)),
-// which is exact: every digit occurs in one factor. It is as long as the largest
-// component instead of all G groups. Where some step leaves only digit 0 a box,
-// its digit is 0 instead of summed.
+// which is exact, because every digit occurs in one factor. It costs as much as the
+// largest component instead of all G groups. If a step gives only digit 0 a box, its
+// digit is 0 instead of summed.
 //
-// Complexity: O(rank * digits of the largest component) time a slot; O(rank)
-//             where no step cuts.
+// Complexity: O(rank * digits of the largest component) time per slot; O(rank) if
+//             no step cuts.
 #ifndef TOFU_PASSES_SEARCH_COST_H_
 #define TOFU_PASSES_SEARCH_COST_H_
 

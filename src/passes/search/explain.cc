@@ -91,7 +91,7 @@ class Explainer {
     return alternatives;
   }
 
-  // The plan's bytes when the operators that touch the tensor split this step anew.
+  // The plan's bytes if the operators that touch the tensor choose this step again.
   int64_t LocalBytes(int tensor, const Cuts& cuts, size_t step) const {
     ClassCuts changed = cuts_;
     changed.tensors[tensor] = cuts;
@@ -129,7 +129,7 @@ class Explainer {
     return least;
   }
 
-  // The plan's bytes when everything else decides this step anew.
+  // The plan's bytes if everything else chooses this step again.
   int64_t SearchedBytes(int tensor, const Cuts& cuts, size_t step) {
     ClassCuts given = cuts_;
     for (Cuts& other : given.tensors) other[step] = kFree;
@@ -210,7 +210,7 @@ class Explainer {
             {"outputs", std::move(outputs)}};
   }
 
-  // How the parts of an output that is split along `var` come together.
+  // How the parts of an output that is split along `var` combine.
   static const char* Combine(const StrategyRow* row, int index, int var) {
     if (var == kReplicated || index >= static_cast<int>(row->outputs.size())) {
       return "whole";

@@ -1,14 +1,14 @@
-// Why a plan cuts a tensor, or splits an operator, as it does: what each other
-// choice would have cost (docs/formats.md, "Explanation").
+// Explains why a plan cuts a tensor, or splits an operator, as it does: what every
+// other choice would have cost (docs/formats.md, "Explanation").
 //
 // Input:      a graph, its table, a plan for it, and the name of a node, or
 //             "NODE[1]" for a further output of one.
-// Output:     JSON. Of an operator: at each step every variable it can be split
-//             along, with the bytes of each input and output, all tensors and
-//             the operator's other steps being as the plan has them. Of a
-//             tensor: at each step every cut, with the plan's bytes
-//             (a) when only the operators that touch it choose again, and
-//             (b) when all tensors and operators choose that step again.
+// Output:     JSON. For an operator: every variable along which each step can
+//             split it, with the bytes of each input and output, if all tensors
+//             and the operator's other steps stay as in the plan. For a tensor:
+//             every cut at each step, with the plan's bytes
+//             (a) if only the operators that touch it choose again, and
+//             (b) if all tensors and operators choose that step again.
 // Errors:     UserError(kPlan) for a name that the graph lacks, and for a plan
 //             that cuts tied tensors differently.
 // Position:   after search or after a plan is read.

@@ -1,7 +1,7 @@
-// From a training graph to its plan: the paper's sections 5.1 and 5.2 as one
+// From a training graph to its plan: the paper's sections 5.1 and 5.2 as a
 // sequence of passes.
 //
-// Errors: UserError(kPlan) for options that cannot be used.
+// Errors: UserError(kPlan) for invalid options.
 #ifndef TOFU_PASSES_SEARCH_MAKE_PLAN_H_
 #define TOFU_PASSES_SEARCH_MAKE_PLAN_H_
 
@@ -19,25 +19,25 @@ namespace tofu {
 
 struct PlanOptions {
   int workers = 1;
-  // Parts of the steps, their product being `workers`; empty: the prime
-  // factors, largest first.
+  // Parts of the steps, whose product is `workers`; empty: the prime factors,
+  // largest first.
   std::vector<int> parts;
-  // Tensor -> dimension cut at each step (-1: whole), fixed (pins.h).
+  // Tensor -> dimension that each step must cut (-1: whole); see pins.h.
   std::map<std::string, std::vector<int>> pins;
   std::string mode = "tofu";  // one of SearchModes() (modes.h)
   // Tensors may stay whole at any step where that is cheaper.
   bool allow_replication = false;
-  // Whether what is partitioned alike is decided once (coalesce.h).
+  // Whether to decide once for what is partitioned alike (coalesce.h).
   bool coarsen = true;
-  // Spends what is left of the time limit on a better lower bound, which may find a
-  // better plan, too.
+  // Spends the rest of the time limit on a better lower bound, which may also find a
+  // better plan.
   bool bound_jointly = false;
   double time_limit_s = 60;
   int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
 };
 
 // Called after every pass with its name ("group", "coalesce", "search step 1",
-// ..., "plan") and a readable dump of what it found.
+// ..., "plan") and a readable dump of its result.
 using PassCallback =
     std::function<void(const std::string& name, const std::string& dump)>;
 

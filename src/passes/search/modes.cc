@@ -27,7 +27,7 @@ void CutFirstDimension(const CoarseGraph& coarse, RecursiveOptions* options) {
   }
 }
 
-// The batch is cut; what has none is whole on every worker.
+// Cuts the batch; tensors without one are whole on every worker.
 void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
               RecursiveOptions* options) {
   const BatchDimensions batch = FindBatch(graph, table);

@@ -1,11 +1,11 @@
-// The search modes: the paper's recursion, ours, and the rivals that section
-// 7.3 of the paper compares with. Each one is the same search with the same
-// costs under its own restrictions (docs/search.md defines them).
+// The search modes: the paper's recursion, ours, and the rivals that section 7.3
+// of the paper compares with. Each is the same search with the same costs under
+// its own restrictions (docs/search.md defines them).
 //
 // Input:      the mode's name; a graph, its table and classes; options with
-//             parts and with what the user pinned in `given`.
+//             parts and with the user's pins in `given`.
 // Output:     `options` with the mode's method, restrictions and further given
-//             decisions; what the user pinned stays.
+//             decisions; pins stay.
 // Errors:     none for a name in SearchModes().
 // Position:   after coalesce and pins, before recursive_search.h.
 // Complexity: O(N + E), N nodes, E edges.
@@ -26,9 +26,9 @@ namespace tofu {
 const std::vector<std::string>& SearchModes();
 bool IsSearchMode(const std::string& name);
 
-// [tensor class]: parameters and their gradients, and what no element-wise
-// operator touches. A whole tensor of an element-wise operator would have every
-// worker compute the same (SoyBean forbids it as well); updates of parameters may.
+// [tensor class]: parameters and their gradients, and tensors that no element-wise
+// operator touches. A whole tensor of an element-wise operator would make every
+// worker compute the same (SoyBean also forbids it); updates of parameters may.
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse);
 
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,

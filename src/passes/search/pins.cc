@@ -52,7 +52,7 @@ void CheckPin(const std::string& name, Shape shape, const Cuts& cuts,
   }
 }
 
-// The ties that lead from one entry to another of its class, in order.
+// The ties that connect two entries of one class, in order.
 std::vector<Tie> TiesBetween(const CoarseGraph& coarse, int from, int to) {
   std::map<int, std::vector<size_t>> touching;  // entry -> ties
   for (size_t i = 0; i < coarse.ties.size(); ++i) {
@@ -89,7 +89,7 @@ std::string TieText(const Graph& graph, const Tie& tie) {
     case Tie::Reason::kParameter:
       return both + " are a parameter or state and what updates it";
     case Tie::Reason::kTimestep:
-      return both + " stand at equal places of unrolled timesteps";
+      return both + " correspond in unrolled timesteps";
   }
   return both;
 }
@@ -131,7 +131,7 @@ std::vector<Cuts> ResolvePins(const Graph& graph, const CoarseGraph& coarse,
     const Pinned& other = *first.emplace(tensor, &pin).first->second;
     TOFU_CHECK_USER(other.cuts == pin.cuts, Blame::kPlan)
         << "pins \"" << other.name << "=" << CutsText(other.cuts) << "\" and \""
-        << pin.name << "=" << CutsText(pin.cuts) << "\" contradict each other: found "
+        << pin.name << "=" << CutsText(pin.cuts) << "\" conflict: found "
         << "different cuts, expected equal ones, because "
         << WhyTied(graph, coarse, other.entry, pin.entry) << "; drop one of the two pins";
     given[tensor] = pin.cuts;

@@ -13,19 +13,19 @@
 namespace tofu {
 namespace {
 
-constexpr int kMaxSweeps = 8;      // times that every step is decided anew
-constexpr int kMaxOrders = 24;     // orders of the steps that are tried
-constexpr int kMaxSearches = 24;   // of the improvement in all
-constexpr int kMaxPartOrders = 6;  // orders of unequal parts that are tried
-// The joint problem is solved when it has at most this many alternatives a
-// class, cells to fill (each some hundred nanoseconds) and additions to make.
+constexpr int kMaxSweeps = 8;      // times to decide every step again
+constexpr int kMaxOrders = 24;     // orders of the steps to try
+constexpr int kMaxSearches = 24;   // to improve, in total
+constexpr int kMaxPartOrders = 6;  // orders of unequal parts to try
+// The joint problem is solved if it has at most this many alternatives per class,
+// cells to fill (each a few hundred nanoseconds) and additions to make.
 constexpr size_t kJointAlternatives = 256;
 constexpr int64_t kJointCells = int64_t{1} << 17;
 constexpr int64_t kJointWork = int64_t{1} << 24;
-// The same where a better bound is asked for; a single operator of more alternatives
+// The same if a better bound is wanted; a single operator with more alternatives
 // would take seconds.
 constexpr size_t kBoundAlternatives = 257;
-// Cells to fill when all steps are to be decided at once: minutes.
+// Cells to fill when all steps are decided at once: minutes.
 constexpr int64_t kFlatCells = int64_t{1} << 33;
 
 std::vector<int> Prefix(const std::vector<int>& parts, size_t steps) {
@@ -143,8 +143,8 @@ class Recursion {
     Accept(std::move(found));
   }
 
-  // The first two steps jointly, the first three, and so on. All of them are also a
-  // plan, which may be better than what the recursion was improved to.
+  // The first two steps together, the first three, and so on. All steps together are
+  // also a plan, which may be better than the improved recursion.
   void BoundJointly() {
     SearchOptions options = Options();
     options.max_alternatives = kBoundAlternatives;
@@ -175,8 +175,8 @@ class Recursion {
     best_bytes_ = found.bytes;
   }
 
-  // Steps of equal parts may change places: every extent still divides. Each
-  // order is swept once, the best of them to its end.
+  // Steps with equal parts may be reordered: every extent still divides. Each order is
+  // swept once, the best one until it stops improving.
   void TryOrders() {
     const ClassCuts start = best_;
     std::vector<size_t> order(parts_.size());
@@ -207,7 +207,7 @@ class Recursion {
     return cuts;
   }
 
-  // Decides every step anew, the others given, until none gets cheaper.
+  // Decides every step again, given the others, until none gets cheaper.
   void Sweep(ClassCuts cuts, int sweeps) {
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t unchanged = 0;
@@ -282,8 +282,8 @@ class Recursion {
     return ElementwiseCuts(*table_.row(node), best_.tensors[tensor]);
   }
 
-  // Bytes of one operator of class p after each step; equal operators that are
-  // cut alike share them.
+  // Bytes of one operator of class p after each step; equal operators with equal
+  // cuts share them.
   const std::vector<int64_t>& BytesBySteps(int p) {
     const OpClass& op = coarse_.operators[p];
     std::vector<int> key = {op.signature};

@@ -34,8 +34,8 @@ bool Dominates(const std::vector<Matrix>& matrices, size_t count, size_t t, size
   return true;
 }
 
-// Drops alternatives that cost no less than another one whatever the tensors'
-// cuts are; of equal ones the first stays.
+// Drops alternatives that cost no less than another for all cuts of the tensors; of
+// equal alternatives the first stays.
 std::vector<size_t> Undominated(const std::vector<Matrix>& matrices, size_t count) {
   std::vector<bool> keep(count, true);
   for (size_t s = 0; s < count; ++s) {
@@ -221,8 +221,8 @@ OperatorChoices SearchTables::MakeChoices(
   return choices;
 }
 
-// Split as its tensors are, it fetches nothing, unless it is random and some
-// step leaves it whole.
+// An operator that is split like its tensors fetches nothing, unless it is random
+// and some step leaves it whole.
 OperatorChoices SearchTables::MakeElementwise(int op_class,
                                               const TensorChoices& tensor) const {
   const OpClass& op = coarse_.operators[op_class];

@@ -1,15 +1,14 @@
-// What the searches of one plan ask again and again, each computed once: the
-// alternatives of tensors and operators, and the bytes of an operator's slots
-// for each pair of them.
+// Caches what the searches of one plan need repeatedly: the alternatives of tensors
+// and operators, and the bytes of an operator's slots for each pair of them.
 //
-// Equal blocks of a network share all of it, because nothing depends on which
-// tensor or operator asks: tensors by shape and given cuts, operators by
-// signature (timesteps.h), given cuts and the alternatives of their tensors.
+// Equal blocks of a network share everything, because results depend only on a
+// tensor's shape and given cuts, and on an operator's signature (timesteps.h), given
+// cuts and the alternatives of its tensors.
 //
-// Invariants: answers stay valid, at their addresses, as long as the tables do.
+// Invariants: results stay valid, at their addresses, as long as the tables do.
 // Errors:     none: given cuts must be possible (TOFU_CHECK).
-// Complexity: O(rank + steps) a known answer; else one cost (cost.h) for each
-//             pair of alternatives.
+// Complexity: O(rank + steps) for a cached result; else one cost (cost.h) per pair
+//             of alternatives.
 #ifndef TOFU_PASSES_SEARCH_SEARCH_TABLES_H_
 #define TOFU_PASSES_SEARCH_SEARCH_TABLES_H_
 
@@ -37,40 +36,40 @@ struct TensorChoices {
   std::vector<GroupBoxes> tiles;  // [alternative]
 };
 
-// The ways to split an operator that can be best, given those of its tensors.
+// The ways to split an operator that can be best, given its tensors' cuts.
 struct OperatorChoices {
   std::vector<Cuts> alternatives;
-  // Of each different tensor class, in the order of the slots:
-  std::vector<int> slots;             // the first slot that it is at
+  // For each different tensor class, in the order of the slots:
+  std::vector<int> slots;             // the first slot with this class
   std::vector<SharedCells> matrices;  // [alternative * tensor's + tensor's]: bytes of
                                       // all nodes of the class
 };
 
 class SearchTables {
  public:
-  // `parts` of all steps; given cuts may be of the first steps only.
+  // `parts` of all steps; given cuts may cover only the first steps.
   SearchTables(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
                std::vector<int> parts, Restrictions restrictions);
 
   bool IsRandom(int op_class) const;
 
-  // Null when there are more than `limit`.
+  // Null if there are more than `limit`.
   const TensorChoices* Tensor(int tensor_class, const Cuts& given, size_t limit);
 
-  // Null when there are more than `limit`.
+  // Null if there are more than `limit`.
   const OperatorChoices* Operator(int op_class, const Cuts& given,
                                   const std::vector<const TensorChoices*>& tensors,
                                   size_t limit);
 
-  // Cells that Operator() would have to fill, for all of them; at least `enough`
-  // when there are that many.
+  // Cells that Operator() would have to fill for all operators; counts only until
+  // `enough` is reached.
   int64_t CellsToFill(const std::vector<Cuts>& given,
                       const std::vector<const TensorChoices*>& tensors, size_t limit,
                       int64_t enough);
 
  private:
   using Key = std::vector<int>;
-  // A kind of tensors or operators, and what is given of one.
+  // A kind of tensors or operators, and its given cuts.
   struct KindCuts {
     int kind = 0;
     Cuts given;
@@ -86,7 +85,7 @@ class SearchTables {
   struct Splits {
     int id = 0;
     std::vector<Cuts> alternatives;
-    std::vector<OperatorRegions> regions;  // [alternative], made when first needed
+    std::vector<OperatorRegions> regions;  // [alternative], made when needed
   };
   using Matrix = std::vector<int64_t>;
 
@@ -104,8 +103,8 @@ class SearchTables {
   const CoarseGraph& coarse_;
   const std::vector<int> parts_;
   const Restrictions restrictions_;
-  // Equal where choices and costs are: of each tensor class by shape, of each
-  // operator class by number of nodes and slots.
+  // Equal if choices and costs are: per tensor class by shape, per operator class by
+  // number of nodes and slots.
   std::vector<int> tensor_kinds_;
   std::vector<int> slot_kinds_;
   std::unordered_map<KindCuts, TensorChoices, Hash> tensors_;
@@ -118,10 +117,10 @@ class SearchTables {
 // Entry of one slot of a node.
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot);
 
-// The cuts of a node of an element-wise class when its tensors have these.
+// The cuts of a node of an element-wise class whose tensors have these cuts.
 Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts);
 
-// Bytes that a slot with these regions fetches when its tensor has these tiles.
+// Bytes that a slot with these regions fetches if its tensor has these tiles.
 int64_t SlotBytes(const Graph& graph, int node, const OperatorRegions& regions,
                   const OpSlot& slot, const GroupBoxes& tiles);
 

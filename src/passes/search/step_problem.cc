@@ -71,7 +71,7 @@ std::string WriteStepProblem(const PairwiseProblem& problem) {
 
 PairwiseProblem ReadStepProblem(const std::string& text) {
   const JsonDocument document =
-      ParseJson(text, Blame::kPlan, "step problem", "write it anew with step_problem");
+      ParseJson(text, Blame::kPlan, "step problem", "write it again with step_problem");
   const JsonCursor root(document);
   if (root.At("format").String() != kFormat) {
     root.At("format").Fail('"' + std::string(kFormat) + '"');
@@ -86,7 +86,7 @@ PairwiseProblem ReadStepProblem(const std::string& text) {
   const int num_variables = static_cast<int>(problem.domain.size());
   const JsonCursor unary = root.At("unary");
   if (unary.Size() != num_variables) {
-    unary.Fail("an array of " + std::to_string(num_variables) + ", one a variable");
+    unary.Fail("an array of " + std::to_string(num_variables) + ", one per variable");
   }
   for (int v = 0; v < num_variables; ++v) {
     const JsonCursor cells = unary.At(v);

@@ -1,14 +1,13 @@
-// The problem that one step of a plan solves, as text, so that any other solver
-// can be asked the same question.
+// The problem that one step of a plan solves, as text for other solvers.
 //
 // Input:      a graph, its table, a plan of it and the number of a step, from 0.
-//             Steps before it are as the plan says, later ones do not exist.
+//             Earlier steps are as in the plan, later ones do not exist.
 // Output:     JSON (docs/formats.md): variables with their domains, and costs
 //             over one or two of them. Its minimum is the least that the first
 //             step + 1 steps can communicate, given the first `step`.
 // Errors:     UserError(kPlan) for a step that the plan does not have, and for
-//             a text that is not such a problem.
-// Position:   after a plan is made; tests and benchmarks ask for it.
+//             text that is not such a problem.
+// Position:   after a plan is made; tests and benchmarks use it.
 // Complexity: that of a search without its elimination (step_search.h).
 #ifndef TOFU_PASSES_SEARCH_STEP_PROBLEM_H_
 #define TOFU_PASSES_SEARCH_STEP_PROBLEM_H_
@@ -28,8 +27,8 @@ PairwiseProblem StepProblem(const Graph& graph, const StrategyTable& table,
 std::string WriteStepProblem(const PairwiseProblem& problem);
 PairwiseProblem ReadStepProblem(const std::string& text);
 
-// Solves what WriteStepProblem() wrote by elimination, so that it can be compared
-// with what another solver finds, and how fast: JSON (docs/formats.md).
+// Solves what WriteStepProblem() wrote by elimination, to compare results and times
+// with another solver: JSON (docs/formats.md).
 std::string SolveStepProblem(const std::string& text);
 
 }  // namespace tofu

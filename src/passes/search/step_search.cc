@@ -10,7 +10,7 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kClassesPerLook = 64;  // at the clock
+constexpr size_t kClassesPerLook = 64;  // between two looks at the clock
 
 Cuts Prefix(const Cuts& cuts, size_t steps) {
   return Cuts(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(steps));
@@ -23,7 +23,7 @@ class SearchProblem {
                 const SearchOptions& options, SearchTables* tables)
       : coarse_(coarse), given_(given), options_(options), tables_(tables) {}
 
-  // False when the problem is too big, or time is up.
+  // False if the problem is too big, or time is up.
   bool Make() {
     for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
       const TensorChoices* choices = tables_->Tensor(
@@ -154,7 +154,7 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
   EliminateResult solved = Eliminate(search.problem(), options.eliminate, &cache_);
   if (options.greedy && solved.status != EliminateStatus::kTooBig) {
-    // What is best in this mode still bounds what the greedy choice finds.
+    // The mode's optimum still bounds what the greedy choice finds.
     solved.values = DecideGreedily(search.problem(), search.LargestFirst(graph_));
     solved.cost = search.problem().Cost(solved.values);
     solved.status = solved.cost == solved.lower_bound ? EliminateStatus::kOptimal

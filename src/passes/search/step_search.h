@@ -1,26 +1,26 @@
-// Chooses, for every tensor class, how the undecided steps cut it, and for
-// every operator class how they split it, so that the workers communicate
-// least in all (paper section 5: the optimization goal and the dynamic program).
+// Chooses how the undecided steps cut every tensor class and split every operator
+// class, to minimise what the workers communicate in total (paper section 5: the
+// optimization goal and the dynamic program).
 //
-// One search decides one step when the others are given (the paper's
-// recursion), or several at once. With c_v the alternatives of tensor class v
-// and s_p those of operator class p it minimises
+// One search decides one step given the others (the paper's recursion), or
+// several at once. With c_v the alternatives of tensor class v and s_p those of
+// operator class p it minimises
 //   sum over p of multiplicity_p * min over s_p of
 //     sum over p's slots of bytes(slot, s_p, c_class(slot)),
 // by elimination over variables c and s: an operator with many tensors needs
 // no table over all of them.
 //
 // Input:      a graph, its table and classes; the steps already decided.
-// Output:     the cuts of every class, their cost after all of the steps, a
-//             lower bound on it and a status.
+// Output:     the cuts of every class, their cost after all steps, a lower bound
+//             on it and a status.
 // Invariants: a tensor, or an operator, stays whole at a step only if nothing
 //             of it divides there or if that was given. A whole operator often
-//             communicates no less and no more than a split one, but all
-//             workers of the step would compute the same, in whole-size memory.
+//             communicates as much as a split one, but all workers of the step
+//             would compute the same, in whole-size memory.
 // Errors:     none: given cuts must be possible (TOFU_CHECK).
-// Position:   after coalesce; recursive_search.h calls it once a step and more.
-// Deadline:   once it is past, what is undecided takes its first alternative
-//             that divides: a valid plan, and a bound that says little.
+// Position:   after coalesce; recursive_search.h calls it at least once per step.
+// Deadline:   after it, undecided classes take their first alternative that
+//             divides: a valid plan with a weak bound.
 // Complexity: tables: one matrix for each different (operator, shapes, given
 //             cuts), |s| * |c| costs of cost.h; then eliminate.h's.
 #ifndef TOFU_PASSES_SEARCH_STEP_SEARCH_H_
@@ -38,21 +38,21 @@
 
 namespace tofu {
 
-// How every class is cut; kFree where a search is to decide.
+// How every class is cut; kFree where a search decides.
 struct ClassCuts {
   std::vector<Cuts> tensors;    // [tensor class]
-  std::vector<Cuts> operators;  // [operator class]; elementwise: as its tensors
+  std::vector<Cuts> operators;  // [operator class]; elementwise: like its tensors
 };
 
 constexpr int64_t kUnlimitedCells = int64_t{1} << 62;
 
 struct SearchOptions {
   EliminateOptions eliminate;
-  // More alternatives of one class, or more matrix cells to be filled anew, are
-  // refused with kTooBig.
+  // More alternatives of one class, or more new matrix cells to fill, are rejected
+  // with kTooBig.
   size_t max_alternatives = 1 << 12;
   int64_t max_cells = kUnlimitedCells;
-  // Matrices that are not filled by then are refused with kTooBig, too.
+  // Matrices that are not filled by then are also rejected with kTooBig.
   Deadline tables_deadline = Deadline::max();
   // Decides the largest tensor first (greedy.h) instead of by elimination.
   bool greedy = false;
@@ -66,7 +66,7 @@ struct SearchResult {
   int num_variables = 0;
 };
 
-// Searches of one graph over the same steps, which share what they find out.
+// Searches of one graph over the same steps, which share what they compute.
 class PartitionSearcher {
  public:
   // `parts` of all steps.
@@ -74,14 +74,14 @@ class PartitionSearcher {
                     const CoarseGraph& coarse, const std::vector<int>& parts,
                     const Restrictions& restrictions);
 
-  // `given` is of the first steps, or of all.
+  // `given` covers the first steps, or all.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
   // What Search() solves, with as many alternatives as there are.
   PairwiseProblem Problem(const ClassCuts& given);
 
  private:
-  // Every tensor as its first alternative says, every operator as is best then.
+  // Every tensor takes its first alternative, every operator its best one then.
   SearchResult Hurry(ClassCuts given, SearchOptions options);
 
   const Graph& graph_;

@@ -4,9 +4,6 @@
 
 #include <random>
 
-#include "passes/partition/graph_builder.h"
-#include "passes/schedule/control_deps.h"
-#include "passes/schedule/order_nodes.h"
 #include "support/mock_graph.h"
 
 namespace tofu {
@@ -79,46 +76,6 @@ TEST(MemoryOrder, IsTopologicalOnRandomGraphs) {
         ASSERT_LT(places[input.node], places[node]) << "seed " << seed;
       }
     }
-  }
-}
-
-// A graph of two workers whose operator "c" is `op`: what depends on what.
-std::map<std::string, std::vector<std::string>> Dependencies(const std::string& op) {
-  GraphBuilder builder;
-  Node variable;
-  variable.name = "x";
-  const int x = builder.Add(variable, 0, {{4}}, {0});
-  const NodeEntry a = builder.Copy("a", 0, {x, 0});
-  const NodeEntry b = builder.Copy("b", 1, a);
-  Node node;
-  node.op = op;
-  node.name = "c";
-  node.inputs = {a};
-  const int c = builder.Add(node, 0, {{4}}, {0});
-  const NodeEntry d = builder.Copy("d", 0, {c, 0});
-  Graph graph = std::move(builder.graph());
-  graph.heads = {d, b};
-  OrderNodes(&graph);
-  AddControlDeps(&graph);
-  std::map<std::string, std::vector<std::string>> found;
-  for (const Node& each : graph.nodes) {
-    for (int dependency : each.control_deps) {
-      found[each.name].push_back(graph.nodes[dependency].name);
-    }
-  }
-  return found;
-}
-
-TEST(ControlDeps, ChainTheNodesOfEveryWorker) {
-  using Found = std::map<std::string, std::vector<std::string>>;
-  // Nothing on worker 1 came before b.
-  EXPECT_EQ(Dependencies("relu"), (Found{{"c", {"a"}}, {"d", {"c"}}}));
-}
-
-TEST(ControlDeps, LeaveOutWhatMxnetTakesForBackwardOperators) {
-  using Found = std::map<std::string, std::vector<std::string>>;
-  for (const char* op : {"_backward_copy", "gather_nd", "scatter_nd"}) {
-    EXPECT_EQ(Dependencies(op), (Found{{"d", {"a", "c"}}})) << op;
   }
 }
 

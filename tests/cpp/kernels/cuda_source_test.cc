@@ -7,12 +7,12 @@
 #include <random>
 #include <string>
 
-#include "graph/box.h"
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_kernels.h"
 #include "kernels/emitted/emitted_specs.h"
 #include "kernels/multifetch.h"
+#include "support/indices.h"
 
 namespace tofu {
 namespace {
@@ -34,6 +34,21 @@ TEST(CudaSource, HasTheBoxesAsConstants) {
   ExpectText(text, "Tile(sources, 1, 1) + 272");  // 1 * 256 + 4 * 4
   ExpectText(text, "unsigned int Index");
   EXPECT_EQ(text.find("kPlaces"), std::string::npos) << "two forms, each of one cell";
+}
+
+TEST(CudaSource, IndicesHave64BitsWhereARegionOrASourceIsLarge) {
+  const auto is_wide = [](int64_t rows, int64_t source_rows) {
+    const std::string text =
+        SourceOf("dtype=0 shape=" + std::to_string(rows) +
+                 ",256 remote=0 sources=" + std::to_string(source_rows) +
+                 ",256; pieces=0@0,0>0,0:" + std::to_string(rows) + ",256");
+    return text.find("unsigned int Index") == std::string::npos;
+  };
+  constexpr int64_t kGiB = int64_t{1} << 20;  // rows of 1 KiB
+  EXPECT_FALSE(is_wide(4, kGiB));
+  EXPECT_TRUE(is_wide(4, kGiB + 1)) << "a large source of a small region";
+  EXPECT_FALSE(is_wide(kGiB, kGiB));
+  EXPECT_TRUE(is_wide(kGiB + 1, kGiB + 1));
 }
 
 TEST(CudaSource, MovesTheWidestVectorsThatStridesAllow) {
@@ -119,7 +134,7 @@ class Sources {
   Sources(const MultiFetchSpec& spec, size_t shift, std::mt19937* random) {
     const int64_t bytes = ElementBytes(spec.dtype);
     for (const Extents& shape : spec.sources) {
-      const int64_t count = NumElements(shape);
+      const int64_t count = Elements(shape);
       // Memory that nobody touches is not there: one source is larger than that.
       char* const block = static_cast<char*>(std::calloc(count + 2 * shift + 32, bytes));
       const auto past = reinterpret_cast<uintptr_t>(block) % 16;
@@ -195,7 +210,7 @@ TEST_P(CudaValues, AreThoseOfTheCpu) {
     std::mt19937 random(static_cast<unsigned>(s));
     const Sources sources(spec, GetParam(), &random);
     const int64_t element = ElementBytes(spec.dtype);
-    const int64_t bytes = NumElements(spec.shape) * element;
+    const int64_t bytes = Elements(spec.shape) * element;
     Region expected(bytes, element, GetParam());
     std::vector<const void*> tiles(sources.tiles(),
                                    sources.tiles() + spec.sources.size());
@@ -224,7 +239,7 @@ TEST(CudaValues, CoverKernelsOfAllKinds) {
     if (!kernel.has_value()) continue;
     ++own;
     vectors += kernel->source.find("IsAligned<16>(") != std::string::npos;
-    reduced += spec.num_terms > 1 && NumElements(spec.shape) > 0;
+    reduced += spec.num_terms > 1 && Elements(spec.shape) > 0;
   }
   EXPECT_GT(own, 40);
   EXPECT_GT(vectors, 20);
@@ -238,14 +253,14 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
   for (size_t s = 0; s < specs.size(); ++s) {
     const MultiFetchSpec& spec = specs[s];
     const bool is_half = spec.dtype == 2 || spec.dtype == 12;
-    if (!is_half || spec.num_terms == 1 || NumElements(spec.shape) == 0) continue;
+    if (!is_half || spec.num_terms == 1 || Elements(spec.shape) == 0) continue;
     SCOPED_TRACE("number " + std::to_string(s) + ": " + WriteSpec(spec));
     std::mt19937 random(static_cast<unsigned>(s));
     std::vector<std::vector<uint16_t>> data;
     std::vector<const void*> tiles;
     std::vector<const char*> given(kMaxCudaSources);
     for (const Extents& shape : spec.sources) {
-      data.emplace_back(NumElements(shape) + 1);
+      data.emplace_back(Elements(shape) + 1);
       for (uint16_t& bits : data.back()) bits = static_cast<uint16_t>(random());
     }
     for (const auto& source : data) tiles.push_back(source.data());
@@ -253,7 +268,7 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
       const bool is_remote = static_cast<int>(i) < spec.num_remote;
       given[i] = static_cast<const char*>(is_remote ? &tiles[i] : tiles[i]);
     }
-    std::vector<uint16_t> expected(NumElements(spec.shape));
+    std::vector<uint16_t> expected(Elements(spec.shape));
     MultiFetch(spec).Run(tiles.data(), expected.data());
     for (const CudaKernel& kernel : Kernels(spec)) {
       std::vector<uint16_t> found(expected.size());

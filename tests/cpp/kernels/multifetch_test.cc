@@ -6,14 +6,12 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <random>
 #include <thread>
 
-#include "graph/box.h"
 #include "kernels/half.h"
+#include "support/indices.h"
 #include "support/random_fetch.h"
 
 namespace tofu {
@@ -22,54 +20,6 @@ namespace {
 // A one-term specification of float32 with one piece.
 MultiFetchSpec OnePiece() {
   return ReadSpec("dtype=0 shape=2,2 remote=0 sources=3,4; pieces=0@1,2>0,0:2,2");
-}
-
-std::string ErrorOf(const std::string& text) {
-  try {
-    ReadSpec(text);
-  } catch (const SpecError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void ExpectText(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
-
-TEST(MultiFetchSpec, IsReadAsItWasWritten) {
-  for (const char* text : {
-           "dtype=0 shape=2,2 remote=0 sources=3,4; pieces=0@1,2>0,0:2,2",
-           "dtype=2 shape= remote=1 sources=;; pieces=0@>:#0;1@>:#1 terms=2 reduce=max",
-           "dtype=1 shape=3 remote=0 sources=2; pieces=-@>0:1;0@0>1:2 fill=-inf",
-           "dtype=6 shape=0,2 remote=0 sources= pieces=",
-       }) {
-    EXPECT_EQ(WriteSpec(ReadSpec(text)), text);
-  }
-}
-
-TEST(MultiFetchSpec, SaysWhatIsWrong) {
-  ExpectText(ErrorOf("shape=2"), "expected dtype=...");
-  ExpectText(ErrorOf("dtype=13 shape=1 remote=0 sources=1; pieces=0@0>0:1"),
-             "found dtype=13, expected a type flag of MXNet, 0 to 12");
-  ExpectText(ErrorOf("dtype=0 shape=x remote=0 sources= pieces="),
-             "found \"x\", expected a number that is not negative");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0>0:1"),
-             "expected source@from>to:extents");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=1; pieces=0@0>0:2"),
-             "expected a box inside its source 1");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>1:2"),
-             "expected a box inside the region 2");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=1@0>0:2"),
-             "expected a source below 1");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>0:1"),
-             "found a term of 1 elements, expected the region's 2");
-  ExpectText(ErrorOf("dtype=0 shape=2 remote=0 sources=9; pieces=0@0>0:1;0@0>0:1"),
-             "two pieces of one term that overlap");
-  ExpectText(ErrorOf("dtype=0 shape=1 remote=2 sources=9; pieces=0@0>0:1"),
-             "found 2 remote sources, expected at most 1");
-  ExpectText(ErrorOf("dtype=0 shape=1 remote=0 sources=9; pieces=0@0>0:1 reduce=mean"),
-             "expected sum, max, min or prod");
 }
 
 TEST(MultiFetchCells, AreContiguousWhereAllArraysAre) {
@@ -109,7 +59,7 @@ TEST_P(MultiFetchRandom, EqualsALoopOverElements) {
     std::vector<const void*> addresses;
     for (const std::vector<char>& source : data) addresses.push_back(source.data());
     const size_t margin = 8;
-    std::vector<char> region(NumElements(spec.shape) * bytes + 2 * margin, 'x');
+    std::vector<char> region(Elements(spec.shape) * bytes + 2 * margin, 'x');
     MultiFetch(ReadSpec(WriteSpec(spec))).Run(addresses.data(), region.data() + margin);
     std::vector<char> expected = ExpectedRegion(spec);
     expected.insert(expected.begin(), margin, 'x');
@@ -218,59 +168,6 @@ TEST(MultiFetchReduce, SumsHalfPrecisionInFloat32) {
   Float16 sum;
   fetch.Run(addresses, &sum);
   EXPECT_EQ(ToFloat(sum), 2050);
-}
-
-TEST(MultiFetchReduce, KeepsNaNsAndCombinesBooleans) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float rows[2][2] = {{nan, 1}, {1, nan}};
-  for (const Combine combine : {Combine::kMax, Combine::kMin}) {
-    const char* addresses[] = {reinterpret_cast<const char*>(rows[0]),
-                               reinterpret_cast<const char*>(rows[1])};
-    float out[2];
-    FindCombine(0, combine)(out, addresses, 2, 2);
-    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]));
-  }
-  const char bools[2][2] = {{1, 1}, {1, 0}};
-  const char* addresses[] = {bools[0], bools[1]};
-  char out[2];
-  FindCombine(7, Combine::kSum)(out, addresses, 2, 2);
-  EXPECT_EQ(out[0] + 2 * out[1], 3);
-  FindCombine(7, Combine::kProd)(out, addresses, 2, 2);
-  EXPECT_EQ(out[0] + 2 * out[1], 1);
-}
-
-TEST(Half, IsReadAndWrittenExactly) {
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const Float16 half{static_cast<uint16_t>(bits)};
-    const float value = ToFloat(half);
-    if (std::isnan(value)) {
-      EXPECT_GT(bits & 0x7fffu, 0x7c00u);
-      EXPECT_TRUE(std::isnan(ToFloat(ToFloat16(value))));
-      continue;
-    }
-    EXPECT_EQ(ToFloat16(value).bits, bits);
-    const int exponent = static_cast<int>((bits >> 10) & 31);
-    const double fraction = static_cast<double>(bits & 1023u) / 1024;
-    const double magnitude = exponent == 0    ? std::ldexp(fraction, -14)
-                             : exponent == 31 ? std::numeric_limits<double>::infinity()
-                                              : std::ldexp(1 + fraction, exponent - 15);
-    EXPECT_EQ(value, bits & 0x8000u ? -magnitude : magnitude);
-  }
-}
-
-TEST(Half, RoundsToNearestEven) {
-  const float step = 1.0f / 1024;
-  EXPECT_EQ(ToFloat(ToFloat16(1 + step / 2)), 1);
-  EXPECT_EQ(ToFloat(ToFloat16(1 + step * 3 / 2)), 1 + step * 2);
-  EXPECT_EQ(ToFloat(ToFloat16(1 + step * 0.51f)), 1 + step);
-  EXPECT_EQ(ToFloat(ToFloat16(65519)), 65504);
-  EXPECT_TRUE(std::isinf(ToFloat(ToFloat16(65520))));
-  const float tiny = std::ldexp(1.0f, -24);
-  EXPECT_EQ(ToFloat(ToFloat16(tiny * 0.5f)), 0);
-  EXPECT_EQ(ToFloat(ToFloat16(tiny * 1.5f)), tiny * 2);
-  EXPECT_EQ(ToFloat(ToBFloat16(1 + 1.0f / 256)), 1);
-  EXPECT_EQ(ToFloat(ToBFloat16(1 + 3.0f / 256)), 1 + 4.0f / 256);
-  EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(std::nanf("")))));
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
-#include "graph/box.h"
 #include "graph/cuts.h"
 #include "graph/plan.h"
 #include "support/recount.h"
@@ -12,21 +12,31 @@
 namespace tofu {
 namespace {
 
+constexpr int kWhole = -1;
+constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+
 class BruteForce {
  public:
   BruteForce(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-             const std::vector<int>& parts)
-      : graph_(graph), table_(table), coarse_(coarse), used_(UsedEntries(graph)) {
+             const std::vector<int>& parts, const std::vector<bool>& may_be_whole)
+      : graph_(graph),
+        table_(table),
+        coarse_(coarse),
+        may_be_whole_(may_be_whole),
+        read_(ReadTensors(graph)) {
     plan_.parts = parts;
-    plan_.tensor_cuts.resize(static_cast<size_t>(graph.num_entries()));
-    plan_.op_cuts.assign(graph.nodes.size(), std::vector<int>(parts.size(), kReplicated));
+    plan_.tensor_cuts.resize(graph.shapes.size());
+    plan_.op_cuts.assign(graph.nodes.size(), std::vector<int>(parts.size(), kWhole));
   }
 
   // -1 when there are more than `limit` ways to cut the tensors.
   int64_t Run(size_t limit) {
     size_t ways = 1;
-    for (const TensorClass& tensor : coarse_.tensors) {
-      choices_.push_back(Choices(tensor.shape, true, {}));
+    for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
+      const Shape& shape = coarse_.tensors[c].shape;
+      std::vector<int> all(shape.size());
+      std::iota(all.begin(), all.end(), 0);
+      choices_.push_back(Choices(shape, all, !may_be_whole_.empty() && may_be_whole_[c]));
       ways *= choices_.back().size();
       if (ways > limit) return -1;
     }
@@ -36,23 +46,22 @@ class BruteForce {
 
  private:
   // All cuts over all steps, by trying every number at every step.
-  std::vector<Cuts> Choices(const Shape& extents, bool is_tensor,
-                            const std::vector<int>& allowed) const {
+  std::vector<Cuts> Choices(const Shape& extents, const std::vector<int>& allowed,
+                            bool may_be_whole) const {
     std::vector<std::pair<Cuts, Shape>> found = {{{}, extents}};
     for (int part : plan_.parts) {
       std::vector<std::pair<Cuts, Shape>> next;
       for (const auto& [cuts, left] : found) {
         const size_t before = next.size();
-        for (size_t d = 0; d < left.size(); ++d) {
-          const bool may = is_tensor || std::count(allowed.begin(), allowed.end(), d) > 0;
-          if (!may || left[d] % part != 0) continue;
+        for (int d : allowed) {
+          if (left[d] % part != 0) continue;
           next.emplace_back(cuts, left);
-          next.back().first.push_back(static_cast<int>(d));
+          next.back().first.push_back(d);
           next.back().second[d] /= part;
         }
-        if (next.size() > before) continue;
+        if (next.size() > before && !may_be_whole) continue;
         next.emplace_back(cuts, left);
-        next.back().first.push_back(kReplicated);
+        next.back().first.push_back(kWhole);
       }
       found = std::move(next);
     }
@@ -80,13 +89,14 @@ class BruteForce {
     const StrategyRow* row = table_.row(node);
     Shape extents;
     for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
-      extents.push_back(VarExtent(*row, static_cast<int>(v), graph_, node));
+      extents.push_back(VariableExtent(graph_, *row, node, v));
     }
-    int64_t best = std::numeric_limits<int64_t>::max();
-    for (const Cuts& cuts :
-         Choices(extents, false, row == nullptr ? std::vector<int>() : row->splittable)) {
+    const std::vector<int> allowed =
+        row == nullptr ? std::vector<int>() : row->splittable;
+    int64_t best = kUnknown;
+    for (const Cuts& cuts : Choices(extents, allowed, false)) {
       plan_.op_cuts[node] = cuts;
-      best = std::min(best, RecountNode(graph_, table_, plan_, used_, node));
+      best = std::min(best, RecountNode(graph_, table_, plan_, read_, node));
     }
     return best;
   }
@@ -94,18 +104,19 @@ class BruteForce {
   const Graph& graph_;
   const StrategyTable& table_;
   const CoarseGraph& coarse_;
-  const std::vector<bool> used_;
+  const std::vector<bool>& may_be_whole_;
+  const std::vector<bool> read_;
   std::vector<std::vector<Cuts>> choices_;
   Plan plan_;
-  int64_t best_ = std::numeric_limits<int64_t>::max();
+  int64_t best_ = kUnknown;
 };
 
 }  // namespace
 
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
-                        size_t limit) {
-  return BruteForce(graph, table, coarse, parts).Run(limit);
+                        size_t limit, const std::vector<bool>& may_be_whole) {
+  return BruteForce(graph, table, coarse, parts, may_be_whole).Run(limit);
 }
 
 }  // namespace tofu

@@ -15,10 +15,11 @@ namespace tofu {
 
 // The least that Recount counts over all ways to cut the tensor classes at all
 // steps, each operator by itself taking its best split; -1 when there are more
-// than `limit` ways to cut the tensors.
+// than `limit` ways to cut the tensors. Tensor classes in `may_be_whole` may stay
+// whole at any step, others only where nothing divides.
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
-                        size_t limit);
+                        size_t limit, const std::vector<bool>& may_be_whole = {});
 
 }  // namespace tofu
 

@@ -56,7 +56,7 @@ NodeEntry ExampleGraph::Add(const std::string& op, const std::string& name,
   graph_.nodes.push_back(std::move(node));
   for (const Shape& shape : outputs) {
     graph_.shapes.push_back(shape);
-    graph_.dtypes.push_back(0);
+    graph_.dtypes.push_back(dtype_);
   }
   IndexEntries(&graph_);
   return {graph_.num_nodes() - 1, 0};
@@ -125,29 +125,61 @@ NodeEntry ExampleGraph::Dense(const std::string& name, NodeEntry x, NodeEntry w,
 }
 
 NodeEntry ExampleGraph::SumRows(const std::string& name, NodeEntry x) {
+  return ReduceRows(name, x, Reducer::kSum);
+}
+
+NodeEntry ExampleGraph::ReduceRows(const std::string& name, NodeEntry x,
+                                   Reducer reducer) {
+  static const std::map<Reducer, std::string> kOps = {{Reducer::kSum, "sum"},
+                                                      {Reducer::kMax, "max"},
+                                                      {Reducer::kMin, "min"},
+                                                      {Reducer::kProd, "prod"}};
   StrategyRow row;
   row.vars = {OfInput("i", 0, 0), OfInput("j", 0, 1)};
   row.splittable = {1, 0};
   row.inputs = {{{At(0), At(1)}, {}, {}}};
-  row.outputs = {{{At(1)}, {{0, Reducer::kSum}}}};
-  return Add("sum", name, {x}, {{Extent(x, 1)}}, row);
+  row.outputs = {{{At(1)}, {{0, reducer}}}};
+  return Add(kOps.at(reducer), name, {x}, {{Extent(x, 1)}}, row);
+}
+
+std::vector<NodeEntry> ExampleGraph::Extremes(const std::string& name, NodeEntry x) {
+  StrategyRow row;
+  row.vars = {OfInput("i", 0, 0), OfInput("j", 0, 1)};
+  row.splittable = {0, 1};
+  row.inputs = {{{At(0), At(1)}, {}, {}}};
+  row.outputs = {{{At(1)}, {{0, Reducer::kMax}}}, {{At(0)}, {{1, Reducer::kMin}}}};
+  const NodeEntry first =
+      Add("extremes", name, {x}, {{Extent(x, 1)}, {Extent(x, 0)}}, row);
+  return {first, {first.node, 1}};
+}
+
+NodeEntry ExampleGraph::SumOfLargest(const std::string& name, NodeEntry x) {
+  StrategyRow row;
+  row.vars = {OfInput("i", 0, 0), OfInput("j", 0, 1)};
+  row.splittable = {0, 1};
+  row.inputs = {{{At(0), At(1)}, {}, {}}};
+  row.outputs = {{{}, {{0, Reducer::kMax}, {1, Reducer::kSum}}}};
+  return Add("sum_of_largest", name, {x}, {{}}, row);
 }
 
 NodeEntry ExampleGraph::Window(const std::string& name, NodeEntry in, int width,
-                               int stride) {
+                               int stride, int pad) {
   StrategyRow row;
   row.vars = {OfOutput("b", 0),
               OfOutput("x", 1),
               {"d", IndexVar::Extent::kConstant, 0, 0, width}};
   row.splittable = {0, 1};
   const DimAccess window = {false,
-                            {{{1, false, stride}, {2, false, 1}}, 0, 1},
-                            {{{1, true, stride}, {2, true, 1}}, 0, 1}};
+                            {{{1, false, stride}, {2, false, 1}}, -pad, 1},
+                            {{{1, true, stride}, {2, true, 1}}, -pad, 1}};
   row.inputs = {{{At(0), window}, {}, {}}};
+  if (pad > 0) row.inputs[0].pad = Padding{{1}, "0"};
   row.outputs = {{{At(0), At(1)}, {{2, Reducer::kSum}}}};
   return Add("window", name, {in},
-             {{Extent(in, 0), (Extent(in, 1) - width) / stride + 1}}, row,
-             {{"width", std::to_string(width)}, {"stride", std::to_string(stride)}});
+             {{Extent(in, 0), (Extent(in, 1) + 2 * pad - width) / stride + 1}}, row,
+             {{"width", std::to_string(width)},
+              {"stride", std::to_string(stride)},
+              {"pad", std::to_string(pad)}});
 }
 
 NodeEntry ExampleGraph::RowWise(const std::string& name,
@@ -314,61 +346,157 @@ ExampleGraph Residual(int64_t batch, int64_t width, int blocks) {
   return g;
 }
 
-ExampleGraph RandomGraph(unsigned seed, int num_ops) {
-  std::mt19937 random(seed);
-  const auto pick = [&random](size_t count) {
-    return static_cast<size_t>(random() % count);  // the same on every machine
-  };
-  const int64_t extents[] = {1, 2, 3, 4, 6, 8, 12, 24};
-  const auto shape = [&] { return Shape{extents[pick(8)], extents[pick(8)]}; };
-  ExampleGraph g;
-  std::vector<NodeEntry> matrices = {g.Variable("v0", shape()),
-                                     g.Variable("v1", shape())};
-  const auto like = [&](const Shape& wanted) {  // a matrix of that shape
-    std::vector<NodeEntry> found;
-    for (NodeEntry m : matrices) {
-      if (g.graph().shape(m) == wanted) found.push_back(m);
+namespace {
+
+// Grows a graph by operators on matrices that it has; new operands are variables.
+class Grower {
+ public:
+  explicit Grower(unsigned seed) : random_(seed) {}
+
+  ExampleGraph Grow(int num_ops) {
+    matrices_ = {Variable("v0", AnyShape(), "data"), Variable("v1", AnyShape(), "")};
+    for (int i = 0; i < num_ops; ++i) AddOperator(std::to_string(i));
+    for (NodeEntry m : matrices_) {
+      if (Pick(2) == 0 || m.node == matrices_.back().node) graph_.Head(m, "output");
     }
-    return found[pick(found.size())];
-  };
-  for (int i = 0; i < num_ops; ++i) {
-    const std::string name = "op" + std::to_string(i);
-    const NodeEntry x = matrices[pick(matrices.size())];
-    const Shape s = g.graph().shape(x);
-    switch (pick(8)) {
+    for (NodeEntry v : vectors_) {
+      if (Pick(2) == 0) graph_.Head(v, "output");
+    }
+    for (const std::string& name : parameters_) AddGradient(name);
+    return std::move(graph_);
+  }
+
+ private:
+  // The same on every machine.
+  size_t Pick(size_t count) { return static_cast<size_t>(random_() % count); }
+
+  int64_t AnyExtent() {
+    constexpr int64_t kExtents[] = {1, 2, 3, 4, 6, 8, 12, 24};
+    return kExtents[Pick(8)];
+  }
+  Shape AnyShape() { return {AnyExtent(), AnyExtent()}; }
+
+  const Shape& ShapeOf(NodeEntry entry) { return graph_.graph().shape(entry); }
+
+  // A matrix of that shape.
+  NodeEntry Like(const Shape& wanted) {
+    std::vector<NodeEntry> found;
+    for (NodeEntry m : matrices_) {
+      if (ShapeOf(m) == wanted) found.push_back(m);
+    }
+    return found[Pick(found.size())];
+  }
+
+  // Half of all tensors are float32.
+  void AnyDtype() {
+    constexpr int kDtypes[] = {0, 0, 0, 0, 1, 2, 3, 6};
+    graph_.SetDtype(kDtypes[Pick(8)]);
+  }
+
+  NodeEntry Variable(const std::string& name, const Shape& shape,
+                     const std::string& role) {
+    AnyDtype();
+    if (role == "parameter") parameters_.push_back(name);
+    const NodeEntry entry = graph_.Variable(name, shape, role);
+    AnyDtype();
+    return entry;
+  }
+  NodeEntry Weight(const std::string& name, const Shape& shape) {
+    return Variable(name, shape, Pick(2) == 0 ? "parameter" : "");
+  }
+
+  void AddOperator(const std::string& number) {
+    const std::string name = "op" + number;
+    const NodeEntry x = matrices_[Pick(matrices_.size())];
+    AnyDtype();
+    if (Pick(3) == 0) return AddOther(number, x);
+    const Shape s = ShapeOf(x);
+    switch (Pick(8)) {
       case 0:
-      case 1: {
-        const NodeEntry w = g.Variable("w" + std::to_string(i), {s[1], extents[pick(8)]});
-        matrices.push_back(g.MatMul(name, x, w));
+      case 1:
+        matrices_.push_back(
+            graph_.MatMul(name, x, Weight("w" + number, {s[1], AnyExtent()})));
         break;
-      }
       case 2:
-        matrices.push_back(g.MatMul(name, x, like(s), true, false));
+        matrices_.push_back(graph_.MatMul(name, x, Like(s), true, false));
         break;
       case 3:
-        matrices.push_back(g.Elementwise(name, {x, like(s)}, "add"));
+        matrices_.push_back(graph_.Elementwise(name, {x, Like(s)}, "add"));
         break;
       case 4:
-        if (s[1] >= 3)
-          matrices.push_back(g.Window(name, x, 3, 1 + static_cast<int>(pick(2))));
+        if (s[1] < 3) break;
+        matrices_.push_back(graph_.Window(name, x, 3, 1 + static_cast<int>(Pick(2)),
+                                          static_cast<int>(Pick(2))));
         break;
       case 5: {
-        const NodeEntry bias = g.Variable("b" + std::to_string(i), {s[1]});
-        const NodeEntry w = g.Variable("w" + std::to_string(i), {s[1], s[1]});
-        matrices.push_back(g.Dense(name, x, w, bias));
+        const NodeEntry bias = Weight("b" + number, {s[1]});
+        const NodeEntry w = Weight("w" + number, {s[1], s[1]});
+        matrices_.push_back(graph_.Dense(name, x, w, bias));
         break;
       }
       case 6:
-        matrices.push_back(pick(2) == 0 ? g.Dropout(name, x) : g.RowWise(name, {x}));
+        matrices_.push_back(Pick(2) == 0 ? graph_.Dropout(name, x)
+                                         : graph_.RowWise(name, {x}));
         break;
       default:
-        matrices.push_back(g.Opaque(name, {x}, shape()));
+        matrices_.push_back(graph_.Opaque(name, {x}, AnyShape()));
     }
   }
-  for (NodeEntry m : matrices) {
-    if (pick(2) == 0 || m.node == matrices.back().node) g.Head(m, "output");
+
+  // Of several outputs, or of vectors.
+  void AddOther(const std::string& number, NodeEntry x) {
+    const std::string name = "op" + number;
+    const Shape s = ShapeOf(x);
+    switch (Pick(5)) {
+      case 0: {
+        constexpr Reducer kReducers[] = {Reducer::kSum, Reducer::kMax, Reducer::kMin,
+                                         Reducer::kProd};
+        vectors_.push_back(graph_.ReduceRows(name, x, kReducers[Pick(4)]));
+        break;
+      }
+      case 1:
+        for (NodeEntry output : graph_.Extremes(name, x)) {
+          if (Pick(2) == 0) vectors_.push_back(output);
+        }
+        break;
+      case 2:
+        if (s[1] % 2 != 0) break;
+        for (NodeEntry half : graph_.Split(name, x, 2)) matrices_.push_back(half);
+        break;
+      case 3:  // the second one is not read
+        matrices_.push_back(graph_.Elementwise(name, {x}, "pair", 2));
+        break;
+      default:
+        Variable("aux" + number, {s[1]}, "aux");
+        graph_.Head(graph_.SumRows(name, x), "aux:aux" + number);
+    }
   }
-  return g;
+
+  // Some matrix or vector of its shape, if there is one.
+  void AddGradient(const std::string& parameter) {
+    const Graph& graph = graph_.graph();
+    int variable = 0;
+    while (graph.nodes[variable].name != parameter) ++variable;
+    for (const std::vector<NodeEntry>* list : {&matrices_, &vectors_}) {
+      for (NodeEntry entry : *list) {
+        if (graph.nodes[entry.node].is_variable() || Pick(2) == 0) continue;
+        if (graph.shape(entry) != graph.shape({variable, 0})) continue;
+        return graph_.Head(entry, "gradient:" + parameter);
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  ExampleGraph graph_;
+  std::vector<NodeEntry> matrices_;
+  std::vector<NodeEntry> vectors_;
+  std::vector<std::string> parameters_;
+};
+
+}  // namespace
+
+ExampleGraph RandomGraph(unsigned seed, int num_ops) {
+  return Grower(seed).Grow(num_ops);
 }
 
 }  // namespace tofu

@@ -32,8 +32,16 @@ class ExampleGraph {
   NodeEntry Dense(const std::string& name, NodeEntry x, NodeEntry w, NodeEntry bias);
   // out[j] = sum over i of x[i, j].
   NodeEntry SumRows(const std::string& name, NodeEntry x);
-  // out[b, x] = sum over d of in[b, stride * x + d], d < width.
-  NodeEntry Window(const std::string& name, NodeEntry in, int width, int stride);
+  // The same with another reduction.
+  NodeEntry ReduceRows(const std::string& name, NodeEntry x, Reducer reducer);
+  // The largest of each column, and the least of each row.
+  std::vector<NodeEntry> Extremes(const std::string& name, NodeEntry x);
+  // One number: rows are compared, columns are summed.
+  NodeEntry SumOfLargest(const std::string& name, NodeEntry x);
+  // out[b, x] = sum over d of in[b, stride * x + d - pad], d < width; what lies outside
+  // is 0.
+  NodeEntry Window(const std::string& name, NodeEntry in, int width, int stride,
+                   int pad = 0);
   // Each row computed by itself from the whole row.
   NodeEntry RowWise(const std::string& name, const std::vector<NodeEntry>& inputs);
   // Covered by no description.
@@ -42,6 +50,8 @@ class ExampleGraph {
   // Several parts of x's last dimension as outputs of one operator.
   std::vector<NodeEntry> Split(const std::string& name, NodeEntry x, int parts);
 
+  // Of what is added from now on; float32 at first.
+  void SetDtype(int dtype) { dtype_ = dtype; }
   void Head(NodeEntry entry, const std::string& role);
   void After(NodeEntry backward, NodeEntry forward);  // control_deps[0]
 
@@ -57,6 +67,7 @@ class ExampleGraph {
   Graph graph_;
   StrategyTable table_;
   std::map<std::string, int> rows_;  // kind of operator -> row
+  int dtype_ = 0;
 };
 
 // A layer y = act(x w), a loss that can only be split along the batch, and
@@ -73,7 +84,8 @@ ExampleGraph UnrolledRnn(int64_t batch, int64_t width, int steps);
 // Blocks y = x + act(x w1) w2, forward only.
 ExampleGraph Residual(int64_t batch, int64_t width, int blocks);
 
-// A random graph of `num_ops` operators; equal seeds give equal graphs.
+// A random graph of `num_ops` operators: dtypes, reductions, padding, parameters with
+// gradients, auxiliary states and numbers of outputs vary. Equal seeds give equal graphs.
 ExampleGraph RandomGraph(unsigned seed, int num_ops);
 
 }  // namespace tofu

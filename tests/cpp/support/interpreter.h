@@ -9,6 +9,7 @@
 
 #include "graph/box.h"
 #include "graph/graph.h"
+#include "support/indices.h"
 
 namespace tofu {
 
@@ -26,17 +27,7 @@ struct Array {
 // Calls `visit` with every index of `box`, in row-major order.
 template <typename Visit>
 void ForEachIndex(const Box& box, Visit visit) {
-  if (box.Volume() == 0) return;
-  Shape index = box.begin;
-  while (true) {
-    visit(index);
-    int d = box.rank() - 1;
-    for (; d >= 0; --d) {
-      if (++index[d] < box.end[d]) break;
-      index[d] = box.begin[d];
-    }
-    if (d < 0) return;
-  }
+  VisitIndices(box.begin, box.end, visit);
 }
 
 // The elements `box` of `array`.

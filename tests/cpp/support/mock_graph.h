@@ -35,6 +35,8 @@ class MockGraph {
   NodeEntry SecondHalf(NodeEntry in);
   NodeEntry Undescribed(NodeEntry in);  // "reverse"
   void Head(NodeEntry entry, const std::string& role);
+  // Of what is added from now on.
+  void SetDtype(int dtype) { dtype_ = dtype; }
 
   const Shape& shape(NodeEntry entry) const { return graph.shape(entry); }
 
@@ -55,7 +57,8 @@ DimAccess AtVar(int var, int64_t coef = 1, int64_t shift = 0);
 // A plan that replicates everything.
 Plan ReplicatedPlan(const MockGraph& mock, const std::vector<int>& parts);
 
-// A seeded random graph; its heads are outputs and gradients.
+// A seeded random graph of mixed dtypes; its heads are outputs, gradients and new
+// auxiliary states.
 MockGraph RandomGraph(std::mt19937* random);
 
 // Every tensor and operator cut at random wherever a cut divides.

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "kernels/combine.h"
-#include "support/interpreter.h"
+#include "support/indices.h"
 
 namespace tofu {
 namespace {
@@ -23,7 +23,7 @@ double Element(int source, int64_t index) {
   return static_cast<double>((source * 7 + index * 13) % 5);
 }
 
-double Value(const MultiFetchSpec& spec, int term, const Shape& at) {
+double Value(const MultiFetchSpec& spec, int term, const Index& at) {
   for (const TilePiece& piece : spec.pieces) {
     if (piece.term != term) continue;
     bool inside = true;
@@ -39,7 +39,7 @@ double Value(const MultiFetchSpec& spec, int term, const Shape& at) {
   throw std::logic_error("no piece covers an element");
 }
 
-double Reduced(const MultiFetchSpec& spec, const Shape& at) {
+double Reduced(const MultiFetchSpec& spec, const Index& at) {
   double result = Value(spec, 0, at);
   for (int term = 1; term < spec.num_terms; ++term) {
     const double next = Value(spec, term, at);
@@ -68,10 +68,10 @@ MultiFetchSpec RandomSpec(int dtype, std::mt19937* random, int64_t grain) {
   for (int term = 0; term < spec.num_terms; ++term) {
     std::vector<std::vector<int64_t>> lines;
     for (int64_t extent : spec.shape) lines.push_back(Boundaries(extent, random));
-    Box grid{Extents(rank, 0), Extents(rank, 0)};
+    Index grid;
     for (int d = 0; d < rank; ++d)
-      grid.end[d] = static_cast<int64_t>(lines[d].size()) - 1;
-    ForEachIndex(grid, [&](const Shape& at) {
+      grid.push_back(static_cast<int64_t>(lines[d].size()) - 1);
+    VisitIndices(Index(rank, 0), grid, [&](const Index& at) {
       TilePiece piece;
       piece.term = term;
       Extents source;
@@ -105,8 +105,8 @@ std::vector<std::vector<char>> SourceData(const MultiFetchSpec& spec) {
   const int64_t bytes = ElementBytes(spec.dtype);
   std::vector<std::vector<char>> data;
   for (size_t s = 0; s < spec.sources.size(); ++s) {
-    data.emplace_back(NumElements(spec.sources[s]) * bytes);
-    for (int64_t i = 0; i < NumElements(spec.sources[s]); ++i) {
+    data.emplace_back(Elements(spec.sources[s]) * bytes);
+    for (int64_t i = 0; i < Elements(spec.sources[s]); ++i) {
       WriteElement(spec.dtype, Element(static_cast<int>(s), i),
                    data[s].data() + i * bytes);
     }
@@ -116,9 +116,9 @@ std::vector<std::vector<char>> SourceData(const MultiFetchSpec& spec) {
 
 std::vector<char> ExpectedRegion(const MultiFetchSpec& spec) {
   const int64_t bytes = ElementBytes(spec.dtype);
-  std::vector<char> expected(NumElements(spec.shape) * bytes);
+  std::vector<char> expected(Elements(spec.shape) * bytes);
   int64_t next = 0;
-  ForEachIndex(WholeBox(spec.shape), [&](const Shape& at) {
+  VisitIndices(Index(spec.shape.size(), 0), spec.shape, [&](const Index& at) {
     WriteElement(spec.dtype, Reduced(spec, at), expected.data() + next++ * bytes);
   });
   return expected;

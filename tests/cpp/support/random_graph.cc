@@ -16,13 +16,14 @@ int Below(int n, Random* random) {
 // Grows a graph by operators on tensors it has; new operands are variables.
 class Grower {
  public:
-  explicit Grower(Random* random) : random_(*random), mock_(Below(3, random)) {}
+  explicit Grower(Random* random) : random_(*random) {}
 
   MockGraph Grow(int operators) {
     live_ = {mock_.Variable("x", {PickSize(), PickSize()}),
              mock_.Variable("image", {PickSize(), PickSize(), 12})};
     while (operators > 0) {
       const NodeEntry in = live_[Below(static_cast<int>(live_.size()), &random_)];
+      AnyDtype();
       if (AddOperator(in)) --operators;
     }
     AddHeads();
@@ -35,7 +36,13 @@ class Grower {
     return kSizes[Below(4, &random_)];
   }
 
+  void AnyDtype() {
+    constexpr int kDtypes[] = {0, 0, 1, 2, 3, 6, 7};  // 7: bool
+    mock_.SetDtype(kDtypes[Below(7, &random_)]);
+  }
+
   NodeEntry NewVariable(const Shape& shape) {
+    AnyDtype();
     return mock_.Variable("v" + std::to_string(mock_.graph.num_nodes()), shape);
   }
 
@@ -128,13 +135,24 @@ class Grower {
 
   void Keep(NodeEntry entry) { live_.push_back(entry); }
 
-  // The last tensor is an output, others are outputs or gradients, some twice.
+  // The last tensor is an output, others are any, some twice.
   void AddHeads() {
     mock_.Head(live_.back(), "output");
     for (int i = 0; i < 4; ++i) {
       const NodeEntry entry = live_[Below(static_cast<int>(live_.size()), &random_)];
-      mock_.Head(entry, Below(2, &random_) == 0 ? "output" : "gradient:unknown");
+      mock_.Head(entry, Below(2, &random_) == 0 ? "output" : OtherRole(entry));
     }
+  }
+
+  // Of a variable of its shape, if there is one: the head's tiles are the variable's.
+  std::string OtherRole(NodeEntry entry) {
+    const std::string kind = Below(2, &random_) == 0 ? "gradient:" : "aux:";
+    for (int node = 0; node < mock_.graph.num_nodes(); ++node) {
+      const Node& n = mock_.graph.nodes[node];
+      if (!n.is_variable() || mock_.shape({node, 0}) != mock_.shape(entry)) continue;
+      return kind + n.name;
+    }
+    return kind + "unknown";
   }
 
   Random& random_;
@@ -178,6 +196,16 @@ Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts, Random* ra
     for (size_t d = 0; d < extents.size(); ++d) dims.push_back(static_cast<int>(d));
     for (size_t step = 0; step < parts.size(); ++step) {
       plan.tensor_cuts[entry][step] = RandomCut(dims, parts[step], &extents, random);
+    }
+  }
+  // Heads that belong to a variable are cut as it is.
+  for (size_t h = 0; h < mock.graph.heads.size(); ++h) {
+    const std::string& role = mock.graph.head_roles[h];
+    for (int node = 0; node < mock.graph.num_nodes(); ++node) {
+      const Node& n = mock.graph.nodes[node];
+      if (!n.is_variable() || role.substr(role.find(':') + 1) != n.name) continue;
+      plan.tensor_cuts[mock.graph.entry_id(mock.graph.heads[h])] =
+          plan.tensor_cuts[mock.graph.first_entry[node]];
     }
   }
   for (int node = 0; node < mock.graph.num_nodes(); ++node) {

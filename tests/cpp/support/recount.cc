@@ -1,109 +1,272 @@
 #include "support/recount.h"
 
 #include <algorithm>
-#include <tuple>
-#include <utility>
-
-#include "graph/box.h"
+#include <stdexcept>
+#include <string>
 
 namespace tofu {
 namespace {
 
-bool IsMarked(const std::vector<int>& cuts, const std::vector<int>& digits,
-              const std::vector<int>& vars) {
-  for (size_t i = 0; i < cuts.size(); ++i) {
-    for (int var : vars) {
-      if (cuts[i] == var && digits[i] != 0) return true;
+constexpr int kWhole = -1;  // a step that cuts nothing
+
+// Indices of one dimension, or values of one variable: begin <= i < end.
+struct Span {
+  int64_t begin;
+  int64_t end;
+};
+using Region = std::vector<Span>;
+
+int64_t Count(const Region& region) {
+  int64_t count = 1;
+  for (const Span& span : region) count *= std::max<int64_t>(span.end - span.begin, 0);
+  return count;
+}
+
+Region Common(const Region& a, const Region& b) {
+  Region common;
+  for (size_t d = 0; d < a.size(); ++d) {
+    common.push_back({std::max(a[d].begin, b[d].begin), std::min(a[d].end, b[d].end)});
+  }
+  return common;
+}
+
+int64_t Bytes(int dtype) {
+  switch (dtype) {
+    case 3:  // uint8
+    case 5:  // int8
+    case 7:  // bool
+      return 1;
+    case 2:   // float16
+    case 8:   // int16
+    case 9:   // uint16
+    case 12:  // bfloat16
+      return 2;
+    case 0:   // float32
+    case 4:   // int32
+    case 10:  // uint32
+      return 4;
+    case 1:   // float64
+    case 6:   // int64
+    case 11:  // uint64
+      return 8;
+    default:
+      throw std::logic_error("no dtype has flag " + std::to_string(dtype));
+  }
+}
+
+size_t EntryOf(const Graph& graph, NodeEntry entry) {
+  return static_cast<size_t>(graph.first_entry[entry.node] + entry.index);
+}
+
+const StrategyRow* RowOf(const StrategyTable& table, int node) {
+  const int row = table.node_rows[node];
+  return row < 0 ? nullptr : &table.rows[row];
+}
+
+// Which part of each step a worker is: the last step changes fastest.
+std::vector<int> PartsOfWorker(int worker, const std::vector<int>& parts) {
+  std::vector<int> which;
+  int workers = 1;
+  for (int count : parts) workers *= count;
+  for (int count : parts) {
+    workers /= count;
+    which.push_back(worker / workers);
+    worker %= workers;
+  }
+  return which;
+}
+
+// All of `extents`, divided into equal pieces step by step.
+Region Piece(const std::vector<int64_t>& extents, const std::vector<int>& cuts,
+             const std::vector<int>& parts, const std::vector<int>& which) {
+  Region piece;
+  for (int64_t extent : extents) piece.push_back({0, extent});
+  for (size_t step = 0; step < cuts.size(); ++step) {
+    if (cuts[step] == kWhole) continue;
+    Span& span = piece[cuts[step]];
+    const int64_t size = (span.end - span.begin) / parts[step];
+    if (size * parts[step] != span.end - span.begin) {
+      throw std::logic_error("a plan cuts an extent that does not divide");
     }
+    span.begin += size * which[step];
+    span.end = span.begin + size;
+  }
+  return piece;
+}
+
+int64_t Value(const AffineForm& form, const Region& variables) {
+  int64_t sum = form.constant;
+  for (const AffineForm::Term& term : form.terms) {
+    const Span& range = variables[term.var];
+    sum += term.coef * (term.upper ? range.end - 1 : range.begin);
+  }
+  // Rounded down, below zero too.
+  return sum >= 0 ? sum / form.divisor : -((-sum + form.divisor - 1) / form.divisor);
+}
+
+bool Mentions(const AffineForm& form, const std::vector<int>& cuts) {
+  for (const AffineForm::Term& term : form.terms) {
+    if (std::count(cuts.begin(), cuts.end(), term.var) > 0) return true;
   }
   return false;
 }
 
-// Whether the access moves with a variable that some step splits.
-bool MovesWith(const DimAccess& access, const std::vector<int>& cuts) {
-  for (const auto& terms : {access.lo.terms, access.hi.terms}) {
-    for (const AffineForm::Term& term : terms) {
-      if (std::count(cuts.begin(), cuts.end(), term.var) > 0) return true;
+// What one operator does, and one worker of it.
+class Operator {
+ public:
+  Operator(const Graph& graph, const StrategyTable& table, const Plan& plan, int node,
+           int worker)
+      : graph_(graph),
+        plan_(plan),
+        node_(node),
+        row_(RowOf(table, node)),
+        cuts_(plan.op_cuts[node]),
+        which_(PartsOfWorker(worker, plan.parts)) {
+    if (row_ == nullptr) return;
+    std::vector<int64_t> extents;
+    for (size_t v = 0; v < row_->vars.size(); ++v) {
+      extents.push_back(VariableExtent(graph, *row_, node, v));
     }
+    variables_ = Piece(extents, cuts_, plan.parts, which_);
   }
-  return false;
-}
 
-// An instance touches what its ranges say where it is split, and all of a
-// dimension where it is not.
-Box Region(const std::vector<DimAccess>& dims, const Shape& shape,
-           const std::vector<int>& cuts, const std::vector<Range>& ranges) {
-  Box box = AccessBox(dims, shape, ranges);
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (!MovesWith(dims[d], cuts))
-      std::tie(box.begin[d], box.end[d]) = std::pair(0, shape[d]);
-  }
-  return Intersect(box, WholeBox(shape));
-}
-
-// One worker's fetches for one node.
-int64_t RecountWorker(const Graph& graph, const StrategyTable& table, const Plan& plan,
-                      const std::vector<bool>& used, int node, int worker) {
-  const StrategyRow* row = table.row(node);
-  const std::vector<int> digits = WorkerDigits(worker, plan.parts);
-  const std::vector<int>& cuts = plan.op_cuts[node];
-  const auto tile = [&](NodeEntry e) {
-    return TileBox(graph.shape(e), plan.tensor_cuts[graph.entry_id(e)], plan.parts,
-                   digits);
-  };
-  std::vector<Range> ranges;
-  if (row != nullptr) ranges = VarRanges(*row, graph, node, cuts, plan.parts, digits);
-  const bool idle =
-      row != nullptr && row->random && IsMarked(cuts, digits, {kReplicated});
-  int64_t bytes = 0;
-  const Node& n = graph.nodes[node];
-  for (size_t i = 0; i < n.inputs.size() && !idle; ++i) {
-    const Box whole = WholeBox(graph.shape(n.inputs[i]));
-    Box need = whole;
-    if (row != nullptr && i < row->inputs.size()) {
-      if (IsMarked(cuts, digits, row->inputs[i].only_first)) continue;
-      need = Region(row->inputs[i].dims, whole.end, cuts, ranges);
+  int64_t InputBytes(size_t slot) const {
+    const NodeEntry entry = graph_.nodes[node_].inputs[slot];
+    const Region tile = Tile(entry);
+    Region needed = All(entry);
+    if (IsIdle()) return 0;
+    if (row_ != nullptr && slot < row_->inputs.size()) {
+      const InputAccess& input = row_->inputs[slot];
+      if (IsBehindTheFirst(input.only_first)) return 0;
+      needed = Touched(input.dims, needed, input.pad && Splits(input.pad->vars));
     }
-    bytes += 4 * (need.Volume() - Intersect(need, tile(n.inputs[i])).Volume());
+    return (Count(needed) - Count(Common(needed, tile))) * BytesOf(entry);
   }
-  for (int i = 0; i < n.num_outputs; ++i) {
-    const NodeEntry e{node, i};
-    if (!used[graph.entry_id(e)]) continue;
-    Box made = WholeBox(graph.shape(e));
+
+  // The tile, once for every part that is reduced into it, except what is made here.
+  int64_t OutputBytes(int index) const {
+    const NodeEntry entry{node_, index};
+    const Region tile = Tile(entry);
+    Region made = All(entry);
     int64_t copies = 1;
-    if (row != nullptr && i < static_cast<int>(row->outputs.size())) {
-      made = Region(row->outputs[i].dims, graph.shape(e), cuts, ranges);
-      for (size_t step = 0; step < cuts.size(); ++step) {
-        if (row->outputs[i].reduce.count(cuts[step]) > 0) copies *= plan.parts[step];
+    if (row_ != nullptr && index < static_cast<int>(row_->outputs.size())) {
+      const OutputAccess& output = row_->outputs[index];
+      made = Touched(output.dims, made);
+      for (size_t step = 0; step < cuts_.size(); ++step) {
+        if (output.reduce.count(cuts_[step]) > 0) copies *= plan_.parts[step];
       }
     }
-    const int64_t own = idle ? 0 : Intersect(made, tile(e)).Volume();
-    bytes += 4 * (copies * tile(e).Volume() - own);
+    const int64_t own = IsIdle() ? 0 : Count(Common(made, tile));
+    return (copies * Count(tile) - own) * BytesOf(entry);
   }
-  return bytes;
-}
+
+ private:
+  int64_t BytesOf(NodeEntry entry) const {
+    return Bytes(graph_.dtypes[EntryOf(graph_, entry)]);
+  }
+
+  Region All(NodeEntry entry) const {
+    return Piece(graph_.shapes[EntryOf(graph_, entry)], {}, {}, {});
+  }
+
+  Region Tile(NodeEntry entry) const {
+    const size_t number = EntryOf(graph_, entry);
+    return Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_.parts, which_);
+  }
+
+  bool Splits(const std::vector<int>& vars) const {
+    return std::any_of(vars.begin(), vars.end(), [this](int var) {
+      return std::count(cuts_.begin(), cuts_.end(), var) > 0;
+    });
+  }
+
+  // Whether some step splits one of `vars`, and this worker is not its first part.
+  bool IsBehindTheFirst(const std::vector<int>& vars) const {
+    for (size_t step = 0; step < cuts_.size(); ++step) {
+      if (which_[step] == 0) continue;
+      if (std::count(vars.begin(), vars.end(), cuts_[step]) > 0) return true;
+    }
+    return false;
+  }
+
+  // Random numbers are drawn once for all parts of a step that splits nothing.
+  bool IsIdle() const {
+    return row_ != nullptr && row_->random && IsBehindTheFirst({kWhole});
+  }
+
+  // A dimension that no split moves in is touched whole, unless `exact`.
+  Region Touched(const std::vector<DimAccess>& dims, const Region& all,
+                 bool exact = false) const {
+    Region touched = all;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (dims[d].whole) continue;
+      const bool moves = Mentions(dims[d].lo, cuts_) || Mentions(dims[d].hi, cuts_);
+      if (!moves && !exact) continue;
+      touched[d] = {Value(dims[d].lo, variables_), Value(dims[d].hi, variables_) + 1};
+    }
+    return Common(touched, all);  // padding is nobody's
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const int node_;
+  const StrategyRow* const row_;
+  const std::vector<int>& cuts_;
+  const std::vector<int> which_;  // [step]
+  Region variables_;
+};
 
 }  // namespace
 
-int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& plan,
-                    const std::vector<bool>& used, int node) {
-  bool live = false;
-  for (int e = graph.first_entry[node]; e < graph.first_entry[node + 1]; ++e) {
-    live = live || used[e];
+std::vector<bool> ReadTensors(const Graph& graph) {
+  std::vector<bool> read(graph.shapes.size(), false);
+  std::vector<bool> visited(graph.nodes.size(), false);
+  std::vector<NodeEntry> next = graph.heads;
+  while (!next.empty()) {
+    const NodeEntry entry = next.back();
+    next.pop_back();
+    read[EntryOf(graph, entry)] = true;
+    if (visited[entry.node]) continue;
+    visited[entry.node] = true;
+    const std::vector<NodeEntry>& inputs = graph.nodes[entry.node].inputs;
+    next.insert(next.end(), inputs.begin(), inputs.end());
   }
+  return read;
+}
+
+int64_t VariableExtent(const Graph& graph, const StrategyRow& row, int node, size_t var) {
+  const IndexVar& v = row.vars[var];
+  if (v.kind == IndexVar::Extent::kConstant) return v.constant;
+  const NodeEntry entry = v.kind == IndexVar::Extent::kOutput
+                              ? NodeEntry{node, v.slot}
+                              : graph.nodes[node].inputs[v.slot];
+  return graph.shapes[EntryOf(graph, entry)][v.dim];
+}
+
+int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                    const std::vector<bool>& read, int node) {
+  const Node& n = graph.nodes[node];
+  std::vector<int> outputs;
+  for (int i = 0; i < n.num_outputs; ++i) {
+    if (read[EntryOf(graph, {node, i})]) outputs.push_back(i);
+  }
+  if (n.op.empty() || outputs.empty()) return 0;
+  int workers = 1;
+  for (int count : plan.parts) workers *= count;
   int64_t bytes = 0;
-  for (int worker = 0; live && worker < plan.workers(); ++worker) {
-    bytes += RecountWorker(graph, table, plan, used, node, worker);
+  for (int worker = 0; worker < workers; ++worker) {
+    const Operator op(graph, table, plan, node, worker);
+    for (size_t slot = 0; slot < n.inputs.size(); ++slot) bytes += op.InputBytes(slot);
+    for (int index : outputs) bytes += op.OutputBytes(index);
   }
   return bytes;
 }
 
 int64_t Recount(const Graph& graph, const StrategyTable& table, const Plan& plan) {
-  const std::vector<bool> used = UsedEntries(graph);
+  const std::vector<bool> read = ReadTensors(graph);
   int64_t bytes = 0;
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (graph.nodes[node].is_variable()) continue;
-    bytes += RecountNode(graph, table, plan, used, node);
+  for (size_t node = 0; node < graph.nodes.size(); ++node) {
+    bytes += RecountNode(graph, table, plan, read, static_cast<int>(node));
   }
   return bytes;
 }

@@ -7,6 +7,7 @@ import pytest
 import tofu
 from tofu import Max, Min, Prod, Sum, TdlError
 from tofu.analysis.combine import combination
+from tofu.analysis.strategies import concrete_extents
 from tofu.lang import Over, exp, like, maximum, minimum, op, where
 
 
@@ -99,6 +100,9 @@ NOT_REDUCTIONS = {
     "opaque": lambda x, w, g: tofu.Opaque()(Sum(lambda k: x[k])),
     "position as a value": lambda x, w, g: Sum(lambda k: x[k] * k),
     "bias in the sum": lambda x, w, g: Sum(lambda k: x[k] * g) + g,
+    "bias that scales": lambda x, w, g: (Sum(lambda k: x[k]) + g) * g,
+    "bias that divides": lambda x, w, g: (Sum(lambda k: x[k]) + g) / g,
+    "bias in an unlike function": lambda x, w, g: exp(Sum(lambda k: x[k]) + g),
 }
 
 
@@ -134,6 +138,56 @@ def test_a_bias_is_given_to_the_first_part_only() -> None:
     by_name = {s.variable: s for s in tofu.analyze(dense).strategies}
     assert by_name["i"].only_first == {2}
     assert not by_name["b"].only_first and not by_name["o"].only_first
+
+
+@pytest.mark.parametrize(("fill", "split"), [(0, True), (1, False), ("-inf", False)])
+def test_a_padded_bias_is_zero_only_if_its_fill_is(fill: object, split: bool) -> None:
+    @op
+    def padded_bias(x, bias):
+        return lambda i: Sum(lambda k: x[i, k]) + bias.padded(fill)[i + 1]
+
+    assert ("k" in _found(padded_bias)) is split
+
+
+def test_only_outputs_of_one_index_are_pointwise() -> None:
+    @op
+    def same(x):
+        return lambda i, j: x[i, j], lambda i, j: -x[i, j]
+
+    @op
+    def turned(x):
+        return lambda i, j: x[i, j], lambda j, i: x[i, j]
+
+    @op
+    def longer(x):
+        return lambda i, j: x[i, j], lambda i: Sum(lambda k: x[i, k])
+
+    found = [tofu.analyze(each).pointwise for each in (same, turned, longer)]
+    assert found == [True, False, False]
+
+
+def test_a_dimension_may_be_longer_than_an_output_but_not_than_another_input() -> None:
+    """Of what an output bounds the operator reads the beginning."""
+
+    @op
+    def beginning(x):
+        return lambda i: x[i]
+
+    @op
+    def products(x, w):
+        return lambda i: Sum(lambda k: x[i, k] * w[k])
+
+    def extents(described, ins, outs):
+        analysis = tofu.analyze(described)
+        return concrete_extents(analysis.trace, analysis.extents, ins, outs)
+
+    assert extents(beginning, [(9,)], [(6,)]) == {"i": 6}
+    assert extents(products, [(6, 4), (4,)], [(6,)]) == {"i": 6, "k": 4}
+    for length in (3, 5):
+        with pytest.raises(TdlError, match=f"k has extent 4, but dimension 0 of w is {length}"):
+            extents(products, [(6, 4), (length,)], [(6,)])
+    with pytest.raises(TdlError, match="i has extent 6, but dimension 0 of x is 5"):
+        extents(beginning, [(5,)], [(6,)])
 
 
 def test_a_bias_that_another_output_reads_is_not_zeroed() -> None:

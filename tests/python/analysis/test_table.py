@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tofu
-from tofu import Sum, TdlError
+from tofu import InconclusiveError, Sum, TdlError
 from tofu.analysis import TABLE_VERSION, document, row_for
 from tofu.analysis.apply_row import parts_of
 from tofu.lang import Reindex, Rewrite, op
@@ -221,3 +221,21 @@ def test_shipped_descriptions_say_where_they_stand() -> None:
     file, line = row["source"].split(":")
     assert file == "tdl/elementwise.py" and int(line) > 1
     assert tofu.analyze(table_pad, [(2, 8)], [(2, 8)]).inputs[0].pad_variables == ("i", "k")
+
+
+def test_strategies_hold_together_too() -> None:
+    """Alone, each leaves one dimension as it is, which is all that the operator asks for."""
+
+    @op
+    def table_one_whole(x):
+        if x.shape[0] != 6 and x.shape[1] != 4:
+            raise InconclusiveError("one dimension must be whole")
+        return lambda i, j: x[i, j]
+
+    @op
+    def table_either(x):
+        return lambda i, j: x[i, j]
+
+    shapes = [(6, 4)], [(6, 4)]
+    assert _names(row_for("table_either", {}, *shapes)) == ["i", "j"]
+    assert _names(row_for("table_one_whole", {}, *shapes)) == ["i"]

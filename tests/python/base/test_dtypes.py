@@ -54,9 +54,10 @@ def test_the_passes_have_the_same_sizes(flag):
     core = pytest.importorskip("tofu._core")
     from tofu.analysis.strategy_table import strategy_table
 
-    text = graph(flag)
-    plan = core.plan(text, strategy_table(text)[0], workers=2, pins={"x": [0], "y": [0]})
-    assert json.loads(plan)["total_bytes"] == 8 * 6 // 2 * dtype_bytes(flag)
+    table, _ = strategy_table(core.Graph(graph(flag)))
+    assert table.graph.tensor_bytes == 2 * 8 * 6 * dtype_bytes(flag)
+    plan = core.plan(table, workers=2, pins={"x": [0], "y": [0]})
+    assert plan.total_bytes == 8 * 6 // 2 * dtype_bytes(flag)
 
 
 def test_there_are_no_others():

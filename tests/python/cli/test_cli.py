@@ -72,7 +72,7 @@ def test_environment_is_checked_as_well(capsys, tmp_path, monkeypatch):
 def test_unknown_log_word(capsys, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
-    assert "'loud' is not known; expected" in fail(capsys, "run", "--log=loud", script)
+    assert "'loud' is unknown; expected" in fail(capsys, "run", "--log=loud", script)
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
@@ -227,6 +227,15 @@ def test_every_option_of_run_reaches_the_script(tmp_path):
     ran = run_tofu("run", *OPTIONS, script, cwd=tmp_path)
     assert json.loads(ran.stdout) == expected
     assert json.loads(run_tofu("run", script, cwd=tmp_path).stdout) == {}
+
+
+def test_files_that_describe_are_added_to_those_of_the_environment(tmp_path, monkeypatch):
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "train.py").write_text("import os; print(os.environ['TOFU_DESCRIBE'])")
+    monkeypatch.setenv("TOFU_DESCRIBE", str(tmp_path / "first.py"))
+    ran = run_tofu("run", "--describe=second.py", "train.py", cwd=tmp_path)
+    assert ran.stdout == f"{tmp_path / 'first.py'}:{tmp_path / 'second.py'}\n"
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])

@@ -100,7 +100,7 @@ def test_a_run_with_a_saved_plan_ends_with_the_weights_of_a_serial_one(folder, s
     [
         pytest.param((8, 24), {}, "no plan for the training graph of net", id="layers"),
         pytest.param(
-            (8, 16), {"TOFU_WORKERS": "2"}, "a plan for 4 workers, and this run has 2", id="workers"
+            (8, 16), {"TOFU_WORKERS": "2"}, "a plan for 4 workers, but this run has 2", id="workers"
         ),
     ],
 )

@@ -1,12 +1,22 @@
 """The environment: what steers the search, and what is said to bad values."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tofu.analysis.table import document
-from tofu.config import MAX_WORKERS, MODES, Config, parse_pins, parse_workers, read_pins
+from tofu.config import (
+    MAX_WORKERS,
+    MODES,
+    Config,
+    cache_directory,
+    graph_pass,
+    parse_pins,
+    parse_workers,
+    read_pins,
+)
 from tofu.errors import ConfigError, PlanError
 
 ONE_NODE = json.dumps(
@@ -22,7 +32,6 @@ ONE_NODE = json.dumps(
         },
     }
 )
-NO_ROWS = document([None])
 
 
 def test_unset_is_the_default():
@@ -73,7 +82,7 @@ def test_a_pin_is_a_name_and_dimensions(pin):
 
 def test_pins_that_contradict_each_other():
     assert parse_pins(["w=0", "w=0"], "--pin") == (("w", (0,)),)
-    with pytest.raises(ConfigError, match="--pin w=1: pinned before as w=0; keep one"):
+    with pytest.raises(ConfigError, match="--pin w=1: already pinned as w=0; keep one"):
         parse_pins(["w=0", "v=2", "w=1"], "--pin")
 
 
@@ -99,9 +108,69 @@ def test_modes_are_those_of_the_search():
 
 def test_the_number_of_workers_ends_where_that_of_the_passes_does():
     core = pytest.importorskip("tofu._core")
+    table = core.StrategyTable(NO_ROWS, core.Graph(ONE_NODE))
     assert parse_workers(MAX_WORKERS, "workers") == MAX_WORKERS
     with pytest.raises(ConfigError, match=f"workers={MAX_WORKERS + 1}: .*1 to {MAX_WORKERS:,};"):
         parse_workers(MAX_WORKERS + 1, "workers")
+    assert core.max_workers == MAX_WORKERS
+    table = core.StrategyTable(document([None]), core.Graph(ONE_NODE))
     with pytest.raises(PlanError, match=f"found {MAX_WORKERS + 1} workers, expected 1 to"):
-        core.plan(ONE_NODE, NO_ROWS, workers=MAX_WORKERS + 1)
-    assert json.loads(core.plan(ONE_NODE, NO_ROWS, workers=MAX_WORKERS))["workers"] == MAX_WORKERS
+        core.plan(table, workers=MAX_WORKERS + 1)
+    assert core.plan(table, workers=MAX_WORKERS).workers == MAX_WORKERS
+
+
+def test_devices_and_fetches_are_read_in_any_case():
+    config = Config.from_environment({"TOFU_DEVICE": " CPU ", "TOFU_FETCH": "Plain"})
+    assert (config.device, config.fetch) == ("cpu", "plain")
+    assert (Config.from_environment({}).device, Config.from_environment({}).fetch) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("read", "variable", "value", "expected"),
+    [
+        (
+            Config.from_environment,
+            "TOFU_DEVICE",
+            "tpu",
+            "TOFU_DEVICE='tpu': expected 'gpu' or 'cpu'; unset it",
+        ),
+        (
+            Config.from_environment,
+            "TOFU_FETCH",
+            "copy",
+            "TOFU_FETCH='copy': expected 'multifetch' or 'plain'; unset it",
+        ),
+        (graph_pass, "MXNET_GRAPH_PASS", "tufo", "MXNET_GRAPH_PASS='tufo': "),
+    ],
+)
+def test_what_is_no_value_is_told_what_is(read, variable, value, expected):
+    with pytest.raises(ConfigError) as error:
+        read({variable: value})
+    assert str(error.value).startswith(expected)
+
+
+def test_words_of_the_log(tmp_path, monkeypatch):
+    config = Config.from_environment({"TOFU_LOG": f"debug, dump:{tmp_path / 'a' / 'b'}"})
+    assert (config.log_level, config.dump_dir) == ("debug", tmp_path / "a" / "b")
+    assert config.dump_dir.is_dir()
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match=r"TOFU_LOG=.*b cannot be written to; choose another"):
+        Config.from_environment({"TOFU_LOG": f"dump:{tmp_path / 'b'}"})
+
+
+def test_files_that_describe_are_all_there(tmp_path):
+    paths = [tmp_path / "one.py", tmp_path / "two.py"]
+    paths[0].write_text("")
+    text = os.pathsep.join(map(str, paths))
+    with pytest.raises(ConfigError, match=r"two\.py is"):
+        Config.from_environment({"TOFU_DESCRIBE": text})
+    paths[1].write_text("")
+    assert Config.from_environment({"TOFU_DESCRIBE": text}).describe == tuple(paths)
+
+
+def test_the_cache_is_in_the_users_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / "tofu"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / ".cache" / "tofu"

@@ -22,11 +22,17 @@ SEAMS = [
     (gluon.HybridBlock, "_call_cached_op"),
     (gluon.Trainer, "__init__"),
     (gluon.Trainer, "_init_kvstore"),
+    (gluon.Trainer, "_allreduce_grads"),
     (gluon.Trainer, "_update"),
     (gluon.Trainer, "save_states"),
     (gluon.Trainer, "load_states"),
     (autograd, "grad"),
     (_LIB, "MXAutogradBackwardEx"),
+    (_LIB, "MXNDArraySyncCopyToCPU"),
+    (_LIB, "MXNDArrayWaitToRead"),
+    (_LIB, "MXNDArrayWaitAll"),
+    (_LIB, "MXNDArraySave"),
+    (_LIB, "MXGetLastError"),
 ]
 
 

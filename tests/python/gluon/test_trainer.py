@@ -269,6 +269,79 @@ def test_states_survive_disabling(two):
     assert_same(found, run(lambda: None))
 
 
+class Rows(gluon.Block):
+    """A row-sparse weight, used eagerly, and a layer that may be partitioned."""
+
+    def __init__(self):
+        super().__init__(prefix="rows_")
+        with self.name_scope():
+            self.rows = self.params.get(
+                "rows", stype="row_sparse", shape=(6, 8), grad_stype="row_sparse"
+            )
+            self.dense = nn.Dense(4, in_units=16)
+
+    def forward(self, x):
+        rows = self.rows.row_sparse_data(x)
+        return self.dense(mx.nd.Embedding(x, rows, input_dim=6, output_dim=8, sparse_grad=True))
+
+
+def sparse_weight(between=None, hybrid=True, optimizer="sgd"):
+    """Losses and weights of a net whose trainer needs a kvstore for one weight."""
+    net = started(Rows(), hybrid)
+    params = {"learning_rate": 0.1, "momentum": 0.9} if optimizer == "sgd" else dict(RATE)
+    trainer = gluon.Trainer(net.collect_params(), optimizer, params)
+    losses = []
+    for step in range(6):
+        with autograd.record():
+            loss = (net(mx.nd.array([[0, step % 3], [1, 2], [4, 4], [5, 0]])) ** 2).sum()
+        loss.backward()
+        trainer.step(4)
+        losses.append(loss)
+        if between is not None and step == 2:
+            between(trainer)
+    rows = net.rows.row_sparse_data(mx.nd.arange(6)).asnumpy()
+    return losses, rows, weights(net.dense)
+
+
+@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_sparse_weights_beside_tiled_ones(two, hybrid, optimizer):
+    found = sparse_weight(hybrid=hybrid, optimizer=optimizer)
+    assert_same(found, plainly(sparse_weight, hybrid=hybrid, optimizer=optimizer))
+
+
+@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+@pytest.mark.filterwarnings("ignore:.*unclosed file")  # MXNet's kvstore leaves it open
+@pytest.mark.filterwarnings("ignore:Exception ignored in")
+def test_states_of_sparse_and_tiled_weights(two, tmp_path):
+    path = str(tmp_path / "states")
+
+    def save_and_load(trainer):
+        trainer.save_states(path)
+        trainer.load_states(path)
+
+    expected = plainly(sparse_weight)
+    assert_same(sparse_weight(save_and_load), expected)
+    assert_same(plainly(sparse_weight, lambda trainer: trainer.load_states(path)), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+def test_disabling_with_sparse_weights(two):
+    expected = plainly(sparse_weight)
+    assert_same(sparse_weight(lambda _: tofu.gluon.disable()), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*is not hybridized")
+def test_a_kvstore_from_before_is_refused(fake):
+    def switch_on(_trainer):
+        tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+
+    with pytest.raises(ConfigError, match=r"filled before tofu\.enable.*rows_dense0"):
+        sparse_weight(switch_on)
+    tofu.gluon.disable()
+
+
 class Product(gluon.HybridBlock):
     """Half precision that MXNet's CPU operators can differentiate."""
 

@@ -126,6 +126,21 @@ def test_a_factor_that_is_a_sum_is_summed() -> None:
     assert _strategies(backward, [(4,), (4, 6), (4,)], [(4,)]) == {"i": ["concat"], "k": ["sum"]}
 
 
+def test_one_factor_is_a_product_and_a_sum_of_two_is_none() -> None:
+    @op
+    def backward_once(ograd, x, w):
+        return tuple(adjoint(lambda i: x[i] * w[i], ograd, [x]))
+
+    @op
+    def backward_twice(ograd, x, w, v):
+        return tuple(adjoint(lambda i: x[i] * w[i] + x[i] * v[i], ograd, [x]))
+
+    assert tofu.analyze(backward_once, [(4,)] * 3, [(4,)]).pointwise
+    analysis = tofu.analyze(backward_twice, [(4,)] * 4, [(4,)])
+    assert not analysis.pointwise  # ograd * (w + v), not ograd * w * v
+    assert [region is not None for region in analysis.inputs] == [True, True, True, True]
+
+
 def test_two_places_are_refused() -> None:
     @op
     def backward(ograd, x):

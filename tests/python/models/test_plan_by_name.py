@@ -44,7 +44,7 @@ def test_document_of_a_model(capsys):
 def test_text_of_a_model(capsys):
     status, out, _ = run(capsys, "--workers", "2", "--optimizer", "none", "MLP")
     assert status == 0
-    assert out.startswith("2 workers = 2, ")
+    assert out.startswith("2 workers, ")
     assert "512x8192" in out  # the model's own batch size
     assert "sgd_update" not in out
 
@@ -72,8 +72,8 @@ def test_pins_are_kept(capsys, tmp_path):
 def test_what_is_explained(capsys):
     args = ("mlp", "--workers=4", "--explain=mlp_dense0_weight", "--explain=mlp_dense1_fwd")
     _, text, _ = run(capsys, *args)
-    assert "Tensor mlp_dense0_weight (8192x8192 float32), step 1 of 2 parts: dimension" in text
-    assert "Operator mlp_dense1_fwd (FullyConnected), step 2 of 2 parts: split along" in text
+    assert "Tensor mlp_dense0_weight (8192x8192 float32), step 1 of 2, in 2 parts: " in text
+    assert "Operator mlp_dense1_fwd (FullyConnected), step 2 of 2, in 2 parts: split" in text
     _, out, _ = run(capsys, *args, "--format=json")
     plan = json.loads(out)
     assert [told["name"] for told in plan["explanations"]] == [

@@ -69,7 +69,7 @@ def test_plans_of_several_graphs_are_kept_beside_each_other(mlp, plan, saved):
 
 
 def test_a_worker_count_without_a_plan_is_refused(saved):
-    with pytest.raises(ConfigError, match="a plan for 2 workers, and this run has 4; set TOFU_WOR"):
+    with pytest.raises(ConfigError, match="a plan for 2 workers, but this run has 4; set TOFU_WOR"):
         plan_file.read(saved).check_workers(4)
     plan_file.read(saved).check_workers(2)
 
@@ -84,9 +84,9 @@ def change(text, **changes):
         pytest.param(lambda text: text[: len(text) // 2], "not a plan file, or cut off", id="cut"),
         pytest.param(lambda text: "", "not a plan file, or cut off", id="empty"),
         pytest.param(lambda text: "[]", 'no "format": "tofu-plan-file"', id="list"),
-        pytest.param(lambda text: '{"nodes": []}', "no plan file", id="foreign"),
+        pytest.param(lambda text: '{"nodes": []}', "not a plan file", id="foreign"),
         pytest.param(lambda text: change(text, version=9), "version 9 of the format", id="version"),
-        pytest.param(lambda text: change(text, plans=[]), "checksum does not fit", id="none"),
+        pytest.param(lambda text: change(text, plans=[]), "checksum does not match", id="none"),
         pytest.param(
             lambda text: text.replace('"workers":2', '"workers":3'), "checksum", id="changed"
         ),

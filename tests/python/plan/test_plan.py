@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tofu.errors import PlanError
-from tofu.plan import Plan, TensorPlan
+from tofu.plan import Plan, TensorPlan, render_text
 
 from .documents import document
 
@@ -44,3 +44,11 @@ def test_refuses_other_documents(text, message):
 def test_unknown_tensor_is_named():
     with pytest.raises(PlanError, match="no tensor 'v'"):
         Plan.from_json(json.dumps(document())).tensor("v")
+
+
+def test_a_workers_bytes_are_added_up_once():
+    held = {"parameters": 10, "fetch_buffers": 5, "total": 15}
+    plan = Plan.from_json(json.dumps(document(bytes_per_worker=held)))
+    assert plan.bytes_per_worker == {"parameters": 10, "fetch_buffers": 5}
+    assert "a worker holds 15 bytes (an estimate): parameters 10 bytes" in render_text(plan)
+    assert json.loads(plan.to_json())["bytes_per_worker"] == held

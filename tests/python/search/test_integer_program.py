@@ -96,7 +96,7 @@ def test_a_problem_is_solved_by_itself() -> None:
     [
         ({"format": "tofu-plan"}, 'expected "tofu-step-problem"'),
         ({"domains": [2, 0]}, r"domains\[1\]"),
-        ({"unary": [[]]}, "expected an array of 2, one a variable"),
+        ({"unary": [[]]}, "expected an array of 2, one per variable"),
         ({"unary": [[], [5, 0]]}, "expected an array of 3 costs"),
         ({"pairs": [[1, 1, [0] * 9]]}, "expected another variable than the pair's first"),
         ({"pairs": [[0, 1, [1, 2]]]}, "expected an array of 6 costs"),

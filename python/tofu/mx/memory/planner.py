@@ -106,7 +106,8 @@ class _Operator:
     @classmethod
     def of_node(cls, node: _core.Node) -> _Operator:
         """The way in which a node calls its operator."""
-        return cls(node.op, node.attrs, tuple(node.inputs), tuple(node.outputs))
+        attrs = {key: value for key, value in node.attrs.items() if not key.startswith("__")}
+        return cls(node.op, attrs, tuple(node.inputs), tuple(node.outputs))
 
     def size(self) -> int:
         """Elements of all inputs and outputs."""

@@ -20,6 +20,7 @@ from .extension import (
     mxnet_errors,
     taught,
 )
+from .transfer import MIN_BLOCKED_RANK
 
 __all__ = ["bind", "bind_apart", "planner_settings"]
 
@@ -33,7 +34,6 @@ _MATCH_RANGE = 16
 # of all and is complete when all are: workers would wait for each other's segments. GPUs keep
 # them, as MXNet waits for the stream after every operator or segment.
 _NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
-_MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
 
 
 def bind(
@@ -123,7 +123,7 @@ def _safe_match_range(graph: _core.Graph, contexts: Sequence[mx.Context]) -> Opt
     if any(shape != (1,) for shape in graph.crossing_shapes):
         return 0
     may_be_blocked = (
-        len(shape) >= _MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE
+        len(shape) >= MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE
         for shape in graph.shapes
     )
     return 1 if any(may_be_blocked) else None

@@ -23,7 +23,8 @@ from tofu.errors import GraphError
 from tofu.plan.layout import Head, Layout, heads_of, variables_of
 
 from .executor import bind, bind_apart
-from .extension import load, run_part
+from .extension import load, run_part, runs_parts
+from .fault import failing_operator
 from .transfer import gather, scatter
 
 __all__ = ["Program"]
@@ -137,6 +138,13 @@ class Program:
                     tile.copyto(self._tiles[own])
         return gradients
 
+    def failing_operator(self) -> Optional[str]:
+        """Run again what ran last, up to the first operator that throws, and say which.
+
+        None where none does so this time. Gradients that were returned are lost.
+        """
+        return self._halves.failing_operator(self._contexts) if runs_parts() else None
+
     def _as_variable(
         self, name: str, head: Head, tiles: list[mx.nd.NDArray]
     ) -> list[mx.nd.NDArray]:
@@ -199,6 +207,12 @@ class _Apart:
         gradients: list[mx.nd.NDArray] = self._backward.forward(is_train=True)
         return gradients
 
+    def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
+        found = failing_operator(self._forward, contexts, is_train=True)
+        if found is None and self.has_backward:
+            found = failing_operator(self._backward, contexts, is_train=True)
+        return found
+
 
 class _Joint:
     """Both halves in one executor."""
@@ -229,3 +243,7 @@ class _Joint:
         run_part(self._executor, self._middle, self._end, is_train=True)
         self._used_up = True
         return self._arrays
+
+    def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
+        self._used_up = True
+        return failing_operator(self._executor, contexts, is_train=True)

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from typing import Optional
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 
 from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.plan.layout import Layout, Shape
 
-__all__ = ["gather", "scatter"]
+__all__ = ["MIN_BLOCKED_RANK", "gather", "scatter"]
+
+MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
+_BLOCKED_DTYPES = ("float32", "int8", "uint8")
 
 
 def scatter(
@@ -88,9 +92,28 @@ def _distinct(
 def _part(whole: mx.nd.NDArray, box: Box) -> mx.nd.NDArray:
     if box.shape == whole.shape:
         return whole
+    if _may_be_blocked(whole):
+        for axis, (begin, end) in enumerate(zip(box.begin, box.end)):
+            if end - begin < whole.shape[axis]:
+                whole = mx.nd.slice_axis(whole, axis=axis, begin=begin, end=end)
+        return whole
     if box.shape[1:] == whole.shape[1:]:
         return whole[box.begin[0] : box.end[0]]
     return mx.nd.slice(whole, begin=box.begin, end=box.end)
+
+
+def _may_be_blocked(array: mx.nd.NDArray) -> bool:
+    """Whether oneDNN may have left an array in its blocked layout.
+
+    A convolution does so with its outputs, and in prediction with its weights. MXNet cannot
+    copy a view of such an array, and its ``slice`` divides by zero on some; ``slice_axis``
+    brings it to the plain layout first. Nothing tells without waiting for the array.
+    """
+    return (
+        array.context.device_type != "gpu"
+        and array.ndim >= MIN_BLOCKED_RANK
+        and np.dtype(array.dtype).name in _BLOCKED_DTYPES
+    )
 
 
 def _check(what: str, shape: Shape, layout: Layout, count: int) -> None:

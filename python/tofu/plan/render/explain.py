@@ -1,4 +1,4 @@
-"""Why a tensor is cut, or an operator split, as it is: what each other way costs.
+"""Explains why a tensor is cut, or an operator split, as it is: what every other way costs.
 
 ``_core.Plan.explain`` counts (docs/formats.md, "Explanation"); this module says it::
 
@@ -29,7 +29,7 @@ _CHOSEN = "<-"
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """One step of a tensor or an operator: the ways there are, and why one was taken."""
+    """One step of a tensor or an operator: the possible ways, and why one was chosen."""
 
     title: str
     reason: str
@@ -39,7 +39,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What is told of one name.
+    """The explanation of one name.
 
     Attributes:
         document: what the passes counted.
@@ -91,7 +91,7 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
     for number, step in enumerate(tensor["steps"], 1):
         title = (
             f"Tensor {tensor['name']} ({shape} {dtype_name(tensor['dtype'])}), "
-            f"step {number} of {step['parts']} parts: {_cut(step['chosen'])}"
+            f"{_step(number, tensor['steps'])}: {_cut(step['chosen'])}"
         )
         reason = _tensor_reason(step, total)
         if tied:
@@ -113,7 +113,7 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
 
 
 def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
-    """Why the plan's cut was taken: what the best other one would cost."""
+    """Why the plan chose its cut: what the best other one would cost."""
     chosen = step["chosen"]
     others = [
         way for way in step["alternatives"] if way["cut"] != chosen and way["cut"] != REPLICATED
@@ -129,12 +129,12 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
         if more > 0:
             text = (
                 f"The next best, {_cut(best['cut'])}, would communicate {more:,} bytes more, "
-                "even with everything else of this step adapted."
+                "even with everything else in this step adapted."
             )
         elif more == 0:
             text = (
-                f"{_cut(best['cut']).capitalize()} would communicate as much, with everything "
-                "else of this step adapted; equal plans are told apart by their order."
+                f"{_cut(best['cut']).capitalize()} would communicate the same, with everything "
+                "else in this step adapted; the search keeps the first of equal plans."
             )
         else:
             text = (
@@ -153,8 +153,8 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
 def _operator_sections(operator: Mapping[str, Any]) -> Iterator[Section]:
     for number, step in enumerate(operator["steps"], 1):
         title = (
-            f"Operator {operator['name']} ({operator['op']}), step {number} of {step['parts']} "
-            f"parts: {_variable(step['chosen'])}"
+            f"Operator {operator['name']} ({operator['op']}), "
+            f"{_step(number, operator['steps'])}: {_variable(step['chosen'])}"
         )
         ways = step["strategies"]
         slots = [slot["tensor"] for slot in (*ways[0]["inputs"], *ways[0]["outputs"])]
@@ -184,18 +184,22 @@ def _operator_reason(step: Mapping[str, Any]) -> str:
     more = best["bytes"] - chosen["bytes"]
     told = f"With the tensors cut as they are it fetches {chosen['bytes']:,} bytes;"
     if more > 0:
-        return f"{told} the next best, {_variable(best['variable'])}, would take {more:,} more."
+        return f"{told} the next best, {_variable(best['variable'])}, would fetch {more:,} more."
     if more == 0:
-        return f"{told} {_variable(best['variable'])} would take as many."
+        return f"{told} {_variable(best['variable'])} would fetch the same."
     return (
-        f"{told} {_variable(best['variable'])} would take {-more:,} less, which the search mode "
-        "or the time limit kept the search from."
+        f"{told} {_variable(best['variable'])} would fetch {-more:,} less; the search mode "
+        "or the time limit kept the search from it."
     )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names for columns: one that stands for several slots tells them apart."""
+    """Column names; numbers distinguish several slots of one name."""
     return [name if names.count(name) == 1 else f"{name} #{i}" for i, name in enumerate(names, 1)]
+
+
+def _step(number: int, steps: Sequence[Mapping[str, Any]]) -> str:
+    return f"step {number} of {len(steps)}, in {steps[number - 1]['parts']} parts"
 
 
 def _cut(dimension: int) -> str:

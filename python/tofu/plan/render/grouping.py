@@ -1,8 +1,7 @@
-"""Repeated structure of a plan: what is alike but for a number in its name, counted once.
+"""Groups repeated structure of a plan: tensors or operators whose names differ in a number.
 
-The layers of a stack and the timesteps of an unrolled network have the same names but for
-numbers. Where they are also of one shape and cut alike, a reader wants to see them once,
-with how often they occur.
+The names of the layers of a stack, or of the timesteps of an unrolled network, differ only in
+numbers. If they also have the same shape and cuts, the text shows them once, with their number.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class Repeated(Generic[T]):
 
     Attributes:
         name: their name, with "*" for each number that differs.
-        members: all of them, in the plan's order; the first speaks for all.
-        bytes: of all of them together.
+        members: all of them, in the plan's order; the first represents all.
+        bytes: total of all of them.
     """
 
     name: str
@@ -37,7 +36,7 @@ class Repeated(Generic[T]):
 
     @property
     def first(self) -> T:
-        """The member that speaks for all."""
+        """The member that represents all."""
         return self.members[0]
 
     def __len__(self) -> int:
@@ -45,7 +44,7 @@ class Repeated(Generic[T]):
 
 
 def repeated_tensors(plan: Plan) -> list[Repeated[TensorPlan]]:
-    """The tensors of a plan, those of one shape, data type and cuts together, largest first."""
+    """The tensors of a plan, grouped by shape, data type and cuts, largest first."""
     return _collect(
         plan.tensors,
         name=lambda tensor: tensor.name,
@@ -55,7 +54,7 @@ def repeated_tensors(plan: Plan) -> list[Repeated[TensorPlan]]:
 
 
 def repeated_operators(plan: Plan) -> list[Repeated[OperatorPlan]]:
-    """The operators of a plan, those of one kind, split and cost together, dearest first."""
+    """The operators of a plan, grouped by kind, split and cost, most expensive first."""
     return _collect(
         plan.operators,
         name=lambda operator: operator.node,
@@ -83,6 +82,6 @@ def _collect(
 
 
 def _common_name(names: Sequence[str]) -> str:
-    """The names in one: a number that they share stays, one that differs becomes "*"."""
+    """The names as one: a common number stays, a differing one becomes "*"."""
     pieces = [_NUMBER.split(name) for name in names]
     return "".join(column[0] if len(set(column)) == 1 else "*" for column in zip(*pieces))

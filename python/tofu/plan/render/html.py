@@ -1,4 +1,4 @@
-"""A plan as one web page: nothing is fetched, tile pictures are drawn in place."""
+"""A plan as one self-contained web page with pictures of tiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .text import cuts_text, summary, tiles_text
 __all__ = ["render_html", "worker_colour"]
 
 _TEMPLATE = "plan.html"
-# A drawing with more pieces would be a grey square.
+# With more pieces a drawing would be a grey square.
 _MOST_CELLS = 256
 _WIDTH, _HEIGHT = 96, 48
 
@@ -73,7 +73,7 @@ def render_html(plan: Plan, sections: Sequence[Section] = ()) -> str:
 
 
 def worker_colour(worker: int, workers: int) -> str:
-    """A colour of its own for every worker, as "#rrggbb".
+    """A different colour for every worker, as "#rrggbb".
 
     >>> worker_colour(0, 8)
     '#da7a7a'
@@ -85,7 +85,7 @@ def worker_colour(worker: int, workers: int) -> str:
 
 
 def _rects(picture: Picture, workers: int) -> Optional[list[_Rect]]:
-    """The pieces as rectangles, planes with a gap between them; None for too many."""
+    """The pieces as rectangles, with a gap between planes; None if there are too many."""
     if len(picture.cells) > _MOST_CELLS:
         return None
     gap = 4

@@ -1,7 +1,7 @@
-"""Which piece of a tensor each worker owns, and how to draw it.
+"""Which piece of a tensor each worker owns, and how to draw the tensor.
 
 Worker w has one digit per step in the mixed radix of the parts, step 1 most significant
-(docs/formats.md); a step that cuts a dimension divides every piece of it anew.
+(docs/formats.md); a step that cuts a dimension divides every piece of it again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Picture:
 
     Attributes:
         rows, columns: size of the grid.
-        planes: how many grids stand beside each other: pieces along further dimensions.
-        row_dimension, column_dimension: what runs downwards and to the right; None for
-            a tensor that has no such dimension.
+        planes: number of grids side by side: pieces along further dimensions.
+        row_dimension, column_dimension: the dimensions that run downwards and to the
+            right; None if the tensor has no such dimension.
         cells: the pieces; those of later planes in later columns.
     """
 
@@ -70,8 +70,8 @@ def draw(tensor: TensorPlan, parts: Sequence[int], axes: Sequence[int] = ()) -> 
     Args:
         tensor: the tensor.
         parts: the parts of the plan's steps.
-        axes: what runs downwards and to the right; none: the first dimensions that are
-            cut, then the first of the others.
+        axes: the dimensions that run downwards and to the right; none: the first
+            dimensions that are cut, then the first of the others.
     """
     counts = tensor.tiles(parts)
     order = list(axes) or sorted(range(len(counts)), key=lambda d: (counts[d] == 1, d))[:2]

@@ -11,7 +11,7 @@ from .grouping import Repeated, repeated_operators, repeated_tensors
 
 __all__ = ["cuts_text", "render_text", "tiles_text"]
 
-# Up to so many tensors every one has a line of its own.
+# Up to this many tensors, each has its own line.
 SMALL = 64
 ROWS = 20
 
@@ -21,8 +21,8 @@ def render_text(plan: Plan, *, everything: bool = False) -> str:
 
     Args:
         plan: the plan.
-        everything: whether every tensor and operator has a line; otherwise those of a
-            large graph that are alike share one, and only the largest are shown.
+        everything: whether every tensor and operator has a line; otherwise, in a large
+            graph, those that are alike share a line, and only the largest are shown.
     """
     lines = [*summary(plan), ""]
     lines += table(
@@ -40,9 +40,9 @@ def render_text(plan: Plan, *, everything: bool = False) -> str:
 
 
 def summary(plan: Plan) -> list[str]:
-    """What there is to say before any table."""
+    """The lines before any table."""
     lines = [
-        f"{plan.workers} workers = {' x '.join(map(str, plan.parts)) or '1'}, "
+        f"{_workers(plan)}, "
         f"{format_bytes(plan.total_bytes)} communicated per training step "
         f"({plan.quality()}), found in {plan.search_seconds:.3f} s"
     ]
@@ -61,8 +61,14 @@ def summary(plan: Plan) -> list[str]:
         lines.append(f"a worker holds {total}{exact}: {kinds}")
     if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
         saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
-        lines.append(f"{saved} of that are not communicated: equal fetches are shared")
+        lines.append(f"{saved} of that is not communicated: equal fetches are shared")
     return lines
+
+
+def _workers(plan: Plan) -> str:
+    """The number of workers: "1 worker", "2 workers", "4 workers (2 x 2)"."""
+    steps = f" ({' x '.join(map(str, plan.parts))})" if len(plan.parts) > 1 else ""
+    return f"{plan.workers} worker{'s' * (plan.workers != 1)}{steps}"
 
 
 def _all(plan: Plan) -> list[str]:
@@ -83,9 +89,8 @@ def _largest(plan: Plan) -> list[str]:
     tensors, operators = repeated_tensors(plan), repeated_operators(plan)
     lines = [
         "",
-        "Largest tensors (pieces along each dimension; '=' marks a replicated one; x N: so many "
-        "alike",
-        "but for a number in their names)",
+        "Largest tensors (pieces along each dimension; '=' marks a replicated one; x N: N tensors",
+        "whose names differ only in a number)",
         "",
     ]
     lines += table(
@@ -115,7 +120,7 @@ def _rest(
     if not rest:
         return []
     count, size = sum(map(len, rest)), sum(group.bytes for group in rest)
-    return [f"... and {count:,} more {what}, {format_bytes(size)} together; --all shows every one"]
+    return [f"... and {count:,} more {what}, {format_bytes(size)} together; --all shows all"]
 
 
 def _times(group: Repeated[TensorPlan] | Repeated[OperatorPlan]) -> str:
@@ -132,13 +137,13 @@ def _tensor_cells(tensor: TensorPlan, plan: Plan) -> tuple[str, str, str, str]:
 
 
 def tiles_text(tensor: TensorPlan, parts: Sequence[int]) -> str:
-    """Number of pieces along each dimension, "=" after a replicated one's."""
+    """The number of pieces along each dimension, with "=" if replicated."""
     pieces = "x".join(map(str, tensor.tiles(parts))) or "-"
     return pieces + ("=" if tensor.replicated else "")
 
 
 def cuts_text(tensor: TensorPlan) -> str:
-    """The dimension that each step cuts, "-" where it cuts none."""
+    """The dimension that each step cuts, "-" for none."""
     return " ".join("-" if cut == REPLICATED else str(cut) for cut in tensor.cuts)
 
 

@@ -40,6 +40,9 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
            // A source so large that indices need 64 bits.
            "dtype=0 shape=2,5 remote=1 sources=300000,4096; "
            "pieces=0@299998,4090>0,0:2,5",
+           // The same with rows so far apart that the last index needs them.
+           "dtype=0 shape=100,1,5 remote=1 sources=100,3000,4096; "
+           "pieces=0@0,2999,4090>0,0,0:100,1,5",
        }) {
     specs.push_back(ReadSpec(text));
   }

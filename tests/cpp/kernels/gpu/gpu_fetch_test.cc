@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "graph/box.h"
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_specs.h"
 #include "kernels/multifetch.h"
 #include "mxnet/multifetch_ops.h"
+#include "support/indices.h"
 
 namespace tofu {
 namespace {
@@ -83,7 +84,7 @@ class GpuFetchTest : public testing::Test {
       }
       sources.push_back(reinterpret_cast<const void*>(address));
     }
-    const size_t bytes = NumElements(spec.shape) * ElementBytes(spec.dtype);
+    const size_t bytes = Elements(spec.shape) * ElementBytes(spec.dtype);
     std::vector<char> region(bytes, 'x');
     const DeviceArray target(reader, region.data(), bytes, shift);
     const uint64_t seven = 7;
@@ -110,8 +111,8 @@ std::vector<std::vector<char>> RandomData(const MultiFetchSpec& spec, unsigned s
   std::vector<std::vector<char>> data;
   const int64_t bytes = ElementBytes(spec.dtype);
   for (const Extents& shape : spec.sources) {
-    data.emplace_back(NumElements(shape) * bytes);
-    for (int64_t i = 0; i < NumElements(shape); ++i) {
+    data.emplace_back(Elements(shape) * bytes);
+    for (int64_t i = 0; i < Elements(shape); ++i) {
       const double value = static_cast<double>(random() % 4001) / 250 - 8;
       WriteElement(spec.dtype, value, data.back().data() + i * bytes);
     }
@@ -162,7 +163,7 @@ TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
     const MultiFetchSpec& spec = specs[s];
     bool is_small = true;
     for (const Extents& shape : spec.sources) {
-      is_small = is_small && NumElements(shape) * ElementBytes(spec.dtype) <= kLargest;
+      is_small = is_small && Elements(shape) * ElementBytes(spec.dtype) <= kLargest;
     }
     if (!is_small) continue;
     SCOPED_TRACE("number " + std::to_string(s) + ": " + WriteSpec(spec));
@@ -170,7 +171,7 @@ TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
         RandomData(spec, static_cast<unsigned>(s));
     std::vector<const void*> tiles;
     for (const std::vector<char>& tile : data) tiles.push_back(tile.data());
-    std::vector<char> expected(NumElements(spec.shape) * ElementBytes(spec.dtype));
+    std::vector<char> expected(Elements(spec.shape) * ElementBytes(spec.dtype));
     MultiFetch(spec).Run(tiles.data(), expected.data());
     CompiledFetch generic{EmitGenericCuda(spec), "", ""};
     generic.image = compile(generic.kernel);
@@ -239,16 +240,47 @@ TEST_F(GpuFetchTest, CompilesForSeveralThreadsAtOnce) {
   EXPECT_EQ(found[0] == found[1], num_gpus_ == 1);
 }
 
-TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
+// A specification of so many boxes that the generic kernel runs it.
+std::string ManyBoxes(int source_extent) {
   std::string pieces;
   for (int i = 1, at = 0; i <= 25; at += i, ++i) {
     const std::string place = std::to_string(at);
     pieces += (i > 1 ? ";0@" : "0@") + place + ">" + place + ":" + std::to_string(i);
   }
+  return "dtype=0 shape=325 remote=0 sources=" + std::to_string(source_extent) +
+         "; pieces=" + pieces;
+}
+
+// Every thread does one thing only, so that no lock of another orders it by accident.
+TEST_F(GpuFetchTest, IsUsedByThreadsAtOnce) {
+  const CudaDriver& driver = CudaDriver::Default();
+  const int peer = num_gpus_ > 1 && driver.CanReach(0, 1) ? 1 : 0;
+  testing::internal::CaptureStderr();
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; ++round) {
+    Gpus gpus;
+    const std::vector<std::function<void()>> calls = {
+        [&] { EXPECT_NE(gpus.Context(0), nullptr); },
+        [&] { EXPECT_NE(gpus.Context(peer), nullptr); },
+        [&] { gpus.Publish(peer); },
+        [&] { gpus.ReachOwners(0); },
+        [&] { gpus.KeepKernels(""); },
+        [&] { gpus.Prepare(ManyBoxes(325), 0); },
+        [&] { gpus.Prepare(ManyBoxes(326), peer); },
+    };
+    std::vector<std::thread> threads;
+    for (const auto& call : calls) threads.emplace_back(call);
+    for (std::thread& thread : threads) thread.join();
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), kRounds) << said;
+}
+
+TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
   Gpus gpus;
   testing::internal::CaptureStderr();
-  gpus.Prepare("dtype=0 shape=325 remote=0 sources=325; pieces=" + pieces, 0);
-  gpus.Prepare("dtype=0 shape=325 remote=0 sources=326; pieces=" + pieces, 0);
+  gpus.Prepare(ManyBoxes(325), 0);
+  gpus.Prepare(ManyBoxes(326), 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tofu: a MultiFetch uses the generic kernel, which is slower: too many "
             "boxes for a kernel of its own\n");

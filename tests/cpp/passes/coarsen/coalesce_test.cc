@@ -92,6 +92,70 @@ TEST(Coalesce, AParameterItsGradientAndItsStateAreOneClass) {
             TensorClassOf(example.graph(), coarse, "fc1_weight"));
 }
 
+// mean has an auxiliary state of its own class, w a momentum and a new value.
+TEST(Coalesce, StatesAndNewValuesAreCutAsTheirVariables) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  example.Variable("mean", {6}, "aux");
+  example.Variable("momentum", {6}, "state:w");
+  example.Variable("other", {6});
+  const NodeEntry w = example.Variable("w", {6}, "parameter");
+  example.Head(example.AddBias("y", x, w), "output");
+  example.Head(example.SumRows("new_mean", x), "aux:mean");
+  example.Head(example.ReduceRows("new_w", x, Reducer::kMax), "update:w");
+  const CoarseGraph coarse = Coarsen(&example);
+  const auto of = [&](const std::string& name) {
+    return TensorClassOf(example.graph(), coarse, name);
+  };
+  EXPECT_EQ(of("mean"), of("new_mean"));
+  EXPECT_EQ(of("w"), of("new_w"));
+  EXPECT_EQ(of("w"), of("momentum"));
+  EXPECT_NE(of("mean"), of("w"));
+  EXPECT_NE(of("other"), of("w"));
+  for (const Tie& tie : coarse.ties) EXPECT_EQ(tie.reason, Tie::Reason::kParameter);
+  EXPECT_EQ(coarse.ties.size(), 3u);
+}
+
+TEST(Coalesce, TensorsOfOtherShapesAreNotTied) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  example.Variable("mean", {4}, "aux");
+  example.Head(example.SumRows("new_mean", x), "aux:mean");
+  const CoarseGraph coarse = Coarsen(&example);
+  EXPECT_TRUE(coarse.ties.empty());
+}
+
+// A random operator of a class of tensors costs what others of it do not.
+TEST(Coalesce, RandomElementwiseOperatorsHaveAClassOfTheirOwn) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6});
+  const NodeEntry a = example.Elementwise("a", {x});
+  const NodeEntry b = example.Elementwise("b", {a}, "tanh");
+  example.Head(example.Dropout("c", b), "output");
+  const CoarseGraph coarse = Coarsen(&example);
+  EXPECT_EQ(coarse.tensors.size(), 1u);
+  EXPECT_EQ(OpClassOf(example.graph(), coarse, "a"),
+            OpClassOf(example.graph(), coarse, "b"));
+  EXPECT_NE(OpClassOf(example.graph(), coarse, "a"),
+            OpClassOf(example.graph(), coarse, "c"));
+}
+
+TEST(Coalesce, OutputsThatNobodyReadsAreNoSlots) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6});
+  const std::vector<NodeEntry> read = example.Split("read", x, 2);
+  example.Split("unread", x, 2);
+  example.Head(read[1], "output");
+  const CoarseGraph coarse = Coarsen(&example);
+  const OpClass& op = coarse.operators[OpClassOf(example.graph(), coarse, "read")];
+  ASSERT_EQ(op.slots.size(), 2u);
+  EXPECT_TRUE(op.slots[0].is_output);
+  EXPECT_EQ(op.slots[0].index, 1);
+  EXPECT_FALSE(op.slots[1].is_output);
+  EXPECT_TRUE(
+      coarse.operators[OpClassOf(example.graph(), coarse, "unread")].slots.empty());
+}
+
 TEST(Coalesce, TheGradientOfAnInputMayBeCutOtherwise) {
   ExampleGraph example = OneLayer(8, 8, 8, true);
   const CoarseGraph coarse = Coarsen(&example);

@@ -102,6 +102,59 @@ TEST(Group, ABackwardOperatorWithoutControlDependencyContinuesItsGroup) {
   EXPECT_EQ(g.OpGroup("zeros"), "y") << "feeds only that group";
 }
 
+// The gradient that reaches an operator's group belongs to its output of that shape,
+// unless there are two of them and nothing tells which.
+TEST(Group, AGradientOfOneOfTwoEqualOutputsBelongsToNeither) {
+  for (const int outputs : {1, 2}) {
+    ExampleGraph example;
+    const NodeEntry x = example.Variable("x", {4, 4}, "data");
+    const NodeEntry y = example.Elementwise("y", {x}, "pair", outputs);
+    const NodeEntry z = example.Elementwise("z", {x}, "tanh");
+    for (int i = 0; i < outputs; ++i) example.Head({y.node, i}, "output");
+    example.Head(z, "output");
+    const NodeEntry dz = example.Elementwise("dz", {x}, "_backward_tanh");
+    example.After(dz, z);
+    const NodeEntry dy = example.Elementwise("dy", {dz}, "_backward_pair");
+    example.After(dy, y);
+    example.Head(dy, "gradient:x");
+    const Graph graph = example.graph();
+    const Groups groups = GroupForwardBackward(graph, example.table());
+    EXPECT_EQ(groups.tensor_group[graph.entry_id(dz)],
+              outputs == 1 ? graph.entry_id(y) : -1);
+  }
+}
+
+TEST(Group, AGradientOfTheOutputThatIsReadBelongsToIt) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 4}, "data");
+  const NodeEntry y = example.Elementwise("y", {x}, "pair", 2);
+  const NodeEntry z = example.Elementwise("z", {{y.node, 1}}, "tanh");
+  example.Head(y, "output");
+  example.Head(z, "output");
+  const NodeEntry dz = example.Elementwise("dz", {z}, "_backward_tanh");
+  example.After(dz, z);
+  const NodeEntry dy = example.Elementwise("dy", {dz}, "_backward_pair");
+  example.After(dy, y);
+  example.Head(dy, "gradient:x");
+  const Graph graph = example.graph();
+  const Groups groups = GroupForwardBackward(graph, example.table());
+  EXPECT_EQ(groups.tensor_group[graph.entry_id(dz)], graph.entry_id({y.node, 1}));
+}
+
+TEST(Group, RolesNameWhatFollowsTheirPrefix) {
+  EXPECT_EQ(RoleTarget("gradient:w", "gradient:"), "w");
+  EXPECT_EQ(RoleTarget("gradients:w", "gradient:"), "");
+  EXPECT_EQ(RoleTarget("update:w", "gradient:"), "");
+}
+
+TEST(Group, OnlyVariablesAreFoundByName) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4});
+  example.Elementwise("y", {x});
+  EXPECT_EQ(FindVariable(example.graph(), "x"), 0);
+  EXPECT_EQ(FindVariable(example.graph(), "y"), -1);
+}
+
 TEST(Group, WithoutRolesAllIsForward) {
   ExampleGraph example = Residual(4, 4, 1);
   Graph graph = example.graph();

@@ -73,5 +73,83 @@ TEST(PlanMemory, GradientsAndParametersAreTheTilesOfAPlan) {
   EXPECT_LT(tiled.total(), serial.total());
 }
 
+// Under a plan of one worker everything is whole and nothing is fetched.
+WorkerBytes Serial(ExampleGraph example) {
+  PlanOptions options;
+  options.workers = 1;
+  return EstimateMemory(example.graph(), example.table(),
+                        MakePlan(example.graph(), example.table(), options));
+}
+
+constexpr int64_t kTensor = 4 * 6 * 4;  // bytes of a 4 x 6 tensor of float32
+
+TEST(PlanMemory, TellsWhatStaysApart) {
+  ExampleGraph example;
+  const NodeEntry w = example.Variable("w", {4, 6}, "parameter");
+  const NodeEntry mean = example.Variable("mean", {6}, "aux");
+  const NodeEntry momentum = example.Variable("momentum", {4, 6}, "state:w");
+  const NodeEntry gradient = example.Elementwise("gradient", {w});
+  example.Head(gradient, "gradient:w");
+  example.Head(example.Elementwise("new_w", {w, gradient, momentum}, "sgd"), "update:w");
+  example.Head(example.Elementwise("new_mean", {mean}), "aux:mean");
+  const WorkerBytes memory = Serial(example);
+  EXPECT_EQ(memory.parameters, kTensor + 6 * 4);
+  EXPECT_EQ(memory.gradients, kTensor);
+  EXPECT_EQ(memory.optimizer_state, kTensor);
+  EXPECT_EQ(memory.activations, 0) << "new values are written in place";
+}
+
+TEST(PlanMemory, CountsTheBytesOfEachDtype) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  example.SetDtype(1);
+  example.Head(example.Elementwise("y", {x}), "output");
+  EXPECT_EQ(Serial(example).activations, kTensor + 2 * kTensor);
+}
+
+// x -> a -> b -> c, each element by element: b lies where a lay. The data x and the
+// output c stay.
+TEST(PlanMemory, AnElementwiseOperatorWritesOverWhatItReadsLast) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  const NodeEntry a = example.RowWise("a", {x});
+  const NodeEntry b = example.Elementwise("b", {a});
+  example.Head(example.RowWise("c", {b}), "output");
+  EXPECT_EQ(Serial(example).activations, 3 * kTensor);
+}
+
+TEST(PlanMemory, WhatIsReadLaterIsNotWrittenOver) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  const NodeEntry a = example.RowWise("a", {x});
+  const NodeEntry b = example.Elementwise("b", {a});
+  example.Head(example.RowWise("c", {b, a}), "output");
+  EXPECT_EQ(Serial(example).activations, 4 * kTensor);
+}
+
+// The second half is read by nobody: it is there only while the operator runs.
+TEST(PlanMemory, AnOutputThatNobodyReadsDiesWithItsOperator) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  const NodeEntry half = example.Split("split", x, 2)[0];
+  const NodeEntry a = example.RowWise("a", {half});
+  example.Head(example.MatMul("y", a, example.Variable("w", {3, 6})), "output");
+  // x, w and y stay; at first both halves, then one half and a.
+  EXPECT_EQ(Serial(example).activations, 2 * kTensor + 3 * 6 * 4 + kTensor);
+}
+
+TEST(PlanMemory, ATileThatIsCutAtTwoStepsIsAQuarter) {
+  ExampleGraph example;
+  const NodeEntry w = example.Variable("w", {4, 6}, "parameter");
+  example.Head(example.Elementwise("y", {w}), "gradient:w");
+  Plan plan;
+  plan.parts = {2, 3, 2};
+  plan.tensor_cuts = {{0, 1, kReplicated}, {0, 1, 0}};
+  plan.op_cuts = {{kReplicated, kReplicated, kReplicated}, {0, 1, 0}};
+  const WorkerBytes memory = EstimateMemory(example.graph(), example.table(), plan);
+  EXPECT_EQ(memory.parameters, kTensor / 6);
+  EXPECT_EQ(memory.gradients, kTensor / 12);
+}
+
 }  // namespace
 }  // namespace tofu

@@ -11,12 +11,6 @@
 namespace tofu {
 namespace {
 
-std::vector<std::string> Names(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const Node& node : graph.nodes) names.push_back(node.name);
-  return names;
-}
-
 NodeEntry AddVariable(GraphBuilder* builder, const std::string& name, int worker,
                       const Shape& shape, int dtype = 0) {
   Node variable;
@@ -32,29 +26,6 @@ BoundGraph Bound(GraphBuilder* builder, const std::vector<NodeEntry>& heads) {
 MemoryTable NoRules(GraphBuilder& builder) {
   const size_t num_nodes = builder.graph().nodes.size();
   return {{}, std::vector<int>(num_nodes, -1)};
-}
-
-TEST(BoundGraph, CopiesATensorOnceToEachWorker) {
-  GraphBuilder builder;
-  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
-  const NodeEntry a = builder.Copy("a", 0, x);
-  const NodeEntry b = builder.Copy("b", 1, a);
-  const NodeEntry c = builder.Copy("c", 1, a);
-  const BoundGraph bound = Bound(&builder, {c, b});
-  EXPECT_EQ(Names(bound.graph), (std::vector<std::string>{"x", "a", "a_copy", "c", "b"}));
-  EXPECT_EQ(bound.workers, (std::vector<int>{0, 0, 1, 1, 1}));
-  EXPECT_EQ(bound.sources, (std::vector<int>{0, 1, -1, 3, 2}));
-}
-
-TEST(BoundGraph, FollowsControlDependenciesAfterInputs) {
-  GraphBuilder builder;
-  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
-  const NodeEntry a = builder.Copy("a", 0, x);
-  const NodeEntry b = builder.Copy("b", 0, x);
-  const NodeEntry c = builder.Copy("c", 0, b);
-  builder.graph().nodes[c.node].control_deps = {a.node};
-  const BoundGraph bound = Bound(&builder, {c, a});
-  EXPECT_EQ(Names(bound.graph), (std::vector<std::string>{"x", "b", "a", "c"}));
 }
 
 // x -> a -> b -> c, each of 16 bytes: two blocks take turns.
@@ -91,6 +62,59 @@ TEST(ExecutorMemory, WritesInPlaceOfAReadTensorOnlyTheSame) {
   EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
   table.rules = {{{{0, 0, true}}, {}}};
   EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 16);
+}
+
+// A rule allows the output in the input's place; sizes and readers must, too.
+TEST(ExecutorMemory, WritesInPlaceOnlyWhereBothHaveAsManyBytes) {
+  constexpr int kFloat32 = 0;
+  constexpr int kFloat64 = 1;
+  constexpr int kInt32 = 4;
+  const auto planned = [&](int dtype, bool identity) {
+    GraphBuilder builder;
+    const NodeEntry a =
+        builder.Copy("a", 0, AddVariable(&builder, "x", 0, {4}, kFloat32));
+    const NodeEntry b = builder.Cast("b", 0, a, dtype);
+    MemoryTable table = NoRules(builder);
+    table.node_rules[b.node] = 0;
+    table.rules = {{{{0, 0, identity}}, {}}};
+    return PlanExecutorMemory(Bound(&builder, {b}), table, {}).planned_bytes;
+  };
+  EXPECT_EQ(planned(kFloat32, false), 16);
+  EXPECT_EQ(planned(kInt32, false), 16) << "another type of the same size";
+  EXPECT_EQ(planned(kFloat64, false), 32);
+  EXPECT_EQ(planned(kFloat64, true), 32);
+}
+
+TEST(ExecutorMemory, WritesInPlaceOfOneInputOnlyOnceAndInTheRulesOrder) {
+  GraphBuilder builder;
+  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
+  const NodeEntry a = builder.Copy("a", 0, x);
+  Node pair;
+  pair.op = "pair";
+  pair.num_outputs = 2;
+  pair.inputs = {a};
+  const int node = builder.Add(std::move(pair), 0, {{4}, {4}}, {0, 0});
+  MemoryTable table = NoRules(builder);
+  table.node_rules[node] = 0;
+  table.rules = {{{{0, 1, false}, {0, 0, false}}, {}}};
+  const BoundGraph bound = Bound(&builder, {{node, 0}, {node, 1}});
+  EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
+}
+
+// An input of which only the shape is read can be freed before it is "read".
+TEST(ExecutorMemory, AnIgnoredInputKeepsNothingAlive) {
+  GraphBuilder builder;
+  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
+  const NodeEntry a = builder.Copy("a", 0, x);
+  const NodeEntry b = builder.Copy("b", 0, a);
+  const NodeEntry c = builder.Copy("c", 0, b);
+  const NodeEntry like = builder.Reduce("like", 0, {c, a}, Reducer::kMax);
+  const BoundGraph bound = Bound(&builder, {like});
+  MemoryTable table = NoRules(builder);
+  EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 48);
+  table.node_rules[like.node] = 0;
+  table.rules = {{{}, {1}}};
+  EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
 }
 
 TEST(ExecutorMemory, PlansFourBytesAnElementAndAllocatesTheDtypes) {

@@ -5,7 +5,6 @@
 #include <random>
 #include <set>
 
-#include "passes/partition/emit_plain.h"
 #include "support/interpreter.h"
 
 namespace tofu {
@@ -140,105 +139,6 @@ TEST(PlanFetch, CoversRandomRegionsOnceWithOnePieceATile) {
     }
     EXPECT_EQ(seen.data, std::vector<double>(seen.data.size(), 1.0));
     EXPECT_EQ(spec.pieces.size(), met.size());
-  }
-}
-
-// --- Plain form --------------------------------------------------------------------
-
-class EmitPlainTest : public testing::Test {
- protected:
-  // A variable on `worker`.
-  NodeEntry Source(int worker, const Shape& shape, int dtype = 0) {
-    Node node;
-    node.name = "tile" + std::to_string(worker);
-    return {builder_.Add(node, worker, {shape}, {dtype}), 0};
-  }
-
-  const Node& NodeOf(NodeEntry entry) { return builder_.graph().nodes[entry.node]; }
-
-  GraphBuilder builder_;
-};
-
-TEST_F(EmitPlainTest, AddsNothingForAWholeTileAndSlicesOnTheOwner) {
-  const std::vector<NodeEntry> tiles = {Source(0, {2}), Source(1, {2})};
-  const NodeEntry whole =
-      EmitPlain(FetchTiles(0, {{2}, {4}}, {4}, {0}, {2}), tiles, 0, "n@0/in0", &builder_);
-  EXPECT_EQ(whole.node, tiles[1].node);
-  const NodeEntry part =
-      EmitPlain(FetchTiles(0, {{3}, {4}}, {4}, {0}, {2}), tiles, 0, "n@0/in0", &builder_);
-  EXPECT_EQ(NodeOf(part).op, "slice_axis");
-  EXPECT_EQ(NodeOf(part).name, "n@0/in0/slice0");
-  EXPECT_EQ(
-      NodeOf(part).attrs,
-      (std::map<std::string, std::string>{
-          {"__ctx_group__", "worker1"}, {"axis", "0"}, {"begin", "1"}, {"end", "2"}}));
-}
-
-TEST_F(EmitPlainTest, SlicesFloat32OneDimensionAfterTheOther) {
-  const NodeEntry tile = Source(0, {4, 6});
-  const Box box = {{1, 2}, {3, 6}};
-  const NodeEntry part = builder_.Slice("part", 0, tile, box);
-  EXPECT_EQ(builder_.shape(part), (Shape{2, 4}));
-  EXPECT_EQ(NodeOf(part).attrs.at("axis"), "1");
-  const NodeEntry rows = NodeOf(part).inputs[0];
-  EXPECT_EQ(NodeOf(rows).op, "slice_axis");
-  EXPECT_EQ(builder_.shape(rows), (Shape{2, 6}));
-  EXPECT_EQ(NodeOf(rows).inputs[0].node, tile.node);
-}
-
-TEST_F(EmitPlainTest, ConcatenatesTheLastDimensionFirst) {
-  std::vector<NodeEntry> tiles;
-  for (int w = 0; w < 4; ++w) tiles.push_back(Source(w, {2, 3}));
-  const NodeEntry whole = EmitPlain(
-      FetchTiles(1, WholeBox({4, 6}), {4, 6}, {0, 1}, {2, 2}), tiles, 0, "n", &builder_);
-  EXPECT_EQ(NodeOf(whole).attrs.at("dim"), "0");
-  EXPECT_EQ(NodeOf(whole).attrs.at("__ctx_group__"), "worker1");
-  ASSERT_EQ(NodeOf(whole).inputs.size(), 2u);
-  EXPECT_EQ(NodeOf(NodeOf(whole).inputs[0]).attrs.at("dim"), "1");
-  EXPECT_EQ(builder_.shape(whole), (Shape{4, 6}));
-}
-
-TEST_F(EmitPlainTest, JoinsBooleansAsBytes) {
-  constexpr int kBool = 7;
-  const std::vector<NodeEntry> tiles = {Source(0, {2}, kBool), Source(1, {2}, kBool)};
-  const NodeEntry whole =
-      EmitPlain(FetchTiles(0, {{0}, {4}}, {4}, {0}, {2}), tiles, kBool, "n", &builder_);
-  EXPECT_EQ(NodeOf(whole).op, "Cast");
-  EXPECT_EQ(builder_.dtype(whole), kBool);
-  EXPECT_EQ(builder_.dtype(NodeOf(whole).inputs[0]), 3);
-}
-
-TEST_F(EmitPlainTest, FillsInfinityByFullAndZeroByZeros) {
-  const std::vector<NodeEntry> tiles = {Source(0, {2}, 1), Source(1, {2}, 1)};
-  FetchSpec spec = FetchTiles(0, {{-1}, {2}}, {4}, {0}, {2});
-  spec.fill = "-inf";
-  const NodeEntry filled = EmitPlain(spec, tiles, 1, "n", &builder_);
-  const Node& fill = NodeOf(NodeOf(filled).inputs[0]);
-  EXPECT_EQ(fill.op, "_full");
-  EXPECT_EQ(fill.attrs.at("value"), "-inf");
-  EXPECT_EQ(fill.attrs.at("dtype"), "float64");
-  EXPECT_EQ(fill.attrs.at("shape"), "(1,)");
-  spec.fill = "0";
-  const NodeEntry zeros = EmitPlain(spec, tiles, 1, "n", &builder_);
-  EXPECT_EQ(NodeOf(NodeOf(zeros).inputs[0]).op, "_zeros");
-}
-
-TEST_F(EmitPlainTest, ReducesByAddNOrAChain) {
-  const std::vector<NodeEntry> parts = {Source(0, {2}), Source(1, {2}), Source(2, {2})};
-  std::vector<std::vector<FetchSource>> terms;
-  for (int w = 0; w < 3; ++w) terms.push_back({{w, {{0}, {2}}}});
-  const NodeEntry sum = EmitPlain(PlanReduction(0, {{0}, {2}}, terms, Reducer::kSum),
-                                  parts, 0, "n", &builder_);
-  EXPECT_EQ(NodeOf(sum).op, "add_n");
-  EXPECT_EQ(NodeOf(sum).inputs.size(), 3u);
-  const std::map<Reducer, std::string> chains = {{Reducer::kMax, "_maximum"},
-                                                 {Reducer::kMin, "_minimum"},
-                                                 {Reducer::kProd, "elemwise_mul"}};
-  for (const auto& [reduce, op] : chains) {
-    const NodeEntry last =
-        EmitPlain(PlanReduction(0, {{0}, {2}}, terms, reduce), parts, 0, "m", &builder_);
-    EXPECT_EQ(NodeOf(last).op, op);
-    EXPECT_EQ(NodeOf(NodeOf(last).inputs[0]).op, op);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/box.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partition.h"
 #include "support/mock_graph.h"
@@ -72,6 +73,97 @@ TEST(ShareFetches, NeverSharesBetweenForwardAndBackward) {
   const Partitioned divided = Divided(Chain(16, 64, /*later_half=*/true));
   EXPECT_EQ(CountFetches(divided), 4);
   EXPECT_EQ(divided.shared_bytes, kWeightBytes);
+}
+
+// Nodes of worker 0, which fetches worker 1's tile of 16 numbers twice, one after the
+// other by way of a tensor of `between` numbers; then it makes one of `after`.
+class TwoFetches {
+ public:
+  TwoFetches() {
+    Node tile;
+    tile.name = "remote";
+    remote_ = {builder.Add(std::move(tile), 1, {{16}}, {0}), 0};
+    start_ = Variable("start", 0, 1);
+  }
+
+  NodeEntry Variable(const std::string& name, int worker, int64_t extent) {
+    Node node;
+    node.name = name;
+    return {builder.Add(std::move(node), worker, {{extent}}, {0}), 0};
+  }
+  NodeEntry Operator(const std::vector<NodeEntry>& inputs, int64_t extent) {
+    Node node;
+    node.op = "op";
+    node.name = "op";
+    node.inputs = inputs;
+    const int worker = builder.worker(inputs[0]);
+    return {builder.Add(std::move(node), worker, {{extent}}, {0}), 0};
+  }
+  // All of what another worker has.
+  NodeEntry Fetch(NodeEntry tile, int reader) {
+    const Box box = WholeBox(builder.shape(tile));
+    std::vector<NodeEntry> entries(2);
+    entries[builder.worker(tile)] = tile;
+    return emitter.Emit(PlanFetch(reader, box, box, {{builder.worker(tile), box}}),
+                        entries, 0, "f");
+  }
+  NodeEntry FetchRemote() { return Fetch(remote_, 0); }
+  NodeEntry start() const { return start_; }
+
+  // How many bytes are shared.
+  int64_t Shared() {
+    const size_t num_nodes = builder.graph().nodes.size();
+    FetchGraph fetches{&builder.graph(),
+                       &builder.node_workers(),
+                       std::vector<bool>(num_nodes, false),
+                       {}};
+    return ShareFetches(2, fetches)[0];
+  }
+
+  GraphBuilder builder;
+  MultiFetchEmitter emitter{&builder};
+
+ private:
+  NodeEntry remote_;
+  NodeEntry start_;
+};
+
+// Between the fetches `between` + 1 numbers are alive, in the end `after` + 1.
+int64_t SharedAcross(int64_t between, int64_t after) {
+  TwoFetches graph;
+  NodeEntry at = graph.Operator({graph.FetchRemote(), graph.start()}, 1);
+  at = graph.Operator({graph.Operator({at}, between)}, 1);
+  at = graph.Operator({graph.FetchRemote(), at}, 1);
+  at = graph.Operator({graph.Operator({at}, after)}, 1);
+  graph.builder.graph().heads = {at};
+  return graph.Shared();
+}
+
+TEST(ShareFetches, ARegionMayFillWhatThePeakLeavesToTheLastByte) {
+  EXPECT_EQ(SharedAcross(100, 100 + 16), 16 * 4);
+  EXPECT_EQ(SharedAcross(100, 100 + 15), 0);
+}
+
+// The worker's own tile of 100 numbers is published early and read late, by a fetch of
+// worker 1 that waits for what comes after the second fetch.
+TEST(ShareFetches, APublishedTileIsAliveUntilItsReadersHaveRun) {
+  for (const bool is_published : {true, false}) {
+    TwoFetches graph;
+    // The peak, before the tile is there.
+    NodeEntry at = graph.Operator({graph.Operator({graph.start()}, 120)}, 1);
+    const NodeEntry tile = graph.Operator({at}, 100);
+    at = graph.Operator({tile}, 1);
+    at = graph.Operator({graph.FetchRemote(), at}, 1);
+    at = graph.Operator({graph.Operator({at}, 10)}, 1);
+    at = graph.Operator({graph.FetchRemote(), at}, 1);
+    graph.builder.graph().heads = {at};
+    if (is_published) {
+      const NodeEntry late = graph.Fetch(tile, 1);
+      graph.builder.graph().heads.push_back(
+          graph.Operator({late, graph.Fetch(at, 1)}, 1));
+    }
+    EXPECT_EQ(graph.Shared(), is_published ? 0 : 16 * 4);
+  }
 }
 
 TEST(ShareFetches, IsAChoice) {

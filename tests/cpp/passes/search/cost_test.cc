@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "graph/box.h"
+#include "graph/plan.h"
 #include "support/example_graphs.h"
+#include "support/recount.h"
 
 namespace tofu {
 namespace {
@@ -64,6 +66,49 @@ TEST(Cost, AHaloIsTheOverlap) {
   const OperatorRegions regions(example.graph(), example.table(), 1, {1}, {2});
   // Outputs [0, 4) and [4, 8) need [0, 6) and [4, 10) of tiles [0, 5), [5, 10).
   EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 10}, {1}, {2})), 2);
+}
+
+// y[i] reads x[(2 - i) / 2], both over 6 elements: indices above 2 read what lies
+// before x, which is (2 - 3) / 2 = -1 rounded down.
+TEST(Cost, IndicesBelowZeroAreRoundedDown) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {6});
+  example.Head(example.Elementwise("y", {x}), "output");
+  StrategyTable table = example.table();
+  table.rows[0].inputs[0].dims[0] = {
+      false, {{{0, true, -1}}, 2, 2}, {{{0, false, -1}}, 2, 2}};
+  const OperatorRegions regions(example.graph(), table, 1, {0}, {2});
+  EXPECT_EQ(regions.InputElements(0, TileBoxes({6}, {0}, {2})), 0)
+      << "the first part has what it reads, the second reads nothing";
+  Plan plan;
+  plan.parts = {2};
+  plan.tensor_cuts = {{0}, {0}};
+  plan.op_cuts = {{kReplicated}, {0}};
+  EXPECT_EQ(Recount(example.graph(), table, plan), 0);
+}
+
+// Padding: what a part reads is exact in every dimension, clipped to the tensor.
+TEST(Cost, APaddedPartFetchesOnlyElementsThatExist) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {1, 8});
+  example.Head(example.Window("y", x, 3, 1, /*pad=*/1), "output");
+  const OperatorRegions regions(example.graph(), example.table(), 1, {1}, {2});
+  // Outputs [0, 4) and [4, 8) need [-1, 5) and [3, 9) of tiles [0, 4), [4, 8).
+  EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 8}, {1}, {2})), 2);
+}
+
+TEST(Cost, EveryReductionOfAStepAddsItsParts) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6});
+  example.Head(example.ReduceRows("y", x, Reducer::kMax), "output");
+  const auto output = [&](const Cuts& cuts) {
+    return OperatorRegions(example.graph(), example.table(), 1, cuts, {2, 3})
+        .OutputElements(0, TileBoxes({6}, {0, kReplicated}, {2, 3}));
+  };
+  // Tiles of 3 elements on 6 workers; what a worker makes itself is not fetched.
+  EXPECT_EQ(output({0, kReplicated}), 2 * 18 - 18);
+  EXPECT_EQ(output({0, 1}), 2 * 18 - 6) << "a third of each tile is made at its owner";
+  EXPECT_EQ(output({kReplicated, 1}), 18 - 6);
 }
 
 TEST(Cost, OnlyTheFirstPartReadsTheBiasOfASum) {

@@ -117,6 +117,30 @@ TEST(Modes, ReplicationIsNeverDearerInOneStepAndOnlyWhenAllowed) {
             std::vector<int>{kReplicated});
 }
 
+TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  const NodeEntry v = example.Variable("v", {6, 6}, "data");
+  const NodeEntry w = example.Variable("w", {6, 6}, "parameter");
+  const NodeEntry mean = example.Variable("mean", {4, 6}, "aux");
+  const NodeEntry y = example.MatMul("y", example.Elementwise("x2", {x}), v);
+  example.Head(y, "output");
+  example.Head(example.Elementwise("new_w", {w}), "update:w");
+  example.Head(example.Elementwise("new_mean", {mean}), "aux:mean");
+  const Graph& graph = example.graph();
+  const CoarseGraph coarse =
+      Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
+  const std::vector<bool> may = ReplicableTensors(graph, coarse);
+  const auto of = [&](NodeEntry entry) {
+    return may[coarse.tensor_class[graph.entry_id(entry)]];
+  };
+  EXPECT_FALSE(of(x));
+  EXPECT_TRUE(of(v)) << "no element-wise operator touches it";
+  EXPECT_TRUE(of(y));
+  EXPECT_TRUE(of(w));
+  EXPECT_TRUE(of(mean));
+}
+
 TEST(Modes, AnUnknownModeNamesThoseThatThereAre) {
   ExampleGraph example = Mlp(8, 8, 1);
   try {

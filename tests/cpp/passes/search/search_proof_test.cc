@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "passes/search/make_plan.h"
+#include "passes/search/modes.h"
 #include "passes/search/step_problem.h"
 #include "support/brute_force.h"
 #include "support/example_graphs.h"
@@ -54,6 +55,30 @@ TEST_P(OneStep, EqualsBruteForceAndRecountOnRandomGraphs) {
     ASSERT_EQ(Recount(example.graph(), example.table(), plan), expected);
   }
   EXPECT_EQ(compared, kGraphs);
+}
+
+TEST_P(OneStep, EqualsBruteForceWhereTensorsMayStayWhole) {
+  int compared = 0;
+  for (unsigned seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 5));
+    const Graph& graph = example.graph();
+    const CoarseGraph coarse =
+        Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
+    const int64_t expected = BruteForceBytes(graph, example.table(), coarse, {GetParam()},
+                                             100, ReplicableTensors(graph, coarse));
+    if (expected < 0) continue;
+    ++compared;
+    PlanOptions options;
+    options.workers = GetParam();
+    options.parts = {GetParam()};
+    options.mode = "recursion";
+    options.allow_replication = true;
+    const Plan plan = MakePlan(graph, example.table(), options);
+    ASSERT_EQ(plan.total_bytes(), expected) << WriteGraph(graph);
+    ASSERT_EQ(Recount(graph, example.table(), plan), expected);
+  }
+  EXPECT_GE(compared, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Search, OneStep, testing::Values(2, 3, 4, 6, 8));

@@ -85,9 +85,9 @@ def test_so_it_does_where_it_is_asked_whether_it_would_help(failing):
 
 def test_a_gradient_whose_lowering_fails_is_whole(failing):
     failing(AFTER, "_backward_Dropout", function=boom)
-    text = "node '.*' .*_backward_Dropout.*: its rewrite fails: IndexError"
+    graph = "node '.*' .*_backward_Dropout.*: its rewrite fails: IndexError"
     # It reads what its forward operator has left, which no worker has.
-    with pytest.raises(GraphError, match="read state|" + text):
+    with pytest.raises(GraphError, match="read state|" + graph):
         graph_of(sym.Dropout(sym.var("x"), p=0.5), {"x": random((4, 6))})
 
 

@@ -53,7 +53,8 @@ def run_for(case, arrays, outputs, heads):
     node = Node(case.op, "op", dict(case.attrs), num_outputs=len(outputs))
     node.inputs = [Entry(Node(VARIABLE, f"x{k}")) for k in range(len(arrays))]
     symbol = Graph([Entry(node, head) for head in heads]).to_symbol()
-    with taught({"op": [(out.shape, dtype_flag(single(out).dtype.name)) for out in outputs]}):
+    tensors = [(out.shape, dtype_flag(single(out).dtype.name)) for out in outputs]
+    with taught({"op": tensors}):
         inputs = {f"x{k}": mx.nd.array(a, dtype=a.dtype) for k, a in enumerate(arrays)}
         executor = symbol.bind(mx.cpu(), inputs, grad_req="null")
     for output in executor.outputs:

@@ -48,7 +48,7 @@ def tensor(ways, chosen=0, tied=1):
             id="dearer",
         ),
         pytest.param(
-            [way(0, 1000), way(1, 1000)], 0, "Dimension 1 would communicate as much", id="equal"
+            [way(0, 1000), way(1, 1000)], 0, "Dimension 1 would communicate the same", id="equal"
         ),
         pytest.param(
             [way(0, 1000), way(1, 1000, 900)],
@@ -57,6 +57,18 @@ def tensor(ways, chosen=0, tied=1):
             id="cheaper",
         ),
         pytest.param([way(0, 1000)], 0, "No other dimension divides", id="only"),
+        pytest.param(
+            [way(-1, 900), way(0, 1000), way(1, 1300)],
+            0,
+            "The next best, dimension 1, would communicate 300 bytes more",
+            id="whole is no next best",
+        ),
+        pytest.param(
+            [way(-1, 900), way(0, 1000)],
+            0,
+            "No other dimension divides by the parts of this step. Left whole it would be 100",
+            id="only, and whole is cheaper",
+        ),
         pytest.param([way(-1, 1000)], -1, "No dimension divides by the parts", id="none"),
         pytest.param(
             [way(0, 1000), way(-1, 400)], 0, "Left whole it would be 600 bytes less", id="whole"
@@ -75,7 +87,7 @@ def test_what_is_cut_alike_is_counted():
 
 def test_text_marks_what_was_chosen():
     text = read(json.dumps(tensor([way(0, 1000), way(1, 4000, 3500)]))).to_text()
-    assert "Tensor w (8x6 float32), step 1 of 2 parts: dimension 0\n" in text
+    assert "Tensor w (8x6 float32), step 1 of 1, in 2 parts: dimension 0\n" in text
     assert "  dimension 0  <-  1,000" in text
     assert "  dimension 1      4,000 (+3,000)" in text
     assert text.count("3,500 (+2,500)") == 1

@@ -11,7 +11,7 @@ from ..documents import document, stack
 
 def test_text_names_every_tensor_and_operator():
     text = render_text(Plan.from_json(json.dumps(document())))
-    assert "4 workers = 2 x 2, 1.5 KiB communicated per training step" in text
+    assert "4 workers (2 x 2), 1.5 KiB communicated per training step" in text
     assert re.search(r"^w +8x6 +float32 +2x2 +0 1$", text, re.M)
     assert re.search(r"^b +3 +float64 +1= +- -$", text, re.M)
     assert re.search(r"^fc +FullyConnected +b - +96$", text, re.M)
@@ -47,7 +47,7 @@ def test_what_is_left_out_is_counted():
         {"node": name, "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]} for name in names
     ]
     text = render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
-    assert "... and 60 more tensors, 960 bytes together; --all shows every one" in text
+    assert "... and 60 more tensors, 960 bytes together; --all shows all" in text
 
 
 def test_summary_tells_model_and_memory():
@@ -83,3 +83,45 @@ def test_a_number_that_all_share_stays_in_the_name():
         )
     )
     assert (group.name, len(group)) == ("s2_*_w", 2)
+
+
+def test_operators_that_cost_differently_are_not_alike():
+    """Nor are those of another kind or split; numbers in names do not count."""
+    operators = [
+        {"node": f"layer{i}_fc", "op": op, "cuts": cuts, "bytes": size}
+        for i, (op, cuts, size) in enumerate(
+            [
+                ("FullyConnected", ["b", None], 96),
+                ("FullyConnected", ["b", None], 96),
+                ("FullyConnected", ["b", None], 100),
+                ("FullyConnected", ["o", None], 96),
+                ("relu", ["b", None], 96),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(operators=operators)))
+    found = [(group.name, len(group), group.bytes) for group in repeated_operators(plan)]
+    assert found == [
+        ("layer*_fc", 2, 192),
+        ("layer2_fc", 1, 100),
+        ("layer3_fc", 1, 96),
+        ("layer4_fc", 1, 96),
+    ]
+
+
+def test_tensors_of_another_type_are_not_alike():
+    tensors = [
+        {"node": f"layer{i}_w", "output": 0, "shape": shape, "dtype": dtype, "cuts": cuts}
+        for i, (shape, dtype, cuts) in enumerate(
+            [
+                ([8], 0, [0, 0]),
+                ([8], 0, [0, 0]),
+                ([8], 4, [0, 0]),
+                ([8], 0, [0, -1]),
+                ([4], 0, [0, 0]),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(tensors=tensors)))
+    found = [(group.name, len(group)) for group in repeated_tensors(plan)]
+    assert found == [("layer*_w", 2), ("layer2_w", 1), ("layer3_w", 1), ("layer4_w", 1)]

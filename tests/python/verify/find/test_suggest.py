@@ -132,7 +132,7 @@ def test_suggest_describes_an_operator_and_its_gradient() -> None:
         (["suggest", "Dropout", "--shape", "8,9"], "two runs differ"),
         (["suggest", "relu", "--shape", "2", "--attr", "x"], "expected NAME=VALUE"),
         (["verify", "NoSuch"], "no example call of it is known"),
-        (["verify", "--describe", "nowhere.py"], "is no file"),
+        (["verify", "--describe", "nowhere.py"], "is not a file"),
     ],
 )
 def test_bad_input_is_told(args: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,53 @@
+"""Which operator of an executor throws: found by running its nodes one by one.
+
+MXNet's errors name no operator, and an executor runs its nodes in any order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Optional
+
+import mxnet as mx
+from mxnet.base import _LIB
+
+from .extension import run_part
+
+__all__ = ["failing_operator"]
+
+# The nodes of an executor in its own order, as its text lists them.
+_NODE = re.compile(r"^(?:Variable:.*|Op:(?P<op>[^,]*), Name=(?P<name>.*))$", re.MULTILINE)
+# A node's name says which worker runs it.
+_WORKER = re.compile(r"^(?P<name>[^@]*)@(?P<worker>\d+)(?P<rest>.*)$")
+
+
+def failing_operator(
+    executor: mx.executor.Executor, contexts: Sequence[mx.Context], *, is_train: bool
+) -> Optional[str]:
+    """Run an executor on the inputs that it has, up to the first node that throws.
+
+    Args:
+        executor: of a partitioned graph.
+        contexts: the workers'.
+        is_train: whether operators behave as in training.
+
+    Returns that node in words; None where none throws this time. Errors that were there
+    before are forgotten.
+    """
+    _LIB.MXNDArrayWaitAll()
+    for number, node in enumerate(_NODE.finditer(executor.debug_str())):
+        if node["op"] is None:
+            continue
+        run_part(executor, number, number + 1, is_train=is_train)
+        if _LIB.MXNDArrayWaitAll() != 0:
+            return _in_words(node["op"], node["name"], contexts)
+    return None
+
+
+def _in_words(op: str, name: str, contexts: Sequence[mx.Context]) -> str:
+    found = _WORKER.match(name)
+    if found is None:
+        return f"operator {op} ({name})"
+    worker = int(found["worker"])
+    return f"operator {op} ({found['name']}{found['rest']}) on worker {worker}, {contexts[worker]}"

@@ -1,0 +1,68 @@
+// What graphs call things so that MXNet 1.9.1 runs them: operators, attributes,
+// types. The passes say what a node does; here stands how MXNet spells it, and which
+// of its limits that spelling works around.
+//
+// Built into the passes' library, not into the extension that MXNet loads.
+#ifndef TOFU_MXNET_DIALECT_H_
+#define TOFU_MXNET_DIALECT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+// The attribute that places a node, and its value for a worker.
+constexpr char kContextAttr[] = "__ctx_group__";
+std::string WorkerContext(int worker);
+
+// tofu's own operators (multifetch_ops.h): the attribute of kMultiFetchOp that says
+// what it assembles (kernels/multifetch_spec.h), and that of kRetireOp with its number
+// of inputs.
+constexpr char kPublishOp[] = "_tofu_publish";
+constexpr char kMultiFetchOp[] = "_tofu_multifetch";
+constexpr char kRetireOp[] = "_tofu_retire";
+constexpr char kSpecAttr[] = "spec";
+constexpr char kNumArgsAttr[] = "num_args";
+
+constexpr char kCopyOp[] = "_copy";
+// What an executor puts on an edge between workers.
+constexpr char kCrossDeviceCopyOp[] = "_CrossDeviceCopy";
+
+// "(2, 3)", "(2,)" and "()".
+std::string TupleText(const std::vector<int64_t>& values);
+
+// "float32" for type flag 0, and so on; UserError(kGraph) when unknown.
+std::string DtypeName(int dtype);
+
+// Operators of stock MXNet, without name and inputs. A slice is one node, or one for
+// each dimension that is cut: on CPUs "slice" of float32 is oneDNN's, which divides by
+// zero where a piece cuts through the blocks of a blocked layout, such as a
+// convolution's; "slice_axis" always reads the plain layout.
+bool SlicesByAxis(int dtype);
+Node SliceNode(const Box& box);
+Node SliceAxisNode(int dim, int64_t begin, int64_t end);
+Node ConcatNode(int dim, size_t parts);
+Node FillNode(const Shape& shape, int dtype, const std::string& value);
+Node CopyNode();
+Node CastNode(int dtype);
+
+// One operator for all terms of a sum, or one for two terms of another reduction.
+Node SumNode(size_t terms);
+Node CombineNode(Reducer reduce);
+
+// The type as which tensors of `dtype` are concatenated: Concat does not know bool.
+int ConcatDtype(int dtype);
+
+// Whether a node may have control dependencies. MXNet takes the first dependency of a
+// backward operator for its forward operator, and its shapes from there. Backward
+// operators are named so, and two others are registered as such.
+bool TakesControlDeps(const Node& node);
+
+}  // namespace tofu
+
+#endif  // TOFU_MXNET_DIALECT_H_

@@ -1,0 +1,175 @@
+// Tofu's operators are freed of resources in a library that stands in for MXNet.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "mxnet/fake/fake_mxnet.h"
+
+extern "C" {
+const char* TofuFreeOpen(const char* path);
+int TofuFreeBegin();
+void TofuFreeEnd();
+}
+
+namespace tofu {
+namespace {
+
+constexpr const char* kOurs[] = {"_tofu_publish", "_tofu_multifetch", "_tofu_retire"};
+constexpr const char* kComputes[] = {"FComputeEx<cpu>", "FComputeEx<gpu>"};
+
+// mxnet::Resource
+struct Resource {
+  int32_t type;
+  char others[28];
+};
+
+// mxnet::OpContext
+struct Context {
+  char before[64] = {};
+  Resource* begin = nullptr;
+  Resource* end = nullptr;
+  Resource* end_of_storage = nullptr;
+};
+
+void* InvokerOf(const char* map, const char* op) { return FakeSlotOf(map, op)->invoker; }
+
+// Calls an operator with resources of these types; what MXNet's dispatcher saw.
+std::string Compute(const char* map, const char* op, const std::vector<int>& types) {
+  using Function =
+      void (*)(const void*, const void*, Context*, const void*, const void*, const void*);
+  std::vector<Resource> resources;
+  for (int type : types) resources.push_back({type, {}});
+  Context context;
+  context.begin = resources.data();
+  context.end = context.end_of_storage = resources.data() + resources.size();
+  FakeForgetCalls();
+  reinterpret_cast<Function>(InvokerOf(map, op))(nullptr, nullptr, &context, nullptr,
+                                                 nullptr, nullptr);
+  EXPECT_EQ(context.begin, resources.data()) << "the context is as it was";
+  EXPECT_EQ(context.end, resources.data() + resources.size());
+  return FakeCalls();
+}
+
+// How many resources an operator asks for.
+size_t CountRequests(const char* op) {
+  struct Types {
+    int32_t* begin;
+    int32_t* end;
+    int32_t* end_of_storage;
+  };
+  using Function = Types* (*)(Types*, const void*, const void*);
+  Types types = {};
+  reinterpret_cast<Function>(InvokerOf("FResourceRequest", op))(&types, nullptr, nullptr);
+  const auto count = static_cast<size_t>(types.end - types.begin);
+  ::operator delete(types.begin);
+  return count;
+}
+
+TEST(FreeOperators1Refusal, NothingIsFreedBeforeItHasBeenSeenToRun) {
+  ASSERT_EQ(TofuFreeOpen(FakeMxnetPath()), nullptr);
+  if (TofuFreeBegin() > 0) {
+    TofuFreeEnd();
+    GTEST_SKIP() << "another test of this process has run some";
+  }
+  EXPECT_EQ(CountRequests("_tofu_publish"), 2u);
+  TofuFreeEnd();
+}
+
+class FreeOperators2 : public testing::Test {
+ protected:
+  FreeOperators2() {
+    for (const char* map : kComputes) {
+      for (const char* op : kOurs) TofuSlot(map, op);
+    }
+    const char* const problem = TofuFreeOpen(FakeMxnetPath());
+    EXPECT_EQ(problem, nullptr) << problem;
+    EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_publish", {1, 2}), "12\n");
+  }
+  ~FreeOperators2() override { TofuFreeEnd(); }
+
+  void TofuSlot(const char* map, const char* op) {
+    EXPECT_EQ(InvokerOf(map, op), InvokerOf(map, "Convolution")) << "MXNet's, before";
+  }
+};
+
+TEST_F(FreeOperators2, OnlyTheDispatchersOfTofusOperatorsAreReplaced) {
+  for (const char* map : kComputes) {
+    for (const char* op : kOurs) {
+      EXPECT_NE(InvokerOf(map, op), InvokerOf(map, "Convolution")) << map << op;
+    }
+  }
+  EXPECT_EQ(CountRequests("_tofu_publish"), 2u) << "not yet";
+  EXPECT_EQ(CountRequests("Convolution"), 2u);
+}
+
+TEST_F(FreeOperators2, TheyRequestNothingUntilTheEnd) {
+  EXPECT_EQ(TofuFreeBegin(), 3);
+  for (const char* op : kOurs) EXPECT_EQ(CountRequests(op), 0u) << op;
+  EXPECT_EQ(CountRequests("Convolution"), 2u);
+  TofuFreeEnd();
+  for (const char* op : kOurs) {
+    EXPECT_EQ(CountRequests(op), 2u) << op;
+    for (const char* map : kComputes) TofuSlot(map, op);
+  }
+}
+
+TEST_F(FreeOperators2, TheDispatcherIsLentWhatWasNotRequested) {
+  TofuFreeBegin();
+  for (const char* map : kComputes) {
+    for (const char* op : {"_tofu_publish", "_tofu_multifetch"}) {
+      EXPECT_EQ(Compute(map, op, {}), "12\n") << map << op;
+      EXPECT_EQ(Compute(map, op, {1, 2}), "12\n") << "of a graph bound before";
+    }
+  }
+}
+
+TEST_F(FreeOperators2, ARetirementOnACpuRunsWithoutTheDispatcher) {
+  TofuFreeBegin();
+  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {}), "");
+  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {1, 2}), "12\n");
+  EXPECT_EQ(Compute("FComputeEx<gpu>", "_tofu_retire", {}), "12\n");
+}
+
+TEST_F(FreeOperators2, RetirementsAloneTakeLayoutsOfOneDnn) {
+  EXPECT_FALSE(FakeFlagOf("_tofu_retire"));
+  TofuFreeBegin();
+  EXPECT_TRUE(FakeFlagOf("_tofu_retire"));
+  EXPECT_TRUE(FakeFlagOf("Convolution")) << "as before";
+  for (const char* op : {"_tofu_publish", "_tofu_multifetch", "FullyConnected"}) {
+    EXPECT_FALSE(FakeFlagOf(op)) << op;
+  }
+  TofuFreeEnd();
+  EXPECT_FALSE(FakeFlagOf("_tofu_retire"));
+  EXPECT_TRUE(FakeFlagOf("Convolution"));
+}
+
+// In processes of their own: what has been seen is not forgotten.
+TEST_F(FreeOperators2, OtherResourcesThanExpectedFreeNothing) {
+  for (const std::vector<int>& types : {std::vector<int>{2, 1}, {1}, {1, 2, 2}}) {
+    EXPECT_EXIT(
+        {
+          Compute("FComputeEx<cpu>", "_tofu_publish", types);
+          std::_Exit(TofuFreeBegin());
+        },
+        testing::ExitedWithCode(0), "");
+  }
+}
+
+TEST_F(FreeOperators2, AnOperatorWithAnotherDispatcherFreesNothing) {
+  TofuFreeEnd();
+  EXPECT_EXIT(
+      {
+        FakeSlotOf("FComputeEx<gpu>", "_tofu_retire")->invoker = nullptr;
+        const char* const problem = TofuFreeOpen(FakeMxnetPath());
+        std::_Exit(problem != nullptr && std::strstr(problem, "_tofu_retire") != nullptr
+                       ? 7
+                       : 0);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,125 @@
+#include "passes/partition/emit_multifetch.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/multifetch_spec.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kFloat32 = 0;
+constexpr int kInt64 = 6;
+
+// Worker w holds columns [2w, 2w + 2) of a 4 x 6 tensor.
+class EmitMultiFetch : public testing::Test {
+ protected:
+  EmitMultiFetch() {
+    for (int w = 0; w < 3; ++w) {
+      Node node;
+      node.name = "tile" + std::to_string(w);
+      tiles_.push_back({builder_.Add(std::move(node), w, {{4, 2}}, {kFloat32}), 0});
+      sources_.push_back({w, {{0, 2 * w}, {4, 2 * w + 2}}});
+    }
+  }
+
+  NodeEntry Fetch(int worker, const Box& region) {
+    return emitter_.Emit(PlanFetch(worker, region, kWhole, sources_), tiles_, kFloat32,
+                         "f");
+  }
+  const Node& NodeOf(NodeEntry entry) { return builder_.graph().nodes[entry.node]; }
+  MultiFetchSpec SpecOf(NodeEntry entry) {
+    return ReadSpec(NodeOf(entry).attrs.at(kSpecAttr));
+  }
+
+  const Box kWhole = {{0, 0}, {4, 6}};
+  GraphBuilder builder_;
+  std::vector<NodeEntry> tiles_;
+  std::vector<FetchSource> sources_;
+  MultiFetchEmitter emitter_{&builder_};
+};
+
+TEST_F(EmitMultiFetch, ReadsHandlesOfOthersAndTheOwnTileLast) {
+  const NodeEntry region = Fetch(0, kWhole);
+  const Node& fetch = NodeOf(region);
+  EXPECT_EQ(fetch.op, kMultiFetchOp);
+  EXPECT_EQ(builder_.worker(region), 0);
+  ASSERT_EQ(fetch.inputs.size(), 3u);
+  EXPECT_EQ(NodeOf(fetch.inputs[0]).op, kPublishOp);
+  EXPECT_EQ(builder_.worker(fetch.inputs[0]), 1);
+  EXPECT_EQ(NodeOf(fetch.inputs[0]).inputs[0].node, tiles_[1].node);
+  EXPECT_EQ(builder_.worker(fetch.inputs[1]), 2);
+  EXPECT_EQ(fetch.inputs[2].node, tiles_[0].node);
+  const MultiFetchSpec spec = SpecOf(region);
+  EXPECT_EQ(spec.num_remote, 2);
+  EXPECT_EQ(spec.pieces[0].source, 2) << "its own columns come first";
+  EXPECT_EQ(spec.pieces[1].source, 0);
+  EXPECT_EQ(spec.shape, (Shape{4, 6}));
+  EXPECT_EQ(builder_.shape({region.node, 1}), (Shape{1}));
+  EXPECT_EQ(builder_.dtype({region.node, 1}), kInt64);
+}
+
+TEST_F(EmitMultiFetch, WithoutATileOfItsOwnEverySourceIsRemote) {
+  const NodeEntry region = Fetch(0, {{0, 2}, {4, 6}});
+  EXPECT_EQ(SpecOf(region).num_remote, 2);
+  EXPECT_EQ(NodeOf(region).inputs.size(), 2u);
+}
+
+TEST_F(EmitMultiFetch, ATileIsPublishedOnceForAllReaders) {
+  const NodeEntry a = Fetch(0, kWhole);
+  const NodeEntry b = Fetch(2, kWhole);
+  EXPECT_EQ(NodeOf(a).inputs[0].node, NodeOf(b).inputs[1].node) << "of worker 1";
+}
+
+TEST_F(EmitMultiFetch, ARegionThatIsTheOwnTileAddsNothing) {
+  EXPECT_EQ(Fetch(1, {{0, 2}, {4, 4}}).node, tiles_[1].node);
+  EXPECT_EQ(builder_.graph().num_nodes(), 3);
+  EXPECT_NE(Fetch(1, {{0, 2}, {3, 4}}).node, tiles_[1].node) << "a part of it";
+}
+
+TEST_F(EmitMultiFetch, ARegionOutsideTheTensorIsFilled) {
+  FetchSpec spec = PlanFetch(1, {{4, 0}, {5, 6}}, kWhole, sources_);
+  spec.fill = "-inf";
+  const NodeEntry region = emitter_.Emit(spec, tiles_, kFloat32, "f");
+  EXPECT_EQ(NodeOf(region).op, "_full");
+  EXPECT_EQ(NodeOf(region).attrs.at("value"), "-inf");
+  EXPECT_EQ(builder_.shape(region), (Shape{1, 6}));
+}
+
+TEST_F(EmitMultiFetch, ReductionsKeepTheirKindAndTheirTerms) {
+  const Box tile = {{0, 0}, {4, 2}};
+  for (const auto& [reducer, combine] : {std::pair(Reducer::kSum, Combine::kSum),
+                                         {Reducer::kMax, Combine::kMax},
+                                         {Reducer::kMin, Combine::kMin},
+                                         {Reducer::kProd, Combine::kProd}}) {
+    const NodeEntry region =
+        emitter_.Emit(PlanReduction(0, tile, {{{0, tile}}, {{1, tile}}}, reducer), tiles_,
+                      kFloat32, "f");
+    const MultiFetchSpec spec = SpecOf(region);
+    EXPECT_EQ(spec.reduce, combine);
+    EXPECT_EQ(spec.num_terms, 2);
+    EXPECT_EQ(spec.pieces[1].term, 1);
+    EXPECT_EQ(spec.pieces[1].source, 0) << "the remote one";
+  }
+}
+
+// Worker 1's tile is read by two fetches, of which only one is needed.
+TEST_F(EmitMultiFetch, RetirementsWaitForTheReadersThatAHeadNeeds) {
+  const NodeEntry needed = Fetch(0, {{0, 1}, {4, 3}});
+  Fetch(2, {{0, 3}, {4, 5}});
+  builder_.graph().heads = {needed};
+  EXPECT_EQ(Retire(&builder_), 1);
+  ASSERT_EQ(builder_.graph().heads.size(), 2u);
+  EXPECT_EQ(builder_.graph().heads[1].node, needed.node) << "behind the retirement";
+  const Node& retire = NodeOf(builder_.graph().heads[0]);
+  EXPECT_EQ(retire.op, kRetireOp);
+  EXPECT_EQ(builder_.worker(builder_.graph().heads[0]), 1);
+  ASSERT_EQ(retire.inputs.size(), 3u);
+  EXPECT_EQ(retire.inputs[0].node, tiles_[1].node);
+  EXPECT_EQ(NodeOf(retire.inputs[1]).op, kPublishOp);
+  EXPECT_EQ(retire.inputs[2].node, needed.node);
+  EXPECT_EQ(retire.inputs[2].index, 1) << "its acknowledgement";
+  EXPECT_EQ(retire.attrs.at(kNumArgsAttr), "3");
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,162 @@
+"""What a script drops is freed, without Python's search for cycles."""
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import weakref
+
+import mxnet as mx
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+from tofu.gluon import autograd_hooks
+from tofu.gluon.session import active
+
+from .models import assert_same, data, make_net, train
+
+
+@pytest.fixture
+def without_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def programs():
+    """The programs of all blocks, by weak references."""
+    return [
+        weakref.ref(bound.program)
+        for block in active().state.blocks.values()
+        for pool in block._pools.values()
+        for bound in pool._bound
+    ]
+
+
+def once(backward, trained=False):
+    """Use a net and drop it; the programs that it had."""
+    net, inputs = make_net(), data()
+    inputs.attach_grad()
+    if trained:
+        train(net=net, steps=2)
+    with autograd.record():
+        loss = (net(inputs) * net(inputs * 2)).sum()
+    if backward:
+        loss.backward()
+    mx.nd.waitall()
+    return programs()
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_dropped_block_is_freed(two, backward, without_collector):
+    for _ in range(3):
+        dropped = once(backward)
+        assert dropped
+        data().sum()
+        autograd_hooks.free_dropped()  # as the next call of a block does
+        assert not any(program() for program in dropped)
+        assert not list(active().state.blocks)
+
+
+def test_calls_steps_and_records_free_what_was_dropped(two, without_collector):
+    kept = make_net(prefix="kept_")
+    kept(data())
+    dropped = once(backward=True)
+    kept(data())
+    assert not any(program() for program in dropped if program not in programs())
+    assert len(programs()) == 1
+
+
+def test_blocks_with_trainers_are_freed_as_in_mxnet(two):
+    """A parameter and its trainer refer to each other: that takes the search."""
+    dropped = once(backward=True, trained=True)
+    autograd_hooks.free_dropped()
+    gc.collect()
+    assert not any(program() for program in dropped)
+    assert not list(active().state.trainers)
+
+
+def test_old_signatures_are_freed(two, without_collector):
+    net = make_net()
+    for rows in range(2, 90, 2):
+        with autograd.record():
+            loss = net(mx.nd.ones((rows, 10))).sum()
+        loss.backward()
+    del loss
+    autograd_hooks.free_dropped()
+    assert len(programs()) == 32
+
+
+def test_scopes_still_name_children(two):
+    net = make_net()
+    net(data())
+    with net.name_scope():
+        added = nn.Dense(3)
+    assert added.prefix == "net_dense2_"
+    assert added.params._shared is net.params._shared
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_copies_of_scopes_are_mxnets_own(two, duplicate):
+    net = nn.Dense(4, in_units=10, prefix="net_")
+    net.initialize()
+    net.hybridize()
+    net(data())
+    assert type(net._scope).__name__ == "_Scope"
+    state = {"block": net, "scope": net._scope}
+    net._cached_op = net._cached_graph = None  # not to be copied
+    net._clear_cached_op()
+    twin = duplicate(state)
+    assert type(twin["scope"]) is gluon.block._BlockScope
+    assert twin["scope"]._block is twin["block"]
+    assert twin["block"] is not net
+
+
+CREATIONS = """
+    import mxnet as mx
+    from mxnet import autograd, gluon
+
+    def resident_mib():
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if "VmRSS" in line) / 1024
+
+    def create():
+        net = gluon.nn.Dense(512, in_units=512)  # 1 MiB, and as much for gradients
+        net.initialize()
+        net.hybridize()
+        with autograd.record():
+            loss = net(mx.nd.ones((256, 512))).sum()
+        loss.backward()
+        mx.nd.waitall()
+
+    for _ in range(40):
+        create()
+    before = resident_mib()
+    for _ in range(60):
+        create()
+    print(resident_mib() - before)
+"""
+
+
+def test_creations_stay_flat():
+    variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CREATIONS)],
+        env={**os.environ, **variables, "TOFU_DEVICE": "cpu", "TOFU_LOG": "quiet"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert float(found.stdout.split()[-1]) < 20  # 60 of them need 120 MiB
+
+
+def test_training_is_not_disturbed(two):
+    losses = train()[0]
+    once(backward=True)
+    assert_same(train()[0], losses)
