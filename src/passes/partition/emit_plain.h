@@ -1,5 +1,5 @@
-// Carries out a FetchSpec with stock MXNet operators. Every remote piece is sliced
-// on its owner's context, so only what is needed crosses. The reader concatenates
+// Carries out a FetchSpec with stock operators (mxnet/dialect.h). Every remote piece is
+// sliced on its owner's context, so only what is needed crosses. The reader concatenates
 // the pieces, last dimension first, and reduces the terms. The executor itself inserts
 // the copies between contexts when it binds the graph.
 //

@@ -108,7 +108,6 @@ def test_modes_are_those_of_the_search():
 
 def test_the_number_of_workers_ends_where_that_of_the_passes_does():
     core = pytest.importorskip("tofu._core")
-    table = core.StrategyTable(NO_ROWS, core.Graph(ONE_NODE))
     assert parse_workers(MAX_WORKERS, "workers") == MAX_WORKERS
     with pytest.raises(ConfigError, match=f"workers={MAX_WORKERS + 1}: .*1 to {MAX_WORKERS:,};"):
         parse_workers(MAX_WORKERS + 1, "workers")

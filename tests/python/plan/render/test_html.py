@@ -4,9 +4,12 @@ import html.parser
 import json
 import re
 
-from tofu.plan import Plan, render_html
+import pytest
+
+from tofu.plan import Plan, TensorPlan, render_html
 from tofu.plan.render.explain import Section
-from tofu.plan.render.html import worker_colour
+from tofu.plan.render.html import _HEIGHT, _WIDTH, _rects, worker_colour
+from tofu.plan.render.picture import draw
 
 from ..documents import document, stack
 
@@ -89,3 +92,14 @@ def test_more_pieces_than_can_be_seen_are_not_drawn():
 
 def test_colours_differ():
     assert len({worker_colour(worker, 64) for worker in range(64)}) == 64
+
+
+def test_planes_stand_apart_and_fill_the_picture():
+    picture = draw(TensorPlan("w", 0, (4, 4, 4), 0, (0, 1, 2)), (2, 2, 2))
+    rects = _rects(picture, 8)
+    assert picture.planes == 2 and rects is not None
+    columns = sorted({(rect.x, rect.x + rect.width) for rect in rects})
+    gaps = [b[0] - a[1] for a, b in zip(columns, columns[1:])]
+    assert gaps == pytest.approx([0, 4, 0])
+    assert (columns[0][0], columns[-1][1]) == pytest.approx((0, _WIDTH))
+    assert {rect.y + rect.height for rect in rects} == {_HEIGHT / 2, _HEIGHT}

@@ -125,3 +125,15 @@ def test_tensors_of_another_type_are_not_alike():
     plan = Plan.from_json(json.dumps(document(tensors=tensors)))
     found = [(group.name, len(group)) for group in repeated_tensors(plan)]
     assert found == [("layer*_w", 2), ("layer2_w", 1), ("layer3_w", 1), ("layer4_w", 1)]
+
+
+def test_a_line_each_up_to_64_tensors():
+    def lines(count):
+        tensors = [
+            {"node": f"w{i}", "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]}
+            for i in range(count)
+        ]
+        return render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
+
+    assert "\nw63 " in lines(64)
+    assert "\nw64 " not in lines(65) and "x 65" in lines(65)
