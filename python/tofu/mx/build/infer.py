@@ -17,6 +17,9 @@ from .nnvm import Graph, Shape
 __all__ = ["infer"]
 
 
+_UNKNOWN = (-1,)
+
+
 def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
     """Fill in the shapes and dtypes of all nodes.
 
@@ -33,13 +36,14 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
         _, shapes, _ = symbol.infer_shape_partial(
             **{name: tuple(shape) for name, (shape, _) in given.items()}
         )
+    scalars = mx.util.is_np_shape()  # else () is what MXNet calls an unknown shape
     at = 0
     for node in order:
         end = at + node.num_outputs
-        node.shapes = [tuple(shape) for shape in (shapes or [])[at:end]]
+        node.shapes = [_UNKNOWN if s is None else tuple(s) for s in (shapes or [])[at:end]]
         node.dtypes = [_flag(dtype) for dtype in (dtypes or [])[at:end]]
         at = end
-        known = [shape and all(dim > 0 for dim in shape) for shape in node.shapes]
+        known = [(shape or scalars) and all(dim > 0 for dim in shape) for shape in node.shapes]
         if len(known) != node.num_outputs or not all(known) or -1 in node.dtypes:
             raise GraphError(
                 f"node {node.name!r} ({node.op}): its shape or dtype does not follow from the "

@@ -96,6 +96,7 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
         super().__init__()
         self._symbol, self._has_head = symbol, has_head
         self._executor: Optional[mx.executor.Executor] = None
+        self._scalars = mx.util.is_np_shape()  # a thread's own, and others run the operator
 
     def forward(
         self,
@@ -106,6 +107,10 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
         aux: list[Any],
     ) -> None:
         """Compute the gradients by the operator's inputs."""
+        with mx.util.np_shape(self._scalars):
+            self._run(req, in_data, out_data)
+
+    def _run(self, req: list[str], in_data: list[Any], out_data: list[Any]) -> None:
         inputs = in_data[1:] if self._has_head else in_data
         if self._executor is None:  # MXNet makes the operator while it binds another graph
             self._executor = self._bound(inputs)

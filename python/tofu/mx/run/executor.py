@@ -90,7 +90,13 @@ def bind_apart(
     pushed operators that wait for its results. If these held temporary space that it
     needs as well, each would wait for the other.
     """
-    return _apart.submit(bind, what, graph, contexts, arrays).result()
+    scalars = mx.util.is_np_shape()  # which every thread has of its own
+
+    def bind_there() -> mx.executor.Executor:
+        with mx.util.np_shape(scalars):
+            return bind(what, graph, contexts, arrays)
+
+    return _apart.submit(bind_there).result()
 
 
 def planner_settings(graph: _core.Graph, contexts: Sequence[mx.Context]) -> dict[str, str]:

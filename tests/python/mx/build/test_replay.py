@@ -1,6 +1,7 @@
 """Gradients that need their forward operator's state, by running that operator again."""
 
 import json
+import types
 
 import mxnet as mx
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from tofu.analysis.strategy_table import table_document
 from tofu.errors import GraphError
+from tofu.mx.build.replay import _Replay
 from tofu.mx.build.training_graph import training_graph
 
 from ..models import random
@@ -100,3 +102,20 @@ def test_what_draws_random_numbers_or_has_two_outputs_is_not_run_again():
     parameters = {"x": random((4, 2, 3)), "w": random((4 * 3 * (3 + 3 + 2),))}
     with pytest.raises(GraphError, match=r"read state .* cannot be partitioned: .*_backward_RNN"):
         graph_of(symbol, states, parameters)
+
+
+def test_the_operator_runs_under_the_shapes_that_it_was_bound_under():
+    """MXNet runs it on threads of its own, where an empty shape would be an unknown one."""
+    seen = []
+
+    def run(**_):
+        seen.append(mx.util.is_np_shape())
+        return (None,)
+
+    fake = types.SimpleNamespace(arg_dict={}, grad_dict={}, forward=run, backward=lambda _: None)
+    for scalars in (False, True):
+        with mx.util.np_shape(scalars):
+            replay = _Replay(None, has_head=True)
+        replay._executor = fake
+        replay.forward(True, [], [None], [], [])
+    assert seen == [False, True]

@@ -16,9 +16,26 @@ __all__: list[str] = []
 _FLOATS = {0: "float32", 1: "float64", 2: "float16"}
 
 
-@BEFORE.lowering("mean", reason="divides by the number of elements of its own tile")
+_OWN_COUNT = "divides by the number of elements of its own tile"
+
+
+@BEFORE.lowering("mean", reason=_OWN_COUNT)
 def mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     """A sum times a constant of the whole tensor."""
+    return _mean(node, build, "sum", ("axis", "keepdims", "exclude"), "_mul_scalar")
+
+
+@BEFORE.lowering("_npi_mean", reason=_OWN_COUNT)
+def numpy_mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The same of NumPy arrays."""
+    if node.attrs.get("dtype", "None") != "None":
+        return None
+    return _mean(node, build, "_np_sum", ("axis", "keepdims"), "_npi_multiply_scalar", is_int=False)
+
+
+def _mean(
+    node: Node, build: Builder, sum_op: str, names: Sequence[str], scale_op: str, **scaling: bool
+) -> Optional[Sequence[Entry]]:
     (data,) = node.inputs
     dtype = _FLOATS.get(data.dtype)
     if dtype is None:
@@ -26,9 +43,8 @@ def mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     count = math.prod(data.shape) // math.prod(Entry(node).shape)
     if dtype == "float16":  # a sum of many would overflow before it is divided
         data = build.op("Cast", data, dtype="float32")
-    attrs = {key: node.attrs.get(key) for key in ("axis", "keepdims", "exclude")}
-    total = build.op("sum", data, **attrs)
-    out = build.op("_mul_scalar", total, scalar=1.0 / count)
+    total = build.op(sum_op, data, **{key: node.attrs.get(key) for key in names})
+    out = build.op(scale_op, total, scalar=1.0 / count, **scaling)
     return [build.op("Cast", out, dtype=dtype) if dtype == "float16" else out]
 
 
