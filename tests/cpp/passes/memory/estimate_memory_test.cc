@@ -140,8 +140,8 @@ TEST(PlanMemory, WhatIsReadLaterIsNotWrittenOver) {
   EXPECT_EQ(Serial(example).activations_bytes, 4 * kTensor);
 }
 
-// The second half is read by nobody: it is there only while the operator runs.
-TEST(PlanMemory, AnOutputThatNobodyReadsDiesWithItsOperator) {
+// The second half is not read: it is there only while the operator runs.
+TEST(PlanMemory, AnUnreadOutputDiesWithItsOperator) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
   const NodeEntry half = example.Split("split", x, 2)[0];

@@ -38,7 +38,7 @@ std::vector<std::string> Names(const Graph& graph) {
   return names;
 }
 
-// The names of what a node waits for, besides its inputs.
+// The names of what a node waits for in addition to its inputs.
 std::vector<std::string> WaitsFor(const Graph& graph, const std::string& name) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
