@@ -163,10 +163,12 @@ void Renumber(const std::vector<int>& kept, CoreProblem* core) {
 
 }  // namespace
 
-void CompressMoments(CoreProblem* core) {
+std::vector<int> CompressMoments(CoreProblem* core) {
   Normalize(core);
-  if (core->infeasible) return;
-  Renumber(Neighbours(*core).Kept(MayExceed(*core)), core);
+  if (core->infeasible) return {};
+  std::vector<int> kept = Neighbours(*core).Kept(MayExceed(*core));
+  Renumber(kept, core);
+  return kept;
 }
 
 void MemoryProfile::Add(int v, int64_t begin, int64_t end,

@@ -24,8 +24,9 @@
 
 namespace tofu {
 
-// Drops the moments that do not matter and tidies the segments.
-void CompressMoments(CoreProblem* core);
+// Drops the moments that do not matter and tidies the segments. Returns those kept, by
+// the numbers they had.
+std::vector<int> CompressMoments(CoreProblem* core);
 
 // Adds up what variables use over time.
 class MemoryProfile {

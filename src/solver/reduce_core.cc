@@ -33,7 +33,9 @@ class Reducer {
         given_domain_(core_.domain),
         values_(core_.domain.size()),
         edges_of_(core_.domain.size()),
-        is_gone_(core_.domain.size(), 0) {
+        is_gone_(core_.domain.size(), 0),
+        moments_(core_.capacity.size()) {
+    std::iota(moments_.begin(), moments_.end(), 0);
     for (size_t v = 0; v < values_.size(); ++v) {
       values_[v].resize(core_.domain[v]);
       std::iota(values_[v].begin(), values_[v].end(), 0);
@@ -55,7 +57,7 @@ class Reducer {
       changed |= RemoveDominated();
       changed |= EliminateLowDegrees();
     }
-    if (core_.infeasible) return {std::move(core_), nullptr};
+    if (core_.infeasible) return {std::move(core_), nullptr, {}};
     return Compact();
   }
 
@@ -132,11 +134,17 @@ class Reducer {
           changed = true;
         }
       }
-      if (changed || !ever) CompressMoments(&core_);
+      if (changed || !ever) Compress();
       if (core_.infeasible) return ever;
       ever |= changed;
     }
     return ever;
+  }
+
+  void Compress() {
+    std::vector<int> kept = CompressMoments(&core_);
+    for (int& t : kept) t = moments_[t];
+    moments_ = std::move(kept);
   }
 
   // [value]: whether each neighbour allows it, and the memory.
@@ -442,6 +450,7 @@ class Reducer {
     core.constant = core_.constant;
     core.infeasible = core.constant >= kForbidden;
     core.capacity = std::move(core_.capacity);
+    result.moments = std::move(moments_);
     // Shared, as a function is copied.
     const auto gone = std::make_shared<const std::vector<Gone>>(std::move(gone_));
     result.lift = [number, values = values_, gone](const std::vector<int>& chosen) {
@@ -463,6 +472,7 @@ class Reducer {
   std::vector<std::vector<int>> values_;    // [variable][value]: as given
   std::vector<std::vector<int>> edges_of_;  // [variable]
   std::vector<char> is_gone_;               // [variable]
+  std::vector<int> moments_;                // those left, as given
   std::vector<Gone> gone_;                  // in the order in which they went
 };
 

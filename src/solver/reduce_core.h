@@ -29,6 +29,7 @@ namespace tofu {
 struct ReducedCore {
   CoreProblem core;
   Lift lift;
+  std::vector<int> moments;  // those kept, by the numbers they had
 };
 
 // [variable][value]: whether the value is wanted.

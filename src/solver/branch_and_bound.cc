@@ -1,0 +1,399 @@
+#include "solver/branch_and_bound.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "solver/dual_ascent.h"
+#include "solver/eliminate_core.h"
+#include "solver/local_search.h"
+#include "solver/raise_bound.h"
+#include "solver/reduce_core.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kNodeRounds = 16;
+constexpr int kReducedRounds = 60;  // of a node that was reduced: its costs start afresh
+constexpr int kRepairEvery = 64;    // rounds
+constexpr double kReduceBelow = 0.6;  // of the values
+constexpr double kEliminationWork = 2e6;
+constexpr int64_t kMaxCoarseness = 64;  // of the first top, compared with the present one
+constexpr int kBatch = 8;
+constexpr size_t kMaxOpen = 20000;
+
+// A core that nodes share, and how its values say those of the given one.
+struct Part {
+  Part(CoreProblem given, Lift given_lift, int64_t top)
+      : core(std::move(given)), lift(std::move(given_lift)), ascent(core, top) {
+    num_values = ascent.first_value(core.num_variables());
+  }
+
+  CoreProblem core;
+  Lift lift;
+  DualAscent ascent;
+  int num_values;
+};
+
+struct Node {
+  std::shared_ptr<const Part> part;
+  DualState state;
+  int depth = 0;
+  int rounds = kNodeRounds;
+  int64_t number = 0;
+
+  int64_t bound() const { return part->ascent.Bound(state); }
+};
+
+struct Choice {
+  std::vector<int> values;
+  int64_t cost = kForbidden;
+};
+
+// Removes values that do not fit with the least that all others use.
+void RemoveUnfit(const Part& part, DualState* state) {
+  const CoreProblem& core = part.core;
+  const int count = core.num_variables();
+  bool changed = !core.capacity.empty();
+  while (changed) {
+    changed = false;
+    std::vector<int64_t> room = core.capacity;
+    std::vector<std::vector<int64_t>> least(count);
+    for (int v = 0; v < count; ++v) {
+      for (const CoreProblem::Segment& segment : core.segments[v]) {
+        int64_t bytes = kUnlimited;
+        for (int x = 0; x < core.domain[v]; ++x) {
+          if (!part.ascent.IsRemoved(*state, v, x)) {
+            bytes = std::min(bytes, segment.bytes[x]);
+          }
+        }
+        least[v].push_back(bytes);
+        if (bytes == 0) continue;
+        for (int t = segment.begin; t < segment.end; ++t) room[t] -= bytes;
+      }
+    }
+    for (int64_t bytes : room) state->empty = state->empty || bytes < 0;
+    if (state->empty) return;
+    for (int v = 0; v < count; ++v) {
+      for (size_t s = 0; s < core.segments[v].size(); ++s) {
+        const CoreProblem::Segment& segment = core.segments[v][s];
+        const int64_t most = *std::min_element(room.begin() + segment.begin,
+                                               room.begin() + segment.end) +
+                             least[v][s];
+        for (int x = 0; x < core.domain[v]; ++x) {
+          if (segment.bytes[x] <= most || part.ascent.IsRemoved(*state, v, x)) continue;
+          part.ascent.Remove(v, x, state);
+          changed = true;
+        }
+      }
+    }
+  }
+}
+
+// Expands one node; what several threads do at a time.
+class Expansion {
+ public:
+  using OnBetter = std::function<void(const Choice&)>;
+
+  Expansion(Node node, int64_t top, Deadline deadline, OnBetter on_better)
+      : node_(std::move(node)),
+        top_(top),
+        deadline_(deadline),
+        on_better_(std::move(on_better)) {}
+
+  void Run() {
+    while (true) {
+      const Part& part = *node_.part;
+      part.ascent.LowerTop(top_, &node_.state);
+      RemoveUnfit(part, &node_.state);
+      std::vector<int> counts(part.num_values, 0);
+      if (!node_.state.empty) Raise(&counts);
+      if (!node_.state.empty) RemoveUnfit(part, &node_.state);
+      if (node_.state.empty || node_.bound() >= top_) return;
+      if (top_ < part.ascent.highest() / kMaxCoarseness) {
+        const std::shared_ptr<const Part> old = node_.part;
+        Renew(old->core, old->lift, node_.state.prices);
+        if (node_.state.empty) return;
+        continue;
+      }
+      const int left = NumLeft();
+      if (left == part.core.num_variables()) return TryOnlyChoice();
+      if (left > kReduceBelow * part.num_values) return Divide(counts);
+      if (!Reduce()) return;
+    }
+  }
+
+  const Choice& best() const { return best_; }
+  std::vector<Node>& children() { return children_; }
+
+ private:
+  void Raise(std::vector<int>* counts) {
+    const Part& part = *node_.part;
+    RaiseOptions options;
+    options.rounds = node_.rounds;
+    options.deadline = deadline_;
+    if (node_.depth > 0) options.first_step = 0.1;
+    int round = 0;
+    std::vector<int> last;
+    const OnChoice on_choice = [&](const std::vector<int>& values) {
+      const bool repair = round++ % kRepairEvery == 0;
+      if (values != last && (repair || part.core.Fits(values))) {
+        last = values;
+        Offer(values);
+      }
+      return top_;
+    };
+    RaiseBound(part.core, part.ascent, options, on_choice, &node_.state, counts);
+  }
+
+  // Takes the values, repaired and improved, if they are better.
+  void Offer(const std::vector<int>& values) {
+    const Part& part = *node_.part;
+    const auto better = RepairAndImprove(part.core, values, deadline_);
+    if (!better) return;
+    const int64_t cost = part.core.Cost(*better);
+    if (cost >= top_) return;
+    top_ = cost;
+    best_ = {part.lift(*better), cost};
+    if (on_better_) on_better_(best_);
+  }
+
+  int NumLeft() const {
+    const Part& part = *node_.part;
+    int left = 0;
+    for (int v = 0; v < part.core.num_variables(); ++v) {
+      for (int x = 0; x < part.core.domain[v]; ++x) {
+        left += !part.ascent.IsRemoved(node_.state, v, x);
+      }
+    }
+    return left;
+  }
+
+  void TryOnlyChoice() {
+    const Part& part = *node_.part;
+    std::vector<int> values(part.core.domain.size(), 0);
+    for (int v = 0; v < part.core.num_variables(); ++v) {
+      while (part.ascent.IsRemoved(node_.state, v, values[v])) ++values[v];
+    }
+    Take(part.core, values, part.lift);
+  }
+
+  void Take(const CoreProblem& core, const std::vector<int>& values, const Lift& lift) {
+    const int64_t cost = core.Cost(values);
+    if (cost >= top_ || !core.Fits(values)) return;
+    top_ = cost;
+    best_ = {lift(values), cost};
+    if (on_better_) on_better_(best_);
+  }
+
+  // False if nothing is left to do.
+  bool Reduce() {
+    const std::shared_ptr<const Part> old = node_.part;
+    ReducedCore reduced = ReduceCore(old->core, old->ascent.Wanted(node_.state));
+    if (reduced.core.infeasible) return false;
+    Lift lift = [old, inner = std::move(reduced.lift)](const std::vector<int>& values) {
+      return old->lift(inner(values));
+    };
+    if (const auto values = EliminateCore(reduced.core, top_, kEliminationWork, deadline_)) {
+      Take(reduced.core, *values, lift);
+      return false;
+    }
+    std::vector<double> prices;
+    for (int t : reduced.moments) prices.push_back(node_.state.prices[t]);
+    Renew(std::move(reduced.core), std::move(lift), std::move(prices));
+    node_.rounds = std::max(node_.rounds, kReducedRounds);
+    return !node_.state.empty;
+  }
+
+  // Goes on with another core, or with this one on a finer scale.
+  void Renew(CoreProblem core, Lift lift, std::vector<double> prices) {
+    const int old_exponent = node_.part->ascent.exponent();
+    node_.part = std::make_shared<Part>(std::move(core), std::move(lift), top_);
+    const DualAscent& ascent = node_.part->ascent;
+    for (double& price : prices) {
+      price = std::ldexp(price, ascent.exponent() - old_exponent);
+    }
+    node_.state = ascent.Start(top_);
+    if (!node_.state.empty) ascent.SetPrices(std::move(prices), &node_.state);
+  }
+
+  void Divide(const std::vector<int>& counts) {
+    const Part& part = *node_.part;
+    const DualAscent& ascent = part.ascent;
+    int best_v = -1;
+    int best_x = 0;
+    double best_score = -1;
+    for (int v = 0; v < part.core.num_variables(); ++v) {
+      int total = 0;
+      int most = -1;
+      int left = 0;
+      int value = 0;
+      for (int x = 0; x < part.core.domain[v]; ++x) {
+        if (ascent.IsRemoved(node_.state, v, x)) continue;
+        ++left;
+        const int times = counts[ascent.first_value(v) + x];
+        total += times;
+        if (times > most) value = x;
+        most = std::max(most, times);
+      }
+      if (left < 2) continue;
+      const double score = 1 - (most + 0.0) / std::max(total, 1) + 1e-3 / left;
+      if (score <= best_score) continue;
+      best_score = score;
+      best_v = v;
+      best_x = value;
+    }
+    for (bool same : {true, false}) {
+      Node child = node_;
+      child.rounds = kNodeRounds;
+      ++child.depth;
+      for (int x = 0; x < part.core.domain[best_v]; ++x) {
+        if ((x == best_x) != same) ascent.Remove(best_v, x, &child.state);
+      }
+      children_.push_back(std::move(child));
+    }
+  }
+
+  Node node_;
+  int64_t top_;
+  const Deadline deadline_;
+  const OnBetter on_better_;
+  Choice best_;
+  std::vector<Node> children_;
+};
+
+// No allowed choice costs more.
+int64_t HighestCost(const CoreProblem& core) {
+  int64_t sum = core.constant;
+  const auto add = [&sum](const std::vector<int64_t>& cells) {
+    int64_t highest = 0;
+    for (int64_t cell : cells) {
+      if (cell < kForbidden) highest = std::max(highest, cell);
+    }
+    sum = SaturatingAdd(sum, highest);
+  };
+  for (const std::vector<int64_t>& unary : core.unary) add(unary);
+  for (const CoreProblem::Edge& edge : core.edges) add(edge.cost);
+  return std::min(sum, kForbidden - 1);
+}
+
+class Search {
+ public:
+  Search(const CoreProblem& core, const BranchOptions& options)
+      : options_(options), top_(std::min(options.top, HighestCost(core) + 1)) {
+    Node root;
+    root.part = std::make_shared<Part>(
+        core, [](const std::vector<int>& values) { return values; }, top_);
+    root.state = root.part->ascent.Start(top_);
+    root.rounds = options.root_rounds;
+    if (!root.state.empty) Push(std::move(root));
+  }
+
+  BranchResult Run() {
+    bool go_on = true;
+    while (!open_.empty() && go_on && !IsPast(options_.deadline) &&
+           result_.nodes < options_.max_nodes) {
+      go_on = ExpandBatch();
+    }
+    result_.done = open_.empty();
+    result_.bound = Bound();
+    return std::move(result_);
+  }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, int64_t>;
+
+  Key ByBound(const Node& node) const { return {node.bound(), -node.depth, -node.number}; }
+  Key ByDepth(const Node& node) const { return {-node.depth, node.bound(), -node.number}; }
+
+  void Push(Node node) {
+    if (node.state.empty || node.bound() >= top_) return;
+    node.number = next_number_++;
+    auto shared = std::make_shared<Node>(std::move(node));
+    by_depth_.emplace(ByDepth(*shared), shared.get());
+    open_.emplace(ByBound(*shared), std::move(shared));
+  }
+
+  Node Pop(bool deepest) {
+    const auto it = deepest ? open_.find(ByBound(*by_depth_.begin()->second)) : open_.begin();
+    const std::shared_ptr<Node> node = it->second;
+    by_depth_.erase({ByDepth(*node), node.get()});
+    open_.erase(it);
+    return std::move(*node);
+  }
+
+  int64_t Bound() const {
+    return open_.empty() ? top_ : std::min(top_, std::get<0>(open_.begin()->first));
+  }
+
+  bool Tell(const std::vector<int>* values) {
+    last_told_ = Bound();
+    return !options_.on_progress || options_.on_progress(values, last_told_);
+  }
+
+  void TakeBetter(const Choice& choice) {
+    if (choice.cost >= top_) return;
+    top_ = choice.cost;
+    result_.values = choice.values;
+    result_.cost = choice.cost;
+    Tell(&result_.values);
+  }
+
+  bool ExpandBatch() {
+    std::vector<Node> batch;
+    const size_t size = std::min<size_t>(kBatch, open_.size());
+    for (size_t i = 0; i < size; ++i) {
+      batch.push_back(Pop(i % 2 == 1 || open_.size() > kMaxOpen));
+    }
+    std::vector<std::optional<Expansion>> expansions(size);
+    for (size_t i = 0; i < size; ++i) {
+      Expansion::OnBetter tell;  // at once, while there is only the root
+      if (size == 1) tell = [this](const Choice& choice) { TakeBetter(choice); };
+      expansions[i].emplace(std::move(batch[i]), top_, options_.deadline, std::move(tell));
+    }
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t i = next++; i < size; i = next++) expansions[i]->Run();
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < std::min<size_t>(options_.threads, size); ++i) {
+      threads.emplace_back(work);
+    }
+    work();
+    for (std::thread& thread : threads) thread.join();
+    result_.nodes += static_cast<int64_t>(size);
+    for (const auto& expansion : expansions) TakeBetter(expansion->best());
+    for (auto& expansion : expansions) {
+      for (Node& child : expansion->children()) Push(std::move(child));
+    }
+    while (!open_.empty() && std::get<0>(open_.rbegin()->first) >= top_) {
+      const Node& node = *open_.rbegin()->second;
+      by_depth_.erase({ByDepth(node), &node});
+      open_.erase(std::prev(open_.end()));
+    }
+    return Tell(nullptr);
+  }
+
+  const BranchOptions& options_;
+  int64_t top_;
+  int64_t next_number_ = 0;
+  int64_t last_told_ = 0;
+  std::map<Key, std::shared_ptr<Node>> open_;
+  std::set<std::pair<Key, const Node*>> by_depth_;
+  BranchResult result_;
+};
+
+}  // namespace
+
+BranchResult BranchAndBound(const CoreProblem& core, const BranchOptions& options) {
+  return Search(core, options).Run();
+}
+
+}  // namespace tofu
