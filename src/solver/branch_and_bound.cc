@@ -13,6 +13,7 @@
 
 #include "solver/dual_ascent.h"
 #include "solver/eliminate_core.h"
+#include "solver/improve_choice.h"
 #include "solver/local_search.h"
 #include "solver/raise_bound.h"
 #include "solver/reduce_core.h"
@@ -25,6 +26,7 @@ constexpr int kReducedRounds = 60;  // of a node that was reduced: its costs sta
 constexpr int kRepairEvery = 64;    // rounds
 constexpr double kReduceBelow = 0.6;  // of the values
 constexpr double kEliminationWork = 2e6;
+constexpr int64_t kNodesPerNeighbourhood = 32;
 constexpr int64_t kMaxCoarseness = 64;  // of the first top, compared with the present one
 constexpr int kBatch = 8;
 constexpr size_t kMaxOpen = 20000;
@@ -287,7 +289,7 @@ int64_t HighestCost(const CoreProblem& core) {
 class Search {
  public:
   Search(const CoreProblem& core, const BranchOptions& options)
-      : options_(options), top_(std::min(options.top, HighestCost(core) + 1)) {
+      : core_(core), options_(options), top_(std::min(options.top, HighestCost(core) + 1)) {
     Node root;
     root.part = std::make_shared<Part>(
         core, [](const std::vector<int>& values) { return values; }, top_);
@@ -301,6 +303,7 @@ class Search {
     while (!open_.empty() && go_on && !IsPast(options_.deadline) &&
            result_.nodes < options_.max_nodes) {
       go_on = ExpandBatch();
+      if (go_on && options_.neighbourhoods) go_on = ImproveIncumbent();
     }
     result_.done = open_.empty();
     result_.bound = Bound();
@@ -329,13 +332,17 @@ class Search {
     return std::move(*node);
   }
 
+  // Nodes that are being expanded count with the bound they had.
   int64_t Bound() const {
-    return open_.empty() ? top_ : std::min(top_, std::get<0>(open_.begin()->first));
+    const int64_t least = open_.empty() ? top_ : std::get<0>(open_.begin()->first);
+    return std::min({top_, least, expanding_});
   }
 
   bool Tell(const std::vector<int>* values) {
-    last_told_ = Bound();
-    return !options_.on_progress || options_.on_progress(values, last_told_);
+    if (options_.on_progress && !options_.on_progress(values, std::min(Bound(), top_))) {
+      stopped_ = true;
+    }
+    return !stopped_;
   }
 
   void TakeBetter(const Choice& choice) {
@@ -352,6 +359,8 @@ class Search {
     for (size_t i = 0; i < size; ++i) {
       batch.push_back(Pop(i % 2 == 1 || open_.size() > kMaxOpen));
     }
+    expanding_ = kForbidden;
+    for (const Node& node : batch) expanding_ = std::min(expanding_, node.bound());
     std::vector<std::optional<Expansion>> expansions(size);
     for (size_t i = 0; i < size; ++i) {
       Expansion::OnBetter tell;  // at once, while there is only the root
@@ -373,6 +382,7 @@ class Search {
     for (auto& expansion : expansions) {
       for (Node& child : expansion->children()) Push(std::move(child));
     }
+    expanding_ = kForbidden;
     while (!open_.empty() && std::get<0>(open_.rbegin()->first) >= top_) {
       const Node& node = *open_.rbegin()->second;
       by_depth_.erase({ByDepth(node), &node});
@@ -381,10 +391,33 @@ class Search {
     return Tell(nullptr);
   }
 
+  // As many nodes of neighbourhoods as of the search itself, a few neighbourhoods at a time.
+  bool ImproveIncumbent() {
+    if (result_.values.empty() || open_.empty()) return true;
+    for (; neighbour_nodes_ < result_.nodes; ++num_improvements_) {
+      if (IsPast(options_.deadline)) return true;
+      neighbour_nodes_ += kNodesPerNeighbourhood;
+      ImproveOptions improve;
+      improve.seed = num_improvements_ + 1;
+      improve.max_nodes = kNodesPerNeighbourhood;
+      improve.deadline = options_.deadline;
+      auto better = ImproveChoice(core_, result_.values, top_, improve);
+      if (!better) continue;
+      const int64_t cost = core_.Cost(*better);
+      TakeBetter({std::move(*better), cost});
+      if (stopped_) return false;
+    }
+    return true;
+  }
+
+  const CoreProblem& core_;
   const BranchOptions& options_;
+  uint64_t num_improvements_ = 0;
+  int64_t neighbour_nodes_ = 0;
   int64_t top_;
   int64_t next_number_ = 0;
-  int64_t last_told_ = 0;
+  bool stopped_ = false;
+  int64_t expanding_ = kForbidden;  // the least bound of the batch
   std::map<Key, std::shared_ptr<Node>> open_;
   std::set<std::pair<Key, const Node*>> by_depth_;
   BranchResult result_;

@@ -35,6 +35,7 @@ struct BranchOptions {
   int64_t top = kForbidden;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();
   int root_rounds = 2000;
+  bool neighbourhoods = true;  // whether incumbents are improved by improve_choice.h
   int threads = 1;
   Deadline deadline = Deadline::max();
   // Called with a better choice (null: none) or bound, now and then with neither; false ends.
