@@ -102,13 +102,14 @@ void RemoveUnfit(const Part& part, DualState* state) {
 // Expands one node; what several threads do at a time.
 class Expansion {
  public:
-  using OnBetter = std::function<void(const Choice&)>;
+  // Told of better choices, and of the node's bound meanwhile; false ends the search.
+  using Listener = std::function<bool(const Choice*, int64_t bound)>;
 
-  Expansion(Node node, int64_t top, Deadline deadline, OnBetter on_better)
+  Expansion(Node node, int64_t top, Deadline deadline, Listener listener)
       : node_(std::move(node)),
         top_(top),
         deadline_(deadline),
-        on_better_(std::move(on_better)) {}
+        listener_(std::move(listener)) {}
 
   void Run() {
     while (true) {
@@ -119,6 +120,10 @@ class Expansion {
       if (!node_.state.empty) Raise(&counts);
       if (!node_.state.empty) RemoveUnfit(part, &node_.state);
       if (node_.state.empty || node_.bound() >= top_) return;
+      if (IsPast(deadline_)) {
+        is_open_ = true;
+        return;
+      }
       if (top_ < part.ascent.highest() / kMaxCoarseness) {
         const std::shared_ptr<const Part> old = node_.part;
         Renew(old->core, old->lift, node_.state.prices);
@@ -134,6 +139,9 @@ class Expansion {
 
   const Choice& best() const { return best_; }
   std::vector<Node>& children() { return children_; }
+  // Whether time ran out before the node was divided.
+  bool is_open() const { return is_open_; }
+  Node TakeNode() { return std::move(node_); }
 
  private:
   void Raise(std::vector<int>* counts) {
@@ -150,6 +158,7 @@ class Expansion {
         last = values;
         Offer(values);
       }
+      if (repair) Tell(nullptr);
       return top_;
     };
     RaiseBound(part.core, part.ascent, options, on_choice, &node_.state, counts);
@@ -164,7 +173,12 @@ class Expansion {
     if (cost >= top_) return;
     top_ = cost;
     best_ = {part.lift(*better), cost};
-    if (on_better_) on_better_(best_);
+    Tell(&best_);
+  }
+
+  void Tell(const Choice* better) {
+    if (!listener_ || listener_(better, node_.bound())) return;
+    deadline_ = Deadline::min();
   }
 
   int NumLeft() const {
@@ -192,7 +206,7 @@ class Expansion {
     if (cost >= top_ || !core.Fits(values)) return;
     top_ = cost;
     best_ = {lift(values), cost};
-    if (on_better_) on_better_(best_);
+    Tell(&best_);
   }
 
   // False if nothing is left to do.
@@ -265,10 +279,11 @@ class Expansion {
 
   Node node_;
   int64_t top_;
-  const Deadline deadline_;
-  const OnBetter on_better_;
+  Deadline deadline_;
+  const Listener listener_;
   Choice best_;
   std::vector<Node> children_;
+  bool is_open_ = false;
 };
 
 // No allowed choice costs more.
@@ -345,12 +360,12 @@ class Search {
     return !stopped_;
   }
 
-  void TakeBetter(const Choice& choice) {
-    if (choice.cost >= top_) return;
+  bool TakeBetter(const Choice& choice) {
+    if (choice.cost >= top_) return !stopped_;
     top_ = choice.cost;
     result_.values = choice.values;
     result_.cost = choice.cost;
-    Tell(&result_.values);
+    return Tell(&result_.values);
   }
 
   bool ExpandBatch() {
@@ -363,9 +378,16 @@ class Search {
     for (const Node& node : batch) expanding_ = std::min(expanding_, node.bound());
     std::vector<std::optional<Expansion>> expansions(size);
     for (size_t i = 0; i < size; ++i) {
-      Expansion::OnBetter tell;  // at once, while there is only the root
-      if (size == 1) tell = [this](const Choice& choice) { TakeBetter(choice); };
-      expansions[i].emplace(std::move(batch[i]), top_, options_.deadline, std::move(tell));
+      Expansion::Listener listener;  // at once, while there is only the root
+      if (size == 1 && open_.empty()) {
+        listener = [this](const Choice* choice, int64_t bound) {
+          expanding_ = std::max(expanding_, bound);
+          choice == nullptr ? Tell(nullptr) : TakeBetter(*choice);
+          return !stopped_;
+        };
+      }
+      expansions[i].emplace(std::move(batch[i]), top_, options_.deadline,
+                            std::move(listener));
     }
     std::atomic<size_t> next{0};
     const auto work = [&] {
@@ -379,6 +401,9 @@ class Search {
     for (std::thread& thread : threads) thread.join();
     result_.nodes += static_cast<int64_t>(size);
     for (const auto& expansion : expansions) TakeBetter(expansion->best());
+    for (auto& expansion : expansions) {
+      if (expansion->is_open()) Push(expansion->TakeNode());
+    }
     for (auto& expansion : expansions) {
       for (Node& child : expansion->children()) Push(std::move(child));
     }

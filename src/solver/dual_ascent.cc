@@ -152,13 +152,13 @@ void DualAscent::TakeLeast(int v, DualState* state) const {
   double* node = &state->node[first_value_[v]];
   const int size = core_.domain[v];
   const double least = *std::min_element(node, node + size);
-  if (least >= kRemoved) {
+  if (least == kRemoved) {
     state->empty = true;
     return;
   }
   state->constant += least;
   for (int x = 0; x < size; ++x) {
-    if (node[x] < kRemoved) node[x] -= least;
+    if (node[x] != kRemoved) node[x] -= least;
   }
 }
 
@@ -166,7 +166,7 @@ void DualAscent::RemoveDear(int v, DualState* state) const {
   if (state->constant >= state->top) state->empty = true;
   const double* node = &state->node[first_value_[v]];
   for (int x = 0; x < core_.domain[v]; ++x) {
-    if (node[x] < kRemoved && state->constant + node[x] >= state->top) Remove(v, x, state);
+    if (node[x] != kRemoved && state->constant + node[x] >= state->top) Remove(v, x, state);
   }
 }
 
@@ -201,7 +201,7 @@ void DualAscent::Share(int v, const std::vector<End>& after, size_t parts,
   double* node = &state->node[first_value_[v]];
   const double part = 1.0 / static_cast<double>(parts);
   for (int x = 0; x < size; ++x) {
-    if (node[x] >= kRemoved) continue;
+    if (node[x] == kRemoved) continue;
     // Never more than is there: a product is rounded to nearest.
     double share = std::floor(node[x] * part);
     if (share * static_cast<double>(after.size()) > node[x]) share -= 1;
@@ -211,9 +211,16 @@ void DualAscent::Share(int v, const std::vector<End>& after, size_t parts,
 }
 
 void DualAscent::SetPrices(std::vector<double> prices, DualState* state) const {
+  double worth = 0;
+  for (size_t t = 0; t < prices.size(); ++t) {
+    worth += prices[t] * static_cast<double>(core_.capacity[t] + 1);
+  }
   // On a grid on which their sums are exact.
   double total = 0;
-  for (double price : prices) total += price;
+  for (double& price : prices) {
+    if (worth > kMaxScaledTop) price *= kMaxScaledTop / worth;
+    total += price;
+  }
   int exponent = 0;
   std::frexp(total, &exponent);
   const double grid = std::ldexp(1.0, exponent - 48);
@@ -233,7 +240,7 @@ void DualAscent::SetPrices(std::vector<double> prices, DualState* state) const {
     double* node = &state->node[first_value_[v]];
     double* penalty = &state->penalty[first_value_[v]];
     for (int x = 0; x < core_.domain[v]; ++x) {
-      if (node[x] >= kRemoved) continue;
+      if (node[x] == kRemoved) continue;
       double now = 0;
       for (const CoreProblem::Segment& segment : core_.segments[v]) {
         now += (sum[segment.end] - sum[segment.begin]) *

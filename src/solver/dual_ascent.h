@@ -58,6 +58,7 @@ class DualAscent {
   // One sweep. `rounded`, if any, becomes a choice that the costs suggest.
   void Sweep(bool forward, DualState* state, std::vector<int>* rounded) const;
 
+  // Prices so high that sums would not be exact are lowered, all by the same factor.
   void SetPrices(std::vector<double> prices, DualState* state) const;
 
   // No choice that fits costs less.
@@ -66,7 +67,7 @@ class DualAscent {
   // Value x of v goes.
   void Remove(int v, int x, DualState* state) const;
   bool IsRemoved(const DualState& state, int v, int x) const {
-    return state.node[first_value_[v] + x] >= kRemoved;
+    return state.node[first_value_[v] + x] == kRemoved;
   }
   // c_v(x), 0 at least; not scaled.
   double Reduced(const DualState& state, int v, int x) const {
@@ -81,7 +82,7 @@ class DualAscent {
   ValueMask Wanted(const DualState& state) const;
 
  private:
-  static constexpr double kRemoved = 1125899906842624.0;  // 2^50
+  static constexpr double kRemoved = std::numeric_limits<double>::infinity();
 
   // An edge as one of its ends sees it.
   struct End {

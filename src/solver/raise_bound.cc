@@ -90,7 +90,7 @@ class Raiser {
     if (norm == 0) return;
     const double target =
         std::min(state_.top, best_.constant + kTargetAbove * std::abs(best_.constant) + 1);
-    const double step = step_ * (target - state_.constant) / norm;
+    const double step = step_ * (target - best_.constant) / norm;
     std::vector<double> prices(load.size());
     for (size_t t = 0; t < prices.size(); ++t) {
       prices[t] = std::max(0.0, best_.prices[t] + step * direction_[t]);
