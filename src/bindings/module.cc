@@ -5,6 +5,7 @@
 #include "bindings/kernels.h"
 #include "bindings/memory.h"
 #include "bindings/passes.h"
+#include "bindings/solver.h"
 
 PYBIND11_MODULE(_core, module) {
   module.doc() =
@@ -13,4 +14,5 @@ PYBIND11_MODULE(_core, module) {
   tofu::BindPasses(&module);
   tofu::BindMemory(&module);
   tofu::BindKernels(&module);
+  tofu::BindSolver(&module);
 }

@@ -145,7 +145,6 @@ class PartsSearch {
       progress.values = &values;
     }
     const int64_t bound = std::min(Bound(), best_told_);
-    if (progress.values == nullptr && bound <= bound_told_) return true;
     bound_told_ = std::max(bound_told_, bound);
     progress.cost = best_told_;
     progress.bound = bound_told_;

@@ -42,7 +42,7 @@ struct SolveOptions {
   int threads = 1;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();  // of branch_and_bound, a part
   int64_t top = kForbidden;  // only cheaper choices are looked for
-  // Called with every better choice or bound; false ends the search.
+  // Called with every better choice or bound, and often with neither; false ends the search.
   std::function<bool(const SolveProgress&)> on_progress;
 };
 

@@ -8,6 +8,7 @@
     tofu run --plan train.plan train.py
     tofu ops
     tofu verify Convolution dot --seed 3
+    tofu solve --time 30 problem.json.gz
 
 Bad input ends with one line on standard error and exit status 2.
 """
@@ -23,6 +24,7 @@ from typing import Optional
 import click
 
 from tofu.cli import operators
+from tofu.cli import solve as solver
 from tofu.config import (
     DEVICES,
     FETCHES,
@@ -312,6 +314,7 @@ def _check_target(
 cli.add_command(operators.ops)
 cli.add_command(operators.verify)
 cli.add_command(operators.suggest)
+cli.add_command(solver.solve)
 
 
 def names_model(target: str) -> bool:
