@@ -39,7 +39,9 @@ class CellReader {
  private:
   static int64_t Number(const JsonCursor& cursor, int i, int64_t highest) {
     const JsonValue& value = cursor.value().items[i];
+    // Beyond the range of int64.
     if (value.is(JsonValue::Kind::kUnsigned)) return highest;
+    if (value.is(JsonValue::Kind::kFloat) && value.number >= 0x1p63) return highest;
     if (!value.is(JsonValue::Kind::kInt) || value.integer < 0) {
       cursor.At(i).Fail("an integer from 0 up");
     }
