@@ -23,6 +23,9 @@ namespace {
 
 constexpr int kNodeRounds = 16;
 constexpr int kReducedRounds = 60;  // of a node that was reduced: its costs start afresh
+constexpr int kProbeRounds = 6;     // of each part that a division would leave
+constexpr size_t kMaxProbes = 8;    // divisions
+constexpr double kLaterStep = 0.1;  // of prices that were near the best
 constexpr int kRepairEvery = 64;    // rounds
 constexpr double kReduceBelow = 0.6;  // of the values
 constexpr double kEliminationWork = 2e6;
@@ -86,9 +89,9 @@ void RemoveUnfit(const Part& part, DualState* state) {
     for (int v = 0; v < count; ++v) {
       for (size_t s = 0; s < core.segments[v].size(); ++s) {
         const CoreProblem::Segment& segment = core.segments[v][s];
-        const int64_t most = *std::min_element(room.begin() + segment.begin,
-                                               room.begin() + segment.end) +
-                             least[v][s];
+        const int64_t most =
+            *std::min_element(room.begin() + segment.begin, room.begin() + segment.end) +
+            least[v][s];
         for (int x = 0; x < core.domain[v]; ++x) {
           if (segment.bytes[x] <= most || part.ascent.IsRemoved(*state, v, x)) continue;
           part.ascent.Remove(v, x, state);
@@ -132,8 +135,11 @@ class Expansion {
       }
       const int left = NumLeft();
       if (left == part.core.num_variables()) return TryOnlyChoice();
-      if (left > kReduceBelow * part.num_values) return Divide(counts);
-      if (!Reduce()) return;
+      if (left > kReduceBelow * part.num_values) {
+        if (Divide(counts) || node_.state.empty) return;
+      } else if (!Reduce()) {
+        return;
+      }
     }
   }
 
@@ -149,7 +155,7 @@ class Expansion {
     RaiseOptions options;
     options.rounds = node_.rounds;
     options.deadline = deadline_;
-    if (node_.depth > 0) options.first_step = 0.1;
+    if (node_.depth > 0) options.first_step = kLaterStep;
     int round = 0;
     std::vector<int> last;
     const OnChoice on_choice = [&](const std::vector<int>& values) {
@@ -217,7 +223,8 @@ class Expansion {
     Lift lift = [old, inner = std::move(reduced.lift)](const std::vector<int>& values) {
       return old->lift(inner(values));
     };
-    if (const auto values = EliminateCore(reduced.core, top_, kEliminationWork, deadline_)) {
+    if (const auto values =
+            EliminateCore(reduced.core, top_, kEliminationWork, deadline_)) {
       Take(reduced.core, *values, lift);
       return false;
     }
@@ -240,41 +247,113 @@ class Expansion {
     if (!node_.state.empty) ascent.SetPrices(std::move(prices), &node_.state);
   }
 
-  void Divide(const std::vector<int>& counts) {
-    const Part& part = *node_.part;
-    const DualAscent& ascent = part.ascent;
-    int best_v = -1;
-    int best_x = 0;
+  // Values of one variable, in two parts.
+  struct Division {
+    int v = 0;
+    std::vector<char> is_first;  // [value]
+    double doubt = 0;            // how far the rounds were from unanimous
+  };
+
+  // False if it turned out that there is less to divide than was thought.
+  bool Divide(const std::vector<int>& counts) {
+    std::vector<Division> divisions = Divisions(counts);
     double best_score = -1;
-    for (int v = 0; v < part.core.num_variables(); ++v) {
-      int total = 0;
-      int most = -1;
-      int left = 0;
-      int value = 0;
-      for (int x = 0; x < part.core.domain[v]; ++x) {
-        if (ascent.IsRemoved(node_.state, v, x)) continue;
-        ++left;
-        const int times = counts[ascent.first_value(v) + x];
-        total += times;
-        if (times > most) value = x;
-        most = std::max(most, times);
+    for (const Division& division : divisions) {
+      Node first = Child(division, true, kProbeRounds);
+      Node second = Child(division, false, kProbeRounds);
+      if (IsClosed(first) || IsClosed(second)) {
+        // Only the other one is left.
+        const bool none = IsClosed(first) && IsClosed(second);
+        node_ = std::move(IsClosed(first) ? second : first);
+        node_.rounds = kNodeRounds;
+        node_.state.empty = none;
+        return false;
       }
-      if (left < 2) continue;
-      const double score = 1 - (most + 0.0) / std::max(total, 1) + 1e-3 / left;
+      const double gain_1 = first.state.constant - node_.state.constant;
+      const double gain_2 = second.state.constant - node_.state.constant;
+      const double score = std::max(gain_1, 1.0) * std::max(gain_2, 1.0);
       if (score <= best_score) continue;
       best_score = score;
-      best_v = v;
-      best_x = value;
+      children_.clear();
+      children_.push_back(std::move(first));
+      children_.push_back(std::move(second));
+      for (Node& child : children_) child.depth = node_.depth + 1;
     }
-    for (bool same : {true, false}) {
-      Node child = node_;
-      child.rounds = kNodeRounds;
-      ++child.depth;
-      for (int x = 0; x < part.core.domain[best_v]; ++x) {
-        if ((x == best_x) != same) ascent.Remove(best_v, x, &child.state);
+    return true;
+  }
+
+  bool IsClosed(const Node& node) const {
+    return node.state.empty || node.bound() >= top_;
+  }
+
+  Node Child(const Division& division, bool first, int rounds) const {
+    const Part& part = *node_.part;
+    Node child = node_;
+    child.rounds = kNodeRounds;
+    for (size_t x = 0; x < division.is_first.size(); ++x) {
+      if (static_cast<bool>(division.is_first[x]) != first) {
+        part.ascent.Remove(division.v, static_cast<int>(x), &child.state);
       }
-      children_.push_back(std::move(child));
     }
+    RemoveUnfit(part, &child.state);
+    RaiseOptions options;
+    options.rounds = rounds;
+    options.first_step = kLaterStep;
+    options.deadline = deadline_;
+    if (!child.state.empty) {
+      RaiseBound(
+          part.core, part.ascent, options,
+          [this](const std::vector<int>&) { return top_; }, &child.state, nullptr);
+    }
+    return child;
+  }
+
+  // Those that the rounds decided least unanimously, the most doubtful first.
+  std::vector<Division> Divisions(const std::vector<int>& counts) const {
+    const Part& part = *node_.part;
+    std::vector<Division> divisions;
+    for (int v = 0; v < part.core.num_variables(); ++v) {
+      Division division = DivisionOf(v, counts);
+      if (!division.is_first.empty()) divisions.push_back(std::move(division));
+    }
+    std::stable_sort(
+        divisions.begin(), divisions.end(),
+        [](const Division& a, const Division& b) { return a.doubt > b.doubt; });
+    if (divisions.size() > kMaxProbes) divisions.resize(kMaxProbes);
+    return divisions;
+  }
+
+  // Around the two most frequent values: each other value goes with the one whose memory
+  // is priced most alike.
+  Division DivisionOf(int v, const std::vector<int>& counts) const {
+    const Part& part = *node_.part;
+    const int first = part.ascent.first_value(v);
+    std::vector<int> left;
+    int total = 0;
+    for (int x = 0; x < part.core.domain[v]; ++x) {
+      if (part.ascent.IsRemoved(node_.state, v, x)) continue;
+      left.push_back(x);
+      total += counts[first + x];
+    }
+    Division division;
+    if (left.size() < 2) return division;
+    const auto key = [&](int x) {
+      return std::pair(-counts[first + x], part.ascent.Reduced(node_.state, v, x));
+    };
+    std::stable_sort(left.begin(), left.end(),
+                     [&](int x, int y) { return key(x) < key(y); });
+    const auto distance = [&](int x, int y) {
+      return std::abs(node_.state.penalty[first + x] - node_.state.penalty[first + y]);
+    };
+    division.v = v;
+    division.is_first.assign(part.core.domain[v], 0);
+    for (int x : left) {
+      division.is_first[x] = distance(x, left[0]) < distance(x, left[1]);
+    }
+    division.is_first[left[0]] = 1;
+    division.doubt = 1 - (counts[first + left[0]] + 0.0) / std::max(total, 1) +
+                     1e-3 / static_cast<double>(left.size());
+    return division;
   }
 
   Node node_;
@@ -304,7 +383,9 @@ int64_t HighestCost(const CoreProblem& core) {
 class Search {
  public:
   Search(const CoreProblem& core, const BranchOptions& options)
-      : core_(core), options_(options), top_(std::min(options.top, HighestCost(core) + 1)) {
+      : core_(core),
+        options_(options),
+        top_(std::min(options.top, HighestCost(core) + 1)) {
     Node root;
     root.part = std::make_shared<Part>(
         core, [](const std::vector<int>& values) { return values; }, top_);
@@ -328,8 +409,12 @@ class Search {
  private:
   using Key = std::tuple<int64_t, int64_t, int64_t>;
 
-  Key ByBound(const Node& node) const { return {node.bound(), -node.depth, -node.number}; }
-  Key ByDepth(const Node& node) const { return {-node.depth, node.bound(), -node.number}; }
+  Key ByBound(const Node& node) const {
+    return {node.bound(), -node.depth, -node.number};
+  }
+  Key ByDepth(const Node& node) const {
+    return {-node.depth, node.bound(), -node.number};
+  }
 
   void Push(Node node) {
     if (node.state.empty || node.bound() >= top_) return;
@@ -340,7 +425,8 @@ class Search {
   }
 
   Node Pop(bool deepest) {
-    const auto it = deepest ? open_.find(ByBound(*by_depth_.begin()->second)) : open_.begin();
+    const auto it =
+        deepest ? open_.find(ByBound(*by_depth_.begin()->second)) : open_.begin();
     const std::shared_ptr<Node> node = it->second;
     by_depth_.erase({ByDepth(*node), node.get()});
     open_.erase(it);
@@ -416,7 +502,8 @@ class Search {
     return Tell(nullptr);
   }
 
-  // As many nodes of neighbourhoods as of the search itself, a few neighbourhoods at a time.
+  // As many nodes of neighbourhoods as of the search itself, a few neighbourhoods at a
+  // time.
   bool ImproveIncumbent() {
     if (result_.values.empty() || open_.empty()) return true;
     for (; neighbour_nodes_ < result_.nodes; ++num_improvements_) {

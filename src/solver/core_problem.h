@@ -33,9 +33,9 @@ struct CoreProblem {
   bool infeasible = false;  // found to be; the rest is then meaningless
   int64_t constant = 0;
   std::vector<int> domain;
-  std::vector<std::vector<int64_t>> unary;  // [variable][value]
-  std::vector<Edge> edges;                  // at most one between two variables
-  std::vector<int64_t> capacity;            // [moment]; negative: nothing fits
+  std::vector<std::vector<int64_t>> unary;     // [variable][value]
+  std::vector<Edge> edges;                     // at most one between two variables
+  std::vector<int64_t> capacity;               // [moment]; negative: nothing fits
   std::vector<std::vector<Segment>> segments;  // [variable], ascending, disjoint
 
   int num_variables() const { return static_cast<int>(domain.size()); }

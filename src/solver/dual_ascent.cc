@@ -33,7 +33,8 @@ void MinPlus(const double* table, const double* taken, int rows, int columns,
 
 }  // namespace
 
-DualAscent::DualAscent(const CoreProblem& core, int64_t top) : core_(core), highest_(top) {
+DualAscent::DualAscent(const CoreProblem& core, int64_t top)
+    : core_(core), highest_(top) {
   while (std::ldexp(static_cast<double>(top), exponent_ + 1) < kMaxScaledTop) ++exponent_;
   while (std::ldexp(static_cast<double>(top), exponent_) >= kMaxScaledTop) --exponent_;
   const size_t count = core.domain.size();
@@ -97,9 +98,9 @@ DualState DualAscent::Start(int64_t top) const {
 int64_t DualAscent::Bound(const DualState& state) const {
   if (state.empty) return kForbidden;
   const double bound = std::ceil(std::ldexp(state.constant, -exponent_));
-  return bound < 0 ? 0
-                   : static_cast<int64_t>(
-                         std::min(bound, static_cast<double>(kForbidden)));
+  return bound < 0
+             ? 0
+             : static_cast<int64_t>(std::min(bound, static_cast<double>(kForbidden)));
 }
 
 void DualAscent::Remove(int v, int x, DualState* state) const {
@@ -138,7 +139,8 @@ void DualAscent::Sweep(bool forward, DualState* state, std::vector<int>* rounded
 void DualAscent::Collect(int v, const End& end, DualState* state) const {
   const int size = core_.domain[v];
   double* least = state->scratch.data();
-  MinPlus(end.table, &state->taken[end.other_taken], core_.domain[end.other], size, least);
+  MinPlus(end.table, &state->taken[end.other_taken], core_.domain[end.other], size,
+          least);
   double* node = &state->node[first_value_[v]];
   double* taken = &state->taken[end.own_taken];
   for (int x = 0; x < size; ++x) {
@@ -166,7 +168,8 @@ void DualAscent::RemoveDear(int v, DualState* state) const {
   if (state->constant >= state->top) state->empty = true;
   const double* node = &state->node[first_value_[v]];
   for (int x = 0; x < core_.domain[v]; ++x) {
-    if (node[x] != kRemoved && state->constant + node[x] >= state->top) Remove(v, x, state);
+    if (node[x] != kRemoved && state->constant + node[x] >= state->top)
+      Remove(v, x, state);
   }
 }
 

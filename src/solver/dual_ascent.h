@@ -5,20 +5,22 @@
 //     sum_v u_v(x_v) + sum_e c_e(x_a, x_b) + sum_t p_t (load_t(x) - capacity_t).
 // This is rewritten, its value unchanged for every x, as
 //     c_0 + sum_v c_v(x_v) + sum_e c'_e(x_a, x_b)    with c_v >= 0 and c'_e >= 0,
-// so c_0 is a bound, and a value x of v with c_0 + c_v(x) above the cost of a known choice
-// can go. A sweep visits the variables in their order, or against it. At each it
+// so c_0 is a bound, and a value x of v with c_0 + c_v(x) above the cost of a known
+// choice can go. A sweep visits the variables in their order, or against it. At each it
 //     collects  from every table to a variable visited before all that it guarantees,
 //     takes     the least c_v to c_0,
 //     removes   values that cost too much,
-//     shares    c_v among the tables to variables still to be visited: an equal part each,
+//     shares    c_v among the tables to variables still to be visited: an equal part
+//     each,
 //               counted over the larger of the two sides.
 // It is the sequential message passing known as TRW-S. c_0 never falls.
 //
 // Prices follow the loads of what a sweep rounds to (Sweep): a deflected subgradient.
 //
-// Arithmetic: costs are scaled by a power of two and held in doubles as whole numbers below
-//             2^53, so sums are exact. Shares and penalties are rounded down, so the bound
-//             holds without any tolerance.
+// Arithmetic: costs are scaled by a power of two and held in doubles as whole numbers
+// below
+//             2^53, so sums are exact. Shares and penalties are rounded down, so the
+//             bound holds without any tolerance.
 // Complexity: a sweep is O(cells); a change of prices O(moments + bytes in segments).
 #ifndef TOFU_SOLVER_DUAL_ASCENT_H_
 #define TOFU_SOLVER_DUAL_ASCENT_H_
@@ -42,7 +44,7 @@ struct DualState {
   double price_constant = 0;    // sum of price * capacity, at least
   double constant = 0;          // c_0
   double top = std::numeric_limits<double>::max();  // what costs this or more goes
-  bool empty = false;           // nothing cheaper than the top is left
+  bool empty = false;  // nothing cheaper than the top is left
   std::vector<double> scratch;
 };
 
@@ -101,11 +103,11 @@ class DualAscent {
   void Share(int v, const std::vector<End>& after, size_t parts, DualState* state) const;
 
   const CoreProblem& core_;
-  int64_t highest_;   // dearer is as dear
-  int exponent_ = 0;  // of the scale
-  std::vector<int> first_value_;               // [variable], one more at the end
-  std::vector<std::vector<double>> tables_;    // both ways round
-  std::vector<std::vector<End>> before_;       // [variable]: edges to lower ones
+  int64_t highest_;                          // dearer is as dear
+  int exponent_ = 0;                         // of the scale
+  std::vector<int> first_value_;             // [variable], one more at the end
+  std::vector<std::vector<double>> tables_;  // both ways round
+  std::vector<std::vector<End>> before_;     // [variable]: edges to lower ones
   std::vector<std::vector<End>> after_;
   int num_taken_ = 0;
 };

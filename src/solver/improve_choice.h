@@ -1,8 +1,8 @@
 // Large-neighbourhood search: solves what remains when most variables keep their values.
 //
 // A neighbourhood grows from one variable over tables and over moments that are nearly
-// full, breadth first in an order drawn by `seed`, until its values are kMaxValues. What it
-// leaves is reduced and searched by branch and bound for a few nodes.
+// full, breadth first in an order drawn by `seed`, until its values are kMaxValues. What
+// it leaves is reduced and searched by branch and bound for a few nodes.
 //
 // Input:      values that fit, and their cost.
 // Output:     cheaper values, or nothing.

@@ -4,11 +4,12 @@
 // whether a limit leaves a choice is asked of Solve, all allowed costs being 0.
 //
 // Input:      a problem; its own limit is not looked at.
-// Output:     `least` is the peak of a choice; no choice has a peak below `bound`. They are
-//             equal unless time ended the search. Then the moment of that peak, and what is
-//             alive there, most bytes first.
-// Errors:     none. Where forbidden costs leave no choice under any limit, `exists` is false.
-// Complexity: that of Solve, times the logarithm of the bytes.
+// Output:     `least` is the peak of a choice; no choice has a peak below `bound`. They
+// are
+//             equal unless time ended the search. Then the moment of that peak, and what
+//             is alive there, most bytes first.
+// Errors:     none. Where forbidden costs leave no choice under any limit, `exists` is
+// false. Complexity: that of Solve, times the logarithm of the bytes.
 #ifndef TOFU_SOLVER_LEAST_LIMIT_H_
 #define TOFU_SOLVER_LEAST_LIMIT_H_
 

@@ -21,7 +21,7 @@
 namespace tofu {
 
 constexpr int64_t kForbidden = 1000000000000000000;  // 10^18
-constexpr int64_t kUnlimited = int64_t{1} << 62;         // bytes
+constexpr int64_t kUnlimited = int64_t{1} << 62;     // bytes
 
 // Of two numbers from 0 to kForbidden.
 inline int64_t SaturatingAdd(int64_t a, int64_t b) { return std::min(a + b, kForbidden); }

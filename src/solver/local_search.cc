@@ -40,8 +40,8 @@ class Search {
     for (const CoreProblem::Edge* edge : edges_of_[v]) {
       const size_t width = static_cast<size_t>(core_.domain[edge->b]);
       for (size_t x = 0; x < costs.size(); ++x) {
-        const size_t cell = edge->a == v ? x * width + values_[edge->b]
-                                         : values_[edge->a] * width + x;
+        const size_t cell =
+            edge->a == v ? x * width + values_[edge->b] : values_[edge->a] * width + x;
         costs[x] = SaturatingAdd(costs[x], edge->cost[cell]);
       }
     }
@@ -91,7 +91,8 @@ class Search {
           const int64_t relief = Relief(v, x);
           if (relief <= 0) continue;
           const int64_t more = std::max<int64_t>(costs[x] - costs[values_[v]], 0);
-          const double rate = static_cast<double>(relief) / (static_cast<double>(more) + 1);
+          const double rate =
+              static_cast<double>(relief) / (static_cast<double>(more) + 1);
           if (rate <= best_rate) continue;
           best_rate = rate;
           best_v = v;

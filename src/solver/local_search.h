@@ -2,12 +2,14 @@
 //
 // Repair:   while some moment is over its capacity, the change of one value that lowers
 //           the sum of all excesses most for what it costs.
-// Improve:  while there is one, the change of one value that fits and lowers the cost; the
+// Improve:  while there is one, the change of one value that fits and lowers the cost;
+// the
 //           variables in turn, each to its best value.
 //
 // Input:      any values.
 // Output:     values whose cost is not forbidden and that fit, or nothing.
-// Complexity: a change that Repair makes is O(values * moments); a round of Improve as much.
+// Complexity: a change that Repair makes is O(values * moments); a round of Improve as
+// much.
 #ifndef TOFU_SOLVER_LOCAL_SEARCH_H_
 #define TOFU_SOLVER_LOCAL_SEARCH_H_
 

@@ -30,8 +30,8 @@ class Merger {
     FindClasses();
     SumCosts(&result.core);
     AddMemory(&result.core);
-    result.lift = [class_of = class_of_, value_in = value_in_](
-                      const std::vector<int>& values) {
+    result.lift = [class_of = class_of_,
+                   value_in = value_in_](const std::vector<int>& values) {
       std::vector<int> all(class_of.size());
       for (size_t v = 0; v < all.size(); ++v) {
         all[v] = value_in[v][class_of[v] < 0 ? 0 : values[class_of[v]]];
@@ -192,8 +192,7 @@ class Merger {
     std::vector<int64_t>& cost = core->edges[it->second].cost;
     for (size_t x = 0; x < rows.size(); ++x) {
       for (size_t y = 0; y < columns.size(); ++y) {
-        int64_t& sum =
-            cost[a < b ? x * columns.size() + y : y * rows.size() + x];
+        int64_t& sum = cost[a < b ? x * columns.size() + y : y * rows.size() + x];
         sum = SaturatingAdd(sum, Cell(pair, rows[x], columns[y]));
       }
     }

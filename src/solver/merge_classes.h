@@ -7,8 +7,8 @@
 //
 // Input:      any problem.
 // Output:     a variable for each class that has a choice, with the sums of its members'
-//             costs and the uses of its members over time; and how its values say those of
-//             the problem. `infeasible` where forbidden costs leave no choice.
+//             costs and the uses of its members over time; and how its values say those
+//             of the problem. `infeasible` where forbidden costs leave no choice.
 // Invariants: the same least cost; nothing but arc consistency removes values.
 // Errors:     none.
 // Position:   first, before reduce_core, as it makes what is left small.

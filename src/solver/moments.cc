@@ -14,8 +14,7 @@ void Normalize(CoreProblem* core) {
   std::vector<int64_t> taken(core->capacity.size() + 1, 0);
   for (std::vector<Segment>& segments : core->segments) {
     for (Segment& segment : segments) {
-      const int64_t least =
-          *std::min_element(segment.bytes.begin(), segment.bytes.end());
+      const int64_t least = *std::min_element(segment.bytes.begin(), segment.bytes.end());
       if (least == 0) continue;
       for (int64_t& bytes : segment.bytes) bytes -= least;
       taken[segment.begin] += least;
@@ -76,7 +75,9 @@ class Neighbours {
  private:
   void MakeUnique(std::vector<int>* variables) {
     ++stamp_;
-    const auto is_known = [&](int v) { return std::exchange(seen_[v], stamp_) == stamp_; };
+    const auto is_known = [&](int v) {
+      return std::exchange(seen_[v], stamp_) == stamp_;
+    };
     variables->erase(std::remove_if(variables->begin(), variables->end(), is_known),
                      variables->end());
   }
@@ -129,7 +130,8 @@ class Neighbours {
   std::vector<int> seen_;                   // [variable]: stamp
   int stamp_ = 0;
   std::vector<int> kept_;
-  std::vector<std::vector<int>> since_;  // of each kept: what changed since the one before
+  std::vector<std::vector<int>>
+      since_;  // of each kept: what changed since the one before
 };
 
 bool IsZero(const Segment& segment) {

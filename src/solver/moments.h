@@ -2,8 +2,10 @@
 //
 // A moment t can be left out if nothing can exceed its capacity, or if whoever keeps
 // within the capacity of another moment s keeps within that of t:
-//     sum over v of max over x of (bytes_t,v(x) - bytes_s,v(x))  <=  capacity_t - capacity_s.
-// Neighbours are compared, each moment with the last one kept; the relation is transitive.
+//     sum over v of max over x of (bytes_t,v(x) - bytes_s,v(x))  <=  capacity_t -
+//     capacity_s.
+// Neighbours are compared, each moment with the last one kept; the relation is
+// transitive.
 //
 // Input:      uses (MemoryProfile), or a core whose values or moments became fewer.
 // Output:     segments that are normalised (the least of each is 0, what was taken off
@@ -11,7 +13,8 @@
 // Invariants: the same choices fit. A capacity below 0 sets `infeasible`.
 // Errors:     none.
 // Position:   in merge_classes, and in every round of reduce_core.
-// Complexity: O(n log n) for the n values of all uses or segments, and for each comparison
+// Complexity: O(n log n) for the n values of all uses or segments, and for each
+// comparison
 //             the values of the variables that change in between.
 #ifndef TOFU_SOLVER_MOMENTS_H_
 #define TOFU_SOLVER_MOMENTS_H_
@@ -42,7 +45,7 @@ class MemoryProfile {
 
  private:
   int64_t limit_;
-  std::map<int64_t, int64_t> fixed_;                          // [moment]: change
+  std::map<int64_t, int64_t> fixed_;                              // [moment]: change
   std::vector<std::map<int64_t, std::vector<int64_t>>> changes_;  // [variable][moment]
   std::vector<int> domain_;
 };

@@ -88,8 +88,8 @@ class Raiser {
       if (best_.prices[t] > 0 || direction_[t] > 0) norm += direction_[t] * direction_[t];
     }
     if (norm == 0) return;
-    const double target =
-        std::min(state_.top, best_.constant + kTargetAbove * std::abs(best_.constant) + 1);
+    const double target = std::min(
+        state_.top, best_.constant + kTargetAbove * std::abs(best_.constant) + 1);
     const double step = step_ * (target - best_.constant) / norm;
     std::vector<double> prices(load.size());
     for (size_t t = 0; t < prices.size(); ++t) {

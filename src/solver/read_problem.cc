@@ -162,8 +162,7 @@ LimitedProblem ReadOwn(const JsonCursor& root) {
     const int a = pair.At(0).Index(count);
     const int b = pair.At(1).Index(count);
     if (a == b) pair.At(1).Fail("another variable than the pair's first");
-    AddPair(a, b,
-            reader.Read(pair.At(2), int64_t{domain[a]} * domain[b], kForbidden),
+    AddPair(a, b, reader.Read(pair.At(2), int64_t{domain[a]} * domain[b], kForbidden),
             &problem.costs);
   }
   if (version > 1 && root.Has("memory")) {

@@ -205,7 +205,8 @@ class Reducer {
                             edge.cost[static_cast<size_t>(x) * width] - edge.cost[base]);
       }
       for (int y = 0; y < width; ++y) {
-        core_.unary[edge.b][y] = SaturatingAdd(core_.unary[edge.b][y], edge.cost[base + y]);
+        core_.unary[edge.b][y] =
+            SaturatingAdd(core_.unary[edge.b][y], edge.cost[base + y]);
       }
       Detach(static_cast<int>(e));
       changed = true;
@@ -219,7 +220,8 @@ class Reducer {
       const size_t x = i / width;
       const size_t y = i % width;
       if (edge.cost[i] >= kForbidden) return false;
-      if (edge.cost[i] - edge.cost[x * width] != edge.cost[y] - edge.cost[0]) return false;
+      if (edge.cost[i] - edge.cost[x * width] != edge.cost[y] - edge.cost[0])
+        return false;
     }
     return true;
   }

@@ -2,13 +2,14 @@
 //
 //   arc consistency   a value that no neighbour's value is allowed with goes
 //   memory            a value that uses more than the capacity at some moment goes
-//   single values     a variable with one value becomes a constant and its neighbours' costs
-//   separable tables  cost(x, y) = r(x) + c(y) goes to the two variables
-//   functions         a variable whose neighbour's value says its own is merged into it
-//   dominated values  x goes if another value w costs no more with any neighbours' values,
+//   single values     a variable with one value becomes a constant and its neighbours'
+//   costs separable tables  cost(x, y) = r(x) + c(y) goes to the two variables functions
+//   a variable whose neighbour's value says its own is merged into it dominated values  x
+//   goes if another value w costs no more with any neighbours' values,
 //                       and uses no more at any moment:
 //                       u(w) + sum over edges of max_y (c(w,y) - c(x,y)) <= u(x)
-//   low degrees       a variable without uses and with at most two neighbours is minimised
+//   low degrees       a variable without uses and with at most two neighbours is
+//   minimised
 //                       out; a table over its neighbours takes its place
 //
 // Input:      a core; optionally which values are still wanted (`wanted`, empty: all).

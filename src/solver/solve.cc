@@ -28,10 +28,8 @@ class PartsSearch {
     if (merged.core.infeasible) return Infeasible();
     ReducedCore reduced = ReduceCore(std::move(merged.core));
     if (reduced.core.infeasible) return Infeasible();
-    lift_ = [outer = std::move(merged.lift),
-             inner = std::move(reduced.lift)](const std::vector<int>& values) {
-      return outer(inner(values));
-    };
+    lift_ = [outer = std::move(merged.lift), inner = std::move(reduced.lift)](
+                const std::vector<int>& values) { return outer(inner(values)); };
     constant_ = reduced.core.constant;
     parts_ = SplitCore(reduced.core);
     found_.resize(parts_.size());
@@ -63,8 +61,7 @@ class PartsSearch {
     BranchResult result;
     // Where the parts before it were not solved, they may yet cost less.
     const int64_t top = options_.top - std::min(options_.top, BoundWithout(i));
-    const auto eliminated =
-        EliminateCore(core, top, kEliminationWork, options_.deadline);
+    const auto eliminated = EliminateCore(core, top, kEliminationWork, options_.deadline);
     if (eliminated) {
       result.values = *eliminated;
       result.cost = core.Cost(result.values);
@@ -167,8 +164,8 @@ class PartsSearch {
         << "the values use " << problem_.PeakBytes(result.values) << " bytes of "
         << problem_.limit;
     if (result.cost >= options_.top) return done ? Infeasible() : SolveResult{};
-    result.status = result.bound == result.cost ? SolveStatus::kOptimal
-                                                : SolveStatus::kFeasible;
+    result.status =
+        result.bound == result.cost ? SolveStatus::kOptimal : SolveStatus::kFeasible;
     return result;
   }
 

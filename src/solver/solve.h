@@ -11,8 +11,9 @@
 // Input:      a problem.
 // Output:     values, cost, bound and status. Where the limit leaves no choice: the least
 //             limit that does (least_limit.h is asked for it by callers that want it).
-// Interrupted: by the deadline, or by a callback that returns false; then the best so far.
-// Determinism: equal problems give equal results for any number of threads, unless the
+// Interrupted: by the deadline, or by a callback that returns false; then the best so
+// far. Determinism: equal problems give equal results for any number of threads, unless
+// the
 //             deadline ends the search.
 // Errors:     none.
 // Complexity: exponential in the worst case. Before branching: O(cells) and some thousand
@@ -42,7 +43,8 @@ struct SolveOptions {
   int threads = 1;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();  // of branch_and_bound, a part
   int64_t top = kForbidden;  // only cheaper choices are looked for
-  // Called with every better choice or bound, and often with neither; false ends the search.
+  // Called with every better choice or bound, and often with neither; false ends the
+  // search.
   std::function<bool(const SolveProgress&)> on_progress;
 };
 

@@ -34,12 +34,11 @@ bool AreEqual(const CoreProblem& a, const CoreProblem& b) {
                   SameEdge)) {
     return false;
   }
-  return std::equal(a.segments.begin(), a.segments.end(), b.segments.begin(),
-                    b.segments.end(),
-                    [](const std::vector<Segment>& c, const std::vector<Segment>& d) {
-                      return std::equal(c.begin(), c.end(), d.begin(), d.end(),
-                                        SameSegment);
-                    });
+  return std::equal(
+      a.segments.begin(), a.segments.end(), b.segments.begin(), b.segments.end(),
+      [](const std::vector<Segment>& c, const std::vector<Segment>& d) {
+        return std::equal(c.begin(), c.end(), d.begin(), d.end(), SameSegment);
+      });
 }
 
 std::vector<CorePart> SplitCore(const CoreProblem& core) {

@@ -1,6 +1,7 @@
 // Splits a core into parts that share no table and no moment.
 //
-// Output:     the parts, each with the variables it has of the core, in their order; those
+// Output:     the parts, each with the variables it has of the core, in their order;
+// those
 //             of the most values last. Equal parts are next to each other.
 // Complexity: O(edges + segments + moments), and the copies.
 #ifndef TOFU_SOLVER_SPLIT_CORE_H_

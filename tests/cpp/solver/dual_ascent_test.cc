@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "solver/random_core.h"
 #include "solver/raise_bound.h"
+#include "solver/random_core.h"
 
 namespace tofu {
 namespace {
 
 // What the state says of a choice: never more than it costs, if it fits.
-double Rewritten(const CoreProblem& core, const DualAscent& ascent, const DualState& state,
-                 const std::vector<int>& values) {
+double Rewritten(const CoreProblem& core, const DualAscent& ascent,
+                 const DualState& state, const std::vector<int>& values) {
   double sum = state.constant;
   for (int v = 0; v < core.num_variables(); ++v) {
     sum += ascent.Reduced(state, v, values[v]);
@@ -37,8 +37,8 @@ TEST(DualAscent, NoPricesMakeTheBoundExceedTheLeastCost) {
     for (int round = 0; round < 8; ++round) {
       std::vector<double> prices;
       for (size_t t = 0; t < core.capacity.size(); ++t) {
-        prices.push_back(std::ldexp(static_cast<double>(random() % 1000) / 300,
-                                    ascent.exponent()));
+        prices.push_back(
+            std::ldexp(static_cast<double>(random() % 1000) / 300, ascent.exponent()));
       }
       ascent.SetPrices(prices, &state);
       ASSERT_LE(ascent.Bound(state), least);
@@ -71,8 +71,9 @@ TEST(DualAscent, OnlyValuesWithoutACheaperChoiceGo) {
     DualState state = ascent.Start(top);
     RaiseOptions options;
     options.rounds = 50;
-    RaiseBound(core, ascent, options, [&](const std::vector<int>&) { return top; }, &state,
-               nullptr);
+    RaiseBound(
+        core, ascent, options, [&](const std::vector<int>&) { return top; }, &state,
+        nullptr);
     ASSERT_FALSE(state.empty);
     ForEachChoice(core.domain, [&](const std::vector<int>& values) {
       if (core.Cost(values) >= top || !core.Fits(values)) return;

@@ -27,7 +27,7 @@ void ForEachChoice(const std::vector<int>& domain, Visit visit) {
 }
 
 struct BruteForce {
-  int64_t cost = kForbidden;  // kForbidden: no choice is allowed and fits
+  int64_t cost = kForbidden;         // kForbidden: no choice is allowed and fits
   int64_t least_limit = kUnlimited;  // kUnlimited: no choice is allowed
 };
 
