@@ -54,7 +54,9 @@ struct Node {
   int rounds = kNodeRounds;
   int64_t number = 0;
 
-  int64_t bound() const { return part->ascent.Bound(state); }
+  int64_t known_bound = 0;  // of the node that this one was made of
+
+  int64_t bound() const { return std::max(known_bound, part->ascent.Bound(state)); }
 };
 
 struct Choice {
@@ -238,6 +240,7 @@ class Expansion {
   // Goes on with another core, or with this one on a finer scale.
   void Renew(CoreProblem core, Lift lift, std::vector<double> prices) {
     const int old_exponent = node_.part->ascent.exponent();
+    node_.known_bound = node_.bound();
     node_.part = std::make_shared<Part>(std::move(core), std::move(lift), top_);
     const DualAscent& ascent = node_.part->ascent;
     for (double& price : prices) {
@@ -263,6 +266,7 @@ class Expansion {
       Node second = Child(division, false, kProbeRounds);
       if (IsClosed(first) || IsClosed(second)) {
         // Only the other one is left.
+        children_.clear();
         const bool none = IsClosed(first) && IsClosed(second);
         node_ = std::move(IsClosed(first) ? second : first);
         node_.rounds = kNodeRounds;
@@ -290,6 +294,7 @@ class Expansion {
     const Part& part = *node_.part;
     Node child = node_;
     child.rounds = kNodeRounds;
+    child.known_bound = node_.bound();
     for (size_t x = 0; x < division.is_first.size(); ++x) {
       if (static_cast<bool>(division.is_first[x]) != first) {
         part.ascent.Remove(division.v, static_cast<int>(x), &child.state);

@@ -12,6 +12,7 @@ constexpr double kShrink = 0.7;
 constexpr double kTargetAbove = 0.05;  // of the bound
 constexpr int kWindow = 24;            // rounds
 constexpr double kLeastGain = 1e-6;    // in a window, of the bound
+constexpr double kLeastStep = 1e-4;
 
 class Raiser {
  public:
@@ -43,7 +44,8 @@ class Raiser {
       }
       if (round % kWindow == kWindow - 1) {
         const double gain = best_.constant - std::exchange(window_start, best_.constant);
-        if (gain <= kLeastGain * std::abs(best_.constant)) break;
+        const bool is_little = gain <= kLeastGain * std::abs(best_.constant);
+        if (is_little && (core_.capacity.empty() || step_ < kLeastStep)) break;
       }
       if (IsPast(options_.deadline)) break;
       ChangePrices(choice, round == 0);
