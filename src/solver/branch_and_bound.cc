@@ -23,13 +23,19 @@ namespace {
 
 constexpr int kNodeRounds = 16;
 constexpr int kReducedRounds = 60;  // of a node that was reduced: its costs start afresh
-constexpr int kProbeRounds = 6;     // of each part that a division would leave
-constexpr size_t kMaxProbes = 8;    // divisions
-constexpr double kLaterStep = 0.1;  // of prices that were near the best
-constexpr int kRepairEvery = 64;    // rounds
+constexpr int kMinRootRounds = 300;
+constexpr int kRootWork = 20000000;   // rounds times values
+constexpr int kProbeRounds = 6;       // of each part that a division would leave
+constexpr size_t kMaxProbes = 8;      // divisions
+constexpr double kLaterStep = 0.1;    // of prices that were near the best
+constexpr int kRepairEvery = 64;      // rounds
 constexpr double kReduceBelow = 0.6;  // of the values
 constexpr double kEliminationWork = 2e6;
 constexpr int64_t kNodesPerNeighbourhood = 32;
+// Work is counted in variables, as a rough measure that does not depend on the clock.
+constexpr double kWorkPerNode = 10;
+constexpr double kNeighbourhoodWork = 4000;
+constexpr double kFruitless = 20;       // neighbourhoods in a row that double their price
 constexpr int64_t kMaxCoarseness = 64;  // of the first top, compared with the present one
 constexpr int kBatch = 8;
 constexpr size_t kMaxOpen = 20000;
@@ -395,7 +401,8 @@ class Search {
     root.part = std::make_shared<Part>(
         core, [](const std::vector<int>& values) { return values; }, top_);
     root.state = root.part->ascent.Start(top_);
-    root.rounds = options.root_rounds;
+    root.rounds = std::min(options.root_rounds,
+                           std::max(kMinRootRounds, kRootWork / root.part->num_values));
     if (!root.state.empty) Push(std::move(root));
   }
 
@@ -466,7 +473,10 @@ class Search {
       batch.push_back(Pop(i % 2 == 1 || open_.size() > kMaxOpen));
     }
     expanding_ = kForbidden;
-    for (const Node& node : batch) expanding_ = std::min(expanding_, node.bound());
+    for (const Node& node : batch) {
+      expanding_ = std::min(expanding_, node.bound());
+      node_work_ += kWorkPerNode * node.part->core.num_variables();
+    }
     std::vector<std::optional<Expansion>> expansions(size);
     for (size_t i = 0; i < size; ++i) {
       Expansion::Listener listener;  // at once, while there is only the root
@@ -507,22 +517,23 @@ class Search {
     return Tell(nullptr);
   }
 
-  // As many nodes of neighbourhoods as of the search itself, a few neighbourhoods at a
-  // time.
+  // As much work on neighbourhoods as on nodes, or less while none is better.
   bool ImproveIncumbent() {
     if (result_.values.empty() || open_.empty()) return true;
-    for (; neighbour_nodes_ < result_.nodes; ++num_improvements_) {
+    const double size = static_cast<double>(core_.domain.size());
+    while (improve_work_ < node_work_) {
       if (IsPast(options_.deadline)) return true;
-      neighbour_nodes_ += kNodesPerNeighbourhood;
+      improve_work_ += (size + kNeighbourhoodWork) * (1 + num_fruitless_ / kFruitless);
       ImproveOptions improve;
-      improve.seed = num_improvements_ + 1;
+      improve.seed = ++num_improvements_;
       improve.max_nodes = kNodesPerNeighbourhood;
       improve.deadline = options_.deadline;
       auto better = ImproveChoice(core_, result_.values, top_, improve);
+      ++num_fruitless_;
       if (!better) continue;
+      num_fruitless_ = 0;
       const int64_t cost = core_.Cost(*better);
-      TakeBetter({std::move(*better), cost});
-      if (stopped_) return false;
+      if (!TakeBetter({std::move(*better), cost})) return false;
     }
     return true;
   }
@@ -530,7 +541,9 @@ class Search {
   const CoreProblem& core_;
   const BranchOptions& options_;
   uint64_t num_improvements_ = 0;
-  int64_t neighbour_nodes_ = 0;
+  double num_fruitless_ = 0;
+  double node_work_ = 0;  // in variables
+  double improve_work_ = 0;
   int64_t top_;
   int64_t next_number_ = 0;
   bool stopped_ = false;

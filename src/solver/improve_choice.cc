@@ -1,6 +1,7 @@
 #include "solver/improve_choice.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <utility>
 
@@ -11,7 +12,8 @@
 namespace tofu {
 namespace {
 
-constexpr int kMaxValues = 400;
+// In turn.
+constexpr std::array<int, 4> kMaxValues = {200, 400, 800, 1600};
 constexpr int kRootRounds = 150;
 constexpr double kEliminationWork = 1e6;
 // Neighbours that one variable brings in through memory.
@@ -27,6 +29,7 @@ class Neighbourhood {
   Neighbourhood(const CoreProblem& core, const std::vector<int>& values, uint64_t seed)
       : core_(core),
         random_(seed),
+        max_values_(kMaxValues[seed % kMaxValues.size()]),
         edges_of_(core.domain.size()),
         is_free_(core.domain.size(), 0),
         load_(core.Load(values)) {
@@ -39,7 +42,7 @@ class Neighbourhood {
   // [variable]: whether it may change.
   std::vector<char> Grow() {
     Free(static_cast<int>(Draw(&random_, core_.domain.size())));
-    for (size_t next = 0; next < queue_.size() && num_values_ < kMaxValues; ++next) {
+    for (size_t next = 0; next < queue_.size() && num_values_ < max_values_; ++next) {
       const int v = queue_[next];
       std::vector<int> neighbours = edges_of_[v];
       AddThroughMoment(v, &neighbours);
@@ -53,7 +56,7 @@ class Neighbourhood {
 
  private:
   void Free(int v) {
-    if (is_free_[v] || num_values_ >= kMaxValues) return;
+    if (is_free_[v] || num_values_ >= max_values_) return;
     is_free_[v] = 1;
     num_values_ += core_.domain[v];
     queue_.push_back(v);
@@ -85,6 +88,7 @@ class Neighbourhood {
 
   const CoreProblem& core_;
   std::mt19937_64 random_;
+  const int max_values_;
   std::vector<std::vector<int>> edges_of_;
   std::vector<char> is_free_;
   std::vector<int64_t> load_;

@@ -1,13 +1,13 @@
 // Large-neighbourhood search: solves what remains when most variables keep their values.
 //
 // A neighbourhood grows from one variable over tables and over moments that are nearly
-// full, breadth first in an order drawn by `seed`, until its values are kMaxValues. What
+// full, breadth first in an order drawn by `seed`, up to some hundred values. What
 // it leaves is reduced and searched by branch and bound for a few nodes.
 //
 // Input:      values that fit, and their cost.
 // Output:     cheaper values, or nothing.
 // Position:   in branch_and_bound, between batches of nodes.
-// Complexity: a reduction of the core, and max_nodes nodes of kMaxValues values.
+// Complexity: a reduction of the core, and max_nodes nodes of that size.
 #ifndef TOFU_SOLVER_IMPROVE_CHOICE_H_
 #define TOFU_SOLVER_IMPROVE_CHOICE_H_
 
