@@ -401,8 +401,9 @@ class Search {
     root.part = std::make_shared<Part>(
         core, [](const std::vector<int>& values) { return values; }, top_);
     root.state = root.part->ascent.Start(top_);
-    root.rounds = std::min(options.root_rounds,
-                           std::max(kMinRootRounds, kRootWork / root.part->num_values));
+    root.rounds = std::min(
+        options.root_rounds,
+        std::max(kMinRootRounds, kRootWork / std::max(root.part->num_values, 1)));
     if (!root.state.empty) Push(std::move(root));
   }
 
