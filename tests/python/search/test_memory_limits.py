@@ -36,7 +36,7 @@ def highs() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def problems() -> ModuleType:
-    return load(Path(__file__).parent / "random_problems.py")
+    return load(ROOT / "benchmarks" / "_random_problems.py")
 
 
 def solve(problem: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -170,6 +170,7 @@ def test_progress_is_told_and_ends_the_search(problems: ModuleType) -> None:
     bounds = [bound for _, bound in heard]
     assert costs == sorted(costs, reverse=True) and costs[-1] == solution["cost"]
     assert bounds == sorted(bounds) and bounds[-1] <= solution["cost"]
+    assert bounds[-1] <= solution["bound"]
     assert all(cost is None or bound <= cost for cost, bound in heard)
 
     def stop(cost: Optional[int], bound: int) -> bool:
@@ -177,7 +178,7 @@ def test_progress_is_told_and_ends_the_search(problems: ModuleType) -> None:
 
     stopped = solve(problem, on_progress=stop)
     assert stopped["status"] == "feasible" and stopped["nodes"] < solution["nodes"]
-    assert stopped["bound"] < stopped["cost"]
+    assert heard[0][1] <= stopped["bound"] < stopped["cost"]
 
     def fail(cost: Optional[int], bound: int) -> None:
         raise ZeroDivisionError
