@@ -29,6 +29,7 @@ __all__ = [
     "FETCHES",
     "LOG_LEVELS",
     "MODES",
+    "VARIABLES",
     "cache_directory",
     "graph_pass",
     "parse_mode",
@@ -51,8 +52,21 @@ MODES = (
     "icml18",
     "data-parallel",
 )
+VARIABLES = (
+    "TOFU_WORKERS",
+    "TOFU_DEVICE",
+    "TOFU_FETCH",
+    "TOFU_DESCRIBE",
+    "TOFU_LOG",
+    "TOFU_SEARCH",
+    "TOFU_REPLICATION",
+    "TOFU_PINS",
+    "TOFU_PLAN",
+    "TOFU_STRICT",
+)
 Pin = tuple[str, tuple[int, ...]]
 _MAX_WORKERS = 1024
+_SPELLING = 0.8  # how much alike two names of variables are, of which one is misspelt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +102,7 @@ class Config:
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
         """Read the TOFU_* variables. Raises ConfigError for a value out of range."""
         env = os.environ if environ is None else environ
+        _check_names(env)
         workers = env.get("TOFU_WORKERS", "").strip()
         device = env.get("TOFU_DEVICE", "").strip().lower()
         if device and device not in DEVICES:
@@ -115,6 +130,17 @@ class Config:
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
         )
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise ConfigError for a variable that is nearly, but not quite, one of tofu's."""
+    for name in names:
+        spelt = name.upper().replace("-", "_")
+        if name in VARIABLES or not spelt.startswith("TOFU"):
+            continue
+        near = difflib.get_close_matches(spelt, VARIABLES, n=1, cutoff=_SPELLING)
+        if near:
+            raise ConfigError(f"{name}: tofu has no such variable; did you mean {near[0]}?")
 
 
 def cache_directory() -> Path:
