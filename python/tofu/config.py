@@ -9,6 +9,7 @@
 ``TOFU_SEARCH``       how plans are searched, one of MODES; unset: ``tofu``.
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole where that is cheaper; unset or ``0``: not.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
+``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote; its plan is used, not searched.
 """
 
@@ -85,6 +86,7 @@ class Config:
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of further operators.
+        strict: whether a block that would run serially is an error.
     """
 
     workers: Optional[int] = None
@@ -97,6 +99,7 @@ class Config:
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
+    strict: bool = False
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -129,6 +132,7 @@ class Config:
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
+            strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
         )
 
 
