@@ -1,8 +1,8 @@
 """The switch: enables tofu when a script imports MXNet.
 
-A ``.pth`` file calls ``install()`` at interpreter start if ``MXNET_GRAPH_PASS`` is
-set; otherwise none of this is loaded. This module uses only the standard library's
-built-in import machinery, which keeps startup cheap.
+A ``.pth`` file calls ``install()`` at interpreter start if ``MXNET_GRAPH_PASS`` is set, and
+leaves a finder of one line that calls ``find_spec()`` if the script sets it before it
+imports MXNet; otherwise none of this is loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Optional
 
-__all__ = ["install"]
+__all__ = ["find_spec", "install"]
 
 TARGET = "mxnet"
 
@@ -76,11 +76,21 @@ class _Loader:
         gluon.enable()
 
 
+_FINDER = _Finder()  # one, which knows when it is asked by itself
+
+
+def find_spec(
+    name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+) -> Optional[ModuleSpec]:
+    """The spec of `mxnet` if the switch is on; see ``_Finder.find_spec``."""
+    return _FINDER.find_spec(name, path, target)
+
+
 def install() -> None:
     """Enable tofu when MXNet is imported, or at once if it already is; idempotent."""
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if _FINDER in sys.meta_path:
         return
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _FINDER)
     if TARGET in sys.modules:
         from tofu import gluon
         from tofu.config import graph_pass

@@ -10,6 +10,7 @@
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
+``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "MAX_WORKERS",
     "MODES",
     "MXNET_ENVIRONMENT",
+    "VARIABLES",
     "cache_directory",
     "graph_pass",
     "parse_mode",
@@ -56,8 +58,21 @@ MODES = (
 # What partitioned graphs need of MXNet at every bind: it merges equal nodes even where they
 # belong to different workers, and loses what depends on them by control dependencies.
 MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
+VARIABLES = (
+    "TOFU_WORKERS",
+    "TOFU_DEVICE",
+    "TOFU_FETCH",
+    "TOFU_DESCRIBE",
+    "TOFU_LOG",
+    "TOFU_SEARCH",
+    "TOFU_REPLICATION",
+    "TOFU_PINS",
+    "TOFU_PLAN",
+    "TOFU_STRICT",
+)
 Pin = tuple[str, tuple[int, ...]]
 MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
+_SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +91,7 @@ class Config:
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of further operators.
+        strict: whether a block that would run serially is an error.
     """
 
     workers: Optional[int] = None
@@ -88,11 +104,13 @@ class Config:
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
+    strict: bool = False
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
         """Read the TOFU_* variables. Raises ConfigError for a value out of range."""
         env = os.environ if environ is None else environ
+        _check_names(env)
         workers = env.get("TOFU_WORKERS", "").strip()
         device = env.get("TOFU_DEVICE", "").strip().lower()
         if device and device not in DEVICES:
@@ -119,7 +137,19 @@ class Config:
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
+            strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
         )
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Raise ConfigError for a variable that is nearly, but not quite, one of tofu's."""
+    for name in names:
+        spelt = name.upper().replace("-", "_")
+        if name in VARIABLES or not spelt.startswith("TOFU"):
+            continue
+        near = difflib.get_close_matches(spelt, VARIABLES, n=1, cutoff=_SPELLING)
+        if near:
+            raise ConfigError(f"{name}: tofu has no such variable; did you mean {near[0]}?")
 
 
 def cache_directory() -> Path:

@@ -64,7 +64,7 @@ class PartitionedBlock:
         """
         inputs = {name: arrays[at] for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
-            self.warn_serial("an input is sparse, expected dense ones")
+            self.warn_serial("an input is sparse, expected dense ones", current)
             return None
         trained = {name for name, p in self._parameters.items() if p.grad_req != "null"}
         train, record = autograd.is_training(), autograd.is_recording()
@@ -81,11 +81,11 @@ class PartitionedBlock:
         views.flush(current.state.views)
         return pool.run(inputs, record=record, context=arrays[0].context)
 
-    def warn_serial(self, reason: str) -> None:
+    def warn_serial(self, reason: str, current: Session) -> None:
         """Say once why the block, or some of its calls, runs serially."""
         if reason not in self._told:
+            messages.serial(self.name, reason, current)
             self._told.add(reason)
-            messages.serial(self.name, reason)
 
     def _signature(
         self, inputs: Mapping[str, Any], gradients: set[str], *, train: bool
@@ -116,8 +116,8 @@ class PartitionedBlock:
         except ConfigError:
             raise
         except (TofuError, MXNetError) as error:
+            self.warn_serial(str(error), current)
             self._pools[signature] = None
-            self.warn_serial(str(error))
             return None
         return pool
 
@@ -167,7 +167,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, *args)
         reason = _reason_for_serial(self, args)
         if reason is not None:
-            found.warn_serial(reason)
+            found.warn_serial(reason, current)
             return original(self, *args)
         flat, structure = gluon_block._flatten(args, "input")
         _check_structure(self, structure)
@@ -246,14 +246,16 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
             depth.touched = True
         depth.level += 1
         try:
-            return original(self, *args)
+            outputs = original(self, *args)
         finally:
             depth.level -= 1
+            touched = depth.touched and not depth.level
             if not depth.level:
-                touched, depth.touched = depth.touched, False
-                if touched and self not in eager:
-                    eager.add(self)
-                    _warn_eager(self)
+                depth.touched = False
+        if touched and self not in eager:
+            _warn_eager(self, current)
+            eager.add(self)
+        return outputs
 
     return __call__
 
@@ -268,14 +270,11 @@ def _uses_parameters_eagerly(block: Any, args: Any) -> bool:
     )
 
 
-def _warn_eager(block: Any) -> None:
+def _warn_eager(block: Any, current: Session) -> None:
     hybrid = isinstance(block, HybridBlock)
     advice = (
         "call its hybridize() before training"
         if hybrid
         else "make it, or the part of it that trains, a HybridBlock and call hybridize()"
     )
-    messages.warn(
-        f"{block.name or type(block).__name__} is not hybridized and runs eagerly, "
-        f"not partitioned; {advice}"
-    )
+    messages.eager(block.name or type(block).__name__, advice, current)

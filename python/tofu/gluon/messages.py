@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from tofu.errors import ConfigError
 from tofu.plan import Compiled
 from tofu.plan.plan import format_bytes, undescribed_text
 
@@ -17,6 +18,7 @@ from .session import Session, describe_contexts
 
 __all__ = [
     "TofuWarning",
+    "eager",
     "partitioned",
     "plain_fetch",
     "plan_missing",
@@ -106,9 +108,28 @@ def plan_missing(name: str, path: Path) -> None:
     )
 
 
-def serial(name: str, reason: str) -> None:
-    """Warn that a block runs as MXNet alone would run it."""
+def serial(name: str, reason: str, session: Session) -> None:
+    """Warn that a block runs as MXNet alone would run it.
+
+    Raises:
+        ConfigError: the user has asked for that.
+    """
+    if session.strict:
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
     warn(f"{name} runs serially: {reason}")
+
+
+def eager(name: str, advice: str, session: Session) -> None:
+    """Warn that a block trains without being hybridized.
+
+    Raises:
+        ConfigError: TOFU_STRICT makes that an error.
+    """
+    if session.strict:
+        raise ConfigError(
+            f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT asks for; {advice}"
+        )
+    warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:

@@ -32,6 +32,7 @@ class Session:
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
         plans: saved plans to use in place of a search, or None.
+        strict: whether a block that would run serially is an error.
         state: all that changes meanwhile.
     """
 
@@ -41,6 +42,7 @@ class Session:
     dump_dir: Optional[Path] = None
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     plans: Optional[PlanFile] = None
+    strict: bool = False
     state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
     @property
@@ -76,6 +78,7 @@ class Session:
                 mode=config.search, pins=config.pins, allow_replication=config.replication
             ),
             plans=plans,
+            strict=config.strict,
         )
 
 

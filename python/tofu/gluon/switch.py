@@ -31,6 +31,7 @@ def enable(
     search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     allow_replication: Optional[bool] = None,
+    strict: Optional[bool] = None,
 ) -> None:
     """Run hybridized blocks partitioned from now on.
 
@@ -48,6 +49,8 @@ def enable(
         pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
         allow_replication: whether large tensors may stay whole where that communicates
             less; None: TOFU_REPLICATION, else not.
+        strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
+            it is warned of.
 
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
@@ -55,6 +58,8 @@ def enable(
     config = _config(workers, device, log, fetch, plan, search, pins)
     if allow_replication is not None:
         config = dataclasses.replace(config, replication=allow_replication)
+    if strict is not None:
+        config = dataclasses.replace(config, strict=strict)
     wanted = Session.from_config(config)
     if session.active() == wanted:
         return

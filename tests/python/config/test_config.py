@@ -10,6 +10,7 @@ from tofu.analysis.table import document
 from tofu.config import (
     MAX_WORKERS,
     MODES,
+    VARIABLES,
     Config,
     cache_directory,
     graph_pass,
@@ -45,6 +46,30 @@ def test_values_are_read():
     assert config.search == "spartan"
     assert config.pins == (("a", (0,)), ("b", (-1, 1)))
     assert config.plan == Path("net.plan")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TOFU_WORKER", "TOFU_WORKERS"),
+        ("tofu_workers", "TOFU_WORKERS"),
+        ("TOFU_NUM_WORKERS", "TOFU_WORKERS"),
+        ("TOFUWORKERS", "TOFU_WORKERS"),
+        ("TOFU_PIN", "TOFU_PINS"),
+        ("TOFU_REPLICATE", "TOFU_REPLICATION"),
+        ("Tofu_Log", "TOFU_LOG"),
+    ],
+)
+def test_misspelt_variables_are_told(name, meant):
+    with pytest.raises(
+        ConfigError, match=f"^{name}: tofu has no such variable; did you mean {meant}"
+    ):
+        Config.from_environment({name: "2"})
+
+
+def test_variables_of_others_are_none_of_ours():
+    names = ("TOFU", "TOFU_RECIPES", "OPENTOFU_WORKERS", "PATH", "TOFUTTI", *VARIABLES)
+    Config.from_environment(dict.fromkeys(names, ""))
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", False), ("0", False), ("1", True)])

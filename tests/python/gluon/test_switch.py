@@ -1,6 +1,7 @@
 """The switch: enable, disable, and what happens when a script imports MXNet."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -121,10 +122,7 @@ def test_bad_arguments(options, text, off):
 
 
 # Starts as an installed tofu does: the line of the .pth file, then the script.
-START = """
-    import os; os.environ.get("MXNET_GRAPH_PASS") and __import__(
-        "tofu._import_hook", fromlist=["_"]).install()
-"""
+START = (pathlib.Path(__file__).parents[3] / "python/tofu-switch.pth").read_text(encoding="utf-8")
 
 TRAINING = """
     from mxnet import autograd, gluon, nd
@@ -141,7 +139,7 @@ TRAINING = """
 def run(script, **environment):
     """Run a script in an interpreter of its own, as the .pth file has it."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOFU_", "MXNET_"))}
-    text = textwrap.dedent(START) + textwrap.dedent(script)
+    text = START + textwrap.dedent(script)
     return subprocess.run(
         [sys.executable, "-c", text],
         env={**clean, "OMP_NUM_THREADS": "1", **environment},
@@ -181,6 +179,35 @@ def test_importing_mxnet_turns_tofu_on(way):
     assert len(lines) == 1
     assert "dense (" in lines[0]
     assert "over 4 workers cpu(0-3)" in lines[0]
+
+
+@pytest.mark.parametrize("way", IMPORTS)
+def test_a_script_turns_tofu_on_before_its_import(way):
+    switch = """
+        import os
+        os.environ["MXNET_GRAPH_PASS"] = "tofu"
+        os.environ["TOFU_WORKERS"] = "4"
+        os.environ["TOFU_LOG"] = "quiet"
+    """
+    done = run(
+        textwrap.dedent(switch) + textwrap.dedent(IMPORTS[way]) + textwrap.dedent(TRAINING),
+        TOFU_DEVICE="cpu",
+    )
+    assert (done.stdout, done.stderr) == ("tiles 4\n", "")
+
+
+def test_a_script_turns_tofu_off_before_its_import():
+    switch = "import os\ndel os.environ['MXNET_GRAPH_PASS']\n"
+    done = run(switch + textwrap.dedent(TRAINING), MXNET_GRAPH_PASS="tofu")
+    assert done.stdout == "tiles 1\n", done.stderr
+
+
+def test_both_finders_turn_tofu_on_once():
+    """That of the .pth file, and that of ``tofu run``."""
+    script = "from tofu._import_hook import install\ninstall()\ninstall()\n"
+    done = run(script + textwrap.dedent(TRAINING), MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="cpu")
+    assert done.stdout == "tiles 2\n", done.stderr
+    assert done.stderr.count("over 2 workers") == 1
 
 
 def test_unset_changes_nothing():
