@@ -18,6 +18,13 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 # HiGHS stops at an absolute gap of 1e-6, regardless of its relative gap. Costs are scaled to
 # at most 1e4, which makes this gap less than 1e-10 of the largest.
 _LARGEST_COST = 1e4
+# Costs from here up are not allowed.
+FORBIDDEN = 10**18
+_INFEASIBLE = 2  # status of scipy.optimize.milp
+
+
+class InfeasibleError(Exception):
+    """No choice is allowed and fits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,25 +54,32 @@ def cost_of(problem: dict[str, Any], values: list[int]) -> int:
 def solve(problem: dict[str, Any]) -> Solution:
     """Minimise a step's problem by the local polytope with integral variables.
 
-    There is a binary variable for each value of each variable, and a variable from 0 to 1 for
-    each pair of values of a pair of variables; the latter add up to the former on both sides.
+    A binary variable for each value of each variable, and one from 0 to 1 for each pair of
+    values that a pair of variables takes; the latter add up to the former along both sides.
+    What is used at each moment at which uses begin is at most the limit.
 
     Raises:
+        InfeasibleError: no choice is allowed and fits.
         RuntimeError: HiGHS did not prove an optimum.
     """
     costs, matrix, sums, starts = _program(problem)
     integral = np.zeros(len(costs))
     integral[: starts[-1]] = 1
-    scale = max(float(costs.max(initial=0.0)), 1.0) / _LARGEST_COST
+    scale = max(float(costs[costs < FORBIDDEN].max(initial=0.0)), 1.0) / _LARGEST_COST
+    constraints = [LinearConstraint(matrix, sums, sums)]
+    if "memory" in problem:
+        constraints += _memory_rows(problem, starts, len(costs))
     begin = time.process_time()
     found = milp(
-        costs / scale,
-        constraints=LinearConstraint(matrix, sums, sums),
-        bounds=Bounds(0, 1),
+        np.where(costs >= FORBIDDEN, 0, costs) / scale,
+        constraints=constraints,
+        bounds=Bounds(0, np.where(costs >= FORBIDDEN, 0, 1)),
         integrality=integral,
         options={"mip_rel_gap": 0},
     )
     seconds = time.process_time() - begin
+    if found.status == _INFEASIBLE:
+        raise InfeasibleError
     if found.status != 0:
         raise RuntimeError(f"HiGHS: found {found.message!r}, expected an optimum")
     values = [int(np.argmax(found.x[a:b])) for a, b in zip(starts, starts[1:])]
@@ -101,3 +115,20 @@ def _program(problem: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     sums[: len(domains)] = 1
     matrix = sparse.csr_matrix((signs, (rows, columns)), shape=(row, column))
     return np.concatenate(costs), matrix, sums, starts
+
+
+def _memory_rows(problem: dict[str, Any], starts: Any, columns: int) -> list[Any]:
+    """At each moment at which a use begins, the bytes of what is alive."""
+    memory = problem["memory"]
+    moments = sorted({begin for _, begin, end, _ in memory["uses"] if begin < end})
+    rows, places, bytes_used = [], [], []
+    for row, moment in enumerate(moments):
+        for v, begin, end, usage in memory["uses"]:
+            if begin <= moment < end:
+                rows += [row] * len(usage)
+                places += range(starts[v], starts[v] + len(usage))
+                bytes_used += usage
+    if not moments:
+        return []
+    matrix = sparse.csr_matrix((bytes_used, (rows, places)), shape=(len(moments), columns))
+    return [LinearConstraint(matrix, -np.inf, memory["limit"])]

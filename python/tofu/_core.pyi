@@ -367,6 +367,30 @@ def solve_step_problem(problem: str) -> str:
         tofu.errors.PlanError: the text is no such problem.
     """
 
+def solve(
+    problem: str,
+    *,
+    limit: int | None = None,
+    time_limit_s: float = 60.0,
+    threads: int = 1,
+    on_progress: Callable[[int | None, int], bool | None] | None = None,
+) -> str:
+    """Solve a problem of costs and memory (JSON, docs/formats.md, "Solution").
+
+    Args:
+        problem: a step problem, or one of the IOPDDL contest.
+        limit: bytes, instead of the problem's own limit; below 0: none.
+        time_limit_s: after which the best choice found so far is returned. Where no choice
+            fits, as long again for the least limit under which one does.
+        threads: that divide the search; the answer does not depend on them.
+        on_progress: called with the cost of the best choice (None: there is none yet) and the
+            bound, whenever one of them is better; False ends the search.
+
+    Raises:
+        tofu.errors.PlanError: the text is no such problem.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+
 def cuda_kernel(spec: str, *, generic: bool = False) -> dict[str, Any]:
     """The CUDA kernel of one MultiFetch: name, source, and how to launch it.
 

@@ -1,5 +1,5 @@
-// What Python holds of the passes: graph, strategy table, plan, partitioned graph
-// and training step. All stay in C++ from the training graph to what MXNet binds.
+// What Python holds: graph, strategy table, plan, partitioned graph and training step.
+// All stay in C++ from the training graph to what MXNet binds.
 #ifndef TOFU_BINDINGS_DOCUMENTS_H_
 #define TOFU_BINDINGS_DOCUMENTS_H_
 
@@ -26,7 +26,7 @@ struct NodeView {
   const Node& node() const { return graph->nodes[number]; }
 };
 
-// A table knows its graph, and a plan its table: neither means anything without.
+// A table keeps its graph, and a plan its table: it is meaningless without it.
 struct GraphTable {
   SharedGraph graph;
   StrategyTable table;
@@ -41,7 +41,7 @@ struct TablePlan {
   const StrategyTable& strategies() const { return table->table; }
 };
 
-// pybind11 holds objects by a pointer to what may change; nothing of these does.
+// pybind11 holds objects by pointers to non-const; these objects never change.
 inline std::shared_ptr<Graph> Held(const SharedGraph& graph) {
   return std::const_pointer_cast<Graph>(graph);
 }

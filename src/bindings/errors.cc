@@ -19,8 +19,8 @@ const char* ClassName(Blame blame) {
   return blame == Blame::kPlan ? "PlanError" : "GraphError";
 }
 
-// Sets tofu.errors.<name>. The text may quote bytes of the user's that are cut
-// in the middle of a character.
+// Raises tofu.errors.<name>. The text may quote bytes from the user that end in the
+// middle of a character.
 void Raise(const char* name, const char* text) {
   const auto type = py::module_::import("tofu.errors").attr(name);
   const auto message = py::reinterpret_steal<py::object>(

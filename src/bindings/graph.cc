@@ -19,7 +19,7 @@ namespace py = pybind11;
 namespace tofu {
 namespace {
 
-// Sizes are Python's tuples, as MXNet gives and takes shapes.
+// Shapes are Python tuples, as in MXNet.
 py::tuple ShapeTuple(const Shape& shape) {
   py::tuple tuple(shape.size());
   for (size_t d = 0; d < shape.size(); ++d) tuple[d] = py::int_(shape[d]);
@@ -50,7 +50,7 @@ std::string ContextOf(const Node& node) {
   return found == node.attrs.end() ? "" : found->second;
 }
 
-// Context groups and, of each, the first node that has it.
+// Context groups, and the first node of each.
 std::map<std::string, std::string> Contexts(const Graph& graph) {
   std::map<std::string, std::string> contexts;
   for (const Node& node : graph.nodes) contexts.emplace(ContextOf(node), node.name);

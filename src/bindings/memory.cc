@@ -51,7 +51,7 @@ std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
 
 LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   if (live.node < 0) return {"", "", live.output, live.bytes, live.is_head};
-  // A fetched region is read through a relay that lies where it lies.
+  // A fetched region is read through a relay that shares its memory.
   const auto fetch_of = [&](int node) {
     return IsRelay(graph, graph.nodes[node]) ? graph.nodes[node].inputs[0].node : node;
   };
@@ -65,14 +65,14 @@ LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   return {node.name, node.op, live.output, live.bytes, is_head};
 }
 
-// The node that stands for each way to call an operator.
+// The node that represents each way to call an operator.
 std::vector<NodeView> UsedNodes(const GraphUses& uses) {
   std::vector<NodeView> nodes;
   for (int node : uses.uses.nodes) nodes.push_back({uses.graph, node});
   return nodes;
 }
 
-// One rule for every way: pairs (input, output, identity), and ignored inputs.
+// One rule per way: pairs (input, output, identity), and ignored inputs.
 using Rule = std::pair<std::vector<std::tuple<int, int, bool>>, std::vector<int>>;
 
 MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {

@@ -4,6 +4,7 @@
 #include "bindings/documents.h"
 #include "bindings/errors.h"
 #include "bindings/kernels.h"
+#include "bindings/solver.h"
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The graph passes in C++, and the CUDA kernels of a fetch.";
@@ -13,4 +14,5 @@ PYBIND11_MODULE(_core, module) {
   tofu::BindStep(&module);
   tofu::BindMemory(&module);
   tofu::BindKernels(&module);
+  tofu::BindSolver(&module);
 }

@@ -71,8 +71,8 @@ int64_t FetchedBytes(const Partitioned& partitioned) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
-// All tensors of each worker, and what copies bring to it from others. With
-// MultiFetch copies bring single numbers.
+// The bytes of all tensors of each worker, and of what copies bring to it from others.
+// With MultiFetch, copies bring single numbers.
 std::vector<int64_t> BytesPerWorker(const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
   std::vector<int64_t> bytes(partitioned.workers, 0);
@@ -107,7 +107,7 @@ std::shared_ptr<TrainingStep> Schedule(const Partitioned& partitioned, bool join
       ScheduleStep(partitioned, {joint, control_deps}, callback));
 }
 
-// The graphs stay where they are, as parts of the step that they belong to.
+// The graphs are not copied: they are parts of their step.
 std::vector<std::shared_ptr<Graph>> Graphs(const std::shared_ptr<TrainingStep>& step) {
   std::vector<std::shared_ptr<Graph>> graphs;
   for (Graph& graph : step->graphs) graphs.emplace_back(step, &graph);
@@ -164,7 +164,7 @@ void BindStep(py::module_* module) {
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
               py::arg("joint") = false, py::arg("control_deps") = true,
               py::arg("on_pass") = py::none(),
-              "Make what executors run of a partitioned graph.");
+              "Turn a partitioned graph into what executors run.");
 }
 
 }  // namespace tofu

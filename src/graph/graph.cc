@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A graph with larger tensors is refused, so that byte counts over thousands
-// of workers cannot overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
+// Larger tensors are rejected, so byte counts over thousands of workers cannot
+// overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
 // What a loader of this JSON expects as "mxnet_version": 1.9.1.
 constexpr int kFormatVersion = 10901;
@@ -41,7 +41,7 @@ void ReadAttrs(const JsonCursor& node, Node* out) {
   }
 }
 
-// Node `id`; nodes before it are read already, all have their num_outputs.
+// Node `id`; earlier nodes have been read, and all have their num_outputs.
 void ReadNode(const JsonCursor& cursor, int id, Graph* graph) {
   Node& node = graph->nodes[id];
   node.op = cursor.At("op").String();
@@ -63,7 +63,7 @@ void ReadNode(const JsonCursor& cursor, int id, Graph* graph) {
   }
 }
 
-// node_row_ptr gives every node's number of outputs, hidden ones included.
+// node_row_ptr gives every node's number of outputs, including hidden ones.
 void ReadNumOutputs(const JsonCursor& root, Graph* graph) {
   const JsonCursor rows = root.At("node_row_ptr");
   if (rows.Size() != graph->num_nodes() + 1) {
@@ -91,7 +91,7 @@ Shape ReadShape(const JsonCursor& cursor) {
   return shape;
 }
 
-// A graph attribute with one value for each entry.
+// A graph attribute with one value per entry.
 JsonCursor PerEntry(const JsonCursor& attrs, const char* key, const char* tag,
                     const Graph& graph) {
   const JsonCursor list = attrs.At(key).Tagged(tag);
@@ -110,7 +110,7 @@ void ReadHeads(const JsonCursor& root, const JsonCursor& attrs, Graph* graph) {
   if (!attrs.Has("tofu_heads")) return;
   const JsonCursor roles = attrs.At("tofu_heads").Tagged("list_str");
   if (roles.Size() != heads.Size()) {
-    roles.Fail("an array of " + std::to_string(heads.Size()) + ", one role a head");
+    roles.Fail("an array of " + std::to_string(heads.Size()) + ", one role per head");
   }
   for (int i = 0; i < roles.Size(); ++i) {
     graph->head_roles.emplace_back(roles.At(i).String());
@@ -136,7 +136,7 @@ Json VersionAttrs() { return {{"mxnet_version", {"int", kFormatVersion}}}; }
 
 // The document with these graph attributes.
 std::string WriteWith(const Graph& graph, Json attrs) {
-  // Node by node: a document of all nodes would take far more memory than text.
+  // Node by node: a document of all nodes would take far more memory than its text.
   std::string text = R"({"nodes":[)";
   Json variables = Json::array();
   for (int i = 0; i < graph.num_nodes(); ++i) {
@@ -154,7 +154,7 @@ std::string WriteWith(const Graph& graph, Json attrs) {
   return text + "]," + Dump(rest).substr(1);
 }
 
-// FNV-1a over length-prefixed fields, so that no two graphs read alike.
+// FNV-1a over length-prefixed fields, so different graphs have different input.
 class Hasher {
  public:
   void Add(int64_t value) {

@@ -1,5 +1,5 @@
-// The training graph: operators, tensors, shapes and dtypes, as NNVM's JSON
-// holds them. No operator is known here by its name.
+// The training graph: operators, tensors, shapes and dtypes, as in NNVM's JSON. This
+// file knows no operator by name.
 //
 // Input:  NNVM JSON with the graph attributes "shape", "dtype" and
 //         "tofu_heads" (docs/formats.md).
@@ -36,7 +36,7 @@ struct Node {
   bool is_variable() const { return op.empty(); }
 };
 
-// Nodes stand in topological order. Entries are numbered consecutively:
+// Nodes are in topological order. Entries are numbered consecutively:
 // entry_id = first_entry[node] + index.
 struct Graph {
   std::vector<Node> nodes;
@@ -56,18 +56,18 @@ struct Graph {
 // Number of elements of `shape`; 1 for a scalar.
 int64_t NumElements(const Shape& shape);
 
-// Bytes of one element of type flag `dtype`; UserError when unknown.
+// Bytes of one element of type flag `dtype`; UserError if unknown.
 int64_t DtypeBytes(int dtype);
 
 // Sets first_entry from the nodes' num_outputs.
 void IndexEntries(Graph* graph);
 
-// Per entry: whether a head, or an operator that some head is computed from,
-// reads it. What nobody reads is neither fetched nor counted.
+// Per entry: whether a head, or an operator that some head needs, reads it. Other
+// entries are neither fetched nor counted.
 std::vector<bool> UsedEntries(const Graph& graph);
 
 Graph ReadGraph(const std::string& json);
-// The same of a graph that is part of another document (graph/json.h).
+// The same for a graph that is part of another document (base/json.h).
 Graph ReadGraph(const JsonCursor& root);
 std::string WriteGraph(const Graph& graph);
 // The same without shapes, dtypes and roles: what a framework loads.

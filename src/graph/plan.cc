@@ -15,7 +15,7 @@ constexpr int kVersion = 1;
 
 using Json = OrderedJson;
 
-// Workers share the tensors of how many groups before this step.
+// The number of groups of workers before this step.
 int64_t GroupsBefore(const Plan& plan, size_t step) {
   int64_t groups = 1;
   for (size_t i = 0; i < step; ++i) groups *= plan.parts[i];
@@ -39,7 +39,7 @@ Json StepsJson(const Plan& plan) {
   return steps;
 }
 
-// Most names need no escapes, and there are many names.
+// Most names need no escapes, and there are many.
 std::string Quoted(const std::string& text) {
   for (char c : text) {
     if (c < ' ' || c > '~' || c == '"' || c == '\\') return DumpJson(text);
@@ -93,7 +93,7 @@ std::string OperatorsText(const Plan& plan, const Graph& graph,
   return text + ']';
 }
 
-// Entry number `index` of a list must speak of this node.
+// Entry number `index` of a list must be about this node.
 void CheckName(const JsonCursor& cursor, const std::string& name) {
   if (cursor.At("node").String() != name) {
     cursor.At("node").Fail("\"" + name + "\": the plan is of another graph");

@@ -1,7 +1,7 @@
 // A plan: how every tensor and every operator of a graph is partitioned, step
 // by step (paper section 5.2). docs/formats.md documents the JSON form.
 //
-// Errors: UserError(kPlan) for text that is no plan or does not fit the graph.
+// Errors: UserError(kPlan) for text that is not a plan or does not fit the graph.
 #ifndef TOFU_GRAPH_PLAN_H_
 #define TOFU_GRAPH_PLAN_H_
 
@@ -20,7 +20,7 @@ constexpr int kMaxWorkers = 1 << 14;
 
 enum class PlanStatus {
   kOptimal,       // no plan of these steps communicates less: it meets its lower bound
-  kStepsOptimal,  // each step is a proven optimum, the others given; the whole is not
+  kStepsOptimal,  // each step is a proven optimum given the others; the whole is not
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 

@@ -19,7 +19,7 @@ int ReadVarName(const JsonCursor& cursor, const StrategyRow* row) {
 
 void CheckNumberOfSteps(const JsonCursor& cursor, const std::vector<int>& parts) {
   if (cursor.Size() != static_cast<int>(parts.size())) {
-    cursor.Fail("an array of " + std::to_string(parts.size()) + ", one cut a step");
+    cursor.Fail("an array of " + std::to_string(parts.size()) + ", one cut per step");
   }
 }
 

@@ -181,7 +181,7 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
   throw UserError(Blame::kTable, std::string(kFormat) + ": node \"" +
                                      graph.nodes[static_cast<size_t>(node)].name +
                                      "\", row of \"" + row.op + "\": " + what + "; " +
-                                     "make the table from this very graph");
+                                     "make the table from exactly this graph");
 }
 
 void CheckSlot(const Graph& graph, int node, const StrategyRow& row,
@@ -249,7 +249,7 @@ bool IsUnread(const StrategyTable& table, NodeEntry entry) {
                              NodeEntry entry, const std::string& reader) {
   FailFit(graph, entry.node, *table.row(entry.node),
           "output " + std::to_string(entry.index) + ": found " + reader +
-              " reading it, expected nothing to read what the description calls unread");
+              " reading it, expected no reader: the description calls it unread");
 }
 
 }  // namespace
@@ -267,7 +267,7 @@ StrategyTable ReadStrategyTable(const std::string& json, const Graph& graph) {
   const JsonCursor nodes = root.At("nodes");
   if (nodes.Size() != graph.num_nodes()) {
     nodes.Fail("an array of " + std::to_string(graph.num_nodes()) +
-               ", one row a node of the graph");
+               ", one row per node of the graph");
   }
   for (int i = 0; i < nodes.Size(); ++i) {
     const int row = static_cast<int>(nodes.At(i).Int(-1, rows.Size() - 1));

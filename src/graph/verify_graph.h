@@ -3,10 +3,10 @@
 //
 // Input:      any graph.
 // Rules:      entries are numbered as the nodes' outputs say, each with a shape of
-//             positive extents and a known dtype; inputs, control dependencies and
-//             heads name nodes and outputs that exist; nodes stand after what they
-//             read and depend on, so that there is no cycle; no two nodes have the
-//             same name; roles are as many as heads, or none.
+//             extents that are not negative and a known dtype; inputs, control
+//             dependencies and heads name nodes and outputs that exist; nodes stand after
+//             what they read and depend on, so that there is no cycle; no two variables
+//             have the same name; roles are as many as heads, or none.
 // Errors:     InternalError with the node and the rule it breaks.
 // Complexity: O(N + E) for N nodes and E edges.
 #ifndef TOFU_GRAPH_VERIFY_GRAPH_H_

@@ -30,18 +30,18 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
-INSTALL = "install tofu with its extra [cpu], or mxnet==1.9.1 and 'numpy<1.24' beside it"
+INSTALL = "install tofu with the extra [cpu], or install mxnet==1.9.1 and 'numpy<1.24'"
 
 
 @dataclasses.dataclass(frozen=True)
 class SymbolRequest:
-    """A symbol file and what it takes to make a training graph of it.
+    """A symbol file, and what else a training graph of it needs.
 
     Attributes:
         path: the file.
         shapes: shapes of inputs, by name.
         dtypes: data types of inputs, by name; "" stands for all others.
-        inputs: further inputs, whose shapes follow.
+        inputs: further inputs, whose shapes are inferred.
         optimizer: update to plan for, or None.
         predict: whether to plan the forward pass only.
     """
@@ -90,7 +90,7 @@ class _GraphReady(BaseException):
 def check_mxnet(*, load: bool) -> None:
     """Raise ConfigError unless MXNet is installed and, with `load`, can be imported."""
     if importlib.util.find_spec("mxnet") is None:
-        raise ConfigError(f"tofu plan needs MXNet 1.9.1, and there is no module mxnet; {INSTALL}")
+        raise ConfigError(f"tofu plan needs MXNet 1.9.1, but there is no module mxnet; {INSTALL}")
     if not load:
         return
     os.environ.pop("MXNET_GRAPH_PASS", None)
@@ -99,13 +99,13 @@ def check_mxnet(*, load: bool) -> None:
     except (ImportError, OSError, AttributeError) as error:
         # A missing CUDA driver is an OSError, a NumPy that is too new an AttributeError.
         raise ConfigError(
-            f"tofu plan needs MXNet 1.9.1, and mxnet cannot be imported ({_first_line(error)}); "
+            f"tofu plan needs MXNet 1.9.1, but mxnet cannot be imported ({_first_line(error)}); "
             f"{INSTALL}"
         ) from None
 
 
 def names_model(target: str) -> bool:
-    """Whether `target` is a model's name. Raises ConfigError for a name that no model has."""
+    """Whether `target` is a model's name. Raises ConfigError if no model has the name."""
     if os.path.exists(target) or os.path.basename(target) != target or "." in target:
         return False
     from tofu import models
@@ -119,14 +119,14 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
     What the script prints goes to standard error.
 
     Raises:
-        ConfigError: the script ended before it got there.
+        ConfigError: the script ended before that call.
     """
     check_mxnet(load=False)
     from tofu import _import_hook
 
     _import_hook.install()
     if Config.from_environment().workers is not None:
-        # Nothing is going to run, so there need not be as many GPUs.
+        # Nothing will run, so fewer GPUs than workers are enough.
         os.environ["TOFU_DEVICE"] = "cpu"
     sys.argv = [str(script), *args]
     sys.path[0] = str(script.resolve().parent)
@@ -148,8 +148,8 @@ def from_symbol(request: SymbolRequest) -> Problem:
     """The training graph of a saved symbol.
 
     Raises:
-        GraphError: the file is no symbol, or MXNet finds its shapes inconsistent.
-        ConfigError: a shape is missing or belongs to nothing.
+        GraphError: the file is not a symbol, or MXNet finds its shapes inconsistent.
+        ConfigError: a shape is missing, or names no variable.
     """
     check_symbol_text(request.path)
     # MXNet, and with it the training graph, is loaded only for a file that may be a symbol.
@@ -290,7 +290,7 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
     missing = [name for name in names if not found.get(name) or 0 in found[name]]
     if missing:
         raise ConfigError(
-            f"{request.path}: cannot tell the shape of {', '.join(missing)}; "
+            f"{request.path}: cannot infer the shape of {', '.join(missing)}; "
             f"give it as --shape {missing[0]}=..."
         )
     types = dict(zip(names, [*(dtypes or ()), *(aux_dtypes or ())]))
@@ -307,7 +307,9 @@ def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         shape = ()
     if not (name and equals and shape) or math.prod(max(size, 0) for size in shape) == 0:
-        raise ConfigError(f"--shape {text}: expected a name and positive sizes, as data=64,1,28,28")
+        raise ConfigError(
+            f"--shape {text}: expected a name and positive sizes, such as data=64,1,28,28"
+        )
     return name, shape
 
 

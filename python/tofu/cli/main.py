@@ -8,6 +8,7 @@
     tofu run --plan train.plan train.py
     tofu ops
     tofu verify Convolution dot --seed 3
+    tofu solve --time 30 problem.json.gz
 
 Bad input ends with one line on standard error and exit status 2.
 """
@@ -22,6 +23,7 @@ import click
 from tofu.cli import operators
 from tofu.cli.plan import plan
 from tofu.cli.run import run
+from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
 
 __all__ = ["main"]
@@ -36,7 +38,7 @@ def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""
 
 
-for command in (run, plan, operators.ops, operators.verify, operators.suggest):
+for command in (run, plan, solve, operators.ops, operators.verify, operators.suggest):
     cli.add_command(command)
 
 
@@ -44,7 +46,7 @@ def main(args: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors that tofu raises on purpose become one line each.
 
     Args:
-        args: what follows ``tofu`` on the command line; None for this process's own.
+        args: the arguments after ``tofu``; None for this process's own.
     """
     try:
         cli(args, prog_name="tofu")

@@ -1,4 +1,4 @@
-"""``tofu ops`` and ``tofu verify``: what is described, and whether it is true."""
+"""``tofu ops`` and ``tofu verify``: what is described, and whether it is right."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Document = Mapping[str, Any]  # an operator, as tofu ops --format json has it
 
 
 def summary(operators: Sequence[Document]) -> dict[str, int]:
-    """How many operators there are, of each kind that counts."""
+    """The number of operators of each kind."""
     return {
         "registered": len(operators),
         "described": sum(o["described"] for o in operators),
@@ -112,12 +112,12 @@ def _fields(operators: Sequence[Document]) -> tuple[list[int], list[int], list[i
 
 
 def known_operators(names: Sequence[str]) -> list[str]:
-    """The operators to verify: these, or all that have a case. Raises ConfigError."""
+    """The operators to verify: these, or all with a case. Raises ConfigError."""
     cases = cases_by_operator()
     for name in names:
         if name not in cases:
             raise ConfigError(
-                f"tofu verify {name}: no example call of it is known; expected one of the "
+                f"tofu verify {name}: no example call is known; expected one of the "
                 f"{len(cases)} described operators, by the name that tofu ops lists"
             )
     return list(names) or sorted(cases)
@@ -170,7 +170,7 @@ def verdicts_document(verdicts: Sequence[Verdict]) -> str:
 
 
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts as text: findings one a paragraph, then the numbers."""
+    """The verdicts as text: one paragraph per finding, then the numbers."""
     lines = []
     for kind in _KINDS:
         for finding in (f for v in verdicts for f in getattr(v, kind)):
@@ -179,5 +179,5 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
             lines.append(f"  {finding.reproduce}")
     numbers = (f"{sum(len(getattr(v, k)) for v in verdicts)} {k}" for k in _KINDS)
     checked = sum(v.checked for v in verdicts)
-    lines.append(f"{len(verdicts)} operators, {checked} runs by parts: {', '.join(numbers)}")
+    lines.append(f"{len(verdicts)} operators, {checked} runs in parts: {', '.join(numbers)}")
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ FALSE_STRATEGY = 1  # exit status
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
     show_default=True,
-    help="A table to read, the document, or the page docs/operators.md.",
+    help="A table, the JSON document, or the page docs/operators.md.",
 )
 def ops(form: str) -> None:
     """List every operator of the installed MXNet and how it can be split."""
@@ -34,15 +34,15 @@ def ops(form: str) -> None:
 
 
 @click.command()
-@click.option("--seed", type=int, default=1, show_default=True, help="Of shapes and values.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of shapes and values.")
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many run beside each other. Default: one for each processor.",
+    help="Number of parallel processes. Default: one per processor.",
 )
 @click.option(
-    "--quick", is_flag=True, help="A sample of the calls only, and no search for missing splits."
+    "--quick", is_flag=True, help="Run a sample of the calls, without a search for missing splits."
 )
 @click.option(
     "--record", is_flag=True, help="Keep the results in the package, where tofu ops reads them."
@@ -53,7 +53,7 @@ def ops(form: str) -> None:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Text to read, or a document.",
+    help="Text, or the JSON document.",
 )
 @describe_option
 @click.argument("operators", nargs=-1, metavar="[OPERATOR]...")
@@ -65,9 +65,9 @@ def verify(
     form: str,
     operators: tuple[str, ...],
 ) -> None:
-    """Run the strategies of OPERATORs (default: all) on the real ones, whole and by parts.
+    """Run the strategies of OPERATORs (default: all) on the real ones, whole and in parts.
 
-    Exit status 1 where a strategy is false.
+    Exits with status 1 if a strategy is false.
     """
     os.environ.pop("MXNET_GRAPH_PASS", None)
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -91,22 +91,22 @@ def verify(
     multiple=True,
     required=True,
     metavar="D,D,...[:KIND]",
-    help="Shape of an input, once for each, in order. KIND: real, positive, int10 (below 10).",
+    help="Shape of an input; repeat in order. KIND: real, positive, int10 (below 10).",
 )
 @click.option(
-    "--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute; once for each."
+    "--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute; may be repeated."
 )
 @click.option("--dtype", default="float32", show_default=True, help="Type of the inputs.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the values.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the values.")
 @describe_option
 @click.argument("operator")
 def suggest(
     shapes: tuple[str, ...], attrs: tuple[str, ...], dtype: str, seed: int, operator: str
 ) -> None:
-    """Run OPERATOR by parts to find how it can be split, and print a description to paste.
+    """Run OPERATOR in parts to find how it can be split, and print a description to paste.
 
-    For an operator written in Python: Custom:NAME, and --describe the file that registers it.
-    Give dimensions that are not the same different sizes.
+    For an operator written in Python, use Custom:NAME and --describe the file that registers it.
+    Give different dimensions different sizes.
     """
     os.environ.pop("MXNET_GRAPH_PASS", None)
     from tofu.verify.find.suggest import parse_input, suggestion

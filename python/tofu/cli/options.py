@@ -1,6 +1,6 @@
-"""Options that several commands have, and what they set in the environment.
+"""Options that several commands share, and the environment variables that they set.
 
-The environment is what steers a run (tofu.config), in this process and in those it starts.
+The environment configures a run (tofu.config), in this process and in those it starts.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ __all__ = [
 
 
 class Script(click.Command):
-    """A command that hands everything after its script's name to the script."""
+    """A command that passes everything after its script's name to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Stop looking for our own options at the script; anywhere else they may stand."""
+        """Parse our own options up to the script's name, or anywhere if there is no script."""
         if any(arg.endswith(".py") for arg in args):
             ctx.allow_interspersed_args = False
         return super().parse_args(ctx, args)
@@ -60,7 +60,7 @@ workers_option = click.option(
 device_option = click.option(
     "--device",
     type=click.Choice(DEVICES),
-    help="Where workers run. Default: $TOFU_DEVICE, else gpu where there is one.",
+    help="Where workers run. Default: $TOFU_DEVICE, else gpu if there is one.",
 )
 fetch_option = click.option(
     "--fetch",
@@ -69,7 +69,7 @@ fetch_option = click.option(
     "CPUs and plain on GPUs.",
 )
 log_option = click.option(
-    "--log", metavar="WORDS", help="quiet, info or debug, and dump:DIR; as $TOFU_LOG."
+    "--log", metavar="WORDS", help="quiet, info or debug, and dump:DIR. Default: $TOFU_LOG."
 )
 search_option = click.option(
     "--search",
@@ -81,16 +81,16 @@ pin_option = click.option(
     "pins",
     multiple=True,
     metavar="TENSOR=DIM[,DIM...]",
-    help="Cut a tensor along this dimension at every step, or at each; -1 leaves it "
+    help="Cut a tensor along one dimension for all steps, or one per step; -1 leaves it "
     "whole. Default: $TOFU_PINS.",
 )
 pin_file_option = click.option(
-    "--pins", "pin_file", metavar="FILE", help="A file of pins, one a line, comments after #."
+    "--pins", "pin_file", metavar="FILE", help="A file of pins, one per line, comments after #."
 )
 allow_replication_option = click.option(
     "--allow-replication",
     is_flag=True,
-    help="Leave tensors whole with every worker where that communicates less; as "
+    help="Let every worker hold a tensor whole where that communicates less; as "
     "$TOFU_REPLICATION=1.",
 )
 
@@ -123,7 +123,7 @@ def check_script(name: str) -> None:
 def set_search(
     search: Optional[str], pins: tuple[str, ...], pin_file: Optional[str], allow_replication: bool
 ) -> None:
-    """Set the variables that steer the search. Raises ConfigError for values of no use."""
+    """Set the variables that configure the search. Raises ConfigError for invalid values."""
     if search is not None:
         os.environ["TOFU_SEARCH"] = parse_mode(search, "--search")
     if allow_replication:
@@ -139,7 +139,7 @@ def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
 
 
 def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str]) -> Config:
-    """Set the variables that switch tofu on, in this process and those it starts."""
+    """Set the variables that enable tofu, in this process and those it starts."""
     if workers is not None:
         os.environ["TOFU_WORKERS"] = str(parse_workers(workers, "--workers"))
     if device is not None:
@@ -151,6 +151,6 @@ def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str])
 
 
 def set_fetch(fetch: Optional[str]) -> None:
-    """Set the variable that says how workers fetch, where the option is given."""
+    """Set the variable for how workers fetch, if the option is given."""
     if fetch is not None:
         os.environ["TOFU_FETCH"] = fetch

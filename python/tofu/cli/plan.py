@@ -1,4 +1,4 @@
-"""``tofu plan``: from the options of the command line to what is printed and saved."""
+"""``tofu plan``: from command-line options to what is printed and saved."""
 
 from __future__ import annotations
 
@@ -56,21 +56,20 @@ FORMATS = ("text", "json", "html")
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Seconds after which the best plan found so far is taken.  [default: 60]",
+    help="Stop after so many seconds and take the best plan so far.  [default: 60]",
 )
 @allow_replication_option
 @click.option(
     "--bound",
     is_flag=True,
-    help="Spend the rest of the time limit on a better lower bound, and so, maybe, on a "
-    "better plan.",
+    help="Spend the rest of the time limit on a better lower bound, and maybe find a better plan.",
 )
 @click.option(
     "--shape",
     "shapes",
     multiple=True,
     metavar="NAME=D,D,...",
-    help="Shape of an input of a symbol file; once for each.",
+    help="Shape of an input of a symbol file; may be repeated.",
 )
 @click.option(
     "--dtype",
@@ -84,8 +83,8 @@ FORMATS = ("text", "json", "html")
     "inputs",
     multiple=True,
     metavar="NAME",
-    help="A further input of a symbol file, whose shape follows from the others. "
-    "Names that end in 'label' are inputs as it is; all others are parameters.",
+    help="A further input of a symbol file, with an inferred shape. "
+    "Names that end in 'label' are inputs anyway; all others are parameters.",
 )
 @click.option(
     "--optimizer",
@@ -99,7 +98,7 @@ FORMATS = ("text", "json", "html")
     "--batch-size",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Examples in a batch of a model. Default: the model's own.",
+    help="Batch size of a model. Default: the model's own.",
 )
 @click.option(
     "--format",
@@ -107,16 +106,18 @@ FORMATS = ("text", "json", "html")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="Tables to read, the document that docs/formats.md describes, or a web page.",
+    help="Tables, the JSON document of docs/formats.md, or a web page.",
 )
-@click.option("--all", "everything", is_flag=True, help="Text: every tensor and operator.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
+)
 @click.option(
     "--explain",
     multiple=True,
     metavar="TENSOR|OP",
-    help="What each way to cut it costs, and why the plan's was taken; once for each.",
+    help="Print what each way to cut it costs, and why the plan chose its own; may be repeated.",
 )
-@click.option("--save", metavar="PLAN", help="Keep the plan in a file, for tofu run --plan.")
+@click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @click.option(
     "--memory",
     type=click.Choice(("exact", "estimate")),
@@ -163,7 +164,7 @@ def plan(
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
     set_search(search, pins, pin_file, allow_replication)
-    os.environ.pop("TOFU_PLAN", None)  # what is planned here is planned anew
+    os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
     if is_model:
@@ -187,18 +188,18 @@ def plan(
 def _check_target(
     target: str, args: tuple[str, ...], is_model: bool, batch_size: Optional[int], shaped: bool
 ) -> None:
-    """Raise ConfigError for a file that is not there, and for options of another target."""
+    """Raise ConfigError for a missing file, and for options of another kind of target."""
     is_symbol = target.endswith(".json")
     if not is_model:
         check_script(target)
         if batch_size is not None:
-            raise ConfigError(f"tofu plan {target}: --batch-size belongs to a model's name")
+            raise ConfigError(f"tofu plan {target}: --batch-size is only for a model's name")
     if args and (is_model or is_symbol):
         raise ConfigError(f"tofu plan: {args[0]!r} after {target}: expected options only")
     if shaped and not is_symbol:
         raise ConfigError(
-            f"tofu plan {target}: --shape, --dtype, --input and --predict belong to a symbol "
-            f"file (SYMBOL.json); a {'model' if is_model else 'script'} tells its shapes itself"
+            f"tofu plan {target}: --shape, --dtype, --input and --predict are only for a symbol "
+            f"file (SYMBOL.json); a {'model' if is_model else 'script'} has its own shapes"
         )
 
 
@@ -207,13 +208,13 @@ def _check_target(
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What to print and keep of a plan.
+    """What to print and save of a plan.
 
     Attributes:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
         explain: names of tensors and operators to explain.
-        save: file to keep the plan in, or None.
+        save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
         fetch: one of config.FETCHES.
     """
@@ -227,10 +228,10 @@ class Output:
 
 
 def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> None:
-    """Plan `problem`, save the plan where asked to, and print it on standard output.
+    """Plan `problem`, save the plan if asked, and print it on standard output.
 
     Raises:
-        ConfigError: a name to explain is none of the graph's, or the file cannot be written.
+        ConfigError: the graph lacks a name to explain, or the file cannot be written.
         PlanError: an option does not fit the graph.
     """
     _check_names(problem, output.explain)
@@ -248,7 +249,7 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
 
 
 def default_fetch() -> str:
-    """How a run fetches where nobody asks: MultiFetch on CPUs, MXNet's copies on GPUs."""
+    """How a run fetches by default: MultiFetch on CPUs, MXNet's copies on GPUs."""
     import mxnet as mx
 
     return "plain" if mx.context.num_gpus() else "multifetch"

@@ -1,4 +1,4 @@
-"""``tofu run``: a script, run as python would, with the switch on."""
+"""``tofu run``: runs a script like python, with tofu enabled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ __all__ = ["run"]
 @allow_replication_option
 @pin_option
 @pin_file_option
-@click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save kept; $TOFU_PLAN.")
+@click.option(
+    "--plan", metavar="PLAN", help="Use a plan that tofu plan --save wrote. Default: $TOFU_PLAN."
+)
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -54,7 +56,7 @@ def run(
     script: str,
     args: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT with ARGS as python would, its hybridized blocks partitioned.
+    """Run SCRIPT with ARGS like python, with its hybridized blocks partitioned.
 
     The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
     """

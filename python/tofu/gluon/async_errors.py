@@ -14,7 +14,7 @@ import functools
 import threading
 from typing import Any, Callable
 
-from mxnet.base import _LIB
+from mxnet.base import _LIB, MXNetError
 
 from .session import Session, active
 
@@ -55,8 +55,8 @@ def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
 
 
 def explain(error: Exception, session: Session) -> None:
-    """Settle an error that a callback has met, and add what is found to its text."""
-    missing = settle(session)
+    """Settle an operator's error that a callback has met, and add to its text what is found."""
+    missing = settle(session) if isinstance(error, MXNetError) else ""
     if missing:
         error.args = (f"{error}{missing}",)
 

@@ -48,8 +48,10 @@ class TileState:
         layout: the box of every worker's tile.
         session: the workers, and the state that this belongs to.
         cuts: the dimension that each step of the plan cuts, -1 where none.
+        parts: into how many parts each step cuts.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
+        updates: counts the times when a Trainer, or ``set_data``, has written there.
         gradients: None where none is wanted.
         value, gradient: the whole arrays handed out.
     """
@@ -57,8 +59,10 @@ class TileState:
     layout: Any
     session: Session
     cuts: tuple[int, ...]
+    parts: tuple[int, ...]
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
+    updates: int = 0
     gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
@@ -223,6 +227,7 @@ class Tiled:
             if np.dtype(whole.dtype) != np.dtype(self._data[0].dtype):
                 whole = whole.astype(self._data[0].dtype)
             self._tofu.scatter(whole, out=self._data)
+        self._tofu.updates += 1
         value.refresh()
 
     def zero_grad(self) -> None:
@@ -292,7 +297,9 @@ def check_tileable(parameter: Any) -> None:
         )
 
 
-def tile(parameter: Any, layout: Any, session: Session, cuts: Sequence[int]) -> None:
+def tile(
+    parameter: Any, layout: Any, session: Session, cuts: Sequence[int], parts: Sequence[int]
+) -> None:
     """Spread an initialized parameter over the workers and drop its whole array.
 
     Args:
@@ -300,12 +307,13 @@ def tile(parameter: Any, layout: Any, session: Session, cuts: Sequence[int]) -> 
         layout: the box of every worker's tile.
         session: the workers, and the state that keeps the parameter.
         cuts: the dimension that each step of the plan cuts, -1 where none.
+        parts: into how many parts each step cuts.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
     check_tileable(parameter)
     whole, gradient = parameter._data[0], parameter._grad
-    state = TileState(layout, session, tuple(cuts))
+    state = TileState(layout, session, tuple(cuts), tuple(parts))
     with autograd.pause():
         state.tiles = state.scatter(whole)
     fresh = gradient is not None and bool(whole._fresh_grad)

@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 from mxnet import autograd
 
-from tofu.errors import InternalError, PlanError
+from tofu.errors import GradientError, InternalError, PlanError
 from tofu.plan import Compiled
 
 from . import messages, saved_plans
@@ -27,6 +27,12 @@ from .recording import Recording
 from .session import Session
 
 __all__ = ["Pool", "Signature", "make_pool"]
+
+_UPDATED = (
+    "backward: a second pass through a retained graph after its parameters were updated; the "
+    "first pass has used up the activations, and they would be computed at the new values. Call "
+    "backward twice before step(), or record the graph again"
+)
 
 Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
 
@@ -156,9 +162,13 @@ class Pool:
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
         gather = self._session.state.backend.gather
 
+        updates = self._updates()
+
         def differentiate(
             heads: list[Any],
         ) -> tuple[list[Any], list[Any], Callable[[int], None]]:
+            if program.is_used_up and self._updates() != updates:
+                raise GradientError(_UPDATED)
             self._reclaim(program)
             found = program.backward(heads)
 
@@ -180,6 +190,9 @@ class Pool:
             differentiate,
             self._group,
         )
+
+    def _updates(self) -> list[int]:
+        return [p._tofu.updates for p in self._parameters.values()]
 
     def _reclaim(self, program: Any) -> None:
         """Before a program overwrites gradients that lie with it."""
@@ -224,12 +237,14 @@ def make_pool(
         messages.plain_fetch(reason, session)
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
+    parts = _parts(parameters)
+    options = saved_plans.options_for(name, table, session, training=training)
     compiled = backend.compile_graph(
         table,
         workers=session.workers,
         pins=pins,
-        options=saved_plans.options_for(name, table, session, training=training),
-        saved=saved_plans.plan_for(name, table, pins, session, training=training),
+        options=dataclasses.replace(options, parts=parts),
+        saved=saved_plans.plan_for(name, table, pins, parts, session, training=training),
         fetch=fetch,
         dump_dir=session.dump_dir,
     )
@@ -238,7 +253,8 @@ def make_pool(
     for parameter_name, parameter in parameters.items():
         layout = compiled.variables[parameter_name].layout
         if not is_tiled(parameter):
-            tile(parameter, layout, session, tuple(compiled.searched.cuts(parameter_name)))
+            cuts = tuple(compiled.searched.cuts(parameter_name))
+            tile(parameter, layout, session, cuts, tuple(compiled.searched.parts))
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
@@ -248,6 +264,24 @@ def make_pool(
         if unknown:
             messages.undescribed(name, unknown, compiled)
     return Pool(compiled, parameters, signature, session)
+
+
+def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
+    """Into how many parts the steps cut parameters that are tiled already; () for none.
+
+    Raises:
+        PlanError: plans have cut some of them in other steps than others.
+    """
+    tiled = {p._tofu.parts: p.name for p in parameters.values() if is_tiled(p)}
+    if len(tiled) > 1:
+        shown = ", ".join(
+            f"{name} in {' x '.join(map(str, parts))}" for parts, name in tiled.items()
+        )
+        raise PlanError(
+            f"parameters are cut in other steps than each other by earlier graphs: {shown} parts; "
+            "expected the same steps. Call the block that has all of them first"
+        )
+    return next(iter(tiled), ())
 
 
 def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:

@@ -28,6 +28,7 @@ def plan_for(
     name: str,
     table: _core.StrategyTable,
     pins: Mapping[str, Sequence[int]],
+    parts: Sequence[int],
     session: Session,
     *,
     training: bool,
@@ -38,6 +39,7 @@ def plan_for(
         name: the block, for what the user is told.
         table: the strategy table of its training graph.
         pins: the cuts of parameters that are tiled already.
+        parts: into how many parts each step cuts these; empty where there are none.
         session: the workers and the saved plans.
         training: whether the graph has gradients.
 
@@ -48,7 +50,7 @@ def plan_for(
     if plans is None:
         return None
     found = plans.plan_for(table, session.workers)
-    if found is not None and _keeps(found, pins):
+    if found is not None and _keeps(found, pins, parts):
         state.plan_matched = True
         return found
     if training and not state.plan_matched:
@@ -85,7 +87,9 @@ def options_for(
     return dataclasses.replace(options, pins=own)
 
 
-def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]]) -> bool:
+def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:
     """Whether a plan cuts the pinned variables as they are pinned."""
+    if parts and plan.parts != list(parts):
+        return False
     names = set(plan.table.graph.tensor_names)
     return all(plan.cuts(name) == list(pin) for name, pin in pins.items() if name in names)

@@ -160,7 +160,9 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 continue
             if not is_tiled(parameter):
                 whole.append((index, parameter._grad[0], parameter._data[0]))
-            elif own.elementwise:
+                continue
+            parameter._tofu.updates += 1
+            if own.elementwise:
                 gradients = parameter._tofu.gradients.tiles()
                 for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
                     jobs.append((index, gradient, weight))

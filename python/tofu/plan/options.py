@@ -27,6 +27,7 @@ class SearchOptions:
         allow_replication: whether large tensors may stay whole where that is cheaper.
         bound: whether to spend the remaining time on a better lower bound.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
+        parts: into how many parts each step cuts, in order; empty: the search chooses.
     """
 
     mode: str = "tofu"
@@ -35,12 +36,15 @@ class SearchOptions:
     allow_replication: bool = False
     bound: bool = False
     coarsen: bool = True
+    parts: tuple[int, ...] = ()
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``_core.plan`` that differ from its defaults."""
         found: dict[str, Any] = {"mode": self.mode}
         if self.time_limit_s is not None:
             found["time_limit_s"] = self.time_limit_s
+        if self.parts:
+            found["parts"] = list(self.parts)
         if self.allow_replication:
             found["allow_replication"] = True
         if self.bound:

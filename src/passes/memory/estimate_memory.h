@@ -1,17 +1,16 @@
 // Estimates the memory of one worker under a plan: the tiles that stay
-// (parameters, gradients, optimizer state), and at the worst moment of a training
-// step the tiles of all other tensors that are alive and the buffers of the
-// operator that runs then, with what it fetches.
+// (parameters, gradients, optimizer state), plus all other tiles that are alive at
+// the worst moment of a training step and the buffers, including fetched regions, of
+// the operator that runs then.
 //
 // Input:      a training graph, its table and a plan; operators run in
-//             memory_order.h's order, as those of the partitioned graph do.
+//             memory_order.h's order, as in the partitioned graph.
 // Output:     bytes of the worker that needs most, as far as the workers differ.
 // Rules:      a tensor is alive from its operator to its last reader; an
-//             element-wise operator writes over an input that nobody reads
-//             later; updates and new auxiliary states are written in place.
-//             An input of which an operator needs another region than the tile
-//             takes a buffer of that region, and so does an output of which it
-//             produces another region.
+//             element-wise operator overwrites an input that is not read later;
+//             updates and new auxiliary states are written in place. An input of
+//             which an operator needs a region other than the tile takes a buffer
+//             of that region, and so does an output of which it produces one.
 // Errors:     none.
 // Position:   after search; nothing depends on it. An estimate: the planner of
 //             the framework that runs the graph decides what is shared.

@@ -1,22 +1,21 @@
-// Predicts what an executor allocates for a graph: its memory plan, step by step as
-// the framework's planner makes it (python/tofu/mx/memory), before anything is
-// allocated.
+// Predicts what an executor allocates for a graph. Follows the framework's memory
+// planner step by step (python/tofu/mx/memory), before anything is allocated.
 //
-// Nodes are taken in their order. An output takes over the block of an input
-// that dies there where the operator allows it (in place). Otherwise it takes
+// Nodes are taken in order. An output takes over the block of an input that dies
+// there if the operator allows it (in place). Otherwise it takes
 // the smallest free block of its worker that is large enough but not
 // match_range times larger; else the largest one that is too small but not
 // match_range times smaller, which grows; else a new block. A block is free
 // again when all readers of its tensor have run; heads are read at the end.
 //
-// The planner counts four bytes for every element when it plans, whatever the dtype
-// ("planned", which executor.debug_str() prints), and allocates the bytes that
-// the tensors of a block really need.
+// When it plans, the planner counts four bytes per element, regardless of dtype
+// ("planned", which executor.debug_str() prints), but it allocates the bytes that the
+// tensors of a block really need.
 //
-// Input:      a graph in the executor's order, its worker of each node
+// Input:      a graph in the executor's order, the worker of each node
 //             (bound_graph.h) and what its operators do in place. Variables are
-//             the caller's arrays and count nothing.
-// Output:     bytes per worker, and of what the largest moment consists.
+//             the caller's arrays and do not count.
+// Output:     bytes per worker, and the tensors alive at the worst moment.
 // Errors:     none; CheckMemoryTable says whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
@@ -31,8 +30,8 @@
 
 namespace tofu {
 
-// The output may lie where the input lay. Identity: even while others still
-// read the input.
+// The output may use the input's memory. Identity: even while others still read the
+// input.
 struct InplacePair {
   int input = 0;
   int output = 0;
@@ -55,7 +54,7 @@ void CheckMemoryTable(const MemoryTable& table, const Graph& graph);
 struct ExecutorMemoryOptions {
   int num_workers = 1;
   int match_range = 16;  // 0: no block is used twice
-  // Try 1, 2, 4, ... up to match_range and take the best, as the planner does when
+  // Try 1, 2, 4, ... up to match_range and take the best, as the planner does if
   // NNVM_AUTO_SEARCH_MATCH_RANGE is set.
   bool search_match_range = false;
   std::vector<char> external_heads;  // [head]: written to the caller's array

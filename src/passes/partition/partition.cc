@@ -21,14 +21,14 @@ namespace tofu {
 namespace {
 
 constexpr char kRoleAttr[] = "__tofu_role__";
-// A shape that a script gave to a variable; a tile has another one.
+// A shape that a script gave to a variable; a tile has a different one.
 constexpr char kShapeAttr[] = "__shape__";
 
 std::string AtWorker(const std::string& name, int worker) {
   return name + "@" + std::to_string(worker);
 }
 
-// One selected head and, where its tiles are those of a variable, which.
+// One selected head and, if its tiles are those of a variable, the variable.
 struct HeadRequest {
   std::string role;
   NodeEntry entry;
@@ -105,7 +105,7 @@ class Partitioner {
     return requests;
   }
 
-  // Which nodes the heads need; also marks the entries that someone reads.
+  // The nodes that the heads need; also marks the entries that are read.
   std::vector<bool> MarkLive(const std::vector<HeadRequest>& heads) {
     std::vector<bool> live(graph_.num_nodes(), false);
     const auto mark = [&](NodeEntry entry) {
@@ -202,8 +202,8 @@ class Partitioner {
     return EmitCounted(spec, tiles_[entry], graph_.dtypes[entry], name);
   }
 
-  // Brings one output of an operator from where its instances produced it to
-  // its tiles.
+  // Brings one output of an operator from where its instances produced it to its
+  // tiles.
   void AddTiles(NodeEntry output, const std::vector<OperatorPart>& parts,
                 const std::vector<int>& instances) {
     const int entry = graph_.entry_id(output);
@@ -262,7 +262,7 @@ class Partitioner {
                : EmitPlain(spec, entries, dtype, name, &builder_);
   }
 
-  // A tile must lie on its own worker even when it was produced on another.
+  // A tile must be on its own worker even if another produced it.
   NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name) {
     if (builder_.worker(tile) == worker) return tile;
     return builder_.Copy(name + "/copy", worker, tile);
@@ -275,7 +275,7 @@ class Partitioner {
     head.shape = graph_.shapes[entry];
     head.dtype = graph_.dtypes[entry];
     for (int w = 0; w < workers_; ++w) {
-      // A gradient, or a new value of a variable, lies like the variable.
+      // A gradient, or a new value of a variable, has the variable's tiles.
       const Box box = request.variable < 0
                           ? boxes_[entry][w]
                           : boxes_[graph_.entry_id({request.variable, 0})][w];
@@ -295,10 +295,10 @@ class Partitioner {
     return found->second;
   }
 
-  // An instance of which somebody reads one output writes all outputs that the
-  // serial operator writes: those that nobody reads become heads. Real
-  // operators are only right for the outputs that a serial graph asks for (a
-  // bias gradient, for one, is left out with the weight gradient).
+  // If one output of an instance is read, the instance must write all outputs that
+  // the serial operator writes: unread ones become heads. Real operators are only
+  // right for the outputs that a serial graph asks for (without the weight gradient,
+  // for example, they also leave out the bias gradient).
   void KeepOutputsTogether() {
     const Graph& graph = builder_.graph();
     std::vector<bool> read(graph.num_entries(), false);

@@ -47,11 +47,11 @@ struct Partitioned {
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> heads;
   std::vector<int64_t> fetched_bytes_per_worker;
-  // What shared fetches do not fetch again; with the above, the plan's bytes.
+  // Bytes that shared fetches save; with the above they add up to the plan's bytes.
   int64_t shared_bytes = 0;
 };
 
-// Adds `count` to the numbers of the tiles' heads, for as many new first heads.
+// Adds `count` to the numbers of the tiles' heads, for as many new heads before them.
 void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
 
 // One line per node: name, operator, worker, shape and dtype, inputs.

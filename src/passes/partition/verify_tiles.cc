@@ -67,9 +67,11 @@ class TileVerifier {
   }
 
   void Retirements() const {
+    const std::vector<bool> live = Live();
     std::map<int, std::set<int>> readers;  // by publication: the fetches that read it
     std::map<int, int> retired;            // publication -> its retirement
     for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!live[node]) continue;
       const Node& n = graph_.nodes[node];
       if (n.op == kPublishOp) readers.emplace(node, std::set<int>());
       for (NodeEntry input : n.inputs) {
@@ -87,6 +89,17 @@ class TileVerifier {
   }
 
  private:
+  // Which nodes a head needs: the others never run.
+  std::vector<bool> Live() const {
+    std::vector<bool> live(graph_.nodes.size(), false);
+    for (NodeEntry head : graph_.heads) live[head.node] = true;
+    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
+      if (!live[node]) continue;
+      for (NodeEntry input : graph_.nodes[node].inputs) live[input.node] = true;
+    }
+    return live;
+  }
+
   void Copy(int node) const {
     const NodeEntry source = graph_.nodes[node].inputs.at(0);
     TOFU_CHECK(graph_.shape({node, 0}) == graph_.shape(source) &&

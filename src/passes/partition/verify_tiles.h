@@ -6,9 +6,9 @@
 //             tile for each worker, and the tiles, equal ones counted once, cover it
 //             without an overlap; a tile is an entry of its own shape and dtype on
 //             its own worker; a `_copy` keeps shape and dtype; what a MultiFetch
-//             makes is what its specification says; every published tile is retired
-//             once, by the worker that owns it, after all fetches that read it, so
-//             that no reader comes after the retirement.
+//             makes is what its specification says; every published tile that
+//             a head needs is retired once, by the worker that owns it, after all fetches
+//             that read it, so that no reader comes after the retirement.
 // Errors:     InternalError with the node or tensor and the rule it breaks.
 // Complexity: O(N + E), and O(k^2 * r) for each tensor of rank r over k workers.
 #ifndef TOFU_PASSES_PARTITION_VERIFY_TILES_H_

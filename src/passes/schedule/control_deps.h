@@ -1,10 +1,10 @@
-// Chains the nodes of every worker by control dependencies, in the order in which
-// they stand (paper section 6: this keeps the memory planner effective).
+// Chains the nodes of every worker with control dependencies, in their present order
+// (paper section 6: this keeps the memory planner effective).
 //
 // An executor does not run a graph in the order in which it is written: it visits it
-// depth first from its heads, and follows control dependencies as it follows inputs.
-// Here every node depends on the one before it on its worker, except backward
-// operators, which cannot: the next node that can depends on them too.
+// depth first from its heads, and follows control dependencies like inputs. Here every
+// node depends on the one before it on its worker, except backward operators, which
+// cannot: the next node that can depends on them too.
 //
 // Input:      a partitioned graph, or a phase of one, in order (order_nodes.h) and
 //             without dependencies.

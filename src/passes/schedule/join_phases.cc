@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// The edges of `graph` alone: all that decides how the executor numbers its nodes.
+// Only the edges of `graph`, which decide how the executor numbers its nodes.
 Graph Outline(const Graph& graph) {
   Graph outline;
   for (const Node& node : graph.nodes) {
@@ -29,15 +29,15 @@ Graph Outline(const Graph& graph) {
 
 class Joiner {
  public:
-  explicit Joiner(const Phases& phases) : phases_(phases) {}
+  explicit Joiner(Phases phases) : phases_(std::move(phases)) {}
 
   JointGraph Run() {
     const Graph& forward = phases_.forward.graph;
     const Graph& backward = phases_.backward->graph;
-    Append(forward, {});
+    Append({}, &phases_.forward.graph);
     std::map<std::string, NodeEntry> known;
-    for (int node = 0; node < forward.num_nodes(); ++node) {
-      const Node& n = forward.nodes[node];
+    for (int node = 0; node < joint_.graph.num_nodes(); ++node) {
+      const Node& n = joint_.graph.nodes[node];
       if (n.is_variable()) known.emplace(n.name, NodeEntry{node, 0});
     }
     std::set<int> saved;
@@ -47,7 +47,7 @@ class Joiner {
     }
     AddHeads(forward, phases_.forward.heads, saved, &joint_.forward_heads);
     const size_t num_forward = joint_.graph.heads.size();
-    Append(backward, known);
+    Append(known, &phases_.backward->graph);
     AddHeads(backward, phases_.backward->heads, {}, &joint_.backward_heads);
     IndexEntries(&joint_.graph);
     CountNodes(num_forward);
@@ -55,11 +55,11 @@ class Joiner {
   }
 
  private:
-  // Adds the nodes of `graph`; variables called as in `known` are these entries.
-  void Append(const Graph& graph, const std::map<std::string, NodeEntry>& known) {
-    moved_.assign(graph.nodes.size(), NodeEntry{});
-    for (int number = 0; number < graph.num_nodes(); ++number) {
-      Node node = graph.nodes[number];
+  // Takes the nodes of `graph`; variables called as in `known` are these entries.
+  void Append(const std::map<std::string, NodeEntry>& known, Graph* graph) {
+    moved_.assign(graph->nodes.size(), NodeEntry{});
+    for (int number = 0; number < graph->num_nodes(); ++number) {
+      Node node = std::move(graph->nodes[number]);
       const auto found = node.is_variable() ? known.find(node.name) : known.end();
       if (found != known.end()) {
         moved_[number] = found->second;
@@ -68,8 +68,8 @@ class Joiner {
       for (NodeEntry& input : node.inputs) input = Moved(input);
       for (int& dependency : node.control_deps) dependency = moved_[dependency].node;
       for (int i = 0; i < node.num_outputs; ++i) {
-        joint_.graph.shapes.push_back(graph.shape({number, i}));
-        joint_.graph.dtypes.push_back(graph.dtype({number, i}));
+        joint_.graph.shapes.push_back(graph->shape({number, i}));
+        joint_.graph.dtypes.push_back(graph->dtype({number, i}));
       }
       moved_[number] = {joint_.graph.num_nodes(), 0};
       joint_.graph.nodes.push_back(std::move(node));
@@ -112,7 +112,7 @@ class Joiner {
     }
   }
 
-  const Phases& phases_;
+  Phases phases_;
   std::vector<NodeEntry>
       moved_;  // [node of a phase]: its first output in the joint graph
   JointGraph joint_;
@@ -120,9 +120,9 @@ class Joiner {
 
 }  // namespace
 
-JointGraph JoinPhases(const Phases& phases) {
+JointGraph JoinPhases(Phases phases) {
   TOFU_CHECK(phases.backward.has_value()) << "phases without a backward half";
-  return Joiner(phases).Run();
+  return Joiner(std::move(phases)).Run();
 }
 
 }  // namespace tofu

@@ -1,13 +1,13 @@
-// Puts both phases into one graph again, for one executor that runs them one at a
-// time: its planner then lets gradients take the memory of activations that have
-// been read, which two executors keep apart.
+// Joins both phases into one graph again, for one executor that runs them one at a
+// time. Its planner then lets gradients reuse the memory of activations that have been
+// read, which two executors cannot do.
 //
 // Input:      the phases of a partitioned graph, with their control dependencies.
-// Output:     one graph; how many of its heads are the forward half's, and how many
-//             nodes the executor numbers before the first of the backward half.
-// Invariants: the forward half depends on nothing of the backward half, so that
-//             it is a prefix of the executor's order (bound_graph.h). What is saved
-//             is no head: it lives until it is read.
+// Output:     one graph; the number of the forward half's heads, and the number of
+//             nodes that the executor numbers before the backward half.
+// Invariants: the forward half depends on nothing in the backward half, so it is a
+//             prefix of the executor's order (bound_graph.h). Saved tensors are not
+//             heads: they live until they are read.
 // Errors:     none.
 // Position:   after phases and control_deps.
 // Complexity: linear in nodes and edges.
@@ -30,7 +30,7 @@ struct JointGraph {
 };
 
 // `phases` have a backward half.
-JointGraph JoinPhases(const Phases& phases);
+JointGraph JoinPhases(Phases phases);
 
 }  // namespace tofu
 

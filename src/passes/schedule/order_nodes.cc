@@ -1,8 +1,9 @@
 #include "passes/schedule/order_nodes.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "graph/memory_order.h"
@@ -40,17 +41,30 @@ std::vector<int> PlacesOf(const std::vector<int>& order) {
   return places;
 }
 
-// The order with every node of an operator right behind the last node that it reads.
-// With `keep_workers` it stays behind the node before it on its worker, too.
+// The worker of every node, numbered as they come.
+std::vector<int> WorkersOf(const Graph& graph) {
+  std::unordered_map<std::string_view, int> numbers;
+  std::vector<int> workers;
+  workers.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    const int next = static_cast<int>(numbers.size());
+    workers.push_back(numbers.emplace(node.attrs.at(kContextAttr), next).first->second);
+  }
+  return workers;
+}
+
+// The order with every node of an operator right after the last node that it reads.
+// With `keep_workers` it also stays after the previous node on its worker.
 std::vector<int> WithEarly(const std::string& op, const Graph& graph,
-                           const std::vector<int>& order, bool keep_workers) {
+                           const std::vector<int>& workers, const std::vector<int>& order,
+                           bool keep_workers) {
   const std::vector<int> places = PlacesOf(order);
   std::vector<std::vector<int>> behind(order.size());  // [place]: nodes
   std::vector<int> base(order.size());  // [place]: where its node goes, itself or earlier
-  std::map<std::string, int> previous;  // by worker: the place of its last node
+  std::vector<int> previous(order.size(), 0);  // [worker]: the place of its last node
   for (size_t place = 0; place < order.size(); ++place) {
     const Node& node = graph.nodes[order[place]];
-    int& last_of_worker = previous.emplace(node.attrs.at(kContextAttr), 0).first->second;
+    int& last_of_worker = previous[workers[order[place]]];
     int last = keep_workers ? last_of_worker : 0;
     for (NodeEntry input : node.inputs) last = std::max(last, base[places[input.node]]);
     const bool is_moved = node.op == op;
@@ -69,22 +83,24 @@ std::vector<int> WithEarly(const std::string& op, const Graph& graph,
 // Puts what workers wait for before what they do in the meantime:
 //
 // - An address is published as soon as its tile is made.
-// - What a worker fetches does not wait, in this order, for other workers' nodes, and a
-//   tile is retired as soon as all have read it. So when workers exchange tiles, each
-//   retires its own before it goes on, and none has to wait for the next operator of
-//   another before it may write to the memory of a tile.
-std::vector<int> WithEarlyExchange(const Graph& graph, std::vector<int> order) {
-  order = WithEarly(kPublishOp, graph, order, false);
-  order = WithEarly(kRetireOp, graph, order, false);
-  order = WithEarly(kMultiFetchOp, graph, order, true);
-  return WithEarly(kRetireOp, graph, order, false);
+// - A fetch does not wait, in this order, for other workers' nodes, and a tile is
+//   retired as soon as all have read it. So when workers exchange tiles, each retires
+//   its own before it goes on, and none has to wait for another's next operator before
+//   it may write to the memory of a tile.
+std::vector<int> WithEarlyExchange(const Graph& graph, const std::vector<int>& workers,
+                                   std::vector<int> order) {
+  order = WithEarly(kPublishOp, graph, workers, order, false);
+  order = WithEarly(kRetireOp, graph, workers, order, false);
+  order = WithEarly(kMultiFetchOp, graph, workers, order, true);
+  return WithEarly(kRetireOp, graph, workers, order, false);
 }
 
 }  // namespace
 
 std::vector<int> OrderNodes(Graph* graph, bool delay_fetches) {
-  std::vector<int> order = WithEarlyExchange(*graph, MemoryOrder(*graph));
-  if (!delay_fetches) order = WithEarly(kMultiFetchOp, *graph, order, false);
+  const std::vector<int> workers = WorkersOf(*graph);
+  std::vector<int> order = WithEarlyExchange(*graph, workers, MemoryOrder(*graph));
+  if (!delay_fetches) order = WithEarly(kMultiFetchOp, *graph, workers, order, false);
   *graph = Reordered(graph, order);
   return order;
 }

@@ -1,21 +1,21 @@
-// Puts the nodes of a partitioned graph into the order in which workers should run
+// Sorts the nodes of a partitioned graph into the order in which workers should run
 // them.
 //
-// The order is memory_order.h's: what frees memory goes first, everything else
-// stays where partition put it, a fetch just before its consumer. A publication
-// goes right behind the node that makes its tile: a worker runs what is ready in
-// the order in which it became so, and others wait for the address. A fetch does
-// not stand behind other workers' nodes, and a tile is retired as soon as all have
+// The order is memory_order.h's: nodes that free memory go first, everything else
+// stays where partition put it, with a fetch just before its consumer. A publication
+// goes right after the node that makes its tile, because a worker runs nodes in the
+// order in which they become ready, and other workers wait for the address. A fetch
+// does not wait for other workers' nodes, and a tile is retired as soon as all have
 // read it.
 //
 // Input:      a partitioned graph, or a phase of one, without control dependencies.
-// Output:     the same graph, its nodes reordered; the number that each of its nodes
-//             had before.
+// Output:     the same graph with reordered nodes, and the number that each node had
+//             before.
 // Invariants: heads and what is computed stay the same.
 // Errors:     none.
-// Position:   once for the whole graph, before phases.h, so that both halves keep the
-//             order of the serial step; again for each phase, which has publications
-//             and relays (relay_regions.h) of its own. Before control_deps.h.
+// Position:   once for the whole graph, before phases.h, to keep the order of the
+//             serial step in both halves; again for each phase, which has its own
+//             publications and relays (relay_regions.h). Before control_deps.h.
 // Complexity: memory_order.h's.
 #ifndef TOFU_PASSES_SCHEDULE_ORDER_NODES_H_
 #define TOFU_PASSES_SCHEDULE_ORDER_NODES_H_

@@ -20,8 +20,8 @@ std::vector<NodeEntry> HeadEntries(const Graph& graph,
   return entries;
 }
 
-// Which nodes the entries need. A node for which `done` is set is not entered;
-// its entries that are read are marked in `crossing`, when given.
+// The nodes that the entries need. A node for which `done` is set is not entered;
+// its entries that are read are marked in `crossing`, if given.
 std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entries,
                          const std::vector<bool>& done, std::vector<bool>* crossing) {
   std::vector<bool> needed(graph.num_nodes(), false);
@@ -40,8 +40,8 @@ std::vector<bool> Needed(const Graph& graph, const std::vector<NodeEntry>& entri
   return needed;
 }
 
-// Heads of the graph that are no tile of a head: outputs kept beside others.
-// Retirements are made anew for each phase.
+// Heads of the graph that are not a tile of a head: outputs kept with others.
+// Retirements are left out; each phase makes its own.
 std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
   std::vector<bool> named(partitioned.graph.heads.size(), false);
   for (const PartitionedHead& head : partitioned.heads) {
@@ -80,7 +80,7 @@ class Copier {
     }
   }
 
-  // Stands a variable for an entry; returns its name.
+  // Adds a variable in place of an entry; returns its name.
   std::string AddVariable(NodeEntry entry) {
     const Graph& graph = source_.graph;
     Node variable;
@@ -91,7 +91,7 @@ class Copier {
     return builder_.graph().nodes[added].name;
   }
 
-  // The number of the head that the copy of `entry` is; added when new.
+  // The number of the head that is the copy of `entry`; adds the head if it is new.
   int AddHead(NodeEntry entry) {
     const int id = source_.graph.entry_id(entry);
     auto& heads = builder_.graph().heads;
@@ -109,8 +109,8 @@ class Copier {
     return heads;
   }
 
-  // Moves the graph into `phase`, whose heads are what AddHeads returned, and
-  // adds the retirements. Returns by how much the heads' numbers grew.
+  // Moves the graph into `phase`, whose heads are those that AddHeads returned, and
+  // adds the retirements. Returns how much the heads' numbers grew.
   int Finish(PhaseGraph* phase) {
     const int retired = Retire(&builder_);
     ShiftHeads(retired, &phase->heads);

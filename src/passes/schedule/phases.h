@@ -1,12 +1,12 @@
-// Splits a partitioned graph into the forward graph, which runs when the
-// script calls its block, and the backward graph, which runs when the script
-// has made its head gradients.
+// Splits a partitioned graph into the forward graph, which runs when the script
+// calls its block, and the backward graph, which runs when the script has its head
+// gradients.
 //
 // Input:      a partitioned graph (partitioned.h).
 // Output:     the forward graph: what the "output" heads need; the backward
 //             graph: what the other heads need beyond that. Entries that cross
-//             become heads of the former and variables of the latter ("saved").
-//             Outputs that partition kept beside others stay heads.
+//             become heads of the forward and variables of the backward graph
+//             ("saved"). Outputs that partition kept with others stay heads.
 // Invariants: no node is computed in both; variables appear where they are read.
 // Errors:     none of its own.
 // Position:   after partition, which places nodes and names heads.
@@ -39,7 +39,7 @@ struct Phases {
   int workers = 1;
   std::vector<PartitionedVariable> variables;
   PhaseGraph forward;
-  std::optional<PhaseGraph> backward;  // none when all heads are outputs
+  std::optional<PhaseGraph> backward;  // none if all heads are outputs
   std::vector<SavedEntry> saved;
 };
 

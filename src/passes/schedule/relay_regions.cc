@@ -38,7 +38,7 @@ void RelayRegions(Graph* graph) {
                      entry.index};
   };
   for (int number = 0; number < graph->num_nodes(); ++number) {
-    Node node = graph->nodes[number];
+    Node node = std::move(graph->nodes[number]);
     for (NodeEntry& input : node.inputs) input = moved(input);
     numbers[number] = result.num_nodes();
     if (node.op != kMultiFetchOp) {

@@ -38,12 +38,13 @@ void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
   Verify(*phase, phases, "control_deps");
 }
 
-JointGraph Joined(const Phases& phases) {
-  JointGraph joint = JoinPhases(phases);
+JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variables) {
+  const int workers = phases.workers;
+  JointGraph joint = JoinPhases(std::move(phases));
   if (kVerifyGraphs) {
     std::vector<PartitionedHead> heads = joint.forward_heads;
     heads.insert(heads.end(), joint.backward_heads.begin(), joint.backward_heads.end());
-    VerifyTiles(joint.graph, phases.variables, heads, phases.workers, "join_phases");
+    VerifyTiles(joint.graph, variables, heads, workers, "join_phases");
   }
   return joint;
 }
@@ -59,8 +60,9 @@ TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& opt
 
   TrainingStep step;
   step.workers = phases.workers;
+  step.variables = phases.variables;
   if (options.joint && phases.backward) {
-    JointGraph joint = Joined(phases);
+    JointGraph joint = Joined(std::move(phases), step.variables);
     step.is_joint = true;
     step.forward_nodes = joint.forward_nodes;
     step.nodes = joint.nodes;
@@ -76,7 +78,6 @@ TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& opt
       step.graphs.push_back(std::move(phases.backward->graph));
     }
   }
-  step.variables = std::move(phases.variables);
   return step;
 }
 

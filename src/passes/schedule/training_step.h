@@ -2,8 +2,8 @@
 //
 // Input:      a partitioned graph (partition.h).
 // Output:     one graph for both halves of the step, or one for the forward and
-//             one for the backward half; where variables, outputs and gradients
-//             lie in them.
+//             one for the backward half, and where variables, outputs and gradients
+//             are in them.
 // Invariants: what is computed stays the same; only order, control dependencies
 //             and relays are added.
 // Errors:     none.
@@ -24,7 +24,7 @@
 namespace tofu {
 
 struct StepOptions {
-  bool joint = false;        // one graph for both halves, where there are two
+  bool joint = false;        // one graph for both halves, if there are two
   bool control_deps = true;  // off: to measure what the order saves
 };
 
@@ -35,8 +35,8 @@ struct TrainingStep {
   std::vector<PartitionedHead> backward_heads;  // none: there is no backward half
   std::vector<Graph> graphs;                    // joint, or forward and maybe backward
   bool is_joint = false;
-  // Joint only: how many nodes the executor numbers before the first of the backward
-  // half, and in all; variables and copies between workers are counted.
+  // Joint only: how many nodes the executor numbers before the backward half, and in
+  // total, including variables and copies between workers.
   int forward_nodes = 0;
   int nodes = 0;
   std::vector<SavedEntry> saved;  // apart only

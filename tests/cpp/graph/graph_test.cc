@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "support/example_graphs.h"
@@ -78,6 +80,36 @@ TEST(Graph, TheHashKnowsShapesAttributesAndEdges) {
   other = example.graph();
   std::swap(other.nodes[3].inputs[0], other.nodes[3].inputs[1]);
   EXPECT_NE(GraphHash(other), hash);
+}
+
+TEST(Graph, TheHashKnowsWhateverAPlanDependsOn) {
+  ExampleGraph example;
+  const std::vector<NodeEntry> halves =
+      example.Split("split", example.Variable("x", {4, 8}), 2);
+  example.Head(halves[0], "output");
+  example.Head(example.Elementwise("y", {halves[0]}), "output");
+  const Graph graph = example.graph();
+  const std::vector<std::function<void(Graph*)>> changes = {
+      [](Graph* g) { g->nodes[2].op = "tanh"; },
+      [](Graph* g) { g->nodes[2].name = "z"; },
+      [](Graph* g) { g->nodes[2].attrs["a"] = "b"; },
+      [](Graph* g) { g->nodes[1].attrs["num_outputs"] = "3"; },
+      [](Graph* g) { g->nodes[2].inputs[0].index = 1; },
+      [](Graph* g) { g->nodes[2].inputs[0].node = 0; },
+      [](Graph* g) { g->nodes[2].num_outputs = 2; },
+      [](Graph* g) { g->heads[0].index = 1; },
+      [](Graph* g) { std::swap(g->heads[0], g->heads[1]); },
+      [](Graph* g) { g->head_roles[1] = "gradient:x"; },
+      [](Graph* g) { g->shapes[0] = {8, 4}; },
+      [](Graph* g) { g->shapes[0] = {4, 8, 1}; },
+      [](Graph* g) { g->dtypes[3] = 1; },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    Graph changed = graph;
+    changes[i](&changed);
+    EXPECT_NE(GraphHash(changed), GraphHash(graph)) << "change " << i;
+  }
+  EXPECT_EQ(GraphHash(ReadGraph(WriteGraph(graph))), GraphHash(graph));
 }
 
 TEST(Graph, EveryTruncatedDocumentIsAUserError) {

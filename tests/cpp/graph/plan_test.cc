@@ -86,7 +86,7 @@ TEST_F(PlanText, CutsThatAreImpossibleAreRefused) {
   EXPECT_NE(ErrorOf(json).find("tensors[0].cuts[0]: found 5"), std::string::npos);
   json = json_;
   json["tensors"][0]["cuts"] = {0};
-  EXPECT_NE(ErrorOf(json).find("an array of 2, one cut a step"), std::string::npos);
+  EXPECT_NE(ErrorOf(json).find("an array of 2, one cut per step"), std::string::npos);
   json = json_;
   json["parts"] = {5, 2};
   json["workers"] = 10;

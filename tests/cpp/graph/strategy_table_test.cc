@@ -91,7 +91,7 @@ TEST(StrategyTable, AnotherVersionIsRefusedWithWhatToDo) {
 TEST(StrategyTable, ATableThatDoesNotFitTheGraphIsRefused) {
   Json json = Json::parse(kTable);
   json["nodes"] = {-1, -1, 0};
-  EXPECT_NE(ErrorOf(json).find("one row a node of the graph"), std::string::npos);
+  EXPECT_NE(ErrorOf(json).find("one row per node of the graph"), std::string::npos);
 
   json = Json::parse(kTable);
   json["nodes"] = {-1, -1, 0, 0};
@@ -114,8 +114,8 @@ TEST(StrategyTable, AnOutputThatIsReadCannotBeCalledUnread) {
   Json json = Json::parse(kTable);
   json["rows"][0]["outputs"][0]["like"] = 1;
   EXPECT_NE(ErrorOf(json).find("node \"y\", row of \"dense\": output 0: found a head "
-                               "reading it, expected nothing to read what the "
-                               "description calls unread"),
+                               "reading it, expected no reader: the description calls it "
+                               "unread"),
             std::string::npos)
       << ErrorOf(json);
   json["rows"][0]["outputs"][0]["like"] = 3;

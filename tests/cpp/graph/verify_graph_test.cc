@@ -80,14 +80,14 @@ TEST(VerifyGraph, FindsEntriesThatDoNotFit) {
 }
 
 TEST(VerifyGraph, FindsTensorsThatCannotBe) {
-  ExpectComplaint("mul2, output 0: extent 0", [](Graph* g) { g->shapes[2] = {0}; });
+  ExpectComplaint("mul2, output 0: extent -1", [](Graph* g) { g->shapes[2] = {-1}; });
   ExpectComplaint("found type flag 99", [](Graph* g) { g->dtypes[2] = 99; });
   ExpectComplaint("variable x has inputs or several outputs",
                   [](Graph* g) { g->nodes[0].inputs = {{0, 0}}; });
 }
 
 TEST(VerifyGraph, FindsNamesAndRolesThatDoNotFit) {
-  ExpectComplaint("two nodes are called x", [](Graph* g) { g->nodes[1].name = "x"; });
+  ExpectComplaint("two variables are called x", [](Graph* g) { g->nodes[1].name = "x"; });
   ExpectComplaint("1 heads have 2 roles",
                   [](Graph* g) { g->head_roles = {"output", "output"}; });
 }

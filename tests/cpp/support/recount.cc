@@ -204,7 +204,7 @@ class Operator {
       if (!moves && !exact) continue;
       touched[d] = {Value(dims[d].lo, variables_), Value(dims[d].hi, variables_) + 1};
     }
-    return Common(touched, all);  // padding is nobody's
+    return Common(touched, all);  // padding is not fetched
   }
 
   const Graph& graph_;

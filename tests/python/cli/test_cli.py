@@ -158,7 +158,7 @@ def test_symbol_options_do_not_fit_a_script(capsys, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
     message = fail(capsys, "plan", "--shape", "data=1,2", script)
-    assert "belong to a symbol file" in message
+    assert "only for a symbol file" in message
 
 
 def test_version(capsys):
@@ -262,7 +262,7 @@ def test_plan_without_mxnet_says_what_to_install(capsys, symbol_file, monkeypatc
     (symbol.parent / "train.py").write_text("")
     for target in ("mlp", symbol, symbol.parent / "train.py"):
         message = fail(capsys, "plan", target)
-        assert "tofu plan needs MXNet 1.9.1, and there is no module mxnet; install" in message
+        assert "tofu plan needs MXNet 1.9.1, but there is no module mxnet; install" in message
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_plan_says_when_mxnet_cannot_be_imported(capsys, monkeypatch, fault):
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     message = fail(capsys, "plan", "mlp")
-    assert f"mxnet cannot be imported ({fault}); install tofu with its extra [cpu]" in message
+    assert f"mxnet cannot be imported ({fault}); install tofu with the extra [cpu]" in message
 
 
 def test_run_leaves_the_number_of_workers_to_the_environment(tmp_path):
@@ -402,7 +402,7 @@ def test_dtype_doubles_the_bytes(exported):
         pytest.param((), "no shapes; give those of its inputs", id="none"),
         pytest.param(("--shape=image=4,12",), "no variable 'image'; it has data,", id="unknown"),
         pytest.param(
-            ("--shape=fc1_weight=16,12",), "cannot tell the shape of data", id="insufficient"
+            ("--shape=fc1_weight=16,12",), "cannot infer the shape of data", id="insufficient"
         ),
         pytest.param(
             ("--shape=data=4,12", "--shape=fc1_weight=16,13"), "the shapes do not fit", id="unfit"

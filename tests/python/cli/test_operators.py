@@ -77,7 +77,7 @@ def test_all_operators_are_verified_unless_some_are_named(monkeypatch: pytest.Mo
 
 
 def test_an_operator_without_a_call_is_refused() -> None:
-    with pytest.raises(ConfigError, match="tofu verify rleu: no example call of it is known"):
+    with pytest.raises(ConfigError, match="tofu verify rleu: no example call is known"):
         operator_report.known_operators(["relu", "rleu"])
 
 
@@ -93,7 +93,7 @@ def test_a_false_strategy_is_shown_and_ends_with_status_1(monkeypatch: pytest.Mo
         "false: relu-6x4-, split by i0",
         "  differs by up to 1",
         "  tofu verify relu --seed 1",
-        "2 operators, 6 runs by parts: 1 false, 0 missing, 0 explained, 0 skipped",
+        "2 operators, 6 runs in parts: 1 false, 0 missing, 0 explained, 0 skipped",
     ]
 
 

@@ -114,7 +114,7 @@ def backend():
             layout = Layout(shape, dtype, _boxes(shape, cuts_of[name], parts))
             tiles = tuple(f"{name}@{worker}" for worker in range(workers))
             variables[name] = Variable(name, role, layout, tiles)
-        searched = _plan(graph, cuts_of)
+        searched = _plan(graph, cuts_of, parts)
         step = types.SimpleNamespace(
             symbol=graph.symbol, variables=variables, gradients=graph.gradients
         )
@@ -145,6 +145,8 @@ def _usable_fetch(wanted, contexts):
 class Program:
     """Runs the symbol on the script's context."""
 
+    is_used_up = False
+
     def __init__(self, step, contexts, arrays):
         # Each output has a gradient of its own, also where two are the same tensor.
         self._symbol = mx.sym.Group(
@@ -164,7 +166,7 @@ class Program:
             else transfer.gather(self._tiles(name), self.layouts[name], ctx)
             for name, variable in self._variables.items()
         }
-        self._is_train = is_train
+        self._is_train, self.is_used_up = is_train, False
         auxiliary = set(self._symbol.list_auxiliary_states())
         # In a thread of its own for its temporary space: see tofu.mx.run.executor.bind_apart.
         self._executor = APART.submit(
@@ -181,6 +183,7 @@ class Program:
         for name, array in self._executor.aux_dict.items():
             transfer.gather(self._tiles(name), self.layouts[name], array.context, out=array)
         # An executor's backward pass overwrites what a second one would need.
+        self.is_used_up = True
         self._executor.forward(is_train=self._is_train)
         self._executor.backward(list(head_gradients), is_train=self._is_train)
         for name in self._gradients:
@@ -202,7 +205,7 @@ class Program:
         return [self._arrays[tile] for tile in self._variables[name].tiles]
 
 
-def _plan(graph, cuts_of):
+def _plan(graph, cuts_of, parts):
     undescribed = UNDESCRIBED.lower() in graph.symbol
     indivisible = {
         name: 4 * int(np.prod(graph.variables[name][1]))
@@ -211,6 +214,7 @@ def _plan(graph, cuts_of):
     }
     return types.SimpleNamespace(
         num_operators=1,
+        parts=list(parts),
         search_seconds=0.01,
         cuts=lambda name: list(cuts_of[name]),
         operator_bytes=lambda ops: 2048 if undescribed and UNDESCRIBED in ops else 0,

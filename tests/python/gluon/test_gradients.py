@@ -371,6 +371,34 @@ def test_a_second_backward_pass(two):
     assert_same(backward_twice(), plainly(backward_twice))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("change", ["step", "set_data"])
+def test_a_second_backward_pass_after_an_update_is_refused(workers, change, dtype):
+    """It would take the activations at the new weights: MXNet has kept the old ones."""
+    steps = Steps()
+    steps.net.cast(dtype)
+    inputs = data().astype(dtype)
+    inputs.attach_grad()
+    with autograd.record():
+        loss = (steps.net(inputs) ** 2).mean()
+    loss.backward(retain_graph=True)
+    first = inputs.grad.asnumpy()
+    loss.backward(retain_graph=True)
+    assert_same(inputs.grad, first)
+    if change == "step":
+        steps.trainer.step(1)
+    else:
+        weight = steps.net[0].weight
+        weight.set_data(weight.data() * 2)
+    for _ in range(2):
+        with pytest.raises(GradientError, match=r"after its parameters were updated.*record"):
+            loss.backward(retain_graph=True)
+    with autograd.record():
+        loss = (steps.net(inputs) ** 2).mean()
+    loss.backward()
+    steps.trainer.step(1)
+
+
 def test_gradients_by_name_change_no_others(two):
     steps = Steps()
     weight = steps.net[0].weight

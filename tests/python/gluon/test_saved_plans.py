@@ -1,12 +1,13 @@
 """Saved plans and pins in one process: tofu.enable(plan=..., pins=..., search=...)."""
 
+import json
 import warnings
 
 import pytest
 
 import tofu.gluon
 from tofu.errors import ConfigError
-from tofu.gluon import messages
+from tofu.gluon import messages, saved_plans
 from tofu.plan import Problem, SearchOptions, intercept, plan_graph
 from tofu.plan import file as plan_file
 
@@ -95,3 +96,18 @@ def test_settings_of_no_use_are_refused(off, wanted, message):
     with pytest.raises(ConfigError, match=message):
         tofu.gluon.enable(workers=2, device="cpu", **wanted)
     assert tofu.gluon.session.active() is None
+
+
+@pytest.mark.parametrize(
+    ("pins", "parts", "expected"),
+    [
+        ({"w": (0, 1)}, (2, 3), True),
+        ({"w": (0, 1)}, (3, 2), False),  # the same dimensions, in steps of other parts
+        ({"w": (1, 0)}, (2, 3), False),
+        ({"other": (1, 0)}, (2, 3), True),
+        ({}, (), True),
+    ],
+)
+def test_a_saved_plan_has_to_keep_the_tiles(pins, parts, expected):
+    plan = json.dumps({"parts": [2, 3], "tensors": [{"node": "w", "cuts": [0, 1]}]})
+    assert saved_plans._keeps(plan, pins, parts) is expected

@@ -11,6 +11,7 @@ import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+import tofu.gluon
 from tofu.gluon import autograd_hooks
 from tofu.gluon.parameter import is_tiled
 from tofu.gluon.session import active
@@ -42,6 +43,54 @@ def test_predicting_first_plans_the_training_graph_first(two):
     assert set(two.pins[1]) == set(net.collect_params())
     expected = plainly(train)
     assert_same(train(net=net)[:2], expected[:2])
+
+
+def unequal_parts(dtype):
+    """Batches of two sizes and a prediction, where the search prefers other orders of steps."""
+    net = nn.HybridSequential(prefix="mlp_")
+    with net.name_scope():
+        net.add(
+            nn.Dense(96, activation="relu", in_units=48),
+            nn.Dense(96, activation="relu", in_units=96),
+            nn.Dense(10, in_units=96),
+        )
+    started(net)
+    net.cast(dtype)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+    found = []
+    for rows in (32, 20, 24, 32):
+        inputs = mx.nd.ones((rows, 48), dtype=dtype)
+        with autograd.record():
+            loss = (net(inputs) ** 2).sum()
+        loss.backward()
+        trainer.step(rows)
+        found += [loss, net(inputs)]
+    return found, weights(net)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [6, 12, 18])
+@pytest.mark.filterwarnings("ignore:.*they are replicated")
+def test_later_graphs_keep_the_order_of_steps(count, dtype):
+    """Warnings are errors: no graph runs serially."""
+    expected = unequal_parts(dtype)
+    tofu.gluon.enable(workers=count, device="cpu", log="quiet")
+    found = unequal_parts(dtype)
+    tofu.gluon.disable()
+    assert_same(found, expected)
+
+
+def test_parameters_cut_in_other_steps_are_refused(two):
+    one, other = (started(nn.Dense(8, in_units=8, prefix=f"{n}_")) for n in ("one", "other"))
+    for each in (one, other):
+        each(mx.nd.ones((4, 8)))
+    both = nn.HybridSequential(prefix="both_")
+    both.add(one, other)
+    both.hybridize()
+    one.weight._tofu.parts = one.bias._tofu.parts = (3, 2)
+    other.weight._tofu.parts = other.bias._tofu.parts = (2, 3)
+    with pytest.warns(UserWarning, match=r"one_\w+ in 3 x 2, other_\w+ in 2 x 3 parts"):
+        both(mx.nd.ones((4, 8)))
 
 
 def test_each_signature_is_planned_once(two):

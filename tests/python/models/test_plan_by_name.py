@@ -95,7 +95,7 @@ def test_a_plan_is_saved_and_shown_as_a_page(capsys, tmp_path):
     ("args", "expected"),
     [
         (["rnn-10-9k"], "no model 'rnn-10-9k'; did you mean rnn-10-8k"),
-        (["mlp", "--shape", "data=3"], "a model tells its shapes itself"),
+        (["mlp", "--shape", "data=3"], "a model has its own shapes"),
         (["mlp", "3"], "'3' after mlp: expected options only"),
         (["mlp", "--pin", "mlp_dens0_weight=0"], "did you mean mlp_dense0_weight"),
         (
@@ -118,4 +118,4 @@ def test_a_script_has_its_own_batch_size(capsys, tmp_path):
     script.write_text("")
     status, _, error = run(capsys, "--batch-size", "3", str(script))
     assert status == 2
-    assert "--batch-size belongs to a model's name" in error
+    assert "--batch-size is only for a model's name" in error

@@ -138,6 +138,11 @@ class Program:
                     tile.copyto(self._tiles[own])
         return gradients
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether ``backward`` would have to run forward again, at today's parameters."""
+        return self._halves.is_used_up
+
     def failing_operator(self) -> Optional[str]:
         """Run again what ran last, up to the first operator that throws, and say which.
 
@@ -186,6 +191,8 @@ class Program:
 class _Apart:
     """Two executors; the second is absent where there is no backward half."""
 
+    is_used_up = False  # activations stay
+
     def __init__(
         self,
         step: _core.TrainingStep,
@@ -230,20 +237,20 @@ class _Joint:
         self._middle = step.forward_nodes
         self._end = step.nodes
         self._is_train = True
-        self._used_up = False
+        self.is_used_up = False
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
         run_part(self._executor, 0, self._middle, is_train=is_train)
-        self._is_train, self._used_up = is_train, False
+        self._is_train, self.is_used_up = is_train, False
         return self._arrays
 
     def backward(self) -> list[mx.nd.NDArray]:
-        if self._used_up:
+        if self.is_used_up:
             self.forward(is_train=self._is_train)
         run_part(self._executor, self._middle, self._end, is_train=True)
-        self._used_up = True
+        self.is_used_up = True
         return self._arrays
 
     def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
-        self._used_up = True
+        self.is_used_up = True
         return failing_operator(self._executor, contexts, is_train=True)

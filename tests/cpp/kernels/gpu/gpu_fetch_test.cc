@@ -251,7 +251,7 @@ std::string ManyBoxes(int source_extent) {
          "; pieces=" + pieces;
 }
 
-// Every thread does one thing only, so that no lock of another orders it by accident.
+// Every thread does one thing only: locks of other calls must not order it by accident.
 TEST_F(GpuFetchTest, IsUsedByThreadsAtOnce) {
   const CudaDriver& driver = CudaDriver::Default();
   const int peer = num_gpus_ > 1 && driver.CanReach(0, 1) ? 1 : 0;

@@ -140,7 +140,7 @@ TEST(Coalesce, RandomElementwiseOperatorsHaveAClassOfTheirOwn) {
             OpClassOf(example.graph(), coarse, "c"));
 }
 
-TEST(Coalesce, OutputsThatNobodyReadsAreNoSlots) {
+TEST(Coalesce, UnreadOutputsAreNoSlots) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6});
   const std::vector<NodeEntry> read = example.Split("read", x, 2);

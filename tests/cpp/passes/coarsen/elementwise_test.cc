@@ -41,6 +41,13 @@ TEST_F(Elementwise, AShiftedOrScaledInputIsNone) {
   row().inputs[1].dims[0].lo.constant = 0;
   row().inputs[1].dims[0].hi.terms[0].coef = 2;
   EXPECT_FALSE(Is());
+  row().inputs[1].dims[0].hi.terms[0].coef = 1;
+  row().inputs[1].dims[0].hi.divisor = 2;
+  EXPECT_FALSE(Is());
+  row().inputs[1].dims[0].hi.divisor = 1;
+  EXPECT_TRUE(Is());
+  row().inputs[1].dims[0].lo.terms[0].upper = true;
+  EXPECT_FALSE(Is()) << "the last element of the part alone";
 }
 
 TEST_F(Elementwise, ATransposedInputIsNone) {

@@ -118,6 +118,18 @@ TEST(PlanMemory, AnElementwiseOperatorWritesOverWhatItReadsLast) {
   EXPECT_EQ(Serial(example).activations, 3 * kTensor);
 }
 
+TEST(PlanMemory, AnOperatorDoesNotWriteOverAnInputOfAnotherSize) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  const NodeEntry a = example.RowWise("a", {x});
+  example.SetDtype(1);
+  const NodeEntry b = example.Elementwise("b", {a}, "cast");
+  example.SetDtype(0);
+  example.Head(example.RowWise("c", {b}), "output");
+  // x and c stay; a and b, of twice its bytes, are there at once.
+  EXPECT_EQ(Serial(example).activations_bytes, 2 * kTensor + 3 * kTensor);
+}
+
 TEST(PlanMemory, WhatIsReadLaterIsNotWrittenOver) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
@@ -127,8 +139,8 @@ TEST(PlanMemory, WhatIsReadLaterIsNotWrittenOver) {
   EXPECT_EQ(Serial(example).activations, 4 * kTensor);
 }
 
-// The second half is read by nobody: it is there only while the operator runs.
-TEST(PlanMemory, AnOutputThatNobodyReadsDiesWithItsOperator) {
+// The second half is not read: it is there only while the operator runs.
+TEST(PlanMemory, AnUnreadOutputDiesWithItsOperator) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
   const NodeEntry half = example.Split("split", x, 2)[0];

@@ -85,20 +85,21 @@ TEST(ExecutorMemory, WritesInPlaceOnlyWhereBothHaveAsManyBytes) {
   EXPECT_EQ(planned(kFloat64, true), 32);
 }
 
-TEST(ExecutorMemory, WritesInPlaceOfOneInputOnlyOnceAndInTheRulesOrder) {
-  GraphBuilder builder;
-  const NodeEntry x = AddVariable(&builder, "x", 0, {4});
-  const NodeEntry a = builder.Copy("a", 0, x);
-  Node pair;
-  pair.op = "pair";
-  pair.num_outputs = 2;
-  pair.inputs = {a};
-  const int node = builder.Add(std::move(pair), 0, {{4}, {4}}, {0, 0});
-  MemoryTable table = NoRules(builder);
-  table.node_rules[node] = 0;
-  table.rules = {{{{0, 1, false}, {0, 0, false}}, {}}};
-  const BoundGraph bound = Bound(&builder, {{node, 0}, {node, 1}});
-  EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
+TEST(ExecutorMemory, WritesInPlaceOfOneInputOnlyOnce) {
+  for (const bool identity : {false, true}) {
+    GraphBuilder builder;
+    const NodeEntry a = builder.Copy("a", 0, AddVariable(&builder, "x", 0, {4}));
+    Node pair;
+    pair.op = "pair";
+    pair.num_outputs = 2;
+    pair.inputs = {a};
+    const int node = builder.Add(std::move(pair), 0, {{4}, {4}}, {0, 0});
+    MemoryTable table = NoRules(builder);
+    table.node_rules[node] = 0;
+    table.rules = {{{{0, 1, identity}, {0, 0, identity}}, {}}};
+    const BoundGraph bound = Bound(&builder, {{node, 0}, {node, 1}});
+    EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 32);
+  }
 }
 
 // An input of which only the shape is read can be freed before it is "read".

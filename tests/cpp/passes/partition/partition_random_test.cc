@@ -16,7 +16,7 @@
 namespace tofu {
 namespace {
 
-constexpr int kSeeds = 200;
+constexpr int kSeeds = 100;
 
 bool AllFinite(const std::vector<Array>& values) {
   for (const Array& array : values) {
@@ -142,6 +142,8 @@ void ExpectPhasesEqualSerial(const MockGraph& mock, const Partitioned& partition
         variables.emplace(saved.name, forward[phases.forward.graph.entry_id(entry)])
             .second;
     EXPECT_TRUE(added) << saved.name << " is the name of two variables";
+    EXPECT_EQ(saved.name.find("/publish"), std::string::npos)
+        << saved.name << ": each phase publishes what it fetches";
   }
   ExpectTilesRetired(phases.backward->graph);
   const std::vector<Array> backward = RunGraph(phases.backward->graph, variables);

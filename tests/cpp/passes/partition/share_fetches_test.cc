@@ -110,13 +110,14 @@ class TwoFetches {
   NodeEntry FetchRemote() { return Fetch(remote_, 0); }
   NodeEntry start() const { return start_; }
 
-  // How many bytes are shared.
-  int64_t Shared() {
+  // How many bytes are shared; `over` writes over what it reads.
+  int64_t Shared(int over = -1) {
     const size_t num_nodes = builder.graph().nodes.size();
     FetchGraph fetches{&builder.graph(),
                        &builder.node_workers(),
                        std::vector<bool>(num_nodes, false),
                        {}};
+    if (over >= 0) fetches.in_place[over] = true;
     return ShareFetches(2, fetches)[0];
   }
 
@@ -142,6 +143,20 @@ int64_t SharedAcross(int64_t between, int64_t after) {
 TEST(ShareFetches, ARegionMayFillWhatThePeakLeavesToTheLastByte) {
   EXPECT_EQ(SharedAcross(100, 100 + 16), 16 * 4);
   EXPECT_EQ(SharedAcross(100, 100 + 15), 0);
+}
+
+// Behind the second fetch one tensor of 100 numbers is made of another: two are alive at
+// once, unless the one is written over the other.
+TEST(ShareFetches, WhatIsWrittenInPlaceDoesNotRaiseThePeak) {
+  for (const bool is_in_place : {false, true}) {
+    TwoFetches graph;
+    NodeEntry at = graph.Operator({graph.FetchRemote(), graph.start()}, 1);
+    at = graph.Operator({graph.Operator({at}, 100)}, 1);
+    at = graph.Operator({graph.FetchRemote(), at}, 1);
+    const NodeEntry over = graph.Operator({graph.Operator({at}, 100)}, 100);
+    graph.builder.graph().heads = {graph.Operator({over}, 1)};
+    EXPECT_EQ(graph.Shared(is_in_place ? over.node : -1), is_in_place ? 0 : 16 * 4);
+  }
 }
 
 // The worker's own tile of 100 numbers is published early and read late, by a fetch of

@@ -60,7 +60,7 @@ TEST(VerifyTiles, TakesWhatPartitionMakes) {
 }
 
 TEST(VerifyTiles, FindsADamagedGraph) {
-  ExpectComplaint("two nodes are called", [](Partitioned* p) {
+  ExpectComplaint("two variables are called", [](Partitioned* p) {
     p->graph.nodes[1].name = p->graph.nodes[0].name;
   });
 }

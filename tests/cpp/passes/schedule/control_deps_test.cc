@@ -43,7 +43,7 @@ void InOrder(Graph* graph, std::vector<int>* workers = nullptr) {
   AddControlDeps(graph);
 }
 
-// The names of what a node waits for, besides its inputs.
+// The names of what a node waits for in addition to its inputs.
 std::vector<std::string> WaitsFor(const Graph& graph, const std::string& name) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {

@@ -100,8 +100,8 @@ TEST(Alternatives, AStepThatCouldOnlyMixReductionsIsWhole) {
 
 TEST(Alternatives, WithoutOutputReductionASumIsSplitOnlyWhereNothingElseDivides) {
   ExampleGraph example;
-  const NodeEntry x = example.Variable("x", {4, 6});
-  example.MatMul("y", x, example.Variable("w", {6, 5}));
+  const NodeEntry x = example.Variable("x", {4, 12});
+  example.MatMul("y", x, example.Variable("w", {12, 5}));
   example.MatMul("z", example.Variable("v", {3, 6}), example.Variable("u", {6, 5}));
   Restrictions restrictions;
   restrictions.forbid_output_reduction = true;

@@ -97,6 +97,28 @@ TEST(Cost, APaddedPartFetchesOnlyElementsThatExist) {
   EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 8}, {1}, {2})), 2);
 }
 
+// Windows of two at stride two leave the last of seven columns out. An operator that
+// pads is given what it reads alone, so there that column is not fetched.
+TEST(Cost, APaddedPartFetchesNoElementsThatItSkips) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {7, 7});
+  example.Head(example.Window("y", x, 2, 2), "output");
+  StrategyTable table = example.table();
+  Plan plan;
+  plan.parts = {7};
+  plan.tensor_cuts = {{1}, {0}};
+  plan.op_cuts = {{kReplicated}, {0}};
+  const auto input = [&] {
+    return OperatorRegions(example.graph(), table, 1, {0}, {7})
+        .InputElements(0, TileBoxes({7, 7}, {1}, {7}));
+  };
+  EXPECT_EQ(input(), 7 * 6) << "a row of seven, of which one is its own";
+  EXPECT_EQ(Recount(example.graph(), table, plan), 7 * 6 * 4);
+  table.rows[0].inputs[0].pad = Padding{{0}, "0"};
+  EXPECT_EQ(input(), 6 * 5 + 6);
+  EXPECT_EQ(Recount(example.graph(), table, plan), (6 * 5 + 6) * 4);
+}
+
 TEST(Cost, EveryReductionOfAStepAddsItsParts) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6});

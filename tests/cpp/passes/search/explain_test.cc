@@ -68,6 +68,24 @@ TEST_F(Explained, AnOperatorListsEachStrategyWithTheBytesOfItsTensors) {
   }
 }
 
+// wx is a weight of three equal products, one a timestep.
+TEST(ExplainedTimesteps, WhatATensorChoseCostsWhatThePlanCosts) {
+  ExampleGraph example = UnrolledRnn(12, 8, 3);
+  PlanOptions options;
+  options.workers = 2;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  const Json json =
+      Json::parse(Explain(example.graph(), example.table(), plan, "wx"))["tensor"];
+  int chosen = 0;
+  for (const Json& each : json["steps"][0]["alternatives"]) {
+    EXPECT_GE(each["local_bytes"], plan.total_bytes());
+    if (each["cut"] != json["steps"][0]["chosen"]) continue;
+    ++chosen;
+    EXPECT_EQ(each["local_bytes"], plan.total_bytes());
+  }
+  EXPECT_EQ(chosen, 1);
+}
+
 TEST_F(Explained, AVariableHasNoOperatorAndReductionsAreNamed) {
   EXPECT_TRUE(Of("fc0_weight")["operator"].is_null());
   const Json strategies = Of("fc0")["operator"]["steps"][0]["strategies"];

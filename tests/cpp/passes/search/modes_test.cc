@@ -141,6 +141,20 @@ TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
   EXPECT_TRUE(of(mean));
 }
 
+// b has fewer elements than a, but more bytes: it is decided first, and cut by columns,
+// so that only a, of 128 bytes, is fetched.
+TEST(Modes, TheGreedyRivalDecidesTheTensorOfTheMostBytesFirst) {
+  ExampleGraph example;
+  example.SetDtype(2);
+  const NodeEntry a = example.Variable("a", {8, 8});
+  example.SetDtype(1);
+  const NodeEntry b = example.Variable("b", {8, 6});
+  example.Head(example.MatMul("y", a, b), "output");
+  const Plan plan = PlanFor(&example, "spartan", 2);
+  EXPECT_EQ(CutsOf(&example, plan, "b"), std::vector<int>{1});
+  EXPECT_EQ(plan.total_bytes(), 8 * 8 * 2);
+}
+
 TEST(Modes, AnUnknownModeNamesThoseThatThereAre) {
   ExampleGraph example = Mlp(8, 8, 1);
   try {

@@ -83,7 +83,7 @@ TEST(Pins, TwoThatContradictEachOtherAreNamedWithWhatTiesThem) {
   const ExampleGraph example = Mlp(64, 64, 3);
   const std::string by_relu =
       ErrorOf(example, {{"data", {0}}, {"fc1_biased", {0}}, {"fc1_act", {1}}});
-  EXPECT_TRUE(Says(by_relu, "pins \"fc1_act=1,1\" and \"fc1_biased=0,0\" contradict"));
+  EXPECT_TRUE(Says(by_relu, "pins \"fc1_act=1,1\" and \"fc1_biased=0,0\" conflict"));
   EXPECT_TRUE(Says(by_relu,
                    "\"fc1_act\" and \"fc1_biased\" belong to \"fc1_act\", which "
                    "works element by element"));

@@ -1,0 +1,138 @@
+"""Measures the solver of problems with memory limits.
+
+    python benchmarks/solver.py --output solver.json [--smoke] [FILE ...]
+
+Each FILE (a step problem or one of the IOPDDL contest, gzipped or not) is solved five times
+with its limit and five times without: medians of processor time, reading included, and when the
+best choice came within 1% and 0.5% of the proven bound. Then random problems of 50 to 500
+variables, next to HiGHS and, where pytoulbar2 is installed, toulbar2; all must find the same
+cost. Needs `pip install '.[test]'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.util
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+REPEATS = 5
+NUM_RANDOM = 20
+WITHIN = (0.01, 0.005)
+NO_LIMIT = -1
+
+
+def solve_once(text: str, limit: Optional[int], seconds: float, threads: int) -> dict[str, Any]:
+    """Solve a problem; processor time in all, and of each better cost."""
+    from tofu import _core
+
+    costs: list[tuple[float, Optional[int]]] = []
+    begin = time.process_time()
+    solution = json.loads(
+        _core.solve(
+            text,
+            limit=limit,
+            time_limit_s=seconds,
+            threads=threads,
+            on_progress=lambda cost, _: costs.append((time.process_time() - begin, cost)),
+        )
+    )
+    total = time.process_time() - begin
+    within = {str(share): reached(costs, solution["bound"], share) for share in WITHIN}
+    keys = ("status", "cost", "bound", "nodes", "cpu_seconds")
+    return {**{key: solution[key] for key in keys}, "seconds": total, "within": within}
+
+
+def reached(
+    costs: list[tuple[float, Optional[int]]], bound: Optional[int], share: float
+) -> Optional[float]:
+    """When a cost was first at most `share` above the bound; None: never."""
+    if bound is None:
+        return None
+    times = [at for at, cost in costs if cost is not None and cost <= bound * (1 + share)]
+    return min(times, default=None)
+
+
+def measure_file(path: Path, repeats: int, seconds: float, threads: int) -> list[dict[str, Any]]:
+    """A record for the file's own limit and one without any."""
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    records = []
+    for limit in (None, NO_LIMIT):
+        runs = [solve_once(text, limit, seconds, threads) for _ in range(repeats)]
+        first = runs[0]
+        records.append(
+            {
+                "file": path.name,
+                "limited": limit is None,
+                **{key: first[key] for key in ("status", "cost", "bound", "nodes", "within")},
+                "median_seconds": statistics.median(run["seconds"] for run in runs),
+                "median_search_seconds": statistics.median(run["cpu_seconds"] for run in runs),
+            }
+        )
+    return records
+
+
+def compare(seed: int) -> dict[str, Any]:
+    """One random problem, solved by each solver there is.
+
+    Raises:
+        RuntimeError: they do not find the same cost.
+    """
+    import _integer_program
+    import _random_problems
+
+    problem = _random_problems.random_problem(seed)
+    own = solve_once(json.dumps(problem), None, 600, 1)
+    record = {"seed": seed, "variables": len(problem["domains"]), "cost": own["cost"]}
+    record["seconds"] = own["seconds"]
+    others: dict[str, tuple[Optional[int], float]] = {}
+    begin = time.process_time()
+    try:
+        cost: Optional[int] = _integer_program.solve(problem).cost
+    except _integer_program.InfeasibleError:
+        cost = None
+    others["highs"] = (cost, time.process_time() - begin)
+    if importlib.util.find_spec("pytoulbar2") is not None:
+        import _weighted_csp
+
+        others["toulbar2"] = _weighted_csp.solve(problem)
+    for name, (found, seconds) in others.items():
+        if found != own["cost"]:
+            raise RuntimeError(f"seed {seed}: {name} found {found}, the solver {own['cost']}")
+        record[f"{name}_seconds"] = seconds
+    return record
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--smoke", action="store_true", help="few and small problems, once each")
+    parser.add_argument("--time", type=float, default=60.0, help="seconds for each run")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    repeats = 1 if options.smoke else REPEATS
+    files = []
+    for path in options.files:
+        for record in measure_file(path, repeats, options.time, options.threads):
+            files.append(record)
+            print(json.dumps(record), flush=True)
+    random_problems = []
+    for seed in range(1, 3 if options.smoke else 1 + NUM_RANDOM):
+        random_problems.append(compare(seed))
+        print(json.dumps(random_problems[-1]), flush=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    document = {"smoke": options.smoke, "files": files, "random": random_problems}
+    options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""``tofu solve``: a problem of costs and memory, from its file to the file of its choices."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from tofu.errors import ConfigError, PlanError
+
+__all__ = ["NO_CHOICE", "solve"]
+
+NO_CHOICE = 1  # exit status
+_MOST_NEEDS = 10  # lines
+_BETWEEN_LINES_S = 1.0  # where only the bound is better
+
+
+class _Lines:
+    """Prints cost, bound, gap and time as they get better."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._cost: Optional[int] = None
+        self._next = 0.0
+
+    def heard(self, cost: Optional[int], bound: int) -> None:
+        seconds = time.monotonic() - self._begin
+        if cost == self._cost and seconds < self._next:
+            return
+        self._cost = cost
+        self._next = seconds + _BETWEEN_LINES_S
+        click.echo(f"{seconds:8.2f} s  {_state_text(cost, bound)}")
+
+
+def _state_text(cost: Optional[int], bound: int) -> str:
+    if cost is None:
+        return f"no choice yet  bound {bound:,}"
+    return f"cost {cost:,}  bound {bound:,}  gap {_gap_text(cost, bound)}"
+
+
+def _gap_text(cost: int, bound: int) -> str:
+    if cost == bound:
+        return "0%"
+    return f"{100 * (cost - bound) / bound:.3g}%" if bound > 0 else "unknown"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}; expected a problem's JSON") from None
+
+
+def _solution_path(path: Path) -> Path:
+    name = path.name[: -len(".gz")] if path.suffix == ".gz" else path.name
+    return Path(Path(name).stem + ".solution.json")
+
+
+def _parse_limit(text: Optional[str]) -> Optional[int]:
+    """None: the problem's own; -1: no limit."""
+    if text is None:
+        return None
+    if text == "none":
+        return -1
+    if not text.isdecimal():
+        raise ConfigError(f'--limit: found {text!r}, expected a number of bytes or "none"')
+    return int(text)
+
+
+@click.command()
+@click.option(
+    "--limit", metavar="BYTES", help='Memory at any moment, or "none". Default: the file\'s.'
+)
+@click.option(
+    "--time",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After which the best choice so far is taken.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1, max=64),
+    default=1,
+    show_default=True,
+    help="The answer does not depend on them.",
+)
+@click.option("--save", metavar="SOLUTION", help="Where to. Default: FILE's name.solution.json.")
+@click.argument("file", metavar="FILE")
+def solve(
+    limit: Optional[str], seconds: float, threads: int, save: Optional[str], file: str
+) -> None:
+    """Solve a problem of costs and memory; write its choices.
+
+    FILE is a step problem or one of the IOPDDL contest (docs/formats.md), gzipped or not.
+    Prints the cost of the best choice, what no choice can go below, and the gap between them
+    as they get better. What is written was recounted by a checker of its own. Ends with exit
+    status 1 if there is no choice, and says which limit would leave one.
+    """
+    from tofu import _core
+    from tofu.verify.solution import check_solution
+
+    path = Path(file)
+    text = _read_text(path)
+    solution = json.loads(
+        _core.solve(
+            text,
+            limit=_parse_limit(limit),
+            time_limit_s=seconds,
+            threads=threads,
+            on_progress=_Lines().heard,
+        )
+    )
+    if solution["values"] is None:
+        _refuse(solution, seconds)
+    counted = check_solution(json.loads(text), solution, solution["limit"])
+    target = Path(save) if save is not None else _solution_path(path)
+    try:
+        target.write_text(json.dumps(solution) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{target}: cannot be written: {error}") from None
+    click.echo(
+        f"{solution['status']}: {_state_text(solution['cost'], solution['bound'])}  "
+        f"{solution['cpu_seconds']:.2f} s of processor time"
+    )
+    share = "no limit" if solution["limit"] is None else f"of {solution['limit']:,}"
+    click.echo(f"memory: {counted.peak:,} bytes at moment {counted.moment}, {share}")
+    click.echo(f"recounted; written to {target}")
+
+
+def _refuse(solution: dict[str, Any], seconds: float) -> None:
+    """Say why there are no values, and end."""
+    if solution["status"] == "unknown":
+        raise PlanError(
+            f"problem: no choice found in {seconds:g} s, and no proof that there is none; "
+            "allow more with --time"
+        )
+    least = solution["least_limit"]
+    if least is None:
+        click.echo("infeasible: forbidden costs leave no choice, whatever the limit")
+    else:
+        click.echo(f"infeasible: no choice fits into {solution['limit']:,} bytes")
+        click.echo(_least_text(least))
+    raise SystemExit(NO_CHOICE)
+
+
+def _least_text(least: dict[str, Any]) -> str:
+    if least["bytes"] is None:
+        return f"the least limit that leaves one: {least['bound']:,} bytes or more"
+    lines = [f"the least limit that leaves one: {least['bytes']:,} bytes"]
+    if least["bound"] < least["bytes"]:
+        lines[0] += f" or less, {least['bound']:,} at least"
+    lines.append(f"at moment {least['moment']}, this needs it:")
+    for variable, used in least["needs"][:_MOST_NEEDS]:
+        lines.append(f"{used:>16,} bytes  variable {variable}")
+    rest = least["needs"][_MOST_NEEDS:]
+    if rest:
+        lines.append(f"{sum(used for _, used in rest):>16,} bytes  {len(rest)} further variables")
+    return "\n".join(lines)

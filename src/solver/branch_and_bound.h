@@ -1,0 +1,61 @@
+// Divides a problem until every part is solved or cannot hold a better choice.
+//
+// A node is a core, a state of its dual ascent, and so a bound. To expand it,
+//   1. values go that the memory left cannot hold, and that the bound rules out;
+//   2. prices and sweeps raise the bound for a few rounds (raise_bound.h); what they
+//   round to
+//      is repaired where it does not fit (local_search.h), and may become the incumbent;
+//   3. when half of the values have gone, what is left is reduced (reduce_core.h), and
+//      eliminated where no memory and little width is left;
+//   4. the variable that the rounds decided least unanimously is divided: its most
+//   frequent
+//      value, or any other.
+//
+// Nodes are taken by the least bound, some by the greatest depth, in batches of fixed
+// size, each node of a batch by one thread and with the incumbent from before it. So the
+// answer does not depend on the number of threads.
+//
+// Input:      a reduced core; the top: only cheaper choices are looked for.
+// Output:     the best choice found and a bound. `done` if nothing is left to divide:
+// then
+//             the choice is optimal, or there is none below the top.
+// Stops:      at the deadline, after max_nodes, or when `on_progress` says so.
+// Complexity: exponential in the worst case; a node is some dozens of sweeps.
+#ifndef TOFU_SOLVER_BRANCH_AND_BOUND_H_
+#define TOFU_SOLVER_BRANCH_AND_BOUND_H_
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "solver/core_problem.h"
+#include "solver/deadline.h"
+
+namespace tofu {
+
+struct BranchOptions {
+  int64_t top = kForbidden;
+  int64_t max_nodes = std::numeric_limits<int64_t>::max();
+  int root_rounds = 2000;
+  bool neighbourhoods = true;  // whether incumbents are improved by improve_choice.h
+  int threads = 1;
+  Deadline deadline = Deadline::max();
+  // Called with a better choice (null: none) or bound, now and then with neither; false
+  // ends.
+  std::function<bool(const std::vector<int>* values, int64_t bound)> on_progress;
+};
+
+struct BranchResult {
+  std::vector<int> values;    // empty: none found below the top
+  int64_t cost = kForbidden;  // of the values
+  int64_t bound = 0;          // no choice costs less, unless it costs `top` or more
+  bool done = false;
+  int64_t nodes = 0;
+};
+
+BranchResult BranchAndBound(const CoreProblem& core, const BranchOptions& options);
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_BRANCH_AND_BOUND_H_

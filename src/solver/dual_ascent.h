@@ -1,0 +1,117 @@
+// Lower bounds by moving costs between tables (soft arc consistency), with prices for
+// memory (Lagrange multipliers).
+//
+// For prices p_t >= 0 every choice x that fits costs at least
+//     sum_v u_v(x_v) + sum_e c_e(x_a, x_b) + sum_t p_t (load_t(x) - capacity_t).
+// This is rewritten, its value unchanged for every x, as
+//     c_0 + sum_v c_v(x_v) + sum_e c'_e(x_a, x_b)    with c_v >= 0 and c'_e >= 0,
+// so c_0 is a bound, and a value x of v with c_0 + c_v(x) above the cost of a known
+// choice can go. A sweep visits the variables in their order, or against it. At each it
+//     collects  from every table to a variable visited before all that it guarantees,
+//     takes     the least c_v to c_0,
+//     removes   values that cost too much,
+//     shares    c_v among the tables to variables still to be visited: an equal part
+//     each,
+//               counted over the larger of the two sides.
+// It is the sequential message passing known as TRW-S. c_0 never falls.
+//
+// Prices follow the loads of what a sweep rounds to (Sweep): a deflected subgradient.
+//
+// Arithmetic: costs are scaled by a power of two and held in doubles as whole numbers
+// below
+//             2^53, so sums are exact. Shares and penalties are rounded down, so the
+//             bound holds without any tolerance.
+// Complexity: a sweep is O(cells); a change of prices O(moments + bytes in segments).
+#ifndef TOFU_SOLVER_DUAL_ASCENT_H_
+#define TOFU_SOLVER_DUAL_ASCENT_H_
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "solver/core_problem.h"
+#include "solver/reduce_core.h"
+
+namespace tofu {
+
+// What the sweeps change. Values of all variables lie in one list, those of v from
+// first_value(v) on.
+struct DualState {
+  std::vector<double> node;     // c_v
+  std::vector<double> taken;    // what each end of an edge took from its table
+  std::vector<double> penalty;  // what the prices add to u_v
+  std::vector<double> prices;   // [moment]
+  double price_constant = 0;    // sum of price * capacity, at least
+  double constant = 0;          // c_0
+  double top = std::numeric_limits<double>::max();  // what costs this or more goes
+  bool empty = false;  // nothing cheaper than the top is left
+  std::vector<double> scratch;
+};
+
+class DualAscent {
+ public:
+  // No top will be above this. The core must outlive this.
+  DualAscent(const CoreProblem& core, int64_t top);
+
+  // Only choices that cost less than `top` are looked for.
+  DualState Start(int64_t top) const;
+  void LowerTop(int64_t top, DualState* state) const;
+
+  // One sweep. `rounded`, if any, becomes a choice that the costs suggest.
+  void Sweep(bool forward, DualState* state, std::vector<int>* rounded) const;
+
+  // Prices so high that sums would not be exact are lowered, all by the same factor.
+  void SetPrices(std::vector<double> prices, DualState* state) const;
+
+  // No choice that fits costs less.
+  int64_t Bound(const DualState& state) const;
+
+  // Value x of v goes.
+  void Remove(int v, int x, DualState* state) const;
+  bool IsRemoved(const DualState& state, int v, int x) const {
+    return state.node[first_value_[v] + x] == kRemoved;
+  }
+  // c_v(x), 0 at least; not scaled.
+  double Reduced(const DualState& state, int v, int x) const {
+    return state.node[first_value_[v] + x];
+  }
+  int first_value(int v) const { return first_value_[v]; }
+  // Steps of the state's costs in one of the core's: two to this power.
+  int exponent() const { return exponent_; }
+  int64_t highest() const { return highest_; }
+  // A cost as the state counts it, rounded down.
+  double Scaled(int64_t cost) const;
+  ValueMask Wanted(const DualState& state) const;
+
+ private:
+  static constexpr double kRemoved = std::numeric_limits<double>::infinity();
+
+  // An edge as one of its ends sees it.
+  struct End {
+    int other = 0;
+    const double* table = nullptr;  // [x_other][x_own]
+    int own_taken = 0;              // where the own values begin in DualState::taken
+    int other_taken = 0;
+  };
+
+  void Collect(int v, const End& end, DualState* state) const;
+  void Round(int v, const std::vector<End>& before, DualState* state,
+             std::vector<int>* rounded) const;
+  void TakeLeast(int v, DualState* state) const;
+  void RemoveDear(int v, DualState* state) const;
+  void Normalize(DualState* state) const;
+  void Share(int v, const std::vector<End>& after, size_t parts, DualState* state) const;
+
+  const CoreProblem& core_;
+  int64_t highest_;                          // dearer is as dear
+  int exponent_ = 0;                         // of the scale
+  std::vector<int> first_value_;             // [variable], one more at the end
+  std::vector<std::vector<double>> tables_;  // both ways round
+  std::vector<std::vector<End>> before_;     // [variable]: edges to lower ones
+  std::vector<std::vector<End>> after_;
+  int num_taken_ = 0;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_DUAL_ASCENT_H_

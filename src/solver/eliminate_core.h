@@ -1,0 +1,25 @@
+// Solves a core without memory exactly, where its width allows.
+//
+// Input:      a core; the top: only a cheaper choice is of use.
+// Output:     the best values; nothing where memory counts, where `max_work` additions do
+//             not suffice, or where time is up.
+// Position:   before dual ascent, and in every node of branch_and_bound that was reduced.
+// Complexity: eliminate.h; `max_work` additions at most.
+#ifndef TOFU_SOLVER_ELIMINATE_CORE_H_
+#define TOFU_SOLVER_ELIMINATE_CORE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "solver/core_problem.h"
+#include "solver/deadline.h"
+
+namespace tofu {
+
+std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t top,
+                                              double max_work, Deadline deadline);
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_ELIMINATE_CORE_H_

@@ -1,0 +1,42 @@
+// The least memory limit under which a problem has a choice, and what needs it.
+//
+// Halves the interval between what no choice can go below and the peak of a choice known;
+// whether a limit leaves a choice is asked of Solve, all allowed costs being 0.
+//
+// Input:      a problem; its own limit is not looked at.
+// Output:     `least` is the peak of a choice; no choice has a peak below `bound`. They
+// are
+//             equal unless time ended the search. Then the moment of that peak, and what
+//             is alive there, most bytes first.
+// Errors:     none. Where forbidden costs leave no choice under any limit, `exists` is
+// false. Complexity: that of Solve, times the logarithm of the bytes.
+#ifndef TOFU_SOLVER_LEAST_LIMIT_H_
+#define TOFU_SOLVER_LEAST_LIMIT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "solver/deadline.h"
+#include "solver/limited_problem.h"
+
+namespace tofu {
+
+struct LeastLimit {
+  struct Need {
+    int variable = 0;
+    int64_t bytes = 0;
+  };
+
+  bool exists = true;
+  int64_t least = kUnlimited;  // kUnlimited: no choice was found in time
+  int64_t bound = 0;
+  std::vector<int> values;
+  int64_t moment = 0;
+  std::vector<Need> needs;
+};
+
+LeastLimit FindLeastLimit(const LimitedProblem& problem, Deadline deadline, int threads);
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_LEAST_LIMIT_H_

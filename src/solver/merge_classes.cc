@@ -1,0 +1,228 @@
+#include "solver/merge_classes.h"
+
+#include <map>
+#include <unordered_map>
+
+#include "solver/moments.h"
+
+namespace tofu {
+namespace {
+
+using Pair = PairwiseProblem::Pair;
+
+// What is known of each variable: the values left, and then its class.
+class Merger {
+ public:
+  explicit Merger(const LimitedProblem& problem)
+      : problem_(problem),
+        costs_(problem.costs),
+        alive_(costs_.domain.size()),
+        pairs_of_(costs_.domain.size()),
+        class_of_(costs_.domain.size(), -1),
+        value_in_(costs_.domain.size()) {}
+
+  MergedClasses Run() {
+    MergedClasses result;
+    if (!MakeConsistent()) {
+      result.core.infeasible = true;
+      return result;
+    }
+    FindClasses();
+    SumCosts(&result.core);
+    AddMemory(&result.core);
+    result.lift = [class_of = class_of_,
+                   value_in = value_in_](const std::vector<int>& values) {
+      std::vector<int> all(class_of.size());
+      for (size_t v = 0; v < all.size(); ++v) {
+        all[v] = value_in[v][class_of[v] < 0 ? 0 : values[class_of[v]]];
+      }
+      return all;
+    };
+    return result;
+  }
+
+ private:
+  static int Other(const Pair& pair, int v) { return pair.a == v ? pair.b : pair.a; }
+
+  int64_t Cell(const Pair& pair, int a, int b) const {
+    return std::min(pair.cost[static_cast<size_t>(a) * costs_.domain[pair.b] + b],
+                    kForbidden);
+  }
+
+  bool Allowed(const Pair& pair, int v, int x, int y) const {
+    return (pair.a == v ? Cell(pair, x, y) : Cell(pair, y, x)) < kForbidden;
+  }
+
+  bool HasSupport(const Pair& pair, int v, int x) const {
+    for (int y : alive_[Other(pair, v)]) {
+      if (Allowed(pair, v, x, y)) return true;
+    }
+    return false;
+  }
+
+  // Removes values that forbidden costs rule out; false if a variable has none left.
+  bool MakeConsistent() {
+    std::vector<int> queue;
+    std::vector<char> queued(costs_.domain.size(), 1);
+    for (size_t v = 0; v < costs_.domain.size(); ++v) {
+      queue.push_back(static_cast<int>(v));
+      for (int x = 0; x < costs_.domain[v]; ++x) {
+        if (costs_.unary[v].empty() || costs_.unary[v][x] < kForbidden) {
+          alive_[v].push_back(x);
+        }
+      }
+      if (alive_[v].empty()) return false;
+    }
+    for (size_t i = 0; i < costs_.pairs.size(); ++i) {
+      pairs_of_[costs_.pairs[i].a].push_back(i);
+      pairs_of_[costs_.pairs[i].b].push_back(i);
+    }
+    for (size_t next = 0; next < queue.size(); ++next) {
+      const int u = queue[next];
+      queued[u] = 0;
+      for (size_t i : pairs_of_[u]) {
+        const Pair& pair = costs_.pairs[i];
+        const int v = Other(pair, u);
+        std::vector<int> left;
+        for (int x : alive_[v]) {
+          if (HasSupport(pair, v, x)) left.push_back(x);
+        }
+        if (left.empty()) return false;
+        if (left.size() == alive_[v].size()) continue;
+        alive_[v] = std::move(left);
+        if (!queued[v]) queue.push_back(v);
+        queued[v] = 1;
+      }
+    }
+    return true;
+  }
+
+  // The place in alive_[b] of the one value that goes with each of alive_[a]; empty where
+  // the pair does not tie its variables.
+  std::vector<int> Tie(const Pair& pair, int a) const {
+    const int b = Other(pair, a);
+    std::vector<int> partner;
+    if (alive_[a].size() != alive_[b].size() || alive_[a].size() < 2) return {};
+    std::vector<char> taken(alive_[b].size(), 0);
+    for (int x : alive_[a]) {
+      int found = -1;
+      for (size_t y = 0; y < alive_[b].size(); ++y) {
+        if (!Allowed(pair, a, x, alive_[b][y])) continue;
+        if (found >= 0 || taken[y]) return {};
+        found = static_cast<int>(y);
+      }
+      taken[found] = 1;
+      partner.push_back(found);
+    }
+    return partner;
+  }
+
+  // value_in_[v]: of each value of v's class, or v's only value.
+  void FindClasses() {
+    for (size_t first = 0; first < alive_.size(); ++first) {
+      if (alive_[first].size() == 1) value_in_[first] = alive_[first];
+      if (class_of_[first] >= 0 || alive_[first].size() < 2) continue;
+      const int number = static_cast<int>(sizes_.size());
+      class_of_[first] = number;
+      value_in_[first] = alive_[first];
+      sizes_.push_back(alive_[first].size());
+      std::vector<int> stack = {static_cast<int>(first)};
+      while (!stack.empty()) {
+        const int v = stack.back();
+        stack.pop_back();
+        for (size_t i : pairs_of_[v]) Follow(costs_.pairs[i], v, number, &stack);
+      }
+    }
+  }
+
+  void Follow(const Pair& pair, int v, int number, std::vector<int>* stack) {
+    const int u = Other(pair, v);
+    if (class_of_[u] >= 0) return;  // its table says what does not agree
+    const std::vector<int> partner = Tie(pair, v);
+    if (partner.empty()) return;
+    std::unordered_map<int, int> value_of;  // of u, by that of v
+    for (size_t x = 0; x < partner.size(); ++x) {
+      value_of[alive_[v][x]] = alive_[u][partner[x]];
+    }
+    class_of_[u] = number;
+    for (int x : value_in_[v]) value_in_[u].push_back(value_of[x]);
+    stack->push_back(u);
+  }
+
+  void SumCosts(CoreProblem* core) const {
+    core->constant = std::min(costs_.constant, kForbidden);
+    for (size_t size : sizes_) {
+      core->domain.push_back(static_cast<int>(size));
+      core->unary.emplace_back(size, 0);
+    }
+    core->segments.resize(sizes_.size());
+    for (size_t v = 0; v < class_of_.size(); ++v) {
+      if (costs_.unary[v].empty()) continue;
+      for (size_t k = 0; k < value_in_[v].size(); ++k) {
+        int64_t& sum = class_of_[v] < 0 ? core->constant : core->unary[class_of_[v]][k];
+        sum = SaturatingAdd(sum, costs_.unary[v][value_in_[v][k]]);
+      }
+    }
+    std::map<std::pair<int, int>, size_t> edge_of;
+    for (const Pair& pair : costs_.pairs) {
+      AddPair(pair, &edge_of, core);
+    }
+  }
+
+  void AddPair(const Pair& pair, std::map<std::pair<int, int>, size_t>* edge_of,
+               CoreProblem* core) const {
+    const int a = class_of_[pair.a];
+    const int b = class_of_[pair.b];
+    const std::vector<int>& rows = value_in_[pair.a];
+    const std::vector<int>& columns = value_in_[pair.b];
+    if (a < 0 || b < 0 || a == b) {
+      // Of one class at most: a value of each side goes with a value of it.
+      for (size_t k = 0; k < std::max(rows.size(), columns.size()); ++k) {
+        const int64_t cost = Cell(pair, rows[a < 0 ? 0 : k], columns[b < 0 ? 0 : k]);
+        int64_t& sum = a < 0 && b < 0 ? core->constant : core->unary[std::max(a, b)][k];
+        sum = SaturatingAdd(sum, cost);
+      }
+      return;
+    }
+    const auto [it, is_new] = edge_of->emplace(std::minmax(a, b), core->edges.size());
+    if (is_new) {
+      core->edges.push_back({std::min(a, b), std::max(a, b), {}});
+      core->edges.back().cost.resize(rows.size() * columns.size(), 0);
+    }
+    std::vector<int64_t>& cost = core->edges[it->second].cost;
+    for (size_t x = 0; x < rows.size(); ++x) {
+      for (size_t y = 0; y < columns.size(); ++y) {
+        int64_t& sum = cost[a < b ? x * columns.size() + y : y * rows.size() + x];
+        sum = SaturatingAdd(sum, Cell(pair, rows[x], columns[y]));
+      }
+    }
+  }
+
+  void AddMemory(CoreProblem* core) const {
+    if (problem_.limit >= kUnlimited) return;
+    MemoryProfile profile(core->domain, problem_.limit);
+    for (const LimitedProblem::Use& use : problem_.uses) {
+      if (use.begin >= use.end) continue;
+      std::vector<int64_t> bytes;
+      for (int x : value_in_[use.variable]) bytes.push_back(use.bytes[x]);
+      profile.Add(class_of_[use.variable], use.begin, use.end, bytes);
+    }
+    profile.Write(core);
+  }
+
+  const LimitedProblem& problem_;
+  const PairwiseProblem& costs_;
+  std::vector<std::vector<int>> alive_;        // [variable]: its values, ascending
+  std::vector<std::vector<size_t>> pairs_of_;  // [variable]
+  std::vector<int> class_of_;                  // [variable]: -1: it has no choice
+  std::vector<std::vector<int>> value_in_;     // [variable][value of its class]
+  std::vector<size_t> sizes_;                  // [class]: number of values
+};
+
+}  // namespace
+
+MergedClasses MergeClasses(const LimitedProblem& problem) {
+  return Merger(problem).Run();
+}
+
+}  // namespace tofu

@@ -1,0 +1,183 @@
+#include "solver/read_problem.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace tofu {
+namespace {
+
+constexpr const char* kFormat = "tofu-step-problem";
+constexpr int kMaxVersion = 2;
+constexpr int kMaxDomain = 1 << 20;
+constexpr int64_t kMaxBytes = kUnlimited - 1;
+constexpr int64_t kMaxMoment = int64_t{1} << 40;
+
+// Lists of numbers; equal ones share their cells.
+class CellReader {
+ public:
+  // Numbers from 0 up; those above `highest` count as that.
+  SharedCells Read(const JsonCursor& cursor, int64_t expected, int64_t highest) {
+    const int size = cursor.Size();
+    if (size != expected) cursor.Fail("an array of " + std::to_string(expected));
+    std::vector<int64_t> cells(static_cast<size_t>(size));
+    uint64_t hash = static_cast<uint64_t>(size);
+    for (int i = 0; i < size; ++i) {
+      cells[i] = Number(cursor, i, highest);
+      hash = (hash ^ static_cast<uint64_t>(cells[i])) * 0xff51afd7ed558ccdULL;
+      hash ^= hash >> 29;
+    }
+    const auto [begin, end] = known_.equal_range(hash);
+    for (auto it = begin; it != end; ++it) {
+      if (it->second.vector() == cells) return it->second;
+    }
+    return known_.emplace(hash, SharedCells(std::move(cells)))->second;
+  }
+
+ private:
+  static int64_t Number(const JsonCursor& cursor, int i, int64_t highest) {
+    const JsonValue& value = cursor.value().items[i];
+    // Beyond the range of int64.
+    if (value.is(JsonValue::Kind::kUnsigned)) return highest;
+    if (value.is(JsonValue::Kind::kFloat) && value.number >= 0x1p63) return highest;
+    if (!value.is(JsonValue::Kind::kInt) || value.integer < 0) {
+      cursor.At(i).Fail("an integer from 0 up");
+    }
+    return std::min(value.integer, highest);
+  }
+
+  std::unordered_multimap<uint64_t, SharedCells> known_;
+};
+
+void AddUse(const JsonCursor& at, LimitedProblem::Use use, LimitedProblem* problem,
+            int64_t* most) {
+  if (use.begin >= use.end) return;
+  const std::vector<int64_t>& bytes = use.bytes.vector();
+  const int64_t largest = *std::max_element(bytes.begin(), bytes.end());
+  if (largest > kMaxBytes - *most) {
+    at.Fail("uses of all variables that add up to less than 2^62");
+  }
+  *most += largest;
+  problem->uses.push_back(std::move(use));
+}
+
+void AddPair(int a, int b, SharedCells cells, PairwiseProblem* costs) {
+  costs->pairs.push_back({a, b, std::move(cells)});
+}
+
+LimitedProblem ReadContest(const JsonCursor& root) {
+  LimitedProblem problem;
+  CellReader reader;
+  const JsonCursor nodes = root.At("nodes");
+  const JsonCursor node_costs = nodes.At("costs");
+  const JsonCursor usages = nodes.At("usages");
+  const JsonCursor intervals = nodes.At("intervals");
+  const int count = node_costs.Size();
+  if (usages.Size() != count) usages.Fail("as many as nodes.costs");
+  if (intervals.Size() != count) intervals.Fail("as many as nodes.costs");
+  int64_t most = 0;
+  for (int v = 0; v < count; ++v) {
+    const int size = node_costs.At(v).Size();
+    if (size == 0) node_costs.At(v).Fail("at least one strategy");
+    problem.costs.AddVariable(size);
+    problem.costs.unary[v] = reader.Read(node_costs.At(v), size, kForbidden).vector();
+    const JsonCursor interval = intervals.At(v);
+    if (interval.Size() != 2) interval.Fail("a begin and an end");
+    AddUse(usages.At(v),
+           {v, interval.At(0).Int(-kMaxMoment, kMaxMoment),
+            interval.At(1).Int(-kMaxMoment, kMaxMoment),
+            reader.Read(usages.At(v), size, kMaxBytes)},
+           &problem, &most);
+  }
+  const JsonCursor ends = root.At("edges").At("nodes");
+  const JsonCursor edge_costs = root.At("edges").At("costs");
+  if (edge_costs.Size() != ends.Size()) edge_costs.Fail("as many as edges.nodes");
+  const std::vector<int>& domain = problem.costs.domain;
+  for (int e = 0; e < ends.Size(); ++e) {
+    if (ends.At(e).Size() != 2) ends.At(e).Fail("two nodes");
+    const int a = ends.At(e).At(0).Index(count);
+    const int b = ends.At(e).At(1).Index(count);
+    SharedCells cells =
+        reader.Read(edge_costs.At(e), int64_t{domain[a]} * domain[b], kForbidden);
+    if (a != b) {
+      AddPair(a, b, std::move(cells), &problem.costs);
+      continue;
+    }
+    for (int x = 0; x < domain[a]; ++x) {
+      int64_t& cost = problem.costs.unary[a][x];
+      cost = SaturatingAdd(cost, cells[static_cast<size_t>(x) * (domain[a] + 1)]);
+    }
+  }
+  if (!root.At("usage_limit").IsNull()) {
+    problem.limit = root.At("usage_limit").Int(0, kMaxBytes);
+  }
+  return problem;
+}
+
+void ReadMemory(const JsonCursor& memory, CellReader* reader, LimitedProblem* problem) {
+  const int count = static_cast<int>(problem->costs.domain.size());
+  problem->limit = memory.At("limit").Int(0, kMaxBytes);
+  const JsonCursor uses = memory.At("uses");
+  int64_t most = 0;
+  for (int i = 0; i < uses.Size(); ++i) {
+    const JsonCursor use = uses.At(i);
+    if (use.Size() != 4) use.Fail("a variable, a begin, an end and the bytes");
+    const int v = use.At(0).Index(count);
+    AddUse(use,
+           {v, use.At(1).Int(-kMaxMoment, kMaxMoment),
+            use.At(2).Int(-kMaxMoment, kMaxMoment),
+            reader->Read(use.At(3), problem->costs.domain[v], kMaxBytes)},
+           problem, &most);
+  }
+}
+
+LimitedProblem ReadOwn(const JsonCursor& root) {
+  if (root.At("format").String() != kFormat) {
+    root.At("format").Fail('"' + std::string(kFormat) + '"');
+  }
+  const int64_t version = root.At("version").Int(1, kMaxVersion);
+  LimitedProblem problem;
+  CellReader reader;
+  problem.costs.constant = root.At("constant").Int(0, kForbidden);
+  const JsonCursor domains = root.At("domains");
+  const int count = domains.Size();
+  for (int v = 0; v < count; ++v) {
+    problem.costs.AddVariable(static_cast<int>(domains.At(v).Int(1, kMaxDomain)));
+  }
+  const std::vector<int>& domain = problem.costs.domain;
+  const JsonCursor unary = root.At("unary");
+  if (unary.Size() != count) {
+    unary.Fail("an array of " + std::to_string(count) + ", one a variable");
+  }
+  for (int v = 0; v < count; ++v) {
+    if (unary.At(v).Size() == 0) continue;
+    problem.costs.unary[v] = reader.Read(unary.At(v), domain[v], kForbidden).vector();
+  }
+  const JsonCursor pairs = root.At("pairs");
+  for (int i = 0; i < pairs.Size(); ++i) {
+    const JsonCursor pair = pairs.At(i);
+    if (pair.Size() != 3) pair.Fail("two variables and their cells");
+    const int a = pair.At(0).Index(count);
+    const int b = pair.At(1).Index(count);
+    if (a == b) pair.At(1).Fail("another variable than the pair's first");
+    AddPair(a, b, reader.Read(pair.At(2), int64_t{domain[a]} * domain[b], kForbidden),
+            &problem.costs);
+  }
+  if (version > 1 && root.Has("memory")) {
+    ReadMemory(root.At("memory"), &reader, &problem);
+  }
+  return problem;
+}
+
+}  // namespace
+
+LimitedProblem ReadProblem(const std::string& text) {
+  const JsonDocument document =
+      ParseJson(text, Blame::kPlan, "problem", "see \"Step problem\" in docs/formats.md");
+  const JsonCursor root(document);
+  return root.Has("problem") ? ReadContest(root.At("problem")) : ReadOwn(root);
+}
+
+}  // namespace tofu

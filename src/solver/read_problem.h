@@ -1,0 +1,22 @@
+// Reads the text of a problem: our own format, or that of the IOPDDL contest
+// (docs/formats.md, "Step problem").
+//
+// Input:      {"format": "tofu-step-problem", "version": 1 or 2, ...}, or
+//             {"problem": {"nodes": ..., "edges": ..., "usage_limit": ...}}.
+// Output:     the problem; equal tables share their cells.
+// Errors:     UserError(kPlan): what does not fit the format, and where.
+// Complexity: O(length of the text).
+#ifndef TOFU_SOLVER_READ_PROBLEM_H_
+#define TOFU_SOLVER_READ_PROBLEM_H_
+
+#include <string>
+
+#include "solver/limited_problem.h"
+
+namespace tofu {
+
+LimitedProblem ReadProblem(const std::string& text);
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_READ_PROBLEM_H_

@@ -1,0 +1,487 @@
+#include "solver/reduce_core.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "solver/moments.h"
+
+namespace tofu {
+namespace {
+
+using Edge = CoreProblem::Edge;
+using Segment = CoreProblem::Segment;
+
+// Tables that low degrees may leave, and domains in which values are compared.
+constexpr int64_t kMaxNewTable = int64_t{1} << 14;
+constexpr int64_t kMaxComparisons = int64_t{1} << 22;
+
+// What became of a variable that is no longer there.
+struct Gone {
+  int v = 0;
+  int u = -1;  // whose values say v's, or -1
+  int w = -1;
+  int w_domain = 1;
+  std::vector<int> value;  // [x_u * w_domain + x_w], all as given
+};
+
+class Reducer {
+ public:
+  Reducer(CoreProblem core, const ValueMask& wanted)
+      : core_(std::move(core)),
+        given_domain_(core_.domain),
+        values_(core_.domain.size()),
+        edges_of_(core_.domain.size()),
+        is_gone_(core_.domain.size(), 0),
+        moments_(core_.capacity.size()) {
+    std::iota(moments_.begin(), moments_.end(), 0);
+    for (size_t v = 0; v < values_.size(); ++v) {
+      values_[v].resize(core_.domain[v]);
+      std::iota(values_[v].begin(), values_[v].end(), 0);
+    }
+    for (size_t e = 0; e < core_.edges.size(); ++e) {
+      edges_of_[core_.edges[e].a].push_back(static_cast<int>(e));
+      edges_of_[core_.edges[e].b].push_back(static_cast<int>(e));
+    }
+    for (size_t v = 0; v < wanted.size(); ++v) Keep(static_cast<int>(v), wanted[v]);
+  }
+
+  ReducedCore Run() {
+    bool changed = !core_.infeasible;
+    while (changed && !core_.infeasible) {
+      changed = Propagate();
+      if (core_.infeasible) break;
+      changed |= DropSeparable();
+      changed |= MergeFunctions();
+      changed |= RemoveDominated();
+      changed |= EliminateLowDegrees();
+    }
+    if (core_.infeasible) return {std::move(core_), nullptr, {}};
+    return Compact();
+  }
+
+ private:
+  int count() const { return static_cast<int>(core_.domain.size()); }
+
+  const Edge& EdgeAt(int e) const { return core_.edges[e]; }
+  int Other(int e, int v) const { return EdgeAt(e).a == v ? EdgeAt(e).b : EdgeAt(e).a; }
+
+  // The cost of edge e where v has value x and its other end y.
+  int64_t Cell(int e, int v, int x, int y) const {
+    const Edge& edge = EdgeAt(e);
+    const size_t width = static_cast<size_t>(core_.domain[edge.b]);
+    return edge.a == v ? edge.cost[x * width + y] : edge.cost[y * width + x];
+  }
+
+  // Leaves v the values whose flag is set.
+  bool Keep(int v, const std::vector<char>& keep) {
+    const int size = core_.domain[v];
+    std::vector<int> left;
+    for (int x = 0; x < size; ++x) {
+      if (keep[x]) left.push_back(x);
+    }
+    if (left.empty()) core_.infeasible = true;
+    if (left.empty() || static_cast<int>(left.size()) == size) return false;
+    const auto shrink = [&left](auto* list) {
+      for (size_t i = 0; i < left.size(); ++i) (*list)[i] = (*list)[left[i]];
+      list->resize(left.size());
+    };
+    shrink(&values_[v]);
+    shrink(&core_.unary[v]);
+    for (Segment& segment : core_.segments[v]) shrink(&segment.bytes);
+    for (int e : edges_of_[v]) {
+      Edge& edge = core_.edges[e];
+      const size_t width = static_cast<size_t>(core_.domain[edge.b]);
+      std::vector<int64_t> cost;
+      if (edge.a == v) {
+        for (int x : left) {
+          cost.insert(cost.end(), edge.cost.begin() + x * width,
+                      edge.cost.begin() + (x + 1) * width);
+        }
+      } else {
+        for (size_t row = 0; row < edge.cost.size(); row += width) {
+          for (int x : left) cost.push_back(edge.cost[row + x]);
+        }
+      }
+      edge.cost = std::move(cost);
+    }
+    core_.domain[v] = static_cast<int>(left.size());
+    return true;
+  }
+
+  void Detach(int e) {
+    for (int v : {EdgeAt(e).a, EdgeAt(e).b}) {
+      std::vector<int>& list = edges_of_[v];
+      list.erase(std::remove(list.begin(), list.end(), e), list.end());
+    }
+    core_.edges[e].cost.clear();
+  }
+
+  // Arc consistency, capacities and single values, until nothing changes.
+  bool Propagate() {
+    bool ever = false;
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (int v = 0; v < count() && !core_.infeasible; ++v) {
+        if (!is_gone_[v]) changed |= Keep(v, Supported(v));
+      }
+      if (core_.infeasible) return ever;
+      for (int v = 0; v < count(); ++v) {
+        if (!is_gone_[v] && core_.domain[v] == 1) {
+          Fix(v);
+          changed = true;
+        }
+      }
+      if (changed || !ever) Compress();
+      if (core_.infeasible) return ever;
+      ever |= changed;
+    }
+    return ever;
+  }
+
+  void Compress() {
+    std::vector<int> kept = CompressMoments(&core_);
+    for (int& t : kept) t = moments_[t];
+    moments_ = std::move(kept);
+  }
+
+  // [value]: whether each neighbour allows it, and the memory.
+  std::vector<char> Supported(int v) const {
+    std::vector<char> keep(core_.domain[v], 1);
+    for (int x = 0; x < core_.domain[v]; ++x) keep[x] = core_.unary[v][x] < kForbidden;
+    for (int e : edges_of_[v]) {
+      const int u = Other(e, v);
+      for (int x = 0; x < core_.domain[v]; ++x) {
+        bool has = false;
+        for (int y = 0; y < core_.domain[u] && !has; ++y) {
+          has = Cell(e, v, x, y) < kForbidden;
+        }
+        keep[x] = keep[x] && has;
+      }
+    }
+    for (const Segment& segment : core_.segments[v]) {
+      const int64_t least = *std::min_element(core_.capacity.begin() + segment.begin,
+                                              core_.capacity.begin() + segment.end);
+      for (int x = 0; x < core_.domain[v]; ++x) {
+        keep[x] = keep[x] && segment.bytes[x] <= least;
+      }
+    }
+    return keep;
+  }
+
+  void Fix(int v) {
+    core_.constant = SaturatingAdd(core_.constant, core_.unary[v][0]);
+    for (int e : std::vector<int>(edges_of_[v])) {
+      const int u = Other(e, v);
+      for (int y = 0; y < core_.domain[u]; ++y) {
+        core_.unary[u][y] = SaturatingAdd(core_.unary[u][y], Cell(e, v, 0, y));
+      }
+      Detach(e);
+    }
+    is_gone_[v] = 1;
+    gone_.push_back({v, -1, -1, 1, {values_[v][0]}});
+  }
+
+  bool DropSeparable() {
+    bool changed = false;
+    for (size_t e = 0; e < core_.edges.size(); ++e) {
+      const Edge& edge = core_.edges[e];
+      if (edge.cost.empty() || !IsSeparable(edge)) continue;
+      const int width = core_.domain[edge.b];
+      // The least row first: no cost becomes negative.
+      int least = 0;
+      for (int x = 1; x < core_.domain[edge.a]; ++x) {
+        if (edge.cost[static_cast<size_t>(x) * width] <
+            edge.cost[static_cast<size_t>(least) * width]) {
+          least = x;
+        }
+      }
+      const size_t base = static_cast<size_t>(least) * width;
+      for (int x = 0; x < core_.domain[edge.a]; ++x) {
+        int64_t& sum = core_.unary[edge.a][x];
+        sum = SaturatingAdd(sum,
+                            edge.cost[static_cast<size_t>(x) * width] - edge.cost[base]);
+      }
+      for (int y = 0; y < width; ++y) {
+        core_.unary[edge.b][y] =
+            SaturatingAdd(core_.unary[edge.b][y], edge.cost[base + y]);
+      }
+      Detach(static_cast<int>(e));
+      changed = true;
+    }
+    return changed;
+  }
+
+  bool IsSeparable(const Edge& edge) const {
+    const size_t width = static_cast<size_t>(core_.domain[edge.b]);
+    for (size_t i = 0; i < edge.cost.size(); ++i) {
+      const size_t x = i / width;
+      const size_t y = i % width;
+      if (edge.cost[i] >= kForbidden) return false;
+      if (edge.cost[i] - edge.cost[x * width] != edge.cost[y] - edge.cost[0])
+        return false;
+    }
+    return true;
+  }
+
+  // Of every value of u the one value of v that edge e allows; empty if there are more.
+  std::vector<int> FunctionOf(int e, int u) const {
+    const int v = Other(e, u);
+    std::vector<int> value;
+    for (int x = 0; x < core_.domain[u]; ++x) {
+      int found = -1;
+      for (int y = 0; y < core_.domain[v]; ++y) {
+        if (Cell(e, u, x, y) >= kForbidden) continue;
+        if (found >= 0) return {};
+        found = y;
+      }
+      if (found < 0) return {};
+      value.push_back(found);
+    }
+    return value;
+  }
+
+  bool MergeFunctions() {
+    bool changed = false;
+    for (size_t e = 0; e < core_.edges.size(); ++e) {
+      for (bool forward : {true, false}) {
+        if (core_.edges[e].cost.empty()) continue;
+        const int u = forward ? core_.edges[e].a : core_.edges[e].b;
+        const std::vector<int> value = FunctionOf(static_cast<int>(e), u);
+        if (value.empty()) continue;
+        Substitute(Other(static_cast<int>(e), u), u, static_cast<int>(e), value);
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  // v = value[u]: u takes over all that v costs and uses.
+  void Substitute(int v, int u, int tie, const std::vector<int>& value) {
+    for (int x = 0; x < core_.domain[u]; ++x) {
+      int64_t& sum = core_.unary[u][x];
+      sum = SaturatingAdd(sum, core_.unary[v][value[x]]);
+      sum = SaturatingAdd(sum, Cell(tie, u, x, value[x]));
+    }
+    Detach(tie);
+    for (int e : std::vector<int>(edges_of_[v])) {
+      const int w = Other(e, v);
+      std::vector<int64_t> cost;
+      for (int x : value) {
+        for (int y = 0; y < core_.domain[w]; ++y) cost.push_back(Cell(e, v, x, y));
+      }
+      Detach(e);
+      AddEdge(u, w, cost);
+    }
+    std::vector<Segment> mapped = std::move(core_.segments[v]);
+    core_.segments[v].clear();
+    for (Segment& segment : mapped) {
+      std::vector<int64_t> bytes;
+      for (int x : value) bytes.push_back(segment.bytes[x]);
+      segment.bytes = std::move(bytes);
+    }
+    core_.segments[u] = SumOf(core_.segments[u], mapped, value.size());
+    is_gone_[v] = 1;
+    Gone gone{v, u, -1, 1, std::vector<int>(given_domain_[u], 0)};
+    for (size_t x = 0; x < value.size(); ++x) {
+      gone.value[values_[u][x]] = values_[v][value[x]];
+    }
+    gone_.push_back(std::move(gone));
+  }
+
+  static std::vector<Segment> SumOf(const std::vector<Segment>& first,
+                                    const std::vector<Segment>& second, size_t size) {
+    std::vector<int> moments;
+    for (const auto* segments : {&first, &second}) {
+      for (const Segment& segment : *segments) {
+        moments.push_back(segment.begin);
+        moments.push_back(segment.end);
+      }
+    }
+    std::sort(moments.begin(), moments.end());
+    moments.erase(std::unique(moments.begin(), moments.end()), moments.end());
+    std::vector<Segment> sum;
+    for (size_t i = 0; i + 1 < moments.size(); ++i) {
+      sum.push_back({moments[i], moments[i + 1], std::vector<int64_t>(size, 0)});
+    }
+    for (const auto* segments : {&first, &second}) {
+      size_t at = 0;
+      for (const Segment& segment : *segments) {
+        while (moments[at] < segment.begin) ++at;
+        for (; moments[at] < segment.end; ++at) {
+          for (size_t x = 0; x < size; ++x) sum[at].bytes[x] += segment.bytes[x];
+        }
+      }
+    }
+    return sum;
+  }
+
+  // cost[x_u * domain[w] + x_w]
+  void AddEdge(int u, int w, const std::vector<int64_t>& cost) {
+    const int a = std::min(u, w);
+    const int b = std::max(u, w);
+    int found = -1;
+    for (int e : edges_of_[a]) {
+      if (Other(e, a) == b) found = e;
+    }
+    if (found < 0) {
+      found = static_cast<int>(core_.edges.size());
+      core_.edges.push_back({a, b, std::vector<int64_t>(cost.size(), 0)});
+      edges_of_[a].push_back(found);
+      edges_of_[b].push_back(found);
+    }
+    std::vector<int64_t>& sum = core_.edges[found].cost;
+    const int width = core_.domain[w];
+    for (size_t i = 0; i < cost.size(); ++i) {
+      const size_t x = i / width;
+      const size_t y = i % width;
+      int64_t& cell = sum[u == a ? i : y * core_.domain[u] + x];
+      cell = SaturatingAdd(cell, cost[i]);
+    }
+  }
+
+  bool RemoveDominated() {
+    bool changed = false;
+    for (int v = 0; v < count(); ++v) {
+      if (is_gone_[v]) continue;
+      const int64_t size = core_.domain[v];
+      int64_t cells = 1;
+      for (int e : edges_of_[v]) cells += core_.domain[Other(e, v)];
+      if (size < 2 || size * size * cells > kMaxComparisons) continue;
+      std::vector<char> keep(core_.domain[v], 1);
+      for (int x = 0; x < size; ++x) {
+        for (int w = 0; w < size && keep[x]; ++w) {
+          if (w != x && keep[w] && Dominates(v, w, x)) keep[x] = 0;
+        }
+      }
+      changed |= Keep(v, keep);
+    }
+    return changed;
+  }
+
+  bool Dominates(int v, int w, int x) const {
+    int64_t slack = core_.unary[v][x] - core_.unary[v][w];
+    if (slack < 0 && edges_of_[v].empty()) return false;
+    for (const Segment& segment : core_.segments[v]) {
+      if (segment.bytes[w] > segment.bytes[x]) return false;
+    }
+    for (int e : edges_of_[v]) {
+      int64_t most = -kForbidden;
+      for (int y = 0; y < core_.domain[Other(e, v)]; ++y) {
+        const int64_t of_x = Cell(e, v, x, y);
+        const int64_t of_w = Cell(e, v, w, y);
+        if (of_x >= kForbidden) continue;
+        if (of_w >= kForbidden) return false;
+        most = std::max(most, of_w - of_x);
+      }
+      slack -= most;
+      if (slack < -kForbidden || slack > kForbidden) return false;
+    }
+    return slack >= 0;
+  }
+
+  bool EliminateLowDegrees() {
+    bool changed = false;
+    for (int v = 0; v < count(); ++v) {
+      if (is_gone_[v] || !core_.segments[v].empty() || edges_of_[v].size() > 2) continue;
+      int64_t cells = 1;
+      for (int e : edges_of_[v]) cells *= core_.domain[Other(e, v)];
+      if (cells > kMaxNewTable) continue;
+      Eliminate(v);
+      changed = true;
+    }
+    return changed;
+  }
+
+  void Eliminate(int v) {
+    const std::vector<int> edges = edges_of_[v];
+    const int u = edges.empty() ? -1 : Other(edges[0], v);
+    const int w = edges.size() < 2 ? -1 : Other(edges[1], v);
+    const int rows = u < 0 ? 1 : core_.domain[u];
+    const int columns = w < 0 ? 1 : core_.domain[w];
+    Gone gone{v, u, w, w < 0 ? 1 : given_domain_[w], {}};
+    gone.value.resize(static_cast<size_t>(u < 0 ? 1 : given_domain_[u]) * gone.w_domain);
+    std::vector<int64_t> least;
+    for (int x = 0; x < rows; ++x) {
+      for (int y = 0; y < columns; ++y) {
+        int best = 0;
+        int64_t best_cost = kForbidden;
+        for (int z = 0; z < core_.domain[v]; ++z) {
+          int64_t cost = core_.unary[v][z];
+          if (u >= 0) cost = SaturatingAdd(cost, Cell(edges[0], v, z, x));
+          if (w >= 0) cost = SaturatingAdd(cost, Cell(edges[1], v, z, y));
+          if (cost < best_cost) best = z;
+          best_cost = std::min(best_cost, cost);
+        }
+        least.push_back(best_cost);
+        gone.value[static_cast<size_t>(u < 0 ? 0 : values_[u][x]) * gone.w_domain +
+                   (w < 0 ? 0 : values_[w][y])] = values_[v][best];
+      }
+    }
+    for (int e : edges) Detach(e);
+    is_gone_[v] = 1;
+    gone_.push_back(std::move(gone));
+    if (u < 0) {
+      core_.constant = SaturatingAdd(core_.constant, least[0]);
+    } else if (w < 0) {
+      for (int x = 0; x < rows; ++x) {
+        core_.unary[u][x] = SaturatingAdd(core_.unary[u][x], least[x]);
+      }
+    } else {
+      AddEdge(u, w, least);
+    }
+  }
+
+  ReducedCore Compact() {
+    ReducedCore result;
+    CoreProblem& core = result.core;
+    std::vector<int> number(count(), -1);
+    for (int v = 0; v < count(); ++v) {
+      if (is_gone_[v]) continue;
+      number[v] = core.num_variables();
+      core.domain.push_back(core_.domain[v]);
+      core.unary.push_back(std::move(core_.unary[v]));
+      core.segments.push_back(std::move(core_.segments[v]));
+    }
+    for (Edge& edge : core_.edges) {
+      if (edge.cost.empty()) continue;
+      core.edges.push_back({number[edge.a], number[edge.b], std::move(edge.cost)});
+    }
+    core.constant = core_.constant;
+    core.infeasible = core.constant >= kForbidden;
+    core.capacity = std::move(core_.capacity);
+    result.moments = std::move(moments_);
+    // Shared, as a function is copied.
+    const auto gone = std::make_shared<const std::vector<Gone>>(std::move(gone_));
+    result.lift = [number, values = values_, gone](const std::vector<int>& chosen) {
+      std::vector<int> all(number.size(), 0);
+      for (size_t v = 0; v < all.size(); ++v) {
+        if (number[v] >= 0) all[v] = values[v][chosen[number[v]]];
+      }
+      for (auto it = gone->rbegin(); it != gone->rend(); ++it) {
+        const size_t row = it->u < 0 ? 0 : static_cast<size_t>(all[it->u]);
+        all[it->v] = it->value[row * it->w_domain + (it->w < 0 ? 0 : all[it->w])];
+      }
+      return all;
+    };
+    return result;
+  }
+
+  CoreProblem core_;
+  const std::vector<int> given_domain_;
+  std::vector<std::vector<int>> values_;    // [variable][value]: as given
+  std::vector<std::vector<int>> edges_of_;  // [variable]
+  std::vector<char> is_gone_;               // [variable]
+  std::vector<int> moments_;                // those left, as given
+  std::vector<Gone> gone_;                  // in the order in which they went
+};
+
+}  // namespace
+
+ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted) {
+  return Reducer(std::move(core), wanted).Run();
+}
+
+}  // namespace tofu

@@ -1,0 +1,28 @@
+// Splits a core into parts that share no table and no moment.
+//
+// Output:     the parts, each with the variables it has of the core, in their order;
+// those
+//             of the most values last. Equal parts are next to each other.
+// Complexity: O(edges + segments + moments), and the copies.
+#ifndef TOFU_SOLVER_SPLIT_CORE_H_
+#define TOFU_SOLVER_SPLIT_CORE_H_
+
+#include <vector>
+
+#include "solver/core_problem.h"
+
+namespace tofu {
+
+struct CorePart {
+  CoreProblem core;            // its constant is 0
+  std::vector<int> variables;  // of the whole core
+};
+
+std::vector<CorePart> SplitCore(const CoreProblem& core);
+
+// Whether the same values solve both.
+bool AreEqual(const CoreProblem& a, const CoreProblem& b);
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_SPLIT_CORE_H_

@@ -1,0 +1,47 @@
+#include "solver/least_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+
+#include "solver/random_problem.h"
+
+namespace tofu {
+namespace {
+
+TEST(LeastLimit, IsWhatTryingEveryChoiceFinds) {
+  int without = 0;
+  for (int seed = 1; seed <= 300; ++seed) {
+    const LimitedProblem problem = RandomLimitedProblem(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + Describe(problem));
+    const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
+    const int64_t least = TryEveryChoice(problem).least_limit;
+    ASSERT_EQ(found.exists, least < kUnlimited);
+    without += !found.exists;
+    if (!found.exists) continue;
+    ASSERT_EQ(found.least, least);
+    ASSERT_EQ(found.bound, least);
+    ASSERT_EQ(problem.PeakBytes(found.values), least);
+    const auto add = [](int64_t sum, const LeastLimit::Need& n) { return sum + n.bytes; };
+    ASSERT_EQ(std::accumulate(found.needs.begin(), found.needs.end(), int64_t{0}, add),
+              least);
+  }
+  EXPECT_GT(without, 10);
+}
+
+TEST(LeastLimit, NamesTheMomentAndWhatIsAliveThere) {
+  LimitedProblem problem;
+  for (int v = 0; v < 3; ++v) problem.costs.AddVariable(2);
+  problem.uses = {{0, 0, 6, {4, 9}}, {1, 3, 9, {7, 5}}, {2, 6, 9, {1, 1}}};
+  const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
+  EXPECT_EQ(found.least, 9);
+  EXPECT_EQ(found.moment, 3);
+  ASSERT_EQ(found.needs.size(), 2u);
+  EXPECT_EQ(found.needs[0].variable, 1);
+  EXPECT_EQ(found.needs[0].bytes, 5);
+  EXPECT_EQ(found.needs[1].variable, 0);
+}
+
+}  // namespace
+}  // namespace tofu

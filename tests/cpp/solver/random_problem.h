@@ -1,0 +1,41 @@
+// Seeded random problems that can be solved by trying every choice.
+#ifndef TOFU_TESTS_SOLVER_RANDOM_PROBLEM_H_
+#define TOFU_TESTS_SOLVER_RANDOM_PROBLEM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "solver/limited_problem.h"
+
+namespace tofu {
+
+// By `seed`: trees, grids and random graphs of 4 to 12 variables; ties, forbidden costs,
+// variables that determine each other, no limit, tight limits, zero limits.
+LimitedProblem RandomLimitedProblem(int seed);
+
+// Calls visit(values) for every choice.
+template <typename Visit>
+void ForEachChoice(const std::vector<int>& domain, Visit visit) {
+  std::vector<int> values(domain.size(), 0);
+  while (true) {
+    visit(values);
+    size_t v = 0;
+    while (v < values.size() && ++values[v] == domain[v]) values[v++] = 0;
+    if (v == values.size()) return;
+  }
+}
+
+struct BruteForce {
+  int64_t cost = kForbidden;         // kForbidden: no choice is allowed and fits
+  int64_t least_limit = kUnlimited;  // kUnlimited: no choice is allowed
+};
+
+BruteForce TryEveryChoice(const LimitedProblem& problem);
+
+// To be read when a test fails.
+std::string Describe(const LimitedProblem& problem);
+
+}  // namespace tofu
+
+#endif  // TOFU_TESTS_SOLVER_RANDOM_PROBLEM_H_

@@ -1,0 +1,121 @@
+#include "solver/reduce_core.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "solver/random_core.h"
+
+namespace tofu {
+namespace {
+
+constexpr int64_t kNo = kForbidden;
+
+// Two variables of `domain` values each, joined by a table that nothing simplifies.
+CoreProblem PairOf(int domain) {
+  CoreProblem core;
+  core.domain = {domain, domain};
+  core.unary.assign(2, std::vector<int64_t>(domain, 0));
+  core.segments.resize(2);
+  core.edges.push_back({0, 1, {}});
+  for (int x = 0; x < domain; ++x) {
+    for (int y = 0; y < domain; ++y) core.edges[0].cost.push_back(x == y ? 0 : 1 + x * y);
+  }
+  return core;
+}
+
+TEST(ReduceCore, KeepsTheLeastCost) {
+  for (int seed = 1; seed <= 1000; ++seed) {
+    const CoreProblem core = RandomCore(seed);
+    if (core.infeasible) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const ReducedCore reduced = ReduceCore(core);
+    const int64_t least = LeastCost(core);
+    ASSERT_EQ(LeastCost(reduced.core), least);
+    if (least >= kForbidden) continue;
+    ForEachChoice(reduced.core.domain, [&](const std::vector<int>& values) {
+      const int64_t cost = reduced.core.Cost(values);
+      if (cost >= kForbidden || !reduced.core.Fits(values)) return;
+      const std::vector<int> lifted = reduced.lift(values);
+      ASSERT_EQ(core.Cost(lifted), cost);
+      ASSERT_TRUE(core.Fits(lifted));
+    });
+  }
+}
+
+TEST(ReduceCore, OnlyWantedValuesAreLeft) {
+  int restricted = 0;
+  for (int seed = 1; seed <= 300; ++seed) {
+    const CoreProblem core = RandomCore(seed);
+    if (core.infeasible) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ValueMask wanted;
+    for (size_t v = 0; v < core.domain.size(); ++v) {
+      wanted.emplace_back(core.domain[v], 1);
+      wanted.back()[(seed + v) % core.domain[v]] = core.domain[v] == 1;
+    }
+    int64_t least = kForbidden;
+    ForEachChoice(core.domain, [&](const std::vector<int>& values) {
+      for (size_t v = 0; v < values.size(); ++v) {
+        if (!wanted[v][values[v]]) return;
+      }
+      if (core.Fits(values)) least = std::min(least, core.Cost(values));
+    });
+    ASSERT_EQ(LeastCost(ReduceCore(core, wanted).core), least);
+    restricted += least > LeastCost(core);
+  }
+  EXPECT_GT(restricted, 50);
+}
+
+TEST(ReduceCore, AVariableWithoutUsesIsMinimisedOut) {
+  const ReducedCore reduced = ReduceCore(PairOf(3));
+  EXPECT_EQ(reduced.core.num_variables(), 0);
+  EXPECT_EQ(reduced.lift({}), (std::vector<int>{0, 0}));
+}
+
+TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
+  CoreProblem core = PairOf(2);
+  core.edges[0].cost = {5, 0, 4, 4};  // value 0 of a is cheaper only where b has 1
+  core.unary = {{9, 1}, {0, 0}};      // and not even there with what it costs itself
+  core.capacity = {3};
+  core.segments = {{{0, 1, {2, 2}}}, {{0, 1, {0, 2}}}};
+  const ReducedCore reduced = ReduceCore(core);
+  EXPECT_EQ(reduced.core.num_variables(), 0);
+  EXPECT_EQ(reduced.core.constant, 5);
+  EXPECT_EQ(reduced.lift({})[0], 1);
+}
+
+TEST(ReduceCore, AValueThatUsesMoreThanIsLeftGoes) {
+  CoreProblem core = PairOf(2);
+  core.unary = {{0, 0}, {0, 100}};
+  core.edges[0].cost = {50, 0, 0, 50};
+  core.capacity = {5, 4};
+  core.segments = {{{0, 2, {0, 2}}}, {{1, 2, {5, 0}}}};
+  const ReducedCore reduced = ReduceCore(core);  // b's cheap value never fits
+  EXPECT_EQ(reduced.core.constant, 100);
+  EXPECT_EQ(reduced.lift({}), (std::vector<int>{0, 1}));
+}
+
+TEST(ReduceCore, AFunctionOfAnotherVariableBringsItsUses) {
+  CoreProblem core = PairOf(3);
+  core.domain[1] = 2;
+  core.unary = {{0, 1, 2}, {5, 0}};
+  core.edges[0].cost = {0, kNo, kNo, 0, kNo, 0};  // b = 0 where a = 0, else 1
+  core.capacity = {5};
+  core.segments = {{{0, 1, {4, 4, 0}}}, {{0, 1, {0, 3}}}};
+  const ReducedCore reduced = ReduceCore(core);
+  EXPECT_EQ(LeastCost(reduced.core), 2);  // a = 1 is dearer in memory than fits
+}
+
+TEST(ReduceCore, ASumOfTwoCostsIsNoTable) {
+  CoreProblem core = PairOf(2);
+  core.edges[0].cost = {7, 9, 3, 5};
+  core.capacity = {2};
+  core.segments = {{{0, 1, {1, 2}}}, {{0, 1, {2, 1}}}};
+  EXPECT_TRUE(ReduceCore(core).core.edges.empty());
+  EXPECT_EQ(LeastCost(ReduceCore(core).core), LeastCost(core));
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,68 @@
+"""The checker of solutions: what it counts, and what it does not let pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tofu.errors import PlanError
+from tofu.verify.solution import Count, check_solution, count, read_problem
+
+PROBLEM: dict[str, Any] = {
+    "format": "tofu-step-problem",
+    "version": 2,
+    "constant": 1,
+    "domains": [2, 3],
+    "unary": [[], [5, 0, 10**18]],
+    "pairs": [[0, 1, [4, 4, 0, 10**19, 0, 9]]],
+    "memory": {
+        "limit": 10,
+        "uses": [[0, 0, 4, [3, 6]], [1, 2, 5, [1, 8, 7]], [1, 4, 4, [90, 90, 90]]],
+    },
+}
+
+
+def test_costs_and_bytes_are_added_up() -> None:
+    problem = read_problem(PROBLEM)
+    assert count(problem, [0, 0]) == Count(cost=10, forbidden=None, peak=4, moment=2)
+    assert count(problem, [1, 1]) == Count(cost=1, forbidden=None, peak=14, moment=2)
+    assert count(problem, [0, 1]).peak == 11
+    assert count(problem, [0, 2]).forbidden == "value 2 of variable 1"
+    assert count(problem, [1, 0]).forbidden == "values 1 and 0 of variables 0 and 1"
+
+
+def test_version_1_knows_no_memory() -> None:
+    old = {**PROBLEM, "version": 1}
+    assert read_problem(old).limit is None
+    assert count(read_problem(old), [1, 1]).peak == 0
+
+
+def solution(values: list[int], cost: int, peak: int) -> dict[str, Any]:
+    return {"values": values, "cost": cost, "peak_bytes": peak}
+
+
+def test_a_solution_as_stated_passes() -> None:
+    assert check_solution(PROBLEM, solution([0, 0], 10, 4), 10).cost == 10
+    assert check_solution(PROBLEM, solution([1, 1], 1, 14), None).peak == 14
+
+
+@pytest.mark.parametrize(
+    ("stated", "limit", "complaint"),
+    [
+        (solution([0, 0], 9, 4), 10, "found cost 9, counted 10"),
+        (solution([0, 0], 10, 3), 10, "found peak_bytes 3, counted 4"),
+        (solution([1, 1], 1, 14), 13, "found 14 bytes at moment 2, expected at most 13"),
+        (solution([1, 0], 10**19, 7), 10, "values 1 and 0 of variables 0 and 1, which are not"),
+        (solution([0], 5, 3), 10, "found 1 values, expected 2"),
+        (solution([0, 3], 5, 3), 10, "variable 1: found value 3, expected 0 to 2"),
+    ],
+)
+def test_any_other_is_refused(stated: dict[str, Any], limit: int, complaint: str) -> None:
+    with pytest.raises(PlanError, match=complaint):
+        check_solution(PROBLEM, stated, limit)
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(PlanError, match="found format 'tofu-plan'"):
+        read_problem({"format": "tofu-plan"})
