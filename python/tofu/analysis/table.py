@@ -107,7 +107,7 @@ def _row(
     description = description_of(op)
     if description is None:
         return None
-    key = (op, attrs, _ones(ins), _ones(outs))
+    key = (op, attrs, _kinds(ins), _kinds(outs))
     found = _SYMBOLIC.get(key)
     if found is None:
         try:
@@ -138,8 +138,9 @@ class _Symbolic:
 _SYMBOLIC: dict[tuple[Any, ...], _Symbolic] = {}
 
 
-def _ones(shapes: tuple[Shape, ...]) -> tuple[tuple[bool, ...], ...]:
-    return tuple(tuple(size == 1 for size in shape) for shape in shapes)
+def _kinds(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Of every size whether it is 0, 1 or more, on which a row depends."""
+    return tuple(tuple(min(size, 2) for size in shape) for shape in shapes)
 
 
 def _analysed(

@@ -239,3 +239,9 @@ def test_strategies_hold_together_too() -> None:
     shapes = [(6, 4)], [(6, 4)]
     assert _names(row_for("table_either", {}, *shapes)) == ["i", "j"]
     assert _names(row_for("table_one_whole", {}, *shapes)) == ["i"]
+
+
+def test_a_dimension_without_elements_is_not_split():
+    """Whatever rows of larger ones there are already."""
+    assert row_for("relu", {}, [(4, 6)], [(4, 6)])["splittable"] == [0, 1]
+    assert row_for("relu", {}, [(0, 6)], [(0, 6)])["splittable"] == [1]
