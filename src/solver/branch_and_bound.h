@@ -1,15 +1,8 @@
 // Divides a problem until every part is solved or cannot hold a better choice.
 //
-// A node is a core, a state of its dual ascent, and so a bound. To expand it,
-//   1. values go that the memory left cannot hold, and that the bound rules out;
-//   2. prices and sweeps raise the bound for a few rounds (raise_bound.h); what they
-//   round to
-//      is repaired where it does not fit (local_search.h), and may become the incumbent;
-//   3. when half of the values have gone, what is left is reduced (reduce_core.h), and
-//      eliminated where no memory and little width is left;
-//   4. the variable that the rounds decided least unanimously is divided: its most
-//   frequent
-//      value, or any other.
+// A node is a core and a state of its dual ascent, and so has a bound; expand_node.h says
+// how it is closed or divided. In between, neighbourhoods of the incumbent are searched
+// (improve_choice.h).
 //
 // Nodes are taken by the least bound, some by the greatest depth, in batches of fixed
 // size, each node of a batch by one thread and with the incumbent from before it. So the

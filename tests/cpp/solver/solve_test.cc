@@ -35,5 +35,80 @@ TEST(Solve, FindsWhatTryingEveryChoiceFinds) {
   EXPECT_LT(infeasible, kNumProblems / 2);
 }
 
+// A map of four countries, each next to all others, in `colours` colours.
+LimitedProblem FourNeighbours(int colours) {
+  LimitedProblem problem;
+  for (int v = 0; v < 4; ++v) problem.costs.AddVariable(colours);
+  for (int a = 0; a < 4; ++a) {
+    for (int b = a + 1; b < 4; ++b) {
+      std::vector<int64_t> cells;
+      for (int i = 0; i < colours * colours; ++i) {
+        cells.push_back(i % colours == i / colours ? kForbidden : 1);
+      }
+      problem.costs.pairs.push_back({a, b, std::move(cells)});
+    }
+  }
+  return problem;
+}
+
+TEST(Solve, WhatOnlyASearchRefutesIsInfeasible) {
+  LimitedProblem problem = FourNeighbours(3);
+  EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
+  // The same where memory counts, so that nothing is eliminated.
+  for (int v = 0; v < 4; ++v) problem.uses.push_back({v, 0, 1, {2, 1, 0}});
+  problem.limit = 7;
+  EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
+}
+
+TEST(Solve, OnlyWhatIsCheaperThanTheTopCounts) {
+  const LimitedProblem problem = FourNeighbours(4);
+  SolveOptions options;
+  options.top = 7;
+  EXPECT_EQ(Solve(problem, options).cost, 6);
+  options.top = 6;
+  EXPECT_EQ(Solve(problem, options).status, SolveStatus::kInfeasible);
+}
+
+TEST(Solve, EqualPartsAreSolvedOnceAndAllCounted) {
+  LimitedProblem problem;
+  for (int part = 0; part < 5; ++part) {
+    const LimitedProblem one = FourNeighbours(4);
+    const int first = static_cast<int>(problem.costs.domain.size());
+    for (int size : one.costs.domain) problem.costs.AddVariable(size);
+    for (const PairwiseProblem::Pair& pair : one.costs.pairs) {
+      problem.costs.pairs.push_back({first + pair.a, first + pair.b, pair.cost});
+    }
+    for (int v = 0; v < 4; ++v) {
+      problem.uses.push_back({first + v, 10 * part, 10 * part + 1, {6, 1, 0, 3}});
+    }
+  }
+  problem.limit = 9;  // all four colours need 10
+  EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
+  problem.limit = 10;
+  const SolveResult result = Solve(problem, {});
+  EXPECT_EQ(result.cost, 5 * 6);
+  EXPECT_EQ(result.status, SolveStatus::kOptimal);
+  EXPECT_LE(result.nodes, 1);  // the other four are copies
+}
+
+TEST(Solve, WithoutTimeWhatIsFoundStillFits) {
+  int found = 0;
+  for (int seed = 1; seed <= 300; ++seed) {
+    const LimitedProblem problem = RandomLimitedProblem(seed);
+    SolveOptions options;
+    options.deadline = Deadline::min();
+    const SolveResult result = Solve(problem, options);
+    if (result.values.empty()) continue;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const int64_t best = TryEveryChoice(problem).cost;
+    ASSERT_LE(problem.PeakBytes(result.values), problem.limit);
+    ASSERT_EQ(problem.Cost(result.values), result.cost);
+    ASSERT_LE(best, result.cost);
+    ASSERT_GE(best, result.bound);
+    ++found;
+  }
+  EXPECT_GT(found, 100);
+}
+
 }  // namespace
 }  // namespace tofu
