@@ -116,6 +116,7 @@ _allow_replication = click.option(
 @_pin
 @_pin_file
 @click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save kept; $TOFU_PLAN.")
+@click.option("--strict", is_flag=True, help="Stop where a block would run serially; $TOFU_STRICT.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -128,6 +129,7 @@ def run(
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
+    strict: bool,
     script: str,
     args: tuple[str, ...],
 ) -> None:
@@ -136,7 +138,13 @@ def run(
     The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
     """
     check_script(script)
+    if plan is not None and search is not None:
+        raise ConfigError(
+            f"--search {search}: --plan {plan} is used instead of a search; leave one of them out"
+        )
     set_search(search, pins, pin_file, allow_replication)
+    if strict:
+        os.environ["TOFU_STRICT"] = "1"
     if plan is not None:
         os.environ["TOFU_PLAN"] = plan
     if fetch is not None:

@@ -239,16 +239,18 @@ def make_pool(
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     parts = _parts(parameters)
     options = saved_plans.options_for(name, graph, session, training=training)
-    compiled = backend.compile_graph(
-        graph,
-        table,
-        workers=session.workers,
-        pins=pins,
-        options=dataclasses.replace(options, parts=parts),
-        saved=saved_plans.plan_for(name, graph, pins, parts, session, training=training),
-        fetch=fetch,
-        dump_dir=session.dump_dir,
-    )
+    saved = saved_plans.plan_for(name, graph, pins, parts, session, training=training)
+    with saved_plans.checked_pins(options):
+        compiled = backend.compile_graph(
+            graph,
+            table,
+            workers=session.workers,
+            pins=pins,
+            options=dataclasses.replace(options, parts=parts),
+            saved=saved,
+            fetch=fetch,
+            dump_dir=session.dump_dir,
+        )
     if training and not compiled.has_backward:
         raise PlanError("no gradients are to be had in this mode; expected a backward graph")
     layouts = backend.layouts(compiled.variables)

@@ -10,19 +10,20 @@ A pin applies to each graph that has its tensor.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
-from tofu.errors import ConfigError
+from tofu.errors import ConfigError, PlanError
 from tofu.plan import SearchOptions
 from tofu.plan.options import tensor_names
 
 from . import messages
 from .session import Session
 
-__all__ = ["options_for", "plan_for"]
+__all__ = ["checked_pins", "options_for", "plan_for"]
 
 
 def plan_for(
@@ -84,6 +85,21 @@ def options_for(name: str, graph: str, session: Session, *, training: bool) -> S
             absent = [pin for pin, _ in options.pins if pin not in names]
             messages.unpinned(name, absent, names)
     return dataclasses.replace(options, pins=own)
+
+
+@contextlib.contextmanager
+def checked_pins(options: SearchOptions) -> Iterator[None]:
+    """Make an error of what the user has pinned one that ends the run.
+
+    Raises:
+        ConfigError: a pin of the user's does not fit the graph.
+    """
+    try:
+        yield
+    except PlanError as error:
+        if any(f'pin of "{name}"' in str(error) for name, _ in options.pins):
+            raise ConfigError(f"TOFU_PINS: {error}") from None
+        raise
 
 
 def _keeps(plan: str, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:

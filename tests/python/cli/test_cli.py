@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 VARIABLES = (
     "MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "TOFU_SEARCH", "TOFU_PINS",
-    "TOFU_PLAN", "TOFU_REPLICATION",
+    "TOFU_PLAN", "TOFU_REPLICATION", "TOFU_STRICT",
 )  # fmt: skip
 
 
@@ -161,14 +161,23 @@ def test_run_hands_on_what_steers_the_search(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import os\n"
-        "print(*(os.environ.get('TOFU_' + key) for key in ('SEARCH', 'PINS', 'PLAN', 'WORKERS')))"
+        "names = ('SEARCH', 'PINS', 'PLAN', 'WORKERS', 'STRICT')\n"
+        "print(*(os.environ.get('TOFU_' + key) for key in names))"
     )
     (tmp_path / "pins").write_text("v=1  # columns\n")
     ran = run_tofu(
-        "run", "--search=EqualChop", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script,
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert ran.stdout == "equalchop v=1 w=0,1 a.plan None\n"
+        "run", "--search=EqualChop", "--pin=w=0,1", "--pins=pins", "--strict", script, cwd=tmp_path
+    )
+    assert ran.stdout == "equalchop v=1 w=0,1 None None 1\n"
+    ran = run_tofu("run", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script, cwd=tmp_path)
+    assert ran.stdout == "None v=1 w=0,1 a.plan None None\n"
+
+
+def test_a_search_beside_a_plan_is_refused(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    found = fail(capsys, "run", "--search=tofu", "--plan=a.plan", script)
+    assert "--search tofu: --plan a.plan is used instead of a search; leave one" in found
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
