@@ -24,6 +24,7 @@ from tofu.cli.options import (
     switch_on,
     workers_option,
 )
+from tofu.errors import ConfigError
 
 __all__ = ["run"]
 
@@ -41,6 +42,9 @@ __all__ = ["run"]
 @click.option(
     "--plan", metavar="PLAN", help="Use a plan that tofu plan --save wrote. Default: $TOFU_PLAN."
 )
+@click.option(
+    "--strict", is_flag=True, help="Stop if a block would run serially. Default: $TOFU_STRICT."
+)
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -53,6 +57,7 @@ def run(
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
+    strict: bool,
     script: str,
     args: tuple[str, ...],
 ) -> None:
@@ -61,6 +66,12 @@ def run(
     The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
     """
     check_script(script)
+    if plan is not None and search is not None:
+        raise ConfigError(
+            f"--search {search}: --plan {plan} is used instead of a search; leave one of them out"
+        )
+    if strict:
+        os.environ["TOFU_STRICT"] = "1"
     set_search(search, pins, pin_file, allow_replication)
     if plan is not None:
         os.environ["TOFU_PLAN"] = plan

@@ -239,15 +239,17 @@ def make_pool(
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     parts = _parts(parameters)
     options = saved_plans.options_for(name, table, session, training=training)
-    compiled = backend.compile_graph(
-        table,
-        workers=session.workers,
-        pins=pins,
-        options=dataclasses.replace(options, parts=parts),
-        saved=saved_plans.plan_for(name, table, pins, parts, session, training=training),
-        fetch=fetch,
-        dump_dir=session.dump_dir,
-    )
+    saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
+    with saved_plans.checked_pins(options):
+        compiled = backend.compile_graph(
+            table,
+            workers=session.workers,
+            pins=pins,
+            options=dataclasses.replace(options, parts=parts),
+            saved=saved,
+            fetch=fetch,
+            dump_dir=session.dump_dir,
+        )
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
     for parameter_name, parameter in parameters.items():

@@ -10,18 +10,19 @@ A pin applies to each graph that has its tensor.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 from tofu import _core
-from tofu.errors import ConfigError
+from tofu.errors import ConfigError, PlanError
 from tofu.plan import SearchOptions
 
 from . import messages
 from .session import Session
 
-__all__ = ["options_for", "plan_for"]
+__all__ = ["checked_pins", "options_for", "plan_for"]
 
 
 def plan_for(
@@ -85,6 +86,21 @@ def options_for(
             absent = [pin for pin, _ in options.pins if pin not in names]
             messages.unpinned(name, absent, names)
     return dataclasses.replace(options, pins=own)
+
+
+@contextlib.contextmanager
+def checked_pins(options: SearchOptions) -> Iterator[None]:
+    """Let a pin of the user's that does not fit the graph end the run.
+
+    Raises:
+        ConfigError: in place of the PlanError of such a pin.
+    """
+    try:
+        yield
+    except PlanError as error:
+        if any(f'pin of "{name}"' in str(error) for name, _ in options.pins):
+            raise ConfigError(f"TOFU_PINS: {error}") from None
+        raise
 
 
 def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 VARIABLES = (
     "MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "TOFU_SEARCH", "TOFU_PINS",
-    "TOFU_PLAN", "TOFU_REPLICATION", "TOFU_FETCH", "TOFU_DESCRIBE",
+    "TOFU_PLAN", "TOFU_REPLICATION", "TOFU_FETCH", "TOFU_DESCRIBE", "TOFU_STRICT",
 )  # fmt: skip
 
 
@@ -193,17 +193,27 @@ def test_run_hands_on_what_steers_the_search(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import os\n"
-        "print(*(os.environ.get('TOFU_' + key) for key in ('SEARCH', 'PINS', 'PLAN', 'WORKERS')))"
+        "names = ('SEARCH', 'PINS', 'PLAN', 'WORKERS', 'STRICT')\n"
+        "print(*(os.environ.get('TOFU_' + key) for key in names))"
     )
     (tmp_path / "pins").write_text("v=1  # columns\n")
     ran = run_tofu(
-        "run", "--search=EqualChop", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script,
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert ran.stdout == "equalchop v=1 w=0,1 a.plan None\n"
+        "run", "--search=EqualChop", "--pin=w=0,1", "--pins=pins", "--strict", script, cwd=tmp_path
+    )
+    assert ran.stdout == "equalchop v=1 w=0,1 None None 1\n"
+    ran = run_tofu("run", "--pin=w=0,1", "--pins=pins", "--plan=a.plan", script, cwd=tmp_path)
+    assert ran.stdout == "None v=1 w=0,1 a.plan None None\n"
+
+
+def test_a_search_beside_a_plan_is_refused(capsys, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    found = fail(capsys, "run", "--search=tofu", "--plan=a.plan", script)
+    assert "--search tofu: --plan a.plan is used instead of a search; leave one" in found
 
 
 OPTIONS = {
+    "--strict": ("STRICT", "1"),
     "--workers=3": ("WORKERS", "3"),
     "--device=cpu": ("DEVICE", "cpu"),
     "--fetch=plain": ("FETCH", "plain"),
@@ -224,8 +234,12 @@ def test_every_option_of_run_reaches_the_script(tmp_path):
     )
     (tmp_path / "describe.py").write_text("")
     expected = {name: text.format(folder=tmp_path) for name, text in OPTIONS.values()}
-    ran = run_tofu("run", *OPTIONS, script, cwd=tmp_path)
-    assert json.loads(ran.stdout) == expected
+    options = {option: name for option, (name, _) in OPTIONS.items()}
+    for left_out in ("PLAN", "SEARCH"):  # a plan is used instead of a search
+        given = [option for option, name in options.items() if name != left_out]
+        ran = run_tofu("run", *given, script, cwd=tmp_path)
+        wanted = {name: value for name, value in expected.items() if name != left_out}
+        assert json.loads(ran.stdout) == wanted
     assert json.loads(run_tofu("run", script, cwd=tmp_path).stdout) == {}
 
 

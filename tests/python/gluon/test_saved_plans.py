@@ -86,6 +86,18 @@ def test_a_pin_that_no_tensor_has_is_warned_of(off):
 
 
 @pytest.mark.parametrize(
+    ("pin", "text"), [((5,), "dimension 5|rank|range"), ((0, 0, 0), "step"), ((1,), "divides")]
+)
+def test_a_pin_that_cannot_hold_ends_the_run(off, pin, text):
+    """Never serial training: in the first graph and again, and naming the pin."""
+    tofu.gluon.enable(workers=3, device="cpu", log="quiet", pins={PINNED: pin})
+    net = make_net()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=rf'TOFU_PINS: pin of "{PINNED}".*({text})'):
+            train(net=net)
+
+
+@pytest.mark.parametrize(
     ("wanted", "message"),
     [
         ({"search": "best"}, "TOFU_SEARCH=best: no such search mode"),
