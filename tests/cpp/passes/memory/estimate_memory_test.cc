@@ -127,7 +127,7 @@ TEST(PlanMemory, AnOperatorDoesNotWriteOverAnInputOfAnotherSize) {
   example.SetDtype(0);
   example.Head(example.RowWise("c", {b}), "output");
   // x and c stay; a and b, of twice its bytes, are there at once.
-  EXPECT_EQ(Serial(example).activations_bytes, 2 * kTensor + 3 * kTensor);
+  EXPECT_EQ(Serial(example).activations, 2 * kTensor + 3 * kTensor);
 }
 
 TEST(PlanMemory, WhatIsReadLaterIsNotWrittenOver) {
