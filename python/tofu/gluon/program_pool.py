@@ -252,7 +252,7 @@ def make_pool(
             dump_dir=session.dump_dir,
         )
     if training and not compiled.has_backward:
-        raise PlanError("no gradients are to be had in this mode; expected a backward graph")
+        raise PlanError("this mode computes no gradients; expected a backward graph")
     layouts = backend.layouts(compiled.variables)
     for parameter_name, parameter in parameters.items():
         layout = layouts[parameter_name]
