@@ -49,7 +49,7 @@ class Recorded(Protocol):
         """Let the callback push."""
 
     def abandon(self) -> None:
-        """Have the callback deliver nothing to anybody, as the call has ended before it."""
+        """Have the callback deliver nothing: its call has ended before it."""
 
     def wait(self) -> None:
         """Return when the callback has pushed; raise what it raised."""

@@ -1,6 +1,6 @@
 """Gradients of tiled parameters, left in the memory where the backward pass makes them.
 
-MXNet gives every trained variable an array for its gradient, beside the weight. The
+MXNet gives every trained variable an array for its gradient, as large as the weight. The
 executor of a program makes gradients in memory that it plans by itself, where the next
 forward pass puts activations. To copy them out would take as much memory again as all
 weights do. So they are *lent*: the executor's arrays stand for the gradient until the
@@ -42,7 +42,7 @@ class _Part(NamedTuple):
 
     serial: int
     tiles: list[Any]
-    lender: Any  # a weak reference, lest a program that nobody needs lives on; or None
+    lender: Any  # a weak reference, to keep no unused program alive; or None
 
 
 class Gradients:
@@ -166,7 +166,7 @@ class Gradients:
         Args:
             serial: the recording's.
             tiles: arrays that the lender may overwrite after ``reclaim``.
-            lender: whose they are, or None where nobody will.
+            lender: whose they are; None: they stay as they are.
         """
         found = None if lender is None else weakref.ref(lender)
         self._parts.append(_Part(serial, list(tiles), found))

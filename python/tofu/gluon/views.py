@@ -7,7 +7,7 @@ over many steps. The array it gets is a gathered copy, so two directions are kep
              The copy was equal to the tiles, so it is written back unseen.
 ``refresh``  after tiles have changed: copies that the script still holds follow.
 
-A copy that nobody holds any more is dropped at the next flush, and costs nothing.
+A copy that the script has dropped goes at the next flush, and costs nothing.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 import tofu.gluon
 from tofu.gluon.session import active
 
-from .models import train
+from .models import make_net, train
 
 MODULES = [found.name for found in pkgutil.iter_modules(tofu.gluon.__path__)]
 IMMUTABLE = (bool, int, float, str, bytes, tuple, frozenset, type(None))
@@ -42,8 +42,9 @@ def test_no_module_has_variables(name):
 def test_a_session_leaves_nothing_behind(log):
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     state = active().state
-    _, _, trainer = train()
-    assert state.blocks
+    net = make_net()
+    _, _, trainer = train(net=net)
+    assert net in state.blocks
     assert state.tiled
     assert trainer in state.trainers
     tofu.gluon.disable()
