@@ -12,9 +12,9 @@
 // Output:     that of the best bound; each choice rounded to is shown to `on_choice`,
 // which
 //             may lower the top.
-// Stops:      after `rounds`, when two dozen rounds add less than a millionth, when
-// nothing
-//             below the top is left, or at the deadline.
+// Stops:      after `rounds`, when two dozen rounds add less than a millionth (and, with
+//             memory, s is small), when nothing below the top is left, or at the
+//             deadline.
 // Complexity: a round is two sweeps and a change of prices.
 #ifndef TOFU_SOLVER_RAISE_BOUND_H_
 #define TOFU_SOLVER_RAISE_BOUND_H_

@@ -9,8 +9,9 @@
 //                         local_search and improve_choice (large neighbourhoods)
 //
 // Input:      a problem.
-// Output:     values, cost, bound and status. Where the limit leaves no choice: the least
-//             limit that does (least_limit.h is asked for it by callers that want it).
+// Output:     values, cost, bound and status. Where the limit leaves no choice,
+// least_limit.h
+//             says which one would.
 // Interrupted: by the deadline, or by a callback that returns false; then the best so
 // far. Determinism: equal problems give equal results for any number of threads, unless
 // the
