@@ -10,28 +10,11 @@
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/order_nodes.h"
+#include "support/built_nodes.h"
 #include "support/mock_graph.h"
 
 namespace tofu {
 namespace {
-
-constexpr int kFloat32 = 0;
-
-NodeEntry Variable(GraphBuilder* builder, const std::string& name, int worker) {
-  Node variable;
-  variable.name = name;
-  return {builder->Add(std::move(variable), worker, {{8}}, {kFloat32}), 0};
-}
-
-NodeEntry Operator(GraphBuilder* builder, const std::string& op, const std::string& name,
-                   const std::vector<NodeEntry>& inputs) {
-  Node node;
-  node.op = op;
-  node.name = name;
-  node.inputs = inputs;
-  return {builder->Add(std::move(node), builder->worker(inputs[0]), {{8}}, {kFloat32}),
-          0};
-}
 
 // Orders and chains the nodes; `workers` follow.
 void InOrder(Graph* graph, std::vector<int>* workers = nullptr) {

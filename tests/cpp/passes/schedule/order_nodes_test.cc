@@ -9,27 +9,12 @@
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
+#include "support/built_nodes.h"
 
 namespace tofu {
 namespace {
 
 constexpr int kFloat32 = 0;
-
-NodeEntry Variable(GraphBuilder* builder, const std::string& name, int worker) {
-  Node variable;
-  variable.name = name;
-  return {builder->Add(std::move(variable), worker, {{8}}, {kFloat32}), 0};
-}
-
-NodeEntry Operator(GraphBuilder* builder, const std::string& op, const std::string& name,
-                   const std::vector<NodeEntry>& inputs) {
-  Node node;
-  node.op = op;
-  node.name = name;
-  node.inputs = inputs;
-  return {builder->Add(std::move(node), builder->worker(inputs[0]), {{8}}, {kFloat32}),
-          0};
-}
 
 std::vector<std::string> Names(const Graph& graph) {
   std::vector<std::string> names;
