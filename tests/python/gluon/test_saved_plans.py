@@ -1,6 +1,6 @@
 """Saved plans and pins in one process: tofu.enable(plan=..., pins=..., search=...)."""
 
-import json
+import types
 import warnings
 
 import pytest
@@ -121,5 +121,6 @@ def test_settings_of_no_use_are_refused(off, wanted, message):
     ],
 )
 def test_a_saved_plan_has_to_keep_the_tiles(pins, parts, expected):
-    plan = json.dumps({"parts": [2, 3], "tensors": [{"node": "w", "cuts": [0, 1]}]})
+    table = types.SimpleNamespace(graph=types.SimpleNamespace(tensor_names=["w"]))
+    plan = types.SimpleNamespace(parts=[2, 3], cuts={"w": [0, 1]}.__getitem__, table=table)
     assert saved_plans._keeps(plan, pins, parts) is expected
