@@ -82,10 +82,11 @@ test-cpp: $(BUILD)/tests/.built
 
 # ROTATE=KEY takes a sample, another for each key, of the tests that only test-all runs.
 ROTATE ?=
-PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadgroup
+# A worker takes whole files, so that what a file builds, such as the wheel, is built once.
+PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile
 
 test-python: $(VENV)/.build
-	@$(PYTEST) $(if $(ROTATE),--rotate $(ROTATE))
+	@$(PYTEST) $(if $(ROTATE),--rotate=$(ROTATE))
 
 test-all: test-cpp test-tsan $(VENV)/.build
 	@$(PYTEST) --full

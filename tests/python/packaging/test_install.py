@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-# One process builds the wheel, for all tests here.
-pytestmark = pytest.mark.xdist_group("packaging")
-
 ROOT = Path(__file__).resolve().parents[3]
 SWITCH_FILE = "tofu-switch.pth"
 OUR_VARIABLES = ("MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "PYTHONPATH")
