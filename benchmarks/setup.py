@@ -219,13 +219,15 @@ def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
         if any(part in each["parts"] for each in runs)
     }
     cpu = statistics.median(each["cpu_seconds"][0] for each in runs)
-    return {
+    result = {
         "total": of("total"),
         "outside MXNet": of("outside MXNet"),
         "cpu": cpu,
-        "second step": statistics.median(each["seconds"][-1] for each in runs),
         "parts": parts,
     }
+    if len(runs[0]["seconds"]) > 1:
+        result["second step"] = statistics.median(each["seconds"][-1] for each in runs)
+    return result
 
 
 def report(record: dict[str, Any]) -> None:
