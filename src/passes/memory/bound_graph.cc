@@ -43,6 +43,8 @@ class Builder {
       : from_(from), workers_(workers), numbers_(from.nodes.size(), -1) {}
 
   BoundGraph Run() {
+    to_.graph.nodes.reserve(from_.nodes.size());
+    to_.graph.shapes.reserve(from_.shapes.size());
     for (int node : VisitOrder(from_)) Add(node);
     for (const NodeEntry& head : from_.heads) {
       to_.graph.heads.push_back({numbers_[static_cast<size_t>(head.node)], head.index});
@@ -102,6 +104,8 @@ class Builder {
 // The same graph with its nodes in visiting order.
 BoundGraph Renumbered(BoundGraph from) {
   BoundGraph to;
+  to.graph.nodes.reserve(from.graph.nodes.size());
+  to.graph.shapes.reserve(from.graph.shapes.size());
   std::vector<int> numbers(from.graph.nodes.size(), -1);
   for (int number : VisitOrder(from.graph)) {
     Node node = std::move(from.graph.nodes[static_cast<size_t>(number)]);

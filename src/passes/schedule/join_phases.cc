@@ -16,6 +16,7 @@ namespace {
 // Only the edges of `graph`, which decide how the executor numbers its nodes.
 Graph Outline(const Graph& graph) {
   Graph outline;
+  outline.nodes.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
     outline.nodes.push_back(
         {node.op, {}, {}, node.inputs, node.control_deps, node.num_outputs});
@@ -34,6 +35,8 @@ class Joiner {
   JointGraph Run() {
     const Graph& forward = phases_.forward.graph;
     const Graph& backward = phases_.backward->graph;
+    joint_.graph.nodes.reserve(forward.nodes.size() + backward.nodes.size());
+    joint_.graph.shapes.reserve(forward.shapes.size() + backward.shapes.size());
     Append({}, &phases_.forward.graph);
     std::map<std::string, NodeEntry> known;
     for (int node = 0; node < joint_.graph.num_nodes(); ++node) {
@@ -68,7 +71,8 @@ class Joiner {
       for (NodeEntry& input : node.inputs) input = Moved(input);
       for (int& dependency : node.control_deps) dependency = moved_[dependency].node;
       for (int i = 0; i < node.num_outputs; ++i) {
-        joint_.graph.shapes.push_back(graph->shape({number, i}));
+        joint_.graph.shapes.push_back(
+            std::move(graph->shapes[graph->entry_id({number, i})]));
         joint_.graph.dtypes.push_back(graph->dtype({number, i}));
       }
       moved_[number] = {joint_.graph.num_nodes(), 0};

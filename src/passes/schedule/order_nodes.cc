@@ -18,6 +18,9 @@ Graph Reordered(Graph* graph, const std::vector<int>& order) {
   std::vector<int> numbers(order.size());
   for (size_t i = 0; i < order.size(); ++i) numbers[order[i]] = static_cast<int>(i);
   Graph result;
+  result.nodes.reserve(graph->nodes.size());
+  result.shapes.reserve(graph->shapes.size());
+  result.dtypes.reserve(graph->dtypes.size());
   for (int number : order) {
     Node& node = graph->nodes[number];
     for (int i = 0; i < node.num_outputs; ++i) {

@@ -60,12 +60,20 @@ std::vector<NodeEntry> KeptEntries(const Partitioned& partitioned) {
 // Copies a part of a partitioned graph.
 class Copier {
  public:
-  explicit Copier(const Partitioned& source)
+  explicit Copier(Partitioned& source)
       : source_(source), copies_(source.graph.num_entries(), NodeEntry{-1, 0}) {}
 
-  void CopyNode(int node) {
-    const Graph& graph = source_.graph;
-    Node copy = graph.nodes[node];
+  // With `is_last`, takes the node's attributes out of the source.
+  void CopyNode(int node, bool is_last) {
+    Graph& graph = source_.graph;
+    Node& source = graph.nodes[node];
+    Node copy = {source.op,     source.name,         {},
+                 source.inputs, source.control_deps, source.num_outputs};
+    if (is_last) {
+      copy.attrs = std::move(source.attrs);
+    } else {
+      copy.attrs = source.attrs;
+    }
     for (NodeEntry& input : copy.inputs) input = copies_[graph.entry_id(input)];
     std::vector<Shape> shapes;
     std::vector<int> dtypes;
@@ -120,7 +128,7 @@ class Copier {
   }
 
  private:
-  const Partitioned& source_;
+  Partitioned& source_;
   std::vector<NodeEntry> copies_;    // per entry of the source
   std::map<int, int> head_numbers_;  // by entry of the source
   GraphBuilder builder_;
@@ -128,7 +136,7 @@ class Copier {
 
 }  // namespace
 
-Phases SplitPhases(const Partitioned& partitioned) {
+Phases SplitPhases(Partitioned partitioned) {
   const Graph& graph = partitioned.graph;
   std::vector<PartitionedHead> outputs;
   std::vector<PartitionedHead> others;
@@ -145,10 +153,10 @@ Phases SplitPhases(const Partitioned& partitioned) {
   Copier forward(partitioned);
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (!forward_nodes[node]) continue;
-    forward.CopyNode(node);
     // Each phase publishes the tiles that it fetches from.
     computed[node] =
         !graph.nodes[node].is_variable() && graph.nodes[node].op != kPublishOp;
+    forward.CopyNode(node, computed[node]);
   }
   phases.forward.heads = forward.AddHeads(outputs);
   if (!others.empty()) {
@@ -157,7 +165,7 @@ Phases SplitPhases(const Partitioned& partitioned) {
         Needed(graph, HeadEntries(graph, others), computed, &crossing);
     Copier backward(partitioned);
     for (int node = 0; node < graph.num_nodes(); ++node) {
-      if (backward_nodes[node]) backward.CopyNode(node);
+      if (backward_nodes[node]) backward.CopyNode(node, true);
       for (int output = 0; output < graph.nodes[node].num_outputs; ++output) {
         const NodeEntry entry{node, output};
         if (!crossing[graph.entry_id(entry)]) continue;

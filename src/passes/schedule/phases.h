@@ -43,7 +43,7 @@ struct Phases {
   std::vector<SavedEntry> saved;
 };
 
-Phases SplitPhases(const Partitioned& partitioned);
+Phases SplitPhases(Partitioned partitioned);
 
 // Both graphs as DumpGraph writes them, and what is saved between them.
 std::string DumpPhases(const Phases& phases);

@@ -30,6 +30,8 @@ Node RelayOf(const Node& fetch, int number) {
 
 void RelayRegions(Graph* graph) {
   Graph result;
+  result.nodes.reserve(graph->nodes.size());
+  result.shapes.reserve(graph->shapes.size());
   std::vector<int> numbers(graph->nodes.size());  // where a node's first output is read
   std::vector<int> fetches(graph->nodes.size(), -1);
   const auto moved = [&](NodeEntry entry) {
