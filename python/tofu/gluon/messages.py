@@ -173,7 +173,7 @@ def replicated(name: str, compiled: Compiled) -> None:
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
     warn(
         f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
-        "of workers, so every worker keeps a whole copy. Choose a batch or layer size that is a "
+        "of workers; they are replicated. To split them, choose a batch or layer size that is a "
         "multiple of it"
     )
 

@@ -96,7 +96,7 @@ def test_parameters_cut_in_other_steps_are_refused(two):
 def test_each_signature_is_planned_once(two):
     net = make_net()
     train(net=net, steps=6)
-    # Two batch sizes to train, one to predict.
+    # Two batch sizes for training, one for prediction.
     assert len(two.graphs) == 3
     assert two.programs == 3
 
