@@ -1,4 +1,4 @@
-"""tofu solve: what it prints, writes and refuses."""
+"""tofu solve: its output, its files and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan documents: what is read, what is refused."""
+"""Plan documents: reading them, and errors."""
 
 import json
 

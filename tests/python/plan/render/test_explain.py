@@ -1,4 +1,4 @@
-"""Explanations: what is told of a tensor's cuts and an operator's split."""
+"""Explanations of a tensor's cuts and an operator's splits."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Operators of the user's own: described in a file or package, verified, trained, suggested."""
+"""The user's own operators: describing, verifying, training and suggesting them."""
 
 from __future__ import annotations
 
