@@ -1,8 +1,8 @@
 """NumPy's reductions, statistics and scans, and their gradients.
 
 An `axis` of None means all axes, and () none. Parts of a bool result are not reduced, because
-MXNet neither adds nor compares bool tensors; nor are parts of a result in integers, because
-MXNet rounds the whole result, not the elements.
+MXNet neither adds nor compares bool tensors. Parts of an integer result are not reduced either,
+because MXNet rounds the whole result, not the elements.
 """
 
 from __future__ import annotations
