@@ -75,7 +75,7 @@ TEST_F(PlanText, APlanOfAnotherGraphIsRefused) {
     ReadPlan(json_.dump(), other.graph(), other.table());
     ADD_FAILURE() << "read";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("the plan is of another graph"),
+    EXPECT_NE(std::string(error.what()).find("the plan is for another graph"),
               std::string::npos);
   }
 }

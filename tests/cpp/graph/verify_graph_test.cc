@@ -71,7 +71,7 @@ TEST(VerifyGraph, FindsCycles) {
 }
 
 TEST(VerifyGraph, FindsEntriesThatDoNotFit) {
-  ExpectComplaint("which its entry offsets deny",
+  ExpectComplaint("which contradicts its entry offsets",
                   [](Graph* g) { g->nodes[3].num_outputs = 2; });
   ExpectComplaint("expected one more than nodes",
                   [](Graph* g) { g->first_entry.pop_back(); });

@@ -283,7 +283,7 @@ TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
   gpus.Prepare(ManyBoxes(326), 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tofu: a MultiFetch uses the generic kernel, which is slower: too many "
-            "boxes for a kernel of its own\n");
+            "boxes for a specialized kernel\n");
 }
 
 TEST_F(GpuFetchTest, SaysWhichGpusCannotReachEachOther) {
