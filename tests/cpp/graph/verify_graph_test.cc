@@ -20,7 +20,7 @@ Graph Sound() {
   return mock.graph;
 }
 
-// What is said of the graph after `damage`.
+// The complaint about the graph after `damage`.
 std::string Complaint(const std::function<void(Graph*)>& damage) {
   Graph graph = Sound();
   damage(&graph);
