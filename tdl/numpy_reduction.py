@@ -121,7 +121,7 @@ def average(a, weights=None, *, axis=None):
 
 @tofu.op(name="_npi_norm")
 def norm(data, *, ord=2, axis=None, keepdims=False, flag=-1, out_shapes):
-    """A norm along axes, and its saved singular values, of which there are none."""
+    """A norm along axes, and an empty output for saved singular values."""
     if math.prod(out_shapes[3]) > 1:
         raise tofu.InconclusiveError("a norm of singular values is not described")
     axes = _axes(axis, data.ndim)

@@ -59,7 +59,7 @@ std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
   return plan.plan.tensor_cuts[entry];
 }
 
-// What the operators named `ops` communicate per step.
+// Bytes that the operators named `ops` communicate per step.
 int64_t OperatorBytes(const TablePlan& plan, const std::vector<std::string>& ops) {
   int64_t bytes = 0;
   for (int node = 0; node < plan.graph().num_nodes(); ++node) {

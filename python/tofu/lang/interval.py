@@ -139,7 +139,7 @@ def _times(form: Form, factor: int) -> Form:
 
 
 def _add(a: Interval, b: Interval, *, independent: bool) -> Interval:
-    """Exact for independent terms of which at most one is a floor.
+    """Exact for independent terms if at most one of them is a floor.
 
     The sum of two floors is at most 1 below the floor of the sum, so the lower end is
     lowered by that much.

@@ -174,7 +174,7 @@ def _others() -> Iterator[Model]:
         "vision:densenet",
         32,
         Size({"blocks": (6, 12, 24, 16)}, images),
-        # DenseNet ends in a pooling of 7x7 pixels, so the image stays as it is.
+        # DenseNet ends in a pooling of 7x7 pixels, so the image keeps its size.
         Size({"blocks": (2, 2, 1, 1), "growth": 8, "classes": 16}, images),
     )
     yield Model(

@@ -4,7 +4,7 @@ kind, reason = usable_fetch("multifetch", [mx.gpu(0), mx.gpu(1)])
 
 MultiFetch reads other workers' memory in place. A small fetch between the contexts shows
 whether that works here; if not, stock operators copy. Its kernels for GPUs
-have been compiled, and run on CPUs, but not on a GPU yet: there it must be asked for, as a
+have been compiled, and run on CPUs, but not on a GPU yet: there the user must choose it, as a
 wrong access would end the process.
 """
 

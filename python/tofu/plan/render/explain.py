@@ -1,4 +1,4 @@
-"""Explains why a tensor is cut, or an operator split, as it is: what every other way costs.
+"""Explains the cuts of a tensor or the splits of an operator: the cost of every other choice.
 
 ``_core.Plan.explain`` counts (docs/formats.md, "Explanation"); this module puts it in words::
 

@@ -52,7 +52,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Verdict:
-    """What was found about one operator.
+    """The findings about one operator.
 
     Attributes:
         op: its name.
