@@ -152,7 +152,6 @@ class Sharer {
         const int entry = graph_.entry_id({node, i});
         const Life& life = lives_[entry];
         const int begin = life.begin + (WritesOver(node, entry) ? 1 : 0);
-        if (begin > life.end) continue;
         alive[worker(node)][begin] += Bytes(entry);
         alive[worker(node)][life.end + 1] -= Bytes(entry);
       }

@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError, PlanError
-from tofu.gluon import messages
+from tofu.gluon import block, messages
 from tofu.gluon.autograd_hooks import record_function
 from tofu.gluon.parameter import is_tiled
 
@@ -52,6 +52,18 @@ def test_one_line_tells_what_is_partitioned(on, capsys):
         "tofu: net (1 operators, 258 parameters) over 2 workers cpu(0-1): "
         "1.0 KiB communicated per step, search 0.01 s"
     ]
+
+
+def test_programs_of_the_signatures_unused_for_longest_are_dropped(two, monkeypatch):
+    monkeypatch.setattr(block, "_MAX_POOLS", 2)
+    net = make_net()
+    for batch in (4, 8, 4, 12, 4, 12):
+        with autograd.record():
+            net(data(batch))
+    assert len(two.graphs) == 3
+    with autograd.record():
+        net(data(8))
+    assert len(two.graphs) == 4, "the second one's was dropped for the third's"
 
 
 def test_quiet_is_quiet(fake, capsys):
