@@ -35,8 +35,10 @@ class _Finder:
         """
         if name != TARGET or self._busy:
             return None
+        from tofu import uncaught
         from tofu.config import MXNET_ENVIRONMENT, Config, graph_pass
 
+        uncaught.end_runs()
         if graph_pass() is None:
             return None
         Config.from_environment()
@@ -92,9 +94,10 @@ def install() -> None:
         return
     sys.meta_path.insert(0, _FINDER)
     if TARGET in sys.modules:
-        from tofu import gluon
+        from tofu import gluon, uncaught
         from tofu.config import graph_pass
 
+        uncaught.end_runs()
         if graph_pass() is not None:
             gluon.enable()
 

@@ -126,6 +126,11 @@ class Config:
             )
         level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
         mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
+        if mode and plan:
+            raise ConfigError(
+                f"TOFU_SEARCH={mode}: TOFU_PLAN={plan} is used instead of a search; unset one of "
+                "them"
+            )
         return cls(
             workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
             device=device or None,

@@ -112,10 +112,11 @@ def serial(name: str, reason: str, session: Session) -> None:
     """Warn that a block runs as MXNet alone would run it.
 
     Raises:
-        ConfigError: the user has asked for that.
+        ConfigError: the user has asked for that, or the saved plan is for this block.
     """
     if session.strict:
         raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+    _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
     warn(f"{name} runs serially: {reason}")
 
 
@@ -123,12 +124,13 @@ def eager(name: str, advice: str, session: Session) -> None:
     """Warn that a block trains without being hybridized.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error.
+        ConfigError: TOFU_STRICT makes that an error, or the saved plan is for this block.
     """
     if session.strict:
         raise ConfigError(
             f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT asks for; {advice}"
         )
+    _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
@@ -176,6 +178,15 @@ def replicated(name: str, compiled: Compiled) -> None:
         "of workers; they are replicated. A batch or layer size that is a multiple of it "
         "would be split"
     )
+
+
+def _check_plan_is_used(reason: str, session: Session) -> None:
+    """Raise ConfigError if the first block that trains runs without the saved plan."""
+    if session.plans is not None and not session.state.plan_matched:
+        raise ConfigError(
+            f"{session.plans.path}: the saved plan is not used, as {reason}. "
+            "Unset TOFU_PLAN to run it serially"
+        )
 
 
 def _in_short(count: int) -> str:
