@@ -14,7 +14,17 @@ from mxnet.base import _LIB
 
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
 
-from . import async_errors, block, delivery, messages, parameter, session, trainer, views
+from . import (
+    async_errors,
+    block,
+    checkpoints,
+    delivery,
+    messages,
+    parameter,
+    session,
+    trainer,
+    views,
+)
 from .session import Session
 from .state import State
 
@@ -149,6 +159,8 @@ def _patch_mxnet(state: State) -> None:
         (_LIB, "MXAutogradBackwardEx", _backward),
         *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
         (_LIB, "MXGetLastError", async_errors.explaining),
+        (_LIB, "MXNDArraySave", checkpoints.saving_arrays),
+        (_LIB, "MXSymbolSaveToFile", checkpoints.saving_symbol),
     ]
     for owner, name, replacement in seams:
         original = getattr(owner, name)

@@ -19,7 +19,7 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
 
-from . import messages, views
+from . import checkpoints, messages, views
 from .autograd_hooks import free_dropped
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
@@ -184,7 +184,8 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
     def _save_states(self: Any, fname: str) -> None:
         own = _found(self)
         if own is None or not own.split:
-            original(self, fname)
+            with checkpoints.replacing(fname) as partial:
+                original(self, partial)
             return
         optimizer = copy.copy(self._optimizer)
         device = self._contexts[0].device_id
@@ -194,7 +195,7 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
         optimizer._index_update_count = counts
         updater = mx.optimizer.get_updater(optimizer)
         updater.states = _whole_states(self, own)
-        with open(fname, "wb") as file:
+        with checkpoints.replacing(fname) as partial, open(partial, "wb") as file:
             file.write(updater.get_states(dump_optimizer=True))
 
     return _save_states

@@ -33,6 +33,7 @@ SEAMS = [
     (_LIB, "MXNDArrayWaitToRead"),
     (_LIB, "MXNDArrayWaitAll"),
     (_LIB, "MXNDArraySave"),
+    (_LIB, "MXSymbolSaveToFile"),
     (_LIB, "MXGetLastError"),
 ]
 
