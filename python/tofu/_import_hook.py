@@ -35,13 +35,19 @@ class _Finder:
         """
         if name != TARGET or self._busy:
             return None
-        from tofu import uncaught
+        from tofu import server_process, uncaught
         from tofu.config import MXNET_ENVIRONMENT, Config, graph_pass
 
         uncaught.end_runs()
         if graph_pass() is None:
             return None
         Config.from_environment()
+        role = os.environ.get("DMLC_ROLE")
+        if role in server_process.ROLES:
+            server_process.become(role)
+        if role == "worker":
+            for variable, value in server_process.HEARTBEATS.items():
+                os.environ.setdefault(variable, value)
         self._busy = True
         try:
             spec = _spec_of(name, path, target)

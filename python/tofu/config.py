@@ -11,6 +11,7 @@
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
+``TOFU_TIMEOUT``      for how many seconds a process waits for others; unset: 600; ``0``: no limit.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "MAX_WORKERS",
     "MODES",
     "MXNET_ENVIRONMENT",
+    "TIMEOUT_S",
     "VARIABLES",
     "cache_directory",
     "graph_pass",
@@ -69,8 +71,10 @@ VARIABLES = (
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
+    "TOFU_TIMEOUT",
 )
 Pin = tuple[str, tuple[int, ...]]
+TIMEOUT_S = 600.0
 MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
@@ -92,6 +96,7 @@ class Config:
         plan: the file of a saved plan, or None.
         describe: files with descriptions of further operators.
         strict: whether a block that would run serially is an error.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
     """
 
     workers: Optional[int] = None
@@ -105,6 +110,7 @@ class Config:
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
     strict: bool = False
+    timeout_s: float = TIMEOUT_S
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -143,6 +149,7 @@ class Config:
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
             strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
+            timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
         )
 
 
@@ -184,6 +191,19 @@ def _parse_switch(value: str, where: str) -> bool:
     if value.strip() not in ("", "0", "1"):
         raise ConfigError(f"{where}={value!r}: expected 1 (on) or 0 (off, as when it is unset)")
     return value.strip() == "1"
+
+
+def _parse_seconds(value: str, where: str) -> float:
+    """A number of seconds; TIMEOUT_S where there is none."""
+    if not value.strip():
+        return TIMEOUT_S
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{where}={value}: expected a number of seconds, or 0 to wait forever")
+    return seconds
 
 
 def parse_workers(value: object, where: str) -> int:

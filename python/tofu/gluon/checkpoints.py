@@ -2,7 +2,8 @@
 
 MXNet overwrites files in place. Under tofu each file is written next to its place, and takes
 that place in one move when it is complete. All that MXNet's Python saves goes through two
-functions of its library (arrays and symbols) and Trainer.save_states.
+functions of its library (arrays and symbols) and Trainer.save_states. Of the processes of
+distributed training, one writes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, Union
 
-__all__ = ["replacing", "saving_arrays", "saving_symbol"]
+from . import cluster, messages
+
+__all__ = ["is_left_out", "once", "replacing", "saving_arrays", "saving_symbol"]
 
 _SUFFIX = "tofu-partial"
 
@@ -66,6 +69,26 @@ def saving_symbol(original: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(original, assigned=(), updated=())
     def save(handle: Any, name: Any) -> int:
         return _written(lambda partial: original(handle, partial), name)
+
+    return save
+
+
+def is_left_out(path: object) -> bool:
+    """Whether another process writes this checkpoint: of several, process 0 does."""
+    found = cluster.connected()
+    if found is None or found.rank == 0:
+        return False
+    messages.left_out(found.rank, str(path))
+    return True
+
+
+def once(original: Callable[..., None]) -> Callable[..., None]:
+    """A method that saves a checkpoint to the path in its first argument."""
+
+    @functools.wraps(original)
+    def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+        if not is_left_out(path):
+            original(self, path, *args, **kwargs)
 
     return save
 

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tofu.errors import ConfigError
 from tofu.plan import Compiled
@@ -19,12 +20,14 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "eager",
+    "left_out",
     "partitioned",
     "plain_fetch",
     "plan_missing",
     "replicated",
     "serial",
     "set_level",
+    "stale_text",
     "undescribed",
     "unpinned",
     "warn",
@@ -177,6 +180,22 @@ def replicated(name: str, compiled: Compiled) -> None:
         f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
         "of workers; they are replicated. A batch or layer size that is a multiple of it "
         "would be split"
+    )
+
+
+def left_out(rank: int, path: str) -> None:
+    """Tell, to the curious, that another process writes a checkpoint."""
+    _log.debug("worker process %d leaves %s to process 0", rank, path)
+
+
+def stale_text(parameter: Any) -> str:
+    """What MXNet says of a parameter whose gradient is older than its last update."""
+    return (
+        f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
+        "not been updated by backward since last `step`. This could mean a bug in your model "
+        "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
+        "are intentionally only using a subset, call step with ignore_stale_grad=True to "
+        "suppress this warning and skip updating of Parameters with stale gradient"
     )
 
 
