@@ -10,7 +10,8 @@
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
-``TOFU_STRICT``       ``1``: a block that would run serially is an error; unset or ``0``: a warning.
+``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
+``TOFU_TIMEOUT``      for how many seconds a process waits for others; unset: 600; ``0``: no limit.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "MAX_WORKERS",
     "MODES",
     "MXNET_ENVIRONMENT",
+    "TIMEOUT_S",
     "VARIABLES",
     "cache_directory",
     "graph_pass",
@@ -69,9 +71,11 @@ VARIABLES = (
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
+    "TOFU_TIMEOUT",
 )
 Pin = tuple[str, tuple[int, ...]]
-MAX_WORKERS = 16_384  # the same as kMaxWorkers in src/graph/plan.h
+TIMEOUT_S = 600.0
+MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
@@ -92,6 +96,7 @@ class Config:
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
         strict: whether a block that would run serially is an error.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
     """
 
     workers: Optional[int] = None
@@ -105,6 +110,7 @@ class Config:
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
     strict: bool = False
+    timeout_s: float = TIMEOUT_S
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -126,6 +132,11 @@ class Config:
             )
         level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
         mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
+        if mode and plan:
+            raise ConfigError(
+                f"TOFU_SEARCH={mode}: TOFU_PLAN={plan} is used instead of a search; unset one of "
+                "them"
+            )
         return cls(
             workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
             device=device or None,
@@ -138,6 +149,7 @@ class Config:
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
             strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
+            timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
         )
 
 
@@ -179,6 +191,19 @@ def _parse_switch(value: str, where: str) -> bool:
     if value.strip() not in ("", "0", "1"):
         raise ConfigError(f"{where}={value!r}: expected 1 (on) or 0 (off, as when it is unset)")
     return value.strip() == "1"
+
+
+def _parse_seconds(value: str, where: str) -> float:
+    """A number of seconds; TIMEOUT_S where there is none."""
+    if not value.strip():
+        return TIMEOUT_S
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{where}={value}: expected a number of seconds, or 0 to wait forever")
+    return seconds
 
 
 def parse_workers(value: object, where: str) -> int:

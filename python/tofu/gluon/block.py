@@ -81,6 +81,14 @@ class PartitionedBlock:
         views.flush(current.state.views)
         return pool.run(inputs, record=record, context=arrays[0].context)
 
+    def check_not_strict(self, current: Session) -> None:
+        """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
+        if current.strict and self._parameters:
+            reason = (
+                "all its parameters are frozen (grad_req 'null'), so that it runs on one device"
+            )
+            messages.serial(self.name, reason, current)
+
     def warn_serial(self, reason: str, current: Session) -> None:
         """Warn, once per reason, that the block or some of its calls run serially."""
         if reason not in self._told:
@@ -116,6 +124,7 @@ class PartitionedBlock:
         except ConfigError:
             raise
         except (TofuError, MXNetError) as error:
+            self._pools.pop(signature, None)  # where the warning is an error, the next one is, too
             self.warn_serial(str(error), current)
             self._pools[signature] = None
             return None
@@ -164,6 +173,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
             found = blocks[self] = PartitionedBlock(self)
             self.apply(_untie)
         if not found.wanted():
+            found.check_not_strict(current)
             return original(self, *args)
         reason = _reason_for_serial(self, args)
         if reason is not None:

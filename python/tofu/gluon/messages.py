@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tofu.errors import ConfigError
 from tofu.plan import Compiled
@@ -19,12 +20,14 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "eager",
+    "left_out",
     "partitioned",
     "plain_fetch",
     "plan_missing",
     "replicated",
     "serial",
     "set_level",
+    "stale_text",
     "undescribed",
     "unpinned",
     "warn",
@@ -112,10 +115,11 @@ def serial(name: str, reason: str, session: Session) -> None:
     """Warn that a block runs serially, in plain MXNet.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error.
+        ConfigError: the user has asked for that, or the saved plan is for this block.
     """
     if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+    _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
     warn(f"{name} runs serially: {reason}")
 
 
@@ -123,12 +127,13 @@ def eager(name: str, advice: str, session: Session) -> None:
     """Warn that a block trains without being hybridized.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error.
+        ConfigError: TOFU_STRICT makes that an error, or the saved plan is for this block.
     """
     if session.strict:
         raise ConfigError(
             f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT requires; {advice}"
         )
+    _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
@@ -176,6 +181,31 @@ def replicated(name: str, compiled: Compiled) -> None:
         "of workers; they are replicated. To split them, choose a batch or layer size that is a "
         "multiple of it"
     )
+
+
+def left_out(rank: int, path: str) -> None:
+    """Tell, to the curious, that another process writes a checkpoint."""
+    _log.debug("worker process %d leaves %s to process 0", rank, path)
+
+
+def stale_text(parameter: Any) -> str:
+    """What MXNet says of a parameter whose gradient is older than its last update."""
+    return (
+        f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
+        "not been updated by backward since last `step`. This could mean a bug in your model "
+        "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
+        "are intentionally only using a subset, call step with ignore_stale_grad=True to "
+        "suppress this warning and skip updating of Parameters with stale gradient"
+    )
+
+
+def _check_plan_is_used(reason: str, session: Session) -> None:
+    """Raise ConfigError if the first block that trains runs without the saved plan."""
+    if session.plans is not None and not session.state.plan_matched:
+        raise ConfigError(
+            f"{session.plans.path}: the saved plan is not used, as {reason}. "
+            "Unset TOFU_PLAN to run it serially"
+        )
 
 
 def _in_short(count: int) -> str:

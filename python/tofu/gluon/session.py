@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.config import Config
+from tofu.config import TIMEOUT_S, Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
@@ -33,7 +33,8 @@ class Session:
         options: how plans are searched.
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
-        state: everything that changes during the session.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
+        state: all that changes meanwhile.
     """
 
     contexts: tuple[Any, ...]
@@ -43,6 +44,7 @@ class Session:
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     plans: Optional[PlanFile] = None
     strict: bool = False
+    timeout_s: float = TIMEOUT_S
     state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
     @property
@@ -79,6 +81,7 @@ class Session:
             ),
             plans=plans,
             strict=config.strict,
+            timeout_s=config.timeout_s,
         )
 
 

@@ -14,7 +14,17 @@ from mxnet.base import _LIB
 
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
 
-from . import async_errors, block, delivery, messages, parameter, session, trainer, views
+from . import (
+    async_errors,
+    block,
+    checkpoints,
+    delivery,
+    messages,
+    parameter,
+    session,
+    trainer,
+    views,
+)
 from .session import Session
 from .state import State
 
@@ -140,16 +150,22 @@ def _patch_mxnet(state: State) -> None:
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
         (gluon.Trainer, "__init__", trainer.init),
         (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
+        (gluon.Trainer, "_init_params", trainer.init_params),
         (gluon.Trainer, "_allreduce_grads", trainer.allreduce_grads),
         (gluon.Trainer, "_update", trainer.update),
         (gluon.Trainer, "save_states", trainer.save_states),
         (gluon.Trainer, "load_states", trainer.load_states),
         (gluon.ParameterDict, "zero_grad", parameter.zero_grad),
+        (gluon.ParameterDict, "save", checkpoints.once),
+        (gluon.Block, "save_parameters", checkpoints.once),
+        (gluon.HybridBlock, "export", checkpoints.once),
         (mx_autograd, "grad", delivery.grad),
         # Every backward call in MXNet's Python goes through this function.
         (_LIB, "MXAutogradBackwardEx", _backward),
         *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
         (_LIB, "MXGetLastError", async_errors.explaining),
+        (_LIB, "MXNDArraySave", checkpoints.saving_arrays),
+        (_LIB, "MXSymbolSaveToFile", checkpoints.saving_symbol),
     ]
     for owner, name, replacement in seams:
         original = getattr(owner, name)

@@ -221,37 +221,6 @@ class Plain(gluon.Block):
         return self.inner(x) * 2
 
 
-@pytest.fixture
-def strict(fake, monkeypatch):
-    """Turn tofu on with TOFU_STRICT=1."""
-    monkeypatch.setenv("TOFU_STRICT", "1")
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
-    yield
-    tofu.gluon.disable()
-
-
-def test_strictly_nothing_runs_serially(strict):
-    for _ in range(2):  # not only the first call of a graph
-        with pytest.raises(ConfigError, match=r"refused cannot be partitioned.*operator sign"):
-            serially()
-    for _ in range(2):
-        with pytest.raises(ConfigError, match=r"net is not hybridized.*call its hybridize\(\)"):
-            train(net=make_net(hybrid=False))
-
-
-def test_strictly_a_net_trains(strict):
-    assert_same(train()[:2], plainly(train)[:2])
-
-
-def test_an_argument_makes_it_strict_too(fake):
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet", strict=True)
-    net = started(Refused(prefix="refused_"))
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="operator sign"):
-            net(data())
-    tofu.gluon.disable()
-
-
 def test_a_plain_block_around_an_eager_one_is_named(on):
     net = Plain(nn.Dense(4, in_units=10), prefix="plain_")
     net.initialize()
