@@ -51,6 +51,9 @@ class Recorded(Protocol):
     def abandon(self) -> None:
         """Have the callback deliver nothing: its call has ended before it."""
 
+    def forget_heads(self) -> None:
+        """Drop what a backward call that has failed may have left for this recording."""
+
     def wait(self) -> None:
         """Return when the callback has pushed; raise what it raised."""
 
@@ -116,6 +119,8 @@ class BackwardCalls:
         num_variables, found = args[3], args[8]
         with self.lock:
             before()
+            for recorded in self.recorded():
+                recorded.forget_heads()
             # Nothing marks the recordings that autograd.grad (with variables) goes through.
             self._caller = None if num_variables else threading.get_ident()
             triggered: list[Recorded] = []

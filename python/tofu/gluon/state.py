@@ -29,10 +29,14 @@ class _Depth(threading.local):
     Attributes:
         level: how many have not returned.
         touched: whether one of these uses trainable parameters eagerly.
+        partitioned: what is to be told of blocks that were partitioned in them.
     """
 
     level = 0
     touched = False
+
+    def __init__(self) -> None:
+        self.partitioned: list[Any] = []
 
 
 class _Errors(threading.local):
