@@ -78,7 +78,7 @@ class PartitionedBlock:
         if not record and not train:
             gradients = set()
         signature = self._signature(inputs, gradients, train=train)
-        pool = self._pool(signature, trained, current)
+        pool = self._pool(signature, trained, inputs, current)
         if pool is None:
             return None
         views.flush(current.state.views)
@@ -103,7 +103,13 @@ class PartitionedBlock:
             {name: outputs.division(array) for name, array in inputs.items()},
         )
 
-    def _pool(self, signature: Signature, trained: set[str], current: Session) -> Optional[Pool]:
+    def _pool(
+        self,
+        signature: Signature,
+        trained: set[str],
+        inputs: Mapping[str, Any],
+        current: Session,
+    ) -> Optional[Pool]:
         if signature in self._pools:
             self._pools.move_to_end(signature)
             return self._pools[signature]
@@ -114,7 +120,7 @@ class PartitionedBlock:
                 training = dataclasses.replace(signature, gradients=frozenset(trained), train=True)
                 self._make(training, current)
             pool = self._make(signature, current)
-            pool.prepare()
+            pool.prepare(inputs)
         except ConfigError:
             raise
         except (TofuError, MXNetError) as error:

@@ -42,6 +42,7 @@ __all__ = [
     "Output",
     "division",
     "is_divided",
+    "lender",
     "look",
     "make_output",
     "new_token",
@@ -130,6 +131,9 @@ class HeadGradient:
 class Memory:
     """The value of one output: tiles, and from the first time it is read, a whole array.
 
+    Attributes:
+        lender: what returns the program that the tiles lie with, or None.
+
     Args:
         tiles: its tiles, in arrays that a program may overwrite after ``keep``.
         parts: into how many parts each step of the plan that made them cuts.
@@ -150,8 +154,10 @@ class Memory:
         self.parts = parts
         self.context = context
         self.lock = threading.RLock()
+        self.lender: Callable[[], Optional[Any]] = lambda: None
         self._tiles: Optional[Any] = tiles
         self._whole: Optional[Any] = None
+        self._is_waited_for = False
         self._backend = backend
         self._on_gather = on_gather
 
@@ -166,6 +172,7 @@ class Memory:
             if self._tiles is not None:
                 copies = [tile.copy() for tile in self._tiles.arrays]
                 self._tiles = self._tiles._replace(arrays=copies)
+            self.lender = lambda: None
 
     def gather(self) -> Any:
         """The whole array, on the script's context.
@@ -180,11 +187,15 @@ class Memory:
                 self._on_gather(self._tiles)
                 self._whole = self._backend.gather(*self._tiles, self.context)
                 self._tiles = None
+                if self._is_waited_for:
+                    self._whole.wait_to_read()
             return self._whole
 
     def wait(self) -> None:
-        """Return when the value is computed."""
-        value = self.value()
+        """Return when the value is computed; later reads find it there, as in MXNet."""
+        with self.lock:
+            self._is_waited_for = True
+            value = self.value()
         for array in [value] if isinstance(value, NDArray) else value.arrays:
             array.wait_to_read()
 
@@ -302,6 +313,11 @@ def division(found: Any) -> Optional[Division]:
     if not isinstance(found, Delivered):
         return None
     return Division(found.memory.layout, found.memory.parts)
+
+
+def lender(found: Any) -> Optional[Any]:
+    """The program that the tiles of an array, as ``look`` returns it, lie with, or None."""
+    return found.memory.lender() if isinstance(found, Delivered) else None
 
 
 def value(found: Any) -> Any:

@@ -59,21 +59,37 @@ class Signature:
     )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Bound:
     """One program and the recording that may still need its saved tensors.
 
     A weak reference, as recordings refer to programs: autograd's graph keeps them alive.
 
     Attributes:
+        links: inputs that are bound to the outputs of another program, without a copy.
+        lenders: weak references to those programs.
+        readers: weak references to the programs that are bound to outputs of this one.
         lent: weak references to the outputs that may still lie with the program.
     """
 
     program: Any
+    links: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    lenders: Sequence[Callable[[], Optional[_Bound]]] = ()
     recording: Callable[[], Optional[Recording]] = lambda: None
+    readers: list[Callable[[], Optional[_Bound]]] = dataclasses.field(default_factory=list)
     lent: Sequence[Callable[[], Optional[outputs.Memory]]] = ()
 
     def free(self) -> bool:
+        """Whether nothing needs what the last run has left here."""
+        self.readers = [reader for reader in self.readers if reader() is not None]
+        found = (reader() for reader in self.readers)
+        return self._is_done() and all(r is None or r._is_done() for r in found)
+
+    def takes(self, values: Mapping[str, Any]) -> bool:
+        """Whether the arrays that inputs are bound to are those of a call."""
+        return all(_are_same(values[name], arrays) for name, arrays in self.links.items())
+
+    def _is_done(self) -> bool:
         recording = self.recording()
         return recording is None or recording.finished()
 
@@ -84,6 +100,12 @@ class _Bound:
             if memory is not None:
                 memory.keep()
         self.lent = ()
+
+
+def _are_same(value: Any, arrays: Sequence[Any]) -> bool:
+    """Whether tiles are these arrays themselves."""
+    found = getattr(value, "arrays", ())
+    return len(found) == len(arrays) and all(a is b for a, b in zip(found, arrays))
 
 
 class Pool:
@@ -126,17 +148,23 @@ class Pool:
             record: whether to enter the outputs in autograd's graph.
             context: the script's context.
         """
-        bound = self._take()
+        with self._session.state.running:
+            return self._run(inputs, record=record, context=context)
+
+    def _run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
+        values = {name: outputs.value(found) for name, found in inputs.items()}
+        bound = self._take(inputs, values)
         self._session.state.ran.add(bound.program)
         self._reclaim(bound.program)
         bound.keep_outputs()
         recording = autograd.set_recording(False)
         try:
-            values = {name: outputs.value(found) for name, found in inputs.items()}
             found = bound.program.forward_tiles(values, is_train=self._signature.train)
         finally:
             autograd.set_recording(recording)
         memories = [self._memory(i, tiles, context) for i, tiles in enumerate(found)]
+        for memory in memories:
+            memory.lender = weakref.ref(bound)
         bound.lent = [weakref.ref(memory) for memory in memories]
         if not record:
             return [outputs.make_output(memory) for memory in memories]
@@ -149,20 +177,36 @@ class Pool:
             for memory, token, head in zip(memories, tokens, heads)
         ]
 
-    def prepare(self) -> None:
-        """Bind a program if there is none, so that faults show before anything runs."""
-        self._drop_stale()
-        if not self._bound:
-            self._bound.append(self._bind())
+    def prepare(self, inputs: Mapping[str, Any]) -> None:
+        """Bind a program if there is none, so that faults show before anything runs.
 
-    def _take(self) -> _Bound:
+        inputs: those of the call that is to come, as outputs.look returns them.
+        """
+        with self._session.state.running:
+            self._drop_stale()
+            if not self._bound:
+                self._bound.append(self._bind(inputs))
+
+    def _take(self, inputs: Mapping[str, Any], values: Mapping[str, Any]) -> _Bound:
+        """A program that nothing needs, which takes these values.
+
+        Programs of blocks that follow each other are mostly called in pairs, so that one can
+        be bound to the other's outputs. Where the pairs change, the tiles are copied.
+        """
         self._drop_stale()
-        for bound in self._bound:
-            if bound.free():
-                bound.recording = lambda: None
-                return bound
-        self._bound.append(self._bind())
-        return self._bound[-1]
+        free = [bound for bound in self._bound if bound.free()]
+        fitting = [bound for bound in free if bound.takes(values)]
+        if fitting:
+            found = max(fitting, key=lambda bound: len(bound.links))
+        else:
+            changes = False
+            if free:
+                self._bound.remove(free[0])
+                changes = any(lender() is not None for lender in free[0].lenders)
+            found = self._bind({} if changes else inputs)
+            self._bound.append(found)
+        found.recording = lambda: None
+        return found
 
     def _drop_stale(self) -> None:
         generations = tuple(p._tofu.generation for p in self._parameters.values())
@@ -170,15 +214,28 @@ class Pool:
             self._bound.clear()
             self._generations = generations
 
-    def _bind(self) -> _Bound:
+    def _bind(self, inputs: Mapping[str, Any]) -> _Bound:
+        """Bind a program, to the outputs of others where its inputs are these."""
         variables = self._compiled.variables
         tiles = {
             tile_name: array
             for name, parameter in self._parameters.items()
             for tile_name, array in zip(variables[name].tiles, parameter._tofu.tiles)
         }
-        make = self._backend.program
-        return _Bound(make(self._compiled.step, self._session.contexts, tiles))
+        links, lenders = {}, []
+        for name, found in inputs.items():
+            lender = outputs.lender(found)
+            value = outputs.value(found)
+            if lender is None or value.layout != variables[name].layout:
+                continue
+            links[name] = value.arrays
+            lenders.append(lender)
+            tiles.update(zip(variables[name].tiles, value.arrays))
+        program = self._backend.program(self._compiled.step, self._session.contexts, tiles)
+        bound = _Bound(program, links, [weakref.ref(lender) for lender in lenders])
+        for lender in lenders:
+            lender.readers.append(weakref.ref(bound))
+        return bound
 
     def _memory(self, number: int, tiles: Any, context: Any) -> outputs.Memory:
         parts, name, session = tuple(self._compiled.searched.parts), self._name, self._session

@@ -60,6 +60,7 @@ class State:
         peeking: whether ``data`` of a tiled parameter may return any array.
         views: the whole arrays handed out for tiles.
         trainers: those with optimizer states on the workers.
+        running: held while a program's forward pass is pushed, and its inputs must stay.
         calls: recordings and the backward calls that go through them.
         collected: where a call of autograd.grad wants what recordings deliver.
         told: reasons for plain fetches that the user was told of.
@@ -80,6 +81,7 @@ class State:
         self.peeking = False
         self.views: set[View] = set()
         self.trainers = Living()
+        self.running = threading.RLock()
         self.calls = BackwardCalls()
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()

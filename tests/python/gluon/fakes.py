@@ -161,6 +161,7 @@ class Program:
         self._contexts = contexts
         self._arrays = dict(arrays)
         self._executor = None
+        self._outputs = {}
         self.layouts = {name: variable.layout for name, variable in step.variables.items()}
 
     def forward_tiles(self, inputs, *, is_train):
@@ -182,7 +183,8 @@ class Program:
             grad_req={n: "write" if n in self._gradients else "null" for n in values},
             aux_states={n: v for n, v in values.items() if n in auxiliary},
         ).result()
-        return [self._divided(array) for array in self._executor.forward(is_train=is_train)]
+        arrays = self._executor.forward(is_train=is_train)
+        return [self._divided(i, array) for i, array in enumerate(arrays)]
 
     def backward(self, head_gradients):
         for name, array in self._executor.aux_dict.items():
@@ -213,11 +215,13 @@ class Program:
     def _whole(self, value):
         return transfer.gather(*value, mx.cpu()) if isinstance(value, transfer.Tiles) else value
 
-    def _divided(self, whole):
+    def _divided(self, number, whole):
         shape = whole.shape
         boxes = _boxes(shape, _cuts(shape, self._parts), self._parts)
         layout = Layout(shape, np.dtype(whole.dtype).name, boxes)
-        return transfer.Tiles(transfer.scatter(whole, layout, self._contexts), layout)
+        out = self._outputs.get(number)  # as an executor, which overwrites its outputs
+        self._outputs[number] = transfer.scatter(whole, layout, self._contexts, out=out)
+        return transfer.Tiles(self._outputs[number], layout)
 
     def _tiles(self, name):
         return [self._arrays[tile] for tile in self._variables[name].tiles]

@@ -53,7 +53,8 @@ class Program:
             step: what tofu._core.schedule returns.
             contexts: one per worker.
             tiles: tile name -> array, for all parameters and auxiliary states. They are
-                read and written in place. Tiles of data and head gradients are allocated.
+                read and written in place. Tiles of head gradients are allocated, and those of
+                data that are not among them.
 
         Raises:
             GraphError: a tile is missing or does not fit, the contexts are not one per
@@ -72,6 +73,7 @@ class Program:
             name: variable.layout for name, variable in self._variables.items()
         }
         self._tiles = dict(tiles)
+        self._given = frozenset(tiles)
         self._allocate()
         kind = _Joint if step.is_joint else _Apart
         self._halves: Union[_Apart, _Joint] = kind(step, self._contexts, self._tiles)
@@ -170,7 +172,7 @@ class Program:
                 continue
             layout = variable.layout
             for tile, box, context in zip(variable.tiles, layout.boxes, self._contexts):
-                if variable.role.startswith(_OWN_ROLES):
+                if variable.role.startswith(_OWN_ROLES) and tile not in self._given:
                     self._tiles[tile] = mx.nd.zeros(box.shape, context, layout.dtype)
                     continue
                 array = self._tiles.get(tile)
@@ -188,12 +190,20 @@ class Program:
                 tile[:] = 0
             return
         try:
-            if not isinstance(value, Tiles):
+            if self._given.issuperset(self._variables[name].tiles):
+                _check_given(value, tiles)
+            elif not isinstance(value, Tiles):
                 scatter(value, self.layouts[name], self._contexts, out=tiles)
             else:
                 relay(value, self.layouts[name], self._contexts, out=tiles)
         except GraphError as error:
             raise GraphError(f"variable {name!r}: {error}") from error
+
+
+def _check_given(value: Value, tiles: Sequence[mx.nd.NDArray]) -> None:
+    given = value.arrays if isinstance(value, Tiles) else []
+    if len(given) != len(tiles) or any(a is not b for a, b in zip(given, tiles)):
+        raise GraphError("found other arrays, expected the tiles that the program was bound to")
 
 
 class _Apart:
