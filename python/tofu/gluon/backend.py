@@ -20,6 +20,9 @@ class Backend:
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
         gather: tofu.mx.run.transfer.gather
+        relay: tofu.mx.run.transfer.relay
+        tiles: tofu.mx.run.transfer.Tiles
+        cuts_of: tofu.plan.layout.cuts_of
     """
 
     training_graph: Callable[..., Any]
@@ -29,6 +32,9 @@ class Backend:
     program: Callable[..., Any]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
+    relay: Callable[..., list[Any]]
+    tiles: Callable[..., Any]
+    cuts_of: Callable[..., Optional[tuple[int, ...]]]
 
 
 def own() -> Backend:
@@ -36,7 +42,7 @@ def own() -> Backend:
     from tofu.analysis import strategy_table
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, program, transfer
-    from tofu.plan import compile_graph
+    from tofu.plan import compile_graph, layout
 
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
@@ -49,4 +55,7 @@ def own() -> Backend:
         program=program.Program,
         scatter=transfer.scatter,
         gather=transfer.gather,
+        relay=transfer.relay,
+        tiles=transfer.Tiles,
+        cuts_of=layout.cuts_of,
     )

@@ -51,6 +51,9 @@ class Recorded(Protocol):
     def abandon(self) -> None:
         """Make the callback deliver nothing, because its call has already ended."""
 
+    def forget_heads(self) -> None:
+        """Drop what a backward call that has failed may have left for this recording."""
+
     def wait(self) -> None:
         """Wait until the callback has pushed; raise what it raised."""
 
@@ -116,7 +119,9 @@ class BackwardCalls:
         num_variables, found = args[3], args[8]
         with self.lock:
             before()
-            # autograd.grad (with variables) does not mark the recordings it goes through.
+            for recorded in self.recorded():
+                recorded.forget_heads()
+            # Nothing marks the recordings that autograd.grad (with variables) goes through.
             self._caller = None if num_variables else threading.get_ident()
             triggered: list[Recorded] = []
             try:

@@ -27,12 +27,16 @@ class _Depth(threading.local):
     """The calls of blocks in progress on one thread.
 
     Attributes:
-        level: their number.
-        touched: whether one of them uses trainable parameters eagerly.
+        level: how many have not returned.
+        touched: whether one of these uses trainable parameters eagerly.
+        partitioned: what is to be told of blocks that were partitioned in them.
     """
 
     level = 0
     touched = False
+
+    def __init__(self) -> None:
+        self.partitioned: list[Any] = []
 
 
 class _Errors(threading.local):
@@ -55,7 +59,8 @@ class State:
         tiled: all tiled parameters.
         peeking: whether ``data`` of a tiled parameter may return any array.
         views: the whole arrays handed out for tiles.
-        trainers: the Trainers with optimizer states on the workers.
+        trainers: those with optimizer states on the workers.
+        running: held while a program's forward pass is pushed, and its inputs must stay.
         calls: recordings and the backward calls that go through them.
         collected: where a call of autograd.grad collects what recordings deliver, or None.
         told: reasons for plain fetches that the user was warned of.
@@ -76,6 +81,7 @@ class State:
         self.peeking = False
         self.views: set[View] = set()
         self.trainers = Living()
+        self.running = threading.RLock()
         self.calls = BackwardCalls()
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()

@@ -96,15 +96,17 @@ def test_parameters_cut_in_other_steps_are_refused(two):
 def test_each_signature_is_planned_once(two):
     net = make_net()
     train(net=net, steps=6)
-    # Two batch sizes for training, one for prediction.
-    assert len(two.graphs) == 3
-    assert two.programs == 3
+    # Two batch sizes to train, each of the net and of the loss, and one to predict.
+    assert len(two.graphs) == 5
+    assert two.programs == 5
 
 
 def test_the_optimizer_is_planned_for(two):
     for optimizer, kind in (("sgd", "sgd_mom"), ("adam", "adam"), ("rmsprop", None)):
         train(optimizer, OPTIMIZERS[optimizer], steps=1)
-        assert two.graphs[-2]["optimizer"] == kind
+        net, loss, prediction = two.graphs[-3:]
+        assert net["optimizer"] == kind
+        assert loss["optimizer"] is prediction["optimizer"] is None
 
 
 def accumulate():
