@@ -9,6 +9,7 @@ from mxnet import autograd, gluon, npx
 from mxnet.gluon import nn
 
 import tofu.gluon
+from tofu.gluon.messages import TofuWarning
 from tofu.gluon.parameter import is_tiled
 
 from .models import plainly
@@ -335,6 +336,50 @@ def numbers():
 
 def test_numbers_without_dimensions(two):
     assert_equal(numbers(), plainly(numbers))
+
+
+# --- Operators that are whole --------------------------------------------------------------
+
+
+class Regions(gluon.HybridBlock):
+    """A classifier of parts of images; the gradient of its pooling runs that again."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.image = nn.Conv2D(4, kernel_size=3, padding=1, in_channels=2)
+            self.classes = nn.Dense(6, in_units=36)
+
+    def hybrid_forward(self, F, x, boxes):
+        return self.classes(F.npx.roi_pooling(self.image(x), boxes, (3, 3), 1.0))
+
+
+def regions():
+    mx.random.seed(7)
+    np.random.seed(7)
+    net = Regions(prefix="regions_")
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    images = mx.np.array(np.random.uniform(-1, 1, (4, 2, 6, 6)), dtype="float32")
+    boxes = mx.np.array([[0, 0, 0, 3, 3], [1, 1, 0, 4, 5], [2, 1, 1, 5, 5], [3, 0, 2, 4, 4]])
+    trainer, found = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01}), []
+    for _ in range(3):
+        with autograd.record():
+            loss = (net(images, boxes.astype("float32")) ** 2).sum()
+        loss.backward()
+        trainer.step(4)
+        found += [loss, *(p.data().copy() for p in net.collect_params().values())]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("workers", [2, 3])
+def test_gradients_that_run_an_operator_again(workers):
+    tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
+    with pytest.warns(TofuWarning, match=r"_backward_ROIPooling: its gradient needs"):
+        found = regions()
+    tofu.gluon.disable()
+    assert_equal(found, regions())
 
 
 # --- The semantics of NumPy, switched on otherwise -----------------------------------------

@@ -76,11 +76,11 @@ def training_graph(
     merge_variables(graph)
     _check_variables(graph, variables, gradients)
     _drop_hidden_attributes(graph.topological())
-    infer(graph, variables)
+    infer(graph, variables, may_be_empty=True)
     forward_shapes = [(head.shape, dtype_name(head.dtype)) for head in graph.heads]
     if workers > 1:
         STAGES.apply(graph, train=train, workers=workers)
-        infer(graph, variables)
+        infer(graph, variables, may_be_empty=True)
     updates = BEFORE.apply(graph, train=train, workers=workers)
     outputs = len(graph.heads)
     graph.heads += updates.values()
