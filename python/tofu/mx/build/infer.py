@@ -30,7 +30,7 @@ def infer(
         variables: name -> (shape, dtype) of its variables; more may be given.
         may_be_empty: whether outputs may have no elements, where NumPy's shapes allow that.
 
-    Raises GraphError with the first node whose shape or dtype cannot be told.
+    Raises GraphError with the first node whose shape or dtype cannot be inferred.
     """
     order = graph.topological()
     symbol = graph.to_symbol(all_heads=True)
@@ -60,7 +60,7 @@ def infer(
 
 @functools.lru_cache(maxsize=64)
 def _flag(dtype: Any) -> int:
-    """MXNet's own number for a NumPy type; -1 where it has none."""
+    """MXNet's number for a NumPy type; -1 if it has none."""
     flags, kind = mx.ndarray._DTYPE_NP_TO_MX, np.dtype(dtype)
-    flag: int = flags.get(kind.type, flags.get(kind, -1))  # of bfloat16 MXNet keeps the dtype
+    flag: int = flags.get(kind.type, flags.get(kind, -1))  # MXNet lists bfloat16 by dtype
     return flag
