@@ -25,6 +25,7 @@ from mxnet.ndarray import NDArray
 from tofu.errors import ConfigError, TofuError
 
 from . import messages, outputs, views
+from .arrays import classic, gives_numpy, shown
 from .autograd_hooks import free_dropped, in_graph
 from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
@@ -47,6 +48,7 @@ class PartitionedBlock:
         self.cached_op = block._cached_op
         self.name = block.name or type(block).__name__
         self._symbol = block._cached_graph[1]
+        self._gives_numpy = gives_numpy(self._symbol)
         arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
         self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
         self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
@@ -58,13 +60,13 @@ class PartitionedBlock:
         return any(p.grad_req != "null" or is_tiled(p) for p in self._parameters.values())
 
     def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
-        """Return the outputs, or None if the block has to run serially.
+        """The outputs as MXNet gives them, or None where the block has to run serially.
 
         Args:
             arrays: the inputs of the call, flattened.
             current: the session.
         """
-        inputs = {name: outputs.look(arrays[at]) for name, at in self._inputs}
+        inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
             self.warn_serial("an input is sparse, expected dense ones", current)
             return None
@@ -82,7 +84,8 @@ class PartitionedBlock:
         if pool is None:
             return None
         views.flush(current.state.views)
-        return pool.run(inputs, record=record, context=arrays[0].context)
+        results = pool.run(inputs, record=record, context=arrays[0].ctx)
+        return shown(results, numpy=self._gives_numpy)
 
     def check_not_strict(self, current: Session) -> None:
         """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
@@ -229,8 +232,6 @@ def _reason_for_serial(block: Any, args: Any) -> Optional[str]:
         return f"it is optimized for the backend {block._backend!r}"
     if block._callback:
         return "register_op_hook watches its inner operators"
-    if gluon_block.is_np_array():
-        return "it works on mx.np arrays, expected mx.nd arrays"
     return None
 
 

@@ -23,6 +23,7 @@ from typing import Any, Callable, Optional
 from mxnet import nd
 from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
+from mxnet.util import is_np_shape, np_shape
 
 from tofu.errors import GradientError
 
@@ -96,6 +97,7 @@ class Recording:
         self._slots = list(slots) or [None] * len(inputs)
         self._heads = heads
         self._context = outputs[0].context
+        self._scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
         self._function = self._record(list(inputs), tiles, outputs)
         calls.watch(self)
 
@@ -176,6 +178,12 @@ class Recording:
         return record_function([*inputs, *own], outputs, self._backward)
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+        with np_shape(self._scalars or None):
+            self._differentiate_once(heads, gradients, requests)
+
+    def _differentiate_once(
+        self, heads: list[Any], gradients: list[Any], requests: list[int]
+    ) -> None:
         try:
             if self._calls.closed:
                 raise GradientError(
@@ -231,8 +239,9 @@ class Recording:
     def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
         def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
             found = self._tile_gradients  # empty after an error, which `wait` raises
-            for index, target, request in zip(indices, gradients, requests):
-                write_gradient(target, found[index] if found else None, request)
+            with np_shape(self._scalars or None):
+                for index, target, request in zip(indices, gradients, requests):
+                    write_gradient(target, found[index] if found else None, request)
             self._open_gates.discard(gate)
             if not self._open_gates:
                 self._tile_gradients = ()

@@ -20,6 +20,7 @@ from mxnet.ndarray import NDArray
 from tofu.errors import ConfigError
 
 from . import checkpoints, distributed, messages, views
+from .arrays import classic
 from .autograd_hooks import free_dropped
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
@@ -433,7 +434,7 @@ class _Flag:
     grad_req = "write"
 
     def __init__(self, gradients: Sequence[Any], context: Any) -> None:
-        finite = [mx.nd.multi_all_finite(g, num_arrays=1) for g in gradients]  # 0 or 1
+        finite = [mx.nd.multi_all_finite(classic(g), num_arrays=1) for g in gradients]  # 0 or 1
         self._grad = [mx.nd.add_n(*[1.0 / flag.as_in_context(context) for flag in finite])]
 
 

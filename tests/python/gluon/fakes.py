@@ -145,6 +145,16 @@ def _usable_fetch(wanted, contexts):
     return wanted or "multifetch", None
 
 
+def bound_with(scalars):
+    """A function that binds a symbol; what shapes mean is a thread's own."""
+
+    def bind(symbol, *args, **kwargs):
+        with mx.util.np_shape(scalars):
+            return symbol.bind(*args, **kwargs)
+
+    return bind
+
+
 class Program:
     """Runs the symbol on the script's context."""
 
@@ -176,7 +186,8 @@ class Program:
         auxiliary = set(self._symbol.list_auxiliary_states())
         # A separate thread gives it separate temporary space: see executor.bind_apart.
         self._executor = APART.submit(
-            self._symbol.bind,
+            bound_with(mx.util.is_np_shape()),
+            self._symbol,
             ctx,
             {n: v for n, v in values.items() if n not in auxiliary},
             args_grad={n: mx.nd.zeros_like(values[n]) for n in self._gradients},

@@ -74,11 +74,11 @@ def training_graph(
     draft = _Draft(symbol, inputs, parameters, aux)
     _check_variables(draft.graph, draft.variables, gradients)
     _drop_hidden_attributes(draft.graph.topological())
-    draft.infer()
+    draft.infer(may_be_empty=True)
     draft.describe_head_gradients()
     if workers > 1:
         STAGES.apply(draft.graph, train=train, workers=workers)
-        draft.infer()
+        draft.infer(may_be_empty=True)
     draft.differentiate(gradients, train=train, workers=workers)
     unique_names(draft.graph)
     draft.infer()
@@ -116,9 +116,9 @@ class _Draft:
         self.roles = _roles(inputs, parameters, aux)
         self.heads = ["output"] * len(self.graph.heads)
 
-    def infer(self) -> None:
-        """Infer the shapes and dtypes of all entries."""
-        infer(self.graph, self.variables)
+    def infer(self, *, may_be_empty: bool = False) -> None:
+        """Infer the shapes and dtypes of all entries; see tofu.mx.build.infer."""
+        infer(self.graph, self.variables, may_be_empty=may_be_empty)
 
     def describe_head_gradients(self) -> None:
         """Give the variables of the outputs' gradients the shapes of the outputs."""
