@@ -11,6 +11,7 @@
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
+``TOFU_HYBRIDIZE``    ``0``: only blocks that the script hybridizes; unset or ``1``: all.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ VARIABLES = (
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
+    "TOFU_HYBRIDIZE",
 )
 Pin = tuple[str, tuple[int, ...]]
 MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
@@ -92,6 +94,7 @@ class Config:
         plan: the file of a saved plan, or None.
         describe: files with descriptions of further operators.
         strict: whether a block that would run serially is an error.
+        hybridize: whether blocks that the script never hybridizes are partitioned, too.
     """
 
     workers: Optional[int] = None
@@ -105,6 +108,7 @@ class Config:
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
     strict: bool = False
+    hybridize: bool = True
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -138,6 +142,7 @@ class Config:
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
             strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
+            hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
 
 
@@ -174,11 +179,13 @@ def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
     return "tofu"
 
 
-def _parse_switch(value: str, where: str) -> bool:
+def _parse_switch(value: str, where: str, *, unset: bool = False) -> bool:
     """Whether an option is on. Raises ConfigError unless it is 1 or 0."""
-    if value.strip() not in ("", "0", "1"):
-        raise ConfigError(f"{where}={value!r}: expected 1 (on) or 0 (off, as when it is unset)")
-    return value.strip() == "1"
+    value = value.strip()
+    if value not in ("", "0", "1"):
+        on, off = (", as when it is unset", "") if unset else ("", ", as when it is unset")
+        raise ConfigError(f"{where}={value!r}: expected 1 (on{on}) or 0 (off{off})")
+    return value == "1" if value else unset
 
 
 def parse_workers(value: object, where: str) -> int:

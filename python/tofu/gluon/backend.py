@@ -20,6 +20,7 @@ class Backend:
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
         gather: tofu.mx.run.transfer.gather
+        is_random: tofu.analysis.described.is_random
     """
 
     training_graph: Callable[..., Any]
@@ -29,11 +30,13 @@ class Backend:
     program: Callable[..., Any]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
+    is_random: Callable[[str], bool]
 
 
 def own() -> Backend:
     """The functions of tofu itself."""
     from tofu.analysis import strategy_table
+    from tofu.analysis.described import is_random
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, program, transfer
     from tofu.plan import compile_graph
@@ -49,4 +52,5 @@ def own() -> Backend:
         program=program.Program,
         scatter=transfer.scatter,
         gather=transfer.gather,
+        is_random=is_random,
     )

@@ -28,7 +28,7 @@ from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
 from .session import Session, active
 
-__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op"]
+__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "untie"]
 
 # Signatures (batch sizes, modes) of a block that are kept bound at the same time.
 _MAX_POOLS = 32
@@ -53,7 +53,19 @@ class PartitionedBlock:
 
     def wanted(self) -> bool:
         """Whether there is anything to partition: a trainable or tiled parameter."""
-        return any(p.grad_req != "null" or is_tiled(p) for p in self._parameters.values())
+        return any(p.grad_req != "null" or is_tiled(p) for p in self.parameters)
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The parameters that the symbol reads."""
+        return list(self._parameters.values())
+
+    def release_last(self) -> None:
+        """Free the memory of the last program that ran unless it is for training."""
+        for signature, pool in reversed(self._pools.items()):
+            if pool is not None and not signature.gradients:
+                pool.release()
+            return
 
     def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
         """The outputs, or None where the block has to run serially.
@@ -153,7 +165,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def _call_cached_op(self: Any, *args: Any) -> Any:
         current = active()
-        if current is None:
+        if current is None or current.state.depth.checking:
             return original(self, *args)
         free_dropped()
         if self._cached_op is None:
@@ -162,7 +174,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         found = blocks.get(self)
         if found is None or found.cached_op is not self._cached_op:
             found = blocks[self] = PartitionedBlock(self)
-            self.apply(_untie)
+            self.apply(untie)
         if not found.wanted():
             return original(self, *args)
         reason = _reason_for_serial(self, args)
@@ -197,7 +209,7 @@ class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
         return object.__new__, (gluon_block._BlockScope,), {**state, "_block": self._block}
 
 
-def _untie(block: Any) -> None:
+def untie(block: Any) -> None:
     """Let a block go when the script drops it."""
     scope = block._scope
     if type(scope) is gluon_block._BlockScope and vars(scope).get("_block") is block:
@@ -242,13 +254,15 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
         if current is None:
             return original(self, *args)
         depth, eager = current.state.depth, current.state.eager
-        if _uses_parameters_eagerly(self, args):
-            depth.touched = True
+        touches = _uses_parameters_eagerly(self, args)
         depth.level += 1
         try:
             outputs = original(self, *args)
         finally:
             depth.level -= 1
+            is_handled = id(self) in depth.handled  # by tofu.gluon.unhybridized
+            depth.handled.discard(id(self))
+            depth.touched = depth.touched or (touches and not is_handled)
             touched = depth.touched and not depth.level
             if not depth.level:
                 depth.touched = False
@@ -271,10 +285,9 @@ def _uses_parameters_eagerly(block: Any, args: Any) -> bool:
 
 
 def _warn_eager(block: Any, current: Session) -> None:
-    hybrid = isinstance(block, HybridBlock)
-    advice = (
-        "call its hybridize() before training"
-        if hybrid
-        else "make it, or the part of it that trains, a HybridBlock and call hybridize()"
-    )
+    if isinstance(block, HybridBlock):
+        advice = "call its hybridize() before training"
+        advice += "" if current.hybridize else ", or unset TOFU_HYBRIDIZE"
+    else:
+        advice = "make it, or the part of it that trains, a HybridBlock"
     messages.eager(block.name or type(block).__name__, advice, current)

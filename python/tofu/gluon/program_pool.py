@@ -126,6 +126,10 @@ class Pool:
         if not self._bound:
             self._bound.append(self._bind())
 
+    def release(self) -> None:
+        """Unbind the programs that nothing waits for."""
+        self._bound = [bound for bound in self._bound if not bound.free()]
+
     def _take(self) -> _Bound:
         self._drop_stale()
         for bound in self._bound:

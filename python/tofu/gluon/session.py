@@ -33,6 +33,7 @@ class Session:
         options: how plans are searched.
         plans: saved plans to use in place of a search, or None.
         strict: whether a block that would run serially is an error.
+        hybridize: whether blocks that were never hybridized are traced and partitioned, too.
         state: all that changes meanwhile.
     """
 
@@ -43,6 +44,7 @@ class Session:
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     plans: Optional[PlanFile] = None
     strict: bool = False
+    hybridize: bool = True
     state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
     @property
@@ -79,6 +81,7 @@ class Session:
             ),
             plans=plans,
             strict=config.strict,
+            hybridize=config.hybridize,
         )
 
 

@@ -29,10 +29,20 @@ class _Depth(threading.local):
     Attributes:
         level: how many have not returned.
         touched: whether one of these uses trainable parameters eagerly.
+        quiet: whether blocks that were never hybridized run as they are.
+        untold: whether the user is to be told of these.
+        checking: whether hybridized blocks run as MXNet runs them, too.
+        inside: how many blocks that were never hybridized run as they are.
+        handled: ids of blocks that tofu.gluon.unhybridized has taken care of.
     """
 
     level = 0
     touched = False
+    quiet = untold = checking = False
+    inside = 0
+
+    def __init__(self) -> None:
+        self.handled: set[int] = set()
 
 
 class _Errors(threading.local):
@@ -50,6 +60,8 @@ class State:
 
     Attributes:
         blocks: HybridBlock -> its PartitionedBlock.
+        traces: block that was never hybridized -> what tofu.gluon.unhybridized knows of it.
+        tracing: held while one is traced.
         eager: blocks that the user was warned of.
         depth: calls of blocks, by thread.
         tiled: all tiled parameters.
@@ -70,6 +82,8 @@ class State:
 
     def __init__(self) -> None:
         self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.traces: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.tracing = threading.RLock()
         self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
         self.depth = _Depth()
         self.tiled = Living()

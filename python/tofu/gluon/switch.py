@@ -14,7 +14,17 @@ from mxnet.base import _LIB
 
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
 
-from . import async_errors, block, delivery, messages, parameter, session, trainer, views
+from . import (
+    async_errors,
+    block,
+    delivery,
+    messages,
+    parameter,
+    session,
+    trainer,
+    unhybridized,
+    views,
+)
 from .session import Session
 from .state import State
 
@@ -32,8 +42,9 @@ def enable(
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     allow_replication: Optional[bool] = None,
     strict: Optional[bool] = None,
+    hybridize: Optional[bool] = None,
 ) -> None:
-    """Run hybridized blocks partitioned from now on.
+    """Run blocks partitioned from now on.
 
     Calling it again with the same settings does nothing; with others, tofu is
     turned off and on with those.
@@ -51,6 +62,8 @@ def enable(
             less; None: TOFU_REPLICATION, else not.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
+        hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
+            TOFU_HYBRIDIZE, else they are.
 
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
@@ -60,6 +73,8 @@ def enable(
         config = dataclasses.replace(config, replication=allow_replication)
     if strict is not None:
         config = dataclasses.replace(config, strict=strict)
+    if hybridize is not None:
+        config = dataclasses.replace(config, hybridize=hybridize)
     wanted = Session.from_config(config)
     if session.active() == wanted:
         return
@@ -83,6 +98,7 @@ def disable() -> None:
     for one in list(state.tiled):
         parameter.untile(one)
     state.blocks.clear()
+    state.traces.clear()
     while state.undo:
         state.undo.pop()()
 
@@ -137,6 +153,8 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Block, "__call__", block.call),
         (gluon.HybridBlock, "_build_cache", block.build_cache),
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
+        (gluon.HybridBlock, "forward", unhybridized.forward),
+        (gluon.nn.Sequential, "forward", unhybridized.forward),
         (gluon.Trainer, "__init__", trainer.init),
         (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
         (gluon.Trainer, "_allreduce_grads", trainer.allreduce_grads),

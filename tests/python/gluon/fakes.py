@@ -15,6 +15,7 @@ from unittest import mock
 import mxnet as mx
 import numpy as np
 
+from tofu.analysis.described import is_random
 from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.gluon import backend as own_backend
@@ -135,6 +136,7 @@ def backend():
         program=Program,
         scatter=transfer.scatter,
         gather=transfer.gather,
+        is_random=is_random,
     )
 
 

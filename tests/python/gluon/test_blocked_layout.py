@@ -14,6 +14,13 @@ from .models import assert_same, plainly, started, weights
 # Warnings of eager calls, which are meant here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not hybridized")
 
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """What is not hybridized runs eagerly."""
+    monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
+
+
 CHANNELS = 48  # oneDNN has blocks of 8 and 16; 2, 3 and 4 workers divide it
 
 
