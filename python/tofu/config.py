@@ -12,6 +12,7 @@
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
 ``TOFU_TIMEOUT``      for how many seconds a process waits for others; unset: 600; ``0``: no limit.
+``TOFU_HYBRIDIZE``    ``0``: only blocks that the script hybridizes; unset or ``1``: all.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ VARIABLES = (
     "TOFU_PLAN",
     "TOFU_STRICT",
     "TOFU_TIMEOUT",
+    "TOFU_HYBRIDIZE",
 )
 Pin = tuple[str, tuple[int, ...]]
 TIMEOUT_S = 600.0
@@ -97,6 +99,7 @@ class Config:
         describe: files with descriptions of the user's operators.
         strict: whether a block that would run serially is an error.
         timeout_s: for how long a process waits for others, in seconds; 0: without limit.
+        hybridize: whether blocks that the script never hybridizes are partitioned, too.
     """
 
     workers: Optional[int] = None
@@ -111,6 +114,7 @@ class Config:
     describe: tuple[Path, ...] = ()
     strict: bool = False
     timeout_s: float = TIMEOUT_S
+    hybridize: bool = True
 
     @classmethod
     def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
@@ -150,6 +154,7 @@ class Config:
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
             strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
             timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
+            hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
 
 
@@ -186,11 +191,13 @@ def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
     return "tofu"
 
 
-def _parse_switch(value: str, where: str) -> bool:
+def _parse_switch(value: str, where: str, *, unset: bool = False) -> bool:
     """Whether an option is on. Raises ConfigError unless it is 1 or 0."""
-    if value.strip() not in ("", "0", "1"):
-        raise ConfigError(f"{where}={value!r}: expected 1 (on) or 0 (off, as when it is unset)")
-    return value.strip() == "1"
+    value = value.strip()
+    if value not in ("", "0", "1"):
+        on, off = (", as when it is unset", "") if unset else ("", ", as when it is unset")
+        raise ConfigError(f"{where}={value!r}: expected 1 (on{on}) or 0 (off{off})")
+    return value == "1" if value else unset
 
 
 def _parse_seconds(value: str, where: str) -> float:

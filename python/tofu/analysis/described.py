@@ -17,7 +17,7 @@ from tofu.config import Config
 from tofu.errors import ConfigError, TofuError
 from tofu.lang.description import Description, lookup, registered
 
-__all__ = ["ENTRY_POINTS", "description_of", "load_described"]
+__all__ = ["ENTRY_POINTS", "description_of", "is_random", "load_described"]
 
 ENTRY_POINTS = "tofu.operators"
 
@@ -34,6 +34,14 @@ def description_of(op: str) -> Optional[Description]:
         load_described()
         description = lookup(op)
     return description
+
+
+def is_random(op: str) -> bool:
+    """Whether two runs of an operator may differ, as far as its description, or name, tells."""
+    description = description_of(op)
+    if description is not None:
+        return description.random
+    return any(word in op for word in ("random", "sample_", "shuffle"))
 
 
 @functools.cache

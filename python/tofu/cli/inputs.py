@@ -140,7 +140,8 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
         status = end.code or 0
     raise ConfigError(
         f"{script} ended (status {status}) before its first partitioned training call: "
-        "nothing to plan; its net must be hybridized and called under autograd.record()"
+        "nothing to plan; its net must be a HybridBlock, or a Sequential of them, and called "
+        "under autograd.record()"
     )
 
 

@@ -75,7 +75,7 @@ def run(
     script: str,
     args: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT with ARGS like python, with its hybridized blocks partitioned.
+    """Run SCRIPT with ARGS like python, with its blocks partitioned.
 
     The same as MXNET_GRAPH_PASS=tofu python SCRIPT ARGS.
     """

@@ -23,6 +23,7 @@ class Backend:
         relay: tofu.mx.run.transfer.relay
         tiles: tofu.mx.run.transfer.Tiles
         cuts_of: tofu.plan.layout.cuts_of
+        is_random: tofu.analysis.described.is_random
     """
 
     training_graph: Callable[..., Any]
@@ -35,11 +36,13 @@ class Backend:
     relay: Callable[..., list[Any]]
     tiles: Callable[..., Any]
     cuts_of: Callable[..., Optional[tuple[int, ...]]]
+    is_random: Callable[[str], bool]
 
 
 def own() -> Backend:
     """Return tofu's own functions."""
     from tofu.analysis import strategy_table
+    from tofu.analysis.described import is_random
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, program, transfer
     from tofu.plan import compile_graph, layout
@@ -58,4 +61,5 @@ def own() -> Backend:
         relay=transfer.relay,
         tiles=transfer.Tiles,
         cuts_of=layout.cuts_of,
+        is_random=is_random,
     )

@@ -31,7 +31,7 @@ from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
 from .session import Session, active
 
-__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op"]
+__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "untie"]
 
 # How many signatures (batch sizes, modes) of a block are kept bound at a time.
 _MAX_POOLS = 32
@@ -57,7 +57,19 @@ class PartitionedBlock:
 
     def wanted(self) -> bool:
         """Whether there is anything to partition: a trainable or tiled parameter."""
-        return any(p.grad_req != "null" or is_tiled(p) for p in self._parameters.values())
+        return any(p.grad_req != "null" or is_tiled(p) for p in self.parameters)
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The parameters that the symbol reads."""
+        return list(self._parameters.values())
+
+    def release_last(self) -> None:
+        """Free the memory of the last program that ran unless it is for training."""
+        for signature, pool in reversed(self._pools.items()):
+            if pool is not None and not signature.gradients:
+                pool.release()
+            return
 
     def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
         """The outputs as MXNet gives them, or None where the block has to run serially.
@@ -173,7 +185,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def _call_cached_op(self: Any, *args: Any) -> Any:
         current = active()
-        if current is None:
+        if current is None or current.state.depth.checking:
             return original(self, *args)
         free_dropped()
         if self._cached_op is None:
@@ -182,7 +194,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         found = blocks.get(self)
         if found is None or found.cached_op is not self._cached_op:
             found = blocks[self] = PartitionedBlock(self)
-            self.apply(_untie)
+            self.apply(untie)
         flat, structure = gluon_block._flatten(args, "input")
         arrays = [array for array in flat if array is not None]
         if not found.wanted() and not any(map(outputs.is_divided, arrays)):
@@ -218,8 +230,8 @@ class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
         return object.__new__, (gluon_block._BlockScope,), {**state, "_block": self._block}
 
 
-def _untie(block: Any) -> None:
-    """Break the reference cycle of a block, so it is freed when the script drops it."""
+def untie(block: Any) -> None:
+    """Let a block go when the script drops it."""
     scope = block._scope
     if type(scope) is gluon_block._BlockScope and vars(scope).get("_block") is block:
         del scope._block
@@ -261,13 +273,15 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
         if current is None:
             return original(self, *args)
         depth, eager = current.state.depth, current.state.eager
-        if _uses_parameters_eagerly(self, args):
-            depth.touched = True
+        touches = _uses_parameters_eagerly(self, args)
         depth.level += 1
         try:
             outputs = original(self, *args)
         finally:
             depth.level -= 1
+            is_handled = id(self) in depth.handled  # by tofu.gluon.unhybridized
+            depth.handled.discard(id(self))
+            depth.touched = depth.touched or (touches and not is_handled)
             touched = depth.touched and not depth.level
             if not depth.level:
                 depth.touched = False
@@ -291,10 +305,9 @@ def _uses_parameters_eagerly(block: Any, args: Any) -> bool:
 
 
 def _warn_eager(block: Any, current: Session) -> None:
-    hybrid = isinstance(block, HybridBlock)
-    advice = (
-        "call its hybridize() before training"
-        if hybrid
-        else "make it, or the part of it that trains, a HybridBlock and call hybridize()"
-    )
+    if isinstance(block, HybridBlock):
+        advice = "call its hybridize() before training"
+        advice += "" if current.hybridize else ", or unset TOFU_HYBRIDIZE"
+    else:
+        advice = "make it, or the part of it that trains, a HybridBlock"
     messages.eager(block.name or type(block).__name__, advice, current)

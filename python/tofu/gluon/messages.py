@@ -35,6 +35,7 @@ __all__ = [
     "tell_partitioned",
     "undescribed",
     "unpinned",
+    "untraced",
     "warn",
 ]
 
@@ -202,6 +203,17 @@ def eager(name: str, advice: str, session: Session) -> None:
         )
     _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
+
+
+def untraced(name: str, reason: str, session: Session) -> None:
+    """Warn that a block that was never hybridized runs as it is.
+
+    Raises:
+        ConfigError: TOFU_STRICT makes that an error.
+    """
+    if session.strict:
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+    warn(f"{name} runs eagerly, only the blocks inside it can be partitioned: {reason}")
 
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:

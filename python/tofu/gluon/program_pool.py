@@ -187,6 +187,10 @@ class Pool:
             if not self._bound:
                 self._bound.append(self._bind(inputs))
 
+    def release(self) -> None:
+        """Unbind the programs that nothing waits for."""
+        self._bound = [bound for bound in self._bound if not bound.free()]
+
     def _take(self, inputs: Mapping[str, Any], values: Mapping[str, Any]) -> _Bound:
         """A program that nothing needs, which takes these values.
 

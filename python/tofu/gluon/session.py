@@ -34,6 +34,7 @@ class Session:
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
         timeout_s: for how long a process waits for others, in seconds; 0: without limit.
+        hybridize: whether blocks that were never hybridized are traced and partitioned, too.
         state: all that changes meanwhile.
     """
 
@@ -45,6 +46,7 @@ class Session:
     plans: Optional[PlanFile] = None
     strict: bool = False
     timeout_s: float = TIMEOUT_S
+    hybridize: bool = True
     state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
     @property
@@ -82,6 +84,7 @@ class Session:
             plans=plans,
             strict=config.strict,
             timeout_s=config.timeout_s,
+            hybridize=config.hybridize,
         )
 
 

@@ -30,13 +30,21 @@ class _Depth(threading.local):
         level: how many have not returned.
         touched: whether one of these uses trainable parameters eagerly.
         partitioned: what is to be told of blocks that were partitioned in them.
+        quiet: whether blocks that were never hybridized run as they are.
+        untold: whether the user is to be told of these.
+        checking: whether hybridized blocks run as MXNet runs them, too.
+        inside: how many blocks that were never hybridized run as they are.
+        handled: ids of blocks that tofu.gluon.unhybridized has taken care of.
     """
 
     level = 0
     touched = False
+    quiet = untold = checking = False
+    inside = 0
 
     def __init__(self) -> None:
         self.partitioned: list[Any] = []
+        self.handled: set[int] = set()
 
 
 class _Errors(threading.local):
@@ -54,8 +62,10 @@ class State:
 
     Attributes:
         blocks: HybridBlock -> its PartitionedBlock.
-        eager: blocks that the user was warned of because they run eagerly.
-        depth: the calls of blocks in progress, by thread.
+        traces: block that was never hybridized -> what tofu.gluon.unhybridized knows of it.
+        tracing: held while one is traced.
+        eager: blocks that the user was warned of.
+        depth: calls of blocks, by thread.
         tiled: all tiled parameters.
         peeking: whether ``data`` of a tiled parameter may return any array.
         views: the whole arrays handed out for tiles.
@@ -75,6 +85,8 @@ class State:
 
     def __init__(self) -> None:
         self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.traces: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.tracing = threading.RLock()
         self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
         self.depth = _Depth()
         self.tiled = Living()

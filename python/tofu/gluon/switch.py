@@ -25,6 +25,7 @@ from . import (
     parameter,
     session,
     trainer,
+    unhybridized,
     views,
 )
 from .session import Session
@@ -44,8 +45,9 @@ def enable(
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     allow_replication: Optional[bool] = None,
     strict: Optional[bool] = None,
+    hybridize: Optional[bool] = None,
 ) -> None:
-    """Run hybridized blocks partitioned from now on.
+    """Run blocks partitioned from now on.
 
     Calling it again with the same settings does nothing. With other settings, it turns
     tofu off and on again.
@@ -57,13 +59,14 @@ def enable(
         log: a level that TOFU_LOG accepts; None: TOFU_LOG.
         fetch: "multifetch" or "plain"; None: TOFU_FETCH, else multifetch on CPUs.
         plan: a file that ``tofu plan --save`` wrote; None: TOFU_PLAN, else none.
-        search: the search mode, one of config.MODES; None: TOFU_SEARCH, else "tofu".
-        pins: parameter -> the dimension to cut, one for all steps or one per step; None:
-            TOFU_PINS.
-        allow_replication: whether large tensors may stay whole if that communicates less;
-            None: TOFU_REPLICATION, else no.
-        strict: whether a block that would run serially is an error instead of a warning;
-            None: TOFU_STRICT, else no.
+        search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
+        pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
+        allow_replication: whether large tensors may stay whole where that communicates
+            less; None: TOFU_REPLICATION, else not.
+        strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
+            it is warned of.
+        hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
+            TOFU_HYBRIDIZE, else they are.
 
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
@@ -73,6 +76,8 @@ def enable(
         config = dataclasses.replace(config, replication=allow_replication)
     if strict is not None:
         config = dataclasses.replace(config, strict=strict)
+    if hybridize is not None:
+        config = dataclasses.replace(config, hybridize=hybridize)
     wanted = Session.from_config(config)
     if session.active() == wanted:
         return
@@ -96,6 +101,7 @@ def disable() -> None:
     for one in list(state.tiled):
         parameter.untile(one)
     state.blocks.clear()
+    state.traces.clear()
     while state.undo:
         state.undo.pop()()
 
@@ -150,6 +156,8 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Block, "__call__", block.call),
         (gluon.HybridBlock, "_build_cache", block.build_cache),
         (gluon.HybridBlock, "_call_cached_op", block.call_cached_op),
+        (gluon.HybridBlock, "forward", unhybridized.forward),
+        (gluon.nn.Sequential, "forward", unhybridized.forward),
         (gluon.Trainer, "__init__", trainer.init),
         (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
         (gluon.Trainer, "_init_params", trainer.init_params),

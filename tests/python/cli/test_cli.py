@@ -21,6 +21,7 @@ if __name__ == "__main__":
 VARIABLES = (
     "MXNET_GRAPH_PASS", "TOFU_WORKERS", "TOFU_DEVICE", "TOFU_LOG", "TOFU_SEARCH", "TOFU_PINS",
     "TOFU_PLAN", "TOFU_REPLICATION", "TOFU_FETCH", "TOFU_DESCRIBE", "TOFU_STRICT",
+    "TOFU_HYBRIDIZE",
 )  # fmt: skip
 
 
@@ -345,7 +346,15 @@ def test_plan_searches_though_a_run_would_use_a_saved_plan(mlp_script, monkeypat
     assert json.loads(ran.stdout)["fetch"] == "plain"
 
 
-def test_plan_says_when_a_script_never_trains(mlp_script):
+def test_plan_of_a_script_that_never_hybridizes(mlp_script):
+    ran = run_tofu("plan", "--workers=2", "--device=cpu", mlp_script, cwd=mlp_script.parent)
+    assert ran.returncode == 0, ran.stderr
+    assert "2 workers" in ran.stdout
+    assert "trained" not in ran.stdout + ran.stderr
+
+
+def test_plan_says_when_a_script_never_trains(mlp_script, monkeypatch):
+    monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
     ran = run_tofu("plan", "--workers=2", "--device=cpu", mlp_script, cwd=mlp_script.parent)
     assert ran.returncode == 2
     assert "ended (status 0) before its first partitioned training call" in ran.stderr

@@ -63,6 +63,7 @@ def test_a_search_beside_a_plan_is_refused():
         ("TOFUWORKERS", "TOFU_WORKERS"),
         ("TOFU_PIN", "TOFU_PINS"),
         ("TOFU_REPLICATE", "TOFU_REPLICATION"),
+        ("TOFU_HYBRIDISE", "TOFU_HYBRIDIZE"),
         ("Tofu_Log", "TOFU_LOG"),
     ],
 )
@@ -103,6 +104,20 @@ def test_a_file_of_pins(tmp_path):
     expected = (("embed_weight", (1,)), ("fc1_weight", (0, 1)))
     assert read_pins(path, "--pins") == expected
     assert Config.from_environment({"TOFU_PINS": str(path)}).pins == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", True), ("1", True), ("0", False), (" 0 ", False)]
+)
+def test_blocks_that_were_never_hybridized_are_included(text, expected):
+    assert Config.from_environment({"TOFU_HYBRIDIZE": text}).hybridize is expected
+    assert Config.from_environment({}).hybridize is True
+
+
+def test_hybridizing_is_on_or_off():
+    text = r"TOFU_HYBRIDIZE='no': expected 1 \(on, as when it is unset\) or 0 \(off\)"
+    with pytest.raises(ConfigError, match=text):
+        Config.from_environment({"TOFU_HYBRIDIZE": "no"})
 
 
 @pytest.mark.parametrize("pin", ["w", "w=", "=0", "w=a", "w=0,", "w=-2", "w=0.5"])

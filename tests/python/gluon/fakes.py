@@ -15,6 +15,7 @@ from unittest import mock
 import mxnet as mx
 import numpy as np
 
+from tofu.analysis.described import is_random
 from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.gluon import backend as own_backend
@@ -138,6 +139,7 @@ def backend():
         relay=transfer.relay,
         tiles=transfer.Tiles,
         cuts_of=cuts_of,
+        is_random=is_random,
     )
 
 

@@ -14,7 +14,14 @@ from .models import assert_same, plainly, started, weights
 # The nets run eagerly on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not hybridized")
 
-CHANNELS = 48  # a multiple of oneDNN's blocks of 8 and 16, and of 2, 3 and 4 workers
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """What is not hybridized runs eagerly."""
+    monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
+
+
+CHANNELS = 48  # oneDNN has blocks of 8 and 16; 2, 3 and 4 workers divide it
 
 
 def make_net(dtype="float32"):

@@ -198,13 +198,22 @@ def test_replicated_tensors_are_named(on):
     assert net.weight.list_data()[1].shape == (7, 13)
 
 
-def test_an_eager_block_is_named(on):
+@pytest.fixture
+def off(fake, monkeypatch):
+    """Tofu on as TOFU_HYBRIDIZE=0 has it."""
+    monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    yield
+    tofu.gluon.disable()
+
+
+def test_an_eager_block_is_named(off):
     net = make_net(hybrid=False)
     with pytest.warns(messages.TofuWarning) as seen:
         found = train(net=net)[:2]
     assert warnings_of(seen) == [
         "tofu: net is not hybridized and runs eagerly, not partitioned; "
-        "call its hybridize() before training"
+        "call its hybridize() before training, or unset TOFU_HYBRIDIZE"
     ]
     assert_same(found, plainly(lambda: train(net=make_net(hybrid=False))[:2]))
 
@@ -221,7 +230,7 @@ class Plain(gluon.Block):
         return self.inner(x) * 2
 
 
-def test_a_plain_block_around_an_eager_one_is_named(on):
+def test_a_plain_block_around_an_eager_one_is_named(off):
     net = Plain(nn.Dense(4, in_units=10), prefix="plain_")
     net.initialize()
     with (

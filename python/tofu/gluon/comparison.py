@@ -1,0 +1,74 @@
+"""Whether a traced block computes what its Python code computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from . import nesting
+
+__all__ = ["difference", "difference_of_shapes"]
+
+# By type of the outputs: how far the largest difference may be from 0, relative to the
+# largest output, and how far where all are tiny. Parts are added up in another order, and
+# layers amplify that; a trace of something else is further off by far.
+_TOLERANCES = {"float64": (1e-7, 1e-12), "float32": (1e-3, 1e-6), "float16": (5e-2, 1e-3)}
+
+
+def difference(eager: Any, found: Any) -> Optional[str]:
+    """What differs between the results of two calls in words, or None.
+
+    Args:
+        eager: what the Python code returns.
+        found: what the trace returns for the same inputs.
+    """
+    arrays, pattern = nesting.flatten(eager)
+    others, found_pattern = nesting.flatten(found)
+    described = difference_of_shapes(
+        arrays, pattern, [(o.shape, np.dtype(o.dtype)) for o in others], found_pattern
+    )
+    if described is not None:
+        return described
+    for number, (array, other) in enumerate(zip(arrays, others)):
+        text = _difference_of_values(array.asnumpy(), other.asnumpy())
+        if text is not None:
+            return f"output {number} differs {text}"
+    return None
+
+
+def difference_of_shapes(
+    arrays: Sequence[Any], pattern: Any, expected: Sequence[Any], expected_pattern: Any
+) -> Optional[str]:
+    """The same for nesting, shapes and types alone.
+
+    Args:
+        arrays: what the Python code returns, flattened.
+        pattern: how these are nested.
+        expected: shape and type of each output of the trace.
+        expected_pattern: how these are nested.
+    """
+    if pattern != expected_pattern:
+        return "its outputs are nested otherwise"
+    for number, (array, (shape, dtype)) in enumerate(zip(arrays, expected)):
+        if array.shape != tuple(shape) or np.dtype(array.dtype) != dtype:
+            return (
+                f"output {number} is {tuple(shape)} {dtype} where the eager one is "
+                f"{array.shape} {np.dtype(array.dtype)}"
+            )
+    return None
+
+
+def _difference_of_values(eager: Any, found: Any) -> Optional[str]:
+    if eager.dtype.name not in _TOLERANCES:
+        return None if np.array_equal(eager, found) else "in whole numbers"
+    relative, absolute = _TOLERANCES[eager.dtype.name]
+    finite = np.isfinite(eager)
+    if not np.array_equal(eager[~finite], found[~finite], equal_nan=True):
+        return "in what is not a number or infinite"
+    eager, found = eager[finite].astype(np.float64), found[finite].astype(np.float64)
+    if not eager.size:
+        return None
+    largest, allowed = np.abs(eager - found).max(), relative * np.abs(eager).max() + absolute
+    return None if largest <= allowed else f"by {largest:.2g}, expected at most {allowed:.2g}"
