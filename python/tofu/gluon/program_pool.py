@@ -189,7 +189,15 @@ class Pool:
             outputs,
             differentiate,
             self._group,
+            self._lead(inputs),
         )
+
+    def _lead(self, inputs: Mapping[str, Any]) -> Optional[int]:
+        """What tells the first input, if it is a variable whose gradient is wanted."""
+        for name, array in inputs.items():
+            leads = name in self._signature.gradients and array.grad is not None
+            return int(array.handle.value) if leads else None
+        return None
 
     def _updates(self) -> list[int]:
         return [p._tofu.updates for p in self._parameters.values()]

@@ -59,6 +59,7 @@ class Recording:
             sentinel's is asked for, as by every ``backward``.
         group: recordings of a group differentiate one after the other, the latest first,
             so that what they do to running statistics is the same in every run.
+        lead: what tells a variable of the script's that no other input comes before, or None.
     """
 
     def __init__(
@@ -69,9 +70,11 @@ class Recording:
         outputs: Sequence[Any],
         differentiate: Differentiate,
         group: Optional[Hashable] = None,
+        lead: Optional[Hashable] = None,
     ) -> None:
         self.serial = next(calls.serials)
         self.group = group
+        self.lead = lead
         self.arrived = threading.Event()
         self._calls = calls
         self._turn = threading.Event()
