@@ -35,6 +35,8 @@ EXACT = 1e-9
 SERIAL_ERRORS = 8
 ROUNDINGS = 64
 PROBES = 6
+# Shares of the largest value of a kind, below which an array counts as noise.
+FLOOR, FLOOR_IN_FLOAT32 = 1e-4, 0.1
 REPLAY = {"float32": 1e-5, "float64": 1e-12}
 NOISY = ("sgld",)  # adds noise of its own to every update
 
@@ -97,7 +99,7 @@ def check_exact(found: Arrays, expected: Arrays) -> float:
     """The largest error, relative to the scale. Raises UnequalError if it is too large."""
     errors = {
         name: _distance(found[name], value) / scale
-        for name, value, scale in _scaled(found, expected)
+        for name, value, scale in _scaled(found, expected, FLOOR)
     }
     _raise_worst({name: error for name, error in errors.items() if not error <= EXACT}, "1e-9")
     return max(errors.values(), default=0.0)
@@ -106,7 +108,7 @@ def check_exact(found: Arrays, expected: Arrays) -> float:
 def check_rounded(found: Arrays, serial: list[Arrays], expected: Arrays) -> float:
     """The largest error as a share of what is allowed. Raises UnequalError if it is above 1."""
     shares = {}
-    for name, value, scale in _scaled(found, expected):
+    for name, value, scale in _scaled(found, expected, FLOOR_IN_FLOAT32):
         serially = max(_distance(run[name], value) for run in serial)
         allowed = SERIAL_ERRORS * serially + ROUNDINGS * np.finfo(np.float32).eps * scale
         shares[name] = _distance(found[name], value) / allowed
@@ -126,7 +128,7 @@ def check_updates(spec: Spec, found: Result) -> None:
     _raise_worst(wrong, f"that of {spec.optimizer[0]} without tofu")
 
 
-def _scaled(found: Arrays, expected: Arrays) -> list[tuple[str, Any, float]]:
+def _scaled(found: Arrays, expected: Arrays, floor: float) -> list[tuple[str, Any, float]]:
     if found.keys() != expected.keys():
         raise UnequalError(f"other values: {sorted(found.keys() ^ expected.keys())}")
     kinds: dict[str, float] = {}
@@ -135,7 +137,7 @@ def _scaled(found: Arrays, expected: Arrays) -> list[tuple[str, Any, float]]:
             raise UnequalError(f"{name}: shape {found[name].shape}, expected {value.shape}")
         kinds[_kind(name)] = max(kinds.get(_kind(name), 0.0), _largest(value))
     return [
-        (name, value, max(_largest(value), 1e-4 * kinds[_kind(name)], 1e-30))
+        (name, value, max(_largest(value), floor * kinds[_kind(name)], 1e-30))
         for name, value in expected.items()
     ]
 
