@@ -35,8 +35,15 @@ def test_nets(first):
 
 
 def fails(record):
-    """Whether MXNet fails by itself, as it does at times where oneDNN's blocks meet a view."""
-    return record["status"] == "plain raises" and "Check failed: !is_view" in record["reason"]
+    """Whether MXNet fails by itself, in float32 in oneDNN.
+
+    It does where weights in oneDNN's blocks meet a view, and at times in transposed convolutions,
+    whose gradient it writes before there is memory for it.
+    """
+    if not record["status"].startswith("plain"):
+        return False
+    transposed = any(node.kind == "transposed" for node in draw(record["seed"]).nodes)
+    return transposed or "Check failed: !is_view" in record["reason"]
 
 
 def draw_text(record):
@@ -153,6 +160,9 @@ PROCESS = """
     import os, sys, time, json
     for seed in map(int, sys.argv[1].split(",")):
         print(json.dumps({"seed": seed, "status": "begins"}), flush=True)
+        if seed == 2:
+            os.abort()
+        print(json.dumps({"seed": seed, "status": "ran serially"}), flush=True)
         if seed == 3:
             sys.stderr.write("Segmentation fault, says MXNet\\n")
             os.abort()
@@ -170,7 +180,12 @@ def test_a_crash_and_a_hang_are_of_their_seeds(monkeypatch, tmp_path):
     )
     records = supervise.supervise(range(7), seconds=3)
     found = {record["seed"]: record["status"] for record in records}
-    assert found == {**dict.fromkeys(range(7), "equal"), 3: "crashes", 5: "hangs"}
+    assert found == {
+        **dict.fromkeys(range(7), "equal"),
+        2: "plain crashes",
+        3: "crashes",
+        5: "hangs",
+    }
     (crash,) = [record for record in records if record["seed"] == 3]
     assert "exit -6" in crash["reason"]
     assert "says MXNet" in crash["reason"]

@@ -49,8 +49,12 @@ class UnequalError(AssertionError):
     """The partitioned run computed something else."""
 
 
-def compare(spec: Spec) -> dict[str, Any]:
+def compare(spec: Spec, ran_serially: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Train serially and partitioned, and compare.
+
+    Args:
+        spec: the net and its script.
+        ran_serially: called between the two.
 
     Returns:
         what is of interest for a report: operators, warnings, the largest error.
@@ -67,6 +71,7 @@ def compare(spec: Spec) -> dict[str, Any]:
         serial = script.train(spec, spec.dtype, **options)
     except Exception as error:
         raise PlainError(f"{type(error).__name__}: {error}") from error
+    ran_serially()
     compiled: list[Any] = []
     tofu.enable(workers=spec.workers, device="cpu", fetch=spec.fetch, strict=True, log="quiet")
     try:
@@ -166,14 +171,16 @@ def _raise_worst(wrong: dict[str, float], measure: str) -> None:
         raise UnequalError(f"{len(wrong)} arrays differ by more than {measure}: {shown}")
 
 
-def attempt(seed: Any, make: Callable[[], Spec]) -> dict[str, Any]:
+def attempt(
+    seed: Any, make: Callable[[], Spec], ran_serially: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """What a comparison came to: "equal", "unequal", "raises" or "plain raises"."""
     began = time.time()
     record: dict[str, Any] = {"seed": seed}
     try:
         spec = make()
         record["workers"] = spec.workers
-        record.update(status="equal", **compare(spec))
+        record.update(status="equal", **compare(spec, ran_serially))
     except UnequalError as error:
         record.update(status="unequal", reason=str(error))
     except PlainError as error:

@@ -21,7 +21,8 @@ def supervise(seeds: Sequence[int], seconds: float = SECONDS) -> list[dict[str, 
     """A record for each seed.
 
     A process that dies is replaced, and the seed that it died of is recorded as "crashes"; one
-    that is silent for longer than `seconds` is killed, and its seed recorded as "hangs".
+    that is silent for longer than `seconds` is killed, and its seed recorded as "hangs"; "plain
+    crashes" and "plain hangs" where it was MXNet's own run.
     """
     left, records = list(seeds), []
     while left:
@@ -58,7 +59,7 @@ def _one_process(seeds: Sequence[int], seconds: float) -> list[dict[str, Any]]:
     ]
     for reader in readers:
         reader.start()
-    records, current = [], None
+    records, current, phase = [], None, ""
     try:
         while True:
             line = lines.get(timeout=seconds)
@@ -66,7 +67,9 @@ def _one_process(seeds: Sequence[int], seconds: float) -> list[dict[str, Any]]:
                 break
             record = json.loads(line)
             if record["status"] == "begins":
-                current = record["seed"]
+                current, phase = record["seed"], "plain "
+            elif record["status"] == "ran serially":
+                phase = ""
             else:
                 records.append(record)
                 current = None
@@ -80,11 +83,12 @@ def _one_process(seeds: Sequence[int], seconds: float) -> list[dict[str, Any]]:
         reader.join()
     for stream in (process.stdout, process.stderr):
         stream.close()
-    if len(records) < len(seeds):
-        if current is None:
-            current = seeds[len(records)]
+    if current is not None or not records:
+        current = seeds[0] if current is None else current
         tail = "".join(text for text in errors if text)[-2000:]
-        records.append({"seed": current, "status": status, "reason": f"exit {code}: {tail}"})
+        records.append(
+            {"seed": current, "status": phase + status, "reason": f"exit {code}: {tail}"}
+        )
     return records
 
 
