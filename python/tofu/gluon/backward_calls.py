@@ -33,13 +33,15 @@ class Recorded(Protocol):
 
     Attributes:
         serial: grows with every recording.
-        group: recordings of one group push one at a time, the latest first. None means
-            that the order does not matter.
+        group: recordings of one group push one after the other; None: the order does not
+            matter.
+        lead: tells the variable that is the first of its inputs, or None for a computed one.
         arrived: set when the callback is ready to push.
     """
 
     serial: int
     group: Optional[Hashable]
+    lead: Optional[Hashable]
     arrived: threading.Event
 
     def triggered(self) -> bool:
@@ -151,7 +153,7 @@ class BackwardCalls:
 
     def release(self, recordings: Sequence[Recorded]) -> None:
         """Let the recordings of a backward call proceed; raise the first error of any."""
-        triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+        triggered = _in_order(recordings)
         sizes = collections.Counter(recorded.group for recorded in triggered)
         ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
         for recorded in triggered:
@@ -187,6 +189,20 @@ def variable(context: Any, request: str) -> tuple[Any, Any]:
     value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
     autograd.mark_variables([value], [gradient], request)
     return value, gradient
+
+
+def _in_order(recordings: Sequence[Recorded]) -> list[Recorded]:
+    """The recordings in the order in which MXNet would run their backward passes.
+
+    It computes the gradients of one variable after the other, as they come first in the
+    recordings, each by all that read it, the latest first. What a group shares is read by all
+    of them; but before that, the first one may read a variable of its own.
+    """
+    latest_first = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+    earliest = {recorded.group: recorded for recorded in latest_first}
+    leads = collections.Counter(recorded.lead for recorded in recordings)
+    leading = [r for r in earliest.values() if r.lead is not None and leads[r.lead] == 1]
+    return [*leading, *(recorded for recorded in latest_first if recorded not in leading)]
 
 
 def _error_of(recorded: Recorded) -> Optional[Exception]:

@@ -301,7 +301,15 @@ class Pool:
             self._group,
             slots,
             [(head, memory.layout) for head, memory in zip(heads, memories)],
+            self._lead(inputs),
         )
+
+    def _lead(self, inputs: Mapping[str, Any]) -> Optional[int]:
+        """What tells the first input, if it is a variable whose gradient is wanted."""
+        for name, array in inputs.items():
+            leads = name in self._signature.gradients and array.grad is not None
+            return int(array.handle.value) if leads else None
+        return None
 
     def _updates(self) -> list[int]:
         return [p._tofu.updates for p in self._parameters.values()]

@@ -67,6 +67,7 @@ class Recording:
             is the token of a block's output.
         heads: for each output, where its gradient comes from past autograd, with the layout
             that it has there; then outputs are tokens. None: the heads are autograd's.
+        lead: what tells a variable of the script's that no other input comes before, or None.
     """
 
     def __init__(
@@ -79,9 +80,11 @@ class Recording:
         group: Optional[Hashable] = None,
         slots: Sequence[Optional[HeadGradient]] = (),
         heads: Optional[Sequence[tuple[HeadGradient, Any]]] = None,
+        lead: Optional[Hashable] = None,
     ) -> None:
         self.serial = next(calls.serials)
         self.group = group
+        self.lead = lead
         self.arrived = threading.Event()
         self._calls = calls
         self._turn = threading.Event()

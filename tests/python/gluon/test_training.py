@@ -187,6 +187,27 @@ def test_retained_graphs(two):
     assert_same(retain(), plainly(retain))
 
 
+def several_calls(asked, shared):
+    """Statistics after three calls before one backward pass, with gradients of some inputs."""
+    net = make_net()
+    inputs = [data() * scale for scale in (1, 2, 5)]
+    for number in asked:
+        inputs[number].attach_grad()
+    if shared:
+        inputs[2] = inputs[0]
+    with autograd.record():
+        losses = [net(each).sum() for each in inputs]
+    autograd.backward(losses)
+    return {n: value for n, value in weights(net).items() if "running" in n}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("asked", [(), (0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_running_statistics_of_several_calls(asked, shared, two):
+    """They are updated in the order of MXNet's backward passes."""
+    assert_same(several_calls(asked, shared), plainly(several_calls, asked, shared))
+
+
 def gradients_of_inputs():
     net = make_net()
     inputs = data()
