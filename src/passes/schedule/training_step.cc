@@ -1,11 +1,14 @@
 #include "passes/schedule/training_step.h"
 
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "graph/verify_graph.h"
 #include "passes/partition/verify_tiles.h"
 #include "passes/schedule/control_deps.h"
+#include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/join_phases.h"
 #include "passes/schedule/order_nodes.h"
 #include "passes/schedule/relay_regions.h"
@@ -29,13 +32,30 @@ void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
 }
 
 void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
-  Verify(*phase, phases, "phases");
   RelayRegions(&phase->graph);
   Verify(*phase, phases, "relay_regions");
   if (!control_deps) return;
-  OrderNodes(&phase->graph);
+  OrderExchange(&phase->graph);
   AddControlDeps(&phase->graph);
   Verify(*phase, phases, "control_deps");
+}
+
+void DropAcknowledgements(Phases* phases) {
+  Verify(phases->forward, *phases, "phases");
+  const int forward = DropAcknowledgements(phases->workers, {}, &phases->forward.graph);
+  ShiftHeads(forward, &phases->forward.heads);
+  std::set<std::string> saved;
+  for (SavedEntry& entry : phases->saved) {
+    entry.forward_head += forward;
+    saved.insert(entry.name);
+  }
+  Verify(phases->forward, *phases, "drop_acknowledgements");
+  if (!phases->backward) return;
+  Verify(*phases->backward, *phases, "phases");
+  const int backward =
+      DropAcknowledgements(phases->workers, saved, &phases->backward->graph);
+  ShiftHeads(backward, &phases->backward->heads);
+  Verify(*phases->backward, *phases, "drop_acknowledgements");
 }
 
 JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variables) {
@@ -54,6 +74,7 @@ JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variabl
 TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
                           const StepCallback& on_pass) {
   Phases phases = SplitPhases(options.control_deps ? InOrder(partitioned) : partitioned);
+  DropAcknowledgements(&phases);
   Arrange(phases, options.control_deps, &phases.forward);
   if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
   if (on_pass) on_pass("phases", DumpPhases(phases));
