@@ -20,7 +20,7 @@
 namespace tofu {
 namespace {
 
-constexpr int kInt64 = 6;  // of handles, acknowledgements and tokens
+constexpr int kInt64 = 6;  // the type of handles, acknowledgements and tokens
 constexpr char kSpecAttr[] = "spec";
 constexpr char kHandlesAttr[] = "handles";
 constexpr char kNumArgsAttr[] = "num_args";
@@ -196,7 +196,7 @@ void InferOneElement(const OpAttrs& /*attrs*/, OpShapes* shapes) {
   shapes->outputs = {{1}};
 }
 
-// The engine has done the work: it runs this after everything that it reads.
+// Does nothing: the engine has already waited for all inputs.
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
   Observe(Step::kRetire);
   if (arrays.on_gpu) return RetireOnGpu(arrays);
@@ -248,7 +248,7 @@ extern "C" __attribute__((visibility("default"))) void TofuObserveFetches(
   tofu::g_observer.store(observer);
 }
 
-// Carries out one specification on the CPU without MXNet, for measurements and
+// Runs one specification on the CPU without MXNet, for measurements and
 // tests. Returns null, or what is wrong with the specification.
 extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetch(
     const char* spec, const void* const* sources, void* region) {

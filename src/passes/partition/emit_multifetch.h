@@ -50,16 +50,16 @@ class MultiFetchEmitter {
   std::map<std::pair<int, int>, NodeEntry> handles_;  // by the tile's node and index
 };
 
-// The entry that says that a fetch has read its tiles, its last output.
+// The last output of a fetch: it is there when the fetch has read its tiles.
 NodeEntry Acknowledgement(const Graph& graph, int fetch);
 
 // Whether an entry is a region that a fetch assembles.
 bool IsRegion(const Graph& graph, NodeEntry entry);
 
-// Adds a retirement for every publication that the builder's heads need to be published,
-// in the graph's order, each a head before all present heads. Returns how many: the
-// numbers of the heads that were there grow by it. An executor orders nodes by the
-// first head that needs them, so that memory is free again after its last reader.
+// Adds a retirement for every publication that the builder's heads need, in the
+// graph's order. Each becomes a head before all existing heads. Returns their number,
+// by which the numbers of the existing heads grow. An executor orders nodes by the first
+// head that needs them, so memory becomes free right after its last reader.
 int Retire(GraphBuilder* builder);
 
 }  // namespace tofu

@@ -143,7 +143,7 @@ class TileVerifier {
     TOFU_CHECK(publish.op == kPublishOp &&
                handle.index < static_cast<int>(publish.inputs.size()))
         << "after " << after_ << ": input " << handle.input << " of the fetch "
-        << fetch.name << " publishes no tile number " << handle.index;
+        << fetch.name << " is not a published tile number " << handle.index;
     return publish.inputs[handle.index];
   }
 
@@ -165,6 +165,13 @@ class TileVerifier {
           });
       TOFU_CHECK(reads_tile) << "after " << after_ << ": " << retire.name
                              << " retires another tile than " << name << " published";
+    }
+    for (size_t i = 0; i < retire.inputs.size(); ++i) {
+      const bool is_tile =
+          static_cast<int>(i) < std::stoi(retire.attrs.at(kNumTilesAttr));
+      TOFU_CHECK(is_tile || !IsRegion(graph_, retire.inputs[i]))
+          << "after " << after_ << ": " << retire.name
+          << " reads a region, expected the acknowledgement of its fetch";
     }
     if (fetches.empty()) return;
     // Edges are all that an engine orders nodes by.

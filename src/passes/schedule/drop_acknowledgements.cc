@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,7 @@ struct Publication {
 
 class Dropper {
  public:
+  // `temporary`: variables whose memory is free after their last reader; others stay.
   Dropper(int workers, const std::set<std::string>& temporary, Graph* graph)
       : num_workers_(workers),
         temporary_(temporary),
@@ -45,6 +48,7 @@ class Dropper {
     CountAlive();
   }
 
+  // Returns how many heads the graph has more than before: a negative number, or 0.
   int Run() {
     for (int number : ByCost()) Wait(&publications_[number]);
     return Rewrite();
@@ -309,9 +313,17 @@ class Dropper {
 
 }  // namespace
 
-int DropAcknowledgements(int workers, const std::set<std::string>& temporary,
-                         Graph* graph) {
-  return Dropper(workers, temporary, graph).Run();
+void DropAcknowledgements(Phases* phases) {
+  const int forward = Dropper(phases->workers, {}, &phases->forward.graph).Run();
+  ShiftHeads(forward, &phases->forward.heads);
+  std::set<std::string> saved;
+  for (SavedEntry& entry : phases->saved) {
+    entry.forward_head += forward;
+    saved.insert(entry.name);
+  }
+  if (!phases->backward) return;
+  const int backward = Dropper(phases->workers, saved, &phases->backward->graph).Run();
+  ShiftHeads(backward, &phases->backward->heads);
 }
 
 }  // namespace tofu

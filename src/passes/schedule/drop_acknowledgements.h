@@ -11,9 +11,9 @@
 // Retirements of one worker that wait for the same fetches become one node, and so do
 // all those of tiles that live to the end of the phase, such as weights.
 //
-// Input:      a phase of a partitioned graph, its nodes in the order in which they
-//             should run except for the retirements, without control dependencies.
-// Output:     the same phase with other retirements. They remain the first heads.
+// Input:      the phases, their nodes in the order in which they should run except for
+//             the retirements, without control dependencies.
+// Output:     the same phases with other retirements, which remain the first heads.
 // Invariants: what is computed stays the same; a retirement runs after every reader of
 //             its tiles (VerifyTiles checks it on the graph alone).
 // Errors:     none.
@@ -23,18 +23,11 @@
 #ifndef TOFU_PASSES_SCHEDULE_DROP_ACKNOWLEDGEMENTS_H_
 #define TOFU_PASSES_SCHEDULE_DROP_ACKNOWLEDGEMENTS_H_
 
-#include <set>
-#include <string>
-
-#include "graph/graph.h"
+#include "passes/schedule/phases.h"
 
 namespace tofu {
 
-// `temporary`: variables whose memory is free after their last reader (saved
-// activations); other variables live on. Returns how many heads there are more than
-// before, at most 0.
-int DropAcknowledgements(int workers, const std::set<std::string>& temporary,
-                         Graph* graph);
+void DropAcknowledgements(Phases* phases);
 
 }  // namespace tofu
 

@@ -1,7 +1,5 @@
 #include "passes/schedule/training_step.h"
 
-#include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,22 +38,9 @@ void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
   Verify(*phase, phases, "control_deps");
 }
 
-void DropAcknowledgements(Phases* phases) {
-  Verify(phases->forward, *phases, "phases");
-  const int forward = DropAcknowledgements(phases->workers, {}, &phases->forward.graph);
-  ShiftHeads(forward, &phases->forward.heads);
-  std::set<std::string> saved;
-  for (SavedEntry& entry : phases->saved) {
-    entry.forward_head += forward;
-    saved.insert(entry.name);
-  }
-  Verify(phases->forward, *phases, "drop_acknowledgements");
-  if (!phases->backward) return;
-  Verify(*phases->backward, *phases, "phases");
-  const int backward =
-      DropAcknowledgements(phases->workers, saved, &phases->backward->graph);
-  ShiftHeads(backward, &phases->backward->heads);
-  Verify(*phases->backward, *phases, "drop_acknowledgements");
+void VerifyPhases(const Phases& phases, const char* after) {
+  Verify(phases.forward, phases, after);
+  if (phases.backward) Verify(*phases.backward, phases, after);
 }
 
 JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variables) {
@@ -74,7 +59,9 @@ JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variabl
 TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
                           const StepCallback& on_pass) {
   Phases phases = SplitPhases(options.control_deps ? InOrder(partitioned) : partitioned);
+  VerifyPhases(phases, "phases");
   DropAcknowledgements(&phases);
+  VerifyPhases(phases, "drop_acknowledgements");
   Arrange(phases, options.control_deps, &phases.forward);
   if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
   if (on_pass) on_pass("phases", DumpPhases(phases));

@@ -96,8 +96,8 @@ TEST(RecursiveSearch, PartsOfStepsAreReorderedOnlyWhenTheyMayBe) {
       << "a decision is given for the first step, of three parts";
 }
 
-// Of unequal parts, what one step cuts need not divide at the other: the batch does not
-// divide by 3. So many steps are not decided jointly.
+// With unequal parts, a dimension that one step cuts may not divide at the other: the
+// batch does not divide by 3. There are too many steps to decide jointly.
 TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
   Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 3});
   const Plan plan = problem.Search(Method::kImproved);
@@ -119,8 +119,8 @@ TEST(RecursiveSearch, WhatIsNoCheaperDoesNotTakeThePlaceOfTheRecursionsPlan) {
   EXPECT_GT(compared, 30);
 }
 
-// Every dimension divides by 2 once: the second step has no choice of tensors left, so
-// it is an optimum, whatever the first one is.
+// Every dimension divides by 2 once, so the second step has no choice left and is an
+// optimum for any first step.
 TEST(RecursiveSearch, OneStepThatIsNoOptimumMakesThePlanFeasible) {
   Problem problem(Mlp(6, 10, 3), {2, 2});
   EXPECT_EQ(problem.Search(Method::kRecursion).status, PlanStatus::kStepsOptimal);
