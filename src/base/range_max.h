@@ -1,5 +1,5 @@
-// Values at positions 0 to size - 1: adds to a range of them and finds the maximum of a
-// range, both ends inclusive, in logarithmic time (a segment tree).
+// Values of at least 0 at positions 0 to size - 1: adds to a range of them, and finds the
+// maximum of a range, in logarithmic time (a segment tree). Both ends are inclusive.
 #ifndef TOFU_BASE_RANGE_MAX_H_
 #define TOFU_BASE_RANGE_MAX_H_
 

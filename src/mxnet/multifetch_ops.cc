@@ -186,8 +186,7 @@ void ParseRetire(const OpAttrs& attrs, int* num_inputs, int* num_outputs) {
   *num_outputs = 1;
 }
 
-void InferRetireDtypes(const OpAttrs& attrs, int* inputs, int num_inputs,
-                       int* outputs) {
+void InferRetireDtypes(const OpAttrs& attrs, int* inputs, int num_inputs, int* outputs) {
   for (int i = NumTiles(attrs); i < num_inputs; ++i) inputs[i] = kInt64;
   outputs[0] = kInt64;
 }

@@ -115,7 +115,9 @@ NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
     fetch.inputs.push_back(worker == spec.worker ? tile : Handle(tile));
   }
   fetch.attrs[kSpecAttr] = WriteSpec(KernelSpec(spec, workers, shapes, dtype));
-  return {builder_.Add(std::move(fetch), spec.worker, {shape, {1}}, {dtype, kHandleDtype}), 0};
+  return {
+      builder_.Add(std::move(fetch), spec.worker, {shape, {1}}, {dtype, kHandleDtype}),
+      0};
 }
 
 NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
@@ -128,7 +130,8 @@ NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
         builder_.graph().nodes[tile.node].name + "/publish" + std::to_string(tile.index);
     publish.inputs = {tile};
     found->second = {
-        builder_.Add(std::move(publish), builder_.worker(tile), {{1}}, {kHandleDtype}), 0};
+        builder_.Add(std::move(publish), builder_.worker(tile), {{1}}, {kHandleDtype}),
+        0};
   }
   return found->second;
 }
@@ -157,9 +160,9 @@ int Retire(GraphBuilder* builder) {
     }
     retire.attrs[kNumArgsAttr] = std::to_string(retire.inputs.size());
     retire.attrs[kNumTilesAttr] = std::to_string(tiles.size());
-    retired.push_back(
-        {builder->Add(std::move(retire), builder->worker(tiles[0]), {{1}}, {kHandleDtype}),
-         0});
+    retired.push_back({builder->Add(std::move(retire), builder->worker(tiles[0]), {{1}},
+                                    {kHandleDtype}),
+                       0});
   }
   std::vector<NodeEntry>& heads = builder->graph().heads;
   heads.insert(heads.begin(), retired.begin(), retired.end());

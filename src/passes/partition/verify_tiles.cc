@@ -111,8 +111,8 @@ class TileVerifier {
   void Fetch(int node) const {
     const Node& n = graph_.nodes[node];
     const auto handles = n.attrs.find(kHandlesAttr);
-    const FetchBundle bundle =
-        ReadBundle(n.attrs.at(kSpecAttr), handles == n.attrs.end() ? "" : handles->second);
+    const FetchBundle bundle = ReadBundle(
+        n.attrs.at(kSpecAttr), handles == n.attrs.end() ? "" : handles->second);
     const int num_regions = static_cast<int>(bundle.specs.size());
     TOFU_CHECK(num_regions + 1 == n.num_outputs &&
                bundle.num_inputs() == static_cast<int>(n.inputs.size()))

@@ -65,10 +65,9 @@ class Dropper {
     for (NodeEntry head : graph_.heads) {
       if (!IsRetirement(head.node)) continue;
       const Node& node = graph_.nodes[head.node];
-      const auto handle =
-          std::find_if(node.inputs.begin(), node.inputs.end(), [&](NodeEntry input) {
-            return graph_.nodes[input.node].op == kPublishOp;
-          });
+      const auto handle = std::find_if(
+          node.inputs.begin(), node.inputs.end(),
+          [&](NodeEntry input) { return graph_.nodes[input.node].op == kPublishOp; });
       Publication publication{{node.inputs.begin(), handle}, *handle, node.name, {}, {}};
       for (auto reader = handle + 1; reader != node.inputs.end(); ++reader) {
         publication.readers.push_back(reader->node);
@@ -220,11 +219,13 @@ class Dropper {
       const Publication& publication = publications_[i];
       size_t group = groups.size();
       if (publication.lives_on) {
-        group = known.emplace(std::make_pair(worker(publication), std::vector<int>()), group)
-                    .first->second;
+        group =
+            known.emplace(std::make_pair(worker(publication), std::vector<int>()), group)
+                .first->second;
       } else if (publication.readers.empty()) {
-        group = known.emplace(std::make_pair(worker(publication), publication.tokens), group)
-                    .first->second;
+        group =
+            known.emplace(std::make_pair(worker(publication), publication.tokens), group)
+                .first->second;
       }
       if (group == groups.size()) groups.emplace_back();
       groups[group].push_back(static_cast<int>(i));
@@ -264,10 +265,9 @@ class Dropper {
       for (NodeEntry input : node.inputs) last = std::max(last, input.node);
       return last;
     };
-    std::stable_sort(retirements.begin(), retirements.end(),
-                     [&](const Node& a, const Node& b) {
-                       return last_input(a) < last_input(b);
-                     });
+    std::stable_sort(
+        retirements.begin(), retirements.end(),
+        [&](const Node& a, const Node& b) { return last_input(a) < last_input(b); });
     Graph result;
     std::vector<int> numbers(graph_.nodes.size(), -1);
     const auto moved = [&](NodeEntry entry) {

@@ -27,7 +27,8 @@ class BundleFetchesTest : public testing::Test {
 
   NodeEntry Fetch(NodeEntry tile, const std::string& name) {
     const Box box = {{0}, {4}};
-    return emitter_.Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile}, kFloat32, name);
+    return emitter_.Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile}, kFloat32,
+                         name);
   }
 
   NodeEntry Use(const std::string& name, const std::vector<NodeEntry>& inputs) {

@@ -19,19 +19,27 @@ namespace {
 constexpr int kFloat32 = 0;
 
 // Worker 0 makes `tile`, worker 1 fetches it and computes `use`, and if `is_answered`
-// worker 0 fetches that. Worker 0 then makes a tensor of `large` numbers.
+// worker 0 fetches that. Worker 0 also makes a tensor of `large` numbers, before or in
+// the middle of this.
 class Drop : public testing::Test {
  protected:
-  void Build(bool is_answered, int64_t large, int64_t size = 4) {
+  void Build(bool is_answered, int64_t large, int64_t size = 4,
+             bool in_the_middle = false) {
     const NodeEntry x = Variable("x", 0, size);
+    std::vector<NodeEntry> ends;
+    if (!in_the_middle) ends.push_back(Large(x, large));
     const NodeEntry tile = Operator("tile", 0, {x}, size);
     const NodeEntry use = Operator("use", 1, {Fetch(1, 0, tile, "read")}, 4);
-    std::vector<NodeEntry> ends = {use};
-    if (large > 0) ends = {Operator("large", 0, {x}, large)};
+    ends.push_back(use);
+    if (in_the_middle) ends.push_back(Large(x, large));
     if (is_answered) {
       ends.push_back(Operator("end", 0, {Fetch(0, 1, use, "answer")}, 4));
     }
     Finish(ends);
+  }
+
+  NodeEntry Large(NodeEntry x, int64_t size) {
+    return Operator("small", 0, {Operator("large", 0, {x}, size)}, 4);
   }
 
   NodeEntry Variable(const std::string& name, int worker, int64_t size) {
@@ -112,8 +120,12 @@ TEST_F(Drop, WithoutOneTheAcknowledgementStays) {
 }
 
 TEST_F(Drop, ATileDoesNotLiveLongerAtTheWorstMoment) {
-  // The tile is alive until "answer", after the only other tensor.
-  Build(true, 0, 1000);
+  Build(true, 1000, 4, true);
+  EXPECT_EQ(Crossing(), 2);
+}
+
+TEST_F(Drop, ALargeTileNeverLivesLonger) {
+  Build(true, 1000, 100);
   EXPECT_EQ(Crossing(), 2);
 }
 
@@ -140,28 +152,27 @@ TEST_F(Drop, HeadsKeepTheirEntries) {
   }
 }
 
-TEST_F(Drop, WhatIsSavedIsFreeAfterItsLastReaderInTheBackwardHalf) {
-  Build(true, 1000);
-  Phases phases;
-  phases.workers = 2;
-  phases.forward.graph.first_entry = {0};
-  GraphBuilder builder;
-  MultiFetchEmitter emitter(&builder);
-  Node node;
-  node.name = "saved";
-  const NodeEntry saved = {builder.Add(node, 0, {{1000}}, {kFloat32}), 0};
-  const Box box = {{0}, {1000}};
-  const NodeEntry read =
-      emitter.Emit(PlanFetch(1, box, box, {{0, box}}), {saved, saved}, kFloat32, "read");
-  builder.graph().heads = {read};
+// In the backward half: worker 1 reads `kept`, and worker 0 fetches what it makes of it
+// when a tensor that needs as much memory as `kept` is alive.
+TEST_F(Drop, AVariableLivesOnUnlessItIsSaved) {
+  const NodeEntry kept = Variable("kept", 0, 4);
+  const NodeEntry x = Variable("x", 0, 1000);
+  const NodeEntry use = Operator("use", 1, {Fetch(1, 0, kept, "read")}, 4);
+  const NodeEntry large = Operator("large", 0, {x}, 1000);
+  const NodeEntry answer = Fetch(0, 1, use, "answer");
+  builder_.graph().heads = {Operator("end", 0, {large, answer}, 4)};
+  Retire(&builder_);
   for (const bool is_saved : {false, true}) {
+    Phases phases;
+    phases.workers = 2;
+    phases.forward.graph.first_entry = {0};
     phases.backward = PhaseGraph();
-    GraphBuilder copy = builder;
-    Retire(&copy);
-    phases.backward->graph = copy.graph();
-    if (is_saved) phases.saved = {{"saved", 0, 0}};
+    phases.backward->graph = builder_.graph();
+    if (is_saved) phases.saved = {{"kept", 0, 0}, {"x", 0, 0}};
     DropAcknowledgements(&phases);
     ExpectReadersBeforeRetirements(phases.backward->graph);
+    phases_.forward.graph = phases.backward->graph;
+    EXPECT_EQ(Crossing(), is_saved ? 2 : 1) << "one of them is worker 1's own";
   }
 }
 
