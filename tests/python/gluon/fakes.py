@@ -62,7 +62,7 @@ def logged(backend, log):
     """A backend that records its calls in `log`."""
 
     def training_graph(symbol, **options):
-        keys = ("train", "gradients", "optimizer")
+        keys = ("train", "gradients", "optimizer", "parameters")
         log.graphs.append({key: options[key] for key in keys})
         return backend.training_graph(symbol, **options)
 
