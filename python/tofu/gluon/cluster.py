@@ -69,8 +69,12 @@ class Cluster:
                 "connects once. Give all Trainers the same kvstore object, or the same name"
             )
         self.watchdog = heartbeats.Watchdog("a worker process", limit_s)
-        with self.watchdog.waiting("the other processes to start"):
-            self.kvstore: Any = connect()
+        try:
+            with self.watchdog.waiting("the other processes to start"):
+                self.kvstore: Any = connect()
+        except BaseException:
+            self.watchdog.stop()
+            raise
         self.rank = int(self.kvstore.rank)
         self.size = int(self.kvstore.num_workers)
         self.has_optimizer = False
@@ -112,8 +116,8 @@ class Cluster:
         """
         own = [int(str(value)) for value in facts.values()]
         own += list(digest.ljust(_DIGEST_PARTS, b"\0")[:_DIGEST_PARTS])
-        found = nd.array(own, dtype="float32")
-        self.broadcast([found], [[found]])
+        found = nd.zeros(len(own))
+        self.broadcast([nd.array(own)], [[found]])
         first = [int(value) for value in found.asnumpy()]
         if first == own:
             return

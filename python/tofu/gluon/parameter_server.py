@@ -21,6 +21,9 @@ from . import heartbeats
 __all__ = ["main"]
 
 _POLL_S = 1.0
+# ps-lite takes its time of start only after it has found the others, and until then everyone for
+# dead. So only what it says for this many polls counts.
+_POLLS = 5
 
 
 def main(role: str) -> None:
@@ -33,11 +36,12 @@ def main(role: str) -> None:
 
 
 def _watch(kvstore: Any, role: str) -> None:
-    while True:
+    polls = 0
+    while polls < _POLLS:
         time.sleep(_POLL_S)
         dead = heartbeats.dead_processes(kvstore, role)
-        if dead:
-            heartbeats.give_up(f"{role}: {heartbeats.describe(dead)}")
+        polls = polls + 1 if dead else 0
+    heartbeats.give_up(f"{role}: {heartbeats.describe(dead)}")
 
 
 if __name__ == "__main__":
