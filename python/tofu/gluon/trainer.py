@@ -1,9 +1,10 @@
 """gluon.Trainer on tiled parameters: every worker updates its own tiles.
 
-Workers reduce nothing here: a tile's gradient is complete after the backward pass.
-Parameters that are not tiled are updated as before, in the same step. An optimizer that
-does not update element by element gets whole weights and gradients. State files are in
-plain MXNet's format, with whole, gathered states.
+Nothing is reduced between workers: a tile's gradient is complete when the backward
+pass is. Parameters that are not tiled are updated as before, in the same step. Of the
+optimizers that do not update element by element, LAMB and LARS share norms
+(tofu.gluon.norm_updates); others get whole weights and gradients.
+State files are those of plain MXNet: whole states, gathered.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tofu.errors import ConfigError
 from . import checkpoints, distributed, messages, views
 from .arrays import classic
 from .autograd_hooks import free_dropped
+from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
 from .session import active, describe_contexts
@@ -47,6 +49,7 @@ class _Updaters:
     Attributes:
         optimizer: the optimizer that the other attributes belong to.
         elementwise: whether it may update tiles.
+        rule: how else tiles are updated, or None.
         updaters: one per worker, for tiles.
         split: the parameters whose optimizer states are in `updaters`: index -> TileState.
             The Trainer's own updater has all other states.
@@ -54,6 +57,7 @@ class _Updaters:
 
     optimizer: Any
     elementwise: bool
+    rule: Optional[Rule]
     updaters: list[Any]
     split: dict[int, Any] = dataclasses.field(default_factory=dict)
 
@@ -178,6 +182,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         tiles: list[list[Job]] = [[] for _ in own.updaters]
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
+        spread: list[tuple[int, Any]] = []
         for index, parameter in enumerate(self._params):
             if parameter.grad_req == "null" or _in_kvstore(parameter):
                 continue
@@ -192,11 +197,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
                     jobs.append((index, gradient, weight))
             else:
-                gathered.append((index, parameter))
-        _split_states(self, own, [index for index, _, _ in tiles[0]])
+                (gathered if own.rule is None else spread).append((index, parameter))
+        _split_states(self, own, [job[0] for job in (*tiles[0], *spread)])
         for updater, jobs in zip([*own.updaters, _updater(self)], [*tiles, whole]):
             if jobs:
                 updater(*zip(*jobs))
+        _update_spread(self, own, spread)
         _update_gathered(self, gathered)
         views.refresh(state.views)
 
@@ -288,7 +294,8 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
         return found
     contexts = tile_state.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
-    if not elementwise:
+    rule = None if elementwise else rule_for(optimizer)
+    if not elementwise and rule is None:
         messages.warn(
             f"{type(optimizer).__name__} does not update every element by itself: each step "
             f"gathers whole weights and gradients from {describe_contexts(contexts)} on "
@@ -297,7 +304,7 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
     for updater, context in zip(updaters, contexts):
         updater.tofu_device = context.device_id
-    found = trainer._tofu = _Updaters(optimizer, elementwise, updaters)
+    found = trainer._tofu = _Updaters(optimizer, elementwise, rule, updaters)
     tile_state.state.trainers.add(trainer)
     return found
 
@@ -351,6 +358,33 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     for array in parameter._data:
         array._fresh_grad = False
     return fresh
+
+
+def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any]]) -> None:
+    """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
+    optimizer = trainer._optimizer
+    at_once = max(1, optimizer.aggregate_num)
+    for begin in range(0, len(spread), at_once):
+        some = spread[begin : begin + at_once]
+        for updater in own.updaters:
+            optimizer._set_current_context(updater.tofu_device)
+            optimizer._update_count([index for index, _ in some])
+        assert own.rule is not None
+        with autograd.pause():
+            own.rule(optimizer, [_spread_of(own, index, parameter) for index, parameter in some])
+
+
+def _spread_of(own: _Updaters, index: int, parameter: Any) -> Spread:
+    """A tiled parameter with its optimizer states, made at the first update."""
+    tile_state = parameter._tofu
+    states = []
+    for updater, tile in zip(own.updaters, parameter._data):
+        if index not in updater.states:
+            updater.states[index] = own.optimizer.create_state_multi_precision(index, tile)
+            updater.states_synced[index] = True
+        states.append(updater.states[index])
+    gradients = tile_state.gradients.tiles()
+    return Spread(index, parameter._data, gradients, states, tile_state.layout.boxes)
 
 
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
