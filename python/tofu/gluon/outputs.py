@@ -30,6 +30,7 @@ from mxnet import autograd, nd
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import NDArrayBase
+from mxnet.util import is_np_shape, np_shape
 
 from .autograd_hooks import NULL, record_function, write_gradient
 from .backend import Backend
@@ -379,16 +380,18 @@ def _record(found: Delivered, handle: Any) -> None:
     """Enter a gathered array in autograd's graph, computed from the output's token."""
     gradient, serial = found.gradient, found.serial
     assert gradient is not None
+    scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
 
     def backward(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
-        try:
-            own = heads[0].copy()
-            own.wait_to_read()  # MXNet may free the head when this returns
-            if requests[0] != NULL:
-                gradient.add(serial, own)
-        except Exception as error:
-            gradient.fail(error)
-        write_gradient(gradients[0], None, requests[0])
+        with np_shape(scalars or None):
+            try:
+                own = heads[0].copy()
+                own.wait_to_read()  # MXNet may free the head when this returns
+                if requests[0] != NULL:
+                    gradient.add(serial, own)
+            except Exception as error:
+                gradient.fail(error)
+            write_gradient(gradients[0], None, requests[0])
 
     recording = autograd.set_recording(True)
     try:

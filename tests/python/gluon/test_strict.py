@@ -23,6 +23,7 @@ pytestmark = [
 def strict(fake, monkeypatch):
     """Tofu on as TOFU_STRICT=1 has it."""
     monkeypatch.setenv("TOFU_STRICT", "1")
+    monkeypatch.setenv("TOFU_HYBRIDIZE", "0")  # else blocks that were never hybridized are traced
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     yield
     tofu.gluon.disable()
@@ -99,7 +100,7 @@ WAYS = {
 def test_no_way_leads_to_a_serial_run(strict, way, text):
     call = way()
     for _ in range(2):  # not only the first call
-        with autograd.record(), pytest.raises(ConfigError, match=f"TOFU_STRICT asks for.*{text}"):
+        with autograd.record(), pytest.raises(ConfigError, match=f"TOFU_STRICT requires.*{text}"):
             call()
 
 
@@ -110,7 +111,7 @@ def test_what_cannot_be_bound_is_an_error(strict):
     net = make_net()
     with fakes.using(fakes.backend(), program=program):
         for _ in range(2):
-            with pytest.raises(ConfigError, match=r"TOFU_STRICT asks for.*no memory for a tile"):
+            with pytest.raises(ConfigError, match=r"TOFU_STRICT requires.*no memory for a tile"):
                 net(data())
 
 
@@ -148,6 +149,7 @@ def test_a_whole_training_run_ends(strict):
 
 @pytest.mark.parametrize(("way", "text"), [(refused_operator, "sign"), (unhybridized, "hybrid")])
 def test_a_saved_plan_is_never_left_unused(fake, monkeypatch, way, text):
+    monkeypatch.setenv("TOFU_HYBRIDIZE", "0")
     plans = plan_file.PlanFile("net.plan", {("hash", 2): {}})
     monkeypatch.setattr(plan_file, "read", lambda path: plans)
     tofu.gluon.enable(workers=2, device="cpu", log="quiet", plan="net.plan")
