@@ -186,7 +186,7 @@ def serial(name: str, reason: str, session: Session) -> None:
         ConfigError: the user has asked for that, or the saved plan is for this block.
     """
     if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
     _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
     warn(f"{name} runs serially: {reason}")
 
@@ -212,7 +212,7 @@ def untraced(name: str, reason: str, session: Session) -> None:
         ConfigError: TOFU_STRICT makes that an error.
     """
     if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
     warn(f"{name} runs eagerly, only the blocks inside it can be partitioned: {reason}")
 
 

@@ -84,7 +84,7 @@ def frozen():
 WAYS = {
     refused_operator: "operator sign",
     unhybridized: "call its hybridize",
-    plain_block: "HybridBlock and call hybridize",
+    plain_block: "a HybridBlock",
     sparse_input: "an input is sparse",
     sparse_gradient: "sparse_grad",
     watched: "register_op_hook",
