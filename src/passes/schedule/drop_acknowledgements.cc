@@ -19,7 +19,7 @@ namespace {
 constexpr int kNever = std::numeric_limits<int>::max();
 
 // Larger tiles, as a fraction of the worker's peak, do not live longer: they would leave
-// gaps between the blocks that MXNet's planner reuses. With 1/100 a worker of
+// gaps between the blocks that an executor's planner reuses. With 1/100 a worker of
 // WResNet-152-10 needs 0.2% more memory than without the pass, with 1/150 0.05%; with
 // 1/300 RNN-6-4K keeps more than twice as many acknowledgements.
 constexpr int64_t kLongLived = 150;
