@@ -245,3 +245,14 @@ def test_a_dimension_without_elements_is_not_split():
     """Even if rows for larger shapes are cached."""
     assert row_for("relu", {}, [(4, 6)], [(4, 6)])["splittable"] == [0, 1]
     assert row_for("relu", {}, [(0, 6)], [(0, 6)])["splittable"] == [1]
+
+
+def test_a_size_may_stand_for_several() -> None:
+    row = {
+        "vars": [{"name": "i", "extent": ["input", 0, 0]}],
+        "inputs": [],
+        "outputs": [],
+        "attrs": [{"name": "units", "vars": [0], "value": {"size": 0, "times": 3}}],
+    }
+    parts = parts_of(row, {"units": "18"}, [(6,)], [(6,)], [(0, 2)])
+    assert [part.attributes["units"] for part in parts] == ["9", "9"]

@@ -268,6 +268,13 @@ def test_mxnets_attribute_texts(text: str, value: object) -> None:
     assert parse_attribute(text) == value
 
 
+def test_the_default_says_what_a_number_stands_for() -> None:
+    assert parse_attribute("1", False) is True
+    assert parse_attribute("0", True) is False
+    assert parse_attribute("3", (1, 1)) == (3,)
+    assert parse_attribute("3", 1) == 3
+
+
 def test_optional_and_variadic_tensors() -> None:
     @op
     def summed(first, second=None, *rest):

@@ -51,6 +51,7 @@ def solution(values: list[int], cost: int, peak: int) -> dict[str, Any]:
 def test_a_solution_as_stated_passes() -> None:
     assert check_solution(PROBLEM, solution([0, 0], 10, 4), 10).cost == 10
     assert check_solution(PROBLEM, solution([1, 1], 1, 14), None).peak == 14
+    assert check_solution(PROBLEM, solution([1, 1], 1, 14), 14).peak == 14, "just fits"
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,16 @@ def test_an_attribute_with_the_size_is_found() -> None:
     assert by_cut[(0,)].outcomes == (Outcome("concatenate", 0),)
 
 
+def test_other_numbers_of_an_attribute_stay() -> None:
+    def call(inputs, attrs):
+        (x,) = inputs
+        return [x * 2] if attrs["limits"] == f"({len(x)}, 9)" else None
+
+    samples = [[values(In((4,)), np.random.default_rng(seed))] for seed in range(2)]
+    (way,) = find_ways(call, samples, {"limits": "(4, 9)"})
+    assert way.attributes == ("limits",)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "uint8", "bool"])
 def test_probes_are_of_their_type_and_uneven(dtype: str) -> None:
     drawn = values(In((40,)), np.random.default_rng(3), dtype)
