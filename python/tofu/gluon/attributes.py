@@ -39,6 +39,7 @@ _BOOKKEEPING = frozenset(vars(HybridBlock(prefix="")))
 _COUNTERS = frozenset(("_counter", "_init_counter"))  # of cells: they number names of operators
 _LIBRARIES = frozenset(("mxnet", "numpy", "tofu"))
 _ENTRIES = ("__call__", "forward", "hybrid_forward")
+_CONTAINERS = frozenset((dict, list, tuple))
 _DEPTH = 4  # how far objects and containers are followed
 _MAX_LENGTH = 1000  # of a container that is looked into
 _MAX_BYTES = 1024  # of a NumPy array whose values are compared
@@ -158,7 +159,16 @@ def is_library(module: Any) -> bool:
 
 def _add(value: Any, found: list[Any], depth: int) -> None:
     kind = type(value)
-    if kind in PLAIN or isinstance(value, (np.generic, np.dtype)):
+    if kind in PLAIN:
+        found += (kind, value)
+        return
+    if kind in _CONTAINERS and depth and len(value) <= _MAX_LENGTH:  # most are of plain values
+        plain = tuple(value.values()) if kind is dict else tuple(value)
+        kinds = tuple(map(type, plain))
+        if PLAIN.issuperset(kinds):
+            found += (kind, tuple(value) if kind is dict else None, kinds, plain)
+            return
+    if isinstance(value, (np.generic, np.dtype)):
         found += (kind, value)
     elif isinstance(value, Block):
         found.append(weakref.ref(value))

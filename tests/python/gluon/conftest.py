@@ -38,3 +38,11 @@ def two(log):
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     yield log
     tofu.gluon.disable()
+
+
+@pytest.fixture
+def on(fake):
+    """Tofu on over two workers and a fake backend."""
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    yield
+    tofu.gluon.disable()
