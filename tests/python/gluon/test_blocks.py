@@ -54,6 +54,13 @@ def test_one_line_tells_what_is_partitioned(on, capsys):
     ]
 
 
+def test_a_thousand_parameters_are_said_in_short(on, capsys):
+    net = started(nn.Dense(10, in_units=99))
+    with autograd.record():
+        net(mx.nd.ones((4, 99)))
+    assert "1.0 k parameters" in capsys.readouterr().err
+
+
 def test_programs_of_the_signatures_unused_for_longest_are_dropped(two, monkeypatch):
     monkeypatch.setattr(block, "_MAX_POOLS", 2)
     net = make_net()

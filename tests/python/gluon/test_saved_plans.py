@@ -2,18 +2,31 @@
 
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 
 import tofu.gluon
+from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.gluon import messages, saved_plans
+from tofu.gluon.session import number_of_workers
 from tofu.plan import Problem, SearchOptions, intercept, plan_graph
 from tofu.plan import file as plan_file
 
 from .models import assert_same, make_net, train
 
 PINNED = "net_dense0_weight"
+
+
+def test_plans_for_several_numbers_of_workers_do_not_decide_it():
+    def workers(*counts):
+        plans = {(f"graph{count}", count): {} for count in counts}
+        found = plan_file.PlanFile(Path("a.plan"), plans)
+        return number_of_workers(Config(device="cpu"), found)
+
+    assert workers(3) == 3
+    assert workers(3, 4) == 2, "as without plans"
 
 
 @pytest.fixture
