@@ -44,22 +44,25 @@ int FetchBundle::num_inputs() const {
   return count;
 }
 
-std::string WriteSpecs(const FetchBundle& bundle) {
+std::string JoinSpecs(const std::vector<std::string>& specs) {
   std::string text;
-  for (const MultiFetchSpec& spec : bundle.specs) {
+  for (const std::string& spec : specs) {
     if (!text.empty()) text += '|';
-    text += WriteSpec(spec);
+    text += spec;
   }
   return text;
 }
 
-std::string WriteHandles(const FetchBundle& bundle) {
+std::string WriteHandles(const std::vector<HandleElement>& remote) {
   std::string text;
-  for (const HandleElement& handle : bundle.remote) {
-    if (!text.empty()) text += ' ';
-    text += std::to_string(handle.input) + ':' + std::to_string(handle.index);
+  bool is_default = true;
+  for (size_t i = 0; i < remote.size(); ++i) {
+    is_default =
+        is_default && remote[i].input == static_cast<int>(i) && remote[i].index == 0;
+    if (i > 0) text += ' ';
+    text += std::to_string(remote[i].input) + ':' + std::to_string(remote[i].index);
   }
-  return text;
+  return is_default ? "" : text;
 }
 
 FetchBundle ReadBundle(const std::string& specs, const std::string& handles) {

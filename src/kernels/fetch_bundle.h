@@ -28,12 +28,13 @@ struct FetchBundle {
   int num_inputs() const;
 };
 
-// The specifications (multifetch_spec.h) separated by "|", and "input:index" for every
-// remote source, separated by spaces.
-std::string WriteSpecs(const FetchBundle& bundle);
-std::string WriteHandles(const FetchBundle& bundle);
+// The specifications (multifetch_spec.h) separated by "|".
+std::string JoinSpecs(const std::vector<std::string>& specs);
 
-// Without `handles`, every remote source has an input of its own.
+// "input:index" for every remote source, separated by spaces; empty if each has an input
+// of its own, in order.
+std::string WriteHandles(const std::vector<HandleElement>& remote);
+
 FetchBundle ReadBundle(const std::string& specs, const std::string& handles);
 
 }  // namespace tofu

@@ -118,28 +118,29 @@ class Bundler {
       handle_index_[members[i]] = static_cast<int>(i);
       moved_[graph_.entry_id({members[i], 0})] = {number, 0};
     }
-    publish.attrs[kNumTilesAttr] = std::to_string(members.size());
+    if (members.size() > 1) publish.attrs[kNumTilesAttr] = std::to_string(members.size());
     result_.nodes.push_back(std::move(publish));
     result_.shapes.push_back({static_cast<int64_t>(members.size())});
     result_.dtypes.push_back(kHandleDtype);
   }
 
   void Fetch(const std::vector<int>& members, int number) {
-    FetchBundle bundle;
+    std::vector<std::string> specs;
+    std::vector<HandleElement> remote;
     std::vector<int> handles;  // publications of the new graph
     std::vector<NodeEntry> local;
     for (size_t region = 0; region < members.size(); ++region) {
       const Node& fetch = graph_.nodes[members[region]];
-      bundle.specs.push_back(ReadSpec(fetch.attrs.at(kSpecAttr)));
-      for (size_t i = 0; i < fetch.inputs.size(); ++i) {
-        const NodeEntry source = Moved(fetch.inputs[i]);
-        if (static_cast<int>(i) >= bundle.specs.back().num_remote) {
+      specs.push_back(fetch.attrs.at(kSpecAttr));
+      for (NodeEntry input : fetch.inputs) {
+        const NodeEntry source = Moved(input);
+        if (result_.nodes[source.node].op != kPublishOp) {
           local.push_back(source);
           continue;
         }
         const auto found = std::find(handles.begin(), handles.end(), source.node);
-        bundle.remote.push_back({static_cast<int>(found - handles.begin()),
-                                 handle_index_[fetch.inputs[i].node]});
+        remote.push_back(
+            {static_cast<int>(found - handles.begin()), handle_index_[input.node]});
         if (found == handles.end()) handles.push_back(source.node);
       }
       Output({members[region], 0}, {number, static_cast<int>(region)});
@@ -148,8 +149,9 @@ class Bundler {
     result_.dtypes.push_back(kHandleDtype);
     Node fetch = std::move(graph_.nodes[members[0]]);
     fetch.num_outputs = static_cast<int>(members.size()) + 1;
-    fetch.attrs[kSpecAttr] = WriteSpecs(bundle);
-    fetch.attrs[kHandlesAttr] = WriteHandles(bundle);
+    fetch.attrs[kSpecAttr] = JoinSpecs(specs);
+    const std::string text = WriteHandles(remote);
+    if (!text.empty()) fetch.attrs[kHandlesAttr] = text;
     fetch.inputs.clear();
     for (int handle : handles) fetch.inputs.push_back({handle, 0});
     fetch.inputs.insert(fetch.inputs.end(), local.begin(), local.end());
