@@ -1,10 +1,12 @@
 // The operators that carry out a fetch inside MXNet's executors
 // (passes/partition/emit_multifetch.h says how they work together):
 //
-//   _tofu_publish(tile) -> handle             the tile's address, one int64
-//   _tofu_multifetch(handles..., tiles...)    attribute `spec`
-//       -> region, acknowledgement
-//   _tofu_retire(tile, handle, acknowledgements...) -> token
+//   _tofu_publish(tiles...) -> handle         the tiles' addresses, in int64
+//       attribute `num_tiles`, by default 1
+//   _tofu_multifetch(handles..., tiles...) -> regions..., acknowledgement
+//       attributes `spec`, `handles` (kernels/fetch_bundle.h)
+//   _tofu_retire(tiles..., handles..., acknowledgements...) -> token
+//       attributes `num_args`, `num_tiles`
 //
 // MXNet hands every input over in the default layout. A tile in one of oneDNN's
 // layouts is copied; MXNet keeps the copy until the operator runs again, so its
@@ -25,7 +27,8 @@ struct OpAttrs {
   const char* const* values;
   int count;
 
-  // The value of a key; throws if there is none.
+  // The value of a key. If there is none, Find returns null and Get throws.
+  const char* Find(const char* key) const;
   const char* Get(const char* key) const;
 };
 
@@ -45,18 +48,18 @@ struct OpShapes {
   std::vector<std::vector<int64_t>> outputs;
 };
 
-// What the extension's entry points need of an operator.
+// The description of an operator for the extension's entry points.
 struct TofuOp {
   const char* name;
   void (*identity)();  // its address is the operator's key in MXNet's ABI
   void (*parse)(const OpAttrs& attrs, int* num_inputs, int* num_outputs);
-  // Fills the outputs from the inputs, and may correct these.
+  // Sets the shapes of the outputs from those of the inputs, and may correct the latter.
   void (*infer_shapes)(const OpAttrs& attrs, OpShapes* shapes);
   void (*infer_dtypes)(const OpAttrs& attrs, int* inputs, int num_inputs, int* outputs);
   void (*compute)(const OpAttrs& attrs, const OpArrays& arrays);
 };
 
-// Null after the last.
+// The operator with this index; null after the last.
 const TofuOp* FindOp(int index);
 const TofuOp* FindOp(void (*identity)());
 

@@ -24,8 +24,8 @@ std::vector<int64_t> Strides(const CostTable& table, const std::vector<int>& sco
 }
 
 // Calls visit(offsets) for every assignment of the first `rank` variables with
-// these domains, the last one fastest; offsets[j] is the cell of the table with
-// strides[j].
+// these domains; the last one changes fastest. offsets[j] is the cell of the table
+// with strides[j].
 template <typename Visit>
 void ForEachAssignment(const std::vector<int>& domain, size_t rank,
                        const std::vector<std::vector<int64_t>>& strides, Visit visit) {
@@ -47,7 +47,7 @@ void ForEachAssignment(const std::vector<int>& domain, size_t rank,
   }
 }
 
-// One table as MinimizeOut reads it.
+// One table that MinimizeOut reads.
 struct Operand {
   const int64_t* cells;
   int64_t v_stride;
@@ -72,8 +72,8 @@ void MinimizeRow(const std::vector<Operand>& operands,
   }
 }
 
-// Cells between neighbouring values of every variable of the result, and of the
-// one that is minimised out, in the table of one operand.
+// Cells between neighbouring values, in the table of one operand, for every variable
+// of the result and then for the one that is minimised out.
 std::vector<int64_t> OperandStrides(const SumPattern& pattern,
                                     const std::vector<int>& places, int64_t* of_value) {
   std::vector<int64_t> strides(pattern.domain.size(), 0);

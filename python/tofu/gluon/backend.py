@@ -1,4 +1,4 @@
-"""What the Gluon layer needs of the layers below, in one place where tests put their own."""
+"""The functions that the Gluon layer needs from the layers below; tests replace them here."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ class Backend:
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
         strategy_table: tofu.analysis.strategy_table.strategy_table
-        compile_graph: tofu.plan.compile_graph, for one executor where MXNet can run halves
+        compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
         gather: tofu.mx.run.transfer.gather
+        relay: tofu.mx.run.transfer.relay
+        tiles: tofu.mx.run.transfer.Tiles
+        cuts_of: tofu.plan.layout.cuts_of
         is_random: tofu.analysis.described.is_random
     """
 
@@ -30,16 +33,19 @@ class Backend:
     program: Callable[..., Any]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
+    relay: Callable[..., list[Any]]
+    tiles: Callable[..., Any]
+    cuts_of: Callable[..., Optional[tuple[int, ...]]]
     is_random: Callable[[str], bool]
 
 
 def own() -> Backend:
-    """The functions of tofu itself."""
+    """Return tofu's own functions."""
     from tofu.analysis import strategy_table
     from tofu.analysis.described import is_random
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, program, transfer
-    from tofu.plan import compile_graph
+    from tofu.plan import compile_graph, layout
 
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
@@ -52,5 +58,8 @@ def own() -> Backend:
         program=program.Program,
         scatter=transfer.scatter,
         gather=transfer.gather,
+        relay=transfer.relay,
+        tiles=transfer.Tiles,
+        cuts_of=layout.cuts_of,
         is_random=is_random,
     )

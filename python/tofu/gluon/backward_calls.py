@@ -1,8 +1,8 @@
 """Backward calls that return when their callbacks have pushed their work.
 
-MXNet runs the callbacks of recordings on threads of its own. A backward call waits for
-those that push work: a later write to a parameter (an optimizer's) must not get ahead of
-the backward pass that reads it, and wait for itself.
+MXNet runs the callbacks of recordings on its own threads. A backward call waits for the
+callbacks that push work. Otherwise a later write to a parameter, such as an optimizer's,
+could overtake the backward pass that reads it, and then wait for itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .living import Living
 
 __all__ = ["BackwardCalls", "Recorded", "variable"]
 
-# How long to keep an order that MXNet's engine, which runs operators in bunches, may be
-# unable to keep: the head gradients of a later recording can share a bunch with what
-# waits for an earlier one.
+# How long to insist on the order of recordings. MXNet's engine runs operators in bunches
+# and may be unable to keep the order: the head gradients of a later recording can share a
+# bunch with an operator that waits for an earlier one.
 _PATIENCE_S = 0.5
 
 
@@ -33,37 +33,42 @@ class Recorded(Protocol):
 
     Attributes:
         serial: grows with every recording.
-        group: recordings of one group push one after the other, the latest first; None:
-            the order does not matter.
+        group: recordings of one group push one after the other; None: the order does not
+            matter.
+        lead: tells the variable that is the first of its inputs, or None for a computed one.
         arrived: set when the callback is ready to push.
     """
 
     serial: int
     group: Optional[Hashable]
+    lead: Optional[Hashable]
     arrived: threading.Event
 
     def triggered(self) -> bool:
-        """Whether the backward call that just returned goes through this recording."""
+        """Whether the backward call that just returned went through this recording."""
 
     def proceed(self) -> None:
         """Let the callback push."""
 
     def abandon(self) -> None:
-        """Have the callback deliver nothing: its call has ended before it."""
+        """Make the callback deliver nothing, because its call has already ended."""
+
+    def forget_heads(self) -> None:
+        """Drop what a backward call that has failed may have left for this recording."""
 
     def wait(self) -> None:
-        """Return when the callback has pushed; raise what it raised."""
+        """Wait until the callback has pushed; raise what it raised."""
 
 
 class BackwardCalls:
-    """The backward calls of a session, one at a time, and what they go through.
+    """Runs the backward calls of a session one at a time, and tracks their recordings.
 
     Attributes:
         lock: held during a call.
-        pushing: held while a callback pushes. What two callbacks do to running statistics
-            must not mix, and an interrupted call must not get between the look at its mark
-            and a delivery.
-        serials: numbers for recordings.
+        pushing: held while a callback pushes. Two callbacks must not interleave their
+            updates of running statistics, and a call must not be abandoned between the
+            check for that and the delivery.
+        serials: the source of serial numbers for recordings.
         closed: whether the session has ended.
     """
 
@@ -77,22 +82,22 @@ class BackwardCalls:
         self._links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     def recorded(self) -> list[Any]:
-        """The recordings that backward calls may go through."""
+        """The recordings that a backward call may go through."""
         return list(self._recorded)
 
     def watch(self, recorded: Recorded) -> None:
-        """Have backward calls wait for this recording's callback."""
+        """Make backward calls wait for this recording's callback."""
         self._recorded.add(recorded)
 
     def must_take_turns(self) -> bool:
         """Whether a callback has to wait until it may proceed.
 
-        It need not where MXNet's naive engine calls back on the caller's own thread.
+        It must not wait if MXNet's naive engine calls back on the caller's own thread.
         """
         return self._caller is not None and self._caller != threading.get_ident()
 
     def link(self, group: Hashable, context: Any) -> Any:
-        """A variable that all recordings of a group read."""
+        """Return the variable that all recordings of a group read."""
         of_group = self._links.setdefault(group, {})
         if context not in of_group:
             of_group[context] = variable(context, "write")[0]
@@ -105,17 +110,19 @@ class BackwardCalls:
         before: Callable[[], None],
         after: Callable[[], None],
     ) -> int:
-        """Call ``MXAutogradBackwardEx``, as every backward call of MXNet's Python does.
+        """Call ``MXAutogradBackwardEx``, which every backward call in MXNet's Python uses.
 
         Args:
             backward: the function of MXNet's library.
             args: its arguments.
             before: called before it.
-            after: called after it, when the callbacks have pushed their work.
+            after: called after it, once the callbacks have pushed their work.
         """
         num_variables, found = args[3], args[8]
         with self.lock:
             before()
+            for recorded in self.recorded():
+                recorded.forget_heads()
             # Nothing marks the recordings that autograd.grad (with variables) goes through.
             self._caller = None if num_variables else threading.get_ident()
             triggered: list[Recorded] = []
@@ -123,7 +130,7 @@ class BackwardCalls:
                 status = backward(*args)
                 self._find_triggered(triggered)
                 self.release(triggered)
-            except BaseException:  # an interrupt: MXNet's threads must not wait for ever
+            except BaseException:  # an interrupt: MXNet's threads must not wait forever
                 self._find_triggered(triggered)
                 for recorded in triggered:
                     recorded.abandon()
@@ -139,14 +146,14 @@ class BackwardCalls:
         return status
 
     def _find_triggered(self, found: list[Recorded]) -> None:
-        """Add the recordings that a backward call goes through, except those found before."""
+        """Append the recordings that a backward call went through and that are not in `found`."""
         for each in self.recorded():
             if each.triggered():
                 found.append(each)
 
     def release(self, recordings: Sequence[Recorded]) -> None:
         """Let the recordings of a backward call proceed; raise the first error of any."""
-        triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+        triggered = _in_order(recordings)
         sizes = collections.Counter(recorded.group for recorded in triggered)
         ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
         for recorded in triggered:
@@ -171,17 +178,31 @@ class BackwardCalls:
                 check_call(_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])))
             except MXNetError as error:
                 own.append(error)
-        # What a callback has met says more than that its results are missing.
+        # A callback's own error says more than the missing results that follow from it.
         for each in [*map(_error_of, self.recorded()), *own]:
             if each is not None:
                 raise each
 
 
 def variable(context: Any, request: str) -> tuple[Any, Any]:
-    """A number that gradients are asked of as a request says, and its gradient."""
+    """Return a variable of one element, with the given gradient request, and its gradient."""
     value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
     autograd.mark_variables([value], [gradient], request)
     return value, gradient
+
+
+def _in_order(recordings: Sequence[Recorded]) -> list[Recorded]:
+    """The recordings in the order in which MXNet would run their backward passes.
+
+    It computes the gradients of one variable after the other, as they come first in the
+    recordings, each by all that read it, the latest first. What a group shares is read by all
+    of them; but before that, the first one may read a variable of its own.
+    """
+    latest_first = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+    earliest = {recorded.group: recorded for recorded in latest_first}
+    leads = collections.Counter(recorded.lead for recorded in recordings)
+    leading = [r for r in earliest.values() if r.lead is not None and leads[r.lead] == 1]
+    return [*leading, *(recorded for recorded in latest_first if recorded not in leading)]
 
 
 def _error_of(recorded: Recorded) -> Optional[Exception]:

@@ -2,13 +2,15 @@
 
 A HybridBlock's cached operator is the seam: what Gluon traced for it is planned,
 and calls go to partitioned programs instead. A block without trainable parameters
-(a hybridized loss) runs as MXNet would run it, and so does one that cannot be
-partitioned, after one warning with the reason.
+(a hybridized loss) is partitioned where it gets the output of another block, which stays
+tiles; else it runs as MXNet would run it. So does one that cannot be partitioned, after
+one warning with the reason.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
@@ -22,7 +24,8 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError, TofuError
 
-from . import messages, views
+from . import messages, outputs, views
+from .arrays import classic, gives_numpy, shown
 from .autograd_hooks import free_dropped, in_graph
 from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
@@ -30,12 +33,12 @@ from .session import Session, active
 
 __all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "untie"]
 
-# Signatures (batch sizes, modes) of a block that are kept bound at the same time.
+# How many signatures (batch sizes, modes) of a block are kept bound at a time.
 _MAX_POOLS = 32
 
 
 class PartitionedBlock:
-    """What tofu keeps for one traced block.
+    """A traced block with the programs that run it.
 
     Args:
         block: the block, traced and with its parameters initialized.
@@ -45,6 +48,7 @@ class PartitionedBlock:
         self.cached_op = block._cached_op
         self.name = block.name or type(block).__name__
         self._symbol = block._cached_graph[1]
+        self._gives_numpy = gives_numpy(self._symbol)
         arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
         self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
         self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
@@ -68,13 +72,13 @@ class PartitionedBlock:
             return
 
     def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
-        """The outputs, or None where the block has to run serially.
+        """The outputs as MXNet gives them, or None where the block has to run serially.
 
         Args:
-            arrays: the flat inputs of the call.
-            current: the workers.
+            arrays: the inputs of the call, flattened.
+            current: the session.
         """
-        inputs = {name: arrays[at] for name, at in self._inputs}
+        inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
             self.warn_serial("an input is sparse, expected dense ones", current)
             return None
@@ -82,19 +86,29 @@ class PartitionedBlock:
         train, record = autograd.is_training(), autograd.is_recording()
         gradients = set(trained)
         if record:
-            gradients |= {name for name, array in inputs.items() if in_graph(array)}
+            tokens = {name: outputs.token(array) for name, array in inputs.items()}
+            gradients |= {n for n, token in tokens.items() if token is not None and in_graph(token)}
         record = record and bool(gradients)
         if not record and not train:
             gradients = set()
         signature = self._signature(inputs, gradients, train=train)
-        pool = self._pool(signature, trained, current)
+        pool = self._pool(signature, trained, inputs, current)
         if pool is None:
             return None
         views.flush(current.state.views)
-        return pool.run(inputs, record=record, context=arrays[0].context)
+        results = pool.run(inputs, record=record, context=arrays[0].ctx)
+        return shown(results, numpy=self._gives_numpy)
+
+    def check_not_strict(self, current: Session) -> None:
+        """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
+        if current.strict and self._parameters:
+            reason = (
+                "all its parameters are frozen (grad_req 'null'), so that it runs on one device"
+            )
+            messages.serial(self.name, reason, current)
 
     def warn_serial(self, reason: str, current: Session) -> None:
-        """Say once why the block, or some of its calls, runs serially."""
+        """Warn, once per reason, that the block or some of its calls run serially."""
         if reason not in self._told:
             messages.serial(self.name, reason, current)
             self._told.add(reason)
@@ -109,9 +123,16 @@ class PartitionedBlock:
             tuple(np.dtype(p.dtype).name for p in self._parameters.values()),
             frozenset(gradients),
             train,
+            {name: outputs.division(array) for name, array in inputs.items()},
         )
 
-    def _pool(self, signature: Signature, trained: set[str], current: Session) -> Optional[Pool]:
+    def _pool(
+        self,
+        signature: Signature,
+        trained: set[str],
+        inputs: Mapping[str, Any],
+        current: Session,
+    ) -> Optional[Pool]:
         if signature in self._pools:
             self._pools.move_to_end(signature)
             return self._pools[signature]
@@ -119,15 +140,14 @@ class PartitionedBlock:
             untiled = any(not is_tiled(p) for p in self._parameters.values())
             if not signature.gradients and trained and untiled:
                 # Training decides how the parameters are tiled; this graph follows.
-                training = Signature(
-                    signature.inputs, signature.parameter_dtypes, frozenset(trained), True
-                )
+                training = dataclasses.replace(signature, gradients=frozenset(trained), train=True)
                 self._make(training, current)
             pool = self._make(signature, current)
-            pool.prepare()
+            pool.prepare(inputs)
         except ConfigError:
             raise
         except (TofuError, MXNetError) as error:
+            self._pools.pop(signature, None)  # where the warning is an error, the next one is, too
             self.warn_serial(str(error), current)
             self._pools[signature] = None
             return None
@@ -147,7 +167,7 @@ class PartitionedBlock:
 
 
 def build_cache(original: Callable[..., None]) -> Callable[..., None]:
-    """HybridBlock._build_cache: its look at every parameter need not gather them."""
+    """Wrap HybridBlock._build_cache: it only inspects parameters, so do not gather them."""
 
     def _build_cache(self: Any, *args: Any) -> None:
         current = active()
@@ -161,7 +181,7 @@ def build_cache(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
-    """HybridBlock._call_cached_op: run partitioned what can be."""
+    """Wrap HybridBlock._call_cached_op: run the block partitioned if possible."""
 
     def _call_cached_op(self: Any, *args: Any) -> Any:
         current = active()
@@ -175,28 +195,29 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         if found is None or found.cached_op is not self._cached_op:
             found = blocks[self] = PartitionedBlock(self)
             self.apply(untie)
-        if not found.wanted():
+        flat, structure = gluon_block._flatten(args, "input")
+        arrays = [array for array in flat if array is not None]
+        if not found.wanted() and not any(map(outputs.is_divided, arrays)):
+            found.check_not_strict(current)
             return original(self, *args)
         reason = _reason_for_serial(self, args)
         if reason is not None:
             found.warn_serial(reason, current)
             return original(self, *args)
-        flat, structure = gluon_block._flatten(args, "input")
         _check_structure(self, structure)
-        arrays = [array for array in flat if array is not None]
-        outputs = found.run(arrays, current)
-        if outputs is None:
+        results = found.run(arrays, current)
+        if results is None:
             return original(self, *args)
-        return gluon_block._regroup(outputs, self._out_format)
+        return gluon_block._regroup(results, self._out_format)
 
     return _call_cached_op
 
 
 class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
-    """The name scope of a block, which it does not keep alive.
+    """The name scope of a block that does not keep the block alive.
 
-    MXNet's does, so that blocks which the script drops stay until Python looks for cycles.
-    Programs are too large for that.
+    MXNet's own scope does, so a block that the script drops stays until Python's cycle
+    collector runs. Programs are too large for that.
     """
 
     @property
@@ -204,7 +225,7 @@ class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
         return self._reference()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # A copy, or what a pickle holds, is MXNet's own.
+        # Copies and pickles get MXNet's own scope.
         state = {name: value for name, value in vars(self).items() if name != "_reference"}
         return object.__new__, (gluon_block._BlockScope,), {**state, "_block": self._block}
 
@@ -223,8 +244,6 @@ def _reason_for_serial(block: Any, args: Any) -> Optional[str]:
         return f"it is optimized for the backend {block._backend!r}"
     if block._callback:
         return "register_op_hook watches its inner operators"
-    if gluon_block.is_np_array():
-        return "it works on mx.np arrays, expected mx.nd arrays"
     return None
 
 
@@ -247,7 +266,7 @@ def _check_structure(block: Any, found: Any) -> None:
 
 
 def call(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Block.__call__: warn of trainable parameters that a script uses eagerly."""
+    """Wrap Block.__call__: warn if a script uses trainable parameters eagerly."""
 
     def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
         current = active()
@@ -266,6 +285,7 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
             touched = depth.touched and not depth.level
             if not depth.level:
                 depth.touched = False
+                messages.tell_partitioned(self.name or type(self).__name__, current)
         if touched and self not in eager:
             _warn_eager(self, current)
             eager.add(self)

@@ -1,14 +1,18 @@
-"""What a user is told: one line per partitioned block, one warning per surprise."""
+"""What a user is told: one line per partitioned model, one warning per surprise."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tofu.errors import ConfigError
 from tofu.plan import Compiled
@@ -19,12 +23,16 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "eager",
+    "gathered",
+    "left_out",
     "partitioned",
     "plain_fetch",
     "plan_missing",
     "replicated",
     "serial",
     "set_level",
+    "stale_text",
+    "tell_partitioned",
     "undescribed",
     "unpinned",
     "untraced",
@@ -32,7 +40,7 @@ __all__ = [
 ]
 
 _LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
-# A replicated tensor is worth a word if it holds this share of the graph's bytes.
+# A replicated tensor is worth a warning if it holds this share of the graph's bytes.
 _LARGE_SHARE = 0.01
 _NAMES_SHOWN = 8
 
@@ -40,11 +48,11 @@ _log = logging.getLogger("tofu")
 
 
 class TofuWarning(UserWarning):
-    """Something runs otherwise than a reader of the script would expect."""
+    """Something runs differently from what a reader of the script would expect."""
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to what sys.stderr is now, not to what it was when tofu was turned on."""
+    """Writes to the current sys.stderr, not the one from when tofu was turned on."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -64,19 +72,37 @@ def set_level(level: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Give one warning, at the line of the script that led here."""
+    """Issue a warning that points at the line of the script that led here."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=level)
 
 
+class Partitioned(NamedTuple):
+    """What is told of a partitioned block.
+
+    Attributes:
+        name: the block's.
+        operators, parameters: how many it has.
+        fetched_bytes: what workers fetch from each other per step.
+        search_seconds: from graph to plan.
+    """
+
+    name: str
+    operators: int
+    parameters: int
+    fetched_bytes: int
+    search_seconds: float
+
+
 def partitioned(
     name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
 ) -> None:
-    """Tell what was partitioned over what; later programs of a block only to the curious.
+    """Tell what was partitioned over what, when the outermost call of a block returns.
 
-    With a dump directory its numbers also go to ``summary.json`` there, one line of
+    Later programs of a block, and blocks without parameters (losses), are told only to the
+    curious. With a dump directory the numbers also go to ``summary.json`` there, one line of
     JSON for every program.
     """
     plan = compiled.searched
@@ -84,39 +110,84 @@ def partitioned(
         record = {"block": name, "parameters": parameters, **compiled.summary()}
         with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+    found = Partitioned(
+        name, plan.num_operators, parameters, compiled.fetched_bytes, plan.search_seconds
+    )
+    depth = session.state.depth
+    if not first or not parameters:
+        _tell(logging.DEBUG, found.name, "", [found], session)
+    elif depth.level:
+        depth.partitioned.append(found)
+    else:
+        _tell(logging.INFO, found.name, "", [found], session)
+
+
+def tell_partitioned(name: str, session: Session) -> None:
+    """One line for the blocks that were partitioned inside the call of a block."""
+    depth = session.state.depth
+    found, depth.partitioned = depth.partitioned, []
+    if len(found) == 1:
+        _tell(logging.INFO, found[0].name, "", found, session)
+    elif found:
+        _tell(logging.INFO, name, f"{len(found)} blocks, ", found, session)
+
+
+def _tell(
+    level: int, name: str, count: str, found: Sequence[Partitioned], session: Session
+) -> None:
     _log.log(
-        logging.INFO if first else logging.DEBUG,
-        "%s (%s operators, %s parameters) over %d worker%s %s: "
+        level,
+        "%s (%s%s operators, %s parameters) over %d worker%s %s: "
         "%s communicated per step, search %.2f s",
         name,
-        f"{plan.num_operators:,}",
-        _in_short(parameters),
+        count,
+        f"{sum(each.operators for each in found):,}",
+        _in_short(sum(each.parameters for each in found)),
         session.workers,
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
-        format_bytes(compiled.fetched_bytes),
-        plan.search_seconds,
+        format_bytes(sum(each.fetched_bytes for each in found)),
+        sum(each.search_seconds for each in found),
+    )
+
+
+def gathered(name: str, number: int, tiles: Any, session: Session) -> None:
+    """Tell, once for each output, that a script reads it, which gathers it on one device."""
+    key = f"gathered {name} {number}"
+    if key in session.state.told:
+        return
+    session.state.told.add(key)
+    layout = tiles.layout
+    size = math.prod(layout.shape) * np.dtype(layout.dtype).itemsize
+    _log.debug(
+        "%s: output %d (%s of %s, %s) is gathered, as the script reads it",
+        name,
+        number,
+        "x".join(map(str, layout.shape)) or "one number",
+        layout.dtype,
+        format_bytes(size),
     )
 
 
 def plan_missing(name: str, path: Path) -> None:
-    """Tell that a saved plan does not cover every graph of the run."""
+    """Log that a saved plan does not cover every graph of the run."""
     _log.info(
         "%s has no plan for a graph of %s (another batch size, a prediction or another block); "
-        "such graphs are searched as usual, the tiles of parameters stay",
+        "such graphs are searched as usual, and parameters keep their tiles",
         path,
         name,
     )
 
 
 def serial(name: str, reason: str, session: Session) -> None:
-    """Warn that a block runs as MXNet alone would run it.
+    """Warn that a block runs serially, in plain MXNet.
 
     Raises:
-        ConfigError: the user has asked for that.
+        ConfigError: the user has asked for that, or the saved plan is for this block.
     """
     if session.strict:
         raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+    _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
     warn(f"{name} runs serially: {reason}")
 
 
@@ -124,12 +195,13 @@ def eager(name: str, advice: str, session: Session) -> None:
     """Warn that a block trains without being hybridized.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error.
+        ConfigError: TOFU_STRICT makes that an error, or the saved plan is for this block.
     """
     if session.strict:
         raise ConfigError(
-            f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT asks for; {advice}"
+            f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT requires; {advice}"
         )
+    _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
@@ -145,14 +217,14 @@ def untraced(name: str, reason: str, session: Session) -> None:
 
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
-    """Warn of operators that no description covers, with what they cost."""
-    # An operator that is computed again for its gradient is a Custom one in the graph.
+    """Warn of operators without a description, and say what they cost."""
+    # Operators whose gradient runs them again appear as Custom operators in the graph.
     cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
     warn(undescribed_text(name, operators, cost_bytes))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
-    """Warn of pins of tensors that a block does not have."""
+    """Warn of pins on tensors that a block does not have."""
     near = {near: None for pin in pins for near in difflib.get_close_matches(pin, tensors, n=2)}
     warn(
         f"{name} has no tensor {', '.join(pins)}, which TOFU_PINS pins"
@@ -161,17 +233,17 @@ def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
 
 
 def plain_fetch(reason: str, session: Session) -> None:
-    """Warn, once for each reason, that workers copy with MXNet's own operators."""
+    """Warn, once per reason, that workers copy with MXNet's own operators."""
     if reason not in session.state.told:
         session.state.told.add(reason)
         warn(
             f"MultiFetch does not work here: {reason}; workers fetch with MXNet's own operators "
-            "instead (TOFU_FETCH=plain asks for that)"
+            "instead (set TOFU_FETCH=plain to choose them)"
         )
 
 
 def replicated(name: str, compiled: Compiled) -> None:
-    """Warn of large tensors of which every worker keeps a whole copy."""
+    """Warn of large tensors that every worker stores whole."""
     found = compiled.searched.indivisible_bytes()
     sizes = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
     large = {
@@ -185,9 +257,34 @@ def replicated(name: str, compiled: Compiled) -> None:
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
     warn(
         f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
-        "of workers; they are replicated. A batch or layer size that is a multiple of it "
-        "would be split"
+        "of workers; they are replicated. To split them, choose a batch or layer size that is a "
+        "multiple of it"
     )
+
+
+def left_out(rank: int, path: str) -> None:
+    """Tell, to the curious, that another process writes a checkpoint."""
+    _log.debug("worker process %d leaves %s to process 0", rank, path)
+
+
+def stale_text(parameter: Any) -> str:
+    """What MXNet says of a parameter whose gradient is older than its last update."""
+    return (
+        f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
+        "not been updated by backward since last `step`. This could mean a bug in your model "
+        "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
+        "are intentionally only using a subset, call step with ignore_stale_grad=True to "
+        "suppress this warning and skip updating of Parameters with stale gradient"
+    )
+
+
+def _check_plan_is_used(reason: str, session: Session) -> None:
+    """Raise ConfigError if the first block that trains runs without the saved plan."""
+    if session.plans is not None and not session.state.plan_matched:
+        raise ConfigError(
+            f"{session.plans.path}: the saved plan is not used, as {reason}. "
+            "Unset TOFU_PLAN to run it serially"
+        )
 
 
 def _in_short(count: int) -> str:

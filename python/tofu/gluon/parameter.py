@@ -1,8 +1,8 @@
 """Parameters that live as tiles on the workers.
 
-``tile`` turns an initialized Parameter into one whose value is spread over the
-workers; the object stays the same, so every block and Trainer that refers to it
-sees the change. ``untile`` turns it back.
+``tile`` spreads the value of an initialized Parameter over the workers. The object stays
+the same, so every block and Trainer that refers to it sees the change. ``untile``
+reverses it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mxnet import autograd, context, nd
 from mxnet.ndarray import NDArray
-from mxnet.util import is_np_array
 
 from tofu.errors import InternalError, PlanError
 
+from .arrays import classic, is_numpy, shown
 from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .recording import Recording
 from .session import Session
 from .state import State
-from .views import View
+from .views import View, handed_out
 
 __all__ = [
     "TileState",
@@ -46,12 +46,13 @@ class TileState:
 
     Attributes:
         layout: the box of every worker's tile.
-        session: the workers, and the state that this belongs to.
-        cuts: the dimension that each step of the plan cuts, -1 where none.
-        parts: into how many parts each step cuts.
+        session: the session that it belongs to.
+        cuts: the dimension that each step of the plan cuts, -1 for none.
+        parts: the number of parts that each step cuts into.
         tiles: the memory of the tiles, bound by programs.
         generation: counts replacements of that memory.
         updates: counts the times when a Trainer, or ``set_data``, has written there.
+        numpy: whether the script gets arrays of ``mx.np``; all here are classic.
         gradients: None where none is wanted.
         value, gradient: the whole arrays handed out.
     """
@@ -63,6 +64,7 @@ class TileState:
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
     updates: int = 0
+    numpy: bool = False
     gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
@@ -74,16 +76,17 @@ class TileState:
 
     @property
     def state(self) -> State:
-        """The session's."""
+        """The session's state."""
         return self.session.state
 
     def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
         """The tiles of `whole`."""
+        whole = classic(whole)
         layout = _with_dtype(self.layout, whole)
         return self.state.backend.scatter(whole, layout, self.contexts, out=out)
 
     def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
-        """The whole array of `tiles` on `ctx`."""
+        """Assemble the whole array from `tiles` on `ctx`."""
         layout = _with_dtype(self.layout, tiles[0])
         with autograd.pause():
             return self.state.backend.gather(tiles, layout, ctx, out=out)
@@ -92,13 +95,13 @@ class TileState:
 class Tiled:
     """A Parameter, or Constant, whose value lives as tiles.
 
-    Differences to the parent class:
+    Differences from the parent class:
 
-    - ``list_data`` and ``list_grad`` are the tiles, one per worker;
-    - ``data`` and ``grad`` are whole arrays, gathered on the script's context. What is
-      written into them reaches the tiles before these are next used. While autograd
-      records, ``data`` is part of the graph, as the parent's is;
-    - ``list_ctx`` names the script's contexts, and ``reset_ctx`` changes only them.
+    - ``list_data`` and ``list_grad`` return the tiles, one per worker;
+    - ``data`` and ``grad`` return whole arrays, gathered on the script's context. Writes to
+      them reach the tiles before these are next used. While autograd records, ``data`` is
+      part of the graph, as in the parent class;
+    - ``list_ctx`` returns the script's contexts, and ``reset_ctx`` changes only them.
     """
 
     _tofu: TileState
@@ -128,13 +131,13 @@ class Tiled:
     @grad_req.setter
     def grad_req(self, req: str) -> None:
         if self._tofu.gradients is not None and req != self.grad_req:
-            # MXNet makes new arrays, of zeros.
+            # MXNet makes new arrays filled with zeros.
             self._views()[1].forget()
             self._tofu.gradients.zero()
         self._plain_class.grad_req.fset(self, req)  # type: ignore[attr-defined]
 
     def grad(self, ctx: Any = None) -> Any:
-        """The whole gradient on a context of the script's."""
+        """Return the whole gradient on one of the script's contexts."""
         if self._data is None or self._tofu.gradients is None:
             return super().grad(ctx)  # type: ignore[misc]
         return self._views()[1].get(self._script_context(ctx))
@@ -148,7 +151,7 @@ class Tiled:
                     view.suspend()
             if self._tofu.gradients is not None:
                 self._tofu.gradients.follow()  # the script may look at the tiles' gradients
-            return arr_list
+            return self._shown_tiles(arr_list)
         if self._tofu.state.peeking:
             return arr_list[0]
         where = self._script_context(ctx)
@@ -158,10 +161,18 @@ class Tiled:
             return self._recorded_whole(where)
         return value.get(where)
 
+    def _shown_tiles(self, tiles: list[Any]) -> list[Any]:
+        if not self._tofu.numpy:
+            return tiles
+        found = shown(tiles, numpy=True)
+        for array, tile in zip(found, tiles):
+            array.tofu_tile = tile  # for autograd.grad (tofu.gluon.delivery)
+        return found
+
     def _script_context(self, ctx: Any) -> Any:
         if ctx is None:
             return self._ctx_list[0]
-        # The parent's check of contexts, on a stand-in for its list of arrays.
+        # Use the parent's check of contexts, with contexts in place of its arrays.
         return super()._check_and_get(list(self._ctx_list), ctx)  # type: ignore[misc]
 
     def _views(self) -> tuple[View, View]:
@@ -188,12 +199,13 @@ class Tiled:
             return (), tiles, deliver
 
         Recording(state.state.calls, [], gated_tiles(self), [whole], differentiate)
-        return whole
+        return handed_out(whole, self, numpy=state.numpy)
 
     def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
         super()._init_impl(data, ctx_list)  # type: ignore[misc]
         assert self._data is not None
         state = self._tofu
+        state.numpy = is_numpy(data)
         _forget_views(state)
         with autograd.pause():
             state.scatter(self._data[0], out=state.tiles)
@@ -203,20 +215,27 @@ class Tiled:
     def _init_grad(self) -> None:
         if self._data is not None and len(self._data) != len(self._tofu.tiles):
             return  # whole yet: _init_impl is not through
-        if self._data is None or not is_overwritten(self) or is_np_array():
+        if self._data is None:
             super()._init_grad()  # type: ignore[misc]
-        else:
+        elif is_overwritten(self):
             _mark_zeros(self, fresh=False)
+        else:
+            zeros = None
+            if self.grad_req != "null":
+                with autograd.pause():
+                    zeros = [nd.zeros_like(tile) for tile in self._data]
+            _mark(self, zeros, fresh=False)
 
     def _reduce(self) -> Any:
         if self._data is None:
             return super()._reduce()  # type: ignore[misc]
         if self._tofu.value is not None:
             self._tofu.value.suspend()
-        return self._tofu.gather(self._data, context.cpu())
+        whole = self._tofu.gather(self._data, context.cpu())
+        return shown([whole], numpy=self._tofu.numpy)[0]
 
     def set_data(self, data: Any) -> None:
-        """Set the value on all workers."""
+        """Set the value on all workers, from a whole array."""
         self.shape = data.shape
         if self._data is None:
             super().set_data(data)  # type: ignore[misc]
@@ -254,7 +273,7 @@ class Tiled:
             self._tofu.generation += 1
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # A copy, or what a pickle holds, is a plain parameter.
+        # Copies and pickles are plain parameters.
         state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
         state["_data"] = _plain_copy(self, self._data)
         state["_grad"] = _plain_copy(self, _gradient_tiles(self))
@@ -263,7 +282,7 @@ class Tiled:
 
 @contextlib.contextmanager
 def peeking(state: State) -> Iterator[None]:
-    """Inside this context ``data`` returns some array, for callers that only ask for one."""
+    """Let ``data`` return any tile in this context, for callers that ignore its value."""
     before, state.peeking = state.peeking, True
     try:
         yield
@@ -277,7 +296,7 @@ def is_tiled(parameter: Any) -> bool:
 
 
 def shape_of(parameter: Any) -> tuple[int, ...]:
-    """The shape of an initialized parameter (its own attribute may be None)."""
+    """The whole shape of an initialized parameter (its own attribute may be None)."""
     whole = parameter._tofu.layout if is_tiled(parameter) else parameter._data[0]
     return tuple(whole.shape)
 
@@ -293,7 +312,7 @@ def check_tileable(parameter: Any) -> None:
     if len(parameter.list_ctx()) != 1:
         raise PlanError(
             f"parameter {parameter.name}: initialized on {parameter.list_ctx()}, expected one "
-            "context; initialize on one, and the batch is split over the workers by itself"
+            "context; initialize it on one, and tofu splits the batch over the workers"
         )
 
 
@@ -305,15 +324,17 @@ def tile(
     Args:
         parameter: a Parameter; its class changes to a subclass of Tiled.
         layout: the box of every worker's tile.
-        session: the workers, and the state that keeps the parameter.
-        cuts: the dimension that each step of the plan cuts, -1 where none.
-        parts: into how many parts each step cuts.
+        session: the session that the parameter then belongs to.
+        cuts: the dimension that each step of the plan cuts, -1 for none.
+        parts: the number of parts that each step cuts into.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
     check_tileable(parameter)
-    whole, gradient = parameter._data[0], parameter._grad
-    state = TileState(layout, session, tuple(cuts), tuple(parts))
+    whole = classic(parameter._data[0])
+    gradient = None if parameter._grad is None else classic(parameter._grad[0])
+    numpy = is_numpy(parameter._data[0])
+    state = TileState(layout, session, tuple(cuts), tuple(parts), numpy=numpy)
     with autograd.pause():
         state.tiles = state.scatter(whole)
     fresh = gradient is not None and bool(whole._fresh_grad)
@@ -323,16 +344,16 @@ def tile(
     parameter._tofu = state
     parameter._data = [array.detach() for array in state.tiles]
     session.state.tiled.add(parameter)
-    if gradient is not None and is_overwritten(parameter) and not _has_values(gradient[0]):
+    if gradient is not None and is_overwritten(parameter) and not _has_values(gradient):
         _mark_zeros(parameter, fresh)
     else:
         with autograd.pause():
-            gradients = state.scatter(gradient[0]) if gradient is not None else None
+            gradients = state.scatter(gradient) if gradient is not None else None
         _mark(parameter, gradients, fresh)
 
 
 def untile(parameter: Any) -> None:
-    """Turn a tiled parameter back into a plain one on the script's context."""
+    """Make a tiled parameter a plain one again, on the script's context."""
     state: TileState = parameter._tofu
     for view in (state.value, state.gradient):
         if view is not None:
@@ -348,8 +369,8 @@ def untile(parameter: Any) -> None:
     if tiles is None:
         return
     with autograd.pause():
-        parameter._data = [state.gather(tiles, where)]
-        whole_gradient = [state.gather(gradients, where)] if gradients is not None else None
+        parameter._data = _plain(state, tiles, where)
+        whole_gradient = None if gradients is None else _plain(state, gradients, where)
     _mark(parameter, whole_gradient, fresh)
 
 
@@ -359,14 +380,16 @@ def gated_tiles(parameter: Any) -> list[Any]:
 
 
 def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
-    """ParameterDict.zero_grad, which need not read the gradients of tiled parameters."""
+    """Wrap ParameterDict.zero_grad: do not read the gradients of tiled parameters."""
 
     def _zero_grad(self: Any) -> None:
-        if not any(map(is_tiled, self.values())):
-            original(self)
-            return
-        for parameter in self.values():
-            parameter.zero_grad()
+        others = type(self)()
+        for name, parameter in self.items():
+            if is_tiled(parameter):
+                parameter.zero_grad()
+            else:
+                others._params[name] = parameter
+        original(others)
 
     return _zero_grad
 
@@ -386,7 +409,7 @@ def _mark(parameter: Any, gradients: Optional[list[Any]], fresh: bool) -> None:
 
 
 def _mark_zeros(parameter: Any, fresh: bool) -> None:
-    """Give a parameter a gradient of 0, without memory before something is written there."""
+    """Give a parameter a gradient of 0 that has no memory until something is written to it."""
     home = arrays_without_memory(parameter._data)
     autograd.mark_variables(parameter._data, home, parameter.grad_req)
     tiles = parameter._data
@@ -422,7 +445,12 @@ def _plain_copy(parameter: Any, tiles: Optional[list[Any]]) -> Optional[list[Any
         return None
     for view in parameter._views():
         view.flush()
-    return [parameter._tofu.gather(tiles, parameter._ctx_list[0])]
+    return _plain(parameter._tofu, tiles, parameter._ctx_list[0])
+
+
+def _plain(state: TileState, tiles: Sequence[Any], where: Any) -> list[Any]:
+    """What a plain parameter of one context has in place of tiles."""
+    return shown([state.gather(tiles, where)], numpy=state.numpy)
 
 
 def _with_dtype(layout: Any, array: Any) -> Any:

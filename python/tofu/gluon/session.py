@@ -1,4 +1,4 @@
-"""From ``enable`` to ``disable``: the settings, and the state that they own."""
+"""The session from ``enable`` to ``disable``: its settings, and the state it owns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.config import Config
+from tofu.config import TIMEOUT_S, Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
@@ -21,18 +21,19 @@ CPU_WORKERS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """The settings of one ``enable``, and what is kept until the next ``disable``.
+    """The settings of one ``enable``, and the state until the next ``disable``.
 
-    Sessions with the same settings are equal.
+    Two sessions with the same settings are equal.
 
     Attributes:
         contexts: one MXNet context per worker.
-        fetch: the kind of fetch that is asked for, one of config.FETCHES, or None.
+        fetch: the requested kind of fetch, one of config.FETCHES, or None.
         log_level: one of config.LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
-        plans: saved plans to use in place of a search, or None.
+        plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
         hybridize: whether blocks that were never hybridized are traced and partitioned, too.
         state: all that changes meanwhile.
     """
@@ -44,6 +45,7 @@ class Session:
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     plans: Optional[PlanFile] = None
     strict: bool = False
+    timeout_s: float = TIMEOUT_S
     hybridize: bool = True
     state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
@@ -54,10 +56,10 @@ class Session:
 
     @classmethod
     def from_config(cls, config: Config) -> Session:
-        """Choose contexts: all GPUs if there are some, else two CPU contexts.
+        """Make a session, by default on all GPUs, or on two CPU contexts without any.
 
         Raises:
-            ConfigError: more GPUs are asked for than there are.
+            ConfigError: the configuration asks for more GPUs than there are.
         """
         import mxnet as mx
 
@@ -81,21 +83,23 @@ class Session:
             ),
             plans=plans,
             strict=config.strict,
+            timeout_s=config.timeout_s,
             hybridize=config.hybridize,
         )
 
 
-# The one variable of this package that changes: MXNet's functions are the process's, too.
+# The only module-level variable here that changes. MXNet's functions, which tofu replaces,
+# are global to the process, too.
 _active: Optional[Session] = None
 
 
 def active() -> Optional[Session]:
-    """The session in force, or None while tofu is off."""
+    """The active session, or None while tofu is off."""
     return _active
 
 
 def activate(session: Optional[Session]) -> None:
-    """Put a session in force; None ends it."""
+    """Make a session the active one, or end it with None."""
     global _active
     _active = session
 
@@ -114,7 +118,7 @@ def describe_contexts(contexts: tuple[Any, ...]) -> str:
 
 
 def number_of_workers(config: Config, plans: Optional[PlanFile] = None) -> int:
-    """As many as asked for, as the saved plans are for, as there are GPUs, or two."""
+    """The number set by the user, else that of the saved plans, of the GPUs, or two."""
     if config.workers is not None:
         return config.workers
     if plans is not None and len(plans.workers) == 1:

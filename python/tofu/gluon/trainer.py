@@ -1,8 +1,9 @@
 """gluon.Trainer on tiled parameters: every worker updates its own tiles.
 
 Nothing is reduced between workers: a tile's gradient is complete when the backward
-pass is. Parameters that are not tiled are updated as before, in the same step. An
-optimizer that does not update element by element gets whole weights and gradients.
+pass is. Parameters that are not tiled are updated as before, in the same step. Of the
+optimizers that do not update element by element, LAMB and LARS share norms
+(tofu.gluon.norm_updates); others get whole weights and gradients.
 State files are those of plain MXNet: whole states, gathered.
 """
 
@@ -19,8 +20,10 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
 
-from . import messages, views
+from . import checkpoints, distributed, messages, views
+from .arrays import classic
 from .autograd_hooks import free_dropped
+from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
 from .session import active, describe_contexts
@@ -29,6 +32,7 @@ __all__ = [
     "allreduce_grads",
     "init",
     "init_kvstore",
+    "init_params",
     "load_states",
     "merge_states",
     "save_states",
@@ -40,28 +44,30 @@ Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an update
 
 @dataclasses.dataclass(eq=False)
 class _Updaters:
-    """What tofu keeps for one Trainer, as its attribute ``_tofu``.
+    """The workers' updaters of one Trainer, stored as its attribute ``_tofu``.
 
     Attributes:
-        optimizer: the optimizer that the rest belongs to.
+        optimizer: the optimizer that the other attributes belong to.
         elementwise: whether it may update tiles.
+        rule: how else tiles are updated, or None.
         updaters: one per worker, for tiles.
-        split: indices of parameters whose optimizer states are with `updaters`; all
-            others are with the Trainer's own updater.
+        split: the parameters whose optimizer states are in `updaters`: index -> TileState.
+            The Trainer's own updater has all other states.
     """
 
     optimizer: Any
     elementwise: bool
+    rule: Optional[Rule]
     updaters: list[Any]
     split: dict[int, Any] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> Any:
-        # A copy of a Trainer, which a copy of its parameter brings with it, has none.
+        # A copy of a parameter copies its Trainer, too; the copy has no updaters here.
         return type(None), ()
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.__init__: distributed training and tiles exclude each other."""
+    """Trainer.__init__: refuses kvstores that reduce whole gradients."""
 
     def __init__(  # noqa: N807 - replaces the method of that name
         self: Any,
@@ -72,28 +78,28 @@ def init(original: Callable[..., None]) -> Callable[..., None]:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        kind = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
-        if active() is not None and isinstance(kind, str) and "dist" in kind:
-            raise ConfigError(
-                f"gluon.Trainer(kvstore={kind!r}): tofu partitions over the workers of one "
-                "machine; expected a local kvstore, such as the default. "
-                "Unset MXNET_GRAPH_PASS for distributed training"
-            )
+        if active() is not None:
+            distributed.check_kind(self, kvstore)
         original(self, params, optimizer, optimizer_params, kvstore, *args, **kwargs)
 
     return __init__
 
 
 def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._init_kvstore: only for sparse weights, whose rows are pulled from there.
+    """Wrap Trainer._init_kvstore: make a kvstore only for sparse weights, which pull rows from it.
 
-    All other parameters are, or will be, tiled, or updated as MXNet does without one.
+    All other parameters are tiled, now or later, or are updated as MXNet does without a
+    kvstore.
     """
 
     def _init_kvstore(self: Any) -> None:
         session = active()
         if session is None or len(self._contexts) != 1:
             original(self)
+            return
+        if distributed.is_distributed(self):
+            distributed.connect(self, original, session)
+            session.state.trainers.add(self)
             return
         if self._contains_sparse_weight:
             original(self)
@@ -109,10 +115,30 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
     return _init_kvstore
 
 
+def init_params(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer._init_params: over several processes, tiles are keys of their own.
+
+    Loading states does not need them, and parameters may not be tiled yet.
+    """
+
+    def _init_params(self: Any) -> None:
+        if distributed.of(self) is None:
+            original(self)
+        elif not vars(self).get("_tofu_on_file"):
+            distributed.start(self)
+
+    return _init_params
+
+
 def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._allreduce_grads: to the kvstore go only gradients of sparse weights."""
+    """Trainer._allreduce_grads: to a local kvstore go only gradients of sparse weights."""
 
     def _allreduce_grads(self: Any) -> None:
+        if distributed.of(self) is not None:
+            if not self._update_on_kvstore:
+                _wait_for_python(self)
+                distributed.allreduce(self)
+            return
         tiled = next(filter(is_tiled, self._params), None)
         if not getattr(self, "_tofu_past_kvstore", False):
             if self._kvstore and tiled is not None:
@@ -131,9 +157,13 @@ def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def update(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._update: tiles by the workers' updaters, other parameters as before."""
+    """Wrap Trainer._update: the workers' updaters update tiles, MXNet's all other parameters."""
 
     def _update(self: Any, ignore_stale_grad: bool = False) -> None:
+        if distributed.of(self) is not None and self._update_on_kvstore:
+            _wait_for_python(self)
+            distributed.update_on_servers(self, ignore_stale_grad)
+            return
         tiled = next(filter(is_tiled, self._params), None)
         past_kvstore = getattr(self, "_tofu_past_kvstore", False)
         if tiled is None and past_kvstore:
@@ -147,12 +177,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         views.flush(state.views)
         if _overflows(self):
             return
-        if state.runs_python:
-            _wait_for_gradients(self._params)
+        _wait_for_python(self)
         own = _updaters(self, tiled._tofu)
         tiles: list[list[Job]] = [[] for _ in own.updaters]
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
+        spread: list[tuple[int, Any]] = []
         for index, parameter in enumerate(self._params):
             if parameter.grad_req == "null" or _in_kvstore(parameter):
                 continue
@@ -167,11 +197,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
                     jobs.append((index, gradient, weight))
             else:
-                gathered.append((index, parameter))
-        _split_states(self, own, [index for index, _, _ in tiles[0]])
+                (gathered if own.rule is None else spread).append((index, parameter))
+        _split_states(self, own, [job[0] for job in (*tiles[0], *spread)])
         for updater, jobs in zip([*own.updaters, _updater(self)], [*tiles, whole]):
             if jobs:
                 updater(*zip(*jobs))
+        _update_spread(self, own, spread)
         _update_gathered(self, gathered)
         views.refresh(state.views)
 
@@ -179,12 +210,15 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def save_states(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.save_states: the file that plain MXNet would write."""
+    """Wrap Trainer.save_states: write the file that plain MXNet would write."""
 
     def _save_states(self: Any, fname: str) -> None:
+        if _without_keys(self, "save_states") and checkpoints.is_left_out(fname):
+            return
         own = _found(self)
         if own is None or not own.split:
-            original(self, fname)
+            with checkpoints.replacing(fname) as partial:
+                original(self, partial)
             return
         optimizer = copy.copy(self._optimizer)
         device = self._contexts[0].device_id
@@ -194,17 +228,22 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
         optimizer._index_update_count = counts
         updater = mx.optimizer.get_updater(optimizer)
         updater.states = _whole_states(self, own)
-        with open(fname, "wb") as file:
+        with checkpoints.replacing(fname) as partial, open(partial, "wb") as file:
             file.write(updater.get_states(dump_optimizer=True))
 
     return _save_states
 
 
 def load_states(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.load_states: whole states, split again at the next update."""
+    """Wrap Trainer.load_states: load whole states; the next update splits them again."""
 
     def _load_states(self: Any, fname: str) -> None:
-        original(self, fname)
+        _without_keys(self, "load_states")
+        self._tofu_on_file = True
+        try:
+            original(self, fname)
+        finally:
+            del self._tofu_on_file
         vars(self).pop("_tofu", None)
 
     return _load_states
@@ -212,6 +251,7 @@ def load_states(original: Callable[..., None]) -> Callable[..., None]:
 
 def merge_states(trainer: Any) -> None:
     """Give a Trainer's own updater all optimizer states back, whole."""
+    distributed.forget(trainer)
     if vars(trainer).pop("_tofu_past_kvstore", False):
         trainer._params_to_init += [p for p in trainer._params if not _in_kvstore(p)]
     own: Optional[_Updaters] = vars(trainer).pop("_tofu", None)
@@ -224,28 +264,47 @@ def merge_states(trainer: Any) -> None:
     trainer._optimizer._all_index_update_counts = {trainer._contexts[0].device_id: counts}
 
 
+def _without_keys(trainer: Any, what: str) -> bool:
+    """Whether a Trainer is distributed, with its optimizer states in this process.
+
+    Raises:
+        ConfigError: they are on the servers.
+    """
+    if active() is None or not distributed.is_distributed(trainer):
+        return False
+    if not trainer._kv_initialized:
+        trainer._init_kvstore()
+    if trainer._update_on_kvstore:
+        raise ConfigError(
+            f"gluon.Trainer.{what}: the optimizer runs on the parameter servers, and MXNet cannot "
+            "get its states from there; expected a Trainer with update_on_kvstore=False"
+        )
+    return True
+
+
 def _found(trainer: Any) -> Optional[_Updaters]:
     found: Optional[_Updaters] = getattr(trainer, "_tofu", None)
     return found
 
 
 def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
-    """Those of a Trainer, made where there are none for its optimizer."""
+    """Return a Trainer's updaters; make them if its optimizer has none yet."""
     found, optimizer = _found(trainer), trainer._optimizer
     if found is not None and found.optimizer is optimizer:
         return found
     contexts = tile_state.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
-    if not elementwise:
+    rule = None if elementwise else rule_for(optimizer)
+    if not elementwise and rule is None:
         messages.warn(
             f"{type(optimizer).__name__} does not update every element by itself: each step "
-            f"gathers weights and gradients whole from {describe_contexts(contexts)} on "
+            f"gathers whole weights and gradients from {describe_contexts(contexts)} on "
             f"{trainer._contexts[0]} and updates them there; SGD or Adam would update the tiles"
         )
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
     for updater, context in zip(updaters, contexts):
         updater.tofu_device = context.device_id
-    found = trainer._tofu = _Updaters(optimizer, elementwise, updaters)
+    found = trainer._tofu = _Updaters(optimizer, elementwise, rule, updaters)
     tile_state.state.trainers.add(trainer)
     return found
 
@@ -256,14 +315,14 @@ def _in_kvstore(parameter: Any) -> bool:
 
 
 def _updater(trainer: Any) -> Any:
-    """The updater of a Trainer for what is not tiled, with its optimizer states."""
+    """The Trainer's own updater, with the optimizer states of parameters that are not tiled."""
     if trainer._kvstore and trainer._update_on_kvstore:
         return trainer._kvstore._updater
     return trainer._updaters[0]
 
 
 def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
-    """Update the parameters that the kvstore does not, none of them tiled."""
+    """Update the parameters that the kvstore does not update; none of them is tiled."""
     if _overflows(trainer):
         return
     for index, parameter in enumerate(trainer._params):
@@ -273,39 +332,63 @@ def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
             _updater(trainer)(index, parameter._grad[0], parameter._data[0])
 
 
-def _wait_for_gradients(parameters: Sequence[Any]) -> None:
-    """Raise what an operator threw, before a weight is updated on some workers only.
+def _wait_for_python(trainer: Any) -> None:
+    """Raise what an operator written in Python threw, before a weight is updated on some workers.
 
-    When operators written in Python throw at the same time on several workers, MXNet reports
-    one of them, and the others' results are whatever was in their memory.
+    If operators written in Python throw on several workers at the same time, MXNet reports
+    only one error, and the other operators' results are whatever was in their memory.
     """
-    for parameter in parameters:
+    session = active()
+    if session is None or not session.state.runs_python:
+        return
+    for parameter in trainer._params:
         for gradient in _gradient_of(parameter) or ():
             gradient.wait_to_read()
 
 
 def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
-    """Whether to update a parameter; takes the marks of its gradients off.
+    """Whether to update a parameter; clears the marks of its gradients.
 
     Raises:
-        UserWarning: its gradient is stale, and that is not to be ignored (as MXNet has it).
+        UserWarning: its gradient is stale, and `ignore_stale_grad` is off (as in MXNet).
     """
     fresh = all(array._fresh_grad for array in parameter._data)
     if not fresh and not ignore_stale_grad:
-        raise UserWarning(
-            f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
-            "not been updated by backward since last `step`. This could mean a bug in your model "
-            "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
-            "are intentionally only using a subset, call step with ignore_stale_grad=True to "
-            "suppress this warning and skip updating of Parameters with stale gradient"
-        )
+        raise UserWarning(messages.stale_text(parameter))
     for array in parameter._data:
         array._fresh_grad = False
     return fresh
 
 
+def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any]]) -> None:
+    """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
+    optimizer = trainer._optimizer
+    at_once = max(1, optimizer.aggregate_num)
+    for begin in range(0, len(spread), at_once):
+        some = spread[begin : begin + at_once]
+        for updater in own.updaters:
+            optimizer._set_current_context(updater.tofu_device)
+            optimizer._update_count([index for index, _ in some])
+        assert own.rule is not None
+        with autograd.pause():
+            own.rule(optimizer, [_spread_of(own, index, parameter) for index, parameter in some])
+
+
+def _spread_of(own: _Updaters, index: int, parameter: Any) -> Spread:
+    """A tiled parameter with its optimizer states, made at the first update."""
+    tile_state = parameter._tofu
+    states = []
+    for updater, tile in zip(own.updaters, parameter._data):
+        if index not in updater.states:
+            updater.states[index] = own.optimizer.create_state_multi_precision(index, tile)
+            updater.states_synced[index] = True
+        states.append(updater.states[index])
+    gradients = tile_state.gradients.tiles()
+    return Spread(index, parameter._data, gradients, states, tile_state.layout.boxes)
+
+
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
-    """Update whole weights, as many at a time as the optimizer takes in one call."""
+    """Gather and update whole weights, as many at a time as the optimizer takes in one call."""
     at_once = max(1, trainer._optimizer.aggregate_num)
     for begin in range(0, len(gathered), at_once):
         some = gathered[begin : begin + at_once]
@@ -321,7 +404,7 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
 
 
 def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
-    """Move the states of these parameters, made or loaded before, to the workers."""
+    """Move the existing optimizer states of these parameters to the workers."""
     plain, optimizer = _updater(trainer), trainer._optimizer
     counts = _counts(optimizer, trainer._contexts[0].device_id)
     for index in indices:
@@ -352,7 +435,7 @@ def _whole_states(trainer: Any, own: _Updaters) -> dict[int, Any]:
 
 
 def _scatter(whole: Any, tile_state: Any) -> list[Any]:
-    """Each worker's part of an optimizer state: an array, None, or a nesting of these."""
+    """Each worker's part of an optimizer state: an array, None, or a nested structure of them."""
     if isinstance(whole, NDArray) and whole.shape == tuple(tile_state.layout.shape):
         with autograd.pause():
             parts: list[Any] = tile_state.scatter(whole)
@@ -380,17 +463,17 @@ def _counts(optimizer: Any, device: int) -> dict[int, int]:
 
 
 class _Flag:
-    """Stands for a parameter towards AMP's loss scaler: one gradient, infinite or finite."""
+    """A stand-in parameter for AMP's loss scaler: its gradient is finite if all given ones are."""
 
     grad_req = "write"
 
     def __init__(self, gradients: Sequence[Any], context: Any) -> None:
-        finite = [mx.nd.multi_all_finite(g, num_arrays=1) for g in gradients]  # 0 or 1
+        finite = [mx.nd.multi_all_finite(classic(g), num_arrays=1) for g in gradients]  # 0 or 1
         self._grad = [mx.nd.add_n(*[1.0 / flag.as_in_context(context) for flag in finite])]
 
 
 def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
-    """The arrays of a parameter's gradient, None where there is none or it has been used."""
+    """The arrays of a parameter's gradient; None if it has none or an update has used it."""
     if is_tiled(parameter):
         state = parameter._tofu.gradients
         gradients = None if state is None or state.is_gone else state.tiles()
@@ -401,7 +484,7 @@ def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
 
 
 def _overflows(trainer: Any) -> bool:
-    """Whether AMP's loss scaler finds a gradient that is not finite; the step is skipped then."""
+    """Whether AMP's loss scaler finds a gradient that is not finite, so the step is skipped."""
     scaler: Optional[Any] = getattr(trainer, "_amp_loss_scaler", None)
     if scaler is None:
         return False

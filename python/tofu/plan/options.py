@@ -1,4 +1,4 @@
-"""How to search a plan: the options of ``_core.plan``."""
+"""The options of the plan search (``_core.plan``)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class SearchOptions:
         time_limit_s: seconds after which the search takes its best plan; None: the default.
         pins: tensor and the dimension to cut, one for all steps or one per step;
             -1 leaves it whole.
-        allow_replication: whether large tensors may stay whole where that is cheaper.
+        allow_replication: whether large tensors may stay whole if that is cheaper.
         bound: whether to spend the remaining time on a better lower bound.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
-        parts: into how many parts each step cuts, in order; empty: the search chooses.
+        parts: the number of parts that each step cuts into; empty: the search chooses.
     """
 
     mode: str = "tofu"

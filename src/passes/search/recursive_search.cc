@@ -131,7 +131,7 @@ class Recursion {
     recursion_bytes_ = best_bytes_ = before;
   }
 
-  // All steps at once, if that is cheap: proves how far the recursion is off.
+  // All steps at once, if that is cheap: proves how far the recursion is from optimal.
   void SolveJointly() {
     SearchOptions options = Options();
     options.max_alternatives = kJointAlternatives;
@@ -229,7 +229,7 @@ class Recursion {
     }
   }
 
-  // Returns what it was, of tensors and then of operators.
+  // Returns the old decisions, first of tensors and then of operators.
   std::vector<int> Free(size_t step, ClassCuts* cuts) const {
     std::vector<int> before;
     before.reserve(cuts->tensors.size() + cuts->operators.size());

@@ -1,5 +1,5 @@
-// Caches what the searches of one plan need repeatedly: the alternatives of tensors
-// and operators, and the bytes of an operator's slots for each pair of them.
+// Caches results that the searches of one plan share: the alternatives of tensors and
+// operators, and the bytes of an operator's slots for each pair of them.
 //
 // Equal blocks of a network share everything, because results depend only on a
 // tensor's shape and given cuts, and on an operator's signature (timesteps.h), given

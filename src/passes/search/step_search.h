@@ -66,7 +66,7 @@ struct SearchResult {
   int num_variables = 0;
 };
 
-// Searches of one graph over the same steps, which share what they compute.
+// Searches of one graph over the same steps, which share cached results.
 class PartitionSearcher {
  public:
   // `parts` of all steps.
@@ -77,7 +77,7 @@ class PartitionSearcher {
   // `given` covers the first steps, or all.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
-  // What Search() solves, with as many alternatives as there are.
+  // The problem that Search() solves, without a limit on the number of alternatives.
   PairwiseProblem Problem(const ClassCuts& given);
 
  private:

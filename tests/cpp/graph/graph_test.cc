@@ -38,7 +38,7 @@ TEST(Graph, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(graph.shapes, example.graph().shapes);
 }
 
-// Every member, and texts that JSON writes with escapes.
+// Covers every member, and texts that JSON escapes.
 TEST(Graph, IsWrittenAsMxnetReadsIt) {
   Graph graph;
   Node variable;
@@ -119,7 +119,7 @@ TEST(Graph, EveryTruncatedDocumentIsAUserError) {
   }
 }
 
-// Each value of the document replaced by values of other types, one at a time.
+// Replaces each value of the document by values of other types, one at a time.
 TEST(Graph, NoForeignValueAnywhereIsMoreThanAUserError) {
   const Json valid = Valid();
   const Json flat = valid.flatten();
@@ -199,6 +199,18 @@ TEST(Graph, UsedEntriesAreWhatSomeHeadNeeds) {
   example.Head(parts[1], "output");
   const std::vector<bool> used = UsedEntries(example.graph());
   EXPECT_EQ(used, (std::vector<bool>{true, false, false, true, false, false}));
+}
+
+TEST(Graph, TheHashTellsWhereOneShapeEndsAndTheNextBegins) {
+  const auto hash = [](const Shape& x, const Shape& y) {
+    ExampleGraph example;
+    example.Head(example.Variable("x", x), "output");
+    example.Head(example.Variable("y", y), "output");
+    return GraphHash(example.graph());
+  };
+  EXPECT_EQ(hash({2, 3}, {4}), hash({2, 3}, {4}));
+  EXPECT_NE(hash({2, 3}, {4}), hash({2}, {3, 4}));
+  EXPECT_NE(hash({2, 3}, {}), hash({2}, {3}));
 }
 
 TEST(Graph, UnknownTypesHaveNoSize) {

@@ -1,5 +1,5 @@
-// The operators of MultiFetch on CPUs, called as MXNet calls them: also by several
-// threads at once, which ThreadSanitizer watches (make test-tsan).
+// The operators of MultiFetch on CPUs, called like MXNet does, also from several threads
+// at once, which ThreadSanitizer checks (make test-tsan).
 #include "mxnet/multifetch_ops.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(MultiFetchOps, AttributesSayHowManyInputsAndOutputsThereAre) {
 
 TEST(MultiFetchOps, RemoteTilesComeAsHandles) {
   Attribute spec("spec", kSpec);
-  OpShapes shapes = {{{}, {}}, {{}, {}}};
+  OpShapes shapes = {{{1}, {}}, {{}, {}}};
   Op("_tofu_multifetch").infer_shapes(spec.attrs(), &shapes);
   EXPECT_EQ(shapes.inputs, (std::vector<std::vector<int64_t>>{{1}, {3}}));
   EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{6}, {1}}));
@@ -114,6 +114,57 @@ TEST(MultiFetchOps, PublishFetchAndRetire) {
   EXPECT_EQ(token, 0);
 }
 
+// Two tiles are published at once; one fetch assembles a region of each, the second
+// with a tile of its own.
+TEST(MultiFetchOps, ABundleAssemblesSeveralRegions) {
+  const std::string specs =
+      std::string("dtype=0 shape=2 remote=1 sources=2; pieces=0@0>0:2|") + kSpec;
+  const char* const keys[] = {"spec", "handles"};
+  const char* const values[] = {specs.c_str(), "0:1 0:0"};
+  const OpAttrs attrs{keys, values, 2};
+  int num_inputs = 0;
+  int num_outputs = 0;
+  Op("_tofu_multifetch").parse(attrs, &num_inputs, &num_outputs);
+  EXPECT_EQ(std::pair(num_inputs, num_outputs), std::pair(2, 3));
+  OpShapes shapes = {{{2}, {}}, {}};
+  Op("_tofu_multifetch").infer_shapes(attrs, &shapes);
+  EXPECT_EQ(shapes.inputs, (std::vector<std::vector<int64_t>>{{2}, {3}}));
+  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{2}, {6}, {1}}));
+  int dtypes[] = {-1, -1};
+  int outputs[] = {-1, -1, -1};
+  Op("_tofu_multifetch").infer_dtypes(attrs, dtypes, 2, outputs);
+  EXPECT_EQ(std::vector<int>(outputs, outputs + 3),
+            (std::vector<int>{kFloat32, kFloat32, kInt64}));
+
+  float first[] = {0, 1, 2, 3};
+  float second[] = {8, 9};
+  float local[] = {4, 5, 6};
+  int64_t handle[] = {0, 0};
+  Attribute count("num_tiles", "2");
+  Op("_tofu_publish").infer_shapes(count.attrs(), &shapes);
+  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{2}}));
+  Call("_tofu_publish", "", {first, second}, {handle});
+  float small[2];
+  float region[6];
+  int64_t acknowledgement = 7;
+  void* const in[] = {handle, local};
+  void* const out[] = {small, region, &acknowledgement};
+  Op("_tofu_multifetch").compute(attrs, {in, 2, out, 3, false, 0, nullptr});
+  EXPECT_EQ(std::vector<float>(small, small + 2), (std::vector<float>{8, 9}));
+  EXPECT_EQ(std::vector<float>(region, region + 6),
+            (std::vector<float>{0, 1, 2, 3, 5, 6}));
+  EXPECT_EQ(acknowledgement, 0);
+}
+
+TEST(MultiFetchOps, ARetirementOfSeveralTilesKeepsTheirDtypes) {
+  Attribute count("num_tiles", "2");
+  int inputs[] = {kFloat32, 1, -1, -1};
+  int outputs[] = {-1};
+  Op("_tofu_retire").infer_dtypes(count.attrs(), inputs, 4, outputs);
+  EXPECT_EQ(std::vector<int>(inputs, inputs + 4),
+            (std::vector<int>{kFloat32, 1, kInt64, kInt64}));
+}
+
 std::vector<int> g_steps;
 
 TEST(MultiFetchOps, EveryStepIsObserved) {
@@ -135,7 +186,7 @@ TEST(MultiFetchOps, EveryStepIsObserved) {
 
 constexpr int kThreads = 4;
 
-// What `function` says on each thread.
+// The results of `function` on each thread.
 std::vector<std::string> OnAllThreads(const std::function<std::string(int)>& function) {
   std::vector<std::string> results(kThreads);
   std::vector<std::thread> threads;
@@ -156,7 +207,7 @@ TEST(MultiFetchOpsThreads, ReadSpecificationsWhileOthersAddNewOnes) {
   const auto wrong = OnAllThreads([](int thread) {
     std::string problems;
     for (int round = 0; round < 200; ++round) {
-      // Half of the rounds are new to all threads, the others known to some.
+      // Half of the rounds are new to all threads; some threads know the others.
       const int rows = 1 + (round % 2 == 0 ? round / 2 : 100 + 100 * thread + round);
       Attribute spec("spec", SliceSpec(rows, 0));
       OpShapes shapes = {{{}}, {{}, {}}};

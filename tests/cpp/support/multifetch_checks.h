@@ -1,4 +1,4 @@
-// What must hold in every graph that fetches with MultiFetch.
+// Checks for graphs that fetch with MultiFetch.
 #ifndef TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_
 #define TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_
 
@@ -10,6 +10,10 @@ namespace tofu {
 // worker, by a head that reads the tile, its handle and the acknowledgement of
 // every fetch from it.
 void ExpectTilesRetired(const Graph& graph);
+
+// Every publication is retired once, by a head that reads its tiles and that needs every
+// fetch from them, directly or through other nodes.
+void ExpectReadersBeforeRetirements(const Graph& graph);
 
 }  // namespace tofu
 

@@ -10,6 +10,19 @@ import tofu
 
 STEPS = 3
 TOLERANCES = {"float64": 1e-10, "float32": 2e-5}
+
+
+class Function(nn.HybridBlock):
+    """What a function makes of the data, and of a block where it has one."""
+
+    def __init__(self, function, block=None):
+        super().__init__()
+        self._function, self.block = function, block
+
+    def hybrid_forward(self, F, x):
+        return self._function(F, x) if self.block is None else self._function(F, x, self.block)
+
+
 NORMS = {
     "batch": lambda: nn.BatchNorm(),
     "batch, last axis": lambda: nn.BatchNorm(axis=-1),
@@ -22,6 +35,13 @@ NORMS = {
     "group": lambda: nn.GroupNorm(num_groups=4),
     "instance": lambda: nn.InstanceNorm(),
     "instance, last axis": lambda: nn.InstanceNorm(axis=3),
+    "l2": lambda: Function(lambda F, x: F.L2Normalization(x, mode="channel", eps=3.3)),
+    "batch, twice in a row": lambda: Function(
+        lambda F, x, norm: norm(F.tanh(norm(x)) + x), nn.BatchNorm(momentum=0.5)
+    ),
+    "batch, of two branches": lambda: Function(
+        lambda F, x, norm: norm(F.sigmoid(x)) * norm(x), nn.BatchNorm(momentum=0.5)
+    ),
 }
 
 
@@ -39,7 +59,7 @@ class Net(nn.HybridBlock):
 
 
 class Drawn(mx.init.Initializer):
-    """The same numbers in every dtype, which MXNet's own generator does not give."""
+    """Draws the same numbers for every dtype, which MXNet's own generator does not."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +91,7 @@ def train(norm, batch, dtype):
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("name", NORMS)
 def test_norms(name, workers, batch):
-    # MXNet has that of instances in single precision alone; the others' are judged by doubles.
+    # MXNet has InstanceNorm only in single precision; compare the others with float64.
     dtypes = ["float32"] if name.startswith("instance") else ["float64", "float32"]
     expected = train(NORMS[name], batch, dtypes[0])
     for dtype in dtypes:

@@ -11,7 +11,7 @@ from tofu.gluon.parameter import is_tiled
 
 from .models import assert_same, plainly, started, weights
 
-# Warnings of eager calls, which are meant here.
+# The nets run eagerly on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not hybridized")
 
 
@@ -61,7 +61,7 @@ def summary(net, dtype):
 
 
 def eager_backward(net, dtype):
-    """Gradients, too, are in the blocked layout then."""
+    """Gradients are then in the blocked layout, too."""
     with autograd.record():
         loss = (net(images(dtype)) ** 2).sum()
     loss.backward()
@@ -138,7 +138,7 @@ def test_inputs_in_the_blocked_layout(batch, workers):
 
 
 def blocked_like(net):
-    """A weight of another net that has predicted."""
+    """A weight of another net after a prediction."""
     other = make_net()
     for parameter in other.collect_params().values():
         parameter.initialize(mx.init.Uniform(0.5), force_reinit=True)

@@ -19,7 +19,7 @@ def environment(monkeypatch):
         "TOFU_REPLICATION",
         "TOFU_PINS",
     ):
-        # Set first, so that what the command sets is undone, too.
+        # Setting it first makes monkeypatch undo what the command sets.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -55,7 +55,7 @@ def test_workers_are_all_gpus_where_there_are_some(capsys, monkeypatch):
     monkeypatch.setattr(mx.context, "num_gpus", lambda: 3)
     args = ("mlp", "--batch-size=6", "--format=json")
     assert json.loads(run(capsys, *args)[1])["workers"] == 3
-    # A plan needs no GPU: there may be more workers than there are.
+    # A plan needs no GPUs, so there may be more workers than GPUs.
     assert json.loads(run(capsys, *args, "--workers=4")[1])["workers"] == 4
     monkeypatch.delenv("TOFU_WORKERS")
     assert json.loads(run(capsys, *args, "--device=cpu")[1])["workers"] == 2
@@ -74,6 +74,8 @@ def test_what_is_explained(capsys):
     _, text, _ = run(capsys, *args)
     assert "Tensor mlp_dense0_weight (8192x8192 float32), step 1 of 2, in 2 parts: " in text
     assert "Operator mlp_dense1_fwd (FullyConnected), step 2 of 2, in 2 parts: split" in text
+    _, text, _ = run(capsys, "mlp", "--workers=2", "--explain=mlp_dense1_fwd_backward[1]")
+    assert "Tensor mlp_dense1_fwd_backward[1] (" in text
     _, out, _ = run(capsys, *args, "--format=json")
     plan = json.loads(out)
     assert [told["name"] for told in plan["explanations"]] == [

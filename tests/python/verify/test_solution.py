@@ -1,4 +1,4 @@
-"""The checker of solutions: what it counts, and what it does not let pass."""
+"""The checker of solutions: its counts, and the solutions that it rejects."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ def test_costs_and_bytes_are_added_up() -> None:
     assert count(problem, [0, 1]).peak == 11
     assert count(problem, [0, 2]).forbidden == "value 2 of variable 1"
     assert count(problem, [1, 0]).forbidden == "values 1 and 0 of variables 0 and 1"
+
+
+def test_the_moment_of_a_peak_is_its_first() -> None:
+    uses = [[0, 2, 3, [5, 5]], [0, 7, 9, [5, 5]], [1, 4, 5, [4, 4, 4]]]
+    found = count(read_problem({**PROBLEM, "memory": {"uses": uses}}), [0, 0])
+    assert (found.peak, found.moment) == (5, 2)
 
 
 def test_version_1_knows_no_memory() -> None:

@@ -100,7 +100,7 @@ TEST(VerifyTiles, FindsFetchesThatMakeSomethingElse) {
   ExpectComplaint("makes another region", [](Partitioned* p) {
     p->graph.dtypes[p->graph.first_entry[NumberOf(p->graph, kMultiFetchOp)]] = 1;
   });
-  ExpectComplaint("is no published tile",
+  ExpectComplaint("is not a published tile",
                   [](Partitioned* p) { NodeOf(p, kPublishOp).op = "_tofu_other"; });
 }
 
@@ -108,8 +108,7 @@ TEST(VerifyTiles, FindsReadersAfterARetirement) {
   // One reader's acknowledgement is missing.
   ExpectComplaint("may read a tile after",
                   [](Partitioned* p) { NodeOf(p, kRetireOp).inputs.pop_back(); });
-  // The region in place of the acknowledgement.
-  ExpectComplaint("may read a tile after",
+  ExpectComplaint("reads a region, expected the acknowledgement",
                   [](Partitioned* p) { NodeOf(p, kRetireOp).inputs.back().index = 0; });
 }
 

@@ -1,4 +1,4 @@
-"""Loading the extension library, and every way in which it must refuse."""
+"""Loading the extension library, and all cases in which it must refuse."""
 
 import ctypes
 import os
@@ -53,6 +53,21 @@ def test_teaching_ends_after_an_error():
     with pytest.raises(ValueError, match="inside"):
         fail()
     assert infer(backward_dense("dense")) == [(), ()]
+
+
+def test_the_environment_is_afterwards_as_it_was(monkeypatch):
+    monkeypatch.setenv("TOFU_TEST_SET", "before")
+    monkeypatch.delenv("TOFU_TEST_UNSET", raising=False)
+
+    def fail():
+        with extension.environment({"TOFU_TEST_SET": "1", "TOFU_TEST_UNSET": "2"}):
+            assert (os.environ["TOFU_TEST_SET"], os.environ["TOFU_TEST_UNSET"]) == ("1", "2")
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
+    assert os.environ["TOFU_TEST_SET"] == "before"
+    assert "TOFU_TEST_UNSET" not in os.environ
 
 
 def test_another_version_is_refused():
@@ -128,7 +143,7 @@ def test_operators_of_another_library_are_not_freed():
 
 def test_operators_hold_no_resource_of_mxnet():
     assert extension.frees_operators()
-    # Another call, as after a failed load, finds them free.
+    # A second call, as after a failed load, finds them freed already.
     assert extension.free_operators(extension._library, find_lib_path()[0]) is None
 
 
