@@ -1,6 +1,6 @@
 """Memory per worker at full size, as MXNet's planner allocates it, serial and partitioned.
 
-    python scripts/memory.py --model rnn-10-8k          # one of the three; all by default
+    python scripts/memory.py --model rnn-10-8k          # one of the four; all by default
     python scripts/memory.py --format json --output docs/results
     python scripts/memory.py --smoke                    # a reduced model, in seconds
 
@@ -18,9 +18,15 @@ sizes. Each line changes one thing in the line above it:
     halves             as in a script: forward, then backward, in one executor
     two_executors      as in a script with random operators: two executors
 
+For a language model with a vocabulary of 50,304, whose scores are larger than its weights, the net
+and its loss are two blocks, as scripts have them:
+
+    gathered_output    the scores are gathered on worker 0, where the loss runs serially
+    tiles              what a script runs: the loss takes the scores as tiles, where they lie
+
 MXNet does not report each worker's share. The model of its planner does
 (tofu.mx.memory.planner), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
-Time: ten minutes for all three. Expected: at most 1.10 of serial/8 in the last lines.
+Time: ten minutes for all. Expected: at most 1.10 of serial/8 in the last lines.
 """
 
 from __future__ import annotations
@@ -35,20 +41,24 @@ from typing import Any, Optional
 
 import mxnet as mx
 from _common import context, write
+from _separate_loss import SCORES, blocks_of
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.dtypes import dtype_name
 from tofu.models import ModelGraph, build
+from tofu.mx.build.training_graph import training_graph
 from tofu.mx.memory import planner as memory_planner
 from tofu.mx.run.executor import bind
 from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
-from tofu.plan.layout import variables_of
+from tofu.plan.layout import cuts_of, heads_of, variables_of
 from tofu.tables import table
 
 WORKERS = 8
 CASES = {"wresnet-152-10": 8, "rnn-10-8k": 128, "wresnet-50-4": 128}
+PAIRS = {"gpt-24": 8}
 SMOKE = ("rnn-6-4k", 65536)
+SMOKE_PAIR = ("gpt-24", 8192)
 LIMIT_BYTES = 12 * 2**30
 ADAM_STATES = 2
 FLOAT32_BYTES = 4
@@ -74,7 +84,7 @@ class Row:
 
     Attributes:
         model, batch: the case.
-        variant: a key of VARIANTS.
+        variant: a key of VARIANTS, "gathered_output" or "tiles".
         serial_bytes: everything on one device: weights, gradients, Adam's states, the
             inputs, and the allocations of MXNet's own executor.
         bytes_per_worker: the same for every worker.
@@ -134,22 +144,81 @@ def measure(
         )
 
 
+def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False) -> Iterator[Row]:
+    """Bind a net and its loss as two blocks, the output gathered between them, or not."""
+    net, loss = blocks_of(model, batch, reduced=reduced)
+    whole_bytes = _bytes({SCORES: loss.inputs[SCORES]})
+    # The loss reads the net's output where it lies, and makes one gradient of it.
+    of_loss = _serial_planned_mib(loss, [SCORES]) * MIB + whole_bytes
+    serial = serial_bytes(net) + of_loss + _bytes(loss.inputs) - whole_bytes
+    strategies, _ = strategy_table(net.training_graph(optimizer=None))
+    plan = _core.plan(strategies, workers=workers)
+    divided = _core.partition(plan, fetch="multifetch")
+    fixed, pools, sizes = _of_program(divided, strategies.is_repeatable)
+    of_net = [a + b for a, b in zip(fixed, pools)]
+    gathered = [of_net[0] + whole_bytes + of_loss + _bytes(loss.inputs), *of_net[1:]]
+    yield Row(
+        model, batch, "gathered_output", serial, tuple(gathered), divided.fetched_bytes, *sizes
+    )
+    (output,) = (head for head in heads_of(divided.heads) if head.role == "output")
+    cuts = cuts_of(output.layout, plan.parts)
+    assert cuts is not None
+    graph = training_graph(
+        loss.symbol,
+        inputs=loss.inputs,
+        parameters={},
+        aux={},
+        gradients=[SCORES],
+        train=True,
+        workers=workers,
+    )
+    plan = _core.plan(
+        strategy_table(graph)[0], workers=workers, pins={SCORES: cuts}, parts=plan.parts
+    )
+    last = _core.partition(plan, fetch="multifetch")
+    fixed, pools, of_last = _of_program(last, repeatable=True)
+    tiles = [
+        a + b + c - math.prod(box.shape) * FLOAT32_BYTES  # bound to the net's output
+        for a, b, c, box in zip(of_net, fixed, pools, output.layout.boxes)
+    ]
+    fetched = divided.fetched_bytes + last.fetched_bytes
+    planned, predicted = (a + b for a, b in zip(sizes, of_last))
+    yield Row(model, batch, "tiles", serial, tuple(tiles), fetched, planned, predicted)
+
+
+def _of_program(
+    divided: _core.Partitioned, repeatable: bool
+) -> tuple[list[int], list[int], tuple[int, float]]:
+    """Bytes of variables and of the rest on each worker; MiB planned, and predicted."""
+    workers = divided.workers
+    planned, predicted, pools = 0, 0.0, [0] * workers
+    for graph in _core.schedule(divided, joint=repeatable).graphs:
+        found = memory_planner.predict(graph, workers=workers, search_match_range=True)
+        predicted += found.planned_bytes / MIB
+        planned += bound_mib(graph, workers, search=True)
+        pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
+    return fixed_bytes(divided), pools, (planned, round(predicted, 1))
+
+
 def serial_bytes(graph: ModelGraph) -> int:
-    """The bytes that stock MXNet needs; it differentiates and binds the symbol itself."""
+    """What stock MXNet needs: it differentiates and binds the symbol itself."""
+    weights = _bytes(graph.parameters)
+    fixed = (2 + ADAM_STATES) * weights + _bytes(graph.inputs) + _bytes(graph.aux)
+    return fixed + _serial_planned_mib(graph, list(graph.parameters)) * MIB
+
+
+def _serial_planned_mib(graph: ModelGraph, wanted: Sequence[str]) -> int:
+    """What MXNet plans for a symbol whose gradients it makes itself."""
     variables = {**graph.inputs, **graph.parameters}
     arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
-    gradients = {
-        name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in graph.parameters.items()
-    }
+    gradients = {name: mx.nd.empty(variables[name][0]) for name in wanted}
     requests = {name: "write" if name in gradients else "null" for name in arguments}
     states = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in graph.aux.items()}
     with environment({"MXNET_SUBGRAPH_BACKEND": "NONE"}):
         executor = graph.symbol.bind(
             mx.cpu(), arguments, args_grad=gradients, grad_req=requests, aux_states=states
         )
-    weights = _bytes(graph.parameters)
-    fixed = (2 + ADAM_STATES) * weights + _bytes(graph.inputs) + _bytes(graph.aux)
-    return fixed + memory_planner.planned_mib(executor) * MIB
+    return memory_planner.planned_mib(executor)
 
 
 def fixed_bytes(divided: _core.Partitioned) -> list[int]:
@@ -234,10 +303,20 @@ def to_text(rows: Sequence[Row]) -> str:
     )
 
 
+def _rows(options: argparse.Namespace, variants: Sequence[str]) -> Iterator[Row]:
+    chosen = options.model or [*CASES, *PAIRS]
+    cases = dict([SMOKE]) if options.smoke else {m: CASES[m] for m in chosen if m in CASES}
+    for model, batch in cases.items():
+        yield from measure(model, batch, variants, options.workers, reduced=options.smoke)
+    pairs = dict([SMOKE_PAIR]) if options.smoke else {m: PAIRS[m] for m in chosen if m in PAIRS}
+    for model, batch in pairs.items():
+        yield from measure_pair(model, batch, options.workers, reduced=options.smoke)
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Measure, print, and write raw data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--model", action="append", choices=sorted(CASES))
+    parser.add_argument("--model", action="append", choices=sorted({**CASES, **PAIRS}))
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--variant", action="append", choices=list(VARIANTS))
     parser.add_argument("--format", choices=("text", "json"), default="text")
@@ -247,12 +326,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     load()
     variants = options.variant or list(VARIANTS)
     rows: list[Row] = []
-    cases = dict([SMOKE]) if options.smoke else {m: CASES[m] for m in options.model or CASES}
-    for model, batch in cases.items():
-        for row in measure(model, batch, variants, options.workers, reduced=options.smoke):
-            rows.append(row)
-            if options.format == "text":
-                print(to_text([row]).splitlines()[-1], flush=True)
+    for row in _rows(options, variants):
+        rows.append(row)
+        if options.format == "text":
+            print(to_text([row]).splitlines()[-1], flush=True)
     document = to_json(rows)
     print(json.dumps(document, indent=1) if options.format == "json" else "\n" + to_text(rows))
     if options.output is not None:

@@ -82,8 +82,14 @@ def reverse(data, *, axis):
 # --- Slices --------------------------------------------------------------------------
 
 
+def _places(*values):
+    """Tuples of positions, which MXNet also takes as one number or None."""
+    return [() if v is None else (v,) if isinstance(v, int) else tuple(v) for v in values]
+
+
 def _slice_bounds(shape, begin, step):
     """Per dimension: begin and step, with MXNet's defaults and negative positions."""
+    begin, step = _places(begin, step)
     bounds = []
     for d, size in enumerate(shape):
         stride = (step[d] if d < len(step) else None) or 1
@@ -102,6 +108,7 @@ def _fixed(shape, begin, end, step):
     Whole are dimensions where something is counted from the end, which differs in a part, and
     all but one of those that end before the tensor does, because a part has its own `end`.
     """
+    begin, end, step = _places(begin, end, step)
     counted = {d for each in (begin, end, step) for d, n in enumerate(each) if n and n < 0}
     early = [d for d, n in enumerate(end) if n is not None and n < shape[d] and d not in counted]
     return sorted(counted | set(early[1:])), early[:1]

@@ -28,6 +28,7 @@ def reshape(a, *, newshape, order="C", reverse=None, out_shapes):
 @tofu.op(name="_np_moveaxis")
 def moveaxis(a, *, source, destination):
     """Some dimensions moved, the rest in their order."""
+    source, destination = ((d,) if isinstance(d, int) else d for d in (source, destination))
     moved = {axis_of(d, a.ndim): axis_of(s, a.ndim) for s, d in zip(source, destination)}
     rest = iter(d for d in range(a.ndim) if d not in moved.values())
     order = [moved[d] if d in moved else next(rest) for d in range(a.ndim)]

@@ -35,11 +35,19 @@ class _Finder:
         """
         if name != TARGET or self._busy:
             return None
+        from tofu import server_process, uncaught
         from tofu.config import MXNET_ENVIRONMENT, Config, graph_pass
 
+        uncaught.end_runs()
         if graph_pass() is None:
             return None
         Config.from_environment()
+        role = os.environ.get("DMLC_ROLE")
+        if role in server_process.ROLES:
+            server_process.become(role)
+        if role == "worker":
+            for variable, value in server_process.HEARTBEATS.items():
+                os.environ.setdefault(variable, value)
         self._busy = True
         try:
             spec = _spec_of(name, path, target)
@@ -92,9 +100,10 @@ def install() -> None:
         return
     sys.meta_path.insert(0, _FINDER)
     if TARGET in sys.modules:
-        from tofu import gluon
+        from tofu import gluon, uncaught
         from tofu.config import graph_pass
 
+        uncaught.end_runs()
         if graph_pass() is not None:
             gluon.enable()
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Optional
 
 __all__ = ["Box"]
 
@@ -47,3 +48,12 @@ class Box(tuple[tuple[int, int], ...]):
     def clipped(self, shape: Sequence[int]) -> Box:
         """The part of the box inside a tensor of this shape."""
         return Box((max(low, 0), min(high, size)) for (low, high), size in zip(self, shape))
+
+    def common(self, other: Box) -> Optional[Box]:
+        """What lies in both, or None."""
+        found = Box((max(a, c), min(b, d)) for (a, b), (c, d) in zip(self, other))
+        return found if all(low < high for low, high in found) else None
+
+    def relative_to(self, other: Box) -> Box:
+        """The same box, counted from the begin of another one."""
+        return Box((low - first, high - first) for (low, high), (first, _) in zip(self, other))

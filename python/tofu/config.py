@@ -11,6 +11,7 @@
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
+``TOFU_TIMEOUT``      for how many seconds a process waits for others; unset: 600; ``0``: no limit.
 ``TOFU_HYBRIDIZE``    ``0``: only blocks that the script hybridizes; unset or ``1``: all.
 """
 
@@ -33,6 +34,7 @@ __all__ = [
     "MAX_WORKERS",
     "MODES",
     "MXNET_ENVIRONMENT",
+    "TIMEOUT_S",
     "VARIABLES",
     "cache_directory",
     "graph_pass",
@@ -70,10 +72,12 @@ VARIABLES = (
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
+    "TOFU_TIMEOUT",
     "TOFU_HYBRIDIZE",
 )
 Pin = tuple[str, tuple[int, ...]]
-MAX_WORKERS = 16_384  # the same as kMaxWorkers in src/graph/plan.h
+TIMEOUT_S = 600.0
+MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
@@ -94,6 +98,7 @@ class Config:
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
         strict: whether a block that would run serially is an error.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
         hybridize: whether blocks that the script never hybridizes are partitioned, too.
     """
 
@@ -108,6 +113,7 @@ class Config:
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
     strict: bool = False
+    timeout_s: float = TIMEOUT_S
     hybridize: bool = True
 
     @classmethod
@@ -130,6 +136,11 @@ class Config:
             )
         level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
         mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
+        if mode and plan:
+            raise ConfigError(
+                f"TOFU_SEARCH={mode}: TOFU_PLAN={plan} is used instead of a search; unset one of "
+                "them"
+            )
         return cls(
             workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
             device=device or None,
@@ -142,6 +153,7 @@ class Config:
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
             strict=_parse_switch(env.get("TOFU_STRICT", ""), "TOFU_STRICT"),
+            timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
             hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
 
@@ -186,6 +198,19 @@ def _parse_switch(value: str, where: str, *, unset: bool = False) -> bool:
         on, off = (", as when it is unset", "") if unset else ("", ", as when it is unset")
         raise ConfigError(f"{where}={value!r}: expected 1 (on{on}) or 0 (off{off})")
     return value == "1" if value else unset
+
+
+def _parse_seconds(value: str, where: str) -> float:
+    """A number of seconds; TIMEOUT_S where there is none."""
+    if not value.strip():
+        return TIMEOUT_S
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{where}={value}: expected a number of seconds, or 0 to wait forever")
+    return seconds
 
 
 def parse_workers(value: object, where: str) -> int:

@@ -57,7 +57,7 @@ LiveRecord Record(const Graph& graph, const LiveTensor& live) {
   };
   const int writer = fetch_of(live.node);
   const Node& node = graph.nodes[writer];
-  const bool is_region = node.op == kMultiFetchOp && live.output == 0;
+  const bool is_region = IsRegion(graph, {writer, live.output});
   const bool is_head =
       live.is_head ||
       (is_region && std::any_of(graph.heads.begin(), graph.heads.end(),

@@ -27,7 +27,11 @@ constexpr char kPublishOp[] = "_tofu_publish";
 constexpr char kMultiFetchOp[] = "_tofu_multifetch";
 constexpr char kRetireOp[] = "_tofu_retire";
 constexpr char kSpecAttr[] = "spec";
+constexpr char kHandlesAttr[] = "handles";
 constexpr char kNumArgsAttr[] = "num_args";
+constexpr char kNumTilesAttr[] = "num_tiles";
+// The type of handles, acknowledgements and tokens: int64.
+constexpr int kHandleDtype = 6;
 
 constexpr char kCopyOp[] = "_copy";
 // The copy that an executor inserts on an edge between workers.

@@ -8,30 +8,40 @@
 namespace tofu {
 namespace {
 
-void WriteNumber(const OpArrays& arrays, uintptr_t value) {
+// Into element `index` of the first output.
+void WriteNumber(const OpArrays& arrays, int index, uintptr_t value) {
   const CudaDriver& driver = CudaDriver::Default();
   const CudaDriver::Current current(driver, Gpus::Default().Context(arrays.device));
-  driver.WriteNumber(reinterpret_cast<CudaAddress>(arrays.outputs[0]), value,
-                     arrays.stream);
+  driver.WriteNumber(
+      reinterpret_cast<CudaAddress>(static_cast<int64_t*>(arrays.outputs[0]) + index),
+      value, arrays.stream);
 }
 
 }  // namespace
 
 void PublishOnGpu(const OpArrays& arrays) {
   Gpus::Default().Publish(arrays.device);
-  WriteNumber(arrays, reinterpret_cast<uintptr_t>(arrays.inputs[0]));
+  for (int i = 0; i < arrays.num_inputs; ++i) {
+    WriteNumber(arrays, i, reinterpret_cast<uintptr_t>(arrays.inputs[i]));
+  }
 }
 
 // All owners have published already, since their handles are here.
-void FetchOnGpu(const char* spec, const OpArrays& arrays) {
+void FetchOnGpu(const std::vector<std::string>& specs,
+                const std::vector<std::vector<const void*>>& sources,
+                const OpArrays& arrays) {
   Gpus& gpus = Gpus::Default();
   gpus.ReachOwners(arrays.device);
-  gpus.Prepare(spec, arrays.device)
-      .Launch(arrays.inputs, arrays.num_inputs, arrays.outputs[0], arrays.outputs[1],
-              arrays.stream);
+  const size_t last = sources.size() - 1;
+  for (size_t i = 0; i <= last; ++i) {
+    // The last kernel in the stream acknowledges for all.
+    gpus.Prepare(specs[i], arrays.device)
+        .Launch(sources[i].data(), static_cast<int>(sources[i].size()), arrays.outputs[i],
+                i == last ? arrays.outputs[i + 1] : nullptr, arrays.stream);
+  }
 }
 
-void RetireOnGpu(const OpArrays& arrays) { WriteNumber(arrays, 0); }
+void RetireOnGpu(const OpArrays& arrays) { WriteNumber(arrays, 0, 0); }
 
 }  // namespace tofu
 

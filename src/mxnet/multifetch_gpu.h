@@ -10,12 +10,19 @@
 #ifndef TOFU_MXNET_MULTIFETCH_GPU_H_
 #define TOFU_MXNET_MULTIFETCH_GPU_H_
 
+#include <string>
+#include <vector>
+
 #include "multifetch_ops.h"
 
 namespace tofu {
 
 void PublishOnGpu(const OpArrays& arrays);
-void FetchOnGpu(const char* spec, const OpArrays& arrays);
+// For each of the specifications, `sources` has the arrays that hold the addresses of
+// its remote tiles, then the local tiles.
+void FetchOnGpu(const std::vector<std::string>& specs,
+                const std::vector<std::vector<const void*>>& sources,
+                const OpArrays& arrays);
 void RetireOnGpu(const OpArrays& arrays);
 
 }  // namespace tofu

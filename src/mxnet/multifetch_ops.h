@@ -1,10 +1,12 @@
 // The operators that carry out a fetch inside MXNet's executors
 // (passes/partition/emit_multifetch.h says how they work together):
 //
-//   _tofu_publish(tile) -> handle             the tile's address, one int64
-//   _tofu_multifetch(handles..., tiles...)    attribute `spec`
-//       -> region, acknowledgement
-//   _tofu_retire(tile, handle, acknowledgements...) -> token
+//   _tofu_publish(tiles...) -> handle         the tiles' addresses, in int64
+//       attribute `num_tiles`, by default 1
+//   _tofu_multifetch(handles..., tiles...) -> regions..., acknowledgement
+//       attributes `spec`, `handles` (kernels/fetch_bundle.h)
+//   _tofu_retire(tiles..., handles..., acknowledgements...) -> token
+//       attributes `num_args`, `num_tiles`
 //
 // MXNet hands every input over in the default layout. A tile in one of oneDNN's
 // layouts is copied; MXNet keeps the copy until the operator runs again, so its
@@ -25,7 +27,8 @@ struct OpAttrs {
   const char* const* values;
   int count;
 
-  // The value of a key; throws if there is none.
+  // The value of a key. If there is none, Find returns null and Get throws.
+  const char* Find(const char* key) const;
   const char* Get(const char* key) const;
 };
 

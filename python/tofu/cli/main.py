@@ -25,11 +25,11 @@ from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
+from tofu.uncaught import BAD_INPUT
 
 __all__ = ["main"]
 
 DISTRIBUTION = "mxnet-tofu"
-BAD_INPUT = 2  # exit status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -24,6 +24,7 @@ from tofu.cli.options import (
     switch_on,
     workers_option,
 )
+from tofu.cli.processes import parse_processes, run_processes
 from tofu.errors import ConfigError
 
 __all__ = ["run"]
@@ -45,6 +46,17 @@ __all__ = ["run"]
 @click.option(
     "--strict", is_flag=True, help="Stop if a block would run serially. Default: $TOFU_STRICT."
 )
+@click.option(
+    "--processes",
+    metavar="N",
+    help="Train in N processes on this machine, each with workers of its own; for scripts with "
+    "kvstore='dist_sync'.",
+)
+@click.option(
+    "--servers",
+    metavar="S",
+    help="Number of processes of the parameter server, with --processes. Default: N.",
+)
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -58,6 +70,8 @@ def run(
     pin_file: Optional[str],
     plan: Optional[str],
     strict: bool,
+    processes: Optional[str],
+    servers: Optional[str],
     script: str,
     args: tuple[str, ...],
 ) -> None:
@@ -78,4 +92,8 @@ def run(
     set_fetch(fetch)
     switch_on(workers, device, log)
     sys.stdout.flush()
+    if processes is not None:
+        count = parse_processes(processes, "--processes")
+        number = count if servers is None else parse_processes(servers, "--servers")
+        raise SystemExit(run_processes([sys.executable, script, *args], count, number, os.environ))
     os.execv(sys.executable, [sys.executable, script, *args])

@@ -20,6 +20,9 @@ class Backend:
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
         gather: tofu.mx.run.transfer.gather
+        relay: tofu.mx.run.transfer.relay
+        tiles: tofu.mx.run.transfer.Tiles
+        cuts_of: tofu.plan.layout.cuts_of
         is_random: tofu.analysis.described.is_random
     """
 
@@ -30,6 +33,9 @@ class Backend:
     program: Callable[..., Any]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
+    relay: Callable[..., list[Any]]
+    tiles: Callable[..., Any]
+    cuts_of: Callable[..., Optional[tuple[int, ...]]]
     is_random: Callable[[str], bool]
 
 
@@ -39,7 +45,7 @@ def own() -> Backend:
     from tofu.analysis.described import is_random
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, program, transfer
-    from tofu.plan import compile_graph
+    from tofu.plan import compile_graph, layout
 
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
@@ -52,5 +58,8 @@ def own() -> Backend:
         program=program.Program,
         scatter=transfer.scatter,
         gather=transfer.gather,
+        relay=transfer.relay,
+        tiles=transfer.Tiles,
+        cuts_of=layout.cuts_of,
         is_random=is_random,
     )

@@ -33,13 +33,15 @@ class Recorded(Protocol):
 
     Attributes:
         serial: grows with every recording.
-        group: recordings of one group push one at a time, the latest first. None means
-            that the order does not matter.
+        group: recordings of one group push one after the other; None: the order does not
+            matter.
+        lead: tells the variable that is the first of its inputs, or None for a computed one.
         arrived: set when the callback is ready to push.
     """
 
     serial: int
     group: Optional[Hashable]
+    lead: Optional[Hashable]
     arrived: threading.Event
 
     def triggered(self) -> bool:
@@ -50,6 +52,9 @@ class Recorded(Protocol):
 
     def abandon(self) -> None:
         """Make the callback deliver nothing, because its call has already ended."""
+
+    def forget_heads(self) -> None:
+        """Drop what a backward call that has failed may have left for this recording."""
 
     def wait(self) -> None:
         """Wait until the callback has pushed; raise what it raised."""
@@ -116,7 +121,9 @@ class BackwardCalls:
         num_variables, found = args[3], args[8]
         with self.lock:
             before()
-            # autograd.grad (with variables) does not mark the recordings it goes through.
+            for recorded in self.recorded():
+                recorded.forget_heads()
+            # Nothing marks the recordings that autograd.grad (with variables) goes through.
             self._caller = None if num_variables else threading.get_ident()
             triggered: list[Recorded] = []
             try:
@@ -146,7 +153,7 @@ class BackwardCalls:
 
     def release(self, recordings: Sequence[Recorded]) -> None:
         """Let the recordings of a backward call proceed; raise the first error of any."""
-        triggered = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+        triggered = _in_order(recordings)
         sizes = collections.Counter(recorded.group for recorded in triggered)
         ordered = [r for r in triggered if r.group is not None and sizes[r.group] > 1]
         for recorded in triggered:
@@ -182,6 +189,20 @@ def variable(context: Any, request: str) -> tuple[Any, Any]:
     value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
     autograd.mark_variables([value], [gradient], request)
     return value, gradient
+
+
+def _in_order(recordings: Sequence[Recorded]) -> list[Recorded]:
+    """The recordings in the order in which MXNet would run their backward passes.
+
+    It computes the gradients of one variable after the other, as they come first in the
+    recordings, each by all that read it, the latest first. What a group shares is read by all
+    of them; but before that, the first one may read a variable of its own.
+    """
+    latest_first = sorted(recordings, key=lambda recorded: recorded.serial, reverse=True)
+    earliest = {recorded.group: recorded for recorded in latest_first}
+    leads = collections.Counter(recorded.lead for recorded in recordings)
+    leading = [r for r in earliest.values() if r.lead is not None and leads[r.lead] == 1]
+    return [*leading, *(recorded for recorded in latest_first if recorded not in leading)]
 
 
 def _error_of(recorded: Recorded) -> Optional[Exception]:

@@ -1,14 +1,16 @@
 """Hybridized blocks, run partitioned.
 
-Tofu takes over a HybridBlock at its cached operator: it plans the graph that Gluon
-traced, and calls run partitioned programs instead. A block without trainable parameters
-(a hybridized loss) still runs in plain MXNet. So does a block that cannot be
-partitioned, after one warning with the reason.
+A HybridBlock's cached operator is the seam: what Gluon traced for it is planned,
+and calls go to partitioned programs instead. A block without trainable parameters
+(a hybridized loss) is partitioned where it gets the output of another block, which stays
+tiles; else it runs as MXNet would run it. So does one that cannot be partitioned, after
+one warning with the reason.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
@@ -22,7 +24,8 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError, TofuError
 
-from . import messages, views
+from . import messages, outputs, views
+from .arrays import classic, gives_numpy, shown
 from .autograd_hooks import free_dropped, in_graph
 from .parameter import is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
@@ -45,6 +48,7 @@ class PartitionedBlock:
         self.cached_op = block._cached_op
         self.name = block.name or type(block).__name__
         self._symbol = block._cached_graph[1]
+        self._gives_numpy = gives_numpy(self._symbol)
         arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
         self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
         self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
@@ -68,13 +72,13 @@ class PartitionedBlock:
             return
 
     def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
-        """Return the outputs, or None if the block has to run serially.
+        """The outputs as MXNet gives them, or None where the block has to run serially.
 
         Args:
             arrays: the inputs of the call, flattened.
             current: the session.
         """
-        inputs = {name: arrays[at] for name, at in self._inputs}
+        inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
             self.warn_serial("an input is sparse, expected dense ones", current)
             return None
@@ -82,16 +86,26 @@ class PartitionedBlock:
         train, record = autograd.is_training(), autograd.is_recording()
         gradients = set(trained)
         if record:
-            gradients |= {name for name, array in inputs.items() if in_graph(array)}
+            tokens = {name: outputs.token(array) for name, array in inputs.items()}
+            gradients |= {n for n, token in tokens.items() if token is not None and in_graph(token)}
         record = record and bool(gradients)
         if not record and not train:
             gradients = set()
         signature = self._signature(inputs, gradients, train=train)
-        pool = self._pool(signature, trained, current)
+        pool = self._pool(signature, trained, inputs, current)
         if pool is None:
             return None
         views.flush(current.state.views)
-        return pool.run(inputs, record=record, context=arrays[0].context)
+        results = pool.run(inputs, record=record, context=arrays[0].ctx)
+        return shown(results, numpy=self._gives_numpy)
+
+    def check_not_strict(self, current: Session) -> None:
+        """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
+        if current.strict and self._parameters:
+            reason = (
+                "all its parameters are frozen (grad_req 'null'), so that it runs on one device"
+            )
+            messages.serial(self.name, reason, current)
 
     def warn_serial(self, reason: str, current: Session) -> None:
         """Warn, once per reason, that the block or some of its calls run serially."""
@@ -109,25 +123,31 @@ class PartitionedBlock:
             tuple(np.dtype(p.dtype).name for p in self._parameters.values()),
             frozenset(gradients),
             train,
+            {name: outputs.division(array) for name, array in inputs.items()},
         )
 
-    def _pool(self, signature: Signature, trained: set[str], current: Session) -> Optional[Pool]:
+    def _pool(
+        self,
+        signature: Signature,
+        trained: set[str],
+        inputs: Mapping[str, Any],
+        current: Session,
+    ) -> Optional[Pool]:
         if signature in self._pools:
             self._pools.move_to_end(signature)
             return self._pools[signature]
         try:
             untiled = any(not is_tiled(p) for p in self._parameters.values())
             if not signature.gradients and trained and untiled:
-                # Tile the parameters as training needs them; this graph uses the same tiles.
-                training = Signature(
-                    signature.inputs, signature.parameter_dtypes, frozenset(trained), True
-                )
+                # Training decides how the parameters are tiled; this graph follows.
+                training = dataclasses.replace(signature, gradients=frozenset(trained), train=True)
                 self._make(training, current)
             pool = self._make(signature, current)
-            pool.prepare()
+            pool.prepare(inputs)
         except ConfigError:
             raise
         except (TofuError, MXNetError) as error:
+            self._pools.pop(signature, None)  # where the warning is an error, the next one is, too
             self.warn_serial(str(error), current)
             self._pools[signature] = None
             return None
@@ -175,19 +195,20 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         if found is None or found.cached_op is not self._cached_op:
             found = blocks[self] = PartitionedBlock(self)
             self.apply(untie)
-        if not found.wanted():
+        flat, structure = gluon_block._flatten(args, "input")
+        arrays = [array for array in flat if array is not None]
+        if not found.wanted() and not any(map(outputs.is_divided, arrays)):
+            found.check_not_strict(current)
             return original(self, *args)
         reason = _reason_for_serial(self, args)
         if reason is not None:
             found.warn_serial(reason, current)
             return original(self, *args)
-        flat, structure = gluon_block._flatten(args, "input")
         _check_structure(self, structure)
-        arrays = [array for array in flat if array is not None]
-        outputs = found.run(arrays, current)
-        if outputs is None:
+        results = found.run(arrays, current)
+        if results is None:
             return original(self, *args)
-        return gluon_block._regroup(outputs, self._out_format)
+        return gluon_block._regroup(results, self._out_format)
 
     return _call_cached_op
 
@@ -223,8 +244,6 @@ def _reason_for_serial(block: Any, args: Any) -> Optional[str]:
         return f"it is optimized for the backend {block._backend!r}"
     if block._callback:
         return "register_op_hook watches its inner operators"
-    if gluon_block.is_np_array():
-        return "it works on mx.np arrays, expected mx.nd arrays"
     return None
 
 
@@ -266,6 +285,7 @@ def call(original: Callable[..., Any]) -> Callable[..., Any]:
             touched = depth.touched and not depth.level
             if not depth.level:
                 depth.touched = False
+                messages.tell_partitioned(self.name or type(self).__name__, current)
         if touched and self not in eager:
             _warn_eager(self, current)
             eager.add(self)

@@ -45,6 +45,7 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
     def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
         session = active()
         asked = [variables] if isinstance(variables, NDArray) else list(variables)
+        asked = [getattr(array, "tofu_tile", array) for array in asked]
         owners = _owners(session.state, asked) if session is not None else []
         if session is None or not any(owner is not None for owner in owners):
             return original(heads, variables, *args, **kwargs)

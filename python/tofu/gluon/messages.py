@@ -1,14 +1,18 @@
-"""Messages to the user: one line per partitioned block, one warning per surprise."""
+"""What a user is told: one line per partitioned model, one warning per surprise."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tofu.errors import ConfigError
 from tofu.plan import Compiled
@@ -19,12 +23,16 @@ from .session import Session, describe_contexts
 __all__ = [
     "TofuWarning",
     "eager",
+    "gathered",
+    "left_out",
     "partitioned",
     "plain_fetch",
     "plan_missing",
     "replicated",
     "serial",
     "set_level",
+    "stale_text",
+    "tell_partitioned",
     "undescribed",
     "unpinned",
     "untraced",
@@ -71,12 +79,30 @@ def warn(text: str) -> None:
     warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=level)
 
 
+class Partitioned(NamedTuple):
+    """What is told of a partitioned block.
+
+    Attributes:
+        name: the block's.
+        operators, parameters: how many it has.
+        fetched_bytes: what workers fetch from each other per step.
+        search_seconds: from graph to plan.
+    """
+
+    name: str
+    operators: int
+    parameters: int
+    fetched_bytes: int
+    search_seconds: float
+
+
 def partitioned(
     name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
 ) -> None:
-    """Log what was partitioned over which workers; a block's later programs at level debug.
+    """Tell what was partitioned over what, when the outermost call of a block returns.
 
-    With a dump directory, also append the numbers to ``summary.json`` there, one line of
+    Later programs of a block, and blocks without parameters (losses), are told only to the
+    curious. With a dump directory the numbers also go to ``summary.json`` there, one line of
     JSON for every program.
     """
     plan = compiled.searched
@@ -84,18 +110,62 @@ def partitioned(
         record = {"block": name, "parameters": parameters, **compiled.summary()}
         with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+    found = Partitioned(
+        name, plan.num_operators, parameters, compiled.fetched_bytes, plan.search_seconds
+    )
+    depth = session.state.depth
+    if not first or not parameters:
+        _tell(logging.DEBUG, found.name, "", [found], session)
+    elif depth.level:
+        depth.partitioned.append(found)
+    else:
+        _tell(logging.INFO, found.name, "", [found], session)
+
+
+def tell_partitioned(name: str, session: Session) -> None:
+    """One line for the blocks that were partitioned inside the call of a block."""
+    depth = session.state.depth
+    found, depth.partitioned = depth.partitioned, []
+    if len(found) == 1:
+        _tell(logging.INFO, found[0].name, "", found, session)
+    elif found:
+        _tell(logging.INFO, name, f"{len(found)} blocks, ", found, session)
+
+
+def _tell(
+    level: int, name: str, count: str, found: Sequence[Partitioned], session: Session
+) -> None:
     _log.log(
-        logging.INFO if first else logging.DEBUG,
-        "%s (%s operators, %s parameters) over %d worker%s %s: "
+        level,
+        "%s (%s%s operators, %s parameters) over %d worker%s %s: "
         "%s communicated per step, search %.2f s",
         name,
-        f"{plan.num_operators:,}",
-        _in_short(parameters),
+        count,
+        f"{sum(each.operators for each in found):,}",
+        _in_short(sum(each.parameters for each in found)),
         session.workers,
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
-        format_bytes(compiled.fetched_bytes),
-        plan.search_seconds,
+        format_bytes(sum(each.fetched_bytes for each in found)),
+        sum(each.search_seconds for each in found),
+    )
+
+
+def gathered(name: str, number: int, tiles: Any, session: Session) -> None:
+    """Tell, once for each output, that a script reads it, which gathers it on one device."""
+    key = f"gathered {name} {number}"
+    if key in session.state.told:
+        return
+    session.state.told.add(key)
+    layout = tiles.layout
+    size = math.prod(layout.shape) * np.dtype(layout.dtype).itemsize
+    _log.debug(
+        "%s: output %d (%s of %s, %s) is gathered, as the script reads it",
+        name,
+        number,
+        "x".join(map(str, layout.shape)) or "one number",
+        layout.dtype,
+        format_bytes(size),
     )
 
 
@@ -113,10 +183,11 @@ def serial(name: str, reason: str, session: Session) -> None:
     """Warn that a block runs serially, in plain MXNet.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error.
+        ConfigError: the user has asked for that, or the saved plan is for this block.
     """
     if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+    _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
     warn(f"{name} runs serially: {reason}")
 
 
@@ -124,12 +195,13 @@ def eager(name: str, advice: str, session: Session) -> None:
     """Warn that a block trains without being hybridized.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error.
+        ConfigError: TOFU_STRICT makes that an error, or the saved plan is for this block.
     """
     if session.strict:
         raise ConfigError(
             f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT requires; {advice}"
         )
+    _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
@@ -188,6 +260,31 @@ def replicated(name: str, compiled: Compiled) -> None:
         "of workers; they are replicated. To split them, choose a batch or layer size that is a "
         "multiple of it"
     )
+
+
+def left_out(rank: int, path: str) -> None:
+    """Tell, to the curious, that another process writes a checkpoint."""
+    _log.debug("worker process %d leaves %s to process 0", rank, path)
+
+
+def stale_text(parameter: Any) -> str:
+    """What MXNet says of a parameter whose gradient is older than its last update."""
+    return (
+        f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
+        "not been updated by backward since last `step`. This could mean a bug in your model "
+        "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
+        "are intentionally only using a subset, call step with ignore_stale_grad=True to "
+        "suppress this warning and skip updating of Parameters with stale gradient"
+    )
+
+
+def _check_plan_is_used(reason: str, session: Session) -> None:
+    """Raise ConfigError if the first block that trains runs without the saved plan."""
+    if session.plans is not None and not session.state.plan_matched:
+        raise ConfigError(
+            f"{session.plans.path}: the saved plan is not used, as {reason}. "
+            "Unset TOFU_PLAN to run it serially"
+        )
 
 
 def _in_short(count: int) -> str:

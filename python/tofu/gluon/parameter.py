@@ -16,15 +16,15 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mxnet import autograd, context, nd
 from mxnet.ndarray import NDArray
-from mxnet.util import is_np_array
 
 from tofu.errors import InternalError, PlanError
 
+from .arrays import classic, is_numpy, shown
 from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .recording import Recording
 from .session import Session
 from .state import State
-from .views import View
+from .views import View, handed_out
 
 __all__ = [
     "TileState",
@@ -50,10 +50,11 @@ class TileState:
         cuts: the dimension that each step of the plan cuts, -1 for none.
         parts: the number of parts that each step cuts into.
         tiles: the memory of the tiles, bound by programs.
-        generation: how often that memory has been replaced.
-        updates: how often a Trainer or ``set_data`` has written to it.
-        gradients: the gradient, or None if none is wanted.
-        value, gradient: the whole arrays handed out to the script.
+        generation: counts replacements of that memory.
+        updates: counts the times when a Trainer, or ``set_data``, has written there.
+        numpy: whether the script gets arrays of ``mx.np``; all here are classic.
+        gradients: None where none is wanted.
+        value, gradient: the whole arrays handed out.
     """
 
     layout: Any
@@ -63,6 +64,7 @@ class TileState:
     tiles: list[Any] = dataclasses.field(default_factory=list)
     generation: int = 0
     updates: int = 0
+    numpy: bool = False
     gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
@@ -78,7 +80,8 @@ class TileState:
         return self.session.state
 
     def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
-        """Cut `whole` into tiles."""
+        """The tiles of `whole`."""
+        whole = classic(whole)
         layout = _with_dtype(self.layout, whole)
         return self.state.backend.scatter(whole, layout, self.contexts, out=out)
 
@@ -148,7 +151,7 @@ class Tiled:
                     view.suspend()
             if self._tofu.gradients is not None:
                 self._tofu.gradients.follow()  # the script may look at the tiles' gradients
-            return arr_list
+            return self._shown_tiles(arr_list)
         if self._tofu.state.peeking:
             return arr_list[0]
         where = self._script_context(ctx)
@@ -157,6 +160,14 @@ class Tiled:
             value.flush()
             return self._recorded_whole(where)
         return value.get(where)
+
+    def _shown_tiles(self, tiles: list[Any]) -> list[Any]:
+        if not self._tofu.numpy:
+            return tiles
+        found = shown(tiles, numpy=True)
+        for array, tile in zip(found, tiles):
+            array.tofu_tile = tile  # for autograd.grad (tofu.gluon.delivery)
+        return found
 
     def _script_context(self, ctx: Any) -> Any:
         if ctx is None:
@@ -188,12 +199,13 @@ class Tiled:
             return (), tiles, deliver
 
         Recording(state.state.calls, [], gated_tiles(self), [whole], differentiate)
-        return whole
+        return handed_out(whole, self, numpy=state.numpy)
 
     def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
         super()._init_impl(data, ctx_list)  # type: ignore[misc]
         assert self._data is not None
         state = self._tofu
+        state.numpy = is_numpy(data)
         _forget_views(state)
         with autograd.pause():
             state.scatter(self._data[0], out=state.tiles)
@@ -202,18 +214,25 @@ class Tiled:
 
     def _init_grad(self) -> None:
         if self._data is not None and len(self._data) != len(self._tofu.tiles):
-            return  # still whole: _init_impl has not finished
-        if self._data is None or not is_overwritten(self) or is_np_array():
+            return  # whole yet: _init_impl is not through
+        if self._data is None:
             super()._init_grad()  # type: ignore[misc]
-        else:
+        elif is_overwritten(self):
             _mark_zeros(self, fresh=False)
+        else:
+            zeros = None
+            if self.grad_req != "null":
+                with autograd.pause():
+                    zeros = [nd.zeros_like(tile) for tile in self._data]
+            _mark(self, zeros, fresh=False)
 
     def _reduce(self) -> Any:
         if self._data is None:
             return super()._reduce()  # type: ignore[misc]
         if self._tofu.value is not None:
             self._tofu.value.suspend()
-        return self._tofu.gather(self._data, context.cpu())
+        whole = self._tofu.gather(self._data, context.cpu())
+        return shown([whole], numpy=self._tofu.numpy)[0]
 
     def set_data(self, data: Any) -> None:
         """Set the value on all workers, from a whole array."""
@@ -312,8 +331,10 @@ def tile(
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
     check_tileable(parameter)
-    whole, gradient = parameter._data[0], parameter._grad
-    state = TileState(layout, session, tuple(cuts), tuple(parts))
+    whole = classic(parameter._data[0])
+    gradient = None if parameter._grad is None else classic(parameter._grad[0])
+    numpy = is_numpy(parameter._data[0])
+    state = TileState(layout, session, tuple(cuts), tuple(parts), numpy=numpy)
     with autograd.pause():
         state.tiles = state.scatter(whole)
     fresh = gradient is not None and bool(whole._fresh_grad)
@@ -323,11 +344,11 @@ def tile(
     parameter._tofu = state
     parameter._data = [array.detach() for array in state.tiles]
     session.state.tiled.add(parameter)
-    if gradient is not None and is_overwritten(parameter) and not _has_values(gradient[0]):
+    if gradient is not None and is_overwritten(parameter) and not _has_values(gradient):
         _mark_zeros(parameter, fresh)
     else:
         with autograd.pause():
-            gradients = state.scatter(gradient[0]) if gradient is not None else None
+            gradients = state.scatter(gradient) if gradient is not None else None
         _mark(parameter, gradients, fresh)
 
 
@@ -348,8 +369,8 @@ def untile(parameter: Any) -> None:
     if tiles is None:
         return
     with autograd.pause():
-        parameter._data = [state.gather(tiles, where)]
-        whole_gradient = [state.gather(gradients, where)] if gradients is not None else None
+        parameter._data = _plain(state, tiles, where)
+        whole_gradient = None if gradients is None else _plain(state, gradients, where)
     _mark(parameter, whole_gradient, fresh)
 
 
@@ -362,11 +383,13 @@ def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
     """Wrap ParameterDict.zero_grad: do not read the gradients of tiled parameters."""
 
     def _zero_grad(self: Any) -> None:
-        if not any(map(is_tiled, self.values())):
-            original(self)
-            return
-        for parameter in self.values():
-            parameter.zero_grad()
+        others = type(self)()
+        for name, parameter in self.items():
+            if is_tiled(parameter):
+                parameter.zero_grad()
+            else:
+                others._params[name] = parameter
+        original(others)
 
     return _zero_grad
 
@@ -422,7 +445,12 @@ def _plain_copy(parameter: Any, tiles: Optional[list[Any]]) -> Optional[list[Any
         return None
     for view in parameter._views():
         view.flush()
-    return [parameter._tofu.gather(tiles, parameter._ctx_list[0])]
+    return _plain(parameter._tofu, tiles, parameter._ctx_list[0])
+
+
+def _plain(state: TileState, tiles: Sequence[Any], where: Any) -> list[Any]:
+    """What a plain parameter of one context has in place of tiles."""
+    return shown([state.gather(tiles, where)], numpy=state.numpy)
 
 
 def _with_dtype(layout: Any, array: Any) -> Any:

@@ -18,9 +18,9 @@ import mxnet as mx
 from mxnet import autograd
 
 from tofu.errors import GradientError, InternalError, PlanError
-from tofu.plan import Compiled
+from tofu.plan import Compiled, SearchOptions
 
-from . import messages, saved_plans
+from . import messages, outputs, saved_plans
 from .gradients import is_overwritten
 from .parameter import check_tileable, gated_tiles, is_tiled, shape_of, tile
 from .recording import Recording
@@ -46,28 +46,66 @@ class Signature:
         parameter_dtypes: dtype of every parameter, in the symbol's order.
         gradients: names of the inputs and parameters whose gradient is wanted.
         train: whether operators behave as in training.
+        divisions: how inputs that are tiles are divided. It does not distinguish: the first
+            plan follows it, and later inputs follow that plan.
     """
 
     inputs: tuple[Described, ...]
     parameter_dtypes: tuple[str, ...]
     gradients: frozenset[str]
     train: bool
+    divisions: Mapping[str, Optional[outputs.Division]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Bound:
     """One program, and the recording that may still need its saved tensors.
 
-    The reference to the recording is weak because recordings refer to programs; autograd's
-    graph keeps them alive.
+    A weak reference, as recordings refer to programs: autograd's graph keeps them alive.
+
+    Attributes:
+        links: inputs that are bound to the outputs of another program, without a copy.
+        lenders: weak references to those programs.
+        readers: weak references to the programs that are bound to outputs of this one.
+        lent: weak references to the outputs that may still lie with the program.
     """
 
     program: Any
+    links: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    lenders: Sequence[Callable[[], Optional[_Bound]]] = ()
     recording: Callable[[], Optional[Recording]] = lambda: None
+    readers: list[Callable[[], Optional[_Bound]]] = dataclasses.field(default_factory=list)
+    lent: Sequence[Callable[[], Optional[outputs.Memory]]] = ()
 
     def free(self) -> bool:
+        """Whether nothing needs what the last run has left here."""
+        self.readers = [reader for reader in self.readers if reader() is not None]
+        found = (reader() for reader in self.readers)
+        return self._is_done() and all(r is None or r._is_done() for r in found)
+
+    def takes(self, values: Mapping[str, Any]) -> bool:
+        """Whether the arrays that inputs are bound to are those of a call."""
+        return all(_are_same(values[name], arrays) for name, arrays in self.links.items())
+
+    def _is_done(self) -> bool:
         recording = self.recording()
         return recording is None or recording.finished()
+
+    def keep_outputs(self) -> None:
+        """Before the program overwrites its outputs: copy those that nothing has read."""
+        for reference in self.lent:
+            memory = reference()
+            if memory is not None:
+                memory.keep()
+        self.lent = ()
+
+
+def _are_same(value: Any, arrays: Sequence[Any]) -> bool:
+    """Whether tiles are these arrays themselves."""
+    found = getattr(value, "arrays", ())
+    return len(found) == len(arrays) and all(a is b for a, b in zip(found, arrays))
 
 
 class Pool:
@@ -76,8 +114,9 @@ class Pool:
     Args:
         compiled: the partitioned graph.
         parameters: the symbol's parameters by name, all of them tiled.
-        signature: the signature that the graph was made for.
-        session: the session, with its workers.
+        signature: what the graph was made for.
+        session: the workers.
+        name: the block, for what the user is told.
     """
 
     def __init__(
@@ -86,12 +125,15 @@ class Pool:
         parameters: Mapping[str, Any],
         signature: Signature,
         session: Session,
+        name: str = "",
     ) -> None:
         self._compiled = compiled
         self._parameters = dict(parameters)
         self._signature = signature
         self._session = session
-        # Calls of one group update the same running statistics.
+        self._backend = session.state.backend
+        self._name = name
+        # Calls that update the same running statistics.
         self._group = next(
             (p for name, p in parameters.items() if name not in signature.gradients), None
         )
@@ -99,46 +141,76 @@ class Pool:
         self._generations: tuple[int, ...] = ()
 
     def run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
-        """Return the outputs for `inputs`, whole and on `context`.
+        """The outputs for `inputs`, which `context` gathers when the script reads them.
 
         Args:
-            inputs: the script's arrays by name.
-            record: whether to record the call in autograd's graph.
+            inputs: the script's arrays by name, as outputs.look returns them.
+            record: whether to enter the outputs in autograd's graph.
             context: the script's context.
         """
-        bound = self._take()
+        with self._session.state.running:
+            return self._run(inputs, record=record, context=context)
+
+    def _run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
+        values = {name: outputs.value(found) for name, found in inputs.items()}
+        bound = self._take(inputs, values)
         self._session.state.ran.add(bound.program)
         self._reclaim(bound.program)
+        bound.keep_outputs()
         recording = autograd.set_recording(False)
         try:
-            outputs: list[Any] = bound.program.forward(
-                inputs, is_train=self._signature.train, ctx=context
-            )
+            found = bound.program.forward_tiles(values, is_train=self._signature.train)
         finally:
             autograd.set_recording(recording)
-        if record:
-            recorded = self._record(bound.program, inputs, outputs, context)
-            bound.recording = weakref.ref(recorded)
-        return outputs
+        memories = [self._memory(i, tiles, context) for i, tiles in enumerate(found)]
+        for memory in memories:
+            memory.lender = weakref.ref(bound)
+        bound.lent = [weakref.ref(memory) for memory in memories]
+        if not record:
+            return [outputs.make_output(memory) for memory in memories]
+        tokens = [outputs.new_token(context) for _ in memories]
+        heads = [outputs.HeadGradient(self._backend, self._session.contexts) for _ in memories]
+        recorded = self._record(bound.program, inputs, tokens, heads, memories, context)
+        bound.recording = weakref.ref(recorded)
+        return [
+            outputs.make_output(memory, token, head, recorded.serial)
+            for memory, token, head in zip(memories, tokens, heads)
+        ]
 
-    def prepare(self) -> None:
-        """Bind a program if there is none, so that errors appear before anything runs."""
-        self._drop_stale()
-        if not self._bound:
-            self._bound.append(self._bind())
+    def prepare(self, inputs: Mapping[str, Any]) -> None:
+        """Bind a program if there is none, so that faults show before anything runs.
+
+        inputs: those of the call that is to come, as outputs.look returns them.
+        """
+        with self._session.state.running:
+            self._drop_stale()
+            if not self._bound:
+                self._bound.append(self._bind(inputs))
 
     def release(self) -> None:
         """Unbind the programs that nothing waits for."""
         self._bound = [bound for bound in self._bound if not bound.free()]
 
-    def _take(self) -> _Bound:
+    def _take(self, inputs: Mapping[str, Any], values: Mapping[str, Any]) -> _Bound:
+        """A program that nothing needs, which takes these values.
+
+        Programs of blocks that follow each other are mostly called in pairs, so that one can
+        be bound to the other's outputs. Where the pairs change, the tiles are copied.
+        """
         self._drop_stale()
-        for bound in self._bound:
-            if bound.free():
-                bound.recording = lambda: None
-                return bound
-        self._bound.append(self._bind())
-        return self._bound[-1]
+        free = [bound for bound in self._bound if bound.free()]
+        fitting = [bound for bound in free if bound.takes(values)]
+        if fitting:
+            found = max(fitting, key=lambda bound: len(bound.links))
+        else:
+            changes = False
+            if free:
+                self._bound.remove(free[0])
+                changes = any(lender() is not None for lender in free[0].lenders)
+            found = self._bind({} if changes else inputs)
+            self._bound.append(found)
+        found.recording = lambda: None
+        return found
 
     def _drop_stale(self) -> None:
         generations = tuple(p._tofu.generation for p in self._parameters.values())
@@ -146,18 +218,45 @@ class Pool:
             self._bound.clear()
             self._generations = generations
 
-    def _bind(self) -> _Bound:
+    def _bind(self, inputs: Mapping[str, Any]) -> _Bound:
+        """Bind a program, to the outputs of others where its inputs are these."""
         variables = self._compiled.variables
         tiles = {
             tile_name: array
             for name, parameter in self._parameters.items()
             for tile_name, array in zip(variables[name].tiles, parameter._tofu.tiles)
         }
-        make = self._session.state.backend.program
-        return _Bound(make(self._compiled.step, self._session.contexts, tiles))
+        links, lenders = {}, []
+        for name, found in inputs.items():
+            lender = outputs.lender(found)
+            value = outputs.value(found)
+            if lender is None or value.layout != variables[name].layout:
+                continue
+            links[name] = value.arrays
+            lenders.append(lender)
+            tiles.update(zip(variables[name].tiles, value.arrays))
+        program = self._backend.program(self._compiled.step, self._session.contexts, tiles)
+        bound = _Bound(program, links, [weakref.ref(lender) for lender in lenders])
+        for lender in lenders:
+            lender.readers.append(weakref.ref(bound))
+        return bound
+
+    def _memory(self, number: int, tiles: Any, context: Any) -> outputs.Memory:
+        parts, name, session = tuple(self._compiled.searched.parts), self._name, self._session
+
+        def on_gather(tiles: Any) -> None:
+            messages.gathered(name, number, tiles, session)
+
+        return outputs.Memory(tiles, parts, context, self._backend, on_gather)
 
     def _record(
-        self, program: Any, inputs: Mapping[str, Any], outputs: Sequence[Any], context: Any
+        self,
+        program: Any,
+        inputs: Mapping[str, Any],
+        tokens: Sequence[Any],
+        heads: Sequence[outputs.HeadGradient],
+        memories: Sequence[outputs.Memory],
+        context: Any,
     ) -> Recording:
         gradients = self._signature.gradients
         wanted = [name for name in inputs if name in gradients]
@@ -165,8 +264,8 @@ class Pool:
         gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
         # Use today's objects: a parameter whose gradients are replaced has left this graph.
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
-        gather = self._session.state.backend.gather
-
+        slots = [outputs.slot(inputs[name]) for name in wanted]
+        backend = self._backend
         updates = self._updates()
 
         def differentiate(
@@ -181,20 +280,36 @@ class Pool:
                 for name, gradients in delivered.items():
                     gradients.hand_over(serial, found[name], program)
 
+            of_inputs = [
+                backend.gather(found[name], program.layouts[name], context)
+                if slot is None
+                else backend.tiles(found[name], program.layouts[name])
+                for name, slot in zip(wanted, slots)
+            ]
             return (
-                [gather(found[name], program.layouts[name], context) for name in wanted],
+                of_inputs,
                 [array for name, tiles in gated.items() if tiles for array in found[name]],
                 deliver,
             )
 
         return Recording(
             self._session.state.calls,
-            [inputs[name] for name in wanted],
+            [outputs.token(inputs[name]) for name in wanted],
             [tile for tiles in gated.values() for tile in tiles],
-            outputs,
+            tokens,
             differentiate,
             self._group,
+            slots,
+            [(head, memory.layout) for head, memory in zip(heads, memories)],
+            self._lead(inputs),
         )
+
+    def _lead(self, inputs: Mapping[str, Any]) -> Optional[int]:
+        """What tells the first input, if it is a variable whose gradient is wanted."""
+        for name, array in inputs.items():
+            leads = name in self._signature.gradients and array.grad is not None
+            return int(array.handle.value) if leads else None
+        return None
 
     def _updates(self) -> list[int]:
         return [p._tofu.updates for p in self._parameters.values()]
@@ -245,17 +360,30 @@ def make_pool(
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     parts = _parts(parameters)
     options = saved_plans.options_for(name, table, session, training=training)
-    saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
-    with saved_plans.checked_pins(options):
-        compiled = backend.compile_graph(
-            table,
-            workers=session.workers,
-            pins=pins,
-            options=dataclasses.replace(options, parts=parts),
-            saved=saved,
-            fetch=fetch,
-            dump_dir=session.dump_dir,
-        )
+    saved = None
+    if parameters:  # saved plans are for what is trained
+        saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
+    of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
+
+    def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
+        with saved_plans.checked_pins(options):
+            compiled: Compiled = backend.compile_graph(
+                table,
+                workers=session.workers,
+                pins=pins,
+                options=dataclasses.replace(options, parts=parts),
+                saved=saved,
+                fetch=fetch,
+                dump_dir=session.dump_dir,
+            )
+        return compiled
+
+    try:
+        compiled = compile_graph({**pins, **of_inputs})
+    except PlanError:
+        if not of_inputs:
+            raise
+        compiled = compile_graph(pins)  # inputs that do not go together are divided otherwise
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
     for parameter_name, parameter in parameters.items():
@@ -268,10 +396,29 @@ def make_pool(
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
     messages.partitioned(name, compiled, size, session, first=first)
     if first:
-        messages.replicated(name, compiled)
+        if parameters:
+            messages.replicated(name, compiled)
         if unknown:
             messages.undescribed(name, unknown, compiled)
-    return Pool(compiled, parameters, signature, session)
+    return Pool(compiled, parameters, signature, session, name)
+
+
+def _pins_of_inputs(
+    signature: Signature, parts: tuple[int, ...], options: SearchOptions, backend: Any
+) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+    """Cuts of the inputs that are tiles, to take these as they are, and the parts of each step.
+
+    parts: those that the parameters need, () for any.
+    """
+    pins: dict[str, tuple[int, ...]] = {}
+    pinned = {name for name, _ in options.pins}
+    for name, division in signature.divisions.items():
+        if division is None or name in pinned or (parts and division.parts != parts):
+            continue
+        cuts = backend.cuts_of(*division)
+        if cuts is not None:
+            pins[name], parts = cuts, division.parts
+    return pins, parts
 
 
 def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:

@@ -22,6 +22,8 @@ from typing import Any, Callable, Optional
 
 from mxnet import nd
 from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
+from mxnet.util import is_np_shape, np_shape
 
 from tofu.errors import GradientError
 
@@ -33,11 +35,13 @@ from .autograd_hooks import (
     write_gradient,
 )
 from .backward_calls import BackwardCalls, variable
+from .outputs import HeadGradient
 
 __all__ = ["Recording"]
 
-# Maps head gradients to the gradients of the inputs and of the tiles (None for zeros), and
-# to a function that delivers the other gradients, given the recording's serial number.
+# From head gradients to gradients of the inputs and of the tiles, None for zeros, and what
+# delivers the other gradients, given the recording's number. Of an input that stays tiles, and
+# of heads in ``slots``, these are tiles, too.
 Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
@@ -53,12 +57,17 @@ class Recording:
     Args:
         calls: the session's backward calls.
         inputs: arrays on the script's context whose gradients are wanted.
-        tiles: arrays on any contexts whose gradients MXNet should write or add.
-        outputs: new arrays on the script's context.
-        differentiate: the backward pass. Its delivery function is called only if the
-            sentinel's gradient is requested, which every ``backward`` does.
-        group: recordings of one group differentiate one at a time, the latest first, so
-            running statistics are the same in every run.
+        tiles: arrays on any contexts whose gradients MXNet is to write or add.
+        outputs: fresh arrays on the script's context.
+        differentiate: the backward pass. What delivers gradients is called where the
+            sentinel's is asked for, as by every ``backward``.
+        group: recordings of a group differentiate one after the other, the latest first,
+            so that what they do to running statistics is the same in every run.
+        slots: for each input, where its gradient goes past autograd, or None. Then the input
+            is the token of a block's output.
+        heads: for each output, where its gradient comes from past autograd, with the layout
+            that it has there; then outputs are tokens. None: the heads are autograd's.
+        lead: what tells a variable of the script's that no other input comes before, or None.
     """
 
     def __init__(
@@ -69,9 +78,13 @@ class Recording:
         outputs: Sequence[Any],
         differentiate: Differentiate,
         group: Optional[Hashable] = None,
+        slots: Sequence[Optional[HeadGradient]] = (),
+        heads: Optional[Sequence[tuple[HeadGradient, Any]]] = None,
+        lead: Optional[Hashable] = None,
     ) -> None:
         self.serial = next(calls.serials)
         self.group = group
+        self.lead = lead
         self.arrived = threading.Event()
         self._calls = calls
         self._turn = threading.Event()
@@ -84,7 +97,10 @@ class Recording:
         self._closed.set()
         self._ran = False
         self._is_abandoned = False
+        self._slots = list(slots) or [None] * len(inputs)
+        self._heads = heads
         self._context = outputs[0].context
+        self._scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
         self._function = self._record(list(inputs), tiles, outputs)
         calls.watch(self)
 
@@ -95,6 +111,8 @@ class Recording:
         point gates may still be about to run on MXNet's threads; this waits for them.
         """
         if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
+            return False
+        if any(slot is not None and not slot.is_empty() for slot in self._slots):
             return False
         return self._closed.wait(_PATIENCE_S)
 
@@ -120,6 +138,11 @@ class Recording:
         """Make the backward pass deliver nothing, because its call was interrupted."""
         with self._calls.pushing:
             self._is_abandoned = True
+
+    def forget_heads(self) -> None:
+        """Before a backward call: drop what one that has failed may have left."""
+        for slot, _ in self._heads or ():
+            slot.clear()
 
     def wait(self) -> None:
         """Wait until the backward pass is pushed; raise its error, if any."""
@@ -158,24 +181,32 @@ class Recording:
         return record_function([*inputs, *own], outputs, self._backward)
 
     def _backward(self, heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+        with np_shape(self._scalars or None):
+            self._differentiate_once(heads, gradients, requests)
+
+    def _differentiate_once(
+        self, heads: list[Any], gradients: list[Any], requests: list[int]
+    ) -> None:
         try:
             if self._calls.closed:
                 raise GradientError(
                     "backward: this graph was recorded before tofu.disable(), which made its "
                     "parameters whole again; expected backward before disable. Record it again"
                 )
-            # MXNet keeps head gradients alive only for operators that input gradients depend on.
-            own = [head.copy() for head in heads]
-            for head in own:
-                head.wait_to_read()
+            own = self._head_gradients(heads)
             self.arrived.set()
             self._take_turn()
             with self._calls.pushing:
                 of_inputs, tile_gradients, deliver = self._differentiate(own)
                 if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
                     deliver(self.serial)
+                for slot, value, request in zip(self._slots, of_inputs, requests):
+                    if slot is not None and request != NULL and not self._is_abandoned:
+                        slot.add(self.serial, value)
                 self._is_abandoned = False
-            values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
+            # Nothing reads the gradient of a token.
+            values = [v if slot is None else None for slot, v in zip(self._slots, of_inputs)]
+            values += [None] * (len(gradients) - self._num_inputs)
             gates = requests[self._num_inputs + len(self._links) : -2]
             self._ran = True
             open_gates = {i for i, request in enumerate(gates) if request != NULL}
@@ -191,6 +222,17 @@ class Recording:
                 raise
             self._error = error  # `wait` raises it in the script's backward call
 
+    def _head_gradients(self, heads: list[Any]) -> list[Any]:
+        """Those of autograd or those of the slots, computed."""
+        if self._heads is None:
+            # Only what an input gradient depends on keeps the head gradients alive.
+            own: list[Any] = [head.copy() for head in heads]
+        else:
+            own = [slot.take(layout) for slot, layout in self._heads]
+        for head in own:
+            _wait_for([head] if head is None or isinstance(head, NDArray) else head.arrays)
+        return own
+
     def _take_turn(self) -> None:
         """Wait until the backward call lets this callback proceed, or has ended."""
         while self._calls.must_take_turns() and not self._turn.wait(_TURN_S):
@@ -200,8 +242,9 @@ class Recording:
     def _gate(self, gate: int, indices: Sequence[int]) -> Callable[..., None]:
         def backward(_heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
             found = self._tile_gradients  # empty after an error, which `wait` raises
-            for index, target, request in zip(indices, gradients, requests):
-                write_gradient(target, found[index] if found else None, request)
+            with np_shape(self._scalars or None):
+                for index, target, request in zip(indices, gradients, requests):
+                    write_gradient(target, found[index] if found else None, request)
             self._open_gates.discard(gate)
             if not self._open_gates:
                 self._tile_gradients = ()

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Optional
 
-from tofu.config import Config
+from tofu.config import TIMEOUT_S, Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
@@ -33,6 +33,7 @@ class Session:
         options: how plans are searched.
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
         hybridize: whether blocks that were never hybridized are traced and partitioned, too.
         state: all that changes meanwhile.
     """
@@ -44,6 +45,7 @@ class Session:
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     plans: Optional[PlanFile] = None
     strict: bool = False
+    timeout_s: float = TIMEOUT_S
     hybridize: bool = True
     state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
 
@@ -81,6 +83,7 @@ class Session:
             ),
             plans=plans,
             strict=config.strict,
+            timeout_s=config.timeout_s,
             hybridize=config.hybridize,
         )
 

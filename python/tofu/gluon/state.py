@@ -29,6 +29,7 @@ class _Depth(threading.local):
     Attributes:
         level: how many have not returned.
         touched: whether one of these uses trainable parameters eagerly.
+        partitioned: what is to be told of blocks that were partitioned in them.
         quiet: whether blocks that were never hybridized run as they are.
         untold: whether the user is to be told of these.
         checking: whether hybridized blocks run as MXNet runs them, too.
@@ -42,6 +43,7 @@ class _Depth(threading.local):
     inside = 0
 
     def __init__(self) -> None:
+        self.partitioned: list[Any] = []
         self.handled: set[int] = set()
 
 
@@ -67,7 +69,8 @@ class State:
         tiled: all tiled parameters.
         peeking: whether ``data`` of a tiled parameter may return any array.
         views: the whole arrays handed out for tiles.
-        trainers: the Trainers with optimizer states on the workers.
+        trainers: those with optimizer states on the workers.
+        running: held while a program's forward pass is pushed, and its inputs must stay.
         calls: recordings and the backward calls that go through them.
         collected: where a call of autograd.grad collects what recordings deliver, or None.
         told: reasons for plain fetches that the user was warned of.
@@ -90,6 +93,7 @@ class State:
         self.peeking = False
         self.views: set[View] = set()
         self.trainers = Living()
+        self.running = threading.RLock()
         self.calls = BackwardCalls()
         self.collected: Optional[Parts] = None
         self.told: set[str] = set()

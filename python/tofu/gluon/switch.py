@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
 from mxnet import autograd as mx_autograd
 from mxnet import gluon
+from mxnet import np as mx_np
 from mxnet.base import _LIB
 
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
@@ -17,6 +19,7 @@ from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
 from . import (
     async_errors,
     block,
+    checkpoints,
     delivery,
     messages,
     parameter,
@@ -157,21 +160,43 @@ def _patch_mxnet(state: State) -> None:
         (gluon.nn.Sequential, "forward", unhybridized.forward),
         (gluon.Trainer, "__init__", trainer.init),
         (gluon.Trainer, "_init_kvstore", trainer.init_kvstore),
+        (gluon.Trainer, "_init_params", trainer.init_params),
         (gluon.Trainer, "_allreduce_grads", trainer.allreduce_grads),
         (gluon.Trainer, "_update", trainer.update),
         (gluon.Trainer, "save_states", trainer.save_states),
         (gluon.Trainer, "load_states", trainer.load_states),
         (gluon.ParameterDict, "zero_grad", parameter.zero_grad),
+        (gluon.ParameterDict, "save", checkpoints.once),
+        (gluon.Block, "save_parameters", checkpoints.once),
+        (gluon.HybridBlock, "export", checkpoints.once),
         (mx_autograd, "grad", delivery.grad),
-        # Every backward call in MXNet's Python goes through this function.
+        (mx_np.ndarray, "grad", views.grad),
+        # Every backward call of MXNet's Python goes through this one function.
         (_LIB, "MXAutogradBackwardEx", _backward),
         *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
         (_LIB, "MXGetLastError", async_errors.explaining),
+        (_LIB, "MXNDArraySave", checkpoints.saving_arrays),
+        (_LIB, "MXSymbolSaveToFile", checkpoints.saving_symbol),
     ]
     for owner, name, replacement in seams:
         original = getattr(owner, name)
         setattr(owner, name, replacement(original))
         state.undo.append(functools.partial(setattr, owner, name, original))
+        for heir in _decorated(owner, name, original):
+            own = vars(heir)[name]
+            setattr(heir, name, replacement(own))
+            state.undo.append(functools.partial(setattr, heir, name, own))
+
+
+def _decorated(owner: Any, name: str, original: Any) -> Iterator[type]:
+    """Subclasses that have a copy of a method: ``use_np`` decorates inherited ones, too."""
+    if not isinstance(owner, type):
+        return
+    heir: type
+    for heir in owner.__subclasses__():
+        if inspect.unwrap(vars(heir).get(name, owner)) is original:
+            yield heir
+        yield from _decorated(heir, name, original)
 
 
 def _backward(original: Callable[..., int]) -> Callable[..., int]:

@@ -1,9 +1,10 @@
 """gluon.Trainer on tiled parameters: every worker updates its own tiles.
 
-Workers reduce nothing here: a tile's gradient is complete after the backward pass.
-Parameters that are not tiled are updated as before, in the same step. An optimizer that
-does not update element by element gets whole weights and gradients. State files are in
-plain MXNet's format, with whole, gathered states.
+Nothing is reduced between workers: a tile's gradient is complete when the backward
+pass is. Parameters that are not tiled are updated as before, in the same step. Of the
+optimizers that do not update element by element, LAMB and LARS share norms
+(tofu.gluon.norm_updates); others get whole weights and gradients.
+State files are those of plain MXNet: whole states, gathered.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from mxnet.ndarray import NDArray
 
 from tofu.errors import ConfigError
 
-from . import messages, views
+from . import checkpoints, distributed, messages, views
+from .arrays import classic
 from .autograd_hooks import free_dropped
+from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .parameter import TileState, is_tiled
 from .session import active, describe_contexts
@@ -29,6 +32,7 @@ __all__ = [
     "allreduce_grads",
     "init",
     "init_kvstore",
+    "init_params",
     "load_states",
     "merge_states",
     "save_states",
@@ -45,6 +49,7 @@ class _Updaters:
     Attributes:
         optimizer: the optimizer that the other attributes belong to.
         elementwise: whether it may update tiles.
+        rule: how else tiles are updated, or None.
         updaters: one per worker, for tiles.
         split: the parameters whose optimizer states are in `updaters`: index -> TileState.
             The Trainer's own updater has all other states.
@@ -52,6 +57,7 @@ class _Updaters:
 
     optimizer: Any
     elementwise: bool
+    rule: Optional[Rule]
     updaters: list[Any]
     split: dict[int, Any] = dataclasses.field(default_factory=dict)
 
@@ -61,7 +67,7 @@ class _Updaters:
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
-    """Wrap Trainer.__init__: refuse distributed training, which excludes tiles."""
+    """Trainer.__init__: refuses kvstores that reduce whole gradients."""
 
     def __init__(  # noqa: N807 - replaces the method of that name
         self: Any,
@@ -72,13 +78,8 @@ def init(original: Callable[..., None]) -> Callable[..., None]:
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        kind = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
-        if active() is not None and isinstance(kind, str) and "dist" in kind:
-            raise ConfigError(
-                f"gluon.Trainer(kvstore={kind!r}): tofu partitions over the workers of one "
-                "machine; expected a local kvstore, such as the default. "
-                "Unset MXNET_GRAPH_PASS for distributed training"
-            )
+        if active() is not None:
+            distributed.check_kind(self, kvstore)
         original(self, params, optimizer, optimizer_params, kvstore, *args, **kwargs)
 
     return __init__
@@ -96,6 +97,10 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
         if session is None or len(self._contexts) != 1:
             original(self)
             return
+        if distributed.is_distributed(self):
+            distributed.connect(self, original, session)
+            session.state.trainers.add(self)
+            return
         if self._contains_sparse_weight:
             original(self)
             self._params_to_init = [p for p in self._params_to_init if _in_kvstore(p)]
@@ -110,10 +115,30 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
     return _init_kvstore
 
 
+def init_params(original: Callable[..., None]) -> Callable[..., None]:
+    """Trainer._init_params: over several processes, tiles are keys of their own.
+
+    Loading states does not need them, and parameters may not be tiled yet.
+    """
+
+    def _init_params(self: Any) -> None:
+        if distributed.of(self) is None:
+            original(self)
+        elif not vars(self).get("_tofu_on_file"):
+            distributed.start(self)
+
+    return _init_params
+
+
 def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
-    """Wrap Trainer._allreduce_grads: push only gradients of sparse weights to the kvstore."""
+    """Trainer._allreduce_grads: to a local kvstore go only gradients of sparse weights."""
 
     def _allreduce_grads(self: Any) -> None:
+        if distributed.of(self) is not None:
+            if not self._update_on_kvstore:
+                _wait_for_python(self)
+                distributed.allreduce(self)
+            return
         tiled = next(filter(is_tiled, self._params), None)
         if not getattr(self, "_tofu_past_kvstore", False):
             if self._kvstore and tiled is not None:
@@ -135,6 +160,10 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
     """Wrap Trainer._update: the workers' updaters update tiles, MXNet's all other parameters."""
 
     def _update(self: Any, ignore_stale_grad: bool = False) -> None:
+        if distributed.of(self) is not None and self._update_on_kvstore:
+            _wait_for_python(self)
+            distributed.update_on_servers(self, ignore_stale_grad)
+            return
         tiled = next(filter(is_tiled, self._params), None)
         past_kvstore = getattr(self, "_tofu_past_kvstore", False)
         if tiled is None and past_kvstore:
@@ -148,12 +177,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         views.flush(state.views)
         if _overflows(self):
             return
-        if state.runs_python:
-            _wait_for_gradients(self._params)
+        _wait_for_python(self)
         own = _updaters(self, tiled._tofu)
         tiles: list[list[Job]] = [[] for _ in own.updaters]
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
+        spread: list[tuple[int, Any]] = []
         for index, parameter in enumerate(self._params):
             if parameter.grad_req == "null" or _in_kvstore(parameter):
                 continue
@@ -168,11 +197,12 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
                     jobs.append((index, gradient, weight))
             else:
-                gathered.append((index, parameter))
-        _split_states(self, own, [index for index, _, _ in tiles[0]])
+                (gathered if own.rule is None else spread).append((index, parameter))
+        _split_states(self, own, [job[0] for job in (*tiles[0], *spread)])
         for updater, jobs in zip([*own.updaters, _updater(self)], [*tiles, whole]):
             if jobs:
                 updater(*zip(*jobs))
+        _update_spread(self, own, spread)
         _update_gathered(self, gathered)
         views.refresh(state.views)
 
@@ -183,9 +213,12 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
     """Wrap Trainer.save_states: write the file that plain MXNet would write."""
 
     def _save_states(self: Any, fname: str) -> None:
+        if _without_keys(self, "save_states") and checkpoints.is_left_out(fname):
+            return
         own = _found(self)
         if own is None or not own.split:
-            original(self, fname)
+            with checkpoints.replacing(fname) as partial:
+                original(self, partial)
             return
         optimizer = copy.copy(self._optimizer)
         device = self._contexts[0].device_id
@@ -195,7 +228,7 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
         optimizer._index_update_count = counts
         updater = mx.optimizer.get_updater(optimizer)
         updater.states = _whole_states(self, own)
-        with open(fname, "wb") as file:
+        with checkpoints.replacing(fname) as partial, open(partial, "wb") as file:
             file.write(updater.get_states(dump_optimizer=True))
 
     return _save_states
@@ -205,14 +238,20 @@ def load_states(original: Callable[..., None]) -> Callable[..., None]:
     """Wrap Trainer.load_states: load whole states; the next update splits them again."""
 
     def _load_states(self: Any, fname: str) -> None:
-        original(self, fname)
+        _without_keys(self, "load_states")
+        self._tofu_on_file = True
+        try:
+            original(self, fname)
+        finally:
+            del self._tofu_on_file
         vars(self).pop("_tofu", None)
 
     return _load_states
 
 
 def merge_states(trainer: Any) -> None:
-    """Return all optimizer states, whole, to a Trainer's own updater."""
+    """Give a Trainer's own updater all optimizer states back, whole."""
+    distributed.forget(trainer)
     if vars(trainer).pop("_tofu_past_kvstore", False):
         trainer._params_to_init += [p for p in trainer._params if not _in_kvstore(p)]
     own: Optional[_Updaters] = vars(trainer).pop("_tofu", None)
@@ -223,6 +262,24 @@ def merge_states(trainer: Any) -> None:
     updater.states_synced = dict.fromkeys(updater.states, True)
     counts = _counts(trainer._optimizer, own.updaters[0].tofu_device)
     trainer._optimizer._all_index_update_counts = {trainer._contexts[0].device_id: counts}
+
+
+def _without_keys(trainer: Any, what: str) -> bool:
+    """Whether a Trainer is distributed, with its optimizer states in this process.
+
+    Raises:
+        ConfigError: they are on the servers.
+    """
+    if active() is None or not distributed.is_distributed(trainer):
+        return False
+    if not trainer._kv_initialized:
+        trainer._init_kvstore()
+    if trainer._update_on_kvstore:
+        raise ConfigError(
+            f"gluon.Trainer.{what}: the optimizer runs on the parameter servers, and MXNet cannot "
+            "get its states from there; expected a Trainer with update_on_kvstore=False"
+        )
+    return True
 
 
 def _found(trainer: Any) -> Optional[_Updaters]:
@@ -237,7 +294,8 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
         return found
     contexts = tile_state.contexts
     elementwise = updates_elementwise(optimizer, contexts[0])
-    if not elementwise:
+    rule = None if elementwise else rule_for(optimizer)
+    if not elementwise and rule is None:
         messages.warn(
             f"{type(optimizer).__name__} does not update every element by itself: each step "
             f"gathers whole weights and gradients from {describe_contexts(contexts)} on "
@@ -246,7 +304,7 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
     for updater, context in zip(updaters, contexts):
         updater.tofu_device = context.device_id
-    found = trainer._tofu = _Updaters(optimizer, elementwise, updaters)
+    found = trainer._tofu = _Updaters(optimizer, elementwise, rule, updaters)
     tile_state.state.trainers.add(trainer)
     return found
 
@@ -274,13 +332,16 @@ def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
             _updater(trainer)(index, parameter._grad[0], parameter._data[0])
 
 
-def _wait_for_gradients(parameters: Sequence[Any]) -> None:
-    """Raise an operator's error now, before some workers update a weight and others do not.
+def _wait_for_python(trainer: Any) -> None:
+    """Raise what an operator written in Python threw, before a weight is updated on some workers.
 
     If operators written in Python throw on several workers at the same time, MXNet reports
     only one error, and the other operators' results are whatever was in their memory.
     """
-    for parameter in parameters:
+    session = active()
+    if session is None or not session.state.runs_python:
+        return
+    for parameter in trainer._params:
         for gradient in _gradient_of(parameter) or ():
             gradient.wait_to_read()
 
@@ -293,16 +354,37 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     """
     fresh = all(array._fresh_grad for array in parameter._data)
     if not fresh and not ignore_stale_grad:
-        raise UserWarning(
-            f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
-            "not been updated by backward since last `step`. This could mean a bug in your model "
-            "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
-            "are intentionally only using a subset, call step with ignore_stale_grad=True to "
-            "suppress this warning and skip updating of Parameters with stale gradient"
-        )
+        raise UserWarning(messages.stale_text(parameter))
     for array in parameter._data:
         array._fresh_grad = False
     return fresh
+
+
+def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any]]) -> None:
+    """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
+    optimizer = trainer._optimizer
+    at_once = max(1, optimizer.aggregate_num)
+    for begin in range(0, len(spread), at_once):
+        some = spread[begin : begin + at_once]
+        for updater in own.updaters:
+            optimizer._set_current_context(updater.tofu_device)
+            optimizer._update_count([index for index, _ in some])
+        assert own.rule is not None
+        with autograd.pause():
+            own.rule(optimizer, [_spread_of(own, index, parameter) for index, parameter in some])
+
+
+def _spread_of(own: _Updaters, index: int, parameter: Any) -> Spread:
+    """A tiled parameter with its optimizer states, made at the first update."""
+    tile_state = parameter._tofu
+    states = []
+    for updater, tile in zip(own.updaters, parameter._data):
+        if index not in updater.states:
+            updater.states[index] = own.optimizer.create_state_multi_precision(index, tile)
+            updater.states_synced[index] = True
+        states.append(updater.states[index])
+    gradients = tile_state.gradients.tiles()
+    return Spread(index, parameter._data, gradients, states, tile_state.layout.boxes)
 
 
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
@@ -386,7 +468,7 @@ class _Flag:
     grad_req = "write"
 
     def __init__(self, gradients: Sequence[Any], context: Any) -> None:
-        finite = [mx.nd.multi_all_finite(g, num_arrays=1) for g in gradients]  # 0 or 1
+        finite = [mx.nd.multi_all_finite(classic(g), num_arrays=1) for g in gradients]  # 0 or 1
         self._grad = [mx.nd.add_n(*[1.0 / flag.as_in_context(context) for flag in finite])]
 
 

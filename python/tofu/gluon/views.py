@@ -26,14 +26,24 @@ from mxnet.ndarray.ndarray import _new_alloc_handle
 if TYPE_CHECKING:
     from .parameter import Tiled
 
-__all__ = ["View", "Whole", "after_backward", "before_backward", "flush", "refresh"]
+__all__ = [
+    "View",
+    "Whole",
+    "after_backward",
+    "before_backward",
+    "flush",
+    "grad",
+    "handed_out",
+    "refresh",
+]
 
 
 class Whole(NDArray):  # type: ignore[misc]
-    """A gathered copy of a tiled parameter's value or gradient.
+    """A gathered copy of a tiled parameter's value or gradient, as a classic array.
 
-    Differences from NDArray: ``grad`` is the parameter's gradient, and the array supports
-    weak references.
+    Differences to NDArray: ``grad`` is the parameter's gradient, and it can be
+    referenced weakly. Of ``mx.np`` scripts get arrays as they are, which have attributes
+    and weak references; see ``grad``.
     """
 
     __slots__ = ("__weakref__", "parameter")
@@ -41,10 +51,27 @@ class Whole(NDArray):  # type: ignore[misc]
     @property
     def grad(self) -> Optional[Any]:
         """The gradient of the parameter whose value this is, or None."""
-        parameter: Any = getattr(self, "parameter", None)
-        if parameter is None or parameter._tofu.gradients is None:
-            return None
-        return parameter.grad(self.context)
+        return _gradient_of(getattr(self, "parameter", None), self.context)
+
+
+def grad(original: Any) -> Any:
+    """The property ``mx.np.ndarray.grad``, right for a tiled parameter's value, too."""
+
+    def get(self: Any) -> Optional[Any]:
+        parameter = vars(self).get("parameter", self)
+        if parameter is self:
+            return original.fget(self)
+        return _gradient_of(parameter, self.ctx)
+
+    return property(get, doc=original.__doc__)
+
+
+def _gradient_of(parameter: Any, context: Any) -> Optional[Any]:
+    """The whole gradient of a parameter that is tiled; None where there is none."""
+    state = getattr(parameter, "_tofu", None)
+    if state is None or state.gradients is None:
+        return None
+    return parameter.grad(context)
 
 
 class View:
@@ -64,13 +91,13 @@ class View:
         self._of_gradient = of_gradient
         self._lock = threading.RLock()
         self._copy: Optional[Any] = None  # until the first flush after the script drops it
-        self._whole: Optional[weakref.ref[Whole]] = None  # the script's array
-        self._equal = False  # whether copy and tiles differ at most by the script's writes
-        self._recorded = False  # whether the backward pass may write to the copy
-        self._before: Optional[Any] = None  # if so, the copy before the backward pass
+        self._whole: Optional[weakref.ref[Any]] = None  # the script's
+        self._equal = False  # whether nothing but the script can have changed either side
+        self._recorded = False  # whether a recorded operator may write to it, backward
+        self._before: Optional[Any] = None  # what it then held before the backward pass
 
-    def get(self, context: Any) -> Whole:
-        """Return the whole array on `context`; the same one as long as the script holds it."""
+    def get(self, context: Any) -> Any:
+        """The whole array on `context`; the same one as long as the script holds it."""
         with self._lock:
             owner = self._owner()
             assert owner is not None and owner._data is not None
@@ -87,8 +114,8 @@ class View:
                 self._gather(self._copy)
             whole = self._whole() if self._whole is not None else None
             if whole is None:
-                whole = _sharing(self._copy)
-                whole.parameter = None if self._of_gradient else owner
+                parameter = None if self._of_gradient else owner
+                whole = handed_out(self._copy.detach(), parameter, numpy=owner._tofu.numpy)
                 self._whole = weakref.ref(whole)
             # The backward pass writes gradients only to their tiles, never to the copy.
             self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
@@ -186,11 +213,22 @@ class View:
         self._equal = True
 
 
-def _sharing(array: Any) -> Whole:
-    """Return another array that shares this one's memory."""
-    handle = NDArrayHandle()
-    check_call(_LIB.MXNDArrayDetach(array.handle, ctypes.byref(handle)))
-    return Whole(handle)
+def handed_out(array: Any, parameter: Optional[Tiled], *, numpy: bool) -> Any:
+    """An array as the script gets it, with the same memory and place in autograd's graph.
+
+    Args:
+        array: a classic array.
+        parameter: whose value it is; None for a gradient.
+        numpy: whether the script gets arrays of ``mx.np``.
+    """
+    if numpy:
+        whole = array.as_np_ndarray()
+    else:
+        handle = NDArrayHandle()
+        check_call(_LIB.MXShallowCopyNDArray(array.handle, ctypes.byref(handle)))
+        whole = Whole(handle)
+    whole.parameter = parameter
+    return whole
 
 
 def before_backward(views: Iterable[View]) -> None:

@@ -9,13 +9,14 @@ Framework-independent: ``tofu.mx.run.transfer`` moves the arrays.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from tofu import _core
 from tofu.boxes import Box
 
-__all__ = ["Head", "Layout", "Variable", "heads_of", "variables_of"]
+__all__ = ["Head", "Layout", "Variable", "cuts_of", "heads_of", "variables_of"]
 
 Shape = tuple[int, ...]
 
@@ -81,6 +82,35 @@ def heads_of(records: Iterable[tuple[Any, ...]]) -> list[Head]:
         Head(role, _layout(shape, dtype, tiles), tuple(tile[0] for tile in tiles))
         for role, shape, dtype, tiles in records
     ]
+
+
+def cuts_of(layout: Layout, parts: Sequence[int]) -> Optional[tuple[int, ...]]:
+    """The dimension that each step cuts to arrive at a layout, -1 where none; None: no way.
+
+    parts: into how many parts each step cuts.
+    """
+    cuts, stride = [], len(layout.boxes)
+    for count in parts:
+        stride //= count  # from a worker to the one in the next part of this step
+        first, second = layout.boxes[0], layout.boxes[stride]
+        differing = (d for d, (a, b) in enumerate(zip(first.begin, second.begin)) if a != b)
+        cuts.append(next(differing, -1))
+    return tuple(cuts) if _boxes_of(layout.shape, cuts, parts) == layout.boxes else None
+
+
+def _boxes_of(shape: Shape, cuts: Sequence[int], parts: Sequence[int]) -> Optional[tuple[Box, ...]]:
+    boxes = []
+    for digits in itertools.product(*map(range, parts)):
+        ranges = [(0, size) for size in shape]
+        for cut, count, digit in zip(cuts, parts, digits):
+            if cut >= 0:
+                low, high = ranges[cut]
+                if (high - low) % count:
+                    return None
+                extent = (high - low) // count
+                ranges[cut] = (low + digit * extent, low + (digit + 1) * extent)
+        boxes.append(Box(ranges))
+    return tuple(boxes)
 
 
 def _layout(shape: Shape, dtype: str, tiles: Sequence[tuple[Any, Shape, Shape]]) -> Layout:

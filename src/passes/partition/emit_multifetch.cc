@@ -9,8 +9,6 @@
 namespace tofu {
 namespace {
 
-constexpr int kInt64 = 6;  // of handles and acknowledgements
-
 Combine CombineOf(Reducer reduce) {
   switch (reduce) {
     case Reducer::kMax:
@@ -79,7 +77,7 @@ std::vector<bool> LiveNodes(const Graph& graph) {
 }
 
 // The fetches that read every publication that a head needs, in order.
-std::map<int, std::vector<int>> Readers(const Graph& graph) {
+std::map<int, std::vector<int>> ReadersOf(const Graph& graph) {
   const std::vector<bool> live = LiveNodes(graph);
   std::map<int, std::vector<int>> readers;
   for (int node = 0; node < graph.num_nodes(); ++node) {
@@ -117,7 +115,9 @@ NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
     fetch.inputs.push_back(worker == spec.worker ? tile : Handle(tile));
   }
   fetch.attrs[kSpecAttr] = WriteSpec(KernelSpec(spec, workers, shapes, dtype));
-  return {builder_.Add(std::move(fetch), spec.worker, {shape, {1}}, {dtype, kInt64}), 0};
+  return {
+      builder_.Add(std::move(fetch), spec.worker, {shape, {1}}, {dtype, kHandleDtype}),
+      0};
 }
 
 NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
@@ -130,24 +130,39 @@ NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
         builder_.graph().nodes[tile.node].name + "/publish" + std::to_string(tile.index);
     publish.inputs = {tile};
     found->second = {
-        builder_.Add(std::move(publish), builder_.worker(tile), {{1}}, {kInt64}), 0};
+        builder_.Add(std::move(publish), builder_.worker(tile), {{1}}, {kHandleDtype}),
+        0};
   }
   return found->second;
 }
 
+NodeEntry Acknowledgement(const Graph& graph, int fetch) {
+  return {fetch, graph.nodes[fetch].num_outputs - 1};
+}
+
+bool IsRegion(const Graph& graph, NodeEntry entry) {
+  const Node& node = graph.nodes[entry.node];
+  return node.op == kMultiFetchOp && entry.index + 1 < node.num_outputs;
+}
+
 int Retire(GraphBuilder* builder) {
   std::vector<NodeEntry> retired;
-  for (const auto& [publish, readers] : Readers(builder->graph())) {
-    const NodeEntry tile = builder->graph().nodes[publish].inputs[0];
+  for (const auto& [publish, readers] : ReadersOf(builder->graph())) {
+    const std::vector<NodeEntry> tiles = builder->graph().nodes[publish].inputs;
     Node retire;
     retire.op = kRetireOp;
-    retire.name =
-        builder->graph().nodes[tile.node].name + "/retire" + std::to_string(tile.index);
-    retire.inputs = {tile, {publish, 0}};
-    for (int reader : readers) retire.inputs.push_back({reader, 1});
+    retire.name = builder->graph().nodes[tiles[0].node].name + "/retire" +
+                  std::to_string(tiles[0].index);
+    retire.inputs = tiles;
+    retire.inputs.push_back({publish, 0});
+    for (int reader : readers) {
+      retire.inputs.push_back(Acknowledgement(builder->graph(), reader));
+    }
     retire.attrs[kNumArgsAttr] = std::to_string(retire.inputs.size());
-    retired.push_back(
-        {builder->Add(std::move(retire), builder->worker(tile), {{1}}, {kInt64}), 0});
+    retire.attrs[kNumTilesAttr] = std::to_string(tiles.size());
+    retired.push_back({builder->Add(std::move(retire), builder->worker(tiles[0]), {{1}},
+                                    {kHandleDtype}),
+                       0});
   }
   std::vector<NodeEntry>& heads = builder->graph().heads;
   heads.insert(heads.begin(), retired.begin(), retired.end());

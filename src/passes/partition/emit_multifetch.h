@@ -6,6 +6,9 @@
 //                     -> the assembled region, and an acknowledgement
 //   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
 //
+// bundle_fetches.h joins publications and fetches: then a handle has several tiles'
+// addresses, and a fetch assembles several regions.
+//
 // The executor moves handles and acknowledgements between workers. The retirement
 // reads the tile after all of its readers, which makes any later use of the tile's
 // memory wait for them. It also reads the handle, which keeps the tile from being
@@ -47,7 +50,13 @@ class MultiFetchEmitter {
   std::map<std::pair<int, int>, NodeEntry> handles_;  // by the tile's node and index
 };
 
-// Adds a retirement for every published tile that the builder's heads need, in the
+// The last output of a fetch: it is there when the fetch has read its tiles.
+NodeEntry Acknowledgement(const Graph& graph, int fetch);
+
+// Whether an entry is a region that a fetch assembles.
+bool IsRegion(const Graph& graph, NodeEntry entry);
+
+// Adds a retirement for every publication that the builder's heads need, in the
 // graph's order. Each becomes a head before all existing heads. Returns their number,
 // by which the numbers of the existing heads grow. An executor orders nodes by the first
 // head that needs them, so memory becomes free right after its last reader.

@@ -8,13 +8,13 @@
 namespace tofu {
 namespace {
 
-// An entry that holds the elements `to` of the destination.
+// An entry and where its elements begin in the destination.
 struct Held {
   NodeEntry entry;
-  Box to;
+  std::vector<int64_t> begin;
 };
 
-bool SameBegin(const Box& a, const Box& b, int dims) {
+bool SameBegin(const Held& a, const Held& b, int dims) {
   return std::equal(a.begin.begin(), a.begin.begin() + dims, b.begin.begin());
 }
 
@@ -49,7 +49,7 @@ class PlainEmitter {
   NodeEntry EmitTerm(size_t begin, size_t end) {
     std::vector<Held> held;
     for (size_t i = begin; i < end; ++i) {
-      held.push_back({EmitPiece(spec_.pieces[i], i), spec_.pieces[i].to});
+      held.push_back({EmitPiece(spec_.pieces[i], i), spec_.pieces[i].to.begin});
     }
     if (held.size() == 1) return held[0].entry;
     const std::string prefix =
@@ -87,7 +87,7 @@ class PlainEmitter {
       std::vector<Held> joined;
       for (size_t begin = 0; begin < held.size();) {
         size_t end = begin + 1;
-        while (end < held.size() && SameBegin(held[begin].to, held[end].to, dim)) ++end;
+        while (end < held.size() && SameBegin(held[begin], held[end], dim)) ++end;
         joined.push_back(JoinRun(prefix, held, begin, end, dim, joined.size()));
         begin = end;
       }
@@ -102,13 +102,10 @@ class PlainEmitter {
     if (end - begin == 1) return held[begin];
     std::vector<NodeEntry> parts;
     for (size_t i = begin; i < end; ++i) parts.push_back(held[i].entry);
-    Held run;
-    run.to = held[begin].to;
-    run.to.end[dim] = held[end - 1].to.end[dim];
-    run.entry = builder_.Concat(
+    const NodeEntry run = builder_.Concat(
         prefix + "/concat" + std::to_string(dim) + "_" + std::to_string(number),
         spec_.worker, parts, dim);
-    return run;
+    return {run, held[begin].begin};
   }
 
   Shape EmptyExtents() const {

@@ -9,6 +9,7 @@
 #include "graph/head_roles.h"
 #include "graph/memory_order.h"
 #include "graph/verify_graph.h"
+#include "passes/partition/bundle_fetches.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/emit_plain.h"
 #include "passes/partition/fetch.h"
@@ -71,6 +72,9 @@ class Partitioner {
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
     if (options.share && fetch_ == FetchKind::kMultiFetch) ShareEqual();
+    if (fetch_ == FetchKind::kMultiFetch) {
+      BundleFetches(&builder_.graph(), &builder_.node_workers());
+    }
     ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
     if (result_.graph.first_entry.empty()) result_.graph.first_entry = {0};

@@ -1,5 +1,8 @@
 #include "passes/partition/partitioned.h"
 
+#include <map>
+
+#include "base/error.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
@@ -19,6 +22,21 @@ void ShiftHeads(int count, std::vector<PartitionedHead>* heads) {
   for (PartitionedHead& head : *heads) {
     for (HeadTile& tile : head.tiles) tile.head += count;
   }
+}
+
+std::vector<int> NodeWorkers(const Graph& graph, int workers) {
+  std::map<std::string, int> numbers;
+  for (int w = 0; w < workers; ++w) numbers.emplace(WorkerContext(w), w);
+  std::vector<int> found;
+  found.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    const auto context = node.attrs.find(kContextAttr);
+    const auto worker =
+        context == node.attrs.end() ? numbers.end() : numbers.find(context->second);
+    TOFU_CHECK(worker != numbers.end()) << "node " << node.name << " is on no worker";
+    found.push_back(worker->second);
+  }
+  return found;
 }
 
 std::string DumpGraph(const Graph& graph) {

@@ -54,6 +54,9 @@ struct Partitioned {
 // Adds `count` to the numbers of the tiles' heads, for as many new heads before them.
 void ShiftHeads(int count, std::vector<PartitionedHead>* heads);
 
+// The worker of every node, from its context.
+std::vector<int> NodeWorkers(const Graph& graph, int workers);
+
 // One line per node: name, operator, worker, shape and dtype, inputs.
 std::string DumpGraph(const Graph& graph);
 

@@ -6,68 +6,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/range_max.h"
 #include "graph/memory_order.h"
 #include "kernels/multifetch_spec.h"
 #include "passes/partition/emit_multifetch.h"
 
 namespace tofu {
 namespace {
-
-// Values at 0 .. size-1: adds to ranges and finds the maximum of a range, both ends
-// inclusive.
-class RangeMax {
- public:
-  explicit RangeMax(const std::vector<int64_t>& values)
-      : size_(static_cast<int>(values.size())),
-        most_(4 * values.size() + 4, 0),
-        added_(4 * values.size() + 4, 0) {
-    if (size_ > 0) Build(values, 1, 0, size_ - 1);
-  }
-
-  void Add(int begin, int end, int64_t value) {
-    if (begin <= end) Add(begin, end, value, 1, 0, size_ - 1);
-  }
-  int64_t Max(int begin, int end) const {
-    return begin <= end ? Max(begin, end, 1, 0, size_ - 1) : 0;
-  }
-
- private:
-  void Build(const std::vector<int64_t>& values, size_t at, int low, int high) {
-    if (low == high) {
-      most_[at] = values[low];
-      return;
-    }
-    const int middle = (low + high) / 2;
-    Build(values, 2 * at, low, middle);
-    Build(values, 2 * at + 1, middle + 1, high);
-    most_[at] = std::max(most_[2 * at], most_[2 * at + 1]);
-  }
-
-  void Add(int begin, int end, int64_t value, size_t at, int low, int high) {
-    if (end < low || high < begin) return;
-    if (begin <= low && high <= end) {
-      most_[at] += value;
-      added_[at] += value;
-      return;
-    }
-    const int middle = (low + high) / 2;
-    Add(begin, end, value, 2 * at, low, middle);
-    Add(begin, end, value, 2 * at + 1, middle + 1, high);
-    most_[at] = added_[at] + std::max(most_[2 * at], most_[2 * at + 1]);
-  }
-
-  int64_t Max(int begin, int end, size_t at, int low, int high) const {
-    if (end < low || high < begin) return 0;
-    if (begin <= low && high <= end) return most_[at];
-    const int middle = (low + high) / 2;
-    return added_[at] + std::max(Max(begin, end, 2 * at, low, middle),
-                                 Max(begin, end, 2 * at + 1, middle + 1, high));
-  }
-
-  const int size_;
-  std::vector<int64_t> most_;   // at and below a tree node, without what is above
-  std::vector<int64_t> added_;  // to all below
-};
 
 // From the position where a tensor is made to that of its last reader.
 struct Life {
@@ -152,7 +97,6 @@ class Sharer {
         const int entry = graph_.entry_id({node, i});
         const Life& life = lives_[entry];
         const int begin = life.begin + (WritesOver(node, entry) ? 1 : 0);
-        if (begin > life.end) continue;
         alive[worker(node)][begin] += Bytes(entry);
         alive[worker(node)][life.end + 1] -= Bytes(entry);
       }

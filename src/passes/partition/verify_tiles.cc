@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "graph/box.h"
 #include "graph/verify_graph.h"
-#include "kernels/multifetch_spec.h"
+#include "kernels/fetch_bundle.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
@@ -110,24 +110,41 @@ class TileVerifier {
 
   void Fetch(int node) const {
     const Node& n = graph_.nodes[node];
-    const MultiFetchSpec spec = ReadSpec(n.attrs.at(kSpecAttr));
-    TOFU_CHECK(spec.shape == graph_.shape({node, 0}) &&
-               spec.dtype == graph_.dtype({node, 0}) &&
-               spec.sources.size() == n.inputs.size())
+    const auto handles = n.attrs.find(kHandlesAttr);
+    const FetchBundle bundle = ReadBundle(
+        n.attrs.at(kSpecAttr), handles == n.attrs.end() ? "" : handles->second);
+    const int num_regions = static_cast<int>(bundle.specs.size());
+    TOFU_CHECK(num_regions + 1 == n.num_outputs &&
+               bundle.num_inputs() == static_cast<int>(n.inputs.size()))
         << "after " << after_ << ": the fetch " << n.name
-        << " makes another region than its specification says";
-    for (size_t i = spec.num_remote; i < n.inputs.size(); ++i) {
-      TOFU_CHECK(spec.sources[i] == graph_.shape(n.inputs[i]))
-          << "after " << after_ << ": source " << i << " of the fetch " << n.name
-          << " has another shape than its specification says";
+        << " has other inputs or outputs than its specification says";
+    auto remote = bundle.remote.begin();
+    int local = bundle.num_handles();
+    for (int region = 0; region < num_regions; ++region) {
+      const MultiFetchSpec& spec = bundle.specs[region];
+      TOFU_CHECK(spec.shape == graph_.shape({node, region}) &&
+                 spec.dtype == graph_.dtype({node, region}))
+          << "after " << after_ << ": the fetch " << n.name
+          << " makes another region than its specification says";
+      for (size_t i = 0; i < spec.sources.size(); ++i) {
+        const bool is_remote = static_cast<int>(i) < spec.num_remote;
+        const NodeEntry tile = is_remote ? Published(n, *remote++) : n.inputs[local++];
+        TOFU_CHECK(spec.sources[i] == graph_.shape(tile) &&
+                   spec.dtype == graph_.dtype(tile))
+            << "after " << after_ << ": source " << i << " of the fetch " << n.name
+            << " has another shape or dtype than its specification says";
+      }
     }
-    for (int i = 0; i < spec.num_remote; ++i) {
-      const Node& publish = graph_.nodes[n.inputs[i].node];
-      TOFU_CHECK(publish.op == kPublishOp &&
-                 spec.sources[i] == graph_.shape(publish.inputs.at(0)))
-          << "after " << after_ << ": source " << i << " of the fetch " << n.name
-          << " is not a published tile of the shape in its specification";
-    }
+  }
+
+  // The tile whose address a handle's element is.
+  NodeEntry Published(const Node& fetch, const HandleElement& handle) const {
+    const Node& publish = graph_.nodes[fetch.inputs[handle.input].node];
+    TOFU_CHECK(publish.op == kPublishOp &&
+               handle.index < static_cast<int>(publish.inputs.size()))
+        << "after " << after_ << ": input " << handle.input << " of the fetch "
+        << fetch.name << " is not a published tile number " << handle.index;
+    return publish.inputs[handle.index];
   }
 
   void Retirement(int publish, const std::set<int>& fetches,
@@ -141,17 +158,42 @@ class TileVerifier {
     TOFU_CHECK(workers_[found->second] == workers_[publish])
         << "after " << after_ << ": " << retire.name << " is on another worker than "
         << name;
-    TOFU_CHECK(retire.inputs.at(0).node == graph_.nodes[publish].inputs.at(0).node &&
-               retire.inputs[0].index == graph_.nodes[publish].inputs[0].index)
-        << "after " << after_ << ": " << retire.name << " retires another tile than "
-        << name << " published";
-    for (int fetch : fetches) {
-      const bool waits = std::any_of(
-          retire.inputs.begin(), retire.inputs.end(),
-          [&](NodeEntry input) { return input.node == fetch && input.index == 1; });
-      TOFU_CHECK(waits) << "after " << after_ << ": " << graph_.nodes[fetch].name
-                        << " may read a tile after " << retire.name;
+    for (NodeEntry tile : graph_.nodes[publish].inputs) {
+      const bool reads_tile =
+          std::any_of(retire.inputs.begin(), retire.inputs.end(), [&](NodeEntry input) {
+            return input.node == tile.node && input.index == tile.index;
+          });
+      TOFU_CHECK(reads_tile) << "after " << after_ << ": " << retire.name
+                             << " retires another tile than " << name << " published";
     }
+    for (size_t i = 0; i < retire.inputs.size(); ++i) {
+      const bool is_tile =
+          static_cast<int>(i) < std::stoi(retire.attrs.at(kNumTilesAttr));
+      TOFU_CHECK(is_tile || !IsRegion(graph_, retire.inputs[i]))
+          << "after " << after_ << ": " << retire.name
+          << " reads a region, expected the acknowledgement of its fetch";
+    }
+    if (fetches.empty()) return;
+    // Edges are all that an engine orders nodes by.
+    const std::vector<bool> before = Before(found->second, *fetches.begin());
+    for (int fetch : fetches) {
+      TOFU_CHECK(before[fetch - *fetches.begin()])
+          << "after " << after_ << ": " << graph_.nodes[fetch].name
+          << " may read a tile after " << retire.name;
+    }
+  }
+
+  // [node - first]: whether `node` needs it, directly or through others.
+  std::vector<bool> Before(int node, int first) const {
+    std::vector<bool> before(std::max(node - first, 0) + 1, false);
+    before.back() = true;
+    for (int at = node; at >= first; --at) {
+      if (!before[at - first]) continue;
+      for (NodeEntry input : graph_.nodes[at].inputs) {
+        if (input.node >= first) before[input.node - first] = true;
+      }
+    }
+    return before;
   }
 
   void Tile(const std::string& tensor, NodeEntry entry, int worker, const Box& box,

@@ -103,12 +103,7 @@ class Joiner {
   }
 
   void CountNodes(size_t num_forward_heads) {
-    std::vector<int> workers;
-    std::map<std::string, int> numbers;
-    for (int w = 0; w < phases_.workers; ++w) numbers[WorkerContext(w)] = w;
-    for (const Node& node : joint_.graph.nodes) {
-      workers.push_back(numbers.at(node.attrs.at(kContextAttr)));
-    }
+    const std::vector<int> workers = NodeWorkers(joint_.graph, phases_.workers);
     const Graph bound = OrderAsBound(Outline(joint_.graph), workers).graph;
     joint_.nodes = bound.num_nodes();
     for (size_t h = 0; h < num_forward_heads; ++h) {

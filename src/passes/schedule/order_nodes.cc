@@ -1,6 +1,7 @@
 #include "passes/schedule/order_nodes.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -99,6 +100,12 @@ std::vector<int> WithEarlyExchange(const Graph& graph, const std::vector<int>& w
 }
 
 }  // namespace
+
+void OrderExchange(Graph* graph) {
+  std::vector<int> order(graph->nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  *graph = Reordered(graph, WithEarlyExchange(*graph, WorkersOf(*graph), order));
+}
 
 std::vector<int> OrderNodes(Graph* graph, bool delay_fetches) {
   const std::vector<int> workers = WorkersOf(*graph);

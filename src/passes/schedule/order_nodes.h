@@ -30,6 +30,10 @@ namespace tofu {
 // there; this lets you measure what the delay saves.
 std::vector<int> OrderNodes(Graph* graph, bool delay_fetches = true);
 
+// The same for a graph whose nodes are in that order already, except for those that
+// publish, fetch and retire.
+void OrderExchange(Graph* graph);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_SCHEDULE_ORDER_NODES_H_

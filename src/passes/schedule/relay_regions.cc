@@ -1,5 +1,6 @@
 #include "passes/schedule/relay_regions.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,21 +10,38 @@
 namespace tofu {
 namespace {
 
-void Append(const Graph& from, int number, Node node, Graph* graph) {
+// Adds a node whose outputs are like the entries of `from` that begin with `first`.
+void Append(const Graph& from, NodeEntry first, Node node, Graph* graph) {
   for (int i = 0; i < node.num_outputs; ++i) {
-    graph->shapes.push_back(from.shape({number, i}));
-    graph->dtypes.push_back(from.dtype({number, i}));
+    graph->shapes.push_back(from.shape({first.node, first.index + i}));
+    graph->dtypes.push_back(from.dtype({first.node, first.index + i}));
   }
   graph->nodes.push_back(std::move(node));
 }
 
-Node RelayOf(const Node& fetch, int number) {
+Node RelayOf(const Node& fetch, NodeEntry region) {
   Node relay;
   relay.op = kCopyOp;
-  relay.name = fetch.name + "/relay";
-  relay.inputs = {{number, 0}};
+  relay.name =
+      fetch.name + "/relay" + (region.index > 0 ? std::to_string(region.index) : "");
+  relay.inputs = {region};
   relay.attrs[kContextAttr] = fetch.attrs.at(kContextAttr);
   return relay;
+}
+
+// [node]: whether another worker waits for its acknowledgement.
+std::vector<bool> Acknowledging(const Graph& graph) {
+  std::vector<bool> found(graph.nodes.size(), false);
+  for (const Node& node : graph.nodes) {
+    for (NodeEntry input : node.inputs) {
+      const Node& source = graph.nodes[input.node];
+      if (source.op != kMultiFetchOp || IsRegion(graph, input)) continue;
+      if (source.attrs.at(kContextAttr) != node.attrs.at(kContextAttr)) {
+        found[input.node] = true;
+      }
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -32,27 +50,28 @@ void RelayRegions(Graph* graph) {
   Graph result;
   result.nodes.reserve(graph->nodes.size());
   result.shapes.reserve(graph->shapes.size());
-  std::vector<int> numbers(graph->nodes.size());  // where a node's first output is read
-  std::vector<int> fetches(graph->nodes.size(), -1);
-  const auto moved = [&](NodeEntry entry) {
-    const int fetch = fetches[entry.node];
-    return NodeEntry{entry.index == 0 || fetch < 0 ? numbers[entry.node] : fetch,
-                     entry.index};
-  };
+  const std::vector<bool> is_relayed = Acknowledging(*graph);
+  std::vector<NodeEntry> moved(graph->num_entries());  // where an entry is read
   for (int number = 0; number < graph->num_nodes(); ++number) {
     Node node = std::move(graph->nodes[number]);
-    for (NodeEntry& input : node.inputs) input = moved(input);
-    numbers[number] = result.num_nodes();
-    if (node.op != kMultiFetchOp) {
-      Append(*graph, number, std::move(node), &result);
-      continue;
+    for (NodeEntry& input : node.inputs) input = moved[graph->entry_id(input)];
+    const int added = result.num_nodes();
+    std::vector<Node> relays;
+    for (int i = 0; i < node.num_outputs; ++i) {
+      NodeEntry& entry = moved[graph->entry_id({number, i})];
+      entry = {added, i};
+      if (!is_relayed[number] || i + 1 == node.num_outputs) continue;
+      relays.push_back(RelayOf(node, entry));
+      entry = {added + static_cast<int>(relays.size()), 0};
     }
-    fetches[number] = numbers[number]++;
-    Node relay = RelayOf(node, fetches[number]);
-    Append(*graph, number, std::move(node), &result);
-    Append(*graph, number, std::move(relay), &result);
+    Append(*graph, {number, 0}, std::move(node), &result);
+    for (size_t i = 0; i < relays.size(); ++i) {
+      Append(*graph, {number, static_cast<int>(i)}, std::move(relays[i]), &result);
+    }
   }
-  for (NodeEntry head : graph->heads) result.heads.push_back(moved(head));
+  for (NodeEntry head : graph->heads) {
+    result.heads.push_back(moved[graph->entry_id(head)]);
+  }
   result.head_roles = std::move(graph->head_roles);
   IndexEntries(&result);
   *graph = std::move(result);

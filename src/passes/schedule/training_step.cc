@@ -6,6 +6,7 @@
 #include "graph/verify_graph.h"
 #include "passes/partition/verify_tiles.h"
 #include "passes/schedule/control_deps.h"
+#include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/join_phases.h"
 #include "passes/schedule/order_nodes.h"
 #include "passes/schedule/relay_regions.h"
@@ -29,13 +30,17 @@ void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
 }
 
 void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
-  Verify(*phase, phases, "phases");
   RelayRegions(&phase->graph);
   Verify(*phase, phases, "relay_regions");
   if (!control_deps) return;
-  OrderNodes(&phase->graph);
+  OrderExchange(&phase->graph);
   AddControlDeps(&phase->graph);
   Verify(*phase, phases, "control_deps");
+}
+
+void VerifyPhases(const Phases& phases, const char* after) {
+  Verify(phases.forward, phases, after);
+  if (phases.backward) Verify(*phases.backward, phases, after);
 }
 
 JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variables) {
@@ -54,6 +59,9 @@ JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variabl
 TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
                           const StepCallback& on_pass) {
   Phases phases = SplitPhases(options.control_deps ? InOrder(partitioned) : partitioned);
+  VerifyPhases(phases, "phases");
+  DropAcknowledgements(&phases);
+  VerifyPhases(phases, "drop_acknowledgements");
   Arrange(phases, options.control_deps, &phases.forward);
   if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
   if (on_pass) on_pass("phases", DumpPhases(phases));

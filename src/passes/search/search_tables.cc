@@ -117,7 +117,7 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
   const KindCuts key{tensor_kinds_[tensor_class], given};
   const auto found = tensors_.find(key);
   if (found != tensors_.end()) {
-    return found->second.alternatives.size() < limit ? &found->second : nullptr;
+    return found->second.alternatives.size() <= limit ? &found->second : nullptr;
   }
   const Shape& shape = coarse_.tensors[tensor_class].shape;
   bool complete = true;
@@ -140,7 +140,7 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
   const KindCuts key{op.signature, given};
   const auto found = splits_.find(key);
   if (found != splits_.end()) {
-    return found->second.alternatives.size() < limit ? &found->second : nullptr;
+    return found->second.alternatives.size() <= limit ? &found->second : nullptr;
   }
   bool complete = true;
   Splits splits;

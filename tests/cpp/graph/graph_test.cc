@@ -201,6 +201,18 @@ TEST(Graph, UsedEntriesAreWhatSomeHeadNeeds) {
   EXPECT_EQ(used, (std::vector<bool>{true, false, false, true, false, false}));
 }
 
+TEST(Graph, TheHashTellsWhereOneShapeEndsAndTheNextBegins) {
+  const auto hash = [](const Shape& x, const Shape& y) {
+    ExampleGraph example;
+    example.Head(example.Variable("x", x), "output");
+    example.Head(example.Variable("y", y), "output");
+    return GraphHash(example.graph());
+  };
+  EXPECT_EQ(hash({2, 3}, {4}), hash({2, 3}, {4}));
+  EXPECT_NE(hash({2, 3}, {4}), hash({2}, {3, 4}));
+  EXPECT_NE(hash({2, 3}, {}), hash({2}, {3}));
+}
+
 TEST(Graph, UnknownTypesHaveNoSize) {
   EXPECT_EQ(DtypeBytes(1), 8);
   EXPECT_EQ(DtypeBytes(7), 1);

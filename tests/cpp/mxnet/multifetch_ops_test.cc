@@ -74,7 +74,7 @@ TEST(MultiFetchOps, AttributesSayHowManyInputsAndOutputsThereAre) {
 
 TEST(MultiFetchOps, RemoteTilesComeAsHandles) {
   Attribute spec("spec", kSpec);
-  OpShapes shapes = {{{}, {}}, {{}, {}}};
+  OpShapes shapes = {{{1}, {}}, {{}, {}}};
   Op("_tofu_multifetch").infer_shapes(spec.attrs(), &shapes);
   EXPECT_EQ(shapes.inputs, (std::vector<std::vector<int64_t>>{{1}, {3}}));
   EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{6}, {1}}));
@@ -112,6 +112,57 @@ TEST(MultiFetchOps, PublishFetchAndRetire) {
   EXPECT_EQ(acknowledgement, 0);
   Call("_tofu_retire", "", {remote, &handle, &acknowledgement}, {&token});
   EXPECT_EQ(token, 0);
+}
+
+// Two tiles are published at once; one fetch assembles a region of each, the second
+// with a tile of its own.
+TEST(MultiFetchOps, ABundleAssemblesSeveralRegions) {
+  const std::string specs =
+      std::string("dtype=0 shape=2 remote=1 sources=2; pieces=0@0>0:2|") + kSpec;
+  const char* const keys[] = {"spec", "handles"};
+  const char* const values[] = {specs.c_str(), "0:1 0:0"};
+  const OpAttrs attrs{keys, values, 2};
+  int num_inputs = 0;
+  int num_outputs = 0;
+  Op("_tofu_multifetch").parse(attrs, &num_inputs, &num_outputs);
+  EXPECT_EQ(std::pair(num_inputs, num_outputs), std::pair(2, 3));
+  OpShapes shapes = {{{2}, {}}, {}};
+  Op("_tofu_multifetch").infer_shapes(attrs, &shapes);
+  EXPECT_EQ(shapes.inputs, (std::vector<std::vector<int64_t>>{{2}, {3}}));
+  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{2}, {6}, {1}}));
+  int dtypes[] = {-1, -1};
+  int outputs[] = {-1, -1, -1};
+  Op("_tofu_multifetch").infer_dtypes(attrs, dtypes, 2, outputs);
+  EXPECT_EQ(std::vector<int>(outputs, outputs + 3),
+            (std::vector<int>{kFloat32, kFloat32, kInt64}));
+
+  float first[] = {0, 1, 2, 3};
+  float second[] = {8, 9};
+  float local[] = {4, 5, 6};
+  int64_t handle[] = {0, 0};
+  Attribute count("num_tiles", "2");
+  Op("_tofu_publish").infer_shapes(count.attrs(), &shapes);
+  EXPECT_EQ(shapes.outputs, (std::vector<std::vector<int64_t>>{{2}}));
+  Call("_tofu_publish", "", {first, second}, {handle});
+  float small[2];
+  float region[6];
+  int64_t acknowledgement = 7;
+  void* const in[] = {handle, local};
+  void* const out[] = {small, region, &acknowledgement};
+  Op("_tofu_multifetch").compute(attrs, {in, 2, out, 3, false, 0, nullptr});
+  EXPECT_EQ(std::vector<float>(small, small + 2), (std::vector<float>{8, 9}));
+  EXPECT_EQ(std::vector<float>(region, region + 6),
+            (std::vector<float>{0, 1, 2, 3, 5, 6}));
+  EXPECT_EQ(acknowledgement, 0);
+}
+
+TEST(MultiFetchOps, ARetirementOfSeveralTilesKeepsTheirDtypes) {
+  Attribute count("num_tiles", "2");
+  int inputs[] = {kFloat32, 1, -1, -1};
+  int outputs[] = {-1};
+  Op("_tofu_retire").infer_dtypes(count.attrs(), inputs, 4, outputs);
+  EXPECT_EQ(std::vector<int>(inputs, inputs + 4),
+            (std::vector<int>{kFloat32, 1, kInt64, kInt64}));
 }
 
 std::vector<int> g_steps;

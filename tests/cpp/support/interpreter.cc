@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/fetch_bundle.h"
 #include "kernels/multifetch.h"
 
 namespace tofu {
@@ -210,25 +211,36 @@ std::vector<Array> Fill(const Node& node, const Inputs&) {
 
 // A handle is the address as a number: a double holds all 48 bits of one.
 std::vector<Array> Publish(const Node&, const Inputs& in) {
-  Array handle({1});
-  handle.data[0] = static_cast<double>(reinterpret_cast<uintptr_t>(in[0]->data.data()));
+  Array handle({static_cast<int64_t>(in.size())});
+  for (size_t i = 0; i < in.size(); ++i) {
+    handle.data[i] = static_cast<double>(reinterpret_cast<uintptr_t>(in[i]->data.data()));
+  }
   return {handle};
 }
 
 std::vector<Array> Fetch(const Node& node, const Inputs& in) {
   constexpr int kFloat64 = 1;  // of all arrays here
-  MultiFetchSpec spec = ReadSpec(node.attrs.at("spec"));
-  spec.dtype = kFloat64;
-  std::vector<const void*> sources;
-  for (size_t i = 0; i < in.size(); ++i) {
-    sources.push_back(
-        static_cast<int>(i) < spec.num_remote
-            ? reinterpret_cast<const void*>(static_cast<uintptr_t>(in[i]->data[0]))
-            : in[i]->data.data());
+  const auto handles = node.attrs.find("handles");
+  FetchBundle bundle = ReadBundle(node.attrs.at("spec"),
+                                  handles == node.attrs.end() ? "" : handles->second);
+  std::vector<Array> outputs;
+  auto remote = bundle.remote.begin();
+  int local = bundle.num_handles();
+  for (MultiFetchSpec& spec : bundle.specs) {
+    spec.dtype = kFloat64;
+    std::vector<const void*> sources;
+    for (int i = 0; i < spec.num_remote; ++i, ++remote) {
+      sources.push_back(reinterpret_cast<const void*>(
+          static_cast<uintptr_t>(in[remote->input]->data[remote->index])));
+    }
+    while (sources.size() < spec.sources.size()) {
+      sources.push_back(in[local++]->data.data());
+    }
+    Array& region = outputs.emplace_back(spec.shape);
+    MultiFetch(spec).Run(sources.data(), region.data.data());
   }
-  Array region(spec.shape);
-  MultiFetch(spec).Run(sources.data(), region.data.data());
-  return {region, Array({1})};
+  outputs.emplace_back(Shape({1}));
+  return outputs;
 }
 
 std::vector<Array> Retire(const Node& node, const Inputs& in) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "passes/partition/emit_multifetch.h"
 
@@ -19,35 +20,87 @@ std::string WorkerOf(const Graph& graph, int node) {
   return graph.nodes[node].attrs.at(kContextAttr);
 }
 
+// The fetches that read every publication.
+std::map<int, std::set<int>> Readers(const Graph& graph) {
+  std::map<int, std::set<int>> readers;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (graph.nodes[node].op == kPublishOp) readers[node];
+    if (graph.nodes[node].op != kMultiFetchOp) continue;
+    for (NodeEntry input : graph.nodes[node].inputs) {
+      if (graph.nodes[input.node].op == kPublishOp) readers[input.node].insert(node);
+    }
+  }
+  return readers;
+}
+
+// The publications that a node reads.
+std::vector<int> PublicationsOf(const Graph& graph, const Node& node) {
+  std::vector<int> found;
+  for (NodeEntry input : node.inputs) {
+    if (graph.nodes[input.node].op == kPublishOp) found.push_back(input.node);
+  }
+  return found;
+}
+
 }  // namespace
 
 void ExpectTilesRetired(const Graph& graph) {
-  std::map<Entry, int> publications;     // by tile
-  std::map<int, std::set<Entry>> reads;  // by publication: what its retirement must read
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    const Node& n = graph.nodes[node];
-    if (n.op == kPublishOp) {
-      EXPECT_TRUE(publications.emplace(Of(n.inputs[0]), node).second) << n.name;
-      EXPECT_EQ(WorkerOf(graph, node), WorkerOf(graph, n.inputs[0].node)) << n.name;
-      reads[node] = {Of(n.inputs[0]), {node, 0}};
-    }
-    if (n.op != kMultiFetchOp) continue;
-    for (NodeEntry input : n.inputs) {
-      if (graph.nodes[input.node].op == kPublishOp) reads[input.node].insert({node, 1});
+  std::set<Entry> published;
+  std::map<int, std::set<int>> readers = Readers(graph);
+  for (const auto& [publication, fetches] : readers) {
+    for (NodeEntry tile : graph.nodes[publication].inputs) {
+      const std::string& name = graph.nodes[publication].name;
+      EXPECT_TRUE(published.insert(Of(tile)).second) << name;
+      EXPECT_EQ(WorkerOf(graph, publication), WorkerOf(graph, tile.node)) << name;
     }
   }
   for (NodeEntry head : graph.heads) {
     const Node& n = graph.nodes[head.node];
     if (n.op != kRetireOp) continue;
-    const int publication = n.inputs[1].node;
-    ASSERT_EQ(reads.count(publication), 1u) << n.name;
-    EXPECT_EQ(WorkerOf(graph, head.node), WorkerOf(graph, publication)) << n.name;
+    std::set<Entry> expected;
+    for (int publication : PublicationsOf(graph, n)) {
+      ASSERT_EQ(readers.count(publication), 1u) << n.name;
+      EXPECT_EQ(WorkerOf(graph, head.node), WorkerOf(graph, publication)) << n.name;
+      expected.insert({publication, 0});
+      for (NodeEntry tile : graph.nodes[publication].inputs) expected.insert(Of(tile));
+      for (int fetch : readers[publication]) {
+        expected.insert({fetch, graph.nodes[fetch].num_outputs - 1});
+      }
+      readers.erase(publication);
+    }
     std::set<Entry> found;
     for (NodeEntry input : n.inputs) found.insert(Of(input));
-    EXPECT_EQ(found, reads[publication]) << n.name;
-    reads.erase(publication);
+    EXPECT_EQ(found, expected) << n.name;
   }
-  EXPECT_TRUE(reads.empty()) << reads.size() << " tiles are not retired";
+  EXPECT_TRUE(readers.empty()) << readers.size() << " publications are not retired";
+}
+
+void ExpectReadersBeforeRetirements(const Graph& graph) {
+  std::vector<std::set<int>> before(graph.nodes.size());
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (NodeEntry input : graph.nodes[node].inputs) {
+      before[node].insert(input.node);
+      before[node].insert(before[input.node].begin(), before[input.node].end());
+    }
+  }
+  std::map<int, std::set<int>> readers = Readers(graph);
+  for (NodeEntry head : graph.heads) {
+    const Node& n = graph.nodes[head.node];
+    if (n.op != kRetireOp) continue;
+    std::set<Entry> inputs;
+    for (NodeEntry input : n.inputs) inputs.insert(Of(input));
+    for (int publication : PublicationsOf(graph, n)) {
+      for (NodeEntry tile : graph.nodes[publication].inputs) {
+        EXPECT_EQ(inputs.count(Of(tile)), 1u) << n.name;
+      }
+      for (int fetch : readers[publication]) {
+        EXPECT_EQ(before[head.node].count(fetch), 1u)
+            << n.name << " does not wait for " << graph.nodes[fetch].name;
+      }
+      EXPECT_EQ(readers.erase(publication), 1u) << n.name << " retires it again";
+    }
+  }
+  EXPECT_TRUE(readers.empty()) << readers.size() << " publications are not retired";
 }
 
 }  // namespace tofu

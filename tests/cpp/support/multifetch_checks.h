@@ -11,6 +11,10 @@ namespace tofu {
 // every fetch from it.
 void ExpectTilesRetired(const Graph& graph);
 
+// Every publication is retired once, by a head that reads its tiles and that needs every
+// fetch from them, directly or through other nodes.
+void ExpectReadersBeforeRetirements(const Graph& graph);
+
 }  // namespace tofu
 
 #endif  // TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_

@@ -1,5 +1,6 @@
 """Boxes of index space."""
 
+import itertools
 import random
 
 from tofu.boxes import Box
@@ -26,3 +27,24 @@ def test_clipped_is_what_lies_inside():
         found = box.clipped(shape)
         for (low, high), (first, last), size in zip(box, found, shape):
             assert set(range(first, last)) == set(range(low, high)) & set(range(size))
+
+
+def test_common_is_what_lies_in_both():
+    chance = random.Random(2)
+
+    def indices(box):
+        return set(itertools.product(*(range(low, high) for low, high in box)))
+
+    for _ in range(200):
+        rank = chance.randrange(4)
+        one, other = (
+            Box((low, low + chance.randrange(1, 5)) for low in chance.choices(range(5), k=rank))
+            for _ in "ab"
+        )
+        found = one.common(other)
+        assert (set() if found is None else indices(found)) == indices(one) & indices(other)
+
+
+def test_a_box_relative_to_another():
+    box = Box([(4, 6), (1, 2)])
+    assert box.relative_to(Box([(3, 9), (0, 5)])) == ((1, 3), (1, 2))

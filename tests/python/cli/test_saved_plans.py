@@ -95,20 +95,57 @@ def test_a_run_with_a_saved_plan_ends_with_the_weights_of_a_serial_one(folder, s
     )
 
 
-@pytest.mark.parametrize(
-    ("args", "variables", "expected"),
-    [
-        pytest.param((8, 24), {}, "no plan for the training graph of net", id="layers"),
-        pytest.param(
-            (8, 16), {"TOFU_WORKERS": "2"}, "a plan for 4 workers, but this run has 2", id="workers"
-        ),
-    ],
-)
-def test_a_plan_that_does_not_fit_is_refused(folder, saved, args, variables, expected):
-    variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_PLAN": "train.plan", **variables}
-    ran = run(folder, "train.py", *args, "refused.npz", **variables)
-    assert ran.returncode == 1
-    last = ran.stderr.strip().splitlines()[-1]
-    assert last.startswith("tofu.errors.ConfigError: ")
-    assert expected in last
+REFUSED = {
+    "layers": ((8, 24), {"TOFU_PLAN": "train.plan"}, "no plan for the training graph of net"),
+    "workers": (
+        (8, 16),
+        {"TOFU_PLAN": "train.plan", "TOFU_WORKERS": "2"},
+        "a plan for 4 workers, but this run has 2",
+    ),
+    "no file": ((8, 16), {"TOFU_PLAN": "no.plan"}, "no.plan: cannot be read (No such file"),
+    "search": (
+        (8, 16),
+        {"TOFU_PLAN": "train.plan", "TOFU_SEARCH": "flat"},
+        "TOFU_SEARCH=flat: TOFU_PLAN=train.plan is used instead of a search; unset one",
+    ),
+    "pin": (
+        (8, 16),
+        {"TOFU_PINS": "net_dense0_weight=7"},
+        'TOFU_PINS: pin of "net_dense0_weight"',
+    ),
+    "indivisible": (
+        (8, 15),
+        {"TOFU_PINS": "net_dense0_weight=0"},
+        'TOFU_PINS: pin of "net_dense0_weight"',
+    ),
+    "spelling": ((8, 16), {"TOFU_WORKER": "2"}, "TOFU_WORKER: tofu has no such variable; did you"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_settings_that_cannot_hold_end_the_run(folder, saved, case):
+    args, variables, expected = REFUSED[case]
+    ran = run(folder, "train.py", *args, "refused.npz", MXNET_GRAPH_PASS="tofu", **variables)
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("tofu: ") and expected in line
+    assert ran.returncode == 2
     assert not (folder / "refused.npz").exists()
+
+
+def test_tofu_run_ends_in_the_same_way(folder, saved):
+    for options, expected in (
+        (("--pin", "net_dense0_weight=7"), 'tofu: TOFU_PINS: pin of "net_dense0_weight"'),
+        (("--plan", "train.plan", "--workers", "2"), "tofu: train.plan: a plan for 4 workers"),
+    ):
+        ran = run(folder, "-m", "tofu", "run", *options, "train.py", 8, 16, "refused.npz")
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+        assert ran.stderr.startswith(expected)
+        assert not (folder / "refused.npz").exists()
+
+
+def test_a_search_beside_the_plan_of_the_environment(folder, saved):
+    ran = run(
+        folder, "-m", "tofu", "run", "--search=flat", "train.py", 8, 16, "x", TOFU_PLAN="train.plan"
+    )
+    assert ran.returncode == 2
+    assert "TOFU_PLAN=train.plan is used instead of a search" in ran.stderr

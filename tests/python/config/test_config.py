@@ -41,11 +41,17 @@ def test_unset_is_the_default():
 
 
 def test_values_are_read():
-    environ = {"TOFU_SEARCH": "Spartan", "TOFU_PINS": "a=0 b=-1,1", "TOFU_PLAN": "net.plan"}
+    environ = {"TOFU_SEARCH": "Spartan", "TOFU_PINS": "a=0 b=-1,1"}
     config = Config.from_environment(environ)
     assert config.search == "spartan"
     assert config.pins == (("a", (0,)), ("b", (-1, 1)))
-    assert config.plan == Path("net.plan")
+    assert Config.from_environment({"TOFU_PLAN": "net.plan"}).plan == Path("net.plan")
+
+
+def test_a_search_beside_a_plan_is_refused():
+    environ = {"TOFU_SEARCH": "tofu", "TOFU_PLAN": "net.plan"}
+    with pytest.raises(ConfigError, match=r"^TOFU_SEARCH=tofu: TOFU_PLAN=net.plan is used instead"):
+        Config.from_environment(environ)
 
 
 @pytest.mark.parametrize(

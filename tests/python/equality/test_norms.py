@@ -10,6 +10,19 @@ import tofu
 
 STEPS = 3
 TOLERANCES = {"float64": 1e-10, "float32": 2e-5}
+
+
+class Function(nn.HybridBlock):
+    """What a function makes of the data, and of a block where it has one."""
+
+    def __init__(self, function, block=None):
+        super().__init__()
+        self._function, self.block = function, block
+
+    def hybrid_forward(self, F, x):
+        return self._function(F, x) if self.block is None else self._function(F, x, self.block)
+
+
 NORMS = {
     "batch": lambda: nn.BatchNorm(),
     "batch, last axis": lambda: nn.BatchNorm(axis=-1),
@@ -22,6 +35,13 @@ NORMS = {
     "group": lambda: nn.GroupNorm(num_groups=4),
     "instance": lambda: nn.InstanceNorm(),
     "instance, last axis": lambda: nn.InstanceNorm(axis=3),
+    "l2": lambda: Function(lambda F, x: F.L2Normalization(x, mode="channel", eps=3.3)),
+    "batch, twice in a row": lambda: Function(
+        lambda F, x, norm: norm(F.tanh(norm(x)) + x), nn.BatchNorm(momentum=0.5)
+    ),
+    "batch, of two branches": lambda: Function(
+        lambda F, x, norm: norm(F.sigmoid(x)) * norm(x), nn.BatchNorm(momentum=0.5)
+    ),
 }
 
 

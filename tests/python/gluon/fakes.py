@@ -22,7 +22,7 @@ from tofu.gluon import backend as own_backend
 from tofu.gluon.backend import Backend
 from tofu.gluon.session import active
 from tofu.mx.run import transfer
-from tofu.plan.layout import Layout, Variable
+from tofu.plan.layout import Layout, Variable, cuts_of
 
 REFUSED = "sign"  # an operator that the fake cannot plan
 UNDESCRIBED = "Hypot"
@@ -62,7 +62,7 @@ def logged(backend, log):
     """A backend that records its calls in `log`."""
 
     def training_graph(symbol, **options):
-        keys = ("train", "gradients", "optimizer")
+        keys = ("train", "gradients", "optimizer", "parameters")
         log.graphs.append({key: options[key] for key in keys})
         return backend.training_graph(symbol, **options)
 
@@ -117,7 +117,7 @@ def backend():
             variables[name] = Variable(name, role, layout, tiles)
         searched = _plan(graph, cuts_of, parts)
         step = types.SimpleNamespace(
-            symbol=graph.symbol, variables=variables, gradients=graph.gradients
+            symbol=graph.symbol, variables=variables, gradients=graph.gradients, parts=parts
         )
         return types.SimpleNamespace(
             searched=searched,
@@ -136,12 +136,25 @@ def backend():
         program=Program,
         scatter=transfer.scatter,
         gather=transfer.gather,
+        relay=transfer.relay,
+        tiles=transfer.Tiles,
+        cuts_of=cuts_of,
         is_random=is_random,
     )
 
 
 def _usable_fetch(wanted, contexts):
     return wanted or "multifetch", None
+
+
+def bound_with(scalars):
+    """A function that binds a symbol; what shapes mean is a thread's own."""
+
+    def bind(symbol, *args, **kwargs):
+        with mx.util.np_shape(scalars):
+            return symbol.bind(*args, **kwargs)
+
+    return bind
 
 
 class Program:
@@ -156,14 +169,17 @@ class Program:
         )
         self._variables = step.variables
         self._gradients = step.gradients
+        self._parts = step.parts
         self._contexts = contexts
         self._arrays = dict(arrays)
         self._executor = None
+        self._outputs = {}
         self.layouts = {name: variable.layout for name, variable in step.variables.items()}
 
-    def forward(self, inputs, *, is_train, ctx):
+    def forward_tiles(self, inputs, *, is_train):
+        ctx = mx.cpu()
         values = {
-            name: inputs[name].copyto(ctx)
+            name: self._whole(inputs[name]).copyto(ctx)
             if variable.role == "data"
             else transfer.gather(self._tiles(name), self.layouts[name], ctx)
             for name, variable in self._variables.items()
@@ -172,14 +188,16 @@ class Program:
         auxiliary = set(self._symbol.list_auxiliary_states())
         # A separate thread gives it separate temporary space: see executor.bind_apart.
         self._executor = APART.submit(
-            self._symbol.bind,
+            bound_with(mx.util.is_np_shape()),
+            self._symbol,
             ctx,
             {n: v for n, v in values.items() if n not in auxiliary},
             args_grad={n: mx.nd.zeros_like(values[n]) for n in self._gradients},
             grad_req={n: "write" if n in self._gradients else "null" for n in values},
             aux_states={n: v for n, v in values.items() if n in auxiliary},
         ).result()
-        return [array.copy() for array in self._executor.forward(is_train=is_train)]
+        arrays = self._executor.forward(is_train=is_train)
+        return [self._divided(i, array) for i, array in enumerate(arrays)]
 
     def backward(self, head_gradients):
         for name, array in self._executor.aux_dict.items():
@@ -187,7 +205,11 @@ class Program:
         # An executor's backward pass overwrites what a second one would need.
         self.is_used_up = True
         self._executor.forward(is_train=self._is_train)
-        self._executor.backward(list(head_gradients), is_train=self._is_train)
+        heads = [
+            mx.nd.zeros_like(output) if head is None else self._whole(head)
+            for head, output in zip(head_gradients, self._executor.outputs)
+        ]
+        self._executor.backward(heads, is_train=self._is_train)
         for name in self._gradients:
             # MXNet does not order its writes of running statistics otherwise.
             self._executor.grad_dict[name].wait_to_read()
@@ -202,6 +224,17 @@ class Program:
 
     def failing_operator(self):
         return None
+
+    def _whole(self, value):
+        return transfer.gather(*value, mx.cpu()) if isinstance(value, transfer.Tiles) else value
+
+    def _divided(self, number, whole):
+        shape = whole.shape
+        boxes = _boxes(shape, _cuts(shape, self._parts), self._parts)
+        layout = Layout(shape, np.dtype(whole.dtype).name, boxes)
+        out = self._outputs.get(number)  # as an executor, which overwrites its outputs
+        self._outputs[number] = transfer.scatter(whole, layout, self._contexts, out=out)
+        return transfer.Tiles(self._outputs[number], layout)
 
     def _tiles(self, name):
         return [self._arrays[tile] for tile in self._variables[name].tiles]

@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError, PlanError
-from tofu.gluon import messages
+from tofu.gluon import block, messages
 from tofu.gluon.autograd_hooks import record_function
 from tofu.gluon.parameter import is_tiled
 
@@ -52,6 +52,18 @@ def test_one_line_tells_what_is_partitioned(on, capsys):
         "tofu: net (1 operators, 258 parameters) over 2 workers cpu(0-1): "
         "1.0 KiB communicated per step, search 0.01 s"
     ]
+
+
+def test_programs_of_the_signatures_unused_for_longest_are_dropped(two, monkeypatch):
+    monkeypatch.setattr(block, "_MAX_POOLS", 2)
+    net = make_net()
+    for batch in (4, 8, 4, 12, 4, 12):
+        with autograd.record():
+            net(data(batch))
+    assert len(two.graphs) == 3
+    with autograd.record():
+        net(data(8))
+    assert len(two.graphs) == 4, "the second one's was dropped for the third's"
 
 
 def test_quiet_is_quiet(fake, capsys):
@@ -216,41 +228,6 @@ class Plain(gluon.Block):
 
     def forward(self, x):
         return self.inner(x) * 2
-
-
-@pytest.fixture
-def strict(fake, monkeypatch):
-    """Turn tofu on with TOFU_STRICT=1."""
-    monkeypatch.setenv("TOFU_STRICT", "1")
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
-    yield
-    tofu.gluon.disable()
-
-
-def test_strictly_nothing_runs_serially(strict):
-    for _ in range(2):  # not only the first call of a graph
-        with pytest.raises(ConfigError, match=r"refused cannot be partitioned.*operator sign"):
-            serially()
-
-
-def test_strictly_nothing_runs_eagerly(off):
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet", strict=True)
-    for _ in range(2):
-        with pytest.raises(ConfigError, match=r"net is not hybridized.*call its hybridize\(\)"):
-            train(net=make_net(hybrid=False))
-
-
-def test_strictly_a_net_trains(strict):
-    assert_same(train()[:2], plainly(train)[:2])
-
-
-def test_an_argument_makes_it_strict_too(fake):
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet", strict=True)
-    net = started(Refused(prefix="refused_"))
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="operator sign"):
-            net(data())
-    tofu.gluon.disable()
 
 
 def test_a_plain_block_around_an_eager_one_is_named(off):

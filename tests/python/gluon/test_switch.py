@@ -23,16 +23,21 @@ SEAMS = [
     (gluon.HybridBlock, "_call_cached_op"),
     (gluon.Trainer, "__init__"),
     (gluon.Trainer, "_init_kvstore"),
+    (gluon.Trainer, "_init_params"),
     (gluon.Trainer, "_allreduce_grads"),
     (gluon.Trainer, "_update"),
     (gluon.Trainer, "save_states"),
     (gluon.Trainer, "load_states"),
+    (gluon.ParameterDict, "save"),
+    (gluon.Block, "save_parameters"),
+    (gluon.HybridBlock, "export"),
     (autograd, "grad"),
     (_LIB, "MXAutogradBackwardEx"),
     (_LIB, "MXNDArraySyncCopyToCPU"),
     (_LIB, "MXNDArrayWaitToRead"),
     (_LIB, "MXNDArrayWaitAll"),
     (_LIB, "MXNDArraySave"),
+    (_LIB, "MXSymbolSaveToFile"),
     (_LIB, "MXGetLastError"),
 ]
 
@@ -256,18 +261,112 @@ def test_bad_variables_are_told_at_the_import(environment, text):
         "print('before')\nimport mxnet\nprint('after')",
         **{"MXNET_GRAPH_PASS": "tofu", **environment},
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == "before\n"
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"tofu.errors.ConfigError: {text}")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"tofu: {text}")
 
 
 def test_missing_gpus_are_told_at_the_import():
     if mx.context.num_gpus():
         pytest.skip("there are GPUs here")
     done = run("import mxnet", MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="gpu")
-    assert done.returncode == 1
-    assert "TOFU_DEVICE=gpu: MXNet sees 0 GPUs here" in done.stderr.strip().splitlines()[-1]
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith("tofu: TOFU_DEVICE=gpu: MXNet sees 0 GPUs here")
+
+
+BAD_PIN = {
+    "MXNET_GRAPH_PASS": "tofu",
+    "TOFU_DEVICE": "cpu",
+    "TOFU_PINS": "dense_weight=7",
+    "TOFU_LOG": "quiet",
+}
+BAD_PIN_LINE = 'tofu: TOFU_PINS: pin of "dense_weight"'
+
+
+def test_the_first_call_ends_the_run_with_its_exit_handlers():
+    script = "import atexit\natexit.register(print, 'handler')\nprint('before')\n"
+    done = run(script + textwrap.dedent(TRAINING), **BAD_PIN)
+    assert (done.returncode, done.stdout) == (2, "before\nhandler\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(BAD_PIN_LINE)
+
+
+def test_a_thread_ends_the_run_while_the_main_thread_waits():
+    script = """
+        import os, queue, threading
+        def train():
+            exec(os.environ["TRAINING"])
+        print("before", end="")
+        threading.Thread(target=train).start()
+        queue.Queue().get(timeout=100)
+        print("after")
+    """
+    done = run(script, TRAINING=textwrap.dedent(TRAINING), **BAD_PIN)
+    assert (done.returncode, done.stdout) == (2, "before")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(BAD_PIN_LINE)
+
+
+def test_a_script_that_sets_the_variables_ends_in_the_same_way():
+    settings = f"import os\nos.environ.update({BAD_PIN!r})\n"
+    done = run(settings + textwrap.dedent(TRAINING))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(BAD_PIN_LINE)
+
+
+def test_a_script_may_catch_the_error():
+    script = """
+        from tofu import ConfigError
+        try:
+            import mxnet
+        except ConfigError as error:
+            print("caught", error)
+        raise SystemExit(3)
+    """
+    done = run(script, MXNET_GRAPH_PASS="tofu", TOFU_WORKERS="0")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith("caught TOFU_WORKERS=0")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "raise ValueError('mine')",
+        "import threading\nt = threading.Thread(target=int, args=('mine',))\nt.start(); t.join()",
+    ],
+)
+def test_other_errors_keep_their_tracebacks(script):
+    done = run(f"import mxnet\n{script}", MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="cpu")
+    assert "Traceback" in done.stderr and "ValueError" in done.stderr and "mine" in done.stderr
+    assert done.returncode == (1 if "raise" in script else 0)
+
+
+def test_hooks_of_the_script_see_other_errors():
+    script = """
+        import sys, mxnet
+        chain = sys.excepthook
+        def hook(kind, error, traceback):
+            print("hook", error)
+            chain(kind, error, traceback)
+        sys.excepthook = hook
+        raise ValueError("mine")
+    """
+    done = run(script, MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="cpu")
+    assert (done.returncode, done.stdout) == (1, "hook mine\n")
+
+
+def test_an_interactive_interpreter_goes_on():
+    done = subprocess.run(
+        [sys.executable, "-i", "-c", START],
+        input="import mxnet\nprint('still', 'here')\n",
+        env={**os.environ, "MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "still here\n")
+    assert "tofu.errors.ConfigError: TOFU_WORKERS=0" in done.stderr
 
 
 def test_an_interpreter_ends_cleanly_with_graphs_alive():

@@ -59,7 +59,7 @@ def test_own_optimizers_are_tried_too():
     assert updates_elementwise(mx.optimizer.SGD(lr_scheduler=lambda count: 0.0), mx.cpu(0))
 
 
-@pytest.mark.parametrize("name", ["lamb", "lars", "nadam", "centered"])
+@pytest.mark.parametrize("name", ["nadam", "centered"])
 def test_other_optimizers_update_whole_tensors(name, two):
     expected = plainly(train, name, RATE)
     with pytest.warns(UserWarning, match="does not update every element") as seen:
@@ -401,10 +401,3 @@ def test_overflow_on_any_worker_skips_the_step(two):
     net[3].weight.list_grad()[1][:] = 0
     trainer.step(1)
     assert trainer._amp_loss_scaler.seen == [True, False]
-
-
-@pytest.mark.parametrize("kvstore", ["dist_sync", "dist_async", "dist_device_sync"])
-def test_distributed_training_is_refused(kvstore, two):
-    net = make_net()
-    with pytest.raises(ConfigError, match=f"kvstore='{kvstore}'.*one machine"):
-        gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore)

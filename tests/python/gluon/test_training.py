@@ -96,15 +96,17 @@ def test_parameters_cut_in_other_steps_are_refused(two):
 def test_each_signature_is_planned_once(two):
     net = make_net()
     train(net=net, steps=6)
-    # Two batch sizes for training, one for prediction.
-    assert len(two.graphs) == 3
-    assert two.programs == 3
+    # Two batch sizes to train, each of the net and of the loss, and one to predict.
+    assert len(two.graphs) == 5
+    assert two.programs == 5
 
 
 def test_the_optimizer_is_planned_for(two):
     for optimizer, kind in (("sgd", "sgd_mom"), ("adam", "adam"), ("rmsprop", None)):
         train(optimizer, OPTIMIZERS[optimizer], steps=1)
-        assert two.graphs[-2]["optimizer"] == kind
+        net, loss, prediction = two.graphs[-3:]
+        assert net["optimizer"] == kind
+        assert loss["optimizer"] is prediction["optimizer"] is None
 
 
 def accumulate():
@@ -183,6 +185,27 @@ def retain():
 
 def test_retained_graphs(two):
     assert_same(retain(), plainly(retain))
+
+
+def several_calls(asked, shared):
+    """Statistics after three calls before one backward pass, with gradients of some inputs."""
+    net = make_net()
+    inputs = [data() * scale for scale in (1, 2, 5)]
+    for number in asked:
+        inputs[number].attach_grad()
+    if shared:
+        inputs[2] = inputs[0]
+    with autograd.record():
+        losses = [net(each).sum() for each in inputs]
+    autograd.backward(losses)
+    return {n: value for n, value in weights(net).items() if "running" in n}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("asked", [(), (0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_running_statistics_of_several_calls(asked, shared, two):
+    """They are updated in the order of MXNet's backward passes."""
+    assert_same(several_calls(asked, shared), plainly(several_calls, asked, shared))
 
 
 def gradients_of_inputs():

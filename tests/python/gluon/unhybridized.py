@@ -65,7 +65,8 @@ def reasons(seen):
 
 
 def graphs_for_training(log):
-    return sum(bool(graph["gradients"]) for graph in log.graphs)
+    # A loss, which has no parameters, is partitioned where its input is.
+    return sum(bool(graph["gradients"] and graph["parameters"]) for graph in log.graphs)
 
 
 class Told:

@@ -110,6 +110,10 @@ def _shadowed(x):
     return lambda i: Sum(lambda i: x[i])
 
 
+def _one_name_twice(x):
+    return Over(["i", "i"], lambda a, b: x[a, b])
+
+
 def _no_lambda(x):
     return 3
 
@@ -151,6 +155,7 @@ REJECTED = [
     (_tensor_argument, "a whole tensor used as a value", "x", "index it"),
     (_value_branch, "control flow depends on a value", "less(0, x[i])", "tofu.lang.where"),
     (_shadowed, "variable i is bound twice", "Sum(lambda ...)", "rename"),
+    (_one_name_twice, "variable i is bound twice", "output 0", "rename"),
     (_no_lambda, "not described by a lambda", "3", "return lambda i, j"),
     (_no_batch, "an opaque function has no batch dimension", "Opaque(x[:, :])[i, j]", "x[b, :, :]"),
     (_not_affine, "used as an index", "2.5", "affine"),

@@ -74,6 +74,8 @@ def test_what_is_explained(capsys):
     _, text, _ = run(capsys, *args)
     assert "Tensor mlp_dense0_weight (8192x8192 float32), step 1 of 2, in 2 parts: " in text
     assert "Operator mlp_dense1_fwd (FullyConnected), step 2 of 2, in 2 parts: split" in text
+    _, text, _ = run(capsys, "mlp", "--workers=2", "--explain=mlp_dense1_fwd_backward[1]")
+    assert "Tensor mlp_dense1_fwd_backward[1] (" in text
     _, out, _ = run(capsys, *args, "--format=json")
     plan = json.loads(out)
     assert [told["name"] for told in plan["explanations"]] == [

@@ -10,7 +10,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
-from tofu.errors import PlanError
+from tofu.errors import ConfigError, PlanError
 from tofu.mx.build.training_graph import training_graph
 from tofu.plan import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
 from tofu.plan.layout import variables_of
@@ -138,6 +138,15 @@ def test_what_is_whole_for_a_reason_has_no_row(table):
     node["attrs"] = {WHOLE: "because"}
     _, undescribed = strategy_table(_core.Graph(json.dumps(document)))
     assert undescribed == {"tanh": "because"}
+
+
+def test_a_file_of_descriptions_that_cannot_be_loaded_is_no_reason_to_go_on(table, monkeypatch):
+    def fails(*_):
+        raise ConfigError("mine.py: not a Python file")
+
+    monkeypatch.setattr("tofu.analysis.strategy_table.row_for", fails)
+    with pytest.raises(ConfigError, match="mine"):
+        strategy_table(table.graph)
 
 
 def test_any_tensor_may_be_pinned(table):

@@ -24,7 +24,7 @@ def test_variants_are_what_mxnet_plans():
     rows = {row["variant"]: row for row in json.loads(ran.stdout)["rows"]}
     assert list(rows) == [
         "plain", "multifetch", "shared", "control_deps", "delayed_fetch", "match_range", "halves",
-        "two_executors",
+        "two_executors", "gathered_output", "tiles",
     ]  # fmt: skip
     for row in rows.values():
         # MXNet prints whole MiB, and one number for each executor.
@@ -38,3 +38,9 @@ def test_variants_are_what_mxnet_plans():
     assert rows["delayed_fetch"]["ratio"] <= rows["control_deps"]["ratio"]
     assert rows["halves"]["ratio"] <= rows["two_executors"]["ratio"]
     assert rows["shared"]["fetched_bytes"] < rows["multifetch"]["fetched_bytes"]
+    # A loss that takes the net's output as tiles, where they lie.
+    whole, tiles = rows["gathered_output"], rows["tiles"]
+    scores = 4 * 8192 * 8 * 48  # of the reduced model: bytes, batch, positions, vocabulary
+    assert min(whole["bytes_per_worker"]) < max(whole["bytes_per_worker"]) - 2 * scores
+    assert max(tiles["bytes_per_worker"]) < 1.01 * min(tiles["bytes_per_worker"])
+    assert tiles["ratio"] < 1.15 < whole["ratio"]

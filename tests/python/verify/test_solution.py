@@ -32,6 +32,12 @@ def test_costs_and_bytes_are_added_up() -> None:
     assert count(problem, [1, 0]).forbidden == "values 1 and 0 of variables 0 and 1"
 
 
+def test_the_moment_of_a_peak_is_its_first() -> None:
+    uses = [[0, 2, 3, [5, 5]], [0, 7, 9, [5, 5]], [1, 4, 5, [4, 4, 4]]]
+    found = count(read_problem({**PROBLEM, "memory": {"uses": uses}}), [0, 0])
+    assert (found.peak, found.moment) == (5, 2)
+
+
 def test_version_1_knows_no_memory() -> None:
     old = {**PROBLEM, "version": 1}
     assert read_problem(old).limit is None

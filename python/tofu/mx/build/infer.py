@@ -20,10 +20,15 @@ __all__ = ["infer"]
 _UNKNOWN = (-1,)
 
 
-def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
+def infer(
+    graph: Graph, variables: Mapping[str, tuple[Shape, str]], *, may_be_empty: bool = False
+) -> None:
     """Fill in the shapes and dtypes of all nodes.
 
-    variables: name -> (shape, dtype) of the graph's variables; others are ignored.
+    Args:
+        graph: the graph.
+        variables: name -> (shape, dtype) of its variables; more may be given.
+        may_be_empty: whether outputs may have no elements, where NumPy's shapes allow that.
 
     Raises GraphError with the first node whose shape or dtype cannot be inferred.
     """
@@ -36,14 +41,15 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
         _, shapes, _ = symbol.infer_shape_partial(
             **{name: tuple(shape) for name, (shape, _) in given.items()}
         )
-    scalars = mx.util.is_np_shape()  # otherwise () means an unknown shape in MXNet
+    scalars = mx.util.is_np_shape()  # else () is what MXNet calls an unknown shape
+    least = 0 if may_be_empty and scalars else 1
     at = 0
     for node in order:
         end = at + node.num_outputs
         node.shapes = [_UNKNOWN if s is None else tuple(s) for s in (shapes or [])[at:end]]
         node.dtypes = [_flag(dtype) for dtype in (dtypes or [])[at:end]]
         at = end
-        known = [(shape or scalars) and all(dim > 0 for dim in shape) for shape in node.shapes]
+        known = [(shape or scalars) and all(dim >= least for dim in shape) for shape in node.shapes]
         if len(known) != node.num_outputs or not all(known) or -1 in node.dtypes:
             raise GraphError(
                 f"node {node.name!r} ({node.op}): its shape or dtype does not follow from the "

@@ -111,6 +111,8 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
             self._run(req, in_data, out_data)
 
     def _run(self, req: list[str], in_data: list[Any], out_data: list[Any]) -> None:
+        # Of mx.np where the script has set it.
+        in_data, out_data = ([a.as_nd_ndarray() for a in each] for each in (in_data, out_data))
         inputs = in_data[1:] if self._has_head else in_data
         if self._executor is None:  # not earlier: MXNet creates operators during another bind
             self._executor = self._bound(inputs)

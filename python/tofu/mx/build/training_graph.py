@@ -71,53 +71,87 @@ def training_graph(
         UnsupportedMXNetError: see tofu.mx.run.extension.load.
     """
     load()
-    roles = _roles(inputs, parameters, aux)
-    variables = {**inputs, **parameters, **aux}
-    graph = Graph.from_symbol(symbol)
-    merge_variables(graph)
-    _check_variables(graph, variables, gradients)
-    _drop_hidden_attributes(graph.topological())
-    infer(graph, variables)
-    forward_shapes = [(head.shape, dtype_name(head.dtype)) for head in graph.heads]
+    draft = _Draft(symbol, inputs, parameters, aux)
+    _check_variables(draft.graph, draft.variables, gradients)
+    _drop_hidden_attributes(draft.graph.topological())
+    draft.infer(may_be_empty=True)
+    draft.describe_head_gradients()
     if workers > 1:
-        STAGES.apply(graph, train=train, workers=workers)
-        infer(graph, variables)
-    updates = BEFORE.apply(graph, train=train, workers=workers)
-    outputs = len(graph.heads)
-    graph.heads += updates.values()
-    graph, found = _differentiate(graph, outputs, gradients, variables)
-    heads = {f"aux:{name}": head for name, head in zip(updates, graph.heads[outputs:])}
-    heads = {**{f"gradient:{name}": entry for name, entry in found.items()}, **heads}
-    graph.heads[outputs:] = heads.values()
-    stand_in(graph)
-    for i, (shape, dtype) in enumerate(forward_shapes):
-        variables[f"{HEAD_GRADIENT}{i}"] = (shape, dtype)
-        roles[f"{HEAD_GRADIENT}{i}"] = f"head_grad:{i}"
-    unique_names(graph)
-    infer(graph, variables)
+        STAGES.apply(draft.graph, train=train, workers=workers)
+        draft.infer(may_be_empty=True)
+    draft.differentiate(gradients, train=train, workers=workers)
+    unique_names(draft.graph)
+    draft.infer()
     updates = AFTER.apply(
-        graph, train=train, workers=workers, statistics_in_forward=statistics_in_forward
+        draft.graph, train=train, workers=workers, statistics_in_forward=statistics_in_forward
     )
-    replay_stateful(graph)
-    graph.heads += updates.values()
-    names = ["output"] * outputs + [*heads, *(f"aux:{name}" for name in updates)]
+    replay_stateful(draft.graph)
+    draft.add_heads("aux", updates)
     if optimizer is not None:
-        infer(graph, variables)
-        wanted = {
-            name: graph.heads[names.index(f"gradient:{name}")]
-            for name in found
-            if name in parameters
-        }
-        new_weights, states = append_updates(graph, optimizer, wanted)
-        graph.heads += new_weights.values()
-        names += [f"update:{name}" for name in new_weights]
-        variables.update(states)
-        roles.update({name: f"state:{name.rpartition(':')[0]}" for name in states})
-    unique_names(graph)
-    infer(graph, variables)
-    _check_stateless(graph)
-    _drop_shape_donors(graph)
-    return _finished(graph, roles, names)
+        draft.infer()
+        draft.update(optimizer, [name for name in gradients if name in parameters])
+    unique_names(draft.graph)
+    draft.infer()
+    _check_stateless(draft.graph)
+    _drop_shape_donors(draft.graph)
+    return _finished(draft.graph, draft.roles, draft.heads)
+
+
+class _Draft:
+    """A training graph in the making: at first the forward graph of a symbol.
+
+    Attributes:
+        graph: the nodes so far.
+        variables: name -> (shape, dtype) of its variables, and of those still to come.
+        roles: their roles.
+        heads: the role of each head of the graph.
+    """
+
+    def __init__(
+        self, symbol: mx.sym.Symbol, inputs: Variables, parameters: Variables, aux: Variables
+    ) -> None:
+        self.graph = Graph.from_symbol(symbol)
+        merge_variables(self.graph)
+        self.variables = {**inputs, **parameters, **aux}
+        self.roles = _roles(inputs, parameters, aux)
+        self.heads = ["output"] * len(self.graph.heads)
+
+    def infer(self, *, may_be_empty: bool = False) -> None:
+        """Infer the shapes and dtypes of all entries; see tofu.mx.build.infer."""
+        infer(self.graph, self.variables, may_be_empty=may_be_empty)
+
+    def describe_head_gradients(self) -> None:
+        """Give the variables of the outputs' gradients the shapes of the outputs."""
+        for i, head in enumerate(self.graph.heads):
+            name = f"{HEAD_GRADIENT}{i}"
+            self.variables[name] = (head.shape, dtype_name(head.dtype))
+            self.roles[name] = f"head_grad:{i}"
+
+    def add_heads(self, kind: str, entries: Mapping[str, Entry]) -> None:
+        """Append heads with the roles "<kind>:<name>"."""
+        self.graph.heads += entries.values()
+        self.heads += [f"{kind}:{name}" for name in entries]
+
+    def differentiate(self, gradients: Collection[str], *, train: bool, workers: int) -> None:
+        """Append gradients, and the auxiliary states that the forward half computes."""
+        outputs = len(self.graph.heads)
+        states = BEFORE.apply(self.graph, train=train, workers=workers)
+        self.graph.heads += states.values()
+        self.graph, found = _differentiate(self.graph, outputs, gradients, self.variables)
+        states = dict(zip(states, self.graph.heads[outputs:]))
+        del self.graph.heads[outputs:]
+        self.add_heads("gradient", found)
+        self.add_heads("aux", states)
+        stand_in(self.graph)
+
+    def update(self, optimizer: str, names: Iterable[str]) -> None:
+        """Append an optimizer's update of these parameters, by their gradients."""
+        heads = self.graph.heads
+        wanted = {name: heads[self.heads.index(f"gradient:{name}")] for name in names}
+        new_weights, states = append_updates(self.graph, optimizer, wanted)
+        self.add_heads("update", new_weights)
+        self.variables.update(states)
+        self.roles.update({name: f"state:{name.rpartition(':')[0]}" for name in states})
 
 
 def _roles(inputs: Variables, parameters: Variables, aux: Variables) -> dict[str, str]:

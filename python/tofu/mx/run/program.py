@@ -26,10 +26,11 @@ from tofu.plan.layout import Head, Layout, heads_of, variables_of
 from .executor import bind, bind_apart
 from .extension import load, run_part, runs_parts
 from .fault import failing_operator
-from .transfer import gather, scatter
+from .transfer import Tiles, gather, relay, scatter
 
-__all__ = ["Program"]
+__all__ = ["Program", "Value"]
 
+Value = Union[mx.nd.NDArray, Tiles]
 _OWN_ROLES = ("data", "head_grad:")
 _PLANNED_ROLE = "state:"  # the optimizer's states; updates run outside of these graphs
 
@@ -52,8 +53,9 @@ class Program:
         Args:
             step: the result of tofu._core.schedule.
             contexts: one per worker.
-            tiles: tile name -> array, for all parameters and auxiliary states. The program
-                reads and writes them in place, and allocates tiles of data and head gradients.
+            tiles: tile name -> array, for all parameters and auxiliary states. They are
+                read and written in place. Tiles of head gradients are allocated, and those of
+                data that are not among them.
 
         Raises:
             GraphError: a tile is missing or does not fit, the contexts are not one per
@@ -72,6 +74,7 @@ class Program:
             name: variable.layout for name, variable in self._variables.items()
         }
         self._tiles = dict(tiles)
+        self._given = frozenset(tiles)
         self._allocate()
         kind = _Joint if step.is_joint else _Apart
         self._halves: Union[_Apart, _Joint] = kind(step, self._contexts, self._tiles)
@@ -79,17 +82,23 @@ class Program:
         self._heads = heads_of(step.backward_heads)
 
     def forward(
-        self, inputs: Mapping[str, mx.nd.NDArray], *, is_train: bool, ctx: mx.Context
+        self, inputs: Mapping[str, Value], *, is_train: bool, ctx: mx.Context
     ) -> list[mx.nd.NDArray]:
+        """Run the forward graph; the whole outputs on `ctx`, new arrays.
+
+        Otherwise as ``forward_tiles``.
+        """
+        return [gather(*tiles, ctx) for tiles in self.forward_tiles(inputs, is_train=is_train)]
+
+    def forward_tiles(self, inputs: Mapping[str, Value], *, is_train: bool) -> list[Tiles]:
         """Run the forward graph.
 
         Args:
-            inputs: name -> whole array, for every variable with the role "data".
+            inputs: name -> whole array or tiles, for every variable with the role "data".
             is_train: whether operators behave as in training.
-            ctx: the context for the outputs.
 
         Returns:
-            The whole outputs, new arrays.
+            The outputs, valid until the program runs again.
 
         Raises:
             GraphError: an input is missing or has another shape.
@@ -101,19 +110,17 @@ class Program:
                 self._fill(name, inputs[name])
         arrays = self._halves.forward(is_train=is_train)
         return [
-            gather([arrays[number] for number in head.numbers], head.layout, ctx)
+            Tiles([arrays[number] for number in head.numbers], head.layout)
             for head in self._outputs
         ]
 
-    def backward(
-        self, head_gradients: Sequence[Optional[mx.nd.NDArray]]
-    ) -> dict[str, list[mx.nd.NDArray]]:
-        """Run the backward graph on the activations of the last forward.
+    def backward(self, head_gradients: Sequence[Optional[Value]]) -> dict[str, list[mx.nd.NDArray]]:
+        """Run the backward graph on what the last forward has left.
 
         In one executor the first backward overwrites these activations. A second one, of a
         retained graph, runs forward again first.
 
-        head_gradients: one whole array per output; None counts as zero.
+        head_gradients: one whole array, or its tiles, per output; None counts as zero.
 
         Returns the tiles of every gradient, one per worker. They are valid until the program
         runs again, because in one executor activations reuse their memory. Writes new
@@ -158,7 +165,7 @@ class Program:
         wanted = self.layouts[name]
         if head.layout.boxes == wanted.boxes:
             return tiles
-        return scatter(gather(tiles, head.layout, self._contexts[0]), wanted, self._contexts)
+        return relay(Tiles(tiles, head.layout), wanted, self._contexts)
 
     def _allocate(self) -> None:
         for name, variable in self._variables.items():
@@ -166,7 +173,7 @@ class Program:
                 continue
             layout = variable.layout
             for tile, box, context in zip(variable.tiles, layout.boxes, self._contexts):
-                if variable.role.startswith(_OWN_ROLES):
+                if variable.role.startswith(_OWN_ROLES) and tile not in self._given:
                     self._tiles[tile] = mx.nd.zeros(box.shape, context, layout.dtype)
                     continue
                 array = self._tiles.get(tile)
@@ -177,16 +184,27 @@ class Program:
                         f"{found or 'none'}, expected {(box.shape, layout.dtype)}"
                     )
 
-    def _fill(self, name: str, whole: Optional[mx.nd.NDArray]) -> None:
+    def _fill(self, name: str, value: Optional[Value]) -> None:
         tiles = [self._tiles[tile] for tile in self._variables[name].tiles]
-        if whole is None:
+        if value is None:
             for tile in tiles:
                 tile[:] = 0
             return
         try:
-            scatter(whole, self.layouts[name], self._contexts, out=tiles)
+            if self._given.issuperset(self._variables[name].tiles):
+                _check_given(value, tiles)
+            elif not isinstance(value, Tiles):
+                scatter(value, self.layouts[name], self._contexts, out=tiles)
+            else:
+                relay(value, self.layouts[name], self._contexts, out=tiles)
         except GraphError as error:
             raise GraphError(f"variable {name!r}: {error}") from error
+
+
+def _check_given(value: Value, tiles: Sequence[mx.nd.NDArray]) -> None:
+    given = value.arrays if isinstance(value, Tiles) else []
+    if len(given) != len(tiles) or any(a is not b for a, b in zip(given, tiles)):
+        raise GraphError("found other arrays, expected the tiles that the program was bound to")
 
 
 class _Apart:
@@ -201,15 +219,15 @@ class _Apart:
         tiles: Mapping[str, mx.nd.NDArray],
     ) -> None:
         self._forward = bind("forward", step.graphs[0], contexts, tiles)
+        self._arrays: list[mx.nd.NDArray] = self._forward.outputs
         self.has_backward = bool(step.backward_heads)
         if self.has_backward:
-            arrays = self._forward.outputs
-            saved = {name: arrays[head] for name, head in step.saved}
+            saved = {name: self._arrays[head] for name, head in step.saved}
             self._backward = bind_apart("backward", step.graphs[1], contexts, {**tiles, **saved})
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
-        outputs: list[mx.nd.NDArray] = self._forward.forward(is_train=is_train)
-        return outputs
+        self._forward.forward(is_train=is_train)
+        return self._arrays
 
     def backward(self) -> list[mx.nd.NDArray]:
         gradients: list[mx.nd.NDArray] = self._backward.forward(is_train=True)

@@ -1,4 +1,4 @@
-"""Converts whole arrays to tiles and back.
+"""Whole arrays to tiles and back, and tiles of one layout to tiles of another.
 
 layout = compiled.variables["fc1_weight"].layout
 tiles = scatter(weight, layout, [mx.cpu(0), mx.cpu(1)])
@@ -7,8 +7,8 @@ weight = gather(tiles, layout, mx.cpu(0))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Optional
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -18,10 +18,22 @@ from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.plan.layout import Layout, Shape
 
-__all__ = ["MIN_BLOCKED_RANK", "gather", "scatter"]
+__all__ = ["MIN_BLOCKED_RANK", "Tiles", "gather", "relay", "scatter"]
 
 MIN_BLOCKED_RANK = 3  # oneDNN always stores vectors and matrices in the plain layout
 _BLOCKED_DTYPES = ("float32", "int8", "uint8")
+
+
+class Tiles(NamedTuple):
+    """A divided tensor.
+
+    Attributes:
+        arrays: the tile of each worker, on its context.
+        layout: which part of the tensor each one is.
+    """
+
+    arrays: list[mx.nd.NDArray]
+    layout: Layout
 
 
 def scatter(
@@ -66,16 +78,52 @@ def gather(
     if out is None:
         out = mx.nd.empty(layout.shape, ctx, layout.dtype)
     with autograd.pause():
-        for box, tile in _distinct(tiles, layout, ctx).items():
-            if box.shape == layout.shape:
-                tile.copyto(out)
-            elif box.shape[1:] == layout.shape[1:]:
-                tile.copyto(out[box.begin[0] : box.end[0]])
-            else:
-                mx.nd._internal._slice_assign(
-                    out, tile.as_in_context(ctx), begin=box.begin, end=box.end, out=out
-                )
+        _assemble(_distinct(tiles, layout, ctx), Box.whole(layout.shape), out)
     return out
+
+
+def relay(
+    tiles: Tiles,
+    layout: Layout,
+    contexts: Sequence[mx.Context],
+    out: Optional[Sequence[mx.nd.NDArray]] = None,
+) -> list[mx.nd.NDArray]:
+    """Tiles of another layout, from worker to worker: no device holds the whole tensor.
+
+    out: arrays to fill instead of new ones, one per worker.
+
+    Raises GraphError when shapes or counts do not agree.
+    """
+    _check("relay", tiles.layout.shape, layout, len(tiles.arrays))
+    if out is None:
+        out = [
+            mx.nd.empty(box.shape, ctx, layout.dtype) for box, ctx in zip(layout.boxes, contexts)
+        ]
+    with autograd.pause():
+        for box, target in zip(layout.boxes, out):
+            _assemble(_distinct(tiles.arrays, tiles.layout, target.context), box, target)
+    return list(out)
+
+
+def _assemble(pieces: Mapping[Box, mx.nd.NDArray], box: Box, out: mx.nd.NDArray) -> None:
+    """Fill `out`, the part of a tensor in `box`, from parts that cover it."""
+    if box in pieces:
+        pieces[box].copyto(out)
+        return
+    for source, tile in pieces.items():
+        common = box.common(source)
+        if common is None:
+            continue
+        part = _part(tile, common.relative_to(source))
+        target = common.relative_to(box)
+        if target.shape == out.shape:
+            part.copyto(out)
+        elif target.shape[1:] == out.shape[1:]:
+            part.copyto(out[target.begin[0] : target.end[0]])
+        else:
+            mx.nd._internal._slice_assign(
+                out, part.as_in_context(out.context), begin=target.begin, end=target.end, out=out
+            )
 
 
 def _distinct(

@@ -118,5 +118,18 @@ TEST(Timesteps, DataIsNotShared) {
   EXPECT_FALSE(g.Correspond("a", "b")) << "nothing says that they are one step's";
 }
 
+TEST(Timesteps, ParametersAndStatesAreShared) {
+  for (const char* role : {"parameter", "aux", ""}) {
+    ExampleGraph example;
+    const NodeEntry shared = example.Variable("shared", {4, 4}, role);
+    for (const char* name : {"a", "b"}) {
+      const NodeEntry x = example.Variable(name + std::string("_x"), {4, 4}, "data");
+      example.Head(example.MatMul(name, x, shared), "output");
+    }
+    const Aligned g(example);
+    EXPECT_TRUE(g.Correspond("a", "b")) << role;
+  }
+}
+
 }  // namespace
 }  // namespace tofu

@@ -163,5 +163,18 @@ TEST(PlanMemory, ATileThatIsCutAtTwoStepsIsAQuarter) {
   EXPECT_EQ(memory.gradients, kTensor / 12);
 }
 
+// Four pieces of 16 columns; an inner one reads a column of each neighbour.
+TEST(PlanMemory, AWorkerInsideTheGridReadsMoreThanThoseAtItsEdges) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {2, 16}, "data");
+  example.Head(example.Window("y", x, 3, 1, 1), "output");
+  Plan plan;
+  plan.parts = {4};
+  plan.tensor_cuts = {{1}, {1}};
+  plan.op_cuts = {{kReplicated}, {1}};
+  EXPECT_EQ(EstimateMemory(example.graph(), example.table(), plan).fetch_buffers,
+            2 * 6 * 4);
+}
+
 }  // namespace
 }  // namespace tofu

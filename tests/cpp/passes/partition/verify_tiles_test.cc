@@ -108,8 +108,7 @@ TEST(VerifyTiles, FindsReadersAfterARetirement) {
   // One reader's acknowledgement is missing.
   ExpectComplaint("may read a tile after",
                   [](Partitioned* p) { NodeOf(p, kRetireOp).inputs.pop_back(); });
-  // The region in place of the acknowledgement.
-  ExpectComplaint("may read a tile after",
+  ExpectComplaint("reads a region, expected the acknowledgement",
                   [](Partitioned* p) { NodeOf(p, kRetireOp).inputs.back().index = 0; });
 }
 

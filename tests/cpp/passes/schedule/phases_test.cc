@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "passes/partition/partition.h"
 #include "support/mock_graph.h"
@@ -77,6 +79,32 @@ TEST(Phases, WorkForOneWorkerAndForGradientsAlone) {
       PartitionGraph(mock.graph, mock.table, ReplicatedPlan(mock, {2}), options));
   EXPECT_EQ(phases.forward.graph.num_nodes(), 0);
   EXPECT_EQ(phases.backward->graph.num_nodes(), 8);
+}
+
+// Worker 1 has no use for the first output of its instance, but must write it.
+TEST(Phases, KeepTheOutputsOfABackwardInstanceTogether) {
+  MockGraph mock;
+  const NodeEntry x = mock.Variable("x", {4, 8});
+  mock.Head(mock.Elementwise("add", {x}), "output");
+  const NodeEntry moments = mock.Moments(x);
+  mock.Head({moments.node, 0}, "gradient:mean");
+  mock.Head({moments.node, 2}, "gradient:variance");
+  Plan plan = ReplicatedPlan(mock, {2, 2});
+  plan.op_cuts[moments.node] = {1, kReplicated};
+  plan.tensor_cuts[mock.graph.entry_id({moments.node, 0})] = {kReplicated, 0};
+  plan.tensor_cuts[mock.graph.entry_id({moments.node, 2})] = {1, kReplicated};
+  const Phases phases = SplitPhases(PartitionGraph(mock.graph, mock.table, plan));
+  const Graph& backward = phases.backward->graph;
+  std::vector<std::string> read;
+  for (NodeEntry head : backward.heads) {
+    if (backward.nodes[head.node].op == mock.graph.nodes[moments.node].op) {
+      read.push_back(backward.nodes[head.node].name + "." + std::to_string(head.index));
+    }
+  }
+  EXPECT_EQ(std::count(read.begin(), read.end(), "moments2@1.0"), 1);
+  for (NodeEntry head : phases.forward.graph.heads) {
+    EXPECT_EQ(phases.forward.graph.nodes[head.node].op, "add");
+  }
 }
 
 TEST(Phases, AreDumpedForAPerson) {

@@ -141,6 +141,19 @@ TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
   EXPECT_TRUE(of(mean));
 }
 
+// w has no batch, nor has what is made of it alone; the others of their class do.
+TEST(Modes, DataParallelCutsAClassThatHasABatchAnywhere) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {8, 6}, "data");
+  const NodeEntry w = example.Variable("w", {8, 6}, "parameter");
+  example.Head(example.Elementwise("sum", {x, w}), "output");
+  example.Head(example.Elementwise("w2", {w}), "output");
+  const Plan plan = PlanFor(&example, "data-parallel", 2);
+  for (const char* name : {"x", "w", "sum", "w2"}) {
+    EXPECT_EQ(CutsOf(&example, plan, name), std::vector<int>{0}) << name;
+  }
+}
+
 // b has fewer elements than a, but more bytes. So it is decided first and cut by columns,
 // and only a, with 128 bytes, is fetched.
 TEST(Modes, TheGreedyRivalDecidesTheTensorOfTheMostBytesFirst) {
@@ -153,6 +166,24 @@ TEST(Modes, TheGreedyRivalDecidesTheTensorOfTheMostBytesFirst) {
   const Plan plan = PlanFor(&example, "spartan", 2);
   EXPECT_EQ(CutsOf(&example, plan, "b"), std::vector<int>{1});
   EXPECT_EQ(plan.total_bytes(), 8 * 8 * 2);
+}
+
+// b, of the most bytes, is read by two products. It is cut by columns, for which both
+// fetch 128 bytes. Decided by numbers of elements, a and c would come first: y's product
+// would then sum parts, for 96 bytes, and b would suit one of the products alone.
+TEST(Modes, TheGreedyRivalComparesBytesNotElements) {
+  ExampleGraph example;
+  example.SetDtype(1);
+  const NodeEntry b = example.Variable("b", {8, 6});
+  example.SetDtype(2);
+  const NodeEntry a = example.Variable("a", {8, 8});
+  const NodeEntry c = example.Variable("c", {8, 8});
+  example.Head(example.MatMul("y", a, b), "output");
+  example.SetDtype(1);
+  example.Head(example.MatMul("z", c, b), "output");
+  const Plan plan = PlanFor(&example, "spartan", 2);
+  EXPECT_EQ(CutsOf(&example, plan, "b"), std::vector<int>{1});
+  EXPECT_EQ(plan.total_bytes(), 128 + 128);
 }
 
 TEST(Modes, AnUnknownModeNamesThoseThatThereAre) {

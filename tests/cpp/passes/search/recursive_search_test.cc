@@ -96,6 +96,22 @@ TEST(RecursiveSearch, PartsOfStepsAreReorderedOnlyWhenTheyMayBe) {
       << "a decision is given for the first step, of three parts";
 }
 
+// Of equal parts, too, where the steps are given different cuts: so many steps are not
+// decided jointly, but improved one by one.
+TEST(RecursiveSearch, StepsThatAreGivenDifferentCutsDoNotChangePlaces) {
+  Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 2});
+  for (const Cuts& given : {Cuts{0, 1, 0, 1, 0, 1}, Cuts{1, 0, 1, 0, 1, 0}}) {
+    for (size_t c = 0; c < problem.coarse.tensors.size(); ++c) {
+      if (problem.coarse.tensors[c].shape.size() < 2) continue;
+      problem.options.given.tensors.assign(problem.coarse.tensors.size(), Cuts(6, kFree));
+      problem.options.given.tensors[c] = given;
+      const Plan plan = problem.Search(Method::kImproved);
+      EXPECT_EQ(Cuts(plan.tensor_cuts[problem.coarse.tensors[c].entries[0]]), given);
+      EXPECT_EQ(plan.total_bytes(), problem.Recounted(plan));
+    }
+  }
+}
+
 // With unequal parts, a dimension that one step cuts may not divide at the other: the
 // batch does not divide by 3. There are too many steps to decide jointly.
 TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
@@ -103,6 +119,30 @@ TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
   const Plan plan = problem.Search(Method::kImproved);
   EXPECT_EQ(plan.total_bytes(), problem.Recounted(plan));
   EXPECT_LT(plan.lower_bound_bytes, plan.total_bytes()) << "orders were tried";
+}
+
+// Products of seven shapes: too many cells to decide all steps together, unless a bound
+// is asked for.
+TEST(RecursiveSearch, ABoundOfAllStepsTogetherProvesThePlan) {
+  ExampleGraph example;
+  NodeEntry y = example.Variable("x", {64, 64}, "data");
+  for (int i = 0; i < 7; ++i) {
+    const std::string number = std::to_string(i);
+    const int64_t width = 32 * (i + 3);
+    const NodeEntry w =
+        example.Variable("w" + number, {example.graph().shape(y)[1], width}, "parameter");
+    y = example.MatMul("y" + number, y, w);
+  }
+  example.Head(y, "output");
+  Problem problem(std::move(example), {2, 2, 2, 2, 2});
+  const Plan plan = problem.Search(Method::kImproved);
+  EXPECT_LT(plan.lower_bound_bytes, plan.total_bytes());
+  problem.options.bound_jointly = true;
+  const Plan bounded = problem.Search(Method::kImproved);
+  EXPECT_EQ(bounded.status, PlanStatus::kOptimal);
+  EXPECT_EQ(bounded.lower_bound_bytes, bounded.total_bytes());
+  EXPECT_LE(bounded.total_bytes(), plan.total_bytes());
+  EXPECT_EQ(bounded.total_bytes(), problem.Recounted(bounded));
 }
 
 TEST(RecursiveSearch, WhatIsNoCheaperDoesNotTakeThePlaceOfTheRecursionsPlan) {

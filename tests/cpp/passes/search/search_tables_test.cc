@@ -134,6 +134,19 @@ TEST(SearchTables, MoreAlternativesThanTheLimitAreRefusedEachTime) {
   EXPECT_EQ(t.tables->Tensor(x, t.Free(), 2), nullptr) << "although they are known";
 }
 
+// Each tensor has two cuts, the product three splits.
+TEST(SearchTables, AsManyAlternativesAsTheLimitAreGivenEachTime) {
+  Tables t(MixedDtypes(), {2});
+  const std::vector<const TensorChoices*> tensors = {t.Tensor("x"), t.Tensor("w"),
+                                                     t.Tensor("y")};
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_NE(t.tables->Tensor(t.Class("x"), t.Free(), 2), nullptr);
+    EXPECT_EQ(t.tables->Tensor(t.Class("x"), t.Free(), 1), nullptr);
+    EXPECT_NE(t.tables->Operator(0, t.Free(), tensors, 3), nullptr);
+    EXPECT_EQ(t.tables->Operator(0, t.Free(), tensors, 2), nullptr);
+  }
+}
+
 // Both tensors are cut by rows: split by rows it fetches nothing, by columns halos.
 TEST(SearchTables, AnAlternativeThatIsNeverCheaperIsDropped) {
   ExampleGraph example;
@@ -171,7 +184,7 @@ TEST(SearchTables, CellsAreToBeFilledUntilTheyAre) {
   };
   // Three splits, and three tensors of two cuts.
   EXPECT_EQ(cells(100), 3 * (2 + 2 + 2));
-  EXPECT_EQ(t.tables->CellsToFill({t.Free()}, tensors, 3, 100), 100) << "too many splits";
+  EXPECT_EQ(t.tables->CellsToFill({t.Free()}, tensors, 2, 100), 100) << "too many splits";
   t.tables->Operator(0, t.Free(), tensors, kLimit);
   EXPECT_EQ(cells(100), 0);
 }

@@ -117,5 +117,5 @@ def test_the_operator_runs_under_the_shapes_that_it_was_bound_under():
         with mx.util.np_shape(scalars):
             replay = _Replay(None, has_head=True)
         replay._executor = fake
-        replay.forward(True, [], [None], [], [])
+        replay.forward(True, [], [mx.nd.ones((1,))], [], [])
     assert seen == [False, True]

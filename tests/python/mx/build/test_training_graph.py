@@ -7,6 +7,7 @@ import pytest
 
 from tofu import _core
 from tofu.analysis.strategy_table import table_document
+from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Graph
 from tofu.mx.build.training_graph import training_graph
@@ -37,6 +38,11 @@ def roles(graph):
 
 def heads(graph):
     return graph["attrs"]["tofu_heads"][1]
+
+
+def dtypes(graph):
+    rows, flags = graph["node_row_ptr"], graph["attrs"]["dtype"][1]
+    return {node["name"]: flags[row] for node, row in zip(graph["nodes"], rows)}
 
 
 def head_shapes(graph):
@@ -141,6 +147,9 @@ def test_updates_for_planning(optimizer, dtype, op, states):
     assert heads(graph) == ["output", "gradient:w", "update:w"]
     assert graph["nodes"][graph["heads"][2][0]]["op"] == op
     assert {name for name, role in roles(graph).items() if role == "state:w"} == set(states)
+    # Updates of half precision keep single precision.
+    kept = "float32" if dtype == "float16" else dtype
+    assert {dtype_name(dtypes(graph)[name]) for name in states} <= {kept}
 
 
 def test_the_hidden_attributes_of_a_script_do_not_leak():

@@ -55,6 +55,21 @@ def test_teaching_ends_after_an_error():
     assert infer(backward_dense("dense")) == [(), ()]
 
 
+def test_the_environment_is_afterwards_as_it_was(monkeypatch):
+    monkeypatch.setenv("TOFU_TEST_SET", "before")
+    monkeypatch.delenv("TOFU_TEST_UNSET", raising=False)
+
+    def fail():
+        with extension.environment({"TOFU_TEST_SET": "1", "TOFU_TEST_UNSET": "2"}):
+            assert (os.environ["TOFU_TEST_SET"], os.environ["TOFU_TEST_UNSET"]) == ("1", "2")
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
+    assert os.environ["TOFU_TEST_SET"] == "before"
+    assert "TOFU_TEST_UNSET" not in os.environ
+
+
 def test_another_version_is_refused():
     with pytest.raises(UnsupportedMXNetError, match=r"MXNet 1\.9\.0 .* needs exactly 1\.9\.1"):
         extension.check_version("1.9.0")

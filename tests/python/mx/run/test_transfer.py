@@ -8,7 +8,7 @@ import pytest
 
 from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.mx.run.transfer import gather, scatter
+from tofu.mx.run.transfer import Tiles, gather, relay, scatter
 from tofu.plan.layout import Layout, Variable, variables_of
 
 from ..models import random
@@ -56,6 +56,34 @@ def test_given_arrays_are_filled(name):
     np.testing.assert_array_equal(back.asnumpy(), whole.asnumpy())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("target", LAYOUTS)
+@pytest.mark.parametrize("source", LAYOUTS)
+def test_relay_is_scatter_of_the_whole(source, target, dtype):
+    layouts = [Layout(SHAPE, dtype, tuple(LAYOUTS[name])) for name in (source, target)]
+    whole = random(SHAPE).astype(dtype)
+    tiles = Tiles(scatter(whole, layouts[0], CONTEXTS), layouts[0])
+    found = relay(tiles, layouts[1], CONTEXTS)
+    out = [mx.nd.zeros(part.shape, ctx, dtype) for part, ctx in zip(layouts[1].boxes, CONTEXTS)]
+    assert relay(tiles, layouts[1], CONTEXTS, out=out)[0] is out[0]
+    for expected, *results in zip(scatter(whole, layouts[1], CONTEXTS), found, out):
+        for result in results:
+            assert (result.context, result.dtype) == (expected.context, expected.dtype)
+            np.testing.assert_array_equal(result.asnumpy(), expected.asnumpy())
+
+
+def test_relay_makes_no_array_of_the_whole(monkeypatch):
+    shapes = []
+    empty = mx.nd.empty
+    monkeypatch.setattr(
+        mx.nd, "empty", lambda shape, *args: shapes.append(shape) or empty(shape, *args)
+    )
+    source, target = (Layout(SHAPE, "float32", tuple(LAYOUTS[n])) for n in ("rows", "columns"))
+    tiles = Tiles([mx.nd.ones((1, 6, 8), ctx) for ctx in CONTEXTS], source)
+    relay(tiles, target, CONTEXTS)
+    assert shapes == [(4, 6, 2)] * 4
+
+
 def test_nothing_is_recorded():
     layout = Layout(SHAPE, "float32", tuple(LAYOUTS["blocks"]))
     whole = random(SHAPE)
@@ -81,6 +109,8 @@ def test_disagreement_is_an_error():
     layout = Layout(SHAPE, "float32", tuple(LAYOUTS["rows"]))
     with pytest.raises(GraphError, match=r"scatter: found an array of shape \(2, 3\)"):
         scatter(mx.nd.zeros((2, 3)), layout, CONTEXTS)
+    with pytest.raises(GraphError, match=r"relay: found an array of shape \(2, 3\)"):
+        relay(Tiles([], Layout((2, 3), "float32", ())), layout, CONTEXTS)
     with pytest.raises(GraphError, match="and 2 workers, expected"):
         gather([mx.nd.zeros((1, 6, 8))] * 2, layout, mx.cpu())
 

@@ -21,6 +21,7 @@ from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Entry, Graph, Node
 from tofu.mx.run.program import Program
+from tofu.mx.run.transfer import Tiles, scatter
 
 from ..models import random
 
@@ -170,6 +171,27 @@ def test_parameters_are_bound_where_they_lie():
     (y,) = program.forward({"x": random((BATCH, WIDTH))}, is_train=False, ctx=mx.cpu(1))
     assert not y.asnumpy().any()
     assert y.context == mx.cpu(1)
+
+
+def test_inputs_may_be_tiles():
+    """Copied, or bound where they lie; and head gradients."""
+    _, tiles = weights()
+    x, og = random((BATCH, WIDTH)), random((BATCH, HIDDEN))
+    program = Program(step_of(phases()), CONTEXTS, tiles)
+    (expected,) = program.forward({"x": x}, is_train=True, ctx=mx.cpu())
+    of_x, of_y = program.layouts["x"], program.forward_tiles({"x": x}, is_train=True)[0].layout
+    divided = Tiles(scatter(x, of_x, CONTEXTS), of_x)
+    data = {name: divided.arrays[i] for i, name in enumerate(("x@0", "x@1"))}
+    for given in ({}, data):
+        program = Program(step_of(phases()), CONTEXTS, {**tiles, **given})
+        (found,) = program.forward({"x": divided}, is_train=True, ctx=mx.cpu())
+        np.testing.assert_array_equal(found.asnumpy(), expected.asnumpy())
+        whole = [each.asnumpy() for each in program.backward([og])["w"]]
+        heads = Tiles(scatter(og, of_y, CONTEXTS), of_y)
+        for one, other in zip(program.backward([heads])["w"], whole):
+            np.testing.assert_array_equal(one.asnumpy(), other)
+    with pytest.raises(GraphError, match="variable 'x': found other arrays, expected the tiles"):
+        program.forward({"x": x}, is_train=True, ctx=mx.cpu())
 
 
 def test_the_optimizers_states_are_none_of_its_business():

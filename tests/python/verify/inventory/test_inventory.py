@@ -13,6 +13,8 @@ import tofu
 from tofu.analysis import row_for
 from tofu.cli import operator_report
 from tofu.lang import lookup, op
+from tofu.mx.build.gradient import RENAMED
+from tofu.mx.run.extension import load
 from tofu.verify.calls.cases import ALL, NOT_RUN
 from tofu.verify.calls.registry import cases_by_operator
 from tofu.verify.check.operator import check_operator
@@ -26,6 +28,7 @@ from tofu.verify.inventory.inventory import (
     inventory,
     operator_of,
 )
+from tofu.verify.inventory.listing import registered_operators
 
 PAGE = Path(__file__).parents[4] / "docs" / "operators.md"
 
@@ -49,6 +52,14 @@ def test_every_registered_operator_is_listed_once(operators: list) -> None:
     assert {o["class"] for o in document["operators"]} <= set(CLASSES)
     aliases = {alias: o["name"] for o in document["operators"] for alias in o["aliases"]}
     assert aliases["identity"] == "_copy"
+
+
+def test_what_tofu_itself_registers_is_not_listed() -> None:
+    load()
+    names = registered_operators()
+    assert not RENAMED.keys() & names.keys()
+    assert not [name for name in names if name.startswith("_tofu_")]
+    assert {"_zeros_without_dtype", "add_n"} <= names.keys()
 
 
 def test_what_is_not_described_has_a_reason(operators: list) -> None:

@@ -6,7 +6,16 @@ the gradient, backward operators that read their forward operator's state become
 operators, which can run in another executor and be split differently.
 """
 
-from . import backward, convolution, loss, norm, recurrent, split_sensitive, staged
+from . import (
+    backward,
+    convolution,
+    loss,
+    norm,
+    numpy_operators,
+    recurrent,
+    split_sensitive,
+    staged,
+)
 from .registry import AFTER, BEFORE, STAGES, Lowering, Registry
 
 __all__ = [
@@ -19,6 +28,7 @@ __all__ = [
     "convolution",
     "loss",
     "norm",
+    "numpy_operators",
     "recurrent",
     "split_sensitive",
     "staged",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Optional
@@ -11,7 +12,7 @@ import numpy as np
 from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape
 
-from .registry import AFTER, BEFORE, Builder, flag, number
+from .registry import AFTER, BEFORE, Builder, flag, number, single
 
 __all__: list[str] = []
 
@@ -112,7 +113,7 @@ def instance_norm(node: Node, build: Builder) -> Sequence[Entry]:
     mean = _mean(build, data, axes, shape)
     centered = build.op("broadcast_sub", data, mean)
     variance = _mean(build, build.op("square", centered), axes, shape)
-    inverse_std = _inverse_std(build, variance, number(node, "eps", 1e-3))
+    inverse_std = _inverse_std(build, variance, single(node, "eps", 1e-3))
     normal = build.op("broadcast_mul", centered, inverse_std)
     scaled = build.op("broadcast_mul", normal, build.reshape(gamma, per_channel))
     out = build.op("broadcast_add", scaled, build.reshape(beta, per_channel))
@@ -134,7 +135,7 @@ def l2_normalization(node: Node, build: Builder) -> Sequence[Entry]:
     squares = build.op("sum", build.op("square", data), axis=axes, keepdims=True)
     norm = build.op(
         "sqrt",
-        build.op("_plus_scalar", squares, scalar=number(node, "eps", float(np.float32(1e-10)))),
+        build.op("_plus_scalar", squares, scalar=single(node, "eps", 1e-10)),
     )
     return [build.op("broadcast_div", data, norm), norm]
 
@@ -239,15 +240,18 @@ def _uses_batch(node: Node, build: Builder) -> bool:
 
 
 def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) -> None:
-    """Running value * momentum + batch value * (1 - momentum); with the biased variance."""
-    # MXNet stores the momentum in single precision.
-    momentum = float(np.float32(number(node, "momentum", 0.9)))
-    for running, batch in ((node.inputs[3], mean), (node.inputs[4], variance)):
-        build.aux_updates[running.node.name] = build.op(
+    """Momentum times the running value plus the rest of the batch's; biased variance."""
+    momentum = single(node, "momentum", 0.9)
+
+    def update(batch: Entry, running: Entry) -> Entry:
+        return build.op(
             "elemwise_add",
             build.op("_mul_scalar", running, scalar=momentum),
             build.op("_mul_scalar", batch, scalar=1.0 - momentum),
         )
+
+    build.aux_updates[node.inputs[3]] = functools.partial(update, mean)
+    build.aux_updates[node.inputs[4]] = functools.partial(update, variance)
 
 
 def _mean(

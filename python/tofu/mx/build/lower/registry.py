@@ -10,14 +10,26 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional, Union
+
+import numpy as np
 
 from tofu.analysis.strategy_table import WHOLE
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Entry, Graph, Node, format_shape
 
-__all__ = ["AFTER", "BEFORE", "STAGES", "Builder", "Lowering", "Registry", "flag", "number"]
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "STAGES",
+    "Builder",
+    "Lowering",
+    "Registry",
+    "flag",
+    "number",
+    "single",
+]
 
 _log = logging.getLogger("tofu")
 
@@ -29,11 +41,11 @@ class Builder:
 
     Attributes:
         train: whether the graph is for train mode.
-        workers: the number of workers that will share the graph.
-        aux_updates: variable name -> its value after the step; a lowering may add some.
-        shared: forward node -> entries that its lowering leaves for the lowering of its
-            backward operator.
-        read: the numbers of the node's outputs that something reads.
+        workers: how many will share the graph.
+        aux_updates: variable -> what a step makes of its value; a lowering may add some.
+        shared: what the lowering of a forward operator leaves for that of its backward
+            operator, by the forward node.
+        read: the outputs of the node that something reads.
         updates_statistics: whether the step changes the node's running statistics.
     """
 
@@ -49,7 +61,7 @@ class Builder:
     ) -> None:
         self.train = train
         self.workers = workers
-        self.aux_updates: dict[str, Entry] = {}
+        self.aux_updates: dict[Entry, Callable[[Entry], Entry]] = {}
         self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
         self.read = frozenset(read)
         self.updates_statistics = updates_statistics
@@ -173,10 +185,12 @@ class Registry:
         Raises GraphError if an essential lowering fails.
         """
         replacements: dict[Entry, Entry] = {}
-        updates: dict[str, Entry] = {}
+        updates: dict[Node, dict[Entry, Callable[[Entry], Entry]]] = {}
         shared: dict[Node, Sequence[Entry]] = {}
         read = _outputs_read(graph)
-        differentiated = {dep for each in graph.topological() for dep in each.control_deps[:1]}
+        differentiated: dict[Node, None] = {}  # in the order in which backward operators run
+        for each in graph.topological():
+            differentiated.update(dict.fromkeys(each.control_deps[:1]))
         for node in graph.topological():
             lowering = self._lowerings.get(node.op)
             if lowering is None:
@@ -193,14 +207,26 @@ class Registry:
             if outputs is not None:
                 pairs = ((Entry(node, i), out) for i, out in enumerate(outputs))
                 replacements.update((entry, out) for entry, out in pairs if entry != out)
-                updates.update(builder.aux_updates)
+                updates[node] = builder.aux_updates
+        values = _updated(updates, updates if statistics_in_forward else differentiated)
         count = len(graph.heads)
         graph.kept = list(graph.variables().values())
-        graph.heads += updates.values()
+        graph.heads += values.values()
         graph.replace(replacements)
-        updates = dict(zip(updates, graph.heads[count:]))
+        values = dict(zip(values, graph.heads[count:]))
         del graph.heads[count:]
-        return updates
+        return values
+
+
+def _updated(
+    updates: Mapping[Node, Mapping[Entry, Callable[[Entry], Entry]]], order: Iterable[Node]
+) -> dict[str, Entry]:
+    """The new values of variables, which several nodes may update one after the other."""
+    found = {variable: variable for each in updates.values() for variable in each}
+    for node in order:
+        for variable, update in updates.get(node, {}).items():
+            found[variable] = update(found[variable])
+    return {variable.node.name: value for variable, value in found.items()}
 
 
 def _outputs_read(graph: Graph) -> dict[Node, set[int]]:
@@ -219,6 +245,11 @@ def flag(node: Node, name: str, default: bool = False) -> bool:
 def number(node: Node, name: str, default: float) -> float:
     """A number attribute."""
     return float(node.attrs.get(name, default))
+
+
+def single(node: Node, name: str, default: float) -> float:
+    """A number attribute that MXNet keeps in single precision, whatever the data's is."""
+    return float(np.float32(number(node, name, default)))
 
 
 def _format(value: AttrValue) -> str:

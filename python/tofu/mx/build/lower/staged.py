@@ -12,14 +12,12 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
-import numpy as np
-
 from tofu.analysis.apply_row import extent_of
 from tofu.analysis.table import Row, row_for
 from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape
 
-from .registry import AFTER, STAGES, Builder, number
+from .registry import AFTER, STAGES, Builder, single
 
 __all__ = ["indivisible", "positions", "softmax_parts"]
 
@@ -67,8 +65,8 @@ def _normal(
 
 
 def _eps(node: Node) -> float:
-    """The epsilon added to the variance, in MXNet's precision."""
-    return float(np.float32(number(node, "eps", 1e-5)))
+    """What is added to the variance, in MXNet's precision."""
+    return single(node, "eps", 1e-5)
 
 
 def _scaled(

@@ -67,6 +67,7 @@ SLICES = (
     {"begin": "(0, 1)", "end": "(12, 5)", "step": "(2, 1)"},
     {"begin": "(-6, 0)", "end": "(None, -2)"},
     {"begin": "(None, None)", "end": "(None, None)", "step": "(-1, 1)"},
+    {"begin": "[None]", "end": "6", "step": "None"},
 )
 
 

@@ -1,0 +1,197 @@
+"""This process's connection to MXNet's parameter server, and to the other worker processes.
+
+ps-lite, the library under MXNet's ``dist`` kvstores, allows one connection in a process, and
+one optimizer on the servers. Trainers share it, each with keys of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable, Optional
+
+from mxnet import nd
+from mxnet.base import _LIB, check_call
+
+from tofu.errors import ConfigError
+
+from . import heartbeats
+
+__all__ = ["Cluster", "check_environment", "connected"]
+
+_VARIABLES = (
+    "DMLC_ROLE",
+    "DMLC_PS_ROOT_URI",
+    "DMLC_PS_ROOT_PORT",
+    "DMLC_NUM_WORKER",
+    "DMLC_NUM_SERVER",
+)
+# MXNet multiplies keys by 9973 in 32 bits to choose a server; beyond, that overflows.
+_MAX_KEYS = 2**31 // 9973
+_FIRST_KEY = 2**16  # below are those of Trainers without tofu, and the script's own
+_DIGEST_PARTS = 32
+_GOODBYE_S = 60.0
+
+_connection: Optional[Cluster] = None  # the process's, as ps-lite's is
+
+
+def connected() -> Optional[Cluster]:
+    """The connection, or None where there is none yet."""
+    return _connection
+
+
+def check_environment(kind: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigError unless the variables say where the parameter server is."""
+    missing = [name for name in _VARIABLES if not environ.get(name)]
+    if missing:
+        raise ConfigError(
+            f"gluon.Trainer(kvstore={kind!r}): {', '.join(missing)} not set; start the processes "
+            "with tofu run --processes N, or with a launcher that sets MXNet's DMLC_* variables"
+        )
+
+
+class Cluster:
+    """The worker processes, connected through the parameter server.
+
+    Args:
+        connect: makes the kvstore; it waits until all processes have started.
+        limit_s: for how long to wait for the others, in seconds; 0: without limit.
+    """
+
+    def __init__(self, connect: Callable[[], Any], limit_s: float) -> None:
+        global _connection
+        if _connection is not None:
+            raise ConfigError(
+                "gluon.Trainer(kvstore=...): a second distributed kvstore in this process; MXNet "
+                "connects once. Give all Trainers the same kvstore object, or the same name"
+            )
+        self.watchdog = heartbeats.Watchdog("a worker process", limit_s)
+        try:
+            with self.watchdog.waiting("the other processes to start"):
+                self.kvstore: Any = connect()
+        except BaseException:
+            self.watchdog.stop()
+            raise
+        self.rank = int(self.kvstore.rank)
+        self.size = int(self.kvstore.num_workers)
+        self.has_optimizer = False
+        self._keys = _FIRST_KEY
+        self._status: Any = 0
+        self.watchdog.name = f"worker process {self.rank} of {self.size}"
+        self.watchdog.dead = lambda: heartbeats.dead_processes(self.kvstore, "worker")
+        sys.excepthook = self._failing(sys.excepthook)
+        atexit.register(self._end)
+        _connection = self
+
+    def new_keys(self, count: int) -> list[int]:
+        """Keys that nothing has used yet; the same ones in every process.
+
+        Raises:
+            ConfigError: there are too many for MXNet.
+        """
+        keys = list(range(self._keys, self._keys + count))
+        self._keys += count
+        if self._keys > _MAX_KEYS:
+            raise ConfigError(
+                f"gluon.Trainer: {self._keys - _FIRST_KEY:,} tiles of parameters, and MXNet's "
+                f"parameter server has keys for {_MAX_KEYS - _FIRST_KEY:,}; use fewer workers in "
+                "each process"
+            )
+        return keys
+
+    def agree(self, what: str, facts: Mapping[str, object], digest: bytes, advice: str) -> None:
+        """Check that this process has come to the same result as process 0.
+
+        Args:
+            what: the result.
+            facts: numbers that say more about it, by name.
+            digest: at most 32 bytes that are equal if the results are.
+            advice: what to do if they are not.
+
+        Raises:
+            ConfigError: they differ.
+        """
+        own = [int(str(value)) for value in facts.values()]
+        own += list(digest.ljust(_DIGEST_PARTS, b"\0")[:_DIGEST_PARTS])
+        found = nd.zeros(len(own))
+        self.broadcast([nd.array(own)], [[found]])
+        first = [int(value) for value in found.asnumpy()]
+        if first == own:
+            return
+        told = ", ".join(
+            f"{name} {mine}, there {theirs}"
+            for (name, mine), theirs in zip(facts.items(), first)
+            if mine != theirs
+        )
+        raise ConfigError(
+            f"{what}: worker process {self.rank} differs from process 0"
+            f"{f' ({told})' if told else ''}; {advice}"
+        )
+
+    def broadcast(self, values: Sequence[Any], outs: Sequence[Sequence[Any]]) -> list[int]:
+        """Give every process the values of process 0, under new keys.
+
+        Args:
+            values: arrays; those of process 0 count.
+            outs: for each, where every process writes it.
+        """
+        keys = self.new_keys(len(values))
+        if keys:
+            with self.watchdog.waiting("the values of process 0"):
+                self.kvstore.broadcast(keys, list(values), [list(each) for each in outs])
+                wait_for(array for each in outs for array in each)
+        return keys
+
+    def exchange(self, key: int, value: Any, outs: Sequence[Any], priority: int) -> None:
+        """Push a value, and pull what the server makes of those of all processes.
+
+        That is their sum, or the weight that its optimizer has updated. The value is copied
+        where MXNet would write the result over it.
+        """
+        if value.context.device_type != "gpu":
+            value = value.copy()
+        self.kvstore.pushpull(key, value, out=list(outs), priority=priority)
+
+    def _failing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """sys.excepthook, after which the process does not wait for the others."""
+
+        def hook(*args: Any) -> None:
+            self._status = heartbeats.FAILED
+            try:
+                original(*args)
+            except SystemExit as error:
+                self._status = error.code
+                raise
+
+        return hook
+
+    def _end(self) -> None:
+        """At exit: wait for the others while heartbeats are still watched."""
+        if self._status:
+            # MXNet would wait for processes that wait for this one.
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            os._exit(self._status if isinstance(self._status, int) else heartbeats.FAILED)
+        with self.watchdog.waiting("the other processes to end", limited=False):
+            self.kvstore._barrier()
+        self.watchdog.stop()
+        # Where the script still holds the kvstore when Python ends, MXNet would abort. All
+        # processes say goodbye now; one that dies at this moment must not keep the others.
+        last = threading.Timer(
+            _GOODBYE_S, heartbeats.give_up, [f"{self.watchdog.name}: the others do not end"]
+        )
+        last.daemon = True
+        last.start()
+        check_call(_LIB.MXKVStoreFree(self.kvstore.handle))
+        self.kvstore.handle = None
+        last.cancel()
+
+
+def wait_for(arrays: Iterable[Any]) -> None:
+    """Wait until arrays have their values, and raise what went wrong there."""
+    for array in arrays:
+        array.wait_to_read()

@@ -1,0 +1,139 @@
+"""LAMB and LARS on tiles: every worker updates its own, and only sums of squares are shared.
+
+Both scale the update of a tensor by norms of the whole tensor. A norm is the root of the
+sum of the tiles' squares, each distinct tile counted once; so no tensor is gathered. The
+updates are those of ``mx.optimizer``, by MXNet's own operators, in the same order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import mxnet as mx
+import numpy as np
+from mxnet import nd
+
+__all__ = ["Rule", "Spread", "rule_for"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """One parameter to be updated; lists have one item per worker.
+
+    Attributes:
+        index: the parameter's, in its Trainer.
+        weights, gradients: the tiles.
+        states: their optimizer states.
+        boxes: where the tiles lie; workers with the same box have the same tile.
+    """
+
+    index: int
+    weights: Sequence[Any]
+    gradients: Sequence[Any]
+    states: Sequence[Any]
+    boxes: Sequence[Any]
+
+    def sum_of_squares(self, tiles: Sequence[Any]) -> list[Any]:
+        """That of the whole tensor, one array of one number per worker."""
+        distinct = dict(zip(self.boxes, tiles))
+        where = tiles[0].context
+        parts = [nd.square(nd.norm(tile)).as_in_context(where) for tile in distinct.values()]
+        total = nd.add_n(*parts)
+        return [total.as_in_context(tile.context) for tile in tiles]
+
+
+# Updates some parameters that one call of the optimizer would update, already counted.
+Rule = Callable[[Any, Sequence[Spread]], None]
+
+
+def rule_for(optimizer: Any) -> Optional[Rule]:
+    """How to update tiles with an optimizer; None where no rule is known."""
+    return _RULES.get(type(optimizer))
+
+
+def _lamb(optimizer: Any, tensors: Sequence[Spread]) -> None:
+    for each in tensors:
+        _lamb_one(optimizer, each)
+
+
+def _lamb_one(optimizer: Any, tensor: Spread) -> None:
+    lr, wd = optimizer._get_lr(tensor.index), optimizer._get_wd(tensor.index)
+    first = {
+        **{name: getattr(optimizer, name) for name in ("beta1", "beta2", "epsilon")},
+        "bias_correction": optimizer.bias_correction,
+        "rescale_grad": optimizer.rescale_grad,
+        "t": optimizer._index_update_count[tensor.index],
+        "wd": wd,
+    }
+    if optimizer.clip_gradient:
+        first["clip_gradient"] = optimizer.clip_gradient
+    bounds = {name: getattr(optimizer, name) for name in ("lower_bound", "upper_bound")}
+    second = {"lr": lr, **{name: bound for name, bound in bounds.items() if bound}}
+    mixed = _is_mixed(optimizer, tensor)
+    # MXNet's own phases for masters in single precision leave their moments as they were.
+    masters = [state[0] for state in tensor.states] if mixed else tensor.weights
+    moments = [state[1] for state in tensor.states] if mixed else tensor.states
+    gradients = [g.astype("float32") for g in tensor.gradients] if mixed else tensor.gradients
+    steps = [
+        nd.lamb_update_phase1(master, gradient, *pair, **first)
+        for master, gradient, pair in zip(masters, gradients, moments)
+    ]
+    norms = [map(nd.sqrt, tensor.sum_of_squares(each)) for each in (masters, steps)]
+    for weight, master, step, of_master, of_step in zip(tensor.weights, masters, steps, *norms):
+        nd.lamb_update_phase2(master, step, of_master, of_step, out=master, **second)
+        if mixed:
+            nd.cast(master, dtype=weight.dtype, out=weight)
+
+
+def _lars(optimizer: Any, tensors: Sequence[Spread]) -> None:
+    indices = [each.index for each in tensors]
+    lrs, wds = optimizer._get_lrs(indices), optimizer._get_wds(indices)
+    options = {"rescale_grad": optimizer.rescale_grad}
+    if optimizer.momentum > 0:
+        options["momentum"] = optimizer.momentum
+        if optimizer.momentum_correction and optimizer.last_lr != 0:
+            options["momentum"] *= optimizer.cur_lr / optimizer.last_lr
+    if optimizer.clip_gradient:
+        options["clip_gradient"] = optimizer.clip_gradient
+    for each, lr, wd in zip(tensors, lrs, wds):
+        _lars_one(optimizer, each, lr, wd, options)
+
+
+def _lars_one(
+    optimizer: Any, tensor: Spread, lr: float, wd: float, options: dict[str, float]
+) -> None:
+    contexts = [weight.context for weight in tensor.weights]
+    rates = [nd.array([lr], ctx=context, dtype="float32") for context in contexts]
+    decays = [nd.array([wd], ctx=context, dtype="float32") for context in contexts]
+    name = optimizer.idx2name.get(tensor.index, str(tensor.index))
+    if not name.endswith(("gamma", "beta", "bias")):
+        squares = zip(*(tensor.sum_of_squares(each) for each in (tensor.weights, tensor.gradients)))
+        for rate, decay, both in zip(rates, decays, squares):
+            of_weight, of_gradient = (each.astype("float32") for each in both)
+            scaling = {key: getattr(optimizer, key) for key in ("eta", "eps", "rescale_grad")}
+            nd.multi_lars(rate, of_weight, of_gradient, decay, out=rate, **scaling)
+    mixed, has_momentum = _is_mixed(optimizer, tensor), optimizer.momentum > 0
+    update = {
+        (False, False): nd.preloaded_multi_sgd_update,
+        (False, True): nd.preloaded_multi_sgd_mom_update,
+        (True, False): nd.preloaded_multi_mp_sgd_update,
+        (True, True): nd.preloaded_multi_mp_sgd_mom_update,
+    }[mixed, has_momentum]
+    for worker, (weight, gradient) in enumerate(zip(tensor.weights, tensor.gradients)):
+        state = tensor.states[worker]
+        if mixed:
+            states = [each for each in state if each is not None]
+        else:
+            states = [state] if has_momentum else []
+        inputs = [weight, gradient, *states, rates[worker], decays[worker]]
+        update(*inputs, out=[weight], num_weights=1, **options)
+
+
+def _is_mixed(optimizer: Any, tensor: Spread) -> bool:
+    """Whether weights in half precision have copies in single precision."""
+    return bool(optimizer.multi_precision and tensor.weights[0].dtype == np.float16)
+
+
+_RULES: dict[type, Rule] = {mx.optimizer.LAMB: _lamb, mx.optimizer.LARS: _lars}

@@ -1,0 +1,397 @@
+"""Outputs of partitioned blocks: tiles until the script reads them.
+
+A block returns an ``Output``, an NDArray without memory of its own. What a script mostly
+does with it is to hand it to another block, a loss above all, which takes the tiles. MXNet's
+functions take an array by its handle; ``Output`` makes that at the first use, from the tiles
+(``Memory.gather``), and is from then on the plain NDArray that MXNet's block would have
+returned.
+
+Its gradient takes the same way back. In autograd's graph a *token*, a single number, stands
+for the output:
+
+    the block ──> token ──> the next block          hands tiles of the gradient over
+                    └─────> the whole array         hands over what autograd has computed
+
+A token's gradient is of no use but for its time: MXNet calls the block's backward pass when
+everything that reads the token is through. By then these have put their parts of the output's
+gradient into its ``HeadGradient``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import threading
+import types
+from typing import Any, Callable, NamedTuple, Optional
+
+import numpy as np
+from mxnet import autograd, nd
+from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import NDArrayBase
+
+from .autograd_hooks import NULL, record_function, write_gradient
+from .backend import Backend
+
+__all__ = [
+    "Delivered",
+    "Division",
+    "HeadGradient",
+    "Memory",
+    "Output",
+    "division",
+    "is_divided",
+    "lender",
+    "look",
+    "make_output",
+    "new_token",
+    "slot",
+    "token",
+    "value",
+]
+
+_HANDLE = NDArrayBase.__dict__["handle"]  # the attribute of an NDArray, as it is stored
+
+
+class Division(NamedTuple):
+    """How an output is divided.
+
+    Attributes:
+        layout: the box of each worker's tile.
+        parts: into how many parts each step of the plan that made it cuts.
+    """
+
+    layout: Any
+    parts: tuple[int, ...]
+
+
+class HeadGradient:
+    """The gradient of one output, gathered from all that reads it, in one backward pass.
+
+    Args:
+        backend: the other layers.
+        contexts: the workers'.
+    """
+
+    def __init__(self, backend: Backend, contexts: tuple[Any, ...]) -> None:
+        self._backend = backend
+        self._contexts = contexts
+        self._parts: list[tuple[int, Any]] = []
+        self._error: Optional[Exception] = None
+
+    def add(self, serial: int, part: Any) -> None:
+        """Add what one reader has computed.
+
+        Args:
+            serial: the reader's number. The latest comes first in sums, as in MXNet's.
+            part: a whole array, or tiles, that stay as they are until ``take``.
+        """
+        self._parts.append((serial, part))
+
+    def fail(self, error: Exception) -> None:
+        """Have ``take`` raise what went wrong in a reader."""
+        self._error = error
+
+    def is_empty(self) -> bool:
+        """Whether all that was added is taken."""
+        return not self._parts
+
+    def clear(self) -> None:
+        """Forget what a backward call that failed has left."""
+        self._parts, self._error = [], None
+
+    def take(self, layout: Any) -> Optional[Any]:
+        """The sum, as a whole array or as tiles; None if nothing was added.
+
+        layout: how the output is divided; sums are.
+        """
+        error, parts = self._error, self._parts
+        self.clear()
+        if error is not None:
+            raise error
+        values = [part for _, part in sorted(parts, key=lambda part: part[0], reverse=True)]
+        if len(values) <= 1:
+            return values[0] if values else None
+        with autograd.pause():
+            if all(isinstance(value, NDArray) for value in values):
+                return sum(values[1:], values[0])
+            divided = [self._tiles(value, layout) for value in values]
+            sums = [sum(tiles[1:], tiles[0]) for tiles in zip(*divided)]
+            return self._backend.tiles(sums, layout)
+
+    def _tiles(self, value: Any, layout: Any) -> list[Any]:
+        if isinstance(value, NDArray):
+            return self._backend.scatter(value, layout, self._contexts)
+        if value.layout.boxes == layout.boxes:
+            return list(value.arrays)
+        return self._backend.relay(value, layout, self._contexts)
+
+
+class Memory:
+    """The value of one output: tiles, and from the first time it is read, a whole array.
+
+    Attributes:
+        lender: what returns the program that the tiles lie with, or None.
+
+    Args:
+        tiles: its tiles, in arrays that a program may overwrite after ``keep``.
+        parts: into how many parts each step of the plan that made them cuts.
+        context: the script's.
+        backend: the other layers.
+        on_gather: called with the tiles when the value is gathered.
+    """
+
+    def __init__(
+        self,
+        tiles: Any,
+        parts: tuple[int, ...],
+        context: Any,
+        backend: Backend,
+        on_gather: Callable[[Any], None],
+    ) -> None:
+        self.layout = tiles.layout
+        self.parts = parts
+        self.context = context
+        self.lock = threading.RLock()
+        self.lender: Callable[[], Optional[Any]] = lambda: None
+        self._tiles: Optional[Any] = tiles
+        self._whole: Optional[Any] = None
+        self._is_waited_for = False
+        self._backend = backend
+        self._on_gather = on_gather
+
+    def value(self) -> Any:
+        """The tiles, or the whole array if it was gathered."""
+        with self.lock:
+            return self._whole if self._tiles is None else self._tiles
+
+    def keep(self) -> None:
+        """Copy tiles that a program is about to overwrite, each on its worker."""
+        with self.lock:
+            if self._tiles is not None:
+                copies = [tile.copy() for tile in self._tiles.arrays]
+                self._tiles = self._tiles._replace(arrays=copies)
+            self.lender = lambda: None
+
+    def gather(self) -> Any:
+        """The whole array, on the script's context.
+
+        This is the one place where an output is gathered: because a script reads it, with an
+        operator, ``asnumpy()``, a metric, or a block that runs serially. The tiles are
+        dropped, as the script may write into the array.
+        """
+        with self.lock:
+            if self._whole is None:
+                assert self._tiles is not None
+                self._on_gather(self._tiles)
+                self._whole = self._backend.gather(*self._tiles, self.context)
+                self._tiles = None
+                if self._is_waited_for:
+                    self._whole.wait_to_read()
+            return self._whole
+
+    def wait(self) -> None:
+        """Return when the value is computed; later reads find it there, as in MXNet."""
+        with self.lock:
+            self._is_waited_for = True
+            value = self.value()
+        for array in [value] if isinstance(value, NDArray) else value.arrays:
+            array.wait_to_read()
+
+
+@dataclasses.dataclass(eq=False)
+class Delivered:
+    """What an ``Output`` stands for, and what is known of it without its values.
+
+    Attributes:
+        memory: its value. Detached arrays share it.
+        token: stands for it in autograd's graph; None where it is not in one.
+        gradient: where readers put the gradient.
+        serial: the number of the recording that has made it.
+    """
+
+    memory: Memory
+    token: Optional[Any] = None
+    gradient: Optional[HeadGradient] = None
+    serial: int = -1
+
+    stype = "default"
+    grad = None  # attach_grad() reads the array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole."""
+        return tuple(self.memory.layout.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The data type, as an NDArray has it."""
+        return np.dtype(self.memory.layout.dtype).type
+
+    @property
+    def context(self) -> Any:
+        """Where it would be gathered."""
+        return self.memory.context
+
+
+def _known(name: str) -> property:
+    """An attribute that ``Delivered`` has as well."""
+    plain = getattr(NDArray, name)
+
+    def get(self: Output) -> Any:
+        found = look(self)
+        return getattr(found, name) if isinstance(found, Delivered) else plain.__get__(self)
+
+    return property(get, doc=plain.__doc__)
+
+
+class Output(NDArray):  # type: ignore[misc]
+    """An output that nothing has read; it becomes an NDArray when something does.
+
+    Until then the attribute `handle` of its base class holds a ``Delivered``, and what can be
+    said without the values is.
+    """
+
+    __slots__ = ()
+
+    @property
+    def handle(self) -> Any:
+        """MXNet's handle of the whole array, which is gathered now."""
+        _read(self)
+        return _HANDLE.__get__(self)
+
+    @handle.setter
+    def handle(self, value: Any) -> None:
+        _HANDLE.__set__(self, value)
+
+    def __del__(self) -> None:
+        """Nothing: MXNet knows no array yet."""
+
+    shape = _known("shape")
+    dtype = _known("dtype")
+    context = _known("context")
+    stype = _known("stype")
+    grad = _known("grad")
+
+    def wait_to_read(self) -> None:
+        """Return when the tiles are computed."""
+        found = look(self)
+        if isinstance(found, Delivered):
+            found.memory.wait()
+        else:
+            super().wait_to_read()
+
+    def detach(self) -> Any:
+        """The same value outside of autograd's graph, not gathered either."""
+        found = look(self)
+        if isinstance(found, Delivered):
+            return _output(Delivered(found.memory))
+        return super().detach()
+
+
+def look(array: Any) -> Any:
+    """The ``Delivered`` of an output that nothing has read; other arrays as they are."""
+    if type(array) is not Output:
+        return array
+    found = _HANDLE.__get__(array)
+    return found if isinstance(found, Delivered) else array
+
+
+def token(found: Any) -> Any:
+    """What stands for an array, as ``look`` returns it, in autograd's graph, or None."""
+    return found.token if isinstance(found, Delivered) else found
+
+
+def is_divided(array: Any) -> bool:
+    """Whether an array is an output that nothing has read."""
+    return look(array) is not array
+
+
+def division(found: Any) -> Optional[Division]:
+    """How an array, as ``look`` returns it, is divided; None for whole ones."""
+    if not isinstance(found, Delivered):
+        return None
+    return Division(found.memory.layout, found.memory.parts)
+
+
+def lender(found: Any) -> Optional[Any]:
+    """The program that the tiles of an array, as ``look`` returns it, lie with, or None."""
+    return found.memory.lender() if isinstance(found, Delivered) else None
+
+
+def value(found: Any) -> Any:
+    """The tiles of an array, as ``look`` returns it, or the whole array."""
+    return found.memory.value() if isinstance(found, Delivered) else found
+
+
+def slot(found: Any) -> Optional[HeadGradient]:
+    """Where the gradient of an array, as ``look`` returns it, goes; None: to autograd."""
+    return found.gradient if isinstance(found, Delivered) else None
+
+
+def make_output(
+    memory: Memory,
+    token: Optional[Any] = None,
+    gradient: Optional[HeadGradient] = None,
+    serial: int = -1,
+) -> Output:
+    """What a block returns.
+
+    Args:
+        memory: its value.
+        token: what stands for it in autograd's graph, or None.
+        gradient: where readers put its gradient.
+        serial: the number of its recording.
+    """
+    return _output(Delivered(memory, token, gradient, serial))
+
+
+def new_token(context: Any) -> Any:
+    """An array to stand for an output."""
+    return nd.zeros((1,), ctx=context)
+
+
+def _output(delivered: Delivered) -> Output:
+    array = Output.__new__(Output)
+    array.handle, array.writable = delivered, True
+    return array
+
+
+def _read(array: Output) -> None:
+    """Turn an output into the plain array that MXNet's block would have returned."""
+    found = _HANDLE.__get__(array)
+    if not isinstance(found, Delivered):
+        return
+    with found.memory.lock:
+        if _HANDLE.__get__(array) is not found:
+            return  # another thread was first
+        whole = found.memory.gather()
+        handle = NDArrayHandle()
+        check_call(_LIB.MXNDArrayDetach(whole.handle, ctypes.byref(handle)))
+        if found.token is not None:
+            _record(found, handle)
+        _HANDLE.__set__(array, handle)
+        array.__class__ = NDArray
+
+
+def _record(found: Delivered, handle: Any) -> None:
+    """Enter a gathered array in autograd's graph, computed from the output's token."""
+    gradient, serial = found.gradient, found.serial
+    assert gradient is not None
+
+    def backward(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+        try:
+            own = heads[0].copy()
+            own.wait_to_read()  # MXNet may free the head when this returns
+            if requests[0] != NULL:
+                gradient.add(serial, own)
+        except Exception as error:
+            gradient.fail(error)
+        write_gradient(gradients[0], None, requests[0])
+
+    recording = autograd.set_recording(True)
+    try:
+        record_function([found.token], [types.SimpleNamespace(handle=handle)], backward)
+    finally:
+        autograd.set_recording(recording)

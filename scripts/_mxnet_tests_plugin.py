@@ -1,0 +1,120 @@
+"""Runs inside pytest for mxnet_tests.py: seeds the tests, and writes what becomes of them.
+
+MXNet 1.9.1's tests need nose, which Python 3.10 ended; this module stands in for the three
+functions of it that they use.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import sys
+import types
+import unittest
+from typing import Any, Callable
+
+import pytest
+
+
+def stand_in_for_nose() -> None:
+    """Give the tests the parts of nose that they import."""
+    tools = types.ModuleType("nose.tools")
+    tools.assert_raises = unittest.TestCase().assertRaises  # type: ignore[attr-defined]
+    tools.make_decorator = functools.wraps  # type: ignore[attr-defined]
+    tools.raises = _raises  # type: ignore[attr-defined]
+    nose = types.ModuleType("nose")
+    nose.tools = tools  # type: ignore[attr-defined]
+    sys.modules.update({"nose": nose, "nose.tools": tools})
+
+
+def _raises(*expected: type[BaseException]) -> Callable[..., Any]:
+    """The decorator of tests that have to end with an exception."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def test(*args: Any, **kwargs: Any) -> None:
+            with pytest.raises(expected):
+                function(*args, **kwargs)
+
+        return test
+
+    return decorate
+
+
+class Recorder:
+    """Writes one line of JSON when a test begins, and one when it ends."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seed = int(os.environ["MXNET_TEST_SEED"])
+        self._blocks: list[dict[str, Any]] = []
+        self._test = ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins."""
+        self._test, self._blocks = nodeid, []
+        self._write(test=nodeid, outcome="begins")
+        self._seed_all()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A test, or its set-up, has ended."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        self._write(
+            test=report.nodeid,
+            outcome=report.outcome,
+            reason="" if report.outcome == "passed" else _reason(report),
+            seconds=round(report.duration, 2),
+            blocks=self._blocks,
+        )
+
+    def watch(self) -> None:
+        """Count the blocks that tofu partitions and refuses."""
+        from tofu.gluon import messages
+
+        for name in ("partitioned", "serial", "eager"):
+            setattr(messages, name, self._watched(name, getattr(messages, name)))
+
+    def _watched(self, kind: str, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def watched(name: str, what: Any, *args: Any, **kwargs: Any) -> None:
+            first = kwargs.get("first", True)
+            reason = what if kind == "serial" else "not hybridized" if kind == "eager" else ""
+            if first:
+                self._blocks.append({"block": name, "kind": kind, "reason": reason})
+            original(name, what, *args, **kwargs)
+
+        return watched
+
+    def _seed_all(self) -> None:
+        import mxnet as mx
+        import numpy as np
+
+        random.seed(self._seed)
+        np.random.seed(self._seed)
+        mx.random.seed(self._seed)
+
+    def _write(self, **record: Any) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def _reason(report: Any) -> str:
+    if report.outcome == "skipped":
+        return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr)
+    return str(text)[:2000]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before the tests are imported."""
+    stand_in_for_nose()
+    import mxnet  # noqa: F401 - the switch works when it is imported
+
+    recorder = Recorder(os.environ["MXNET_TESTS_RECORD"])
+    if os.environ.get("MXNET_GRAPH_PASS"):
+        recorder.watch()
+    config.pluginmanager.register(recorder)

@@ -1,0 +1,289 @@
+"""Runs MXNet 1.9.1's own tests of Gluon, plain and partitioned, and reports what differs.
+
+    make test-mxnet DIR=path/to/mxnet                    # a checkout of the tag 1.9.1
+    python scripts/mxnet_tests.py path/to/mxnet --files test_loss --workers 2
+
+Each file runs in a process of its own, which may crash or hang: a test that is silent for
+longer than --timeout is killed, and the rest of its file goes on. A test that passes plainly and
+not under tofu is run again alone, with other seeds, plainly and under tofu. It differs if tofu
+fails more of these runs than plain MXNet.
+
+Writes mxnet_tests.json and mxnet_tests.md into --out. Takes about an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from tofu.config import VARIABLES
+
+HERE = Path(__file__).resolve().parent
+FILES = (
+    "test_gluon", "test_gluon_rnn", "test_gluon_trainer", "test_gluon_model_zoo",
+    "test_gluon_save", "test_gluon_contrib", "test_gluon_estimator", "test_loss",
+    "test_optimizer", "test_autograd", "test_numpy_gluon",
+)  # fmt: skip
+SEED, OTHER_SEEDS = 1, (2, 3, 4)
+# Whether blocks that a script never hybridizes are partitioned, too.
+HYBRIDIZE = "TOFU_HYBRIDIZE"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How the tests run: plainly (no workers), or under tofu."""
+
+    workers: int = 0
+    hybridize: Optional[bool] = None
+
+    @property
+    def name(self) -> str:
+        """For people, and the key in the report."""
+        if not self.workers:
+            return "plain"
+        suffix = {None: "", True: ", all hybridized", False: ", as hybridized"}[self.hybridize]
+        return f"{self.workers} workers{suffix}"
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make it."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TOFU_", "MXNET_GRAPH"))}
+        if not self.workers:
+            return env
+        env.update(MXNET_GRAPH_PASS="tofu", TOFU_WORKERS=str(self.workers), TOFU_DEVICE="cpu")
+        if self.hybridize is not None:
+            env[HYBRIDIZE] = str(int(self.hybridize))
+        return env
+
+
+def settings(workers: Sequence[int]) -> list[Setting]:
+    """Plainly, and with each number of workers, with tracing and without where tofu has it."""
+    choices = (False, True) if HYBRIDIZE in VARIABLES else (None,)
+    return [Setting(), *(Setting(count, each) for count in workers for each in choices)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """Runs test files of a checkout.
+
+    Attributes:
+        folder: where they lie.
+        timeout_s: how long one test may take.
+        select: what pytest's -k gets.
+    """
+
+    folder: Path
+    timeout_s: float
+    select: str = ""
+
+    def run(
+        self, setting: Setting, what: str, seed: int = SEED, skip: Sequence[str] = ()
+    ) -> dict[str, dict[str, Any]]:
+        """What became of each test of a file, or of one test, by its name."""
+        found: dict[str, dict[str, Any]] = {}
+        while True:
+            left, ended = self._run_process(setting, what, seed, [*skip, *found])
+            found.update(left)
+            if ended:
+                return found
+
+    def _run_process(
+        self, setting: Setting, what: str, seed: int, skip: Sequence[str]
+    ) -> tuple[dict[str, dict[str, Any]], bool]:
+        """Results of one process, and whether it got to the end."""
+        with tempfile.TemporaryDirectory() as folder:
+            record = Path(folder, "record")
+            record.touch()
+            with open(Path(folder, "log"), "w+", encoding="utf-8") as log:
+                process = subprocess.Popen(
+                    self._command(what, skip),
+                    cwd=folder,
+                    env={
+                        "OMP_NUM_THREADS": "1",
+                        **setting.environment(),
+                        "PYTHONPATH": f"{HERE}{os.pathsep}{self.folder}",
+                        "MXNET_TESTS_RECORD": str(record),
+                        "MXNET_TEST_SEED": str(seed),
+                    },
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                hung = _watch(process, record, self.timeout_s)
+                log.seek(0)
+                tail = log.read()[-2000:]
+            lines = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
+        found = {line["test"]: line for line in lines if line["outcome"] != "begins"}
+        current = lines[-1]["test"] if lines and lines[-1]["outcome"] == "begins" else None
+        if current is None and process.returncode in (0, 1, 5):
+            return found, True
+        if current is None:  # it crashed where no test ran
+            current = f"{what}::(after its tests)" if lines else f"{what}::(import)"
+            found[current] = {"test": current, "outcome": "crashed", "reason": tail, "blocks": []}
+            return found, True
+        outcome = "hung" if hung else "crashed"
+        reason = f"exit status {process.returncode}: {tail}"
+        found[current] = {"test": current, "outcome": outcome, "reason": reason, "blocks": []}
+        return found, False
+
+    def _command(self, what: str, skip: Sequence[str]) -> list[str]:
+        file, _, test = what.partition("::")
+        path = str(self.folder / f"{file}.py")
+        return [
+            *(sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull),
+            *("--rootdir", str(self.folder), "-p", "no:cacheprovider", "-p", "no:warnings"),
+            *("-p", "_mxnet_tests_plugin", "--import-mode", "importlib"),
+            *(("-k", self.select) if self.select and not test else ()),
+            *(f"--deselect={name}" for name in skip),
+            f"{path}::{test}" if test else path,
+        ]
+
+
+def _watch(process: subprocess.Popen[bytes], record: Path, timeout_s: float) -> bool:
+    """Wait for a process; kill it when it writes nothing for too long. Whether it was killed."""
+    size, since = -1, time.monotonic()
+    while process.poll() is None:
+        time.sleep(0.2)
+        if record.stat().st_size != size:
+            size, since = record.stat().st_size, time.monotonic()
+        elif time.monotonic() - since > timeout_s:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return True
+    return False
+
+
+def differing(runner: Runner, report: dict[str, Any]) -> None:
+    """Add to a report the tests that differ from the plain run, each tried again."""
+    plain = report["results"]["plain"]
+    for setting in report["settings"][1:]:
+        different = report["differ"][setting.name] = []
+        for test, result in report["results"][setting.name].items():
+            if result["outcome"] in ("passed", "skipped"):
+                continue
+            if test not in plain:  # such as a crash when all tests have ended
+                different.append(result)
+            elif plain[test]["outcome"] == "passed":
+                passes = _again(runner, setting, test)
+                if passes["tofu"] < passes["plain"]:  # else it is as random as it is plainly
+                    different.append({**result, "passes": passes})
+
+
+def _again(runner: Runner, setting: Setting, test: str) -> dict[str, int]:
+    """With how many other seeds a test passes alone."""
+    passes = {"plain": 0, "tofu": 0}
+    for seed in OTHER_SEEDS:
+        for name, each in (("plain", Setting()), ("tofu", setting)):
+            outcomes = runner.run(each, _by_file(test), seed).values()
+            passes[name] += all(result["outcome"] == "passed" for result in outcomes)
+    return passes
+
+
+def _by_file(test: str) -> str:
+    path, _, name = test.partition("::")
+    return f"{Path(path).stem}::{name}"
+
+
+def blocks(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """How many blocks were partitioned, and how many refused for which reason."""
+    partitioned, refused = 0, collections.Counter[str]()
+    examples: dict[str, str] = {}
+    for test, result in results.items():
+        for block in result["blocks"]:
+            if block["kind"] == "partitioned":
+                partitioned += 1
+                continue
+            reason = re.sub(r"\d+", "N", block["reason"].partition("\n")[0])[:160]
+            refused[reason] += 1
+            examples.setdefault(reason, test)
+    return {
+        "partitioned": partitioned,
+        "refused": [
+            {"reason": reason, "count": count, "example": examples[reason]}
+            for reason, count in refused.most_common()
+        ],
+    }
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report for people."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    yield "# MXNet's own tests of Gluon"
+    yield ""
+    yield "| setting | passed | skipped | failed | crashed | hung | differ | blocks | refused |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for setting in report["settings"]:
+        results = report["results"][setting.name]
+        outcomes = collections.Counter(result["outcome"] for result in results.values())
+        counts = [outcomes[o] for o in ("passed", "skipped", "failed", "crashed", "hung")]
+        found = report["blocks"].get(setting.name)
+        tail = ["", "", ""]
+        if found:
+            refused = sum(each["count"] for each in found["refused"])
+            tail = [len(report["differ"][setting.name]), found["partitioned"], refused]
+        yield f"| {' | '.join(map(str, [setting.name, *counts, *tail]))} |"
+    for name, tests in report["differ"].items():
+        yield from ("", f"## Tests that differ: {name}", "")
+        for test in tests:
+            passes = test.get("passes", {"tofu": 0, "plain": 0})
+            reason = test["reason"].strip().splitlines() or [""]
+            runs = f"passes {passes['tofu']} of {len(OTHER_SEEDS)}, plainly {passes['plain']}"
+            yield f"- `{test['test']}` {test['outcome']} ({runs}): {reason[0][:300]}"
+    for name, found in report["blocks"].items():
+        yield from ("", f"## Blocks refused: {name}", "")
+        for each in found["refused"]:
+            yield f"- {each['count']}: {each['reason']} (first in `{each['example']}`)"
+
+
+def main() -> None:
+    """Run the tests and write the report; exit status 1 if a test differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("checkout", type=Path, help="MXNet 1.9.1's sources")
+    parser.add_argument("--files", nargs="+", default=FILES, help="names of test files")
+    parser.add_argument("--workers", nargs="+", type=int, default=[2, 3])
+    parser.add_argument("--select", default="", help="tests, as for pytest -k")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for one test")
+    parser.add_argument("--out", type=Path, default=Path("build/mxnet_tests"))
+    arguments = parser.parse_args()
+    folder = arguments.checkout.resolve() / "tests" / "python" / "unittest"
+    if not (folder / "common.py").exists():
+        parser.error(f"{folder} is missing; expected a checkout of the tag 1.9.1 of MXNet")
+    runner = Runner(folder, arguments.timeout, arguments.select)
+    report: dict[str, Any] = {"settings": settings(arguments.workers), "differ": {}}
+    report["results"] = {setting.name: {} for setting in report["settings"]}
+    for file in arguments.files:
+        for setting in report["settings"]:
+            began = time.monotonic()
+            found = runner.run(setting, file)
+            report["results"][setting.name].update(found)
+            passed = sum(result["outcome"] == "passed" for result in found.values())
+            seconds = time.monotonic() - began
+            print(f"{file}, {setting.name}: {passed} of {len(found)} pass, {seconds:.0f} s")
+            sys.stdout.flush()
+    differing(runner, report)
+    report["blocks"] = {s.name: blocks(report["results"][s.name]) for s in report["settings"][1:]}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    text = markdown(report)
+    (arguments.out / "mxnet_tests.md").write_text(text, encoding="utf-8")
+    document = {**report, "settings": [setting.name for setting in report["settings"]]}
+    (arguments.out / "mxnet_tests.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    print(text)
+    sys.exit(any(report["differ"].values()))
+
+
+if __name__ == "__main__":
+    main()

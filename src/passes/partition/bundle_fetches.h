@@ -1,0 +1,30 @@
+// Joins what workers do together anyway: the fetches of a worker whose regions the same
+// nodes read, and the publications of a worker that the same fetches read.
+//
+// An operator whose inputs all come from other workers then needs one fetch, and an
+// owner publishes all tiles that this fetch reads at once. Nothing runs later than
+// before: an operator needs all of its regions, and a fetch all of its tiles.
+//
+// Input:      a partitioned graph with MultiFetch, before the retirements.
+// Output:     the same graph with fewer nodes. A fetch has an output for each region,
+//             then its acknowledgement; a handle has an element for each tile.
+// Invariants: what is computed stays the same; regions that are heads stay alone.
+// Errors:     none.
+// Position:   within partition: after share_fetches.h, which compares single fetches;
+//             before the retirements, which wait for whole bundles.
+// Complexity: O(E log E) for E edges.
+#ifndef TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
+#define TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tofu {
+
+// `node_workers`: the worker of every node, kept in step with the graph.
+void BundleFetches(Graph* graph, std::vector<int>* node_workers);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_

@@ -1,0 +1,111 @@
+#include "passes/partition/bundle_fetches.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/fetch_bundle.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/fetch.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kFloat32 = 0;
+
+// Worker 0 holds a and b, worker 1 reads them whole.
+class BundleFetchesTest : public testing::Test {
+ protected:
+  NodeEntry Tile(const std::string& name, int worker = 0) {
+    Node node;
+    node.name = name;
+    return {builder_.Add(std::move(node), worker, {{4}}, {kFloat32}), 0};
+  }
+
+  NodeEntry Fetch(NodeEntry tile, const std::string& name) {
+    const Box box = {{0}, {4}};
+    return emitter_.Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile}, kFloat32,
+                         name);
+  }
+
+  NodeEntry Use(const std::string& name, const std::vector<NodeEntry>& inputs) {
+    Node node;
+    node.op = "add_n";
+    node.name = name;
+    node.inputs = inputs;
+    return {builder_.Add(std::move(node), 1, {{4}}, {kFloat32}), 0};
+  }
+
+  // The nodes of an operator after the pass.
+  std::vector<Node> Bundled(const std::string& op) {
+    BundleFetches(&builder_.graph(), &builder_.node_workers());
+    EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
+    std::vector<Node> found;
+    for (const Node& node : builder_.graph().nodes) {
+      if (node.op == op) found.push_back(node);
+    }
+    return found;
+  }
+
+  GraphBuilder builder_;
+  MultiFetchEmitter emitter_{&builder_};
+};
+
+TEST_F(BundleFetchesTest, WhatOneOperatorReadsIsOneFetchOfOnePublication) {
+  const NodeEntry a = Tile("a");
+  const NodeEntry b = Tile("b");
+  const NodeEntry use = Use("use", {Fetch(a, "fa"), Fetch(b, "fb")});
+  builder_.graph().heads = {use};
+  const std::vector<Node> fetches = Bundled(kMultiFetchOp);
+  ASSERT_EQ(fetches.size(), 1u);
+  EXPECT_EQ(fetches[0].num_outputs, 3);
+  ASSERT_EQ(fetches[0].inputs.size(), 1u) << "one handle";
+  EXPECT_EQ(fetches[0].attrs.at(kHandlesAttr), "0:0 0:1");
+  const Graph& graph = builder_.graph();
+  const Node& publish = graph.nodes[fetches[0].inputs[0].node];
+  EXPECT_EQ(publish.op, kPublishOp);
+  EXPECT_EQ(publish.inputs.size(), 2u);
+  EXPECT_EQ(publish.attrs.at(kNumTilesAttr), "2");
+  EXPECT_EQ(graph.shape(fetches[0].inputs[0]), (Shape{2}));
+  const Node& user = graph.nodes[graph.heads[0].node];
+  EXPECT_EQ(user.inputs[0].node, user.inputs[1].node);
+  EXPECT_EQ(user.inputs[0].index, 0);
+  EXPECT_EQ(user.inputs[1].index, 1);
+  EXPECT_EQ(graph.shape({user.inputs[0].node, 2}), (Shape{1})) << "the acknowledgement";
+  EXPECT_EQ(graph.dtype({user.inputs[0].node, 2}), kHandleDtype);
+}
+
+TEST_F(BundleFetchesTest, WhatDifferentOperatorsReadStaysApart) {
+  const NodeEntry a = Tile("a");
+  const NodeEntry b = Tile("b");
+  const NodeEntry fetched = Fetch(a, "fa");
+  const NodeEntry both = Use("both", {fetched, Fetch(b, "fb")});
+  builder_.graph().heads = {both, Use("one", {fetched})};
+  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
+  EXPECT_EQ(Bundled(kPublishOp).size(), 2u);
+}
+
+TEST_F(BundleFetchesTest, TheScriptReadsAHeadByItself) {
+  const NodeEntry a = Tile("a");
+  const NodeEntry b = Tile("b");
+  const NodeEntry fa = Fetch(a, "fa");
+  const NodeEntry fb = Fetch(b, "fb");
+  builder_.graph().heads = {Use("use", {fa, fb}), fa};
+  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
+  EXPECT_EQ(builder_.graph().nodes[builder_.graph().heads[1].node].num_outputs, 2);
+}
+
+TEST_F(BundleFetchesTest, ATileThatAnotherFetchReadsToIsPublishedAlone) {
+  const NodeEntry a = Tile("a");
+  const NodeEntry b = Tile("b");
+  const NodeEntry use = Use("use", {Fetch(a, "fa"), Fetch(b, "fb")});
+  builder_.graph().heads = {use, Use("later", {Fetch(a, "again")})};
+  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
+  EXPECT_EQ(Bundled(kPublishOp).size(), 2u);
+}
+
+}  // namespace
+}  // namespace tofu

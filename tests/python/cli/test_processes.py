@@ -1,0 +1,129 @@
+"""tofu run --processes: what it starts, and how it ends. Training: gluon/test_distributed.py."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tofu import server_process
+from tofu.cli import processes
+from tofu.cli.main import main
+from tofu.errors import ConfigError
+
+SHOW = """
+import os, sys
+names = ("DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_TASK_ID", "MXNET_GRAPH_PASS",
+         "DMLC_PS_ROOT_URI", "PS_HEARTBEAT_INTERVAL")
+print(*map(os.environ.get, names), sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def no_servers(monkeypatch):
+    """Without processes of the parameter server, which take seconds to start."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    monkeypatch.setattr(server_process, "command", lambda role, environ: (sleep, dict(environ)))
+    monkeypatch.setattr(processes, "_END_S", 0.1)
+
+
+def run(script, count=2, servers=3, **variables):
+    line = [sys.executable, "-c", script, "1"]
+    return processes.run_processes(line, count, servers, {**os.environ, **variables})
+
+
+def test_workers_get_the_variables_of_mxnets_launchers(no_servers, capfd):
+    assert run(SHOW, MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="cpu") == 0
+    assert sorted(capfd.readouterr().out.splitlines()) == [
+        f"worker 2 3 {task} tofu 127.0.0.1 2 ['1']" for task in (0, 1)
+    ]
+
+
+FAIL = """
+import os, signal, sys, time
+if os.environ["DMLC_TASK_ID"] == "1":
+    {what}
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "text"),
+    [
+        ("sys.exit(5)", 5, "worker process 1 ended with exit status 5; ending the others"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "worker process 1 was ended by SIGKILL; end"),
+    ],
+)
+def test_one_failure_ends_all(no_servers, capfd, what, status, text):
+    assert run(FAIL.format(what=what), 3) == status
+    assert capfd.readouterr().err.startswith(f"tofu: {text}")
+
+
+def test_a_process_that_ends_well_leaves_the_others(no_servers, capfd):
+    script = FAIL.format(what="sys.exit(0)").replace("1000", "0.5") + "print('end')"
+    assert run(script) == 0
+    assert capfd.readouterr().out == "end\n"
+
+
+def test_a_launcher_that_is_ended_ends_its_processes(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)")
+    line = [sys.executable, "-m", "tofu", "run", "--processes", "1", "--device", "cpu", script]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as launcher:
+        pid = int(launcher.stdout.readline())
+        launcher.terminate()
+        assert launcher.wait(120) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "2000"])
+def test_numbers_of_processes(count, capsys, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    for option in ("--processes", "--servers"):
+        others = [] if option == "--processes" else ["--processes", "2"]
+        with pytest.raises(SystemExit) as ended:
+            main(["run", *others, option, count, str(tmp_path / "train.py")])
+        assert ended.value.code == 2
+        assert f"{option} {count}: expected a whole number of proc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"TOFU_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": "0,1"}, [None, None]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [None, None]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2,3,4"}, ["0,1", "2,3"]),
+        ({"CUDA_VISIBLE_DEVICES": "5, 3,1", "TOFU_WORKERS": "1"}, ["5", "3"]),
+    ],
+)
+def test_every_process_gets_gpus_of_its_own(environ, expected):
+    shares = processes._devices(2, environ)
+    assert [share.get("CUDA_VISIBLE_DEVICES") for share in shares] == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "needed"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2", "TOFU_WORKERS": "2"}, 4),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, 2),
+        ({"CUDA_VISIBLE_DEVICES": "", "TOFU_DEVICE": "gpu"}, 2),
+    ],
+)
+def test_too_few_gpus(environ, needed):
+    with pytest.raises(ConfigError, match=f"--processes 2: they need {needed} GPUs"):
+        processes._devices(2, environ)
+
+
+def test_a_server_process(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", "/modules"])
+    environ = {"DMLC_ROLE": "server", "PS_HEARTBEAT_TIMEOUT": "9", "GLIBC_TUNABLES": "glibc.x=1"}
+    line, given = server_process.command("server", environ)
+    assert line == [sys.executable, "-m", "tofu.gluon.parameter_server", "server"]
+    assert "DMLC_ROLE" not in given  # MXNet would start one while it is imported
+    assert given["MXNET_GRAPH_PASS"] == ""
+    assert given["PYTHONPATH"] == os.pathsep.join([os.getcwd(), "/modules"])
+    assert given["PS_HEARTBEAT_TIMEOUT"] == "9" and given["PS_HEARTBEAT_INTERVAL"] == "2"
+    assert given["GLIBC_TUNABLES"].startswith("glibc.malloc.tcache_count=0:")
+    assert given["GLIBC_TUNABLES"].endswith(":glibc.x=1")

@@ -1,0 +1,476 @@
+"""Trainer and parameter server in one process: a kvstore that stands for several processes."""
+
+import atexit
+import copy
+import sys
+import threading
+import time
+import types
+import warnings
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+from mxnet.gluon.parameter import DeferredInitializationError
+from mxnet.kvstore import KVStoreBase
+
+import tofu.gluon
+from tofu.errors import ConfigError
+from tofu.gluon import cluster, distributed, heartbeats, messages
+from tofu.gluon.cluster import Cluster
+from tofu.gluon.parameter import is_tiled
+
+from . import fakes
+from .models import assert_same, data, plainly
+
+# pytest.warns passes on what it does not expect, from wherever it came.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+SIZE = 3  # processes, all with the same gradients
+
+
+class Store(KVStoreBase):
+    """What a process of several with equal gradients sees of MXNet's distributed kvstore."""
+
+    type = "dist_sync"
+    rank = 0
+    num_workers = SIZE
+
+    def __init__(self):
+        self.values = {}
+        self.updater = None
+        self.pushed = []
+        self.handle = None
+
+    @staticmethod
+    def is_capable(capability):
+        return True
+
+    def set_optimizer(self, optimizer):
+        optimizer = copy.copy(optimizer)
+        optimizer.param_dict = {}
+        self.updater = mx.optimizer.get_updater(optimizer)
+
+    def broadcast(self, keys, values, outs, priority=0):
+        for key, value, out in zip(keys, values, outs):
+            assert key not in self.values
+            self.values[key] = value.copy()
+            for each in out:
+                self.values[key].copyto(each)
+
+    def pushpull(self, key, value, out, priority=0):
+        self.pushed.append(key)
+        if self.updater is None:
+            self.values[key] = value * SIZE
+        else:
+            self.updater(key, value * SIZE, self.values[key])
+        value[:] = np.nan  # MXNet writes the result there, on CPUs
+        for each in out:
+            self.values[key].copyto(each)
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """A connection to other processes that ends with the test."""
+    monkeypatch.setattr(cluster, "_connection", None)
+    monkeypatch.setattr(atexit, "register", lambda *args: None)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    yield Store()
+    if cluster.connected() is not None:
+        cluster.connected().watchdog.stop()
+
+
+def make_net(prefix="net_"):
+    mx.random.seed(7)
+    net = nn.HybridSequential(prefix=prefix)
+    with net.name_scope():
+        net.add(nn.Dense(12, activation="relu", in_units=10), nn.Dense(6, in_units=12))
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    return net
+
+
+def values(net):
+    return {name: p.data().asnumpy() for name, p in net.collect_params().items()}
+
+
+def fit(net, trainer, steps=3, of_all=SIZE, **options):
+    """Steps on equal batches in all processes."""
+    for step in range(steps):
+        with autograd.record():
+            loss = (net(data() * (step + 1)) ** 2).sum() * (SIZE / of_all)
+        loss.backward()
+        trainer.step(12 * SIZE, **options)
+
+
+def alone(optimizer="sgd", params=None, **options):
+    """The same training in one process, whose gradients are those of all."""
+
+    def run():
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), optimizer, dict(params or PARAMS))
+        fit(net, trainer, of_all=1, **options)
+        return values(net)
+
+    return plainly(run)
+
+
+PARAMS = {"learning_rate": 0.1, "momentum": 0.9}
+
+
+def trained(store, update, optimizer="sgd", params=None):
+    net = make_net()
+    trainer = gluon.Trainer(
+        net.collect_params(), optimizer, dict(params or PARAMS), store, update_on_kvstore=update
+    )
+    fit(net, trainer)
+    return net, trainer
+
+
+@pytest.mark.parametrize("update", [True, False, None])
+@pytest.mark.parametrize(
+    ("optimizer", "params"), [("sgd", PARAMS), ("adam", {"learning_rate": 0.05})]
+)
+def test_tiles_are_keys_of_their_own(store, workers, log, update, optimizer, params):
+    net, trainer = trained(store, update, optimizer, params)
+    assert_same(values(net), alone(optimizer, params), rounded=True)
+    shapes = {value.shape for value in store.values.values()}
+    assert not shapes & {p.shape for p in net.collect_params().values() if len(p.shape) > 1}
+    assert trainer._update_on_kvstore is (update is not False)
+    assert len(set(store.pushed)) == len(store.pushed) / 3
+
+
+def test_nothing_is_gathered(store, two):
+    with fakes.using(tofu.gluon.session.active().state.backend):
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {}, store)
+        with autograd.record():
+            loss = (net(data()) ** 2).sum()
+        loss.backward()
+        gathered = []
+        state = tofu.gluon.session.active().state
+        original = state.backend.gather
+        state.backend = fakes.dataclasses.replace(
+            state.backend,
+            gather=lambda *args, **more: gathered.append(1) or original(*args, **more),
+        )
+        for _ in range(2):
+            trainer.step(1)
+            with autograd.record():
+                loss = (net(data()) ** 2).sum()
+            outputs = len(gathered)
+            loss.backward()
+        assert len(gathered) == outputs  # those of the net
+
+
+@pytest.mark.filterwarnings("ignore:tofu. LAMB")
+@pytest.mark.parametrize("update", [True, False])
+def test_optimizers_that_need_whole_tensors(store, two, update):
+    params = {"learning_rate": 0.05}
+    net, _ = trained(store, update, "lamb", params)
+    assert_same(values(net), alone("lamb", params), rounded=True)
+    whole = {value.shape for value in store.values.values()}
+    assert ({(12, 10), (6, 12)} <= whole) is update
+
+
+def test_whole_gradients_on_servers_are_warned_of(store, two):
+    with pytest.warns(messages.TofuWarning, match=r"LAMB.*sends whole gradients.*update_on_kv"):
+        trained(store, True, "lamb", {"learning_rate": 0.05})
+
+
+def test_gradients_stay_what_they_were(store, two):
+    net, _ = trained(store, True)
+    parameter = net[0].weight
+    found = parameter.list_grad()  # keeps them
+    assert np.isfinite(np.concatenate([each.asnumpy().ravel() for each in found])).all()
+
+
+def test_gradients_are_summed_in_place(store, two):
+    net = make_net()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {}, store, update_on_kvstore=False)
+    with autograd.record():
+        loss = (net(data()) ** 2).sum()
+    loss.backward()
+    before = net[0].weight.grad().asnumpy()
+    held = net[0].weight.grad()
+    trainer.allreduce_grads()
+    np.testing.assert_allclose(held.asnumpy(), SIZE * before, 1e-6)
+    trainer.update(1)
+
+
+def test_a_batch_of_another_size_is_warned_of_as_by_mxnet(store, two):
+    net, trainer = trained(store, True)
+    with autograd.record():
+        loss = (net(data()) ** 2).sum()
+    loss.backward()
+    with pytest.raises(UserWarning, match="Possible change in the `batch_size`"):
+        trainer.step(7)
+
+
+@pytest.mark.parametrize("update", [True, False])
+def test_stale_gradients(store, two, update):
+    net, trainer = trained(store, update)
+    before, pushed = values(net), len(store.pushed)
+    with pytest.raises(UserWarning, match="has not been updated by backward since last `step`"):
+        trainer.step(12 * SIZE)
+    trainer.step(12 * SIZE, ignore_stale_grad=True)
+    assert len(store.pushed) == pushed
+    assert_same(values(net), before)
+    fit(net, trainer, 1)
+    assert len(store.pushed) > pushed
+
+
+def test_parameters_that_are_used_later_join_later(store, two):
+    first, second = make_net("first_"), make_net("second_")
+    second.collect_params().initialize(mx.init.Xavier(), force_reinit=True)
+    params = {**first.collect_params(), **second.collect_params()}
+    trainer = gluon.Trainer(params, "sgd", dict(PARAMS), store)
+    fit(first, trainer, 2, ignore_stale_grad=True)
+    keys = len(store.values)
+    fit(second, trainer, 2, ignore_stale_grad=True)
+    # They were whole in the first step, and stay one key each.
+    assert len(store.values) == keys
+    assert is_tiled(second[0].weight)
+    sent = {len(p.list_data()) for p in params.values()}
+    assert sent == {2}
+
+
+def test_deferred_parameters_wait_for_the_first_batch(store, two, tmp_path):
+    net = nn.HybridSequential(prefix="net_")
+    net.add(nn.Dense(4, in_units=10), nn.Dense(6))
+    net.initialize()
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", dict(PARAMS), store)
+    threads = threading.active_count()
+    with pytest.raises(DeferredInitializationError):  # MXNet's own
+        trainer.save_states(str(tmp_path / "states"))
+    assert threading.active_count() == threads
+    fit(net, trainer, 2)
+    assert not trainer._params_to_init and len(set(store.pushed)) == 8
+
+
+def test_states_are_loaded_before_parameters_are_tiled(store, two, tmp_path):
+    path, weights = str(tmp_path / "states"), str(tmp_path / "net")
+
+    def run(kvstore, of_all):
+        options = {"kvstore": kvstore, "update_on_kvstore": False} if kvstore else {}
+        net = make_net()
+        net.load_parameters(weights)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", dict(PARAMS), **options)
+        trainer.load_states(path)
+        fit(net, trainer, of_all=of_all)
+        return values(net)
+
+    def save():
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", dict(PARAMS))
+        fit(net, trainer, of_all=1)
+        net.save_parameters(weights)
+        trainer.save_states(path)
+
+    plainly(save)
+    assert_same(run(store, SIZE), plainly(run, None, 1), rounded=True)
+    assert all(len(value.shape) < 2 or value.shape[0] * value.shape[1] < 72
+               for value in store.values.values())  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["save_states", "load_states"])
+def test_states_on_servers_cannot_be_saved(store, two, method, tmp_path):
+    _, trainer = trained(store, True)
+    with pytest.raises(ConfigError, match=rf"{method}: the optimizer runs on the parameter serv"):
+        getattr(trainer, method)(str(tmp_path / "states"))
+
+
+def test_one_process_writes(store, two, tmp_path):
+    for rank in (1, 0):
+        cluster._connection = None
+        store = Store()
+        store.rank = rank
+        net, trainer = trained(store, False)
+        net.save_parameters(str(tmp_path / "net"))
+        net.collect_params().save(str(tmp_path / "dictionary"))
+        trainer.save_states(str(tmp_path / "states"))
+        net.export(str(tmp_path / "exported"))
+        mx.nd.save(str(tmp_path / f"own-{rank}"), mx.nd.ones(2))  # is no checkpoint
+        found = sorted(path.name for path in tmp_path.iterdir())
+        if rank:
+            assert found == ["own-1"]
+            cluster.connected().watchdog.stop()
+    assert found == ["dictionary", "exported-0000.params", "exported-symbol.json", "net",
+                     "own-0", "own-1", "states"]  # fmt: skip
+
+
+def test_several_trainers_share_the_connection(store, two):
+    first, second = make_net("first_"), make_net("second_")
+    trainers = [
+        gluon.Trainer(net.collect_params(), "sgd", dict(PARAMS), store, update_on_kvstore=False)
+        for net in (first, second)
+    ]
+    for net, trainer in zip((first, second), trainers):
+        fit(net, trainer)
+    expected = {name.partition("_")[2]: value for name, value in alone().items()}
+    for net in (first, second):
+        found = {name.partition("_")[2]: value for name, value in values(net).items()}
+        assert_same(found, expected, rounded=True)
+
+
+def test_several_trainers_cannot_all_update_on_servers(store, two):
+    trained(store, True)
+    net = make_net("second_")
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {}, store)
+    with pytest.raises(ConfigError, match=r"servers have one optimizer.*update_on_kvstore"):
+        fit(net, trainer)
+    other = gluon.Trainer(net.collect_params(), "sgd", {}, Store())
+    with pytest.raises(ConfigError, match="a second distributed kvstore in this process"):
+        fit(net, other)
+
+
+def test_a_process_with_other_tiles_is_told(store, two):
+    class Different(Store):
+        def broadcast(self, keys, values, outs, priority=0):
+            if values[0].size == 36:  # what is compared: four facts and a digest
+                values = [values[0] + 1]
+            super().broadcast(keys, values, outs, priority)
+
+    with pytest.raises(ConfigError, match=r"the tiles of the parameters: worker process 0 differs "
+                       r"from process 0 \(workers 2, there 3, .*TOFU_\* settings"):  # fmt: skip
+        trained(Different(), True)
+
+
+def test_turning_tofu_off_leaves_a_plain_trainer(store, two):
+    _, trainer = trained(store, False)
+    tofu.gluon.disable()
+    assert distributed.of(trainer) is None
+    assert trainer._params_to_init == trainer._params
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+
+
+def test_copies_of_a_trainer_are_not_connected(store, two):
+    _, trainer = trained(store, True)
+    assert distributed.of(copy.deepcopy(trainer._tofu_connection)) is None
+
+
+# --- What is refused --------------------------------------------------------------------------
+
+
+def horovod():
+    module = types.ModuleType("horovod.mxnet")
+    source = "from mxnet import gluon\nclass DistributedTrainer(gluon.Trainer):\n    pass"
+    exec(source, vars(module))
+    return module.DistributedTrainer
+
+
+@pytest.mark.parametrize(
+    ("kvstore", "text"),
+    [
+        ("dist_async", r"kvstore='dist_async'\): updates of one process at a time.*'dist_sync'"),
+        ("Dist_Device_Async", "one process at a time"),
+        ("horovod", r"kvstore='horovod'\): reduces whole gradients"),
+        ("byteps", "reduces whole gradients"),
+        ("dist_sync", "DMLC_ROLE, DMLC_PS_ROOT_URI, .* not set; start .* tofu run --processes N"),
+        ("dist_device_sync", "DMLC_PS_ROOT_PORT"),
+    ],
+)
+def test_kvstores_that_are_refused(two, monkeypatch, kvstore, text):
+    for name in cluster._VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=text):
+        gluon.Trainer(make_net().collect_params(), "sgd", kvstore=kvstore)
+
+
+def test_trainers_that_are_refused(two):
+    with pytest.raises(ConfigError, match=r"horovod.mxnet.DistributedTrainer: reduces whole"):
+        horovod()(make_net().collect_params(), "sgd", kvstore=None)
+
+
+def test_the_p3_store_is_refused(two, monkeypatch):
+    monkeypatch.setenv("DMLC_PS_VAN_TYPE", "p3")
+    with pytest.raises(ConfigError, match="DMLC_PS_VAN_TYPE=p3"):
+        gluon.Trainer(make_net().collect_params(), "sgd", kvstore="dist_sync")
+
+
+def test_compression_is_refused(store, two):
+    net = make_net()
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {}, store, compression_params={"type": "2bit"}
+    )
+    with pytest.raises(ConfigError, match="compression_params"):
+        fit(net, trainer)
+
+
+def test_sparse_parameters_are_refused(store, two):
+    net = nn.Embedding(8, 4, sparse_grad=True, prefix="sparse_")
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {}, store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with autograd.record():
+            loss = net(mx.nd.array([1, 2])).sum()
+        loss.backward()
+    with pytest.raises(ConfigError, match="parameter sparse_weight is sparse"):
+        trainer.step(1)
+
+
+def test_keys_that_mxnet_cannot_number_are_refused(store):
+    found = Cluster(lambda: store, 0)
+    assert found.new_keys(2) == [65536, 65537]
+    assert found.new_keys(1) == [65538]
+    with pytest.raises(ConfigError, match="use fewer workers in each process"):
+        found.new_keys(200_000)
+
+
+# --- The watchdog -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What a watchdog that gives up says."""
+    found = []
+    monkeypatch.setattr(heartbeats, "give_up", found.append)
+    monkeypatch.setattr(heartbeats, "_POLL_S", 0.01)
+    return found
+
+
+def wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_the_watchdog_ends_a_wait(told):
+    watchdog = heartbeats.Watchdog("process 1 of 2", 0.2)
+    with watchdog.waiting("a test"):
+        assert wait_until(lambda: told)
+    watchdog.stop()
+    assert told[0].startswith("process 1 of 2, waiting for a test: nothing for 0.2 s. Another")
+    assert "TOFU_TIMEOUT" in told[0]
+
+
+def test_the_watchdog_lets_be_what_does_not_wait(told):
+    watchdog = heartbeats.Watchdog("process 1 of 2", 0.05)
+    time.sleep(0.2)
+    for _ in range(10):
+        with watchdog.waiting("a test"):
+            time.sleep(0.01)
+    with watchdog.waiting("the end", limited=False):
+        time.sleep(0.2)
+    watchdog.stop()
+    unlimited = heartbeats.Watchdog("process 1 of 2", 0)
+    with unlimited.waiting("a test"):
+        time.sleep(0.1)
+    unlimited.stop()
+    assert told == []
+
+
+def test_the_watchdog_hears_of_the_dead_without_waiting(told, monkeypatch):
+    monkeypatch.setenv("PS_HEARTBEAT_TIMEOUT", "30")
+    watchdog = heartbeats.Watchdog("process 1 of 2", 0)
+    watchdog.dead = lambda: ["the scheduler"]
+    assert wait_until(lambda: told)
+    watchdog.stop()
+    assert told[0].startswith(
+        "process 1 of 2: no heartbeat from the scheduler for 30 s, which ends"
+    )

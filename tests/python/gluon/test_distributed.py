@@ -1,0 +1,247 @@
+"""Distributed training in several processes on the loopback address."""
+
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from . import distributed_script as script
+
+FILE = pathlib.Path(script.__file__)
+LIMIT_S = 400  # of a test, on a machine that does other things as well
+CLEAN = ("TOFU_", "MXNET_", "DMLC_", "PS_")
+
+
+def environment(**variables):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(CLEAN)}
+    return {
+        **kept,
+        "OMP_NUM_THREADS": "1",
+        "TOFU_DEVICE": "cpu",
+        "TOFU_WORKERS": "2",
+        "TOFU_LOG": "quiet",
+        **variables,
+    }
+
+
+def launch(folder, *args, processes=2, servers=1, file=FILE, launcher="tofu.__main__", **variables):
+    """Run a script in several processes; what it has printed."""
+    line = [sys.executable, "-W", "error", "-c", LAUNCH.format(launcher=launcher)]
+    line += [str(processes), str(servers), str(file), *map(str, args)]
+    with subprocess.Popen(
+        line,
+        cwd=folder,
+        env=environment(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # the launcher ends the others
+            pytest.fail(f"hangs: {process.communicate()}")
+    return subprocess.CompletedProcess(line, process.returncode, out, err)
+
+
+LAUNCH = """
+import sys
+from tofu.cli.main import main
+processes, servers, *rest = sys.argv[1:]
+main(["run", "--processes", processes, "--servers", servers, *rest])
+"""
+
+
+def serial(case):
+    """The weights after training alone on whole batches, in plain MXNet."""
+    optimizer, dtype, _, _ = case.split(":")
+    return script.weights(script.train(f"{optimizer}:{dtype}:local:0")[0])
+
+
+def assert_weights(folder, case, processes, expected):
+    tolerance = {"rtol": 1e-9, "atol": 1e-11} if "float64" in case else {"rtol": 2e-4, "atol": 2e-5}
+    for rank in range(processes):
+        with np.load(folder / f"{case.replace(':', '-')}-{rank}.npz") as found:
+            assert set(found) == set(expected)
+            for name, value in expected.items():
+                np.testing.assert_allclose(found[name], value, **tolerance, err_msg=name)
+
+
+# Trainers that update in their processes share one connection.
+TOGETHER = (
+    "sgd:float32:dist_sync:0",
+    "adam:float64:dist_device_sync:0",
+    "lamb:float32:dist_sync:0",
+)
+
+
+@pytest.mark.parametrize(
+    ("processes", "servers"), [(2, 2), pytest.param(4, 1, marks=pytest.mark.whole)]
+)
+def test_processes_that_update_by_themselves_equal_one(tmp_path, processes, servers):
+    # Arrays of 100 elements and more are spread over the servers.
+    variables = {"processes": processes, "servers": servers, "MXNET_KVSTORE_BIGARRAY_BOUND": "100"}
+    done = launch(tmp_path, tmp_path, *TOGETHER, **variables)
+    assert done.returncode == 0, done.stderr
+    for case in TOGETHER:
+        assert_weights(tmp_path, case, processes, serial(case))
+    # Weights and biases of the first two layers are two tiles each; the last layer is whole.
+    assert done.stdout == "tiles [2, 2, 2, 2, 2, 2] keys 11\n" * processes
+    # Process 0 has saved, for all.
+    net = script.build("float32")
+    net.load_parameters(str(tmp_path / "net"))
+    expected = serial(TOGETHER[0])
+    for name, value in script.weights(net).items():
+        np.testing.assert_allclose(value, expected[name], 2e-4, 2e-5)
+    states, optimizer = pickle.loads((tmp_path / "states").read_bytes())
+    assert sorted(states) == [0, 1, 2, 3, 4, 5] and optimizer.num_update == script.STEPS
+    assert states[0].shape == net.conv.bias.shape
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("case", "processes"),
+    [
+        ("adam:float64:dist_sync:1", 4),
+        pytest.param("sgd:float32:dist_device_sync:1", 2, marks=pytest.mark.whole),
+        pytest.param("lamb:float32:dist_sync:1", 2, marks=pytest.mark.whole),
+    ],
+)
+def test_servers_that_update_equal_one_process(tmp_path, case, processes):
+    done = launch(tmp_path, tmp_path, case, processes=processes)
+    assert done.returncode == 0, done.stderr
+    assert_weights(tmp_path, case, processes, serial(case))
+    whole = "lamb" in case  # its optimizer needs the norms of whole tensors
+    assert done.stdout == f"tiles [2, 2, 2, 2, 2, 2] keys {6 if whole else 11}\n" * processes
+
+
+@pytest.mark.whole
+def test_plain_mxnet_comes_to_the_same(tmp_path):
+    """With its own processes, and the same parameter server."""
+    case = "sgd:float32:dist_sync:1"
+    plain = tmp_path / "plain.py"
+    plain.write_text(
+        "import os, runpy, sys\n"
+        "os.environ['MXNET_GRAPH_PASS'] = ''\n"
+        f"runpy.run_path({str(FILE)!r}, run_name='__main__')\n"
+    )
+    done = launch(tmp_path, tmp_path, case, file=plain)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert_weights(tmp_path, case, 2, serial(case))
+
+
+# --- When a process dies, hangs or disagrees --------------------------------------------------
+
+FAULT = """
+import os, signal, sys, time
+sys.path.insert(0, {folder!r})
+task = int(os.environ["DMLC_TASK_ID"])
+if {fault!r} == "workers" and task:
+    os.environ["TOFU_WORKERS"] = "4"
+import mxnet as mx
+import distributed_script as script
+from mxnet import gluon
+
+net = script.build("float32")
+trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
+script.fit(net, trainer, "float32", range(2))
+print("trained", task, trainer._kvstore.rank, flush=True)
+if task:
+    if {fault!r} == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif {fault!r} == "raise":
+        raise ValueError("mine")
+    elif {fault!r} == "exit":
+        sys.exit(5)
+    elif {fault!r} == "hang":
+        time.sleep(1000)
+script.fit(net, trainer, "float32", range(2, 4))
+print("ended", task)
+"""
+
+
+def faulty(folder, fault):
+    path = folder / "train.py"
+    path.write_text(FAULT.format(folder=str(FILE.parent), fault=fault))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "texts"),
+    [
+        ("kill", 137, ["tofu: worker process 1 was ended by SIGKILL; ending the others"]),
+        ("raise", 1, ["ValueError: mine", "tofu: worker process 1 ended with exit status 1; end"]),
+        ("hang", 1, ["waiting for the gradients of all processes in step 3: nothing for 5 s"]),
+        (
+            "workers",
+            2,
+            ["the tiles of the parameters: worker process 1 differs from process 0 (wor"],
+        ),
+    ],
+)
+def test_a_fault_in_one_process_ends_the_run(tmp_path, fault, status, texts):
+    done = launch(tmp_path, file=faulty(tmp_path, fault), TOFU_TIMEOUT="5")
+    assert done.returncode == status, (done.stdout, done.stderr)
+    assert "ended" not in done.stdout
+    for text in texts:
+        assert text in done.stderr
+
+
+def roles(folder, line, **variables):
+    """The processes of a run, as a launcher of another machine starts them: by variables."""
+    from tofu.cli.processes import _free_port
+
+    common = environment(
+        MXNET_GRAPH_PASS="tofu",
+        DMLC_PS_ROOT_URI="127.0.0.1",
+        DMLC_PS_ROOT_PORT=str(_free_port()),
+        DMLC_NODE_HOST="127.0.0.1",
+        DMLC_NUM_WORKER="2",
+        DMLC_NUM_SERVER="1",
+        **variables,
+    )
+
+    def start(role, task):
+        return subprocess.Popen(
+            [sys.executable, *line],
+            cwd=folder,
+            env={**common, "DMLC_ROLE": role, "DMLC_TASK_ID": str(task)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return [
+        start(*each) for each in (("scheduler", 0), ("server", 0), ("worker", 0), ("worker", 1))
+    ]
+
+
+@pytest.mark.parametrize("fault", ["kill", "exit"])
+def test_heartbeats_tell_of_a_dead_process(tmp_path, fault):
+    """Where no launcher watches. Servers and scheduler run the script up to its import."""
+    processes = roles(
+        tmp_path,
+        [faulty(tmp_path, fault)],
+        PS_HEARTBEAT_INTERVAL="1",
+        PS_HEARTBEAT_TIMEOUT="5",
+        TOFU_TIMEOUT="5" if fault == "exit" else "0",
+    )
+    try:
+        done = [(*each.communicate(timeout=LIMIT_S), each.returncode) for each in processes]
+    finally:
+        for each in processes:
+            each.kill()
+    (_, scheduler, _), (_, server, _), (out, alive, _), (other, _, _) = done
+    assert out.startswith("trained 0 ") and other.startswith("trained 1 ")
+    assert all(code != 0 for *_, code in done)
+    if fault == "kill":
+        rank = int(other.split()[2])
+        assert f"tofu: scheduler: no heartbeat from worker process {rank} for 5 s" in scheduler
+        for told in (server, alive):
+            assert "no heartbeat from the scheduler for 5 s, which ends when a process" in told
+    else:  # the process waits for the others before it ends, as in plain MXNet
+        assert "step 3: nothing for 5 s. Another process has ended" in alive

@@ -1,0 +1,333 @@
+"""Outputs that stay tiles, and the programs whose memory they lie in."""
+
+import gc
+import threading
+import weakref
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+
+import tofu.gluon
+from tofu.gluon import outputs
+from tofu.gluon.session import active
+
+from . import test_faults
+from .handing_on import batch, bound_of, dense, gathers, label, softmax_loss
+from .models import assert_same, data, make_net, plain, plainly, started, weights
+
+# --- outputs that outlive their program's run ------------------------------------------------
+
+
+def held():
+    net = dense()
+    first = net(batch())
+    second = net(batch() * 2)
+    third = net(batch() * 3)
+    return [first, second, third, net(batch())]
+
+
+def test_outputs_are_kept_when_their_program_runs_again(two):
+    assert_same(held(), plainly(held))
+    assert two.programs == 1
+
+
+def late():
+    """A reader that takes an output after its producer has run again."""
+    net, loss_of = dense(), softmax_loss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    found, kept = [], None
+    for factor in (1, 2, 3):
+        with autograd.record():
+            out = net(batch() * factor)
+            loss = loss_of(out, label())
+        loss.backward()
+        trainer.step(12)
+        if factor > 1:
+            found.append(loss_of(kept, label()))
+        kept = out
+        found.append(net(batch() * factor))
+    return [*found, kept]
+
+
+def test_a_reader_that_comes_late(two):
+    assert_same(late(), plainly(late))
+
+
+class Identity(gluon.HybridBlock):
+    """Returns a parameter and its input as they are."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(12, 8), init=mx.init.One())
+
+    def hybrid_forward(self, F, x, weight):
+        return x, weight, x * weight
+
+
+def passed_on():
+    net = started(Identity(prefix="identity_"))
+    found = []
+    for factor in (1, 2):
+        found.append(net(batch() * factor))
+        net.weight.set_data(net.weight.data() * 3)
+    return found
+
+
+def test_outputs_that_are_variables_do_not_change(two):
+    """Not even when the parameter does, or the program's memory of its input."""
+    ones, inputs = np.ones((12, 8)), batch().asnumpy()
+    for factor, (x, weight, product) in enumerate(passed_on(), 1):
+        assert_same(x, inputs * factor)
+        assert_same(weight, ones * 3 ** (factor - 1))
+        assert_same(product, inputs * factor * 3 ** (factor - 1))
+
+
+def test_outputs_outlive_disable(two):
+    net = dense()
+    expected = plainly(lambda: dense()(batch()).asnumpy())
+    with autograd.record():
+        out, other = net(batch()), net(batch())
+    with plain():
+        assert_same(out, expected)
+    assert_same(other, expected)
+
+
+def test_a_whole_output_holds_no_tiles(two):
+    out = dense()(batch())
+    memory = outputs.look(out).memory
+    out.asnumpy()
+    assert memory._tiles is None
+
+
+def test_dropped_outputs_free_their_tiles(fake):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    gc.disable()
+    try:
+        net = dense()
+        out = net(batch())
+        memory = weakref.ref(outputs.look(out).memory)
+        del out
+        assert memory() is None
+        with autograd.record():
+            out = net(batch())
+            loss = softmax_loss()(out, label())
+        memory = weakref.ref(outputs.look(out).memory)
+        loss.backward()
+        del out, loss
+        assert memory() is None
+    finally:
+        gc.enable()
+        tofu.gluon.disable()
+
+
+def test_many_steps_keep_nothing(two):
+    net, loss_of = make_net(), softmax_loss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    counts = []
+    for _ in range(8):
+        with autograd.record():
+            out = net(data())
+            loss = loss_of(out, label())
+        loss.backward()
+        trainer.step(12)
+        (out.argmax(axis=1) == label()).mean().asscalar()
+        mx.nd.waitall()
+        gc.collect()
+        counts.append(
+            (len(tofu.gluon.autograd_hooks._functions), sum(map(_is_ours, gc.get_objects())))
+        )
+    assert max(map(sum, counts)) < 8
+    assert two.programs == 2
+
+
+def _is_ours(value):
+    return isinstance(value, (outputs.Memory, outputs.HeadGradient, outputs.Delivered))
+
+
+# --- inputs bound to the outputs of other programs --------------------------------------------
+
+
+def pairs(order):
+    """One loss for two nets of the same size; the order in which they are used."""
+    nets = {name: dense(prefix=f"{name}_") for name in "ab"}
+    loss_of = softmax_loss()
+    found = []
+    for names in order.split():
+        with autograd.record():
+            outs = [nets[name](batch() * i) for i, name in enumerate(names, 1)]
+            loss = sum(loss_of(out, label()) for out in outs)
+        loss.backward()
+        found += [loss, [nets[name].weight.grad().copy() for name in names]]
+    return found, loss_of
+
+
+@pytest.mark.parametrize(
+    ("order", "losses", "programs"),
+    [("a a a", 1, 2), ("ab ab ab", 2, 4), ("a b a b a", 1, 4), ("aa a b aa ab", 2, 7)],
+)
+def test_programs_are_bound_to_each_other(two, order, losses, programs):
+    expected, _ = plainly(pairs, order)
+    found, loss_of = pairs(order)
+    assert_same(found, expected)
+    assert len(bound_of(loss_of)) == losses
+    assert two.programs == programs
+
+
+def test_a_loss_reads_the_outputs_where_they_lie(two):
+    net, loss_of = dense(), softmax_loss()
+    for _ in range(3):
+        with autograd.record():
+            out = net(batch())
+            arrays = outputs.value(outputs.look(out)).arrays
+            loss_of(out, label()).backward()
+    (bound,) = bound_of(loss_of)
+    assert [a is b for a, b in zip(bound.links["data0"], arrays)] == [True, True]
+
+
+def test_a_pair_whose_first_is_bound_again_becomes_one_again(two):
+    net, loss_of = dense(), softmax_loss()
+    for _ in range(2):
+        with autograd.record():
+            loss = loss_of(net(batch()), label())
+        loss.backward()
+        del loss
+        found = [bound.links for bound in bound_of(loss_of)]
+        assert [list(links) for links in found] == [["data0"]]
+        for parameter in net.collect_params().values():
+            parameter._tofu.generation += 1  # as cast() does
+
+
+def unrolled():
+    """A block that reads its own outputs, in one graph."""
+    net = dense(8)
+    found = []
+    for _ in range(3):
+        with autograd.record():
+            state = batch()
+            for _ in range(3):
+                state = net(state)
+        state.backward()
+        found += [state, net.weight.grad().copy()]
+    return found
+
+
+def test_a_block_reads_its_own_outputs(two):
+    assert_same(unrolled(), plainly(unrolled), rounded=True)
+    assert two.programs == 3
+
+
+# --- threads and faults ----------------------------------------------------------------------
+
+
+def test_two_threads_read_one_output(two):
+    expected = plainly(lambda: dense()(batch()).asnumpy())
+    net = dense()
+
+    def read(out, found):
+        found.append(out.asnumpy())
+
+    for _ in range(20):
+        with autograd.record():
+            out = net(batch())
+        found = []
+        threads = [threading.Thread(target=read, args=(out, found)) for _ in range(4)]
+        with gathers() as gathered:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+        assert gathered == [(12, 6)]
+        assert_same(found, [expected] * 4)
+
+
+def test_a_block_that_another_thread_runs_waits(two):
+    """What it reads must not be overwritten between the look at it and the read."""
+    net = dense()
+    net(batch())
+    done = threading.Event()
+
+    def run():
+        net(batch())
+        done.set()
+
+    with active().state.running:
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert not done.wait(0.3)
+    thread.join(30)
+    assert done.is_set()
+
+
+def recorded_pair():
+    net, loss_of = dense(), softmax_loss()
+    with autograd.record():
+        out = net(batch())
+        loss = loss_of(out, label())
+    return net, loss_of, outputs.look(out).gradient, loss
+
+
+def test_what_an_interrupted_call_leaves_is_forgotten(two):
+    net, _, gradient, loss = recorded_pair()
+    gradient.add(0, mx.nd.ones((12, 6)))
+    loss.backward()
+    with plain():
+        expected, loss_of = dense(), softmax_loss()
+        with autograd.record():
+            loss = loss_of(expected(batch()), label())
+        loss.backward()
+    assert_same(net.weight.grad(), expected.weight.grad())
+
+
+def test_gradients_on_their_way_keep_their_program(two):
+    _, loss_of, gradient, loss = recorded_pair()
+    loss.backward()
+    (bound,) = bound_of(loss_of)
+    assert bound.free()
+    gradient.add(0, mx.nd.ones((12, 6)))
+    assert not bound.free()
+
+
+class ThrowingLoss(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.Custom(x, op_type="tofu_test_throwing").mean(axis=1)
+
+
+def steps_with_a_fault(where, retain=False):
+    """Losses, weights and errors of training steps; in one, the loss throws."""
+    net, loss_of = dense(8, "thrower_"), ThrowingLoss()
+    loss_of.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    losses, errors = [], []
+    for number in range(4):
+        if number == 2:
+            if where is None:
+                continue
+            test_faults.switched_on.add(where)
+        try:
+            with autograd.record():
+                loss = loss_of(net(batch()))
+            loss.backward(retain_graph=retain)
+            trainer.step(12)
+            losses.append(loss.asnumpy())
+            mx.nd.waitall()
+        except mx.MXNetError as error:
+            errors.append((number, str(error)))
+        test_faults.switched_on.clear()
+    return [losses, weights(net)], errors
+
+
+@pytest.mark.filterwarnings("ignore:.*no description of Custom")
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_a_fault_in_a_reader_is_one_error(where, retain):
+    expected, _ = steps_with_a_fault(None)
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    found, errors = steps_with_a_fault(where, retain)
+    tofu.gluon.disable()
+    assert [number for number, _ in errors] == [2]
+    assert "tofu: thrown by operator Custom" in errors[0][1]
+    losses = found[0]
+    assert_same([losses[:2] + losses[-1:], found[1]], expected)
