@@ -27,10 +27,6 @@ class Dropping(Net):
         return super().hybrid_forward(F, self.drop(x))
 
 
-def leaking(net, F, hidden):
-    return F.LeakyReLU(hidden, act_type="rrelu")[0]
-
-
 def recurring():
     net = nn.HybridSequential(prefix="recurring_")
     with net.name_scope():
@@ -41,13 +37,12 @@ def recurring():
 
 NETS = {
     "dropout": lambda: Dropping(prefix="drop_"),
-    "rrelu": lambda: Net(leaking, prefix="leaking_"),
     "recurrent": recurring,
 }
 
 
 @pytest.mark.parametrize("log", ["real"], indirect=True)
-@pytest.mark.parametrize("kind", ["dropout", "recurrent"])
+@pytest.mark.parametrize("kind", NETS)
 def test_comparing_draws_no_random_numbers(two, kind):
     def run(hybridize):
         net = NETS[kind]()
@@ -64,8 +59,7 @@ def test_comparing_draws_no_random_numbers(two, kind):
     assert found[3]
 
 
-@pytest.mark.parametrize("kind", ["dropout", "rrelu"])
-def test_nets_that_draw_in_training_are_compared_in_predictions(on, monkeypatch, kind):
+def test_nets_that_draw_in_training_are_compared_in_predictions(on, monkeypatch):
     asked, run_code = [], unhybridized._First._run_code
 
     def noted(self, *, is_training):
@@ -73,10 +67,30 @@ def test_nets_that_draw_in_training_are_compared_in_predictions(on, monkeypatch,
         return run_code(self, is_training=is_training)
 
     monkeypatch.setattr(unhybridized._First, "_run_code", noted)
-    net = started(NETS[kind](), hybrid=False)
+    net = started(Dropping(prefix="drop_"), hybrid=False)
     with autograd.record():
         net(data())
     assert asked == [False]
+
+
+def test_when_operators_draw(on):
+    state = session.active().state
+    for op, attrs, expected in (
+        ("Dropout", {"p": "0.5"}, "in training"),
+        ("Dropout", {"p": "0.0"}, "never"),
+        ("Dropout", {"p": "0.5", "mode": "always"}, "always"),
+        ("RNN", {"p": "0.2"}, "in training"),
+        ("RNN", {}, "never"),
+        ("LeakyReLU", {"act_type": "rrelu"}, "in training"),
+        ("LeakyReLU", {"act_type": "leaky"}, "never"),
+        ("Custom", {"op_type": "mine"}, "always"),
+        ("_random_uniform", {}, "always"),
+        ("_sample_normal", {}, "always"),
+        ("_shuffle", {}, "always"),
+        ("FullyConnected", {}, "never"),
+        ("UpSampling", {}, "never"),
+    ):
+        assert unhybridized._draws(op, attrs, state) == expected, op
 
 
 def test_predictions_are_compared_where_training_drops_units(on):
@@ -185,11 +199,11 @@ def test_statistics_that_the_forward_pass_of_parts_updates(on):
     """As on GPUs."""
 
     class Program(fakes.Program):
-        def forward(self, inputs, *, is_train, ctx):
+        def forward_tiles(self, inputs, *, is_train):
             if is_train:
                 for tile in self._tiles("net_batchnorm0_running_mean"):
                     tile += 1
-            return super().forward(inputs, is_train=is_train, ctx=ctx)
+            return super().forward_tiles(inputs, is_train=is_train)
 
     with fakes.using(fakes.backend(), program=Program):
         net = net_with()
