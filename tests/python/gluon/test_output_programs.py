@@ -8,6 +8,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
+from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.gluon import outputs
@@ -331,3 +332,35 @@ def test_a_fault_in_a_reader_is_one_error(where, retain):
     assert "tofu: thrown by operator Custom" in errors[0][1]
     losses = found[0]
     assert_same([losses[:2] + losses[-1:], found[1]], expected)
+
+
+# --- random numbers --------------------------------------------------------------------------
+
+
+def dropped():
+    """What a net with Dropout returns in four steps from one seed."""
+    net = nn.HybridSequential(prefix="random_")
+    with net.name_scope():
+        net.add(nn.Dense(16, in_units=8), nn.Dropout(0.5), nn.Dense(12, in_units=16))
+        net.add(nn.Dropout(0.3))
+    started(net)
+    mx.random.seed(11)
+    found = []
+    for _ in range(4):
+        with autograd.record():
+            out = net(batch())
+            loss = (out**2).sum()
+        loss.backward()
+        found += [out.asnumpy(), net[0].weight.grad().asnumpy()]
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_masks_follow_from_the_seed_and_the_number_of_workers(count):
+    tofu.gluon.enable(workers=count, device="cpu", log="quiet")
+    one, other = dropped(), dropped()
+    tofu.gluon.disable()
+    for first, second in zip(one, other):
+        np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(one[0], one[2])
+    assert 0.1 < (one[0] == 0).mean() < 0.6
