@@ -25,11 +25,13 @@ from typing import Any, Callable, Optional
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB
+from mxnet.gluon import block as gluon_block
 from mxnet.util import is_np_array
 
 from tofu.errors import TofuError
 
 from . import attributes, nesting
+from .arrays import is_numpy
 from .nesting import PLAIN
 
 __all__ = ["Graph", "UntraceableError", "trace"]
@@ -113,22 +115,22 @@ class Graph:
         return list(_operators(json.loads(self.symbol.tojson())))
 
 
-def trace(block: Any, forward: Callable[..., Any], pattern: Any, count: int) -> Graph:
+def trace(block: Any, forward: Callable[..., Any], pattern: Any, arrays: Sequence[Any]) -> Graph:
     """The graph of one call.
 
     Args:
         block: the block; its attributes are the same afterwards.
         forward: its class's forward method.
         pattern: how the arguments are nested.
-        count: the number of arrays among them.
+        arrays: the arrays among them.
 
     Raises:
         UntraceableError: the code does what a graph cannot do.
     """
     inside = attributes.blocks_in(block)
     parameters = _parameters(block)
-    names = ["data"] if count == 1 else [f"data{i}" for i in range(count)]
-    inputs = [_variable(name) for name in names]
+    names = ["data"] if len(arrays) == 1 else [f"data{i}" for i in range(len(arrays))]
+    inputs = [_variable(n, numpy=is_numpy(array)) for n, array in zip(names, arrays)]
     watched = _Watched()
     before = _Attributes(inside)
     with _plain_variables(parameters), mx.name.NameManager(), contextlib.ExitStack() as restored:
@@ -146,7 +148,10 @@ def trace(block: Any, forward: Callable[..., Any], pattern: Any, count: int) -> 
         raise UntraceableError(f"it returns {error}") from None
     if not symbols or not all(isinstance(each, mx.sym.Symbol) for each in symbols):
         raise UntraceableError("it returns arrays that it does not compute from its inputs")
-    symbol = mx.sym.Group(symbols)
+    try:
+        symbol = mx.sym.Group(symbols, gluon_block._check_same_symbol_type(symbols))
+    except TypeError as error:
+        raise UntraceableError(f"it returns arrays of two classes ({error})") from None
     return Graph(
         block.name or type(block).__name__,
         (names, symbol),
@@ -165,9 +170,9 @@ def _parameters(block: Any) -> dict[str, Any]:
         raise UntraceableError(f"its parameters cannot be collected ({error})") from None
 
 
-def _variable(name: str) -> Any:
+def _variable(name: str, *, numpy: bool) -> Any:
     made = mx.sym.var(name)
-    return made.as_np_ndarray() if is_np_array() else made
+    return made.as_np_ndarray() if numpy else made
 
 
 def _argument(name: str, inputs: Sequence[str], parameters: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -189,7 +194,7 @@ def _plain_variables(parameters: Mapping[str, Any]) -> Iterator[None]:
     """
     before = {name: parameter._var for name, parameter in parameters.items()}
     for name, parameter in parameters.items():
-        parameter._var = _variable(name)
+        parameter._var = _variable(name, numpy=is_np_array())
     try:
         yield
     finally:

@@ -18,12 +18,12 @@ import numpy as np
 from mxnet import autograd
 from mxnet.base import MXNetError
 from mxnet.gluon import HybridBlock, SymbolBlock, nn
+from mxnet.gluon import loss as gluon_loss
 from mxnet.ndarray import NDArray
-from mxnet.util import is_np_array
 
 from tofu.errors import PlanError
 
-from . import attributes, comparison, messages, nesting
+from . import attributes, comparison, messages, nesting, outputs
 from .block import PartitionedBlock, untie
 from .parameter import check_tileable, is_tiled, untile
 from .session import Session, active
@@ -35,7 +35,6 @@ __all__ = ["forward"]
 # Traces of a block that are kept. More are made for an attribute that changes all the time.
 _MAX_TRACES = 32
 _HOOKS = "a hook watches {}, which tracing would call once; register it on the outermost block"
-_NP_ARRAYS = "it works on mx.np arrays, expected mx.nd arrays"
 _RESTLESS = (
     f"its attributes, or globals that it reads, have had more than {_MAX_TRACES} values; pass "
     "what changes in every call as an array"
@@ -74,10 +73,15 @@ class _Trace:
 
 @dataclasses.dataclass(eq=False)
 class Known:
-    """A block's traces, the last used one first, and what the user was told of it."""
+    """A block's traces, the last used one first, and what the user was told of it.
+
+    Attributes:
+        was_called: whether a block without parameters has been called with tiles before.
+    """
 
     traces: list[_Trace] = dataclasses.field(default_factory=list)
     told: set[str] = dataclasses.field(default_factory=set)
+    was_called: bool = False
 
     def is_partitioned(self) -> bool:
         """Whether it has run partitioned."""
@@ -129,19 +133,20 @@ def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session)
     state.depth.handled.add(id(block))
     inside = attributes.blocks_in(block)
     parameters = _parameters(inside)
-    if not any(p.grad_req != "null" or is_tiled(p) for p in parameters):
+    has_parameters = any(p.grad_req != "null" or is_tiled(p) for p in parameters)
+    if not has_parameters and not (_is_divided(args) and _is_kept(block, state)):
         with _quietly(state):
             return original(block, *args)
     try:
         arrays, pattern = _arrays(args)
         _check_hooks(inside)
         with state.tracing:
-            found = _find(block, original, inside, pattern, len(arrays), state)
+            found = _find(block, original, inside, pattern, arrays, state)
         if found.reason is not None:
             raise UntraceableError(found.reason)
         return _run_traced(block, original, args, arrays, found, session)
     except UntraceableError as error:
-        if autograd.is_recording():
+        if autograd.is_recording() and has_parameters:
             _tell(block, str(error), session)
     state.depth.inside += 1
     try:
@@ -162,23 +167,24 @@ def _run_traced(
     assert found.graph is not None and found.partitioned is not None
     graph, partitioned, state = found.graph, found.partitioned, session.state
     signature = _signature(graph, arrays)
-    outputs = None
-    if partitioned.wanted():
+    results = None
+    if partitioned.wanted() or _is_divided(arrays):
         first = _First(block, original, args, arrays, session)
         if signature not in found.checked and _can_be_tiled(partitioned.parameters, arrays):
             if found.check == _SHAPES:
-                results = first.compare_shapes(found)
+                eager = first.compare_shapes(found)
                 found.checked.add(signature)
-                return results
-            first.compare(found)
+                return eager
+            if type(block).__module__ != gluon_loss.__name__:  # reading the outputs of a net whole
+                first.compare(found)
             found.checked.add(signature)
         if all(parameter._data is not None for parameter in partitioned.parameters):
-            outputs = partitioned.run(arrays, session)
-    if outputs is None:
+            results = partitioned.run(arrays, session)
+    if results is None:
         with _quietly(state):
             return original(block, *args)
     graph.apply_effects()
-    return nesting.rebuild(graph.outputs, outputs)
+    return nesting.rebuild(graph.outputs, results)
 
 
 class _First:
@@ -214,15 +220,15 @@ class _First:
             return  # what only fits in parts cannot be compared
         saved.restore()
         with autograd.pause(train_mode=is_training):
-            outputs = partitioned.run(self._arrays, self._session)
-        if outputs is None:
+            results = partitioned.run(self._arrays, self._session)
+        if results is None:
             return
-        text = comparison.difference(eager, nesting.rebuild(graph.outputs, outputs))
+        text = comparison.difference(eager, nesting.rebuild(graph.outputs, results))
         partitioned.release_last()
         saved.restore()
         if text is not None:
             found.refuse(f"its trace computes something else than its code: {text}")
-            del outputs
+            del results
             for parameter in parameters:
                 if is_tiled(parameter) and parameter.name not in tiled:
                     untile(parameter)
@@ -281,7 +287,12 @@ def _quietly(state: State, *, handled: bool = True, checking: bool = False) -> I
 
 
 def _find(
-    block: Any, original: Forward, inside: list[Any], pattern: Any, count: int, state: State
+    block: Any,
+    original: Forward,
+    inside: list[Any],
+    pattern: Any,
+    arrays: Sequence[Any],
+    state: State,
 ) -> _Trace:
     """The trace that holds now, made if there is none."""
     known: Known = state.traces.setdefault(block, Known())
@@ -298,7 +309,7 @@ def _find(
         made.refuse(_RESTLESS)
         return made
     try:
-        made.graph = trace(block, original, pattern, count)
+        made.graph = trace(block, original, pattern, arrays)
     except UntraceableError as error:
         made.refuse(str(error))
     else:
@@ -359,6 +370,20 @@ def _has_arrays(args: Any) -> bool:
     return isinstance(args, NDArray)
 
 
+def _is_divided(args: Any) -> bool:
+    """Whether there is an output of another block among the arguments that is still tiles."""
+    if isinstance(args, (list, tuple)):
+        return any(map(_is_divided, args))
+    return isinstance(args, NDArray) and outputs.is_divided(args)
+
+
+def _is_kept(block: Any, state: State) -> bool:
+    """Whether a block without parameters is called again: many scripts make a loss per step."""
+    known: Known = state.traces.setdefault(block, Known())
+    was_called, known.was_called = known.was_called, True
+    return was_called
+
+
 def _is_whole(block: Any) -> bool:
     """Whether a block can be traced in one piece: not a Sequential with other blocks in it."""
     if isinstance(block, HybridBlock):
@@ -377,8 +402,6 @@ def _parameters(inside: Sequence[Any]) -> list[Any]:
 
 
 def _arrays(args: tuple[Any, ...]) -> tuple[list[Any], Any]:
-    if is_np_array():
-        raise UntraceableError(_NP_ARRAYS)
     try:
         return nesting.flatten(args)
     except TypeError as error:
