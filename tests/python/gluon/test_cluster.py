@@ -424,6 +424,28 @@ def test_keys_that_mxnet_cannot_number_are_refused(store):
 # --- The watchdog -----------------------------------------------------------------------------
 
 
+class Clock:
+    """Time that passes when a test says so, and waits for a watchdog's look at it."""
+
+    def __init__(self):
+        self.now, self.looks = 0.0, 0
+
+    def monotonic(self):
+        return self.now
+
+    def look(self):
+        """In place of Watchdog.dead, which every look calls first."""
+        self.looks += 1
+        return []
+
+    def passes(self, seconds):
+        self.now += seconds
+        seen, until = self.looks, time.monotonic() + 60
+        while self.looks < seen + 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert self.looks >= seen + 2
+
+
 @pytest.fixture
 def told(monkeypatch):
     """What a watchdog that gives up says."""
@@ -433,44 +455,54 @@ def told(monkeypatch):
     return found
 
 
-def wait_until(condition):
-    until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(heartbeats, "time", clock)
+    return clock
 
 
-def test_the_watchdog_ends_a_wait(told):
-    watchdog = heartbeats.Watchdog("process 1 of 2", 0.2)
+@pytest.fixture
+def watchdog(told, clock):
+    """One that lets nothing take longer than 10 seconds."""
+    found = heartbeats.Watchdog("process 1 of 2", 10)
+    found.dead = clock.look
+    yield found
+    found.stop()
+
+
+def test_the_watchdog_ends_a_wait(watchdog, told, clock):
     with watchdog.waiting("a test"):
-        assert wait_until(lambda: told)
-    watchdog.stop()
-    assert told[0].startswith("process 1 of 2, waiting for a test: nothing for 0.2 s. Another")
+        clock.passes(9)
+        assert told == []
+        clock.passes(2)
+    assert told[0].startswith("process 1 of 2, waiting for a test: nothing for 10 s. Another")
     assert "TOFU_TIMEOUT" in told[0]
 
 
-def test_the_watchdog_lets_be_what_does_not_wait(told):
-    watchdog = heartbeats.Watchdog("process 1 of 2", 0.05)
-    time.sleep(0.2)
-    for _ in range(10):
+def test_the_watchdog_lets_be_what_does_not_wait_long(watchdog, told, clock):
+    clock.passes(20)
+    for _ in range(3):
         with watchdog.waiting("a test"):
-            time.sleep(0.01)
+            clock.passes(9)
     with watchdog.waiting("the end", limited=False):
-        time.sleep(0.2)
-    watchdog.stop()
+        clock.passes(20)
+    assert told == []
+
+
+def test_the_watchdog_may_be_without_limit(told, clock):
     unlimited = heartbeats.Watchdog("process 1 of 2", 0)
+    unlimited.dead = clock.look
     with unlimited.waiting("a test"):
-        time.sleep(0.1)
+        clock.passes(10_000)
     unlimited.stop()
     assert told == []
 
 
-def test_the_watchdog_hears_of_the_dead_without_waiting(told, monkeypatch):
+def test_the_watchdog_hears_of_the_dead_without_waiting(watchdog, told, monkeypatch):
     monkeypatch.setenv("PS_HEARTBEAT_TIMEOUT", "30")
-    watchdog = heartbeats.Watchdog("process 1 of 2", 0)
     watchdog.dead = lambda: ["the scheduler"]
-    assert wait_until(lambda: told)
-    watchdog.stop()
-    assert told[0].startswith(
-        "process 1 of 2: no heartbeat from the scheduler for 30 s, which ends"
-    )
+    until = time.monotonic() + 60
+    while not told and time.monotonic() < until:
+        time.sleep(0.01)
+    assert told[0].startswith("process 1 of 2: no heartbeat from the scheduler for 30 s, which")
