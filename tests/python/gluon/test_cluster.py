@@ -28,6 +28,7 @@ from .models import assert_same, data, plainly
 # pytest.warns passes on what it does not expect, from wherever it came.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
+COMPARED = 36  # numbers by which processes compare their tiles: four facts and a digest
 SIZE = 3  # processes, all with the same gradients
 
 
@@ -200,6 +201,53 @@ def test_gradients_are_summed_in_place(store, two):
     trainer.update(1)
 
 
+@pytest.mark.parametrize("update", [True, False])
+def test_what_the_script_writes_into_gradients_counts(store, two, update):
+    def run(kvstore, of_all):
+        options = {"kvstore": kvstore, "update_on_kvstore": update} if kvstore else {}
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, **options)
+        net(data())
+        held = net[0].weight.data()
+        for _ in range(2):  # not only in the first step
+            with autograd.record():
+                loss = (net(data()) ** 2).sum() * (SIZE / of_all)
+            loss.backward()
+            for parameter in net.collect_params().values():
+                parameter.grad()[:] *= 0.5
+            trainer.step(12 * SIZE)
+        return held.asnumpy(), values(net)
+
+    assert_same(run(store, SIZE), plainly(run, None, 1), rounded=True)
+
+
+class Other(Store):
+    """A process other than 0, which takes the values of that one: twice its own."""
+
+    rank = 1
+
+    def broadcast(self, keys, values, outs, priority=0):
+        if values[0].size != COMPARED:
+            values = [value * 2 for value in values]
+        super().broadcast(keys, values, outs, priority)
+
+
+@pytest.mark.filterwarnings("ignore:tofu. LAMB")
+@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])  # tiles, and whole tensors
+def test_all_processes_take_the_values_of_the_first(store, two, optimizer):
+    net = make_net()
+    with autograd.record():
+        net(data()).sum().backward()
+    held = net[0].weight.data()
+    before = values(net)
+    trainer = gluon.Trainer(net.collect_params(), optimizer, {}, Other())
+    trainer._init_kvstore()
+    trainer._init_params()
+    assert is_tiled(net[0].weight)
+    assert_same(values(net), {name: 2 * value for name, value in before.items()})
+    assert_same(held, 2 * before[net[0].weight.name])
+
+
 def test_a_batch_of_another_size_is_warned_of_as_by_mxnet(store, two):
     net, trainer = trained(store, True)
     with autograd.record():
@@ -316,6 +364,16 @@ def test_several_trainers_share_the_connection(store, two):
         assert_same(found, expected, rounded=True)
 
 
+def test_a_second_trainer_updates_by_itself(store, two):
+    trained(store, False)
+    net = make_net("second_")
+    for kvstore in (store, "dist_sync"):
+        trainer = gluon.Trainer(net.collect_params(), "sgd", dict(PARAMS), store)
+        trainer._kvstore_params["kvstore"] = kvstore
+        fit(net, trainer)
+        assert trainer._kvstore is store and trainer._update_on_kvstore is False
+
+
 def test_several_trainers_cannot_all_update_on_servers(store, two):
     trained(store, True)
     net = make_net("second_")
@@ -330,7 +388,7 @@ def test_several_trainers_cannot_all_update_on_servers(store, two):
 def test_a_process_with_other_tiles_is_told(store, two):
     class Different(Store):
         def broadcast(self, keys, values, outs, priority=0):
-            if values[0].size == 36:  # what is compared: four facts and a digest
+            if values[0].size == COMPARED:
                 values = [values[0] + 1]
             super().broadcast(keys, values, outs, priority)
 
