@@ -85,7 +85,7 @@ class Session:
         )
 
 
-# The one variable of this package that changes: MXNet's functions are the process's, too.
+# A variable of the process, as MXNet's functions are (and cluster's connection).
 _active: Optional[Session] = None
 
 
