@@ -434,8 +434,24 @@ def horovod():
 def test_kvstores_that_are_refused(two, monkeypatch, kvstore, text):
     for name in cluster._VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    net = make_net()
+
+    def train():
+        fit(net, gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore))
+
     with pytest.raises(ConfigError, match=text):
-        gluon.Trainer(make_net().collect_params(), "sgd", kvstore=kvstore)
+        train()
+
+
+def test_a_script_for_several_processes_can_be_planned_alone(two, monkeypatch):
+    """As tofu plan does: it runs the script up to its first training graph."""
+    for name in cluster._VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    net = make_net()
+    gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
+    with autograd.record():
+        net(data()).sum().backward()
+    assert is_tiled(net[0].weight)
 
 
 def test_trainers_that_are_refused(two):
