@@ -14,8 +14,13 @@ from .models import make_net, train
 
 MODULES = [found.name for found in pkgutil.iter_modules(tofu.gluon.__path__)]
 IMMUTABLE = (bool, int, float, str, bytes, tuple, frozenset, type(None))
-# MXNet calls these functions from graphs, which outlive a session.
-OF_THE_PROCESS = {"autograd_hooks": {"_functions", "_keys"}, "session": {"_active"}}
+# MXNet calls these functions from graphs, which outlive a session, and its parameter server has
+# one connection in a process.
+OF_THE_PROCESS = {
+    "autograd_hooks": {"_functions", "_keys"},
+    "cluster": {"_connection"},
+    "session": {"_active"},
+}
 
 
 def assigned(tree):
