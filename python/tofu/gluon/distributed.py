@@ -104,8 +104,6 @@ def check_kind(trainer: Any, kvstore: Any) -> None:
         raise ConfigError(
             "DMLC_PS_VAN_TYPE=p3: MXNet's P3 store cuts arrays by itself; unset it under tofu"
         )
-    if isinstance(kvstore, str):
-        cluster.check_environment(kind)
 
 
 def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> None:
@@ -132,6 +130,8 @@ def connect(trainer: Any, original: Callable[[Any], None], session: Session) -> 
         return trainer._kvstore
 
     if found is None:
+        if isinstance(params["kvstore"], str):
+            cluster.check_environment(_kind(params["kvstore"]))
         found = Cluster(make, session.timeout_s)
     else:
         _share(found, params)

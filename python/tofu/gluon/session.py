@@ -88,8 +88,7 @@ class Session:
         )
 
 
-# The only module-level variable here that changes. MXNet's functions, which tofu replaces,
-# are global to the process, too.
+# A variable of the process, as MXNet's functions are (and cluster's connection).
 _active: Optional[Session] = None
 
 

@@ -28,6 +28,7 @@ from .models import assert_same, data, plainly
 # pytest.warns passes on what it does not expect, from wherever it came.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
+COMPARED = 36  # numbers by which processes compare their tiles: four facts and a digest
 SIZE = 3  # processes, all with the same gradients
 
 
@@ -200,6 +201,53 @@ def test_gradients_are_summed_in_place(store, two):
     trainer.update(1)
 
 
+@pytest.mark.parametrize("update", [True, False])
+def test_what_the_script_writes_into_gradients_counts(store, two, update):
+    def run(kvstore, of_all):
+        options = {"kvstore": kvstore, "update_on_kvstore": update} if kvstore else {}
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, **options)
+        net(data())
+        held = net[0].weight.data()
+        for _ in range(2):  # not only in the first step
+            with autograd.record():
+                loss = (net(data()) ** 2).sum() * (SIZE / of_all)
+            loss.backward()
+            for parameter in net.collect_params().values():
+                parameter.grad()[:] *= 0.5
+            trainer.step(12 * SIZE)
+        return held.asnumpy(), values(net)
+
+    assert_same(run(store, SIZE), plainly(run, None, 1), rounded=True)
+
+
+class Other(Store):
+    """A process other than 0, which takes the values of that one: twice its own."""
+
+    rank = 1
+
+    def broadcast(self, keys, values, outs, priority=0):
+        if values[0].size != COMPARED:
+            values = [value * 2 for value in values]
+        super().broadcast(keys, values, outs, priority)
+
+
+@pytest.mark.filterwarnings("ignore:tofu. LAMB")
+@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])  # tiles, and whole tensors
+def test_all_processes_take_the_values_of_the_first(store, two, optimizer):
+    net = make_net()
+    with autograd.record():
+        net(data()).sum().backward()
+    held = net[0].weight.data()
+    before = values(net)
+    trainer = gluon.Trainer(net.collect_params(), optimizer, {}, Other())
+    trainer._init_kvstore()
+    trainer._init_params()
+    assert is_tiled(net[0].weight)
+    assert_same(values(net), {name: 2 * value for name, value in before.items()})
+    assert_same(held, 2 * before[net[0].weight.name])
+
+
 def test_a_batch_of_another_size_is_warned_of_as_by_mxnet(store, two):
     net, trainer = trained(store, True)
     with autograd.record():
@@ -316,6 +364,16 @@ def test_several_trainers_share_the_connection(store, two):
         assert_same(found, expected, rounded=True)
 
 
+def test_a_second_trainer_updates_by_itself(store, two):
+    trained(store, False)
+    net = make_net("second_")
+    for kvstore in (store, "dist_sync"):
+        trainer = gluon.Trainer(net.collect_params(), "sgd", dict(PARAMS), store)
+        trainer._kvstore_params["kvstore"] = kvstore
+        fit(net, trainer)
+        assert trainer._kvstore is store and trainer._update_on_kvstore is False
+
+
 def test_several_trainers_cannot_all_update_on_servers(store, two):
     trained(store, True)
     net = make_net("second_")
@@ -330,7 +388,7 @@ def test_several_trainers_cannot_all_update_on_servers(store, two):
 def test_a_process_with_other_tiles_is_told(store, two):
     class Different(Store):
         def broadcast(self, keys, values, outs, priority=0):
-            if values[0].size == 36:  # what is compared: four facts and a digest
+            if values[0].size == COMPARED:
                 values = [values[0] + 1]
             super().broadcast(keys, values, outs, priority)
 
@@ -376,8 +434,24 @@ def horovod():
 def test_kvstores_that_are_refused(two, monkeypatch, kvstore, text):
     for name in cluster._VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    net = make_net()
+
+    def train():
+        fit(net, gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore))
+
     with pytest.raises(ConfigError, match=text):
-        gluon.Trainer(make_net().collect_params(), "sgd", kvstore=kvstore)
+        train()
+
+
+def test_a_script_for_several_processes_can_be_planned_alone(two, monkeypatch):
+    """As tofu plan does: it runs the script up to its first training graph."""
+    for name in cluster._VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    net = make_net()
+    gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_sync")
+    with autograd.record():
+        net(data()).sum().backward()
+    assert is_tiled(net[0].weight)
 
 
 def test_trainers_that_are_refused(two):
@@ -424,6 +498,28 @@ def test_keys_that_mxnet_cannot_number_are_refused(store):
 # --- The watchdog -----------------------------------------------------------------------------
 
 
+class Clock:
+    """Time that passes when a test says so, and waits for a watchdog's look at it."""
+
+    def __init__(self):
+        self.now, self.looks = 0.0, 0
+
+    def monotonic(self):
+        return self.now
+
+    def look(self):
+        """In place of Watchdog.dead, which every look calls first."""
+        self.looks += 1
+        return []
+
+    def passes(self, seconds):
+        self.now += seconds
+        seen, until = self.looks, time.monotonic() + 60
+        while self.looks < seen + 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert self.looks >= seen + 2
+
+
 @pytest.fixture
 def told(monkeypatch):
     """What a watchdog that gives up says."""
@@ -433,44 +529,54 @@ def told(monkeypatch):
     return found
 
 
-def wait_until(condition):
-    until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(heartbeats, "time", clock)
+    return clock
 
 
-def test_the_watchdog_ends_a_wait(told):
-    watchdog = heartbeats.Watchdog("process 1 of 2", 0.2)
+@pytest.fixture
+def watchdog(told, clock):
+    """One that lets nothing take longer than 10 seconds."""
+    found = heartbeats.Watchdog("process 1 of 2", 10)
+    found.dead = clock.look
+    yield found
+    found.stop()
+
+
+def test_the_watchdog_ends_a_wait(watchdog, told, clock):
     with watchdog.waiting("a test"):
-        assert wait_until(lambda: told)
-    watchdog.stop()
-    assert told[0].startswith("process 1 of 2, waiting for a test: nothing for 0.2 s. Another")
+        clock.passes(9)
+        assert told == []
+        clock.passes(2)
+    assert told[0].startswith("process 1 of 2, waiting for a test: nothing for 10 s. Another")
     assert "TOFU_TIMEOUT" in told[0]
 
 
-def test_the_watchdog_lets_be_what_does_not_wait(told):
-    watchdog = heartbeats.Watchdog("process 1 of 2", 0.05)
-    time.sleep(0.2)
-    for _ in range(10):
+def test_the_watchdog_lets_be_what_does_not_wait_long(watchdog, told, clock):
+    clock.passes(20)
+    for _ in range(3):
         with watchdog.waiting("a test"):
-            time.sleep(0.01)
+            clock.passes(9)
     with watchdog.waiting("the end", limited=False):
-        time.sleep(0.2)
-    watchdog.stop()
+        clock.passes(20)
+    assert told == []
+
+
+def test_the_watchdog_may_be_without_limit(told, clock):
     unlimited = heartbeats.Watchdog("process 1 of 2", 0)
+    unlimited.dead = clock.look
     with unlimited.waiting("a test"):
-        time.sleep(0.1)
+        clock.passes(10_000)
     unlimited.stop()
     assert told == []
 
 
-def test_the_watchdog_hears_of_the_dead_without_waiting(told, monkeypatch):
+def test_the_watchdog_hears_of_the_dead_without_waiting(watchdog, told, monkeypatch):
     monkeypatch.setenv("PS_HEARTBEAT_TIMEOUT", "30")
-    watchdog = heartbeats.Watchdog("process 1 of 2", 0)
     watchdog.dead = lambda: ["the scheduler"]
-    assert wait_until(lambda: told)
-    watchdog.stop()
-    assert told[0].startswith(
-        "process 1 of 2: no heartbeat from the scheduler for 30 s, which ends"
-    )
+    until = time.monotonic() + 60
+    while not told and time.monotonic() < until:
+        time.sleep(0.01)
+    assert told[0].startswith("process 1 of 2: no heartbeat from the scheduler for 30 s, which")
