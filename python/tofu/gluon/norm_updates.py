@@ -1,6 +1,6 @@
-"""LAMB and LARS on tiles: every worker updates its own, and only sums of squares are shared.
+"""LAMB, LARS and LBSGD on tiles: each worker updates its own, and shares only sums of squares.
 
-Both scale the update of a tensor by norms of the whole tensor. A norm is the root of the
+They scale the update of a tensor by norms of the whole tensor. A norm is the root of the
 sum of the tiles' squares, each distinct tile counted once; so no tensor is gathered. The
 updates are those of ``mx.optimizer``, by MXNet's own operators, in the same order.
 """
@@ -8,6 +8,7 @@ updates are those of ``mx.optimizer``, by MXNet's own operators, in the same ord
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -44,8 +45,10 @@ class Spread:
         return [total.as_in_context(tile.context) for tile in tiles]
 
 
-# Updates some parameters that one call of the optimizer would update, already counted.
-Rule = Callable[[Any, Sequence[Spread]], None]
+# Counts an update of a parameter, by its index, on every worker.
+Count = Callable[[int], None]
+# Updates some parameters that one call of the optimizer would update.
+Rule = Callable[[Any, Sequence[Spread], Count], None]
 
 
 def rule_for(optimizer: Any) -> Optional[Rule]:
@@ -53,8 +56,9 @@ def rule_for(optimizer: Any) -> Optional[Rule]:
     return _RULES.get(type(optimizer))
 
 
-def _lamb(optimizer: Any, tensors: Sequence[Spread]) -> None:
+def _lamb(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
     for each in tensors:
+        count(each.index)
         _lamb_one(optimizer, each)
 
 
@@ -71,24 +75,21 @@ def _lamb_one(optimizer: Any, tensor: Spread) -> None:
         first["clip_gradient"] = optimizer.clip_gradient
     bounds = {name: getattr(optimizer, name) for name in ("lower_bound", "upper_bound")}
     second = {"lr": lr, **{name: bound for name, bound in bounds.items() if bound}}
-    mixed = _is_mixed(optimizer, tensor)
-    # MXNet's own phases for masters in single precision leave their moments as they were.
-    masters = [state[0] for state in tensor.states] if mixed else tensor.weights
-    moments = [state[1] for state in tensor.states] if mixed else tensor.states
-    gradients = [g.astype("float32") for g in tensor.gradients] if mixed else tensor.gradients
+    masters, gradients, moments = _in_single_precision(optimizer, tensor)
     steps = [
         nd.lamb_update_phase1(master, gradient, *pair, **first)
         for master, gradient, pair in zip(masters, gradients, moments)
     ]
     norms = [map(nd.sqrt, tensor.sum_of_squares(each)) for each in (masters, steps)]
-    for weight, master, step, of_master, of_step in zip(tensor.weights, masters, steps, *norms):
+    for master, step, of_master, of_step in zip(masters, steps, *norms):
         nd.lamb_update_phase2(master, step, of_master, of_step, out=master, **second)
-        if mixed:
-            nd.cast(master, dtype=weight.dtype, out=weight)
+    _set_weights(tensor, masters)
 
 
-def _lars(optimizer: Any, tensors: Sequence[Spread]) -> None:
+def _lars(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
     indices = [each.index for each in tensors]
+    for index in indices:
+        count(index)
     lrs, wds = optimizer._get_lrs(indices), optimizer._get_wds(indices)
     options = {"rescale_grad": optimizer.rescale_grad}
     if optimizer.momentum > 0:
@@ -131,9 +132,71 @@ def _lars_one(
         update(*inputs, out=[weight], num_weights=1, **options)
 
 
+def _lbsgd(optimizer: Any, tensors: Sequence[Spread], count: Count) -> None:
+    for each in tensors:
+        lr, wd = optimizer._get_lr(each.index), optimizer._get_wd(each.index)
+        count(each.index)
+        masters, gradients, momenta = _in_single_precision(optimizer, each)
+        if optimizer.batch_scale > 1:  # they are kept, and their memory is used again
+            gradients = [gradient.copy() for gradient in gradients]
+        keys = [(each.index, worker) for worker in range(len(masters))]
+        sums = [optimizer._cumulate_gradient(g, key) for g, key in zip(gradients, keys)]
+        if sums[0]["num_cums"] % optimizer.batch_scale:
+            continue  # MXNet's update has a rate of 0 here
+        gradients = [found["cum_grad"] / optimizer.batch_scale for found in sums]
+        if optimizer.warmup_strategy == "lars":
+            lr *= _trust(each, masters, gradients, wd)
+        else:
+            lr *= optimizer._get_lbmult(sums[0]["num_cums"])
+        options = {"lr": lr, "wd": wd, "rescale_grad": optimizer.rescale_grad}
+        if optimizer.clip_gradient:
+            options["clip_gradient"] = optimizer.clip_gradient
+        for weight, gradient, momentum in zip(masters, gradients, momenta):
+            if momentum is None:
+                nd.sgd_update(weight, gradient, out=weight, **options)
+            else:
+                mixture = {"momentum": optimizer.momentum, **options}
+                nd.sgd_mom_update(weight, gradient, momentum, out=weight, **mixture)
+        _set_weights(each, masters)
+        for key in keys:
+            optimizer._reset_cum_gradient(key)
+
+
+def _trust(tensor: Spread, weights: Sequence[Any], gradients: Sequence[Any], wd: float) -> float:
+    """LBSGD's factor of the learning rate."""
+    of_weight, of_gradient = (
+        float(tensor.sum_of_squares(tiles)[0].asscalar()) for tiles in (weights, gradients)
+    )
+    return min(max(math.sqrt(of_weight / (of_gradient + wd * of_weight + 1e-18)), 0.01), 100.0)
+
+
+def _in_single_precision(
+    optimizer: Any, tensor: Spread
+) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """Weights, gradients and states: of weights in half precision the masters, and theirs.
+
+    MXNet's own LAMB operators for masters leave the moments as they were.
+    """
+    if not _is_mixed(optimizer, tensor):
+        return tensor.weights, tensor.gradients, tensor.states
+    gradients = [gradient.astype("float32") for gradient in tensor.gradients]
+    return [state[0] for state in tensor.states], gradients, [state[1] for state in tensor.states]
+
+
+def _set_weights(tensor: Spread, masters: Sequence[Any]) -> None:
+    """Round the masters to the weights, where these are others."""
+    for weight, master in zip(tensor.weights, masters):
+        if master is not weight:
+            nd.cast(master, dtype=weight.dtype, out=weight)
+
+
 def _is_mixed(optimizer: Any, tensor: Spread) -> bool:
     """Whether weights in half precision have copies in single precision."""
     return bool(optimizer.multi_precision and tensor.weights[0].dtype == np.float16)
 
 
-_RULES: dict[type, Rule] = {mx.optimizer.LAMB: _lamb, mx.optimizer.LARS: _lars}
+_RULES: dict[type, Rule] = {
+    mx.optimizer.LAMB: _lamb,
+    mx.optimizer.LARS: _lars,
+    mx.optimizer.LBSGD: _lbsgd,
+}

@@ -2,7 +2,7 @@
 
 Nothing is reduced between workers: a tile's gradient is complete when the backward
 pass is. Parameters that are not tiled are updated as before, in the same step. Of the
-optimizers that do not update element by element, LAMB and LARS share norms
+optimizers that do not update element by element, LAMB, LARS and LBSGD share norms
 (tofu.gluon.norm_updates); others get whole weights and gradients.
 State files are those of plain MXNet: whole states, gathered.
 """
@@ -364,14 +364,17 @@ def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any
     """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
     optimizer = trainer._optimizer
     at_once = max(1, optimizer.aggregate_num)
-    for begin in range(0, len(spread), at_once):
-        some = spread[begin : begin + at_once]
+
+    def count(index: int) -> None:
         for updater in own.updaters:
             optimizer._set_current_context(updater.tofu_device)
-            optimizer._update_count([index for index, _ in some])
+            optimizer._update_count(index)
+
+    for begin in range(0, len(spread), at_once):
+        some = [_spread_of(own, *each) for each in spread[begin : begin + at_once]]
         assert own.rule is not None
         with autograd.pause():
-            own.rule(optimizer, [_spread_of(own, index, parameter) for index, parameter in some])
+            own.rule(optimizer, some, count)
 
 
 def _spread_of(own: _Updaters, index: int, parameter: Any) -> Spread:

@@ -338,6 +338,53 @@ def test_numbers_without_dimensions(two):
     assert_equal(numbers(), plainly(numbers))
 
 
+# --- Losses --------------------------------------------------------------------------------
+
+
+LOSSES = {  # the others of MXNet 1.9.1 take no arrays of NumPy
+    "L1Loss": lambda: mx.np.ones((12, 4)),
+    "L2Loss": lambda: mx.np.ones((12, 4)),
+    "SoftmaxCrossEntropyLoss": lambda: mx.np.arange(12) % 4,
+    "SigmoidBinaryCrossEntropyLoss": lambda: mx.np.ones((12, 4)),
+}
+
+
+class WithLoss(gluon.HybridBlock):
+    """A layer and a loss in one block."""
+
+    def __init__(self, loss, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.dense, self.loss = nn.Dense(4, in_units=6), loss
+
+    def hybrid_forward(self, F, x, label):
+        return self.loss(self.dense(x), label)
+
+
+def of_loss(name, inside):
+    mx.random.seed(7)
+    np.random.seed(7)
+    loss = getattr(gluon.loss, name)()
+    net = WithLoss(loss, prefix="with_loss_")
+    net.initialize(mx.init.Xavier())
+    for block in (net, net.dense, loss):
+        block.hybridize()
+    trainer, label, found = gluon.Trainer(net.collect_params(), "sgd"), LOSSES[name](), []
+    for _ in range(3):
+        with autograd.record():
+            value = net(inputs(), label) if inside else loss(net.dense(inputs()), label)
+        value.backward()
+        trainer.step(12)
+        found += [value, net.dense.weight.data().copy()]
+    return found
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses(name, inside, two):
+    assert_equal(of_loss(name, inside), plainly(of_loss, name, inside))
+
+
 # --- Operators that are whole --------------------------------------------------------------
 
 
