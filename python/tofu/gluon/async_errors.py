@@ -10,6 +10,7 @@ then looked for.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import Any, Callable
@@ -76,6 +77,10 @@ def settle(session: Session) -> str:
     found: list[str] = []
 
     def look() -> None:
+        with contextlib.suppress(MXNetError):  # out of memory, say: nothing is found
+            look_further()
+
+    def look_further() -> None:
         # On a thread of its own: MXNet keeps the text of the last error for each thread.
         _LIB.MXNDArrayWaitAll()
         for parameter in state.tiled:

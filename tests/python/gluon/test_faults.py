@@ -13,6 +13,7 @@ from mxnet.gluon import nn
 import tofu.gluon
 from tofu.gluon.backward_calls import BackwardCalls
 from tofu.gluon.recording import Recording
+from tofu.mx.run import program
 
 from . import fakes
 from .models import assert_same, data, make_net, plain, plainly, weights
@@ -127,6 +128,38 @@ def test_one_error_for_one_fault(real, where, dtype, grad_req, ask_input):
 def test_one_error_for_each_fault(real):
     found = Steps("float32").run("backward", bad=(1, 2, 4), steps=7)
     assert [number for number, _ in found.errors] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_fetch_that_throws(real, dtype, monkeypatch):
+    """That of the outputs from the workers to the script's device."""
+    gather = program.gather
+
+    def sometimes(tiles, layout, ctx):
+        if "fetch" in switched_on:
+            raise mx.MXNetError("fetched on purpose")
+        return gather(tiles, layout, ctx)
+
+    monkeypatch.setattr(program, "gather", sometimes)
+    found = Steps(dtype).run("fetch")
+    assert [number for number, _ in found.errors] == [2]
+    assert "fetched on purpose" in found.errors[0][1]
+    with plain():
+        expected = Steps(dtype).run(None)
+    assert_same(found.losses[-2:], expected.losses[-2:])
+    assert_same(found.values(), expected.values())
+
+
+def test_an_error_while_looking_for_the_operator(real, monkeypatch):
+    """Warnings are errors, and so is what ends a thread."""
+
+    def fails(*_):
+        raise mx.MXNetError("out of memory again")
+
+    monkeypatch.setattr(program.Program, "failing_operator", fails)
+    found = Steps("float32").run("forward")
+    assert [number for number, _ in found.errors] == [2]
+    assert "out of memory again" not in found.errors[0][1]
 
 
 def test_faults_that_nobody_reads_end(real):
