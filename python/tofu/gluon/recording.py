@@ -87,6 +87,8 @@ class Recording:
         self._closed.set()
         self._ran = False
         self._is_abandoned = False
+        # Backward calls that went through here, and callbacks that pushed for one.
+        self._asked = self._answered = 0
         self._context = outputs[0].context
         self._function = self._record(list(inputs), tiles, outputs)
         calls.watch(self)
@@ -106,6 +108,7 @@ class Recording:
         if not self._sentinel._fresh_grad:
             return False
         self._sentinel._fresh_grad = False
+        self._asked += 1
         return True
 
     def sentinel_in(self, inputs: Collection[str]) -> Optional[Any]:
@@ -120,9 +123,12 @@ class Recording:
         self._turn.set()
 
     def abandon(self) -> None:
-        """Make the backward pass deliver nothing, because its call was interrupted."""
+        """Let the backward pass, if it is still to come, do nothing: its call was interrupted.
+
+        It would change running statistics after the script has gone on.
+        """
         with self._calls.pushing:
-            self._is_abandoned = True
+            self._is_abandoned = self._asked > self._answered
 
     def wait(self) -> None:
         """Wait until the backward pass is pushed; raise its error, if any."""
@@ -133,6 +139,7 @@ class Recording:
                 raise
         finally:
             self.arrived.clear()
+            self._answered = self._asked
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -174,10 +181,7 @@ class Recording:
             self.arrived.set()
             self._take_turn()
             with self._calls.pushing:
-                of_inputs, tile_gradients, deliver = self._differentiate(own)
-                if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
-                    deliver(self.serial)
-                self._is_abandoned = False
+                of_inputs, tile_gradients = self._differentiated(own, requests)
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs + len(self._links) : -2]
             self._ran = True
@@ -193,6 +197,19 @@ class Recording:
             if self._calls.closed:  # no call waits; the script gets it with the results
                 raise
             self._error = error  # `wait` raises it in the script's backward call
+
+    def _differentiated(
+        self, heads: list[Any], requests: list[int]
+    ) -> tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]:
+        """Push the backward pass, unless its call has ended: the gradients of inputs and tiles."""
+        if self._is_abandoned:
+            self._is_abandoned = False
+            return [None] * self._num_inputs, ()
+        of_inputs, tile_gradients, deliver = self._differentiate(heads)
+        if requests[-1] != NULL:  # the sentinel's
+            self._answered += 1
+            deliver(self.serial)
+        return of_inputs, tile_gradients
 
     def _take_turn(self) -> None:
         """Wait until the backward call lets this callback proceed, or has ended."""
