@@ -1,7 +1,8 @@
 # make demo   trains the two examples serially and over four workers, and compares
 # make test   runs all tests, C++ and Python
-# make test-all   runs all tests, including those that make test samples
-# make test-tsan  runs the tests that use threads under ThreadSanitizer
+# make test-all   runs those of which make test takes a sample, too
+# make test-tsan  runs the tests of what threads share under ThreadSanitizer
+# make test-mxnet DIR=PATH  runs MXNet 1.9.1's own tests of Gluon from a checkout of its sources
 # make check  checks formatting, lint, types and dead code
 # make build  creates .venv and installs tofu from this folder (editable)
 #
@@ -28,7 +29,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-all test-cpp test-python test-tsan check format clean
+.PHONY: help build demo test test-all test-cpp test-python test-tsan test-mxnet check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -104,6 +105,11 @@ test-tsan: $(VENV)/.requirements
 	@$(BUILD)/tsan/tofu_thread_tests --gtest_brief=1 --gtest_filter='*Threads*:KernelCache*'
 	@$(BUILD)/tsan/tofu_fake_gpu_tests --gtest_brief=1 \
 	  --gtest_filter='*ThreadsAtOnce:*Operators*:*Peers'
+
+# Plainly and under the switch; the report goes into $(BUILD)/mxnet_tests.
+test-mxnet: $(VENV)/.build
+	@test -n "$(DIR)" || { echo "usage: make test-mxnet DIR=path/to/mxnet-1.9.1" >&2; exit 2; }
+	@$(RUN_ENV) $(VENV)/bin/python scripts/mxnet_tests.py "$(DIR)" --out $(BUILD)/mxnet_tests
 
 # --- checks ---------------------------------------------------------------------------------
 

@@ -50,11 +50,10 @@ class Recorder:
         self._path = path
         self._seed = int(os.environ["MXNET_TEST_SEED"])
         self._blocks: list[dict[str, Any]] = []
-        self._test = ""
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""
-        self._test, self._blocks = nodeid, []
+        self._blocks = []
         self._write(test=nodeid, outcome="begins")
         self._seed_all()
 

@@ -258,17 +258,23 @@ def main() -> None:
     parser.add_argument("--select", default="", help="tests, as for pytest -k")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one test")
     parser.add_argument("--out", type=Path, default=Path("build/mxnet_tests"))
+    parser.add_argument("--resume", action="store_true", help="keep the files that have run")
     arguments = parser.parse_args()
     folder = arguments.checkout.resolve() / "tests" / "python" / "unittest"
     if not (folder / "common.py").exists():
         parser.error(f"{folder} is missing; expected a checkout of the tag 1.9.1 of MXNet")
+    (arguments.out / "parts").mkdir(parents=True, exist_ok=True)
     runner = Runner(folder, arguments.timeout, arguments.select)
     report: dict[str, Any] = {"settings": settings(arguments.workers), "differ": {}}
     report["results"] = {setting.name: {} for setting in report["settings"]}
     for file in arguments.files:
         for setting in report["settings"]:
-            began = time.monotonic()
-            found = runner.run(setting, file)
+            began, kept = time.monotonic(), arguments.out / "parts" / f"{file}, {setting.name}.json"
+            if arguments.resume and kept.exists():
+                found = json.loads(kept.read_text("utf-8"))
+            else:
+                found = runner.run(setting, file)
+                kept.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
             report["results"][setting.name].update(found)
             passed = sum(result["outcome"] == "passed" for result in found.values())
             seconds = time.monotonic() - began
@@ -276,7 +282,6 @@ def main() -> None:
             sys.stdout.flush()
     differing(runner, report)
     report["blocks"] = {s.name: blocks(report["results"][s.name]) for s in report["settings"][1:]}
-    arguments.out.mkdir(parents=True, exist_ok=True)
     text = markdown(report)
     (arguments.out / "mxnet_tests.md").write_text(text, encoding="utf-8")
     document = {**report, "settings": [setting.name for setting in report["settings"]]}

@@ -10,6 +10,7 @@ messages name no operator, so tofu then searches for it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import Any, Callable
@@ -76,7 +77,11 @@ def settle(session: Session) -> str:
     found: list[str] = []
 
     def look() -> None:
-        # In its own thread, because MXNet stores the text of the last error per thread.
+        with contextlib.suppress(MXNetError):  # out of memory, say: nothing is found
+            look_further()
+
+    def look_further() -> None:
+        # On a thread of its own: MXNet keeps the text of the last error for each thread.
         _LIB.MXNDArrayWaitAll()
         for parameter in state.tiled:
             for program in programs:

@@ -99,6 +99,8 @@ class Recording:
         self._is_abandoned = False
         self._slots = list(slots) or [None] * len(inputs)
         self._heads = heads
+        # Backward calls that went through here, and callbacks that pushed for one.
+        self._asked = self._answered = 0
         self._context = outputs[0].context
         self._scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
         self._function = self._record(list(inputs), tiles, outputs)
@@ -121,6 +123,7 @@ class Recording:
         if not self._sentinel._fresh_grad:
             return False
         self._sentinel._fresh_grad = False
+        self._asked += 1
         return True
 
     def sentinel_in(self, inputs: Collection[str]) -> Optional[Any]:
@@ -135,9 +138,12 @@ class Recording:
         self._turn.set()
 
     def abandon(self) -> None:
-        """Make the backward pass deliver nothing, because its call was interrupted."""
+        """Let the backward pass, if it is still to come, do nothing: its call was interrupted.
+
+        It would change running statistics after the script has gone on.
+        """
         with self._calls.pushing:
-            self._is_abandoned = True
+            self._is_abandoned = self._asked > self._answered
 
     def forget_heads(self) -> None:
         """Before a backward call: drop what one that has failed may have left."""
@@ -153,6 +159,7 @@ class Recording:
                 raise
         finally:
             self.arrived.clear()
+            self._answered = self._asked
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -197,16 +204,8 @@ class Recording:
             self.arrived.set()
             self._take_turn()
             with self._calls.pushing:
-                of_inputs, tile_gradients, deliver = self._differentiate(own)
-                if requests[-1] != NULL and not self._is_abandoned:  # the sentinel's
-                    deliver(self.serial)
-                for slot, value, request in zip(self._slots, of_inputs, requests):
-                    if slot is not None and request != NULL and not self._is_abandoned:
-                        slot.add(self.serial, value)
-                self._is_abandoned = False
-            # Nothing reads the gradient of a token.
-            values = [v if slot is None else None for slot, v in zip(self._slots, of_inputs)]
-            values += [None] * (len(gradients) - self._num_inputs)
+                of_inputs, tile_gradients = self._differentiated(own, requests)
+            values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs + len(self._links) : -2]
             self._ran = True
             open_gates = {i for i, request in enumerate(gates) if request != NULL}
@@ -232,6 +231,26 @@ class Recording:
         for head in own:
             _wait_for([head] if head is None or isinstance(head, NDArray) else head.arrays)
         return own
+
+    def _differentiated(
+        self, heads: list[Any], requests: list[int]
+    ) -> tuple[Sequence[Optional[Any]], Sequence[Optional[Any]]]:
+        """Push the backward pass, unless its call has ended: the gradients of inputs and tiles.
+
+        Gradients of inputs that are tokens go to their slots; nothing reads a token's gradient.
+        """
+        if self._is_abandoned:
+            self._is_abandoned = False
+            return [None] * self._num_inputs, ()
+        of_inputs, tile_gradients, deliver = self._differentiate(heads)
+        if requests[-1] != NULL:  # the sentinel's
+            self._answered += 1
+            deliver(self.serial)
+        for slot, value, request in zip(self._slots, of_inputs, requests):
+            if slot is not None and request != NULL:
+                slot.add(self.serial, value)
+        own = [value if slot is None else None for slot, value in zip(self._slots, of_inputs)]
+        return own, tile_gradients
 
     def _take_turn(self) -> None:
         """Wait until the backward call lets this callback proceed, or has ended."""

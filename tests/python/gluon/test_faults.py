@@ -13,6 +13,7 @@ from mxnet.gluon import nn
 import tofu.gluon
 from tofu.gluon.backward_calls import BackwardCalls
 from tofu.gluon.recording import Recording
+from tofu.mx.run import program
 
 from . import fakes
 from .models import assert_same, data, make_net, plain, plainly, weights
@@ -129,8 +130,40 @@ def test_one_error_for_each_fault(real):
     assert [number for number, _ in found.errors] == [1, 2, 4]
 
 
-def test_faults_in_unread_results_end(real):
-    """The script reads nothing during the steps; it gets the error when it reads something."""
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_fetch_that_throws(real, dtype, monkeypatch):
+    """That of the outputs from the workers to the script's device."""
+    gather = program.gather
+
+    def sometimes(tiles, layout, ctx):
+        if "fetch" in switched_on:
+            raise mx.MXNetError("fetched on purpose")
+        return gather(tiles, layout, ctx)
+
+    monkeypatch.setattr(program, "gather", sometimes)
+    found = Steps(dtype).run("fetch")
+    assert [number for number, _ in found.errors] == [2]
+    assert "fetched on purpose" in found.errors[0][1]
+    with plain():
+        expected = Steps(dtype).run(None)
+    assert_same(found.losses[-2:], expected.losses[-2:])
+    assert_same(found.values(), expected.values())
+
+
+def test_an_error_while_looking_for_the_operator(real, monkeypatch):
+    """Warnings are errors, and so is what ends a thread."""
+
+    def fails(*_):
+        raise mx.MXNetError("out of memory again")
+
+    monkeypatch.setattr(program.Program, "failing_operator", fails)
+    found = Steps("float32").run("forward")
+    assert [number for number, _ in found.errors] == [2]
+    assert "out of memory again" not in found.errors[0][1]
+
+
+def test_faults_that_nobody_reads_end(real):
+    """The script reads nothing in the steps; the error comes where it does."""
     steps = Steps("float32")
     steps.step()
     switched_on.add("backward")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -52,12 +53,13 @@ class Net(nn.HybridBlock):
 class Drawn(mx.init.Initializer):
     """Numbers that follow from a parameter's name, equal in every dtype."""
 
-    def __init__(self, name: str, seed: int, trained: bool) -> None:
+    def __init__(self, name: str, seed: int, trained: bool, noise: int) -> None:
         super().__init__()
         self._name = name
         # BatchNorm(scale=False) has a gamma that it takes for ones, and overwrites.
         self._trained = trained
         self._seed = zlib.crc32(f"{seed} {name}".encode())
+        self._noise = noise
 
     def _init_weight(self, _, arr):
         drawn = np.random.RandomState(self._seed).normal(size=arr.shape)
@@ -70,18 +72,27 @@ class Drawn(mx.init.Initializer):
             drawn = 0.2 * drawn
         else:
             drawn = drawn * np.prod(arr.shape[1:]) ** -0.5
-        arr[:] = drawn.astype(np.float32)
+        arr[:] = disturbed(drawn, arr.dtype, self._noise, self._seed)
 
 
-def build(spec: Spec, dtype: str) -> Net:
-    """The net, initialized and hybridized."""
+def disturbed(values: np.ndarray, dtype: Any, noise: int, seed: int) -> np.ndarray:
+    """Numbers of single precision, each changed by one rounding of `dtype` if there is noise."""
+    single = values.astype(np.float32).astype(dtype)
+    if not noise:
+        return single
+    signs = np.random.RandomState((seed, noise)).choice((-1, 1), values.shape)
+    return np.nextafter(single, single + signs.astype(dtype))
+
+
+def build(spec: Spec, dtype: str, noise: int = 0) -> Net:
+    """The net, initialized and hybridized; noise changes its weights by one rounding."""
     net = Net(spec)
     if dtype == "float64" and active() is None:
         net.apply(lambda block: block.unfuse() if isinstance(block, Fused) else None)
     for name, parameter in net._collect_params_with_prefix().items():
-        parameter.init = Drawn(name, spec.seed, parameter.grad_req != "null")
+        parameter.init = Drawn(name, spec.seed, parameter.grad_req != "null", noise)
     net.freeze()
-    net.initialize()
     net.cast(dtype)
+    net.initialize()
     net.hybridize(**spec.hybridize)
     return net

@@ -16,7 +16,6 @@ from .spec import Input, Node, Spec
 WORKERS = (2, 3, 4, 6, 8)
 BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 8, 12, 12)
 MAX_ELEMENTS = 3000  # of one example of a value
-MAX_NODES = 14
 # Optimizers that divide by no gradient's size: a gradient that is 0 in truth stays harmless.
 SMOOTH = {
     "sgd": [{"learning_rate": 0.05}, {"learning_rate": 0.05, "momentum": 0.9, "wd": 1e-3}],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mxnet.gluon import nn
 
+from tofu.gluon.session import active
+
 from .kinds import ACTIVATIONS, WIDTHS, Function, Weighted, choose, divisors, kind
 
 CONVOLUTIONS = (nn.Conv1D, nn.Conv2D, nn.Conv3D)
@@ -264,6 +266,11 @@ def image_activation(act_type):
     lambda rng, shape: choose(rng, name=("LeakyReLU", "PReLU", "ELU", "SELU", "Swish", "GELU")),
 )
 def advanced_activation(name):
+    if name == "PReLU" and active() is None:
+        # The hybridized one of MXNet may write over the gradient that its slope's is made of.
+        return Weighted(
+            lambda F, x, alpha: F.relu(x) + F.broadcast_mul(F.minimum(x, 0), alpha), alpha=(1,)
+        )
     return getattr(nn, name)(*((0.1,) if name == "LeakyReLU" else ()))
 
 

@@ -10,7 +10,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-from .build import Net, build
+from .build import Net, build, disturbed
 from .spec import Spec
 
 Arrays = dict[str, np.ndarray]
@@ -58,7 +58,7 @@ def train(
         dtype: of all arrays.
         traced: whether to read all parameters around each step.
         forced: parameters to put in place before each step, or None.
-        noise: inputs change by one rounding; each number gives other changes.
+        noise: inputs and weights change by one rounding; each number gives other changes.
     """
     script = _Script(spec, dtype, traced, noise)
     for step in range(len(spec.batches)):
@@ -75,7 +75,7 @@ class _Script:
 
     def __init__(self, spec: Spec, dtype: str, traced: bool, noise: int) -> None:
         self.spec, self.dtype, self.traced, self.noise = spec, dtype, traced, noise
-        self.net: Net = build(spec, dtype)
+        self.net: Net = build(spec, dtype, noise)
         self.result = Result()
         if "add gradients" in spec.habits:
             for parameter in self.net.collect_params().values():
@@ -178,12 +178,8 @@ class _Script:
             if declared.words:
                 found.append(self.array(draw.randint(0, declared.words, shape)))
                 continue
-            drawn = draw.normal(size=shape).astype(np.float32)
-            if self.noise:
-                other = np.random.RandomState((spec.seed, step, number, self.noise))
-                towards = drawn + other.choice((-1, 1), shape).astype(np.float32)
-                drawn = np.nextafter(drawn, towards)
-            found.append(self.array(drawn))
+            drawn = disturbed(draw.normal(size=shape), self.dtype, self.noise, spec.seed)
+            found.append(mx.nd.array(drawn, dtype=self.dtype))
         return found
 
     def array(self, values: Any) -> Any:

@@ -132,3 +132,23 @@ def _same_on_gradient(node: Node, build: Builder, op: str, **changed: str) -> Se
 
 def _zeros_like(entry: Entry, build: Builder) -> Entry:
     return build.zeros(entry.shape, dtype_name(entry.dtype))
+
+
+@AFTER.lowering(
+    "_backward_LeakyReLU", reason="writes the gradient of the data where that of the slope reads"
+)
+def learned_slope(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The gradient of a learned slope: a sum of head gradients times negative data.
+
+    MXNet's operator may write the gradient of the data over the head gradient, and reads it
+    again for that of the slope, which then comes out times the slope.
+    """
+    if node.attrs.get("act_type") != "prelu" or 1 not in build.read:
+        return None
+    gradient, data, slope = node.inputs[:3]
+    negative = build.op("_minimum_scalar", data, scalar=0.0)
+    product = build.op("elemwise_mul", gradient, negative)
+    channels = () if math.prod(slope.shape) == 1 else (1,)
+    summed = tuple(axis for axis in range(len(data.shape)) if axis not in channels)
+    total = build.op("sum", product, axis=summed, keepdims=not channels)
+    return [Entry(node), build.reshape(total, slope.shape)]
