@@ -15,6 +15,7 @@ from mxnet import np as mx_np
 from mxnet.base import _LIB
 
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
+from tofu.mx.run import error_list
 
 from . import (
     async_errors,
@@ -82,6 +83,7 @@ def enable(
     if session.active() == wanted:
         return
     disable()
+    error_list.reserve()
     messages.set_level(wanted.log_level)
     _set_environment(wanted.state)
     _patch_mxnet(wanted.state)
