@@ -178,7 +178,6 @@ def plan(
     parts: Sequence[int] = [],
     allow_replication: bool = False,
     coarsen: bool = True,
-    bound: bool = False,
     time_limit_s: float = 60,
     on_pass: _OnPass | None = None,
 ) -> Plan:
@@ -194,8 +193,6 @@ def plan(
             largest first.
         allow_replication: whether tensors may stay whole where that is cheaper.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
-        bound: whether what is left of the time limit is spent on a better lower bound,
-            which may find a better plan, too.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
 

@@ -67,6 +67,7 @@ struct FoundChoice {
 
 struct ExpandOptions {
   int64_t top = kForbidden;
+  double root_elimination_work = 0;  // additions; 0: the root is not eliminated
   Deadline deadline = Deadline::max();
   // Told of better choices, and of the node's bound meanwhile; false ends the work.
   std::function<bool(const FoundChoice*, int64_t bound)> listener;

@@ -97,12 +97,20 @@ TEST(RecursiveSearch, PartsOfStepsAreReorderedOnlyWhenTheyMayBe) {
 }
 
 // Of unequal parts, what one step cuts need not divide at the other: the batch does not
-// divide by 3. So many steps are not decided jointly.
+// divide by 3. A quick search does not decide so many steps jointly.
 TEST(RecursiveSearch, OnlyStepsOfEqualPartsChangePlaces) {
-  Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 3});
+  Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 2, 2, 2, 3});
+  problem.options.is_quick = true;
   const Plan plan = problem.Search(Method::kImproved);
   EXPECT_EQ(plan.total_bytes(), problem.Recounted(plan));
   EXPECT_LT(plan.lower_bound_bytes, plan.total_bytes()) << "orders were tried";
+}
+
+TEST(RecursiveSearch, ManyStepsAreProvenByTheirProfiles) {
+  Problem problem(Mlp(4096, 9 * 64, 1), {2, 2, 2, 2, 2, 3});
+  const Plan plan = problem.Search(Method::kImproved);
+  EXPECT_EQ(plan.total_bytes(), problem.Recounted(plan));
+  EXPECT_EQ(plan.status, PlanStatus::kOptimal);
 }
 
 TEST(RecursiveSearch, WhatIsNoCheaperDoesNotTakeThePlaceOfTheRecursionsPlan) {
