@@ -1,7 +1,7 @@
 # make demo   trains the two examples serially and over four workers, and compares
 # make test   runs all tests, C++ and Python
-# make test-all   runs those of which make test takes a sample, too
-# make test-tsan  runs the tests of what threads share under ThreadSanitizer
+# make test-all   runs all tests, including those that make test samples
+# make test-tsan  runs the tests that use threads under ThreadSanitizer
 # make check  checks formatting, lint, types and dead code
 # make build  creates .venv and installs tofu from this folder (editable)
 #
@@ -80,9 +80,9 @@ $(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
 test-cpp: $(BUILD)/tests/.built
 	@$(VENV)/bin/ctest --test-dir $(BUILD)/tests --output-on-failure -j $(JOBS) --no-tests=error
 
-# ROTATE=KEY takes a sample, another for each key, of the tests that only test-all runs.
+# ROTATE=KEY also takes a sample of the tests that only test-all runs, a different one per key.
 ROTATE ?=
-# A worker takes whole files, so that what a file builds, such as the wheel, is built once.
+# A worker takes whole files, so fixtures of a file, such as the wheel, are built once.
 PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile
 
 test-python: $(VENV)/.build
@@ -91,7 +91,7 @@ test-python: $(VENV)/.build
 test-all: test-cpp test-tsan $(VENV)/.build
 	@$(PYTEST) --full
 
-# Only what several threads touch is built: the kernels, MXNet's operators and the stand-in
+# Builds only code that several threads use: the kernels, MXNet's operators and the stand-in
 # for a GPU.
 test-tsan: $(VENV)/.requirements
 	@scripts/find_googletest.sh $(VENV)/bin/cmake

@@ -6,8 +6,8 @@ Every round times these in turn, with CUDA events:
 ``multifetch``  one kernel, which reads the tiles in place,
 ``copy``        one contiguous copy of the same number of bytes from the tiles' GPU,
 ``strided``     a two-dimensional copy per tile, straight to its destination,
-``chain``       what stock operators do: slice each tile on its owner, copy the slice,
-                and concatenate the slices.
+``chain``       the same with stock operators: slice each tile on its owner, copy the
+                slice, and concatenate the slices.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Driver:
         self._contexts: dict[int, ctypes.c_void_p] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function; raises NoGpuError with CUDA's error number if it fails."""
+        """Call a function; raise NoGpuError with CUDA's error number if it fails."""
         result = getattr(self._library, name)(*arguments)
         if result:
             raise NoGpuError(f"{name} failed with CUDA's error {result}")
 
     def describe(self) -> dict[str, object]:
-        """The devices and the driver, which the numbers depend on."""
+        """The devices and the driver, on which the numbers depend."""
         version, name = ctypes.c_int(), ctypes.create_string_buffer(256)
         self.call("cuDriverGetVersion", ctypes.byref(version))
         names = []
@@ -155,7 +155,7 @@ class GpuCase:
 
     @property
     def tiles(self) -> int:
-        """Number of tiles: two side by side, or half of every row of one."""
+        """Number of tiles: two adjacent ones, or one of which half of every row is read."""
         return 2 if self.pattern == "gather" else 1
 
     @property

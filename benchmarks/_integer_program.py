@@ -29,11 +29,11 @@ class InfeasibleError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """What HiGHS found.
+    """The solution of HiGHS.
 
     Attributes:
-        values: of each variable.
-        cost: of the values, counted in integers.
+        values: the value of each variable.
+        cost: the cost of the values, counted in integers.
         seconds: CPU time of HiGHS alone.
     """
 
@@ -54,9 +54,9 @@ def cost_of(problem: dict[str, Any], values: list[int]) -> int:
 def solve(problem: dict[str, Any]) -> Solution:
     """Minimise a step's problem by the local polytope with integral variables.
 
-    A binary variable for each value of each variable, and one from 0 to 1 for each pair of
-    values that a pair of variables takes; the latter add up to the former along both sides.
-    What is used at each moment at which uses begin is at most the limit.
+    There is a binary variable for each value of each variable, and one from 0 to 1 for each pair
+    of values of a pair of variables; the latter add up to the former along both sides. At each
+    moment when a use begins, the bytes used are at most the limit.
 
     Raises:
         InfeasibleError: no choice is allowed and fits.
@@ -118,7 +118,7 @@ def _program(problem: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def _memory_rows(problem: dict[str, Any], starts: Any, columns: int) -> list[Any]:
-    """At each moment at which a use begins, the bytes of what is alive."""
+    """For each moment when a use begins, the bytes of all uses then alive."""
     memory = problem["memory"]
     moments = sorted({begin for _, begin, end, _ in memory["uses"] if begin < end})
     rows, places, bytes_used = [], [], []

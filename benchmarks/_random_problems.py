@@ -60,7 +60,7 @@ def _edges(rng: random.Random, count: int) -> list[tuple[int, int]]:
 
 def _memory(rng: random.Random, domains: list[int]) -> dict[str, Any]:
     uses = []
-    least = [0] * (len(domains) + 40)  # [moment]: whatever is chosen
+    least = [0] * (len(domains) + 40)  # [moment]: bytes that every choice uses
     mean = [0] * len(least)
     for v, size in enumerate(domains):
         usage = [rng.randint(0, 50) for _ in range(size)]

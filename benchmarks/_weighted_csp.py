@@ -2,7 +2,7 @@
 
     cost, seconds = solve(json.loads(text))
 
-Needs `pip install pytoulbar2`. Nothing is shared with the solver but the problem's text
+Needs `pip install pytoulbar2`. Shares nothing with the solver except the problem's text
 (docs/formats.md, "Step problem").
 """
 

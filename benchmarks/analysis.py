@@ -1,4 +1,4 @@
-"""How long the analysis of the whole inventory takes, and how long descriptions are.
+"""Measures the analysis of the whole inventory, and the length of descriptions.
 
     python benchmarks/analysis.py [--repetitions 5]
 

@@ -6,12 +6,12 @@
     python benchmarks/multifetch.py --smoke          # a few seconds, to check that it runs
     python benchmarks/multifetch.py --gpu            # on GPUs, compared with the driver's copies
 
-Patterns: ``gather`` joins two tiles side by side, each row of a tile becoming part of a row of
-the region; ``slice`` takes half of every row of one tile. Every measurement
+Patterns: ``gather`` joins two adjacent tiles, so each row of a tile becomes part of a row of the
+region; ``slice`` takes half of every row of one tile. Every measurement
 alternates memcpy and MultiFetch; NumPy then copies the same boxes. Medians are compared.
 Calls reuse their arrays, so arrays of up to 1 MiB stay in the core's caches; with ``--cold``
 every call uses other arrays, as when a worker reads what another wrote.
-One thread; expected time: under a minute. _gpu.py says what ``--gpu`` compares.
+One thread; expected time: under a minute. _gpu.py describes the comparison of ``--gpu``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def seconds(run: Callable[[], object], calls: int) -> float:
 
 
 class Arrays:
-    """What one call of each candidate reads and writes."""
+    """The arrays that one call of each candidate reads and writes."""
 
     def __init__(self, case: Case, loaded: ctypes.CDLL) -> None:
         spec, shapes, shape = case.spec_and_sources()
@@ -122,7 +122,7 @@ class Arrays:
             np.copyto(to, source)
 
     def are_right(self) -> bool:
-        """Whether `fetch` writes the right values."""
+        """Whether `fetch` writes the correct values."""
         self.rows()
         expected = self.region.copy()
         self.region[:] = 0
@@ -146,7 +146,7 @@ def measure(case: Case, loaded: ctypes.CDLL, repetitions: int, is_cold: bool) ->
         "numpy": lambda: next(turns).rows(),
     }
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    # NumPy goes last: what it leaves in shared caches would slow the next memcpy down.
+    # NumPy goes last: it leaves data in shared caches that would slow the next memcpy down.
     for together in (("memcpy", "multifetch"), ("numpy",)):
         for _ in range(repetitions):
             for kind in together:
@@ -166,7 +166,7 @@ def measure(case: Case, loaded: ctypes.CDLL, repetitions: int, is_cold: bool) ->
 
 
 def machine() -> dict[str, str]:
-    """The machine and versions that the numbers depend on."""
+    """The machine and versions, on which the numbers depend."""
     names = [
         line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
@@ -180,7 +180,7 @@ def machine() -> dict[str, str]:
 
 def measure_gpu(args: argparse.Namespace) -> None:
     """Measure on GPUs and print, or say that there is none."""
-    import _gpu  # beside this file
+    import _gpu  # next to this file
 
     sizes = _gpu.SIZES[:1] if args.smoke else _gpu.SIZES
     repetitions = 2 if args.smoke else args.repetitions

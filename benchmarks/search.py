@@ -39,7 +39,7 @@ GOALS = {
     "highs_ratio": 20.0,
 }
 
-# Runs in a process without MXNet, whose peak memory is therefore the search's.
+# Runs in a process without MXNet, so its peak memory is the search's.
 _PLAN = """
 import json, re, sys, time
 from tofu import _core
@@ -146,7 +146,7 @@ def compare(inputs: Inputs, workers: int, repeats: int) -> list[dict[str, Any]]:
         text = found.step_problem(step=step)
         problem = json.loads(text)
         pairs = []
-        for _ in range(repeats):  # They take turns.
+        for _ in range(repeats):  # alternate the two solvers
             ours = json.loads(_core.solve_step_problem(text))
             theirs = solve(problem)
             if ours["cost"] != theirs.cost:
@@ -182,7 +182,7 @@ SMOKE_LENGTHS = {"rnn": (rnn, (2, 4)), "resnet": (resnet, (20, 35))}
 
 
 def _grow(models: list[Any], repeats: int) -> dict[str, Any]:
-    """Plans of longer and longer models over 8 workers, and how their time grows."""
+    """Plan longer and longer models over 8 workers, and measure how the time grows."""
     records = []
     for model in models:
         records.append(plan(make(model), WORKERS[0], repeats))
@@ -202,7 +202,7 @@ def _say(record: dict[str, Any]) -> None:
 
 
 def measure(repeats: int, *, smoke: bool) -> dict[str, Any]:
-    """Everything; `smoke` uses models of a few layers, which say nothing about speed."""
+    """Measure everything; `smoke` uses models of a few layers, which show nothing about speed."""
     plans, steps = [], []
     for name in LARGEST:
         inputs = make(name, reduced=smoke)

@@ -1,14 +1,14 @@
-"""What the first step of a script costs, part by part: from a block's symbol to bound executors.
+"""Measures the first step of a script, part by part: from a block's symbol to bound executors.
 
     python benchmarks/setup.py --output docs/results/setup.json
     python benchmarks/setup.py --models resnet-50 --workers 8      # one model, one worker count
 
-Each run is a process of its own, so that nothing is warm: it trains a network for two steps and
-prints where the first one went. `MXNet` is the time inside MXNet's C library, whoever calls
-it; the rest is tofu's and Python's. Stock MXNet runs next to it, and each model's runs take
-turns. Reported are medians. For models that no machine executes, `--models wresnet-152-10`
-goes from the training graph to the texts that MXNet would bind. Hardware: two cores. Time:
-about three minutes. `--smoke` runs a reduced model once, to see that it works.
+Each run is a new process, so nothing is cached. It trains a network for two steps and prints the
+times of the parts of the first one. `MXNet` is the time inside MXNet's C library, for any caller;
+the rest is tofu's and Python's. Runs of stock MXNet and tofu alternate, and the script reports
+medians. For models that are too large to run, `--models wresnet-152-10` measures the way from the
+training graph to the texts that MXNet would bind. Hardware: two cores. Time: about three minutes.
+`--smoke` runs a reduced model once, to check that the script works.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Clock:
         self._lock = threading.Lock()
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, its time added to a part; calls inside such calls count once."""
+        """Wrap a function to add its time to a part; nested calls count once."""
 
         @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
         def wrapper(*args: Any, **options: Any) -> Any:
@@ -58,7 +58,7 @@ class Clock:
 
     @contextlib.contextmanager
     def measure(self, part: str) -> Iterator[None]:
-        """Add what happens inside to a part."""
+        """Add the time inside this context to a part."""
         depth = getattr(self._depth, part, 0)
         setattr(self._depth, part, depth + 1)
         begin = time.perf_counter()
@@ -108,7 +108,7 @@ def watch_tofu(clock: Clock) -> None:
 
 
 def train(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
-    """Train for two steps in this process; seconds of each, and the parts of the first."""
+    """Train for two steps in this process; return the seconds of each and the first's parts."""
     import mxnet as mx
     from mxnet import autograd, gluon
 
@@ -154,7 +154,7 @@ def train(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
 
 
 def compile_only(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
-    """From a model's training graph to the texts that MXNet would load."""
+    """Measure the way from a model's training graph to the texts that MXNet would load."""
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
     from tofu.models import build
@@ -184,7 +184,7 @@ def compile_only(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
 
 
 def run(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
-    """One run in a process of its own."""
+    """Do one run in a new process."""
     command = [sys.executable, __file__, "--child", model, "--workers", str(workers)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "TOFU_"))}
     environment.pop("MXNET_GRAPH_PASS", None)
@@ -200,7 +200,7 @@ def run(model: str, workers: int, *, smoke: bool) -> dict[str, Any]:
 
 
 def measure(model: str, workers: list[int], repeats: int, *, smoke: bool) -> dict[str, Any]:
-    """Medians over runs that take turns, serial ones first where the model is executed."""
+    """Medians over alternating runs; serial ones come first if the model is executed."""
     contenders = [0, *workers] if model in EXECUTED else workers
     runs: dict[int, list[dict[str, Any]]] = {count: [] for count in contenders}
     for _ in range(repeats):
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[8], metavar="K")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, help="a JSON file")
-    parser.add_argument("--smoke", action="store_true", help="reduced models, to see that it works")
+    parser.add_argument("--smoke", action="store_true", help="reduced models, to test the script")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

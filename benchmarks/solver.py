@@ -3,10 +3,10 @@
     python benchmarks/solver.py --output solver.json [--smoke] [FILE ...]
 
 Each FILE (a step problem or one of the IOPDDL contest, gzipped or not) is solved five times
-with its limit and five times without: medians of processor time, reading included, and when the
-best choice came within 1% and 0.5% of the proven bound. Then random problems of 50 to 500
-variables, next to HiGHS and, where pytoulbar2 is installed, toulbar2; all must find the same
-cost. Needs `pip install '.[test]'`.
+with its limit and five times without. Reports medians of processor time, including reading, and
+of the time until the best choice was within 1% and 0.5% of the proven bound. Then solves random
+problems of 50 to 500 variables, also with HiGHS and, if pytoulbar2 is installed, with toulbar2;
+all must find the same cost. Needs `pip install '.[test]'`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_LIMIT = -1
 
 
 def solve_once(text: str, limit: Optional[int], seconds: float, threads: int) -> dict[str, Any]:
-    """Solve a problem; processor time in all, and of each better cost."""
+    """Solve a problem; return the processor time in total and of each better cost."""
     from tofu import _core
 
     costs: list[tuple[float, Optional[int]]] = []
@@ -51,7 +51,7 @@ def solve_once(text: str, limit: Optional[int], seconds: float, threads: int) ->
 def reached(
     costs: list[tuple[float, Optional[int]]], bound: Optional[int], share: float
 ) -> Optional[float]:
-    """When a cost was first at most `share` above the bound; None: never."""
+    """The time when a cost was first at most `share` above the bound; None if never."""
     if bound is None:
         return None
     times = [at for at, cost in costs if cost is not None and cost <= bound * (1 + share)]
@@ -79,10 +79,10 @@ def measure_file(path: Path, repeats: int, seconds: float, threads: int) -> list
 
 
 def compare(seed: int) -> dict[str, Any]:
-    """One random problem, solved by each solver there is.
+    """Solve a random problem with each installed solver.
 
     Raises:
-        RuntimeError: they do not find the same cost.
+        RuntimeError: the solvers do not find the same cost.
     """
     import _integer_program
     import _random_problems

@@ -3,7 +3,7 @@
     python benchmarks/speed.py --output docs/results/speed.json
 
 Trains a wide residual network and an RNN of a size that fits a small machine, on two cores.
-Three processes take turns, so other load on the machine affects them equally: stock MXNet with
+Three processes alternate, so other load on the machine affects them equally: stock MXNet with
 OMP_NUM_THREADS=2, with 1, and tofu with two workers of one thread. In every round the last two
 also train once bound to one core, which gives the CPU time of the partitioned graph and of the
 serial one. Reports medians and quartiles of the rounds' ratios. Hardware: two cores. Time: about
@@ -76,7 +76,7 @@ class Contender:
         )
 
     def train(self, steps: int, cores: list[int]) -> Turn:
-        """Train for some steps on some cores; returns medians per step."""
+        """Train for some steps on some cores; return medians per step."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps({"steps": steps, "cores": cores}), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
@@ -100,7 +100,7 @@ def pick(name: str, *, smoke: bool) -> tuple[Model, argparse.Namespace]:
 
 
 def serve(name: str, workers: int, *, smoke: bool) -> None:
-    """Train as lines on standard input say, and answer each with a line."""
+    """Read commands to train from standard input, and answer each with a line."""
     import tofu
 
     if workers:

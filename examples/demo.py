@@ -41,7 +41,7 @@ class Run:
 def run_script(
     console: Console, script: Path, title: str, folder: Path, epochs: int, env: Mapping[str, str]
 ) -> Run:
-    """Run `script` with `env` added to the environment, and show its output as it comes."""
+    """Run `script` with `env` added to the environment, and show its output immediately."""
     folder.mkdir(parents=True)
     weights, metrics = folder / "weights.params", folder / "metrics.json"
     command = [sys.executable, str(script), "--epochs", str(epochs)]

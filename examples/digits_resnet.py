@@ -4,8 +4,8 @@ The images (8 by 8 pixels) come with scikit-learn. An ordinary Gluon script::
 
     python examples/digits_resnet.py --epochs 5
 
-The activation is tanh: most pixels are background and have the same value, which could cross
-relu's kink for all of them at once and make a rounding error grow.
+The activation is tanh. Most pixels are background and have the same value, so with relu a
+rounding error could move all of them across the kink at once, and grow.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def train_epoch(net, loader, loss_function, trainer, ctx):
 
 
 def measure_accuracy(net, loader, ctx):
-    """The share of images whose digit `net` gets right."""
+    """The share of images that `net` classifies correctly."""
     metric = mx.metric.Accuracy()
     for images, labels in loader:
         metric.update(labels, net(images.as_in_context(ctx)).as_in_context(labels.context))

@@ -49,7 +49,7 @@ class Convolution:
 
     @property
     def look(self) -> tuple[Any, ...]:
-        """What two convolutions have in common if they are partitioned alike."""
+        """The properties that two convolutions share if they are partitioned alike."""
         return (
             self.layer,
             self.weight.shape,
@@ -62,7 +62,7 @@ class Convolution:
 
     @property
     def way(self) -> tuple[Any, ...]:
-        """How it is partitioned, regardless of its shape."""
+        """The way it is partitioned, regardless of its shape."""
         return self.weight.cuts, self.activation.cuts, self.output.cuts, self.split
 
 

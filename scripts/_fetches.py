@@ -1,9 +1,9 @@
-"""Counts what each operator fetches under a plan, tensor by tensor, in plain Python.
+"""Counts the bytes that each operator fetches under a plan, tensor by tensor, in plain Python.
 
     for part in fetches(graph, table, plan, node): print(part.tensor, part.bytes)
 
-This is a second count, independent of the search's: it follows docs/formats.md (tiles,
-regions, and what is fetched) and shares no code with the passes.
+This count is independent of the search's: it follows docs/formats.md (tiles, regions and
+fetches) and shares no code with the passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Box = list[tuple[int, int]]  # half-open, one range per dimension
 
 @dataclasses.dataclass(frozen=True)
 class Fetch:
-    """What all workers fetch of one input, or for one output, of an operator."""
+    """The bytes that all workers fetch of one input, or for one output, of an operator."""
 
     tensor: str
     is_output: bool

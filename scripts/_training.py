@@ -73,7 +73,7 @@ class Planned:
         }
 
     def _peak_bytes(self) -> list[int]:
-        """What MXNet allocates, according to the model of its planner."""
+        """Bytes that MXNet allocates, according to the model of its planner."""
         import mxnet as mx
 
         from tofu.mx.memory.step import step_memory

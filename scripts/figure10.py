@@ -1,4 +1,4 @@
-"""Figure 10 of the paper: what each partition algorithm communicates, and whether it fits.
+"""Figure 10 of the paper: the communication of each partition algorithm, and whether it fits.
 
     python scripts/figure10.py --output docs/results     # figure10.json, figure10.svg
     python scripts/figure10.py --smoke                   # reduced models, in seconds
@@ -64,10 +64,10 @@ class Row:
         model, batch: the case.
         mode: the search mode.
         total_bytes: fetched per training step by all workers; None if no plan was found.
-        lower_bound_bytes: of this algorithm's own plans.
-        worker_bytes: what the fullest worker holds, by kind.
-        search_seconds: from graph to plan.
-        status: of the plan, or why there is no plan.
+        lower_bound_bytes: the bound on this algorithm's own plans.
+        worker_bytes: memory of the fullest worker, by kind.
+        search_seconds: time from graph to plan.
+        status: the plan's status, or the reason why there is no plan.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Memory per worker at full size: what MXNet's planner allocates, serial and partitioned.
+"""Memory per worker at full size, as MXNet's planner allocates it, serial and partitioned.
 
     python scripts/memory.py --model rnn-10-8k          # one of the three; all by default
     python scripts/memory.py --format json --output docs/results
@@ -11,12 +11,12 @@ sizes. Each line changes one thing in the line above it:
 
     plain              slices, copies between workers and concatenations, MXNet's own order
     multifetch         one operator assembles a region
-    shared             several operators use one fetch, if that should need no more memory
+    shared             several operators use one fetch, if that needs no more memory
     control_deps       dependencies keep nodes in an order that needs little memory
-    delayed_fetch      a fetch runs just before its reader, not as early as it could
+    delayed_fetch      a fetch runs just before its reader, instead of as early as possible
     match_range        MXNet's planner tries how much larger a reused block may be
-    halves             what a script runs: forward, then backward, in one executor
-    two_executors      what a script with random operators runs: two executors
+    halves             as in a script: forward, then backward, in one executor
+    two_executors      as in a script with random operators: two executors
 
 MXNet does not report each worker's share. The model of its planner does
 (tofu.mx.memory.planner), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
@@ -53,7 +53,7 @@ LIMIT_BYTES = 12 * 2**30
 ADAM_STATES = 2
 FLOAT32_BYTES = 4
 MIB = 2**20
-# What every variant is: the partition's options, and the planner's search for a range.
+# Every variant: the partition's options, and the planner's search for a range.
 _MULTIFETCH: dict[str, Any] = {"fetch": "multifetch", "share": False}
 _SHARED: dict[str, Any] = {"fetch": "multifetch"}
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -76,11 +76,11 @@ class Row:
         model, batch: the case.
         variant: a key of VARIANTS.
         serial_bytes: everything on one device: weights, gradients, Adam's states, the
-            inputs, and what MXNet's own executor allocates.
+            inputs, and the allocations of MXNet's own executor.
         bytes_per_worker: the same for every worker.
-        fetched_bytes: what workers fetch from each other in a step.
-        planned_mib: what MXNet planned for intermediate tensors, all workers.
-        predicted_mib: what the model predicts for them.
+        fetched_bytes: bytes that workers fetch from each other in a step.
+        planned_mib: MXNet's plan for the intermediate tensors of all workers.
+        predicted_mib: the model's prediction for them.
     """
 
     model: str
@@ -135,7 +135,7 @@ def measure(
 
 
 def serial_bytes(graph: ModelGraph) -> int:
-    """What stock MXNet needs: it differentiates and binds the symbol itself."""
+    """The bytes that stock MXNet needs; it differentiates and binds the symbol itself."""
     variables = {**graph.inputs, **graph.parameters}
     arguments = {name: mx.nd.empty(shape, dtype=kind) for name, (shape, kind) in variables.items()}
     gradients = {
@@ -163,7 +163,7 @@ def fixed_bytes(divided: _core.Partitioned) -> list[int]:
 
 
 def bound_mib(graph: _core.Graph, workers: int, *, search: bool) -> int:
-    """What MXNet plans for a graph when it is bound."""
+    """The MiB that MXNet plans for a graph when it is bound."""
     contexts = [mx.cpu(worker) for worker in range(workers)]
     context_of = {f"worker{worker}": one for worker, one in enumerate(contexts)}
     groups = dict(graph.variables)

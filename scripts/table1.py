@@ -1,14 +1,14 @@
-"""Table 1 of the paper: how long it takes to find a plan for 8 workers, compared with ours.
+"""Table 1 of the paper: the time to find a plan for 8 workers, compared with ours.
 
     python scripts/table1.py --output docs/results       # table1.json
     python scripts/table1.py --smoke                     # reduced models, in seconds
 
-The paper's rows, and what corresponds to them here (docs/search.md):
+The paper's rows, and the corresponding modes here (docs/search.md):
 
 - Original DP: n/a in the paper, whose dynamic program needs a linear graph and so cannot run
   before coarsening. Ours eliminates variables of any graph: all steps at once, nothing merged.
 - DP with coarsening: all steps at once ("flat").
-- Using recursion: one step after the other ("recursion").
+- Using recursion: one step at a time ("recursion").
 - ours: the default, recursion and joint improvement of the steps ("tofu").
 
 Times are the CPU time of one thread from the training graph (JSON in memory) to the plan (JSON),
@@ -44,7 +44,7 @@ MODELS = ("wresnet-152-10", "rnn-10-8k")
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A row of the table: what it is called, how it is searched, the paper's times."""
+    """A row of the table: its name, its search mode, and the paper's times."""
 
     name: str
     mode: str
@@ -70,7 +70,7 @@ class Cell:
         total_bytes: of the plan, or None.
         optimal: whether the plan is a proven optimum over all its steps.
         spent_seconds: time spent if no plan was found.
-        reason: why there is no plan.
+        reason: the reason why there is no plan.
         paper: the paper's time.
     """
 
@@ -84,7 +84,7 @@ class Cell:
     paper: str
 
     def to_text(self) -> str:
-        """What the table shows."""
+        """The cell's text."""
         if not self.seconds:
             return f"none within {self.spent_seconds:.0f} s"
         found = statistics.median(self.seconds)

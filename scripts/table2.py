@@ -4,8 +4,8 @@
     python scripts/table2.py --format json
 
 A training step keeps three tensors of a weight's size: the weight, its gradient and the
-optimizer's history (section 7.1). Weights are what the caption calls weight tensors: kernels and
-matrices; biases and BatchNorm's vectors would add less than 0.02 GiB. Hardware: any; nothing is
+optimizer's history (section 7.1). Weights are the caption's weight tensors: kernels and matrices;
+biases and BatchNorm's vectors would add less than 0.02 GiB. Hardware: any; nothing is
 allocated. Time: under a minute. Expected: all models except rnn-8-6k within 2.01% of the paper.
 
 Why the numbers differ. All the paper's are multiples of 0.3: three times a size of the weights

@@ -1,7 +1,7 @@
 """Attention with interleaved heads, whose projections are (length, batch, heads * channels).
 
-Scores are (batch * heads, rows, columns). A head's queries, keys and values lie side by
-side, so heads are not split; the rows and columns of an encoder's and a decoder's are.
+Scores have shape (batch * heads, rows, columns). A head's queries, keys and values are
+adjacent, so heads are not split; the rows and columns of encoder and decoder are.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _softmax_lines(function, data, label, axes):
 
 
 def _softmax_axes(ndim, multi_output, preserve_shape):
-    """What a softmax is over: the channels, the last dimension, or all except the batch."""
+    """The axes of a softmax: the channels, the last dimension, or all except the batch."""
     if multi_output:
         return {1}
     return {ndim - 1} if preserve_shape else set(range(1, ndim))

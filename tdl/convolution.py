@@ -71,7 +71,7 @@ def _convolution(data, weight, bias, window, num_group):
 
 
 def _parameters_only(ograd, data, weight, bias, window):
-    """Of weight and bias; nothing reads that of data (tofu.mx lowers it so)."""
+    """Gradients of weight and bias; nothing reads that of data (tofu.mx lowers it so)."""
     space, taps = names(len(window.kernel), "y"), names(len(window.kernel), "k")
     data = data.padded(0)
 
@@ -104,7 +104,7 @@ def _convolution_sizes(shapes, kernel, num_group=1, **_):
 
 
 def _padded_sizes(shapes, kernel, num_group=1, **_):
-    """The same if data also comes padded for a split of groups."""
+    """The rewritten sizes, if data also comes padded for a split of groups."""
     *rewrites, no_pad = _convolution_sizes(shapes, kernel, num_group)
     return [*rewrites, Rewrite("pad", no_pad.value, (*no_pad.when, "g"))]
 
@@ -137,7 +137,7 @@ def _grouped(data, weight, bias, window, groups, shape):
 
 
 def _backward_grouped(ograd, data, weight, bias, groups):
-    """Of data, weight and bias, as in the derived gradient of one group."""
+    """Gradients of data, weight and bias, as in the derived gradient of one group."""
     filters, channels = weight.shape[0] // groups, weight.shape[1]
     planes, run = (slice(None),) * (data.ndim - 2), tofu.Opaque("gradient")
 

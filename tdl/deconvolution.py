@@ -13,9 +13,9 @@ _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
 
 @dataclasses.dataclass(frozen=True)
 class _Spread:
-    """Which positions x of the output the positions y of the data reach, along a dimension.
+    """The positions x of the output that the positions y of the data reach, along a dimension.
 
-    x = stride * y + dilate * k - pad. With x = stride * q + r, the y that reach x lie
+    x = stride * y + dilate * k - pad. With x = stride * q + r, the y that reach x are
     between q - before and q + after.
     """
 
@@ -27,7 +27,7 @@ class _Spread:
 
     @property
     def reach(self) -> int:
-        """Of the window's last element."""
+        """The reach of the window's last element."""
         return self.dilate * (self.kernel - 1)
 
     @property
@@ -59,7 +59,7 @@ class _Spread:
 
 
 def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
-    """One per spatial dimension; a target shape stands for padding, as in MXNet."""
+    """One per spatial dimension; a target shape replaces padding, as in MXNet."""
     n = len(kernel)
     strides, dilates = stride or (1,) * n, dilate or (1,) * n
     pads, ends = pad or (0,) * n, adj or (0,) * n
@@ -83,7 +83,7 @@ def _check(layout):
 
 
 def _is_grouped(weight_shape, num_group):
-    """Whether groups have several filters or channels; else channels are by themselves."""
+    """Whether groups have several filters or channels; if not, channels are independent."""
     return num_group > 1 and (weight_shape[0] != num_group or weight_shape[1] != 1)
 
 
@@ -208,7 +208,7 @@ def backward_deconvolution(
     num_group=1,
     layout=None,
 ):
-    """Of data, a convolution of the head gradient; of weight and bias, sums over the batch."""
+    """Data's gradient, a convolution of the head gradient; weight's and bias's, batch sums."""
     _check(layout)
     if num_group != 1:
         raise tofu.InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")

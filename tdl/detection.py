@@ -69,7 +69,7 @@ def backward_proposal():
 
 @tofu.op(name="_contrib_box_nms")
 def box_nms(data):
-    """The boxes that overlap no better one, and their numbers, counted over all images."""
+    """The boxes that do not overlap a better one, and their numbers, counted over all images."""
     return instances(f"{'.' * data.ndim} {'.' * data.ndim}", (data, ""))
 
 

@@ -42,7 +42,7 @@ _LOGIC = (
     *("_logical_and", "_logical_or", "_logical_xor"),
 )
 
-# Gradients of one input: of the head gradient alone, or of it and the input or output.
+# Gradients of one input: functions of the head gradient, alone or with the input or output.
 _GRADIENT = (
     *("_backward_cast", "_backward_amp_cast", "_backward_mul_scalar", "_backward_div_scalar"),
     "_contrib_backward_gradientmultiplier",

@@ -44,9 +44,9 @@ def backward_crop(ograd):
 
 @tofu.op(name="_image_flip_left_right")
 def flip_left_right(data):
-    """The image mirrored in width, which is whole: MXNet forgets the middle if it is odd.
+    """The image mirrored in width, which is whole: MXNet omits the middle if it is odd.
 
-    Its channels, of which there can only be 1 or 3, are also whole.
+    Its channels (MXNet supports only 1 or 3) are also whole.
     """
     own = line(data.ndim, (data.ndim - 2, data.ndim - 1))
     return instances(own, (data, own))
@@ -54,9 +54,9 @@ def flip_left_right(data):
 
 @tofu.op(name="_image_flip_top_bottom")
 def flip_top_bottom(data):
-    """The image mirrored in height, which is whole: MXNet forgets the middle if it is odd.
+    """The image mirrored in height, which is whole: MXNet omits the middle if it is odd.
 
-    Its channels, of which there can only be 1 or 3, are also whole.
+    Its channels (MXNet supports only 1 or 3) are also whole.
     """
     own = line(data.ndim, (data.ndim - 3, data.ndim - 1))
     return instances(own, (data, own))

@@ -178,7 +178,7 @@ def backward_slice_like(ograd, *, axes=(), out_shapes):
 
 
 def _assigned(tensors, begin, end, step):
-    """A slice replaced; dimensions of which it takes a part are whole."""
+    """A slice replaced; dimensions that it cuts are whole."""
     cut = {d for each in (begin, end) for d, n in enumerate(each) if n}
     cut |= {d for d, n in enumerate(step) if n not in (None, 1)}
     own = line(tensors[0].ndim, cut)

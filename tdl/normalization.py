@@ -74,7 +74,7 @@ def backward_instance_norm(ograd, mean, variance, data, gamma):
 
 
 def _l2_dims(ndim, mode):
-    """What is normalized together, and the norm's dimensions: channels keep one."""
+    """The dimensions normalized together, and those of the norm: channels keep one."""
     together = {"channel": [1], "spatial": range(2, ndim)}.get(mode, range(1, ndim))
     full = line(ndim, together)
     return full, full if mode == "channel" else full.replace(".", "")

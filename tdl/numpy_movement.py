@@ -251,7 +251,7 @@ def _no_width(shapes, pad_width, mode="constant", constant_value=0):
 
 @tofu.op(name="_npi_pad", rewrites=_no_width)
 def pad(data, *, pad_width, mode="constant", constant_value=0):
-    """Padded at some dimensions, which only a constant border leaves divisible."""
+    """Padded at some dimensions, which can only be divided if the border is constant."""
     padded = _padded(pad_width)
     if mode == "constant":
         inside = data.padded(constant_value)

@@ -1,8 +1,8 @@
 """NumPy's reductions, statistics and scans, and their gradients.
 
 An `axis` of None means all axes, and () none. Parts of a bool result are not reduced, because
-MXNet neither adds nor compares bool tensors; nor are parts of a result in integers, because
-MXNet rounds the whole result, not the elements.
+MXNet neither adds nor compares bool tensors. Parts of an integer result are not reduced either,
+because MXNet rounds the whole result, not the elements.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def average(a, weights=None, *, axis=None):
 
 @tofu.op(name="_npi_norm")
 def norm(data, *, ord=2, axis=None, keepdims=False, flag=-1, out_shapes):
-    """A norm along axes, and its saved singular values, of which there are none."""
+    """A norm along axes, and an empty output for saved singular values."""
     if math.prod(out_shapes[3]) > 1:
         raise tofu.InconclusiveError("a norm of singular values is not described")
     axes = _axes(axis, data.ndim)

@@ -1,7 +1,7 @@
 """Operators on integers that stand for reals; every tensor comes with its range.
 
-Ranges are tensors of one element; an output's range follows from the inputs' or from attributes.
-Operators that would search all of the data for the range are not described.
+Ranges are tensors of one element. An output's range depends on the inputs' ranges or on attributes.
+Operators that search all of the data for the range are not described.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _ranges(ranges):
 
 def _check_range(min_calib_range, max_calib_range):
     if min_calib_range is None or max_calib_range is None:
-        raise tofu.InconclusiveError("without a calibrated range it is looked for in all the data")
+        raise tofu.InconclusiveError("without a calibrated range it is searched in all the data")
 
 
 def _elementwise(tensors, ranges):

@@ -1,7 +1,7 @@
 """The fused recurrent operator: sequences of a batch are independent of each other.
 
-Data are (time, batch, input), states (layers * directions, batch, hidden). Parameters are
-one vector with all layers' matrices, so no part of it belongs to a part of a state.
+Data have shape (time, batch, input), states (layers * directions, batch, hidden). Parameters
+are one vector with all layers' matrices, so no part of it belongs to a part of a state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _reads(tensors, lengths):
 
 def _check(p):
     if p:
-        raise tofu.InconclusiveError(f"RNN with dropout {p}: its masks are no output")
+        raise tofu.InconclusiveError(f"RNN with dropout {p}: its masks are not an output")
 
 
 @tofu.op(name="RNN")

@@ -8,8 +8,8 @@ In a notebook::
     tofu.enable(workers=4)
 
 ``tofu.op``, ``tofu.Sum``, ``tofu.Max``, ``tofu.Min``, ``tofu.Prod`` and ``tofu.Opaque``
-describe operators in the paper's language. Importing tofu imports neither MXNet nor
-anything else that is large: each of these names is loaded on first use.
+describe operators in the paper's language. Importing tofu is cheap: it loads neither MXNet
+nor anything else that is large, and each of these names on first use.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Node:
         name: its name.
         attrs: its attributes, those of the operator and "__...__" of the node.
         inputs: shape and type flag of each input.
-        outputs: the same of each output, hidden ones included.
+        outputs: the same for each output, including hidden ones.
     """
 
     @property
@@ -46,25 +46,25 @@ class Graph:
     """A graph of operators with the shape and dtype of every tensor.
 
     Attributes:
-        hash: of structure, shapes and dtypes: 16 hexadecimal digits.
+        hash: a hash of structure, shapes and dtypes: 16 hexadecimal digits.
         nodes: all nodes, each after its inputs.
-        head_roles: what each head is ("output", "gradient:w").
-        tensor_names: of every output of every node: NODE, or NODE[1] for a further one.
+        head_roles: the role of each head ("output", "gradient:w").
+        tensor_names: the name of every output of every node: NODE, or NODE[1] for the second.
         tensor_bytes: bytes of all tensors.
-        contexts: context group to the first node that is in it; "" for nodes without one.
+        contexts: context group -> the first node in it; "" for nodes without one.
         variables: name and context group of every variable.
         shapes: the shapes of all tensors, each once.
-        crossing_shapes: the same of tensors that another context group reads.
+        crossing_shapes: the same for tensors that another context group reads.
     """
 
     def __init__(self, text: str) -> None:
         """Read NNVM's JSON. Raises GraphError when it is not a graph."""
 
     def to_json(self) -> str:
-        """The graph as text, with our attributes."""
+        """The graph as text, with tofu's attributes."""
 
     def to_symbol_json(self) -> str:
-        """The same without them: what MXNet loads."""
+        """The graph without tofu's attributes, as MXNet loads it."""
 
     def nodes_of(self, ops: Set[str]) -> list[Node]:
         """The nodes of these operators."""
@@ -93,9 +93,10 @@ class StrategyTable:
     """How a graph can be partitioned.
 
     Attributes:
-        graph: that graph.
-        is_repeatable: whether a step computes the same again: no operator of it is random.
-        undescribed: the operators that no description covers, each once.
+        graph: the graph.
+        is_repeatable: whether a second run of a step has the same result (no operator is
+            random).
+        undescribed: the operators without a description, each once.
     """
 
     def __init__(self, text: str, graph: Graph) -> None:
@@ -115,11 +116,11 @@ class Plan:
     Attributes:
         table: the graph's strategy table.
         workers: number of workers.
-        parts: groups a group is divided into, per step.
+        parts: the number of groups that each step divides a group into.
         total_bytes: bytes all workers together fetch per training step.
         lower_bound_bytes: no plan of these steps communicates less.
         status: "optimal", "steps-optimal" or "feasible".
-        search_seconds: from graph to plan.
+        search_seconds: time from graph to plan.
         num_operators: operators of the graph.
     """
 
@@ -127,21 +128,21 @@ class Plan:
         """Read a plan. Raises PlanError when it is not one of the table's graph."""
 
     def to_json(self) -> str:
-        """The plan as text, with an estimate of what a worker holds."""
+        """The plan as text, with an estimate of a worker's memory."""
 
     def cuts(self, tensor: str) -> list[int]:
         """The dimension that each step cuts, -1 for none. Raises PlanError for other names."""
 
     def operator_bytes(self, ops: Sequence[str]) -> int:
-        """What the operators of these names communicate in a step."""
+        """Bytes that the operators of these names communicate in a step."""
 
     def indivisible_bytes(self) -> dict[str, int]:
-        """Bytes, by node, of tensors that some step cannot but replicate."""
+        """Bytes, by node, of tensors that some step has to replicate."""
 
     def explain(self, name: str) -> str:
-        """What every other choice would cost (JSON; docs/formats.md, "Explanation").
+        """Return the cost of every other choice (JSON; docs/formats.md, "Explanation").
 
-        name: a node, or "NODE[1]" for a further output of one.
+        name: a node, or "NODE[1]" for its second output.
 
         Raises PlanError when nothing has that name.
         """
@@ -186,8 +187,8 @@ def plan(
     Args:
         table: strategy table of the training graph.
         workers: number of workers, at least 1.
-        pins: name of a tensor (a node, or "NODE[1]" for a further output) to the dimension
-            cut at each step, or to one for all steps (-1: none), fixed beforehand.
+        pins: name of a tensor (a node, or "NODE[1]" for its second output) -> the dimension
+            to cut, one per step or one for all steps (-1: none).
         mode: one of `search_modes`, which docs/search.md defines.
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.
@@ -208,18 +209,18 @@ class Partitioned:
         workers: number of workers.
         graph: the instances of all workers; no control dependencies.
         variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
-        heads: the same of heads; tofu.plan.layout.heads_of.
-        fetched_bytes_per_worker: what each worker fetches in a step.
-        fetched_bytes: what all fetch.
-        shared_bytes: what they do not fetch again, sharing equal fetches.
-        bytes_per_worker: all tensors of each worker, fetched regions included.
+        heads: the same for heads; tofu.plan.layout.heads_of reads them.
+        fetched_bytes_per_worker: bytes that each worker fetches in a step.
+        fetched_bytes: the sum over all workers.
+        shared_bytes: bytes saved by sharing equal fetches.
+        bytes_per_worker: bytes of all tensors on each worker, including fetched regions.
     """
 
     def in_order(self, *, delay_fetches: bool = True) -> Graph:
-        """The graph in the order that needs little memory, kept by control dependencies.
+        """The graph in an order that needs little memory, enforced by control dependencies.
 
-        delay_fetches: whether a fetch starts just before its first reader in that order, and
-            not as soon as it could; only with MultiFetch.
+        delay_fetches: whether a fetch starts just before its first reader in that order,
+            instead of as soon as possible; only with MultiFetch.
         """
 
     @property
@@ -254,8 +255,8 @@ def partition(
         heads: roles ("gradient:w") or kinds of roles ("gradient") of the heads to
             generate; None: all except updates.
         fetch: "plain" (MXNet's own operators) or "multifetch".
-        share: whether a worker fetches a region once for several operators where that needs
-            no more memory; only with "multifetch".
+        share: whether a worker fetches a region once for several operators if that needs no
+            more memory; only with "multifetch".
         on_pass: called with "partition" and a readable dump.
 
     Raises:
@@ -266,20 +267,20 @@ def partition(
 
 @final
 class TrainingStep:
-    """What the executors of a training step run.
+    """The graphs that the executors of a training step run.
 
     Attributes:
         workers: number of workers.
         variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
         forward_heads: the outputs; tofu.plan.layout.heads_of.
         backward_heads: gradients and new auxiliary states; empty without a backward half.
-        graphs: one for both halves, or the forward and, if there is one, the backward one.
-        is_joint: whether it is one for both.
-        forward_nodes: of a joint graph: where the executor's numbers of the backward half
-            begin.
-        nodes: of a joint graph: how many nodes the executor has.
-        saved: of two graphs: name of a variable of the backward graph, and which head of the
-            forward graph it is.
+        graphs: one for both halves, or the forward graph and the backward graph, if any.
+        is_joint: whether there is one graph for both halves.
+        forward_nodes: with a joint graph, the executor's number of the backward half's first
+            node.
+        nodes: with a joint graph, the number of the executor's nodes.
+        saved: with two graphs, variables of the backward graph: name, and the number of the
+            forward graph's head that it is.
     """
 
     @property
@@ -308,22 +309,22 @@ def schedule(
     control_deps: bool = True,
     on_pass: _OnPass | None = None,
 ) -> TrainingStep:
-    """Make what executors run of a partitioned graph.
+    """Turn a partitioned graph into the graphs that executors run.
 
     Args:
         partitioned: the partitioned graph.
         joint: whether both halves become one graph, for one executor that runs them one at
             a time.
-        control_deps: whether nodes are kept in the order that needs little memory.
+        control_deps: whether to enforce the order that needs little memory.
         on_pass: called with "phases" and a readable dump.
     """
 
 @final
 class OperatorUses:
-    """The ways in which a graph calls its operators.
+    """The different ways in which a graph calls its operators.
 
     Attributes:
-        nodes: for each way, the largest node that does so.
+        nodes: for each way, the largest node that uses it.
     """
 
     def __init__(self, graph: Graph) -> None: ...
@@ -342,26 +343,26 @@ def executor_memory(
     """Predict what MXNet's executor allocates; see tofu.mx.memory.planner.predict.
 
     Args:
-        uses: of the graph.
-        rules: for each way, what its operator does in place: (input, output, whether even
-            while others read the input), and the inputs of which only the shape is read.
+        uses: the ways in which the graph calls its operators.
+        rules: for each way, what its operator does in place: (input, output, whether also
+            while others still read the input), and the inputs whose values it does not read.
         workers: number of workers.
         match_range: NNVM_EXEC_MATCH_RANGE.
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
-        external_heads: numbers of the heads that the executor is given arrays for.
+        external_heads: numbers of the heads whose arrays the caller provides.
 
     Raises:
         tofu.errors.GraphError: the rules do not fit the graph.
     """
 
 def solve_step_problem(problem: str) -> str:
-    """What the search's elimination finds for a step's problem (JSON, docs/formats.md).
+    """Solve a step's problem with the search's elimination (JSON, docs/formats.md).
 
     Args:
-        problem: the text that `Plan.step_problem` made.
+        problem: the text that `Plan.step_problem` returned.
 
     Raises:
-        tofu.errors.PlanError: the text is no such problem.
+        tofu.errors.PlanError: the text is not such a problem.
     """
 
 def solve(
@@ -377,14 +378,14 @@ def solve(
     Args:
         problem: a step problem, or one of the IOPDDL contest.
         limit: bytes, instead of the problem's own limit; below 0: none.
-        time_limit_s: after which the best choice found so far is returned. Where no choice
-            fits, as long again for the least limit under which one does.
-        threads: that divide the search; the answer does not depend on them.
-        on_progress: called with the cost of the best choice (None: there is none yet) and the
-            bound, whenever one of them is better; False ends the search.
+        time_limit_s: seconds after which the best choice found so far is returned. If no
+            choice fits, as long again to find the smallest limit under which one does.
+        threads: number of threads; the answer does not depend on it.
+        on_progress: called with the cost of the best choice (None if there is none yet) and
+            the bound, whenever one of them improves; returning False ends the search.
 
     Raises:
-        tofu.errors.PlanError: the text is no such problem.
+        tofu.errors.PlanError: the text is not such a problem.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
 
@@ -393,21 +394,21 @@ def cuda_kernel(spec: str, *, generic: bool = False) -> dict[str, Any]:
 
     Args:
         spec: the attribute of a `_tofu_multifetch`.
-        generic: the kernel that serves every specification, not the one of this one.
+        generic: whether to return the generic kernel instead of the specialized one.
 
     Raises:
-        tofu.errors.GraphError: the text is no specification, or has too many sources.
+        tofu.errors.GraphError: the text is not a specification, or has too many sources.
     """
 
 def compile_cuda(source: str, *, arch: int, library: str = "", folder: str = "") -> bytes:
-    """Compile a kernel with NVRTC: a cubin, or PTX where NVRTC is older than the device.
+    """Compile a kernel with NVRTC to a cubin, or to PTX if NVRTC is older than the device.
 
     Args:
-        source: what `cuda_kernel` emitted.
+        source: the source that `cuda_kernel` returned.
         arch: the device's compute capability, 80 for 8.0.
-        library: path of libnvrtc.so; empty: the one that the system finds.
-        folder: where compiled kernels are kept; empty: nowhere.
+        library: path of libnvrtc.so; empty: the system's.
+        folder: the cache of compiled kernels; empty: no cache.
 
     Raises:
-        tofu.errors.TofuError: there is no NVRTC, or it refuses the source.
+        tofu.errors.TofuError: there is no NVRTC, or it rejects the source.
     """

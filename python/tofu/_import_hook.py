@@ -1,8 +1,8 @@
 """The switch: enables tofu when a script imports MXNet.
 
 A ``.pth`` file calls ``install()`` at interpreter start if ``MXNET_GRAPH_PASS`` is set, and
-leaves a finder of one line that calls ``find_spec()`` if the script sets it before it
-imports MXNet; otherwise none of this is loaded.
+otherwise installs a one-line finder, which calls ``find_spec()`` if the script itself sets
+the variable before it imports MXNet. If not, this module is never loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TARGET = "mxnet"
 
 
 class _Finder:
-    """Finds MXNet as Python would, with a loader that enables tofu afterwards."""
+    """Finds MXNet like Python's own finders, but with a loader that then enables tofu."""
 
     def __init__(self) -> None:
         self._busy = False
@@ -28,7 +28,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """The spec of `mxnet`; None, for the other finders to answer, for other modules.
+        """Return the spec of `mxnet`; None for other modules, so Python asks other finders.
 
         Raises:
             ConfigError: a variable of tofu has a value it cannot use.
@@ -76,7 +76,7 @@ class _Loader:
         gluon.enable()
 
 
-_FINDER = _Finder()  # one, which knows when it is asked by itself
+_FINDER = _Finder()  # a single one, to detect its own recursive calls
 
 
 def find_spec(
@@ -102,7 +102,7 @@ def install() -> None:
 def _spec_of(
     name: str, path: Optional[Sequence[str]], target: Optional[ModuleType]
 ) -> Optional[ModuleSpec]:
-    """The spec that the finders after ours find."""
+    """The spec according to the finders after ours."""
     for finder in list(sys.meta_path):
         find = getattr(finder, "find_spec", None)
         if find is None or isinstance(finder, _Finder):

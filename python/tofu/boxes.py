@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 class Box(tuple[tuple[int, int], ...]):
-    """A box: the begin and the end of each dimension."""
+    """A box: the begin and the end along each dimension."""
 
     __slots__ = ()
 
@@ -45,5 +45,5 @@ class Box(tuple[tuple[int, int], ...]):
         return tuple(high - low for low, high in self)
 
     def clipped(self, shape: Sequence[int]) -> Box:
-        """The part of it that lies in a tensor of this shape."""
+        """The part of the box inside a tensor of this shape."""
         return Box((max(low, 0), min(high, size)) for (low, high), size in zip(self, shape))

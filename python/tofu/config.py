@@ -4,13 +4,13 @@
 ``TOFU_WORKERS``      number of workers; unset: all GPUs, else 2.
 ``TOFU_DEVICE``       ``gpu`` or ``cpu``; unset: ``gpu`` if there is one, else ``cpu``.
 ``TOFU_FETCH``        ``multifetch`` or ``plain``; unset: ``multifetch`` on CPUs.
-``TOFU_DESCRIBE``     files with descriptions of further operators, separated as in PATH.
+``TOFU_DESCRIBE``     files with descriptions of your operators, separated as in PATH.
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
-``TOFU_SEARCH``       how to search plans, one of MODES; unset: ``tofu``.
+``TOFU_SEARCH``       the search mode, one of MODES; unset: ``tofu``.
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
-``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
+``TOFU_STRICT``       ``1``: a block that would run serially is an error; unset or ``0``: a warning.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ MODES = (
     "icml18",
     "data-parallel",
 )
-# What partitioned graphs need of MXNet at every bind: it merges equal nodes even where they
-# belong to different workers, and loses what depends on them by control dependencies.
+# MXNet's settings for binding partitioned graphs. Its common-subexpression elimination merges
+# equal nodes even of different workers, and loses control dependencies on them.
 MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
 VARIABLES = (
     "TOFU_WORKERS",
@@ -71,7 +71,7 @@ VARIABLES = (
     "TOFU_STRICT",
 )
 Pin = tuple[str, tuple[int, ...]]
-MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
+MAX_WORKERS = 16_384  # the same as kMaxWorkers in src/graph/plan.h
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
@@ -90,7 +90,7 @@ class Config:
         replication: whether large tensors may stay whole if that is cheaper.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
-        describe: files with descriptions of further operators.
+        describe: files with descriptions of the user's operators.
         strict: whether a block that would run serially is an error.
     """
 

@@ -1,6 +1,6 @@
-"""MXNet's data types: their names and sizes, by the type flag that graphs have.
+"""MXNet's data types: names and sizes by the type flag that graphs contain.
 
-The same table as src/graph/graph.cc has; neither MXNet nor NumPy is needed to read a graph.
+src/graph/graph.cc has the same table. So reading a graph needs neither MXNet nor NumPy.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ NAMES = tuple(_SIZES)  # the position is MXNet's type flag
 
 
 def dtype_name(flag: int) -> str:
-    """The name of a type flag. Raises GraphError for a number that is none."""
+    """The name of a type flag. Raises GraphError for any other number."""
     if not 0 <= flag < len(NAMES):
         raise GraphError(f"dtype {flag}: expected MXNet's type flag, 0 to {len(NAMES) - 1}")
     return NAMES[flag]
 
 
 def dtype_bytes(flag: int) -> int:
-    """The bytes of an element of a type flag. Raises GraphError for a number that is none."""
+    """The size of an element in bytes, by type flag. Raises GraphError for any other number."""
     return _SIZES[dtype_name(flag)]
 
 
 def dtype_flag(name: str) -> int:
-    """The type flag of a dtype. Raises GraphError for a name that MXNet lacks."""
+    """The type flag of a dtype. Raises GraphError for a name that MXNet does not have."""
     if name not in _SIZES:
         raise GraphError(f"dtype {name}: expected one of {', '.join(NAMES)}")
     return NAMES.index(name)

@@ -1,6 +1,6 @@
 """Plain tables: aligned columns without lines or colours, of any length and width.
 
-A plan may have ten thousand rows, which take a layout engine such as rich's seconds.
+A plan may have ten thousand rows. A layout engine such as rich's takes seconds for them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def table(
     """The lines of a table.
 
     Args:
-        header: a heading for every column.
-        rows: a cell for every column.
-        right: the columns that are aligned to the right.
+        header: the heading of every column.
+        rows: per row, a cell for every column.
+        right: the columns to align to the right.
     """
     body = [tuple(header), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*body)]

@@ -31,7 +31,7 @@ bool FindPath(const JsonValue& root, const JsonValue* target, std::string* path)
   return false;
 }
 
-// What a message reports as found: the type, and the value if it is short.
+// Describes the value found, for a message: its type, or the value if it is short.
 std::string Describe(const JsonValue& value) {
   if (value.is(Kind::kArray)) return "an array of " + std::to_string(value.size);
   if (value.is(Kind::kObject)) return "an object";

@@ -14,7 +14,7 @@ using Kind = JsonValue::Kind;
 constexpr size_t kBlock = 4096;         // values allocated together
 constexpr size_t kTextBlock = 1 << 16;  // bytes of strings allocated together
 
-// Moves the elements of `stack` from `first` on to their final place.
+// Moves the elements of `stack` from index `first` on to their final place.
 template <typename T>
 const T* Store(std::vector<T>* stack, size_t first, std::deque<std::vector<T>>* blocks) {
   const size_t count = stack->size() - first;
@@ -113,7 +113,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Part {
     bool is_object;
-    size_t first;  // of its members or items, on their stack
+    size_t first;  // the first of its members or items on their stack
   };
 
   bool Fail(const std::string& complaint) {
@@ -169,7 +169,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   JsonTree* const tree_;
   std::vector<Part> open_;           // arrays and objects, from the outermost on
   std::vector<JsonValue> items_;     // of arrays that are not complete
-  std::vector<JsonMember> members_;  // of objects that are not
+  std::vector<JsonMember> members_;  // of objects that are not complete
   std::string complaint_;
 };
 

@@ -1,5 +1,6 @@
-// What Python holds: graph, strategy table, plan, partitioned graph and training step.
-// All stay in C++ from the training graph to what MXNet binds.
+// The objects that Python holds: graph, strategy table, plan, partitioned graph and
+// training step. Their contents stay in C++ from the training graph to the graph that
+// MXNet binds.
 #ifndef TOFU_BINDINGS_DOCUMENTS_H_
 #define TOFU_BINDINGS_DOCUMENTS_H_
 
@@ -18,7 +19,7 @@ namespace tofu {
 
 using SharedGraph = std::shared_ptr<const Graph>;
 
-// A node for Python to look at; it keeps its graph alive.
+// A read-only node for Python; it keeps its graph alive.
 struct NodeView {
   SharedGraph graph;
   int number = 0;
@@ -26,7 +27,7 @@ struct NodeView {
   const Node& node() const { return graph->nodes[number]; }
 };
 
-// A table keeps its graph, and a plan its table: it is meaningless without it.
+// A table keeps its graph alive, and a plan its table, because it means nothing alone.
 struct GraphTable {
   SharedGraph graph;
   StrategyTable table;

@@ -1,4 +1,4 @@
-// What an executor will allocate, for Python.
+// Predicts what an executor will allocate, for Python.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct GraphUses {
 
 using LiveRecord = std::tuple<std::string, std::string, int, int64_t, bool>;
 
-// The worker of every node, from the context groups that partition wrote; a
-// graph without any is all worker 0's.
+// The worker of every node, from the context groups that partition wrote. Without
+// any, all nodes belong to worker 0.
 std::vector<int> NodeWorkers(const Graph& graph, int num_workers) {
   std::vector<int> workers;
   for (const Node& node : graph.nodes) {

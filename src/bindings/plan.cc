@@ -58,7 +58,7 @@ std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
   return plan.plan.tensor_cuts[entry];
 }
 
-// What the operators named `ops` communicate per step.
+// Bytes that the operators named `ops` communicate per step.
 int64_t OperatorBytes(const TablePlan& plan, const std::vector<std::string>& ops) {
   int64_t bytes = 0;
   for (int node = 0; node < plan.graph().num_nodes(); ++node) {
@@ -162,9 +162,10 @@ void BindPlan(py::module_* module) {
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("on_pass") = py::none(), "Search a plan.");
-  module->def("solve_step_problem", &SolveStepProblem, py::arg("problem"),
-              py::call_guard<py::gil_scoped_release>(),
-              "Solve what Plan.step_problem wrote, with the search's own solver (JSON).");
+  module->def(
+      "solve_step_problem", &SolveStepProblem, py::arg("problem"),
+      py::call_guard<py::gil_scoped_release>(),
+      "Solve the output of Plan.step_problem with the search's own solver (JSON).");
 }
 
 }  // namespace tofu

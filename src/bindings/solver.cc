@@ -49,7 +49,7 @@ const char* NameOf(SolveStatus status) {
   return "unknown";
 }
 
-// Calls Python with what is new, and looks for Ctrl-C now and then.
+// Reports progress to Python, and checks for Ctrl-C now and then.
 class Listener {
  public:
   explicit Listener(const std::optional<py::function>& callback) : callback_(callback) {}

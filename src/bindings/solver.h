@@ -1,4 +1,4 @@
-// The solver of problems with memory limits, and what it says meanwhile.
+// The solver of problems with memory limits, and its progress reports.
 #ifndef TOFU_BINDINGS_SOLVER_H_
 #define TOFU_BINDINGS_SOLVER_H_
 

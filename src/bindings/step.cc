@@ -71,8 +71,8 @@ int64_t FetchedBytes(const Partitioned& partitioned) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
-// The bytes of all tensors of each worker, and of what copies bring to it from others.
-// With MultiFetch, copies bring single numbers.
+// Per worker, the bytes of all its tensors and of the copies it gets from others. With
+// MultiFetch, copies are single numbers.
 std::vector<int64_t> BytesPerWorker(const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
   std::vector<int64_t> bytes(partitioned.workers, 0);
@@ -142,7 +142,7 @@ void BindStep(py::module_* module) {
       .def_property_readonly("bytes_per_worker", &BytesPerWorker)
       .def("in_order", &Ordered, py::kw_only(), py::arg("delay_fetches") = true);
   py::class_<TrainingStep, std::shared_ptr<TrainingStep>>(
-      *module, "TrainingStep", "What the executors of a training step run.")
+      *module, "TrainingStep", "The graphs that the executors of a training step run.")
       .def_readonly("workers", &TrainingStep::workers)
       .def_property_readonly(
           "variables", [](const TrainingStep& s) { return VariableRecords(s.variables); })
@@ -164,7 +164,7 @@ void BindStep(py::module_* module) {
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
               py::arg("joint") = false, py::arg("control_deps") = true,
               py::arg("on_pass") = py::none(),
-              "Turn a partitioned graph into what executors run.");
+              "Turn a partitioned graph into the graphs that executors run.");
 }
 
 }  // namespace tofu

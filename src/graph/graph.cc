@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 // Larger tensors are rejected, so byte counts over thousands of workers cannot
 // overflow (2^34 elements x 8 bytes x 2^14 workers = 2^51).
 constexpr int64_t kMaxElements = int64_t{1} << 34;
-// What a loader of this JSON expects as "mxnet_version": 1.9.1.
+// The "mxnet_version" that a loader of this JSON expects: 1.9.1.
 constexpr int kFormatVersion = 10901;
 
 // Sizes by type flag: float32, float64, float16, uint8, int32, int8,
@@ -136,7 +136,7 @@ Json VersionAttrs() { return {{"mxnet_version", {"int", kFormatVersion}}}; }
 
 // The document with these graph attributes.
 std::string WriteWith(const Graph& graph, Json attrs) {
-  // Node by node: a document of all nodes would take far more memory than its text.
+  // Write node by node: a document of all nodes would take far more memory than its text.
   std::string text = R"({"nodes":[)";
   Json variables = Json::array();
   for (int i = 0; i < graph.num_nodes(); ++i) {

@@ -70,7 +70,7 @@ Graph ReadGraph(const std::string& json);
 // The same for a graph that is part of another document (base/json.h).
 Graph ReadGraph(const JsonCursor& root);
 std::string WriteGraph(const Graph& graph);
-// The same without shapes, dtypes and roles: what a framework loads.
+// The same without shapes, dtypes and roles, as a framework loads it.
 std::string WriteSymbol(const Graph& graph);
 
 // A hash of the graph's structure, shapes and dtypes, stable over runs and

@@ -15,7 +15,7 @@ namespace tofu {
 constexpr char kOutputRole[] = "output";
 constexpr char kUpdateKind[] = "update";
 
-// "gradient" of "gradient:fc_weight"; the variable is what follows the colon.
+// The part of a role before the colon: "gradient" of "gradient:fc_weight".
 std::string RoleKind(const std::string& role);
 std::string RoleVariable(const std::string& role);
 

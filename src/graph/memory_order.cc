@@ -6,9 +6,9 @@
 namespace tofu {
 namespace {
 
-// Nodes that need less than this fraction of the largest output also run early: they
-// let others free more. Without this a worker of WResNet-152-10 needs 0.2% more
-// memory; 1/64 costs RNN-10-8K 2% and 1/256 costs WResNet-50-4 0.1%.
+// Nodes that need less than this fraction of the largest output also run early, because
+// others can free more after them. Without this a worker of WResNet-152-10 needs 0.2%
+// more memory; 1/64 costs RNN-10-8K 2% and 1/256 costs WResNet-50-4 0.1%.
 constexpr int64_t kLittle = 1024;
 
 class Scheduler {

@@ -96,7 +96,7 @@ std::string OperatorsText(const Plan& plan, const Graph& graph,
 // Entry number `index` of a list must be about this node.
 void CheckName(const JsonCursor& cursor, const std::string& name) {
   if (cursor.At("node").String() != name) {
-    cursor.At("node").Fail("\"" + name + "\": the plan is of another graph");
+    cursor.At("node").Fail("\"" + name + "\": the plan is for another graph");
   }
 }
 

@@ -24,8 +24,8 @@ enum class PlanStatus {
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
-// What a worker holds, by kind (passes/memory/estimate_memory.h). Parameters include
-// auxiliary states; activations and fetch buffers are those of the worst moment.
+// The memory of a worker, by kind (passes/memory/estimate_memory.h). Parameters include
+// auxiliary states; activations and fetch buffers are those alive at the peak.
 struct WorkerBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -48,7 +48,7 @@ struct Plan {
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
-  std::optional<WorkerBytes> fullest_worker;  // where it was estimated
+  std::optional<WorkerBytes> fullest_worker;  // if it was estimated
 
   int workers() const {
     int k = 1;

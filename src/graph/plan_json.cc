@@ -35,7 +35,7 @@ void CheckHeader(const JsonCursor& root, const std::string& format, int version,
   root.At("version").Int(version, version);
   const std::string hash = GraphHash(graph);
   if (root.At("graph_hash").String() != hash) {
-    root.At("graph_hash").Fail("\"" + hash + "\": the plan is of another graph");
+    root.At("graph_hash").Fail("\"" + hash + "\": the plan is for another graph");
   }
 }
 

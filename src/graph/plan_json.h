@@ -1,4 +1,4 @@
-// What JSON documents about plans (plan.h, explain.h) have in common.
+// Parts that JSON documents about plans (plan.h, explain.h) have in common.
 //
 // Errors: UserError with the document's blame for what does not fit the graph.
 #ifndef TOFU_GRAPH_PLAN_JSON_H_

@@ -48,7 +48,7 @@ struct Padding {
 
 struct InputAccess {
   std::vector<DimAccess> dims;
-  std::vector<int> only_first;  // vars of which all parts except 0 get zeros
+  std::vector<int> only_first;  // all parts except 0 of these vars get zeros
   std::optional<Padding> pad;
 };
 

@@ -17,7 +17,7 @@ void VerifyEntries(const Graph& graph, const std::string& after) {
                graph.first_entry[i + 1] ==
                    graph.first_entry[i] + graph.nodes[i].num_outputs)
         << "after " << after << ": node " << graph.nodes[i].name << " has "
-        << graph.nodes[i].num_outputs << " outputs, which its entry offsets deny";
+        << graph.nodes[i].num_outputs << " outputs, which contradicts its entry offsets";
   }
   const size_t entries = static_cast<size_t>(graph.num_entries());
   TOFU_CHECK(graph.shapes.size() == entries && graph.dtypes.size() == entries)

@@ -1,12 +1,12 @@
-// Checks that a graph is one: run after every pass that changes a graph, in debug
-// and test builds.
+// Checks that a graph is consistent. Runs after every pass that changes a graph, in
+// debug and test builds.
 //
 // Input:      any graph.
-// Rules:      entries are numbered as the nodes' outputs say, each with a shape of
-//             extents that are not negative and a known dtype; inputs, control
-//             dependencies and heads name nodes and outputs that exist; nodes stand after
-//             what they read and depend on, so that there is no cycle; no two variables
-//             have the same name; roles are as many as heads, or none.
+// Rules:      entries match the nodes' numbers of outputs, and each has a known dtype
+//             and a shape without negative extents; inputs, control dependencies and
+//             heads name nodes and outputs that exist; nodes come after all nodes that
+//             they read or depend on, so there is no cycle; no two variables have the
+//             same name; there is one role per head, or none at all.
 // Errors:     InternalError with the node and the rule it breaks.
 // Complexity: O(N + E) for N nodes and E edges.
 #ifndef TOFU_GRAPH_VERIFY_GRAPH_H_
@@ -18,7 +18,7 @@
 
 namespace tofu {
 
-// Whether passes verify what they make.
+// Whether passes verify the graphs they make.
 #ifdef TOFU_VERIFY
 constexpr bool kVerifyGraphs = true;
 #else

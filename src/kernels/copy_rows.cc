@@ -111,9 +111,9 @@ __attribute__((target("avx"))) void CopyWide(char* to, int64_t to_stride,
   }
 }
 
-// The same, bypassing the caches: they would not keep so much anyway, and need not
-// read it first. All ends are at multiples of 32 bytes. The processor does not
-// foresee that a source with gaps continues after the gap.
+// The same, bypassing the caches: they could not hold so much anyway, and need not
+// read it first. All rows begin and end at multiples of 32 bytes. The processor does
+// not prefetch a source across its gaps.
 __attribute__((target("avx"))) void CopyStreaming(char* to, int64_t to_stride,
                                                   const char* from, int64_t from_stride,
                                                   int64_t rows, int64_t row_bytes) {

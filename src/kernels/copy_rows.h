@@ -1,4 +1,4 @@
-// Strided copies: what every fetch without a reduction comes down to.
+// Strided copies, which every fetch without a reduction consists of.
 #ifndef TOFU_KERNELS_COPY_ROWS_H_
 #define TOFU_KERNELS_COPY_ROWS_H_
 

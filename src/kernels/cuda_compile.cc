@@ -20,7 +20,7 @@ CompiledFetch CompileFetch(
       compiled.problem = error.what();
     }
   } else {
-    compiled.problem = "too many boxes for a kernel of its own";
+    compiled.problem = "too many boxes for a specialized kernel";
   }
   compiled.kernel = EmitGenericCuda(spec);
   compiled.image = compile(compiled.kernel);

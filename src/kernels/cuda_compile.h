@@ -15,8 +15,9 @@ namespace tofu {
 
 struct CompiledFetch {
   CudaKernel kernel;
-  std::string image;    // for the driver
-  std::string problem;  // why the kernel is not the specification's own; empty if it is
+  std::string image;  // for the driver
+  std::string
+      problem;  // why this is the generic kernel; empty for the specification's own
 };
 
 // Compiles the specification's own kernel, or the generic one if it has none or

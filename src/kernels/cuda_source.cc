@@ -269,7 +269,7 @@ $walk$move  }
          {"element", std::to_string(element_bytes_)}});
   }
 
-  // What block `block` of a cell's `$blocks` blocks does.
+  // The work of block `block` of a cell's `$blocks` blocks.
   std::string RunText(size_t f) const {
     const Form& form = forms_[f];
     const auto rows = [&](int64_t bytes) {

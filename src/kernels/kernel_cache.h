@@ -7,8 +7,8 @@
 // modification time is that of its last use. Any number of threads and processes may
 // share a folder: a reader can finish a file that another process removes.
 //
-// Errors: none; a file that cannot be read is compiled, one that cannot be written is
-//         not kept.
+// Errors: none; if a file cannot be read, its kernel is compiled again; if it cannot be
+//         written, the kernel is not kept.
 #ifndef TOFU_KERNELS_KERNEL_CACHE_H_
 #define TOFU_KERNELS_KERNEL_CACHE_H_
 

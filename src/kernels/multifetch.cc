@@ -12,7 +12,7 @@ namespace {
 // Bytes written to a region before the next cell's turn; they stay in the caches.
 constexpr int64_t kBandBytes = 8192;
 
-// A box of the region and the piece of every term so far that covers it.
+// A box of the region, and for every term so far the piece that covers it.
 struct Part {
   Extents begin;
   Extents end;
@@ -174,8 +174,8 @@ void MultiFetch::MakeGroups() {
   }
 }
 
-// Whether cells [begin, end), which are side by side, are large, and their inner loops
-// so long that prefetching rarely goes past their end.
+// Whether cells [begin, end), which are adjacent, are large, and their inner loops so
+// long that prefetching rarely goes past their end.
 bool MultiFetch::IsFar(size_t begin, size_t end) const {
   int64_t bytes = 0;
   for (size_t c = begin; c < end; ++c) {

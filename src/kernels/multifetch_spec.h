@@ -1,5 +1,5 @@
-// What one MultiFetch assembles, in numbers only: the language between the pass
-// that writes a fetch into a graph and the kernels that carry it out.
+// The specification of one MultiFetch, in numbers only. The pass that adds a fetch to
+// a graph writes it; the kernels read it.
 //
 // Errors: SpecError for text that is not a specification; it says what was found
 //         and what was expected.

@@ -41,7 +41,7 @@ std::string TupleText(const std::vector<int64_t>& values) {
 std::string DtypeName(int dtype) {
   TOFU_CHECK_USER(dtype >= 0 && dtype < static_cast<int>(kDtypeNames.size()),
                   Blame::kGraph)
-      << "dtype " << dtype << " is no type flag of MXNet, expected 0 to "
+      << "dtype " << dtype << " is not a type flag of MXNet, expected 0 to "
       << kDtypeNames.size() - 1;
   return kDtypeNames[dtype];
 }

@@ -1,6 +1,6 @@
-// What graphs call things so that MXNet 1.9.1 runs them: operators, attributes,
-// types. The passes say what a node does; here stands how MXNet spells it, and which
-// of its limits that spelling works around.
+// Names of operators, attributes and types in MXNet 1.9.1's graphs. The passes decide
+// what a node does; this file knows how to write it for MXNet, including workarounds
+// for MXNet's limits.
 //
 // Built into the passes' library, not into the extension that MXNet loads.
 #ifndef TOFU_MXNET_DIALECT_H_
@@ -16,7 +16,7 @@
 
 namespace tofu {
 
-// The attribute that places a node, and its value for a worker.
+// The attribute that assigns a node to a worker, and its value.
 constexpr char kContextAttr[] = "__ctx_group__";
 std::string WorkerContext(int worker);
 
@@ -30,7 +30,7 @@ constexpr char kSpecAttr[] = "spec";
 constexpr char kNumArgsAttr[] = "num_args";
 
 constexpr char kCopyOp[] = "_copy";
-// What an executor puts on an edge between workers.
+// The copy that an executor inserts on an edge between workers.
 constexpr char kCrossDeviceCopyOp[] = "_CrossDeviceCopy";
 
 // "(2, 3)", "(2,)" and "()".
@@ -58,9 +58,9 @@ Node CombineNode(Reducer reduce);
 // The type as which tensors of `dtype` are concatenated: Concat does not know bool.
 int ConcatDtype(int dtype);
 
-// Whether a node may have control dependencies. MXNet takes the first dependency of a
-// backward operator for its forward operator, and its shapes from there. Backward
-// operators are named so, and two others are registered as such.
+// Whether a node may have control dependencies. MXNet assumes that the first dependency
+// of a backward operator is its forward operator, and copies shapes from there. Backward
+// operators have "backward" in their names; two others are registered as such.
 bool TakesControlDeps(const Node& node);
 
 }  // namespace tofu

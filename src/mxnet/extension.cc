@@ -1,6 +1,6 @@
 // MXNet's extension ABI, version 11 (MXNet 1.9): plain C, so building it needs
 // nothing of MXNet. The signatures are those of include/mxnet/lib_api.h, with
-// void* for types that only MXNet defines.
+// void* in place of types that only MXNet defines.
 //
 // It registers the two operators that NNVM's MXGradient pass creates by name
 // and that MXNet 1.9 lacks: `zeros` (no gradient arrives) and `elemwise_sum`

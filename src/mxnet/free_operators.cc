@@ -227,7 +227,7 @@ bool CollectCompute(Slot* slot, const std::string& name, Device device, State* s
   return Collect(slot, is_ours, &state->dispatchers[device], &state->computes[device]);
 }
 
-// What holds the flags of operators that support oneDNN's layouts, or null. A build of
+// The holder of the flags of operators that support oneDNN's layouts, or null. A build of
 // MXNet without oneDNN has none.
 RawAny* FindFlags(const Mxnet& mxnet, const SafeReader& reader,
                   const std::unordered_map<std::string, uint32_t>& indices) {

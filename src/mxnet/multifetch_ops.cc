@@ -16,7 +16,7 @@
 namespace tofu {
 namespace {
 
-constexpr int kInt64 = 6;  // of handles, acknowledgements and tokens
+constexpr int kInt64 = 6;  // the type of handles, acknowledgements and tokens
 constexpr char kSpecAttr[] = "spec";
 constexpr char kNumArgsAttr[] = "num_args";
 
@@ -126,7 +126,7 @@ void InferRetireDtypes(const OpAttrs& /*attrs*/, int* inputs, int num_inputs,
   outputs[0] = kInt64;
 }
 
-// The engine has done the work: it runs this after everything that it reads.
+// Does nothing: the engine has already waited for all inputs.
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
   Observe(Step::kRetire);
   if (arrays.on_gpu) return RetireOnGpu(arrays);
@@ -172,7 +172,7 @@ extern "C" __attribute__((visibility("default"))) void TofuObserveFetches(
   tofu::g_observer.store(observer);
 }
 
-// Carries out one specification on the CPU without MXNet, for measurements and
+// Runs one specification on the CPU without MXNet, for measurements and
 // tests. Returns null, or what is wrong with the specification.
 extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetch(
     const char* spec, const void* const* sources, void* region) {

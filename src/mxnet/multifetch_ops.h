@@ -45,18 +45,18 @@ struct OpShapes {
   std::vector<std::vector<int64_t>> outputs;
 };
 
-// What the extension's entry points need of an operator.
+// The description of an operator for the extension's entry points.
 struct TofuOp {
   const char* name;
   void (*identity)();  // its address is the operator's key in MXNet's ABI
   void (*parse)(const OpAttrs& attrs, int* num_inputs, int* num_outputs);
-  // Fills the outputs from the inputs, and may correct these.
+  // Sets the shapes of the outputs from those of the inputs, and may correct the latter.
   void (*infer_shapes)(const OpAttrs& attrs, OpShapes* shapes);
   void (*infer_dtypes)(const OpAttrs& attrs, int* inputs, int num_inputs, int* outputs);
   void (*compute)(const OpAttrs& attrs, const OpArrays& arrays);
 };
 
-// Null after the last.
+// The operator with this index; null after the last.
 const TofuOp* FindOp(int index);
 const TofuOp* FindOp(void (*identity)());
 

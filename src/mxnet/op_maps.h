@@ -5,7 +5,7 @@
 // files that include this one are compiled with the old string ABI and handle
 // everything else as plain words.
 //
-// Errors:     every function says what differs from what it expects.
+// Errors:     functions return what differs from what they expect.
 // Position:   under teach_shapes.cc and free_operators.cc.
 // Not handled: other versions; FindMxnet rejects them.
 #ifndef TOFU_MXNET_OP_MAPS_H_
@@ -92,8 +92,8 @@ std::string FindMxnet(const char* path, Mxnet* mxnet);
 std::unordered_map<std::string, uint32_t> OpIndices(const Mxnet& mxnet,
                                                     const SafeReader& reader);
 
-// What holds the map of an operator attribute, or null if memory does not look like
-// one.
+// The holder of the map of an operator attribute, or null if the memory does not look
+// like one.
 template <typename T>
 RawAny* FindHolder(const Mxnet& mxnet, const SafeReader& reader, const char* name) {
   const void* any_map = mxnet.get_attr_map(name);

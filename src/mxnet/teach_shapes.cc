@@ -200,14 +200,14 @@ TOFU_EXPORT const char* TofuTeachStatefulOp(int i) {
   return i < static_cast<int>(stateful.size()) ? stateful[i].name.c_str() : nullptr;
 }
 
-// The i-th backward operator, any of which may be taught, or null behind the last.
+// The i-th backward operator, any of which may be taught, or null after the last.
 TOFU_EXPORT const char* TofuTeachBackwardOp(int i) {
   const auto& backward = GetState().backward_ops;
   return i < static_cast<int>(backward.size()) ? backward[i].name.c_str() : nullptr;
 }
 
-// Adds a node. `num_dims` has one entry an output, `dims` all dimensions one
-// after the other.
+// Adds a node. `num_dims` has one entry per output, `dims` the dimensions of all
+// outputs in a row.
 TOFU_EXPORT void TofuTeachNode(const char* name, int num_outputs, const int* num_dims,
                                const int64_t* dims, const int* dtypes) {
   Taught taught;

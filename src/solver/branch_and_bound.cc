@@ -21,11 +21,11 @@ constexpr int64_t kNodesPerNeighbourhood = 32;
 // Work is counted in variables, as a rough measure that does not depend on the clock.
 constexpr double kWorkPerNode = 10;
 constexpr double kNeighbourhoodWork = 4000;
-constexpr double kFruitless = 20;  // neighbourhoods in a row that double their price
+constexpr double kFruitless = 20;  // failures in a row that double the price
 constexpr int kBatch = 8;
 constexpr size_t kMaxOpen = 20000;
 
-// No allowed choice costs more.
+// An upper bound on the cost of every allowed choice.
 int64_t HighestCost(const CoreProblem& core) {
   int64_t sum = core.constant;
   const auto add = [&sum](const std::vector<int64_t>& cells) {
@@ -95,7 +95,7 @@ class Search {
     return std::move(*node);
   }
 
-  // Nodes that are being expanded count with the bound they had.
+  // Nodes that are being expanded count with their old bound.
   int64_t Bound() const {
     const int64_t least = open_.empty() ? top_ : std::get<0>(open_.begin()->first);
     return std::min({top_, least, expanding_});
@@ -132,7 +132,7 @@ class Search {
     expand.deadline = options_.deadline;
     expand.root_elimination_work = options_.elimination_work;
     if (size == 1 && open_.empty()) {
-      // At once, while there is only one node.
+      // Report progress during the expansion while there is only one node.
       expand.listener = [this](const FoundChoice* choice, int64_t bound) {
         expanding_ = std::max(expanding_, bound);
         return choice == nullptr ? Tell(nullptr) : TakeBetter(*choice);
@@ -166,7 +166,7 @@ class Search {
     return Tell(nullptr);
   }
 
-  // As much work on neighbourhoods as on nodes, or less while none is better.
+  // Spends as much work on neighbourhoods as on nodes, or less while they find nothing.
   bool ImproveIncumbent() {
     if (result_.values.empty() || open_.empty()) return true;
     const double size = static_cast<double>(core_.domain.size());

@@ -1,19 +1,18 @@
-// Divides a problem until every part is solved or cannot hold a better choice.
+// Divides a problem until every part is solved or cannot contain a better choice.
 //
-// A node is a core and a state of its dual ascent, and so has a bound; expand_node.h says
-// how it is closed or divided. In between, neighbourhoods of the incumbent are searched
-// (improve_choice.h).
+// A node is a core with a state of its dual ascent, which gives its bound; expand_node.h
+// describes how a node is closed or divided. Between batches of nodes, the search also
+// tries neighbourhoods of the incumbent (improve_choice.h).
 //
-// Nodes are taken by the least bound, some by the greatest depth, in batches of fixed
-// size, each node of a batch by one thread and with the incumbent from before it. So the
-// answer does not depend on the number of threads.
+// Most nodes are chosen by the smallest bound, some by the greatest depth, in batches of
+// fixed size. One thread expands each node of a batch, starting from the incumbent before
+// the batch. So the answer does not depend on the number of threads.
 //
-// Input:      a reduced core; the top: only cheaper choices are looked for.
-// Output:     the best choice found and a bound. `done` if nothing is left to divide:
-// then
-//             the choice is optimal, or there is none below the top.
-// Stops:      at the deadline, after max_nodes, or when `on_progress` says so.
-// Complexity: exponential in the worst case; a node is some dozens of sweeps.
+// Input:      a reduced core; the top: only choices that cost less are of interest.
+// Output:     the best choice found and a bound. `done` if nothing is left to divide;
+//             then the choice is optimal, or there is none below the top.
+// Stops:      at the deadline, after max_nodes, or when `on_progress` returns false.
+// Complexity: exponential in the worst case; a node costs dozens of sweeps.
 #ifndef TOFU_SOLVER_BRANCH_AND_BOUND_H_
 #define TOFU_SOLVER_BRANCH_AND_BOUND_H_
 
@@ -35,8 +34,8 @@ struct BranchOptions {
   bool neighbourhoods = true;   // whether incumbents are improved by improve_choice.h
   int threads = 1;
   Deadline deadline = Deadline::max();
-  // Called with a better choice (null: none) or bound, now and then with neither; false
-  // ends.
+  // Called with a better choice (null: none) or a better bound, sometimes with neither.
+  // Returning false ends the search.
   std::function<bool(const std::vector<int>* values, int64_t bound)> on_progress;
 };
 

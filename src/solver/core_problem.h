@@ -1,10 +1,10 @@
-// The problem as the solver's parts pass it on: what LimitedProblem says, one table a
-// pair, and memory as it counts for a choice.
+// The form of a LimitedProblem that the solver works on: one table per pair of variables,
+// and memory relative to the least that any choice uses.
 //
-// Memory is kept as slack. What is used whatever is chosen has been taken off the limit
-// (`capacity`), so that the least use of every variable at every moment is 0, and a value
-// whose use exceeds the capacity at some moment of its segment can never be chosen.
-// Moments are numbered; only those are kept that may exceed the limit (moments.h).
+// Memory that every choice uses is subtracted from the limit, which leaves `capacity`. So
+// the least use of every variable at every moment is 0, and a value whose use exceeds the
+// capacity at some moment of its segment can never be chosen. Moments are numbered; only
+// those that could exceed the limit are kept (moments.h).
 #ifndef TOFU_SOLVER_CORE_PROBLEM_H_
 #define TOFU_SOLVER_CORE_PROBLEM_H_
 
@@ -24,14 +24,14 @@ struct CoreProblem {
     int b = 0;         // above a
     SharedCells cost;  // [x_a * domain[b] + x_b], at most kForbidden
   };
-  // What a variable uses at the moments begin .. end - 1.
+  // The memory that a variable uses at the moments begin .. end - 1.
   struct Segment {
     int begin = 0;
     int end = 0;
     std::vector<int64_t> bytes;  // [value]; the least is 0
   };
 
-  bool infeasible = false;  // found to be; the rest is then meaningless
+  bool infeasible = false;  // if true, the other members are meaningless
   int64_t constant = 0;
   std::vector<int> domain;
   std::vector<std::vector<int64_t>> unary;     // [variable][value]
@@ -46,7 +46,7 @@ struct CoreProblem {
   bool Fits(const std::vector<int>& values) const;
 };
 
-// Turns values of a smaller problem into values of the one it was made from.
+// Turns values of a smaller problem into values of the problem it was made from.
 using Lift = std::function<std::vector<int>(const std::vector<int>&)>;
 
 }  // namespace tofu

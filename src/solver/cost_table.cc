@@ -24,8 +24,8 @@ std::vector<int64_t> Strides(const CostTable& table, const std::vector<int>& sco
 }
 
 // Calls visit(offsets) for every assignment of the first `rank` variables with
-// these domains, the last one fastest; offsets[j] is the cell of the table with
-// strides[j].
+// these domains; the last one changes fastest. offsets[j] is the cell of the table
+// with strides[j].
 template <typename Visit>
 void ForEachAssignment(const std::vector<int>& domain, size_t rank,
                        const std::vector<std::vector<int64_t>>& strides, Visit visit) {

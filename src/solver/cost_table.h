@@ -2,18 +2,16 @@
 // restricted: the arithmetic of variable elimination.
 //
 // A graph of repeated layers, blocks or timesteps eliminates the same tables
-// again and again. So equal cells are kept once, less their minimum, in a pool
-// that also remembers what it has minimised: the second of two equal blocks
-// costs a look-up. In a chain of equal blocks the tables soon repeat up to a
-// constant, as the powers of a min-plus matrix do, so that its length costs
-// look-ups only.
+// again and again. So a pool stores equal cells once, minus their minimum, and
+// caches the results of minimisations: the second of two equal blocks costs a
+// look-up. In a chain of equal blocks the tables soon repeat up to a constant,
+// as the powers of a min-plus matrix do, so a longer chain costs only look-ups.
 //
 // Invariants: cells of one pool are equal if and only if their addresses are;
 //             the least of them is 0.
-// Complexity: MinimizeOut: |M| * domain[v] * r for r tables that are new, O(the
-//             length of their scopes) for known ones.
-// Memory:     what is remembered, at most kMaxPoolCells cells; then the pool
-//             starts anew (Tidy).
+// Complexity: MinimizeOut: |M| * domain[v] * r for r new tables, O(the length of
+//             their scopes) for cached ones.
+// Memory:     at most kMaxPoolCells cells are cached; then Tidy empties the pool.
 #ifndef TOFU_SOLVER_COST_TABLE_H_
 #define TOFU_SOLVER_COST_TABLE_H_
 
@@ -28,7 +26,7 @@
 
 namespace tofu {
 
-// Cells that many owners read.
+// Read-only cells with several owners.
 class SharedCells {
  public:
   SharedCells() : SharedCells(std::vector<int64_t>()) {}
@@ -67,7 +65,7 @@ std::vector<int> UnionScope(const std::vector<const CostTable*>& tables, int v);
 int64_t CostAt(const CostTable& table, int v, int value, const std::vector<int>& values,
                const std::vector<int>& domain);
 
-// All that minimising a sum of tables depends on apart from their cells.
+// Everything that minimising a sum of tables depends on, except their cells.
 struct SumPattern {
   static constexpr int kMinimized = -1;
 
@@ -80,7 +78,7 @@ struct SumPattern {
 class TablePool {
  public:
   using Cells = std::vector<int64_t>;
-  // Cells of the pool, and what was taken off each of them.
+  // Cells in the pool, and the minimum that was subtracted from each of them.
   struct Known {
     const Cells* cells = nullptr;
     int64_t constant = 0;
@@ -88,27 +86,27 @@ class TablePool {
 
   Known Intern(Cells cells);
 
-  // cost[x_a * columns + x_b], or, `turned`, the transposed.
+  // cost[x_a * columns + x_b], transposed if `turned`.
   Known InternPair(const SharedCells& cost, int columns, bool turned);
 
-  // Number of a pattern, for good.
+  // The number of a pattern; it never changes.
   int Number(SumPattern pattern);
 
-  // M(x) = min over one variable of the sum of the tables, the cells of the
-  // pattern's operands; null: zeros.
+  // M(x) = min over one variable of the sum of the tables. They are the cells of
+  // the pattern's operands; null stands for zeros.
   Known Minimize(int pattern, const std::vector<const Cells*>& tables);
 
-  // The same for tables over variables of this domain: over UnionScope(tables, v).
-  // These add to *constant what they take off the cells.
+  // The same for tables over variables of this domain; the result is over
+  // UnionScope(tables, v). Adds what is subtracted from the cells to *constant.
   CostTable MinimizeOut(const std::vector<const CostTable*>& tables, int v,
                         const std::vector<int>& domain, int64_t* constant);
-  // The table with every variable that has fixed[v] >= 0 at that value.
+  // The table with every variable that has fixed[v] >= 0 fixed at that value.
   CostTable Restrict(const CostTable& table, const std::vector<int>& fixed,
                      const std::vector<int>& domain, int64_t* constant);
 
   size_t num_tables() const { return cells_.size(); }
 
-  // Forgets all tables when there are too many. None may be in use.
+  // Deletes all tables if there are too many. None may be in use.
   void Tidy();
 
  private:

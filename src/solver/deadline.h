@@ -1,4 +1,4 @@
-// The moment by which a search must come to an end with what it has.
+// The time at which a search must stop and return its best result so far.
 #ifndef TOFU_SOLVER_DEADLINE_H_
 #define TOFU_SOLVER_DEADLINE_H_
 

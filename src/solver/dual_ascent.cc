@@ -10,8 +10,8 @@ namespace {
 
 // The top, scaled, stays below this.
 constexpr double kMaxScaledTop = 70368744177664.0;  // 2^46
-constexpr double kGone = -2251799813685248.0;       // 2^51: never the least
-// Relative error that sums of prices times bytes are allowed.
+constexpr double kGone = -2251799813685248.0;       // -2^51: never the least
+// Allowed relative error of sums of prices times bytes.
 constexpr double kSlack = 1e-12;
 
 // least[y] = min over x of (table[x][y] - taken[x])
@@ -209,7 +209,7 @@ void DualAscent::Share(int v, const std::vector<End>& after, size_t parts,
   const double part = 1.0 / static_cast<double>(parts);
   for (int x = 0; x < size; ++x) {
     if (node[x] == kRemoved) continue;
-    // Never more than is there: a product is rounded to nearest.
+    // Never more than there is; the product may have been rounded up.
     double share = std::floor(node[x] * part);
     if (share * static_cast<double>(after.size()) > node[x]) share -= 1;
     for (const End& end : after) state->taken[end.own_taken + x] -= share;
@@ -222,7 +222,7 @@ void DualAscent::SetPrices(std::vector<double> prices, DualState* state) const {
   for (size_t t = 0; t < prices.size(); ++t) {
     worth += prices[t] * static_cast<double>(core_.capacity[t] + 1);
   }
-  // On a grid on which their sums are exact.
+  // Round to a grid on which sums are exact.
   double total = 0;
   for (double& price : prices) {
     if (worth > kMaxScaledTop) price *= kMaxScaledTop / worth;

@@ -6,22 +6,22 @@
 // This is rewritten, its value unchanged for every x, as
 //     c_0 + sum_v c_v(x_v) + sum_e c'_e(x_a, x_b)    with c_v >= 0 and c'_e >= 0,
 // so c_0 is a bound, and a value x of v with c_0 + c_v(x) above the cost of a known
-// choice can go. A sweep visits the variables in their order, or against it. At each it
-//     collects  from every table to a variable visited before all that it guarantees,
-//     takes     the least c_v to c_0,
+// choice can be removed. A sweep visits the variables in ascending or descending order.
+// At each it
+//     collects  from every table to a variable visited earlier all that it guarantees,
+//     moves     the least c_v to c_0,
 //     removes   values that cost too much,
-//     shares    c_v among the tables to variables still to be visited: an equal part
-//     each,
-//               counted over the larger of the two sides.
-// It is the sequential message passing known as TRW-S. c_0 never falls.
+//     shares    c_v equally among the tables to variables not yet visited; the number of
+//               shares is that of the side with more tables.
+// This is the sequential message passing known as TRW-S. c_0 never falls.
 //
-// Prices follow the loads of what a sweep rounds to (Sweep): a deflected subgradient.
+// Prices follow the loads of the choice that a sweep rounds to (Sweep), by a deflected
+// subgradient.
 //
-// Arithmetic: costs are scaled by a power of two and held in doubles as whole numbers
-// below
-//             2^53, so sums are exact. Shares and penalties are rounded down, so the
-//             bound holds without any tolerance.
-// Complexity: a sweep is O(cells); a change of prices O(moments + bytes in segments).
+// Arithmetic: costs are scaled by a power of two and stored in doubles as whole numbers
+//             below 2^53, so sums are exact. Shares and penalties are rounded down, so
+//             the bound holds without any tolerance.
+// Complexity: a sweep takes O(cells), a change of prices O(moments + bytes in segments).
 #ifndef TOFU_SOLVER_DUAL_ASCENT_H_
 #define TOFU_SOLVER_DUAL_ASCENT_H_
 
@@ -35,52 +35,52 @@
 
 namespace tofu {
 
-// What the sweeps change. Values of all variables lie in one list, those of v from
-// first_value(v) on.
+// The state that sweeps change. One list holds the values of all variables; those of v
+// start at first_value(v).
 struct DualState {
   std::vector<double> node;     // c_v
-  std::vector<double> taken;    // what each end of an edge took from its table
-  std::vector<double> penalty;  // what the prices add to u_v
+  std::vector<double> taken;    // cost that each end of an edge took from its table
+  std::vector<double> penalty;  // cost that the prices add to u_v
   std::vector<double> prices;   // [moment]
-  double price_constant = 0;    // sum of price * capacity, at least
+  double price_constant = 0;    // at least the sum of price * capacity
   double constant = 0;          // c_0
-  double top = std::numeric_limits<double>::max();  // what costs this or more goes
-  bool empty = false;  // nothing cheaper than the top is left
+  double top = std::numeric_limits<double>::max();  // values from here up are removed
+  bool empty = false;                               // no choice below the top is left
   std::vector<double> scratch;
 };
 
 class DualAscent {
  public:
-  // No top will be above this. The core must outlive this.
+  // `top` is the highest that will be used. The core must outlive this object.
   DualAscent(const CoreProblem& core, int64_t top);
 
-  // Only choices that cost less than `top` are looked for.
+  // A state that looks only for choices that cost less than `top`.
   DualState Start(int64_t top) const;
   void LowerTop(int64_t top, DualState* state) const;
 
-  // One sweep. `rounded`, if any, becomes a choice that the costs suggest.
+  // One sweep. Sets `rounded`, unless null, to a choice that the costs suggest.
   void Sweep(bool forward, DualState* state, std::vector<int>* rounded) const;
 
-  // Prices so high that sums would not be exact are lowered, all by the same factor.
+  // If prices are so high that sums would not be exact, lowers all by the same factor.
   void SetPrices(std::vector<double> prices, DualState* state) const;
 
-  // No choice that fits costs less.
+  // A lower bound on the cost of every choice that fits.
   int64_t Bound(const DualState& state) const;
 
-  // Value x of v goes.
+  // Removes value x of v.
   void Remove(int v, int x, DualState* state) const;
   bool IsRemoved(const DualState& state, int v, int x) const {
     return state.node[first_value_[v] + x] == kRemoved;
   }
-  // c_v(x), 0 at least; not scaled.
+  // c_v(x), at least 0; not scaled back.
   double Reduced(const DualState& state, int v, int x) const {
     return state.node[first_value_[v] + x];
   }
   int first_value(int v) const { return first_value_[v]; }
-  // Steps of the state's costs in one of the core's: two to this power.
+  // One unit of the core's costs is two to this power in the state's costs.
   int exponent() const { return exponent_; }
   int64_t highest() const { return highest_; }
-  // A cost as the state counts it, rounded down.
+  // A cost in the state's units, rounded down.
   double Scaled(int64_t cost) const;
   ValueMask Wanted(const DualState& state) const;
 

@@ -17,13 +17,13 @@ constexpr int kMaxFruitlessRounds = 8;
 constexpr int kMaxRounds = 64;
 // Tables are kept this small in the improvement.
 constexpr int64_t kSmallTable = int64_t{1} << 14;
-constexpr size_t kMaxPlans = 8;  // that a cache keeps
+constexpr size_t kMaxPlans = 8;  // in a cache
 
-// Cells once time is up.
+// Cells of a table after the deadline.
 constexpr int64_t kTinyTable = 64;
 
-// Bucket elimination in a given order. What exceeds the table limit is either
-// divided (no incumbent) or cut down by keeping some of the incumbent's values.
+// Bucket elimination in a given order. Tables that would exceed the limit are divided
+// if there is no incumbent; otherwise some variables keep the incumbent's values.
 class Eliminator {
  public:
   Eliminator(const PairwiseProblem& problem, const std::vector<int>& order,
@@ -76,7 +76,7 @@ class Eliminator {
     Put({std::move(scope), known.cells});
   }
 
-  // Into the bucket of the variable that is eliminated first.
+  // Puts a table into the bucket of its variable that is eliminated first.
   void Put(CostTable table) {
     if (table.scope.empty()) return;  // its one cell is 0
     int first = table.scope[0];
@@ -204,8 +204,8 @@ void ImproveByRounds(const PairwiseProblem& problem, const std::vector<int>& ord
   }
 }
 
-// One variable after the other, each as is best with those before it; nothing
-// is proven but that every table costs at least its least cell.
+// Decides one variable at a time, each as is best with those before it. The lower
+// bound is only the sum of the tables' least cells.
 EliminateResult DecideInTurn(const PairwiseProblem& problem) {
   EliminateResult result;
   const size_t count = problem.domain.size();

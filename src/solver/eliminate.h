@@ -11,20 +11,20 @@
 //             U being v's neighbours. The next v is the one whose neighbours
 //             need the fewest new edges among them (min-fill), then the one
 //             with the smallest M, then the lowest number.
-// Limit:      a table M of more than max_table cells is not made. Then the
-//             tables of v are divided into several sums, each minimised by
-//             itself (mini-buckets), which gives a lower bound. Values found
-//             that way are improved by solving exactly, again and again, what
-//             remains when a few variables keep their values.
+// Limit:      a table M never has more than max_table cells. If it would, the
+//             tables of v are divided into several sums, each minimised
+//             separately (mini-buckets), which gives a lower bound. The values
+//             found are then improved by fixing a few variables at their values
+//             and solving the rest exactly, again and again.
 // Complexity: O(V log V + sum over v of |M_v| * domain[v] * r_v); linear in V
 //             for graphs of bounded width. Memory: sum of |M_v|.
-// Repetition: equal tables are minimised once (cost_table.h); what does not depend
-//             on the costs, the order and which tables each step sums
-//             (elimination_schedule.h), is found once for problems of equal
-//             structure that share a cache.
-// Deadline:   looked at before every table. What remains then is decided by
-//             tables of a few cells; without any time, one variable after the
-//             other in the order of their numbers.
+// Repetition: equal tables are minimised once (cost_table.h). The order and the
+//             tables that each step sums (elimination_schedule.h) do not depend
+//             on the costs, so problems of equal structure that share a cache
+//             compute them once.
+// Deadline:   checked before every table. After it, tables of a few cells decide
+//             the rest; if there was no time at all, variables are decided one
+//             at a time, in the order of their numbers.
 // Determinism: equal problems give equal values, unless the time limit ends
 //             the improvement; ties go to the lowest value.
 // Errors:     none.
@@ -46,10 +46,10 @@
 
 namespace tofu {
 
-// What searches over problems that resemble each other share.
+// Shared by searches over problems that resemble each other.
 class EliminationCache {
  public:
-  // How problems of one structure are eliminated.
+  // The elimination of problems of one structure.
   struct Plan {
     std::vector<int> domain;
     std::vector<std::pair<int, int>> edges;
@@ -68,7 +68,7 @@ class EliminationCache {
 
 struct EliminateOptions {
   int64_t max_table = int64_t{1} << 20;  // cells of one table
-  // Additions a solver may spend; more is refused with kTooBig beforehand.
+  // Additions that may be spent; a problem that needs more is refused with kTooBig.
   int64_t max_work = int64_t{1} << 62;
   Deadline deadline = Deadline::max();
 };

@@ -18,7 +18,7 @@ std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t t
                                               double max_work, Deadline deadline) {
   if (!core.capacity.empty()) return std::nullopt;
   if (core.domain.empty()) return std::vector<int>();
-  // Sums must not overflow: what reaches the top is as dear as that.
+  // Sums must not overflow, so costs above the top count as the top.
   const int64_t terms = static_cast<int64_t>(core.domain.size() + core.edges.size()) + 1;
   if (top > (int64_t{1} << 62) / terms) return std::nullopt;
   PairwiseProblem problem;

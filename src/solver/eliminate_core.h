@@ -1,8 +1,8 @@
-// Solves a core without memory exactly, where its width allows.
+// Solves a core without memory limits exactly if its width allows.
 //
-// Input:      a core; the top: only a cheaper choice is of use.
-// Output:     the best values; nothing where memory counts, where `max_work` additions do
-//             not suffice, or where time is up.
+// Input:      a core; the top: only choices that cost less are of interest.
+// Output:     the best values; nothing if memory is limited, if `max_work` additions are
+//             not enough, or if time is up.
 // Position:   before dual ascent, and in every node of branch_and_bound that was reduced.
 // Complexity: eliminate.h; `max_work` additions at most.
 #ifndef TOFU_SOLVER_ELIMINATE_CORE_H_

@@ -7,10 +7,10 @@
 namespace tofu {
 namespace {
 
-// Above this degree the fill is not counted but taken for complete; such a
-// variable comes late anyway.
+// Above this degree the fill is not counted: all edges are assumed to be missing.
+// Such a variable comes late anyway.
 constexpr size_t kMaxCountedDegree = 24;
-constexpr int kPopsPerLook = 64;  // at the clock
+constexpr int kPopsPerLook = 64;  // between checks of the clock
 
 class Orderer {
  public:

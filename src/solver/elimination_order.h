@@ -1,12 +1,11 @@
-// The order in which variable elimination takes its variables: min-fill, that
-// is always the variable whose neighbours lack the fewest edges among them;
-// then the one that leaves the smallest table; then the lowest number.
+// The order in which variable elimination takes its variables: min-fill. The next
+// is always the variable whose neighbours need the fewest new edges among them,
+// then the one that leaves the smallest table, then the one with the lowest number.
 //
-// Output:     the order, and what elimination in it costs.
-// Complexity: O(V log V) for graphs of bounded width. A variable that would
-//             leave a table above max_table connects nothing any more, as its
-//             tables will be divided. After the deadline the rest follows by
-//             number.
+// Output:     the order, and the cost of eliminating in this order.
+// Complexity: O(V log V) for graphs of bounded width. A variable that would leave
+//             a table above max_table adds no edges, because its tables will be
+//             divided. After the deadline the rest follows by number.
 #ifndef TOFU_SOLVER_ELIMINATION_ORDER_H_
 #define TOFU_SOLVER_ELIMINATION_ORDER_H_
 

@@ -7,7 +7,7 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kStepsPerLook = 64;  // at the clock
+constexpr size_t kStepsPerLook = 64;  // between checks of the clock
 
 // Union of the tables' variables without `v`, ascending.
 std::vector<int> Union(const std::vector<int>& tables,

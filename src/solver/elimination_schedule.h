@@ -1,13 +1,13 @@
-// Which tables each step of an elimination sums, and what they leave: all that
-// does not depend on the costs. Searches over one graph pose problems that differ
-// in their costs alone, so that one schedule serves them all.
+// Which tables each step of an elimination sums and which table it leaves: everything
+// that does not depend on the costs. Searches over one graph pose problems that differ
+// only in their costs, so one schedule serves them all.
 //
 // Input:      the structure of a PairwiseProblem, and an order of its variables.
-// Output:     the same values and the same bound as bucket elimination finds in
-//             that order; ties go to the lowest value.
-// Position:   a part of eliminate, for orders that leave no table too large.
-// Complexity: to make: O(sum over v of r_v * |U_v|). To run: a look-up for each
-//             pair and variable whose tables were met before (cost_table.h), and
+// Output:     the same values and the same bound as bucket elimination in that
+//             order; ties go to the lowest value.
+// Position:   a part of eliminate, for orders in which no table gets too large.
+// Complexity: construction O(sum over v of r_v * |U_v|); a run takes a look-up for
+//             each pair and variable whose tables are cached (cost_table.h), and
 //             O(domain[v] * r_v) for the best value of v.
 #ifndef TOFU_SOLVER_ELIMINATION_SCHEDULE_H_
 #define TOFU_SOLVER_ELIMINATION_SCHEDULE_H_
@@ -25,13 +25,14 @@ namespace tofu {
 
 class EliminationSchedule {
  public:
-  // Of every problem of this domain and these edges, its pairs' variables in order.
+  // For every problem of this domain and these edges, the variables of its pairs in
+  // order.
   EliminationSchedule(std::vector<int> domain,
                       const std::vector<std::pair<int, int>>& edges,
                       const std::vector<int>& order, TablePool* pool);
 
-  // Sets the best values of `problem` and their cost. False when the deadline passed
-  // before; then nothing is set. `pool` is the one it was made with.
+  // Sets the best values of `problem` and their cost. Returns false and sets nothing if
+  // the deadline passes first. `pool` must be the one given to the constructor.
   bool Run(const PairwiseProblem& problem, Deadline deadline, TablePool* pool,
            std::vector<int>* values, int64_t* least);
 
@@ -40,7 +41,7 @@ class EliminationSchedule {
   struct Operand {
     int table = 0;
     int64_t value_stride = 0;  // cells between neighbouring values of the variable
-    size_t strides = 0;        // of the other variables: where they begin in strides_
+    size_t strides = 0;        // where those of the other variables begin in strides_
     size_t num_strides = 0;
   };
   struct Stride {
@@ -63,7 +64,8 @@ class EliminationSchedule {
   std::vector<Step> steps_;
   std::vector<Operand> operands_;
   std::vector<Stride> strides_;
-  // Of one run. Tables are numbered: of each variable, each pair, each step.
+  // Of one run. Tables are numbered: first one per variable, then per pair, then per
+  // step.
   std::vector<const TablePool::Cells*> tables_;  // null: zeros
   std::vector<const TablePool::Cells*> summed_;
   std::vector<int64_t> sums_;

@@ -10,16 +10,16 @@
 namespace tofu {
 namespace {
 
-constexpr int kReducedRounds = 60;  // of a node that was reduced: its costs start afresh
-constexpr int kProbeRounds = 6;     // of each half that a division would leave
+constexpr int kReducedRounds = 60;  // after a reduction, which resets the ascent
+constexpr int kProbeRounds = 6;     // for each half of a division
 constexpr size_t kMaxProbes = 8;    // divisions
-constexpr double kLaterStep = 0.1;  // of prices that were near the best
+constexpr double kLaterStep = 0.1;  // first step of prices that are near the best already
 constexpr int kRepairEvery = 64;    // rounds
 constexpr double kReduceBelow = 0.6;  // of the values
 constexpr double kEliminationWork = 2e6;
-constexpr int64_t kMaxCoarseness = 64;  // of the first top, compared with the present one
+constexpr int64_t kMaxCoarseness = 64;  // ratio of the scale's top to the present one
 
-// Removes values that do not fit with the least that all others use.
+// Removes values that do not fit even if all other variables use the least they can.
 void RemoveUnfit(const SearchPart& part, DualState* state) {
   const CoreProblem& core = part.core;
   const int count = core.num_variables();
@@ -59,7 +59,7 @@ void RemoveUnfit(const SearchPart& part, DualState* state) {
   }
 }
 
-// Expands one node; what several threads do at a time.
+// Expands one node. Several threads do this at a time.
 class Expansion {
  public:
   Expansion(SearchNode node, const ExpandOptions& options)
@@ -128,7 +128,7 @@ class Expansion {
     RaiseBound(part.core, part.ascent, options, on_choice, &node_.state, counts);
   }
 
-  // Takes the values, repaired and improved, if they are better.
+  // Repairs and improves the values, and keeps them if they are better.
   void Offer(const std::vector<int>& values) {
     const SearchPart& part = *node_.part;
     const auto better = RepairAndImprove(part.core, values, deadline_);
@@ -225,10 +225,10 @@ class Expansion {
   struct Division {
     int v = 0;
     std::vector<char> is_first;  // [value]
-    double doubt = 0;            // how far the rounds were from unanimous
+    double doubt = 0;            // how far the rounds were from unanimity
   };
 
-  // False if it turned out that there is less to divide than was thought.
+  // Returns false if a half turned out to be closed, so the node is smaller now.
   bool Divide(const std::vector<int>& counts) {
     std::vector<Division> divisions = Divisions(counts);
     double best_score = -1;
@@ -236,7 +236,7 @@ class Expansion {
       SearchNode first = Child(division, true, kProbeRounds);
       SearchNode second = Child(division, false, kProbeRounds);
       if (IsClosed(first) || IsClosed(second)) {
-        // Only the other one is left.
+        // Only the other half is left.
         children_.clear();
         const bool none = IsClosed(first) && IsClosed(second);
         node_ = std::move(IsClosed(first) ? second : first);
@@ -284,7 +284,7 @@ class Expansion {
     return child;
   }
 
-  // Those that the rounds decided least unanimously, the most doubtful first.
+  // The variables that the rounds decided least unanimously, most doubtful first.
   std::vector<Division> Divisions(const std::vector<int>& counts) const {
     const SearchPart& part = *node_.part;
     std::vector<Division> divisions;
@@ -299,8 +299,8 @@ class Expansion {
     return divisions;
   }
 
-  // Around the two most frequent values: each other value goes with the one whose memory
-  // is priced most alike.
+  // Divides around the two most frequent values. Every other value joins the one whose
+  // memory has the most similar price.
   Division DivisionOf(int v, const std::vector<int>& counts) const {
     const SearchPart& part = *node_.part;
     const int first = part.ascent.first_value(v);

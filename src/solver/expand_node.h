@@ -1,19 +1,18 @@
 // Expands a node of branch_and_bound: raises its bound, and divides it if that does not
 // close it.
 //
-//   1. values go that the memory left cannot hold, and that the bound rules out;
-//   2. prices and sweeps raise the bound for `rounds` rounds (raise_bound.h). What they
-//   round
-//      to is repaired now and then where it does not fit (local_search.h);
-//   3. when two fifths of the values have gone, what is left is reduced (reduce_core.h),
-//   and
-//      eliminated where no memory and little width is left; then again from 1;
-//   4. the variables that the rounds decided least unanimously are divided on trial, each
-//      around its two most frequent values, and both halves' bounds raised for a few
-//      rounds. Where a half is closed by that, only the other is left: again from 1.
-//      Otherwise the division whose bounds rose most is taken.
+//   1. Remove values that do not fit in the remaining memory or that the bound rules out.
+//   2. Raise the bound with prices and sweeps, for `rounds` rounds (raise_bound.h). Now
+//      and then repair the choice that they round to, if it does not fit
+//      (local_search.h).
+//   3. Once two fifths of the values are gone, reduce the core (reduce_core.h), and
+//      eliminate it if it has no memory limits and little width; then start again at 1.
+//   4. Probe divisions of the variables that the rounds decided least unanimously: divide
+//      each around its two most frequent values, and raise both halves' bounds for a few
+//      rounds. If that closes a half, only the other is left: start again at 1.
+//      Otherwise take the division whose bounds rose most.
 //
-// Input:      a node; the top: only cheaper choices are looked for.
+// Input:      a node; the top: only choices that cost less are of interest.
 // Output:     the best choice found below the top; two children, or none if the node is
 //             closed; the node itself if the deadline ended the work.
 // Position:   called by branch_and_bound, for several nodes at a time in several threads.
@@ -35,7 +34,7 @@
 
 namespace tofu {
 
-// A core that nodes share, and how its values say those of the given one.
+// A core that nodes share, and how to turn its values into values of the given core.
 struct SearchPart {
   SearchPart(CoreProblem given, Lift given_lift, int64_t top)
       : core(std::move(given)), lift(std::move(given_lift)), ascent(core, top) {
@@ -55,7 +54,7 @@ struct SearchNode {
   int rounds = 16;
   int64_t number = 0;
 
-  int64_t known_bound = 0;  // of the node that this one was made of
+  int64_t known_bound = 0;  // of the parent node
 
   int64_t bound() const { return std::max(known_bound, part->ascent.Bound(state)); }
 };
@@ -69,14 +68,14 @@ struct ExpandOptions {
   int64_t top = kForbidden;
   double root_elimination_work = 0;  // additions; 0: the root is not eliminated
   Deadline deadline = Deadline::max();
-  // Told of better choices, and of the node's bound meanwhile; false ends the work.
+  // Called with better choices and the node's current bound; false ends the work.
   std::function<bool(const FoundChoice*, int64_t bound)> listener;
 };
 
 struct Expanded {
-  FoundChoice best;  // without values where none was found
+  FoundChoice best;  // without values if none was found
   std::vector<SearchNode> children;
-  std::optional<SearchNode> open;  // what the deadline left
+  std::optional<SearchNode> open;  // the node, if the deadline ended the work
 };
 
 Expanded ExpandNode(SearchNode node, const ExpandOptions& options);

@@ -30,7 +30,7 @@ class Greedy {
         if (values_[op] < 0) values_[op] = Best(op, false);
       }
     }
-    // Operators all of whose tensors had nothing to decide.
+    // Operators whose tensors all had nothing to decide.
     for (size_t v = 0; v < values_.size(); ++v) {
       if (values_[v] < 0) values_[v] = Best(static_cast<int>(v), false);
     }
@@ -42,7 +42,7 @@ class Greedy {
     return pair.a == v ? pair.b : pair.a;
   }
 
-  // The value of `v` that costs least; `ahead`: undecided neighbours choose, too.
+  // The value of `v` that costs least. If `ahead`, undecided neighbours choose as well.
   int Best(int v, bool ahead) {
     int best = 0;
     int64_t least = kNone;
@@ -63,8 +63,8 @@ class Greedy {
     return cost;
   }
 
-  // What `v`, whose value is set, costs with its neighbour: as that is decided, or
-  // with its best value.
+  // The cost between `v`, whose value is set, and its neighbour: with the neighbour's
+  // value if it is decided, otherwise with its best value.
   int64_t PairCost(const PairwiseProblem::Pair& pair, int v, bool ahead) {
     const int other = Other(pair, v);
     if (values_[other] >= 0) return Cell(pair);

@@ -1,11 +1,10 @@
-// Decides the variables of a search one after the other, as Spartan does
-// (paper section 7.3): a tensor, then the operators that touch it, then the
-// next tensor.
+// Decides the variables of a search one at a time, as Spartan does (paper section
+// 7.3): a tensor, then the operators that touch it, then the next tensor.
 //
-// A tensor takes the value with which it and the operators around it cost
-// least, these choosing their best values; then each undecided one of these
-// takes its best value. A tensor that is still undecided counts as cut in the
-// way that suits the operator. Ties go to the lowest value.
+// A tensor takes the value for which it and the operators around it cost least if
+// these choose their best values. Then each undecided operator among them takes its
+// best value. A tensor that is still undecided counts as cut in the way that suits
+// the operator best. Ties go to the lowest value.
 //
 // Input:      a problem without pairs of tensors; the tensors' variables in the
 //             order in which they are decided.

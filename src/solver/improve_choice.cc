@@ -12,14 +12,14 @@
 namespace tofu {
 namespace {
 
-// In turn.
+// Limits on the values of a neighbourhood, used in turn.
 constexpr std::array<int, 4> kMaxValues = {200, 400, 800, 1600};
 constexpr int kRootRounds = 150;
 constexpr double kEliminationWork = 1e6;
-// Neighbours that one variable brings in through memory.
+// The most neighbours that one variable adds through memory.
 constexpr int kMaxThroughMoment = 4;
 
-// Below `bound`; std::uniform_int_distribution differs between libraries.
+// A random number below `bound`; std::uniform_int_distribution differs between libraries.
 size_t Draw(std::mt19937_64* random, size_t bound) {
   return static_cast<size_t>((*random)() % bound);
 }

@@ -1,8 +1,9 @@
-// Large-neighbourhood search: solves what remains when most variables keep their values.
+// Large-neighbourhood search: fixes most variables at their values and solves the rest.
 //
-// A neighbourhood grows from one variable over tables and over moments that are nearly
-// full, breadth first in an order drawn by `seed`, up to some hundred values. What
-// it leaves is reduced and searched by branch and bound for a few nodes.
+// A neighbourhood grows from one variable through tables and through moments that are
+// nearly full, breadth first in a random order given by `seed`, up to a few hundred
+// values. The problem over the neighbourhood is reduced and searched by branch and bound
+// for a few nodes.
 //
 // Input:      values that fit, and their cost.
 // Output:     cheaper values, or nothing.

@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-// Allowed costs become 0.
+// Sets allowed costs to 0.
 std::vector<int64_t> OnlyForbidden(const std::vector<int64_t>& costs) {
   std::vector<int64_t> result;
   for (int64_t cost : costs) result.push_back(cost >= kForbidden ? kForbidden : 0);
@@ -32,7 +32,7 @@ LimitedProblem Feasibility(const LimitedProblem& problem) {
   return result;
 }
 
-// Adds the first moment at which the values use as much as ever, and what is alive then.
+// Adds the first moment at which the values use most, and what is alive then.
 void AddNeeds(const LimitedProblem& problem, LeastLimit* result) {
   std::map<int64_t, int64_t> change;
   for (const LimitedProblem::Use& use : problem.uses) {

@@ -1,15 +1,15 @@
-// The least memory limit under which a problem has a choice, and what needs it.
+// Finds the smallest memory limit under which a problem has a choice, and what needs it.
 //
-// Halves the interval between what no choice can go below and the peak of a choice known;
-// whether a limit leaves a choice is asked of Solve, all allowed costs being 0.
+// Halves the interval between a lower bound on the peak and the peak of a known choice.
+// Solve decides whether a limit leaves a choice, with all allowed costs set to 0.
 //
-// Input:      a problem; its own limit is not looked at.
+// Input:      a problem; its own limit is ignored.
 // Output:     `least` is the peak of a choice; no choice has a peak below `bound`. They
-// are
-//             equal unless time ended the search. Then the moment of that peak, and what
-//             is alive there, most bytes first.
-// Errors:     none. Where forbidden costs leave no choice under any limit, `exists` is
-// false. Complexity: that of Solve, times the logarithm of the bytes.
+//             are equal unless time ended the search. Also the moment of that peak, and
+//             what is alive then, most bytes first.
+// Errors:     none. If forbidden costs leave no choice under any limit, `exists` is
+//             false.
+// Complexity: that of Solve, times the logarithm of the bytes.
 #ifndef TOFU_SOLVER_LEAST_LIMIT_H_
 #define TOFU_SOLVER_LEAST_LIMIT_H_
 

@@ -34,7 +34,7 @@ class Search {
   }
 
  private:
-  // What v costs at each value, its neighbours staying as they are.
+  // The cost of v at each value, while its neighbours keep their values.
   std::vector<int64_t> CostsOf(int v) const {
     std::vector<int64_t> costs = core_.unary[v];
     for (const CoreProblem::Edge* edge : edges_of_[v]) {
@@ -48,7 +48,7 @@ class Search {
     return costs;
   }
 
-  // How much less of the loads is above the capacities when v changes to x.
+  // How much the total excess over the capacities shrinks if v changes to x.
   int64_t Relief(int v, int x) const {
     int64_t relief = 0;
     for (const Segment& segment : core_.segments[v]) {

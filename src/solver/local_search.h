@@ -1,15 +1,13 @@
-// Makes a choice fit, and then better, one variable at a time.
+// Makes a choice fit, and then cheaper, one variable at a time.
 //
-// Repair:   while some moment is over its capacity, the change of one value that lowers
-//           the sum of all excesses most for what it costs.
-// Improve:  while there is one, the change of one value that fits and lowers the cost;
-// the
-//           variables in turn, each to its best value.
+// Repair:   while some moment exceeds its capacity, change the value that reduces the sum
+//           of all excesses most in relation to its cost.
+// Improve:  change each variable in turn to its best value that fits, until no change
+//           lowers the cost.
 //
 // Input:      any values.
 // Output:     values whose cost is not forbidden and that fit, or nothing.
-// Complexity: a change that Repair makes is O(values * moments); a round of Improve as
-// much.
+// Complexity: O(values * moments) for a change by Repair, and for a round of Improve.
 #ifndef TOFU_SOLVER_LOCAL_SEARCH_H_
 #define TOFU_SOLVER_LOCAL_SEARCH_H_
 

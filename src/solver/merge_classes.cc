@@ -11,7 +11,7 @@ namespace {
 
 using Pair = PairwiseProblem::Pair;
 
-// What is known of each variable: the values left, and then its class.
+// Reduces the values of each variable, then finds its class.
 class Merger {
  public:
   explicit Merger(const LimitedProblem& problem)
@@ -98,8 +98,8 @@ class Merger {
     return true;
   }
 
-  // The place in alive_[b] of the one value that goes with each of alive_[a]; empty where
-  // the pair does not tie its variables.
+  // For each of alive_[a], the position in alive_[b] of the one value that goes with it;
+  // empty if the pair does not tie its variables.
   std::vector<int> Tie(const Pair& pair, int a) const {
     const int b = Other(pair, a);
     std::vector<int> partner;
@@ -118,7 +118,7 @@ class Merger {
     return partner;
   }
 
-  // value_in_[v]: of each value of v's class, or v's only value.
+  // Sets value_in_[v]: v's value for each value of its class, or v's only value.
   void FindClasses() {
     for (size_t first = 0; first < alive_.size(); ++first) {
       if (alive_[first].size() == 1) value_in_[first] = alive_[first];
@@ -138,10 +138,10 @@ class Merger {
 
   void Follow(const Pair& pair, int v, int number, std::vector<int>* stack) {
     const int u = Other(pair, v);
-    if (class_of_[u] >= 0) return;  // its table says what does not agree
+    if (class_of_[u] >= 0) return;  // its table forbids values that do not agree
     const std::vector<int> partner = Tie(pair, v);
     if (partner.empty()) return;
-    std::unordered_map<int, int> value_of;  // of u, by that of v
+    std::unordered_map<int, int> value_of;  // v's value -> u's value
     for (size_t x = 0; x < partner.size(); ++x) {
       value_of[alive_[v][x]] = alive_[u][partner[x]];
     }
@@ -177,7 +177,8 @@ class Merger {
     const std::vector<int>& rows = value_in_[pair.a];
     const std::vector<int>& columns = value_in_[pair.b];
     if (a < 0 || b < 0 || a == b) {
-      // Of one class at most: a value of each side goes with a value of it.
+      // The pair involves at most one class; each of its costs belongs to a value of
+      // that.
       for (size_t k = 0; k < std::max(rows.size(), columns.size()); ++k) {
         const int64_t cost = Cell(pair, rows[a < 0 ? 0 : k], columns[b < 0 ? 0 : k]);
         int64_t& sum = a < 0 && b < 0 ? core->constant : core->unary[std::max(a, b)][k];

@@ -1,17 +1,18 @@
 // Merges variables that determine each other into classes: the first reduction, on the
-// problem as it was posed.
+// original problem.
 //
-// Where a table allows exactly one value of b for every value of a, and one of a for
-// every value of b, the two are one decision. In problems made from training graphs most
-// variables are tied so: tens of thousands of them make a few hundred classes.
+// If a table allows exactly one value of b for every value of a, and one of a for every
+// value of b, then a and b are one decision. In problems made from training graphs this
+// holds for most variables: tens of thousands of them form a few hundred classes.
 //
 // Input:      any problem.
-// Output:     a variable for each class that has a choice, with the sums of its members'
-//             costs and the uses of its members over time; and how its values say those
-//             of the problem. `infeasible` where forbidden costs leave no choice.
-// Invariants: the same least cost; nothing but arc consistency removes values.
+// Output:     a variable for each class with more than one value, with the sums of its
+//             members' costs and its members' uses over time; and how to turn its values
+//             into values of the problem. `infeasible` if forbidden costs leave no
+//             choice.
+// Invariants: the least cost stays the same; only arc consistency removes values.
 // Errors:     none.
-// Position:   first, before reduce_core, as it makes what is left small.
+// Position:   first, before reduce_core, because it makes the problem much smaller.
 // Complexity: O(cells * times that a variable loses values), nearly always O(cells).
 #ifndef TOFU_SOLVER_MERGE_CLASSES_H_
 #define TOFU_SOLVER_MERGE_CLASSES_H_

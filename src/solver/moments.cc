@@ -9,7 +9,7 @@ namespace {
 
 using Segment = CoreProblem::Segment;
 
-// Takes the least use of each segment off the capacity.
+// Subtracts the least use of each segment from the segment and from the capacity.
 void Normalize(CoreProblem* core) {
   std::vector<int64_t> taken(core->capacity.size() + 1, 0);
   for (std::vector<Segment>& segments : core->segments) {
@@ -49,7 +49,7 @@ std::vector<char> MayExceed(const CoreProblem& core) {
   return may;
 }
 
-// Finds the moments that no neighbour makes superfluous.
+// Finds the moments that no neighbouring moment makes redundant.
 class Neighbours {
  public:
   explicit Neighbours(const CoreProblem& core)
@@ -63,7 +63,7 @@ class Neighbours {
   }
 
   std::vector<int> Kept(const std::vector<char>& may_exceed) {
-    std::vector<int> pending;  // what changed since the last moment kept
+    std::vector<int> pending;  // variables that changed since the last moment kept
     for (size_t t = 0; t < may_exceed.size(); ++t) {
       pending.insert(pending.end(), changing_[t].begin(), changing_[t].end());
       MakeUnique(&pending);
@@ -86,10 +86,10 @@ class Neighbours {
     while (!kept_.empty()) {
       const int last = kept_.back();
       const int64_t more = core_.capacity[t] - core_.capacity[last];
-      int64_t rise = 0;  // from `last` to t, at most
+      int64_t rise = 0;  // the most that the load can rise from `last` to t
       int64_t fall = 0;
       for (int v : *pending) AddChange(v, last, t, &rise, &fall);
-      if (rise <= more) return;  // t asks for nothing new
+      if (rise <= more) return;  // t adds no restriction
       if (fall > -more) break;
       kept_.pop_back();
       pending->insert(pending->end(), since_.back().begin(), since_.back().end());
@@ -131,7 +131,7 @@ class Neighbours {
   int stamp_ = 0;
   std::vector<int> kept_;
   std::vector<std::vector<int>>
-      since_;  // of each kept: what changed since the one before
+      since_;  // for each moment kept: the variables that changed since the one before
 };
 
 bool IsZero(const Segment& segment) {

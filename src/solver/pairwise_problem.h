@@ -1,4 +1,4 @@
-// A sum of costs of one variable or of two: what a search minimises.
+// The sum that a search minimises: costs of single variables and of pairs.
 #ifndef TOFU_SOLVER_PAIRWISE_PROBLEM_H_
 #define TOFU_SOLVER_PAIRWISE_PROBLEM_H_
 

@@ -11,7 +11,7 @@ constexpr int kPatience = 15;
 constexpr double kShrink = 0.7;
 constexpr double kTargetAbove = 0.05;  // of the bound
 constexpr int kWindow = 24;            // rounds
-constexpr double kLeastGain = 1e-6;    // in a window, of the bound
+constexpr double kLeastGain = 1e-6;    // per window, relative to the bound
 constexpr double kLeastStep = 1e-4;
 
 class Raiser {
@@ -67,7 +67,7 @@ class Raiser {
     TakeUpBest();
   }
 
-  // What was removed since stays removed.
+  // Returns to the best state, without the values removed since.
   void TakeUpBest() {
     best_.top = std::min(best_.top, state_.top);
     DualState next = best_;

@@ -15,10 +15,10 @@ constexpr int kMaxDomain = 1 << 20;
 constexpr int64_t kMaxBytes = kUnlimited - 1;
 constexpr int64_t kMaxMoment = int64_t{1} << 40;
 
-// Lists of numbers; equal ones share their cells.
+// Reads lists of numbers; equal lists share their cells.
 class CellReader {
  public:
-  // Numbers from 0 up; those above `highest` count as that.
+  // Reads numbers >= 0; those above `highest` count as `highest`.
   SharedCells Read(const JsonCursor& cursor, int64_t expected, int64_t highest) {
     const int size = cursor.Size();
     if (size != expected) cursor.Fail("an array of " + std::to_string(expected));

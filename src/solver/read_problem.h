@@ -4,7 +4,7 @@
 // Input:      {"format": "tofu-step-problem", "version": 1 or 2, ...}, or
 //             {"problem": {"nodes": ..., "edges": ..., "usage_limit": ...}}.
 // Output:     the problem; equal tables share their cells.
-// Errors:     UserError(kPlan): what does not fit the format, and where.
+// Errors:     UserError(kPlan): the text does not follow the format; says where and how.
 // Complexity: O(length of the text).
 #ifndef TOFU_SOLVER_READ_PROBLEM_H_
 #define TOFU_SOLVER_READ_PROBLEM_H_

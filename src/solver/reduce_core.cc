@@ -14,11 +14,12 @@ namespace {
 using Edge = CoreProblem::Edge;
 using Segment = CoreProblem::Segment;
 
-// Tables that low degrees may leave, and domains in which values are compared.
+// Limits on the tables that eliminating a variable of low degree may leave, and on the
+// domains in which values are compared.
 constexpr int64_t kMaxNewTable = int64_t{1} << 14;
 constexpr int64_t kMaxComparisons = int64_t{1} << 22;
 
-// What became of a variable that is no longer there.
+// How to recover the value of a variable that has been eliminated.
 struct Gone {
   // A variable that was left, and its values then, as given.
   struct Neighbour {
@@ -84,7 +85,7 @@ class Reducer {
   const Edge& EdgeAt(int e) const { return core_.edges[e]; }
   int Other(int e, int v) const { return EdgeAt(e).a == v ? EdgeAt(e).b : EdgeAt(e).a; }
 
-  // The cost of edge e where v has value x and its other end y.
+  // The cost of edge e if v has value x and its other end has value y.
   int64_t Cell(int e, int v, int x, int y) const {
     const Edge& edge = EdgeAt(e);
     const size_t width = static_cast<size_t>(core_.domain[edge.b]);
@@ -206,7 +207,7 @@ class Reducer {
       const Edge& edge = core_.edges[e];
       if (edge.cost.empty() || !IsSeparable(edge)) continue;
       const int width = core_.domain[edge.b];
-      // The least row first: no cost becomes negative.
+      // Subtract the least row first, so no cost becomes negative.
       int least = 0;
       for (int x = 1; x < core_.domain[edge.a]; ++x) {
         if (edge.cost[static_cast<size_t>(x) * width] <
@@ -242,7 +243,7 @@ class Reducer {
     return true;
   }
 
-  // Of every value of u the one value of v that edge e allows; empty if there are more.
+  // For every value of u, the one value of v that edge e allows; empty if there are more.
   std::vector<int> FunctionOf(int e, int u) const {
     const int v = Other(e, u);
     std::vector<int> value;
@@ -274,7 +275,7 @@ class Reducer {
     return changed;
   }
 
-  // v = value[u]: u takes over all that v costs and uses.
+  // Substitutes v = value[u]: u takes over the costs and uses of v.
   void Substitute(int v, int u, int tie, const std::vector<int>& value) {
     for (int x = 0; x < core_.domain[u]; ++x) {
       int64_t& sum = core_.unary[u][x];
@@ -460,7 +461,7 @@ class Reducer {
     core.infeasible = core.constant >= kForbidden;
     core.capacity = std::move(core_.capacity);
     result.moments = std::move(moments_);
-    // Shared, as a function is copied.
+    // Shared, because std::function copies its captures.
     const auto gone = std::make_shared<const std::vector<Gone>>(std::move(gone_));
     result.lift = [number, values = values_, gone](const std::vector<int>& chosen) {
       std::vector<int> all(number.size(), 0);

@@ -1,19 +1,19 @@
 // Makes a problem smaller without changing its least cost, until no rule applies:
 //
-//   arc consistency   a value that no neighbour's value is allowed with goes
-//   memory            a value that uses more than the capacity at some moment goes
-//   single values     a variable with one value becomes a constant and its neighbours'
-//   costs separable tables  cost(x, y) = r(x) + c(y) goes to the two variables functions
-//   a variable whose neighbour's value says its own is merged into it dominated values  x
-//   goes if another value w costs no more with any neighbours' values,
-//                       and uses no more at any moment:
-//                       u(w) + sum over edges of max_y (c(w,y) - c(x,y)) <= u(x)
-//   low degrees       a variable without uses and with at most two neighbours is
-//   minimised
-//                       out; a table over its neighbours takes its place
+//   arc consistency   remove values that a table forbids with every neighbour's value
+//   memory            remove values that use more than the capacity at some moment
+//   single values     turn a variable with one value into a constant, and add its costs
+//                     to its neighbours
+//   separable tables  move cost(x, y) = r(x) + c(y) to the two variables
+//   functions         merge a variable into a neighbour whose value determines its own
+//   dominated values  remove x if another value w costs no more with any neighbours'
+//                     values and uses no more at any moment:
+//                     u(w) + sum over edges of max_y (c(w,y) - c(x,y)) <= u(x)
+//   low degrees       minimise out variables without uses and with at most two
+//                     neighbours; a table over the neighbours replaces each
 //
 // Input:      a core; optionally which values are still wanted (`wanted`, empty: all).
-// Output:     the smaller core, and how its values say those of the given one.
+// Output:     the smaller core, and how to turn its values into values of the given one.
 // Invariants: at least one of the best choices of wanted values is kept.
 // Errors:     none; a contradiction sets `infeasible`.
 // Position:   after merge_classes, and again whenever bounds have removed values.
@@ -30,7 +30,7 @@ namespace tofu {
 struct ReducedCore {
   CoreProblem core;
   Lift lift;
-  std::vector<int> moments;  // those kept, by the numbers they had
+  std::vector<int> moments;  // [new number]: old number
 };
 
 // [variable][value]: whether the value is wanted.

@@ -19,7 +19,7 @@ constexpr double kEliminationWork = 1e7;
 // If the first bounds leave a gap. Equal tables, which many are, count alike.
 constexpr double kLateEliminationWork = 3e9;
 
-// The parts of a core, one after the other; what is known of their sum meanwhile.
+// Solves the parts of a core one at a time, and keeps track of their sum.
 class PartsSearch {
  public:
   PartsSearch(const LimitedProblem& problem, const SolveOptions& options)
@@ -61,7 +61,7 @@ class PartsSearch {
   BranchResult SolvePart(size_t i) {
     const CoreProblem& core = parts_[i].core;
     BranchResult result;
-    // Where the parts before it were not solved, they may yet cost less.
+    // Earlier parts that were not solved may still turn out to cost less.
     const int64_t top = options_.top - std::min(options_.top, BoundWithout(i));
     const auto eliminated = EliminateCore(core, top, kEliminationWork, options_.deadline);
     if (eliminated) {
@@ -92,7 +92,7 @@ class PartsSearch {
     return result;
   }
 
-  // By the number of its values, out of those of the parts that are left.
+  // A part's share of the time: its values relative to those of all parts left.
   Deadline DeadlineOf(size_t part) const {
     const auto values = [](const CorePart& p) {
       return std::accumulate(p.core.domain.begin(), p.core.domain.end(), 0.0);
@@ -123,7 +123,7 @@ class PartsSearch {
 
   int64_t Bound() const { return std::min(BoundWithout(found_.size()), options_.top); }
 
-  // Values of the whole problem; empty while a part has none.
+  // The values of the whole problem; empty while a part has none.
   std::vector<int> Values() {
     for (size_t i = 0; i < parts_.size(); ++i) {
       if (found_[i].values.empty() && parts_[i].core.num_variables() > 0) return {};
@@ -134,7 +134,7 @@ class PartsSearch {
     return lift_(values_);
   }
 
-  // False ends the search.
+  // Reports progress; returns false if the search must end.
   bool Tell(bool is_better) {
     if (!options_.on_progress) return true;
     SolveProgress progress;

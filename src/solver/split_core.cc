@@ -53,7 +53,7 @@ std::vector<CorePart> SplitCore(const CoreProblem& core) {
   }
   std::vector<int> part_of(count + num_moments, -1);
   std::vector<CorePart> parts;
-  std::vector<int> number(count + num_moments);  // within its part
+  std::vector<int> number(count + num_moments);  // within the part
   for (int i = 0; i < count + num_moments; ++i) {
     int& part = part_of[sets.Find(i)];
     if (part < 0) {
@@ -79,7 +79,7 @@ std::vector<CorePart> SplitCore(const CoreProblem& core) {
   for (CorePart& part : parts) {
     for (std::vector<Segment>& segments : part.core.segments) {
       for (Segment& segment : segments) {
-        // All its moments are of this part, so they are still next to each other.
+        // All its moments belong to this part, so they are still consecutive.
         const int length = segment.end - segment.begin;
         segment.begin = number[count + segment.begin];
         segment.end = segment.begin + length;

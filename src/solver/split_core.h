@@ -1,8 +1,7 @@
 // Splits a core into parts that share no table and no moment.
 //
-// Output:     the parts, each with the variables it has of the core, in their order;
-// those
-//             of the most values last. Equal parts are next to each other.
+// Output:     the parts, each with its variables of the core in their order; the parts
+//             with most values come last. Equal parts are next to each other.
 // Complexity: O(edges + segments + moments), and the copies.
 #ifndef TOFU_SOLVER_SPLIT_CORE_H_
 #define TOFU_SOLVER_SPLIT_CORE_H_
@@ -15,12 +14,12 @@ namespace tofu {
 
 struct CorePart {
   CoreProblem core;            // its constant is 0
-  std::vector<int> variables;  // of the whole core
+  std::vector<int> variables;  // [variable]: its number in the whole core
 };
 
 std::vector<CorePart> SplitCore(const CoreProblem& core);
 
-// Whether the same values solve both.
+// Whether both cores are the same problem, so the same values solve both.
 bool AreEqual(const CoreProblem& a, const CoreProblem& b);
 
 }  // namespace tofu

@@ -1,14 +1,14 @@
-"""What all tests need before MXNet is imported, and which of them a run takes."""
+"""Settings for all tests before MXNet is imported, and the choice of tests for a run."""
 
 import os
 import zlib
 
 import pytest
 
-# One thread per operator: runs are compared, and workers run in parallel.
+# One thread per operator, so runs can be compared and workers run in parallel.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Of the tests that only --full takes, --rotate takes one in so many.
+# --rotate takes one in this many of the tests that only --full takes.
 ROTATION = 40
 
 

@@ -1,7 +1,7 @@
-"""Applies a strategy table row: what every part reads, computes and produces.
+"""Applies a strategy table row: computes what every part reads and produces.
 
-This is the reference for the C++ passes, which compute the same (docs/formats.md), and what
-``tofu verify`` runs the real operators on.
+This is the reference for the C++ passes, which compute the same (docs/formats.md);
+``tofu verify`` runs the real operators on its parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of equal par
 
 @dataclass(frozen=True)
 class Part:
-    """What one part does.
+    """One part of an operator.
 
     Attributes:
         digits: the part's number at each split.

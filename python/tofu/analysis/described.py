@@ -53,7 +53,7 @@ def load_described() -> tuple[ModuleType, ...]:
 
 
 def _check(description: Description) -> None:
-    """Reject what is wrong for all shapes; the rest shows when the description is used."""
+    """Reject errors that do not depend on shapes; others show when the description is used."""
     try:
         trace = description.trace()
     except TofuError:

@@ -37,7 +37,7 @@ class Instance:
         description: its description.
         analysis: its strategies, with anchored regions.
         in_shapes, out_shapes: its shapes.
-        attributes: as MXNet has them.
+        attributes: its attributes, as MXNet's strings.
         extents: each variable's extent.
         rewrites: the attributes that change in parts.
         parts: the description executed for parts, by shapes and attributes; most parts of
@@ -63,7 +63,7 @@ class _Own:
 
 
 def anchored(region: Optional[InputRegion]) -> Optional[InputRegion]:
-    """The region from where the operator counts its offsets.
+    """The region, starting where the operator starts to count its offsets.
 
     A part of ``A[i + 2]`` adds the 2 to its own index again, so it gets A from ``i.lo``
     on, not from ``i.lo + 2``: an over-approximation of what it reads.
@@ -190,7 +190,7 @@ def _input_box(
 
 
 def _output_box(instance: Instance, number: int, ranges: Ranges) -> Optional[Box]:
-    """The box that the part produces, or None if that is not a box."""
+    """The box that the part produces, or None if its output is not a box."""
     shape = instance.out_shapes[number]
     intervals = instance.analysis.outputs[number]
     box = Box((i.lo.evaluate(ranges), i.hi.evaluate(ranges) + 1) for i in intervals)

@@ -1,4 +1,4 @@
-"""What an analysis finds, and its text: a row per strategy."""
+"""The result of an analysis, and its text: one row per strategy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class InputRegion:
-    """What the operator reads of an input, in the variables' bounds.
+    """The region that the operator reads of an input, in terms of the variables' bounds.
 
     Attributes:
         name: the tensor.
@@ -42,7 +42,7 @@ class InputRegion:
 
 @dataclass(frozen=True)
 class OutputPart:
-    """What the parts of a split make of one output.
+    """How the parts of a split produce one output.
 
     Attributes:
         reducer: sum, max, min or prod; None for a concatenation or an output that every
@@ -94,7 +94,7 @@ class Analysis:
 
 
 def _text(analysis: Analysis) -> str:
-    """A row per strategy: how the outputs combine, and what each part reads.
+    """One row per strategy: how the outputs combine, and what each part reads.
 
     ``b.lo..b.hi`` is a part's own range of ``b``, both ends inclusive; a name in capitals
     is the last index of a variable that is not split; ``:`` is a whole dimension.

@@ -116,7 +116,7 @@ def analyze_trace(trace: Trace) -> Analysis:
 
 
 def variable_extents(trace: Trace) -> dict[str, Extent]:
-    """What bounds each variable: the description, an output, or an input's dimension.
+    """The extent of each variable, from the description, an output, or an input's dimension.
 
     Raises:
         TdlError: nothing bounds a variable.

@@ -17,15 +17,15 @@ from tofu.lang.tracing import Shape
 
 __all__ = ["WHOLE", "strategy_table", "table_document"]
 
-# The attribute of a node that must not be split, and says why.
+# The attribute of a node that must not be split; its value is the reason.
 WHOLE = "__tofu_whole__"
 
 
 def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]:
     """The strategies of every operator of a training graph.
 
-    Returns the table and the operators that it has no row for, each with the reason: ""
-    where nothing describes it. A description that fails costs only its own operator.
+    Returns the table, and the operators without a row, each with the reason ("" if it has no
+    description). A description that fails affects only its own operator.
 
     Raises:
         ConfigError: a file or package that should describe operators cannot be loaded.
@@ -35,7 +35,7 @@ def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, s
 
 
 def table_document(graph: _core.Graph) -> tuple[str, dict[str, str]]:
-    """The same, the table as JSON (docs/formats.md)."""
+    """The same, with the table as JSON (docs/formats.md)."""
     rows: list[Optional[Row]] = []
     undescribed: dict[str, str] = {}
     for node in graph.nodes:
@@ -60,7 +60,7 @@ def _row_or_reason(
         return row_for(op, attrs, ins, outs), ""
     except ConfigError:
         raise
-    except Exception as error:  # a description is a program: it may raise anything
+    except Exception as error:  # a description is a program, so it may raise anything
         problem = _in_short(error, f"description of {described_name(op, attrs)[0]}: ")
         return None, f"its description fails for inputs of {_listed(ins)}: {problem}"
 
@@ -70,7 +70,7 @@ def _listed(shapes: Sequence[Shape]) -> str:
 
 
 def _in_short(error: Exception, prefix: str) -> str:
-    """What an error says first, where it is, and what was found there."""
+    """An error in short: its first line, its place, and what was found there."""
     lines = [line.strip() for line in str(error).splitlines()]
     more = [line for line in lines if line.startswith(("found: ", "in "))]
     if isinstance(error, TofuError):

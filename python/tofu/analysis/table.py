@@ -41,7 +41,7 @@ def row_for(
     input_shapes: Sequence[Shape],
     output_shapes: Sequence[Shape],
 ) -> Optional[Row]:
-    """The strategy table's row of an operator, or None if nothing describes it.
+    """Return the strategy table's row of an operator, or None if it has no description.
 
     Args:
         op: its name.
@@ -82,10 +82,11 @@ def document(rows: Iterable[Optional[Row]]) -> str:
 
 
 def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """The name and attributes by which a description knows an operator.
+    """The name and attributes of an operator in its description.
 
-    MXNet calls all operators written in Python Custom. Here one is called ``Custom:`` and the
-    name under which it was registered, its gradient ``_backward_Custom:`` and that name.
+    MXNet calls all operators written in Python Custom. Descriptions call them ``Custom:NAME``,
+    with the name under which they were registered, and their gradients
+    ``_backward_Custom:NAME``.
     """
     kind = attrs.get("op_type", "") if op == _CUSTOM else ""
     if kind == _REPLAY:  # tofu.mx.build.replay
@@ -124,9 +125,9 @@ def _row(
 
 @dataclasses.dataclass(frozen=True)
 class _Symbolic:
-    """An analysis, which holds for all sizes if `reads_sizes` is false.
+    """An analysis, valid for all sizes if `reads_sizes` is false.
 
-    Its row is `row` if all shapes are the same, else `unequal_row`.
+    `row` is its row if all shapes are the same, otherwise `unequal_row`.
     """
 
     analysis: Analysis
@@ -139,7 +140,7 @@ _SYMBOLIC: dict[tuple[Any, ...], _Symbolic] = {}
 
 
 def _kinds(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """Of every size whether it is 0, 1 or more, on which a row depends."""
+    """Replace every size by 0, 1 or 2 (more); a row depends on nothing else."""
     return tuple(tuple(min(size, 2) for size in shape) for shape in shapes)
 
 

@@ -1,4 +1,4 @@
-"""What ``tofu plan`` plans: the training graph of a saved symbol, a model or a script."""
+"""The inputs of ``tofu plan``: training graphs of saved symbols, models and scripts."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ INSTALL = "install tofu with the extra [cpu], or install mxnet==1.9.1 and 'numpy
 
 @dataclasses.dataclass(frozen=True)
 class SymbolRequest:
-    """A symbol file, and what else a training graph of it needs.
+    """A symbol file, and the options that turn it into a training graph.
 
     Attributes:
         path: the file.
         shapes: shapes of inputs, by name.
         dtypes: data types of inputs, by name; "" stands for all others.
-        inputs: further inputs, whose shapes are inferred.
+        inputs: more inputs, whose shapes are inferred.
         optimizer: update to plan for, or None.
         predict: whether to plan the forward pass only.
     """
@@ -80,7 +80,7 @@ class SymbolRequest:
 
 
 class _GraphReady(BaseException):
-    """Ends a script once the graph of its first training call is there."""
+    """Ends a script as soon as the graph of its first training call is known."""
 
     def __init__(self, table: _core.StrategyTable, workers: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
 
     _import_hook.install()
     if Config.from_environment().workers is not None:
-        # Nothing will run, so fewer GPUs than workers are enough.
+        # Nothing will run, so planning works with fewer GPUs than workers.
         os.environ["TOFU_DEVICE"] = "cpu"
     sys.argv = [str(script), *args]
     sys.path[0] = str(script.resolve().parent)
@@ -227,7 +227,7 @@ def check_symbol_text(path: Path) -> None:
 
 
 def _broken_entry(document: Mapping[str, Any]) -> Optional[str]:
-    """What is wrong with an input or head of a symbol, which MXNet would follow anywhere."""
+    """The problem with an input or head of a symbol, if any; MXNet itself does not check it."""
     nodes, rows = document["nodes"], document.get("node_row_ptr")
     outputs: list[Optional[int]] = [None] * len(nodes)
     if isinstance(rows, list) and len(rows) == len(nodes) + 1 and set(map(type, rows)) == {int}:

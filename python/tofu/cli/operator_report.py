@@ -1,4 +1,4 @@
-"""``tofu ops`` and ``tofu verify``: what is described, and whether it is right."""
+"""The reports of ``tofu ops`` and ``tofu verify``: operators, and checks of their descriptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 _KINDS = ("false", "missing", "explained", "skipped")  # of findings
 
-Document = Mapping[str, Any]  # an operator, as tofu ops --format json has it
+Document = Mapping[str, Any]  # an operator, as in tofu ops --format json
 
 
 def summary(operators: Sequence[Document]) -> dict[str, int]:
@@ -131,7 +131,7 @@ def run_verify(
     record: bool = False,
     quick: bool = False,
 ) -> list[Verdict]:
-    """Verify operators under a progress bar on standard error; in the order of their names."""
+    """Verify operators with a progress bar on standard error; return them sorted by name."""
     from rich.console import Console
     from rich.progress import Progress
 

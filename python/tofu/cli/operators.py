@@ -44,9 +44,7 @@ def ops(form: str) -> None:
 @click.option(
     "--quick", is_flag=True, help="Run a sample of the calls, without a search for missing splits."
 )
-@click.option(
-    "--record", is_flag=True, help="Keep the results in the package, where tofu ops reads them."
-)
+@click.option("--record", is_flag=True, help="Store the results in the package, for tofu ops.")
 @click.option(
     "--format",
     "form",
@@ -65,7 +63,7 @@ def verify(
     form: str,
     operators: tuple[str, ...],
 ) -> None:
-    """Run the strategies of OPERATORs (default: all) on the real ones, whole and in parts.
+    """Check the strategies of OPERATORs (default: all): run the real ones whole and in parts.
 
     Exits with status 1 if a strategy is false.
     """

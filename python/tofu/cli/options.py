@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Script(click.Command):
-    """A command that passes everything after its script's name to the script."""
+    """A command that passes all arguments after the script's name to the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse our own options up to the script's name, or anywhere if there is no script."""
@@ -90,7 +90,7 @@ pin_file_option = click.option(
 allow_replication_option = click.option(
     "--allow-replication",
     is_flag=True,
-    help="Let every worker hold a tensor whole where that communicates less; as "
+    help="Let every worker hold a tensor whole if that communicates less; same as "
     "$TOFU_REPLICATION=1.",
 )
 
@@ -109,7 +109,7 @@ describe_option = click.option(
     metavar="FILE",
     expose_value=False,
     callback=_use_files,
-    help="A Python file that describes further operators; adds to $TOFU_DESCRIBE.",
+    help="A Python file that describes your operators; adds to $TOFU_DESCRIBE.",
 )
 
 

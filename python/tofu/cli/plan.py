@@ -1,4 +1,4 @@
-"""``tofu plan``: from command-line options to what is printed and saved."""
+"""``tofu plan``: turns command-line options into a plan, prints it and saves it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FORMATS = ("text", "json", "html")
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Stop after so many seconds and take the best plan so far.  [default: 60]",
+    help="Stop after this many seconds and take the best plan so far.  [default: 60]",
 )
 @allow_replication_option
 @click.option(
@@ -78,7 +78,7 @@ FORMATS = ("text", "json", "html")
     "inputs",
     multiple=True,
     metavar="NAME",
-    help="A further input of a symbol file, with an inferred shape. "
+    help="Another input of a symbol file, with an inferred shape. "
     "Names that end in 'label' are inputs anyway; all others are parameters.",
 )
 @click.option(
@@ -202,7 +202,7 @@ def _check_target(
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What to print and save of a plan.
+    """How to print and save a plan.
 
     Attributes:
         form: one of FORMATS.
@@ -243,14 +243,14 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
 
 
 def default_fetch() -> str:
-    """How a run fetches by default: MultiFetch on CPUs, MXNet's copies on GPUs."""
+    """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
     import mxnet as mx
 
     return "plain" if mx.context.num_gpus() else "multifetch"
 
 
 def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
-    """The plan with what MXNet will allocate for it, and what workers really fetch."""
+    """Add the memory that MXNet will allocate and the bytes that workers really fetch."""
     import mxnet as mx
 
     from tofu.mx.memory.step import step_memory

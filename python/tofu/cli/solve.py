@@ -1,4 +1,4 @@
-"""``tofu solve``: a problem of costs and memory, from its file to the file of its choices."""
+"""``tofu solve``: reads a problem of costs and memory, solves it, and writes the choices."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["NO_CHOICE", "solve"]
 
 NO_CHOICE = 1  # exit status
 _MOST_NEEDS = 10  # lines
-_BETWEEN_LINES_S = 1.0  # where only the bound is better
+_BETWEEN_LINES_S = 1.0  # if only the bound improves
 
 
 class _Lines:
-    """Prints cost, bound, gap and time as they get better."""
+    """Prints cost, bound, gap and time as the search improves them."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -83,26 +83,26 @@ def _parse_limit(text: Optional[str]) -> Optional[int]:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="After which the best choice so far is taken.",
+    help="Stop after this many seconds and take the best choice so far.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1, max=64),
     default=1,
     show_default=True,
-    help="The answer does not depend on them.",
+    help="Number of threads; the answer does not depend on it.",
 )
-@click.option("--save", metavar="SOLUTION", help="Where to. Default: FILE's name.solution.json.")
+@click.option("--save", metavar="SOLUTION", help="Output file. Default: FILE's name.solution.json.")
 @click.argument("file", metavar="FILE")
 def solve(
     limit: Optional[str], seconds: float, threads: int, save: Optional[str], file: str
 ) -> None:
-    """Solve a problem of costs and memory; write its choices.
+    """Solve a problem of costs and memory, and write its choices.
 
     FILE is a step problem or one of the IOPDDL contest (docs/formats.md), gzipped or not.
-    Prints the cost of the best choice, what no choice can go below, and the gap between them
-    as they get better. What is written was recounted by a checker of its own. Ends with exit
-    status 1 if there is no choice, and says which limit would leave one.
+    Prints the cost of the best choice, a lower bound and the gap between them whenever they
+    improve. A separate checker recounts the result before it is written. Exits with status 1
+    if there is no choice, and prints the smallest limit that leaves one.
     """
     from tofu import _core
     from tofu.verify.solution import check_solution
@@ -144,7 +144,7 @@ def _refuse(solution: dict[str, Any], seconds: float) -> None:
         )
     least = solution["least_limit"]
     if least is None:
-        click.echo("infeasible: forbidden costs leave no choice, whatever the limit")
+        click.echo("infeasible: forbidden costs leave no choice under any limit")
     else:
         click.echo(f"infeasible: no choice fits into {solution['limit']:,} bytes")
         click.echo(_least_text(least))
@@ -153,14 +153,14 @@ def _refuse(solution: dict[str, Any], seconds: float) -> None:
 
 def _least_text(least: dict[str, Any]) -> str:
     if least["bytes"] is None:
-        return f"the least limit that leaves one: {least['bound']:,} bytes or more"
-    lines = [f"the least limit that leaves one: {least['bytes']:,} bytes"]
+        return f"the smallest limit that leaves one: {least['bound']:,} bytes or more"
+    lines = [f"the smallest limit that leaves one: {least['bytes']:,} bytes"]
     if least["bound"] < least["bytes"]:
         lines[0] += f" or less, {least['bound']:,} at least"
-    lines.append(f"at moment {least['moment']}, this needs it:")
+    lines.append(f"at moment {least['moment']}, these need it:")
     for variable, used in least["needs"][:_MOST_NEEDS]:
         lines.append(f"{used:>16,} bytes  variable {variable}")
     rest = least["needs"][_MOST_NEEDS:]
     if rest:
-        lines.append(f"{sum(used for _, used in rest):>16,} bytes  {len(rest)} further variables")
+        lines.append(f"{sum(used for _, used in rest):>16,} bytes  {len(rest)} more variables")
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""One error for one fault, with the operator that threw it.
+"""One error per fault, naming the operator that threw it.
 
-MXNet runs operators later than the script calls them, and keeps what one throws with the
-arrays that it should have written, until the script reads one of these. Operators that read
-them, or write there again, do not run. A fault of a partitioned graph is thrown once on
-every worker that has part in it: the others would be reported in later steps, and spoil
-these. So when the script gets one, all are cleared. As MXNet's texts name no operator, it is
-then looked for.
+MXNet runs operators after the script has called them. It stores an exception with the
+arrays that the operator should have written, and raises it when the script reads one of
+them. Operators that read or write these arrays do not run. In a partitioned graph every
+worker that takes part in the operator throws; the remaining errors would surface in later
+steps and spoil them. So when the script gets one error, tofu clears all of them. MXNet's
+messages name no operator, so tofu then searches for it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .session import Session, active
 
 __all__ = ["READERS", "explain", "explaining", "settle", "settling"]
 
-# The functions by which a script reads arrays.
+# The functions that a script reads arrays with.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
-# What is still running after that may never end; its error then comes later.
+# Work that takes longer may never end. Its error is then reported later.
 _PATIENCE_S = 60.0
 
 
 def settling(original: Callable[..., int]) -> Callable[..., int]:
-    """A function of MXNet's library that reads arrays; when it fails, errors are settled."""
+    """Wrap a function of MXNet's library that reads arrays; if it fails, settle errors."""
 
     @functools.wraps(original, assigned=(), updated=())
     def reader(*args: Any) -> int:
@@ -41,7 +41,7 @@ def settling(original: Callable[..., int]) -> Callable[..., int]:
 
 
 def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
-    """MXGetLastError, with what ``settle`` has found."""
+    """Wrap MXGetLastError: append what ``settle`` found."""
 
     def last_error() -> bytes:
         session = active()
@@ -55,17 +55,17 @@ def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
 
 
 def explain(error: Exception, session: Session) -> None:
-    """Settle an operator's error that a callback has met, and add to its text what is found."""
+    """Settle an operator's error raised in a callback, and append the result to its text."""
     missing = settle(session) if isinstance(error, MXNetError) else ""
     if missing:
         error.args = (f"{error}{missing}",)
 
 
 def settle(session: Session) -> str:
-    """Forget all errors of operators, and say which operator throws, if one is found.
+    """Clear all errors of operators, and say which operator throws, if it can be found.
 
-    That is for partitioned graphs that have run since the last time. Nothing is done on a
-    thread of MXNet's, for which what is waited for may itself wait.
+    Searches the partitioned graphs that ran since the last call. Does nothing on one of
+    MXNet's threads: the work that it would wait for may itself be waiting for this thread.
     """
     state = session.state
     programs = list(state.ran)
@@ -76,7 +76,7 @@ def settle(session: Session) -> str:
     found: list[str] = []
 
     def look() -> None:
-        # On a thread of its own: MXNet keeps the text of the last error for each thread.
+        # In its own thread, because MXNet stores the text of the last error per thread.
         _LIB.MXNDArrayWaitAll()
         for parameter in state.tiled:
             for program in programs:

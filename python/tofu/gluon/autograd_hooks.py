@@ -1,10 +1,10 @@
-"""Own functions in MXNet's autograd graph.
+"""Custom functions in MXNet's autograd graph.
 
-``record_function`` enters a computation with its own backward callback, as
-``mx.autograd.Function`` does, but honours every gradient request. MXNet calls back
-on threads of its own, after the head gradients are computed; what a callback
-pushes to the engine therefore comes after everything that the script has pushed
-since, unless ``backward`` waits for it (tofu.gluon.backward_calls).
+``record_function`` records a computation with a backward callback, as
+``mx.autograd.Function`` does, but honours every gradient request. MXNet runs the
+callback on its own threads, once the head gradients are computed. So operators that a
+callback pushes to the engine come after everything that the script has pushed since,
+unless ``backward`` waits for the callback (tofu.gluon.backward_calls).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Backward = Callable[[list[Any], list[Any], list[int]], None]
 class _Shared(ctypes.Structure):
     """The part of a recorded function that MXNet refers to.
 
-    MXNet may drop a function on any of its threads, and after the interpreter has
-    ended. Its deleter is therefore no Python: the C library's ``time``, given the
-    address of `deleted`, writes there.
+    MXNet may drop a function on any of its threads, even after the interpreter has
+    ended. So the deleter is not Python code but the C library's ``time``, which writes to
+    the address it is given: that of `deleted`.
     """
 
     _fields_ = (
@@ -55,7 +55,7 @@ class Function:
     """A recorded function.
 
     Args:
-        key: its number, by which MXNet calls back.
+        key: the number that MXNet passes to the callback.
         backward: see ``record_function``.
     """
 
@@ -75,7 +75,7 @@ class Function:
         return bool(self.shared.deleted)
 
 
-# Not of a session: MXNet's graphs, which call these functions, outlive every session.
+# Not part of a session: MXNet's graphs call these functions and outlive every session.
 _functions: dict[int, Function] = {}
 _keys = itertools.count(1)
 
@@ -94,21 +94,21 @@ _AnyCallback = ctypes.CFUNCTYPE(ctypes.c_int)
 def _on_backward(
     num_heads: int, num_inputs: int, arrays: Any, requests: Any, _is_train: int, key: int
 ) -> int:
-    # The arrays are ours to free, which their Python objects do.
+    # We own these arrays; their Python objects free them.
     heads = [
         NDArray(ctypes.cast(arrays[i], NDArrayHandle), writable=False) for i in range(num_heads)
     ]
     inputs = [NDArray(ctypes.cast(arrays[num_heads + i], NDArrayHandle)) for i in range(num_inputs)]
     try:
         _functions[key].backward(heads, inputs, [requests[i] for i in range(num_inputs)])
-    except BaseException:  # a C++ caller: nothing may pass but a status
+    except BaseException:  # the caller is C++: it only understands a status
         traceback.print_exc()
         return 0
     return 1
 
 
 def _keep_for_good(value: Any) -> None:
-    """Never free an object, not even when the interpreter ends."""
+    """Leak an object on purpose, so not even the end of the interpreter frees it."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
@@ -121,25 +121,25 @@ _keep_for_good(_CALLBACKS)
 
 @atexit.register
 def _finish() -> None:
-    """Let callbacks end while there is an interpreter to run them."""
-    with contextlib.suppress(MXNetError):  # told where the script waited, if it did
+    """Let callbacks finish while the interpreter can still run them."""
+    with contextlib.suppress(MXNetError):  # reported already wherever the script waited
         waitall()
     for function in _functions.values():
         _keep_for_good(function.shared)
 
 
 def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Backward) -> Function:
-    """Enter `outputs`, computed from `inputs` outside of autograd, in its graph.
+    """Record in autograd's graph that `outputs` were computed from `inputs`.
 
-    All outputs lie on one context; so should the inputs, where their gradients are
-    allocated.
+    All outputs are on one context. So should be the inputs, because MXNet allocates their
+    gradients there.
 
     Args:
-        inputs: arrays of the graph or not; of the latter no gradient is asked.
-        outputs: fresh arrays, not in the graph.
-        backward: called with the head gradients (readable while it runs, and
-            afterwards by what input gradients depend on), the input gradients to
-            fill and a request for each.
+        inputs: arrays. For those that are not in the graph, no gradient is requested.
+        outputs: new arrays that are not in the graph.
+        backward: called with the head gradients, the input gradients to fill, and a
+            request for each. The head gradients can be read while it runs; afterwards,
+            only operators that input gradients depend on may read them.
     """
     free_dropped()
     key = next(_keys)
@@ -157,22 +157,23 @@ def record_function(inputs: Sequence[Any], outputs: Sequence[Any], backward: Bac
 
 
 def free_dropped() -> None:
-    """Free what belongs to functions of graphs that are gone.
+    """Free the data of functions whose graphs are gone.
 
-    MXNet says that only in memory, so it is looked at whenever something else happens.
+    MXNet reports this only by writing to memory, so tofu polls: it calls this whenever it
+    does something else.
     """
     for key, function in list(_functions.items()):
         if function.dropped():
             _functions.pop(key, None)
-            function.backward = _gone  # which often refers to the function
+            function.backward = _gone  # the callback often refers to the function: a cycle
 
 
 def _gone(*_arguments: Any) -> None:
-    raise InternalError("MXNet calls back a function that it has dropped")
+    raise InternalError("MXNet calls a function that it has dropped")
 
 
 def write_gradient(target: Any, value: Optional[Any], request: int) -> None:
-    """Put `value` into an input gradient as its request says; None stands for zeros."""
+    """Write or add `value` to an input gradient, as its request says; None means zeros."""
     if request == ADD:
         if value is not None:
             target += value.as_in_context(target.context)
@@ -184,15 +185,15 @@ def write_gradient(target: Any, value: Optional[Any], request: int) -> None:
 
 
 def in_graph(array: Any) -> bool:
-    """Whether a gradient with respect to `array` could be asked."""
+    """Whether a script could request a gradient with respect to `array`."""
     if array.grad is not None:
         return True
-    # A constant that has taken part in a recorded computation is a variable "null...".
+    # MXNet names the constants in a recorded computation "null...".
     return any(not name.startswith("null") for name in inputs_of(array))
 
 
 def inputs_of(array: Any) -> set[str]:
-    """The names of the variables in the recorded graph that an array is computed by."""
+    """The names of the variables in the recorded graph that computes an array."""
     handle = ctypes.c_void_p()
     if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)) != 0:
         return set()

@@ -1,4 +1,4 @@
-"""What the Gluon layer needs of the layers below, in one place where tests put their own."""
+"""The functions that the Gluon layer needs from the layers below; tests replace them here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Backend:
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
         strategy_table: tofu.analysis.strategy_table.strategy_table
-        compile_graph: tofu.plan.compile_graph, for one executor where MXNet can run halves
+        compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
@@ -32,7 +32,7 @@ class Backend:
 
 
 def own() -> Backend:
-    """The functions of tofu itself."""
+    """Return tofu's own functions."""
     from tofu.analysis import strategy_table
     from tofu.mx.build import training_graph
     from tofu.mx.run import extension, fetch_check, program, transfer

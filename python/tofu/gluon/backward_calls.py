@@ -1,8 +1,8 @@
 """Backward calls that return when their callbacks have pushed their work.
 
-MXNet runs the callbacks of recordings on threads of its own. A backward call waits for
-those that push work: a later write to a parameter (an optimizer's) must not get ahead of
-the backward pass that reads it, and wait for itself.
+MXNet runs the callbacks of recordings on its own threads. A backward call waits for the
+callbacks that push work. Otherwise a later write to a parameter, such as an optimizer's,
+could overtake the backward pass that reads it, and then wait for itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .living import Living
 
 __all__ = ["BackwardCalls", "Recorded", "variable"]
 
-# How long to keep an order that MXNet's engine, which runs operators in bunches, may be
-# unable to keep: the head gradients of a later recording can share a bunch with what
-# waits for an earlier one.
+# How long to insist on the order of recordings. MXNet's engine runs operators in bunches
+# and may be unable to keep the order: the head gradients of a later recording can share a
+# bunch with an operator that waits for an earlier one.
 _PATIENCE_S = 0.5
 
 
@@ -33,8 +33,8 @@ class Recorded(Protocol):
 
     Attributes:
         serial: grows with every recording.
-        group: recordings of one group push one after the other, the latest first; None:
-            the order does not matter.
+        group: recordings of one group push one at a time, the latest first. None means
+            that the order does not matter.
         arrived: set when the callback is ready to push.
     """
 
@@ -43,27 +43,27 @@ class Recorded(Protocol):
     arrived: threading.Event
 
     def triggered(self) -> bool:
-        """Whether the backward call that just returned goes through this recording."""
+        """Whether the backward call that just returned went through this recording."""
 
     def proceed(self) -> None:
         """Let the callback push."""
 
     def abandon(self) -> None:
-        """Have the callback deliver nothing: its call has ended before it."""
+        """Make the callback deliver nothing, because its call has already ended."""
 
     def wait(self) -> None:
-        """Return when the callback has pushed; raise what it raised."""
+        """Wait until the callback has pushed; raise what it raised."""
 
 
 class BackwardCalls:
-    """The backward calls of a session, one at a time, and what they go through.
+    """Runs the backward calls of a session one at a time, and tracks their recordings.
 
     Attributes:
         lock: held during a call.
-        pushing: held while a callback pushes. What two callbacks do to running statistics
-            must not mix, and an interrupted call must not get between the look at its mark
-            and a delivery.
-        serials: numbers for recordings.
+        pushing: held while a callback pushes. Two callbacks must not interleave their
+            updates of running statistics, and a call must not be abandoned between the
+            check for that and the delivery.
+        serials: the source of serial numbers for recordings.
         closed: whether the session has ended.
     """
 
@@ -77,22 +77,22 @@ class BackwardCalls:
         self._links: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     def recorded(self) -> list[Any]:
-        """The recordings that backward calls may go through."""
+        """The recordings that a backward call may go through."""
         return list(self._recorded)
 
     def watch(self, recorded: Recorded) -> None:
-        """Have backward calls wait for this recording's callback."""
+        """Make backward calls wait for this recording's callback."""
         self._recorded.add(recorded)
 
     def must_take_turns(self) -> bool:
         """Whether a callback has to wait until it may proceed.
 
-        It need not where MXNet's naive engine calls back on the caller's own thread.
+        It must not wait if MXNet's naive engine calls back on the caller's own thread.
         """
         return self._caller is not None and self._caller != threading.get_ident()
 
     def link(self, group: Hashable, context: Any) -> Any:
-        """A variable that all recordings of a group read."""
+        """Return the variable that all recordings of a group read."""
         of_group = self._links.setdefault(group, {})
         if context not in of_group:
             of_group[context] = variable(context, "write")[0]
@@ -105,25 +105,25 @@ class BackwardCalls:
         before: Callable[[], None],
         after: Callable[[], None],
     ) -> int:
-        """Call ``MXAutogradBackwardEx``, as every backward call of MXNet's Python does.
+        """Call ``MXAutogradBackwardEx``, which every backward call in MXNet's Python uses.
 
         Args:
             backward: the function of MXNet's library.
             args: its arguments.
             before: called before it.
-            after: called after it, when the callbacks have pushed their work.
+            after: called after it, once the callbacks have pushed their work.
         """
         num_variables, found = args[3], args[8]
         with self.lock:
             before()
-            # Nothing marks the recordings that autograd.grad (with variables) goes through.
+            # autograd.grad (with variables) does not mark the recordings it goes through.
             self._caller = None if num_variables else threading.get_ident()
             triggered: list[Recorded] = []
             try:
                 status = backward(*args)
                 self._find_triggered(triggered)
                 self.release(triggered)
-            except BaseException:  # an interrupt: MXNet's threads must not wait for ever
+            except BaseException:  # an interrupt: MXNet's threads must not wait forever
                 self._find_triggered(triggered)
                 for recorded in triggered:
                     recorded.abandon()
@@ -139,7 +139,7 @@ class BackwardCalls:
         return status
 
     def _find_triggered(self, found: list[Recorded]) -> None:
-        """Add the recordings that a backward call goes through, except those found before."""
+        """Append the recordings that a backward call went through and that are not in `found`."""
         for each in self.recorded():
             if each.triggered():
                 found.append(each)
@@ -171,14 +171,14 @@ class BackwardCalls:
                 check_call(_LIB.MXNDArrayWaitToRead(ctypes.c_void_p(handles[i])))
             except MXNetError as error:
                 own.append(error)
-        # What a callback has met says more than that its results are missing.
+        # A callback's own error says more than the missing results that follow from it.
         for each in [*map(_error_of, self.recorded()), *own]:
             if each is not None:
                 raise each
 
 
 def variable(context: Any, request: str) -> tuple[Any, Any]:
-    """A number that gradients are asked of as a request says, and its gradient."""
+    """Return a variable of one element, with the given gradient request, and its gradient."""
     value, gradient = nd.zeros((1,), ctx=context), nd.zeros((1,), ctx=context)
     autograd.mark_variables([value], [gradient], request)
     return value, gradient

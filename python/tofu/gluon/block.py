@@ -1,8 +1,8 @@
 """Hybridized blocks, run partitioned.
 
-A HybridBlock's cached operator is the seam: what Gluon traced for it is planned,
-and calls go to partitioned programs instead. A block without trainable parameters
-(a hybridized loss) runs as MXNet would run it, and so does one that cannot be
+Tofu takes over a HybridBlock at its cached operator: it plans the graph that Gluon
+traced, and calls run partitioned programs instead. A block without trainable parameters
+(a hybridized loss) still runs in plain MXNet. So does a block that cannot be
 partitioned, after one warning with the reason.
 """
 
@@ -30,12 +30,12 @@ from .session import Session, active
 
 __all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op"]
 
-# Signatures (batch sizes, modes) of a block that are kept bound at the same time.
+# How many signatures (batch sizes, modes) of a block are kept bound at a time.
 _MAX_POOLS = 32
 
 
 class PartitionedBlock:
-    """What tofu keeps for one traced block.
+    """A traced block with the programs that run it.
 
     Args:
         block: the block, traced and with its parameters initialized.
@@ -56,11 +56,11 @@ class PartitionedBlock:
         return any(p.grad_req != "null" or is_tiled(p) for p in self._parameters.values())
 
     def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
-        """The outputs, or None where the block has to run serially.
+        """Return the outputs, or None if the block has to run serially.
 
         Args:
-            arrays: the flat inputs of the call.
-            current: the workers.
+            arrays: the inputs of the call, flattened.
+            current: the session.
         """
         inputs = {name: arrays[at] for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
@@ -82,7 +82,7 @@ class PartitionedBlock:
         return pool.run(inputs, record=record, context=arrays[0].context)
 
     def warn_serial(self, reason: str, current: Session) -> None:
-        """Say once why the block, or some of its calls, runs serially."""
+        """Warn, once per reason, that the block or some of its calls run serially."""
         if reason not in self._told:
             messages.serial(self.name, reason, current)
             self._told.add(reason)
@@ -106,7 +106,7 @@ class PartitionedBlock:
         try:
             untiled = any(not is_tiled(p) for p in self._parameters.values())
             if not signature.gradients and trained and untiled:
-                # Training decides how the parameters are tiled; this graph follows.
+                # Tile the parameters as training needs them; this graph uses the same tiles.
                 training = Signature(
                     signature.inputs, signature.parameter_dtypes, frozenset(trained), True
                 )
@@ -135,7 +135,7 @@ class PartitionedBlock:
 
 
 def build_cache(original: Callable[..., None]) -> Callable[..., None]:
-    """HybridBlock._build_cache: its look at every parameter need not gather them."""
+    """Wrap HybridBlock._build_cache: it only inspects parameters, so do not gather them."""
 
     def _build_cache(self: Any, *args: Any) -> None:
         current = active()
@@ -149,7 +149,7 @@ def build_cache(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
-    """HybridBlock._call_cached_op: run partitioned what can be."""
+    """Wrap HybridBlock._call_cached_op: run the block partitioned if possible."""
 
     def _call_cached_op(self: Any, *args: Any) -> Any:
         current = active()
@@ -181,10 +181,10 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
-    """The name scope of a block, which it does not keep alive.
+    """The name scope of a block that does not keep the block alive.
 
-    MXNet's does, so that blocks which the script drops stay until Python looks for cycles.
-    Programs are too large for that.
+    MXNet's own scope does, so a block that the script drops stays until Python's cycle
+    collector runs. Programs are too large for that.
     """
 
     @property
@@ -192,13 +192,13 @@ class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
         return self._reference()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # A copy, or what a pickle holds, is MXNet's own.
+        # Copies and pickles get MXNet's own scope.
         state = {name: value for name, value in vars(self).items() if name != "_reference"}
         return object.__new__, (gluon_block._BlockScope,), {**state, "_block": self._block}
 
 
 def _untie(block: Any) -> None:
-    """Let a block go when the script drops it."""
+    """Break the reference cycle of a block, so it is freed when the script drops it."""
     scope = block._scope
     if type(scope) is gluon_block._BlockScope and vars(scope).get("_block") is block:
         del scope._block
@@ -235,7 +235,7 @@ def _check_structure(block: Any, found: Any) -> None:
 
 
 def call(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Block.__call__: warn of trainable parameters that a script uses eagerly."""
+    """Wrap Block.__call__: warn if a script uses trainable parameters eagerly."""
 
     def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
         current = active()

@@ -1,8 +1,9 @@
-"""What recordings deliver past autograd, and who takes it.
+"""Gradients that recordings deliver without autograd, and their receivers.
 
-A backward call makes gradients of it, ``autograd.grad`` its results. For the latter MXNet knows no
-variable of tiled parameters. So it is asked for the gradients of the recordings'
-sentinels, and what is delivered meanwhile is taken.
+After a backward call they become the parameters' gradients; in ``autograd.grad`` they are
+part of the result. Autograd has no variables for tiled parameters, so ``autograd.grad``
+asks it for the gradients of the recordings' sentinels and collects what the recordings
+deliver meanwhile.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ __all__ = ["after_backward", "before_backward", "grad"]
 
 
 def before_backward(state: State) -> None:
-    """Before gradients are computed."""
+    """Prepare the gradients of tiled parameters for a backward call."""
     for parameter in _receivers(state):
         parameter._tofu.gradients.before_backward()
 
 
 def after_backward(state: State) -> None:
-    """After gradients are computed."""
+    """Take what the recordings of a backward call have delivered."""
     for parameter in _receivers(state):
         if state.collected is None:
             parameter._tofu.gradients.after_backward()
@@ -39,7 +40,7 @@ def after_backward(state: State) -> None:
 
 
 def grad(original: Callable[..., Any]) -> Callable[..., Any]:
-    """autograd.grad, with respect to values of tiled parameters, and tiles, too."""
+    """Wrap autograd.grad: also differentiate with respect to tiled parameters and tiles."""
 
     def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
         session = active()
@@ -47,7 +48,7 @@ def grad(original: Callable[..., Any]) -> Callable[..., Any]:
         owners = _owners(session.state, asked) if session is not None else []
         if session is None or not any(owner is not None for owner in owners):
             return original(heads, variables, *args, **kwargs)
-        # Another thread's backward call frees what a look at the recordings would find.
+        # Without the lock, another thread's backward call could free these recordings.
         with session.state.calls.lock:
             return _grad_of_tiles(
                 session.state,
@@ -65,9 +66,9 @@ def _grad_of_tiles(
     heads: Sequence[Any],
     asked: Sequence[tuple[Any, Any]],
 ) -> Any:
-    """Gradients with respect to arrays, each with the parameter that owns it or None."""
+    """Gradients with respect to `asked`: arrays, each with the parameter that owns it or None."""
     sentinels = _sentinels(state, heads)
-    if not sentinels:  # MXNet says what is wrong
+    if not sentinels:  # MXNet reports the error
         return original([array if o is None else o._data[0] for array, o in asked])
     known = [[array] if owner is None else gated_tiles(owner) for array, owner in asked]
     flat = [array for arrays in known for array in arrays]
@@ -85,21 +86,21 @@ def _grad_of_tiles(
 
 
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
-    """The tiled parameters of which arrays are the value or a tile; None for others."""
+    """For each array, the tiled parameter that it is the value or a tile of, or None."""
     by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
     found = [getattr(array, "parameter", by_tile.get(id(array))) for array in arrays]
     return [owner if is_tiled(owner) else None for owner in found]
 
 
 def _sentinels(state: State, heads: Sequence[Any]) -> list[Any]:
-    """Those of the recordings that the heads are computed by."""
+    """The sentinels of the recordings that compute the heads."""
     inputs = set().union(*map(autograd_hooks.inputs_of, heads))
     found = (recorded.sentinel_in(inputs) for recorded in state.calls.recorded())
     return [sentinel for sentinel in found if sentinel is not None]
 
 
 def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) -> Any:
-    """The gradient by a parameter, or by one of its tiles: what MXNet says, or was delivered."""
+    """The gradient of a parameter or of one tile, from autograd or from deliveries."""
     parts = [gradients] if gradients else delivered.get(owner, [])
     if not parts:
         raise MXNetError(

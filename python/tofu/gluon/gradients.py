@@ -1,13 +1,13 @@
-"""Gradients of tiled parameters, left in the memory where the backward pass makes them.
+"""Gradients of tiled parameters, left in the memory where the backward pass computes them.
 
-MXNet gives every trained variable an array for its gradient, as large as the weight. The
-executor of a program makes gradients in memory that it plans by itself, where the next
-forward pass puts activations. To copy them out would take as much memory again as all
-weights do. So they are *lent*: the executor's arrays stand for the gradient until the
-program runs again. By then an update has used it, in nearly every script, and it is given
-up; else it is copied to the array that MXNet knows (*home*), which has no memory before.
-What a script reads at a time when it might be gone, or keeps, is always copied home from
-then on (docs/design/0007-lent-gradients.md).
+MXNet gives every trained variable a gradient array as large as the weight. The executor of
+a program computes gradients in memory that it plans itself, and the next forward pass puts
+activations there. Copying the gradients out would take as much memory again as all weights.
+So they are *lent*: the executor's arrays serve as the gradient until the program runs
+again. In nearly every script an update has used the gradient by then, and it is given up.
+Otherwise it is copied to the array that MXNet knows (*home*), which has no memory until
+then. If a script keeps a gradient, or reads one when it might be gone, that gradient is
+always copied home from then on (docs/design/0007-lent-gradients.md).
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ __all__ = ["Gradients", "arrays_without_memory", "is_overwritten"]
 
 
 def is_overwritten(parameter: Any) -> bool:
-    """Whether every backward pass overwrites a parameter's gradient; else it adds to it."""
+    """Whether every backward pass overwrites a parameter's gradient."""
     return bool(parameter.grad_req == "write")
 
 
 def arrays_without_memory(like: Sequence[Any]) -> list[Any]:
-    """Arrays that MXNet allocates when something writes to them."""
+    """Return arrays that MXNet allocates only when something writes to them."""
     return [
         NDArray(_new_alloc_handle(array.shape, array.context, True, array.dtype)) for array in like
     ]
 
 
 class _Part(NamedTuple):
-    """What one recording has made of a gradient."""
+    """One recording's part of a gradient."""
 
     serial: int
     tiles: list[Any]
-    lender: Any  # a weak reference, to keep no unused program alive; or None
+    lender: Any  # None, or a weak reference, which keeps no unused program alive
 
 
 class Gradients:
     """The gradient of one parameter, as tiles.
 
     Args:
-        name: the parameter's, for errors.
-        tiles: those of its value. Their marks (`_fresh_grad`) say, as MXNet's do, whether a
-            backward pass has made the gradient since the last update.
+        name: the parameter's name, for errors.
+        tiles: the tiles of its value. As in MXNet, their marks (`_fresh_grad`) say whether
+            a backward pass has computed the gradient since the last update.
         home: the arrays that autograd knows as their gradients.
-        has_memory: whether these hold values; else they stand for zeros.
+        has_memory: whether `home` holds values; otherwise it stands for zeros.
     """
 
     def __init__(
@@ -67,22 +67,22 @@ class Gradients:
         self._lender: Any = None
         self._is_gone = False
         self._is_kept = False
-        # Of the backward call that is going on: what was delivered, and earlier marks.
+        # Of the backward call in progress: the parts delivered so far, and the marks before it.
         self._parts: list[_Part] = []
         self._marks = [False] * len(home)
 
     @property
     def is_lent(self) -> bool:
-        """Whether the gradient lies with a program."""
+        """Whether the gradient is in a program's memory."""
         return self._lent is not None
 
     @property
     def is_gone(self) -> bool:
-        """Whether an update has used the gradient, and its memory has been used since."""
+        """Whether an update has used the gradient and its memory has since been reused."""
         return self._is_gone
 
     def tiles(self) -> list[Any]:
-        """The gradient wherever it lies, for now.
+        """Return the gradient wherever it is at the moment.
 
         Raises:
             GradientError: it is gone.
@@ -100,10 +100,10 @@ class Gradients:
         return self._home
 
     def read(self) -> list[Any]:
-        """The same for a script.
+        """Return the gradient to a script, as ``tiles`` does.
 
-        Where no program lends it, the script reads it at a time when it would be gone in the
-        next step, so that it is kept from now on.
+        If no program lends it now, then in the next step it would be gone at this point of
+        the script. So it is kept from now on.
 
         Raises:
             GradientError: it is gone.
@@ -112,7 +112,7 @@ class Gradients:
         return self.tiles()
 
     def keep(self) -> list[Any]:
-        """The gradient at home, where it will be from now on.
+        """Return the gradient at home, and keep it there from now on.
 
         Raises:
             GradientError: it is gone.
@@ -123,7 +123,7 @@ class Gradients:
         return self._home
 
     def follow(self) -> None:
-        """Keep the gradient at home, as ``keep``; what is gone counts as zeros."""
+        """Keep the gradient at home, as ``keep`` does; a gradient that is gone becomes zero."""
         if self._is_gone:
             self.zero()
         self.keep()
@@ -136,7 +136,7 @@ class Gradients:
             self._fill()
 
     def give_up(self) -> None:
-        """Let the gradient be gone."""
+        """Drop the gradient; from here on it is gone."""
         self._lent, self._is_gone = None, True
 
     def reclaim(self, lender: Any) -> None:
@@ -149,10 +149,10 @@ class Gradients:
             self.give_up()
 
     def before_backward(self) -> None:
-        """Get ready for what a backward call delivers.
+        """Prepare for the parts that a backward call will deliver.
 
-        Where the script has the tiles, and may use them in a graph, marks will tell which
-        gradients autograd has written. Others are not touched: other threads look at them.
+        If the script has the tiles, it may use them in a graph; their marks will then tell
+        which gradients autograd has written. Other marks stay, as other threads read them.
         """
         self._parts = []
         if self._is_kept:
@@ -161,27 +161,27 @@ class Gradients:
             self._mark([False] * len(self._tiles))
 
     def hand_over(self, serial: int, tiles: Sequence[Any], lender: Any) -> None:
-        """Take what a recording has made: the gradient, or one more part of it.
+        """Take a recording's result: the gradient, or one more part of it.
 
         Args:
-            serial: the recording's.
+            serial: the recording's serial number.
             tiles: arrays that the lender may overwrite after ``reclaim``.
-            lender: whose they are; None: they stay as they are.
+            lender: the program that owns them; None if they are never overwritten.
         """
         found = None if lender is None else weakref.ref(lender)
         self._parts.append(_Part(serial, list(tiles), found))
 
     def take_parts(self) -> list[list[Any]]:
-        """What a backward call has delivered, which is then forgotten; marks as before it."""
+        """Return and forget the parts that a backward call delivered; restore the marks."""
         if self._is_kept:
             self._mark(self._marks)
             self._marks = [False] * len(self._tiles)
         return [part.tiles for part in self._sorted_parts()]
 
     def after_backward(self) -> None:
-        """Make the gradient of the parts that a backward call has delivered.
+        """Combine the parts that a backward call delivered into the gradient.
 
-        Where a script has used tiles of the value by itself, autograd has written home.
+        If the script used tiles of the value itself, autograd has written to `home`.
         """
         parts = self._sorted_parts()
         written = [False] * len(self._tiles)
@@ -203,14 +203,15 @@ class Gradients:
                     total += tile
 
     def _sorted_parts(self) -> list[_Part]:
-        """The latest recording first, as MXNet goes: sums are the same in every run."""
+        """The parts, latest recording first as in MXNet, so sums are the same in every run."""
         parts, self._parts = self._parts, []
         return sorted(parts, key=lambda part: part.serial, reverse=True)
 
     def _complete(self, written: Sequence[bool], delivered: Optional[Sequence[Any]]) -> None:
-        """Bring home the whole gradient where autograd has written some tiles.
+        """Bring the whole gradient home after autograd has written some of its tiles.
 
-        To those, what was delivered is added; the others become it, or stay as they were.
+        Delivered parts are added to these tiles. They replace the other tiles, which stay
+        as they were if nothing was delivered.
         """
         others = delivered or self._lent
         with autograd.pause():

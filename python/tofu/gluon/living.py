@@ -1,4 +1,4 @@
-"""A set that keeps nothing alive, for several threads."""
+"""A set of weak references that several threads can use."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ __all__ = ["Living"]
 
 
 class Living:
-    """The objects that were added, as long as something else holds them.
+    """The added objects, as long as something else keeps them alive.
 
-    A weakref.WeakSet cannot be iterated over while another thread adds to it.
+    Unlike weakref.WeakSet, it can be iterated over while another thread adds to it.
     """
 
     def __init__(self) -> None:
         self._references: dict[int, weakref.ref[Any]] = {}
 
     def add(self, value: Any) -> None:
-        """Add an object; again has no effect."""
+        """Add an object, unless it is there already."""
         references, key = self._references, id(value)
 
         def forget(reference: weakref.ref[Any]) -> None:
-            if references.get(key) is reference:  # else another object has taken its place
+            if references.get(key) is reference:  # otherwise another object has this id now
                 references.pop(key, None)
 
         if value not in self:
             references[key] = weakref.ref(value, forget)
 
     def discard(self, value: Any) -> None:
-        """Take an object out, if it is there."""
+        """Remove an object if it is there."""
         if value in self:
             self._references.pop(id(value), None)
 

@@ -1,4 +1,4 @@
-"""What a user is told: one line per partitioned block, one warning per surprise."""
+"""Messages to the user: one line per partitioned block, one warning per surprise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
-# A replicated tensor is worth a word if it holds this share of the graph's bytes.
+# A replicated tensor is worth a warning if it holds this share of the graph's bytes.
 _LARGE_SHARE = 0.01
 _NAMES_SHOWN = 8
 
@@ -39,11 +39,11 @@ _log = logging.getLogger("tofu")
 
 
 class TofuWarning(UserWarning):
-    """Something runs otherwise than a reader of the script would expect."""
+    """Something runs differently from what a reader of the script would expect."""
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to what sys.stderr is now, not to what it was when tofu was turned on."""
+    """Writes to the current sys.stderr, not the one from when tofu was turned on."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -63,7 +63,7 @@ def set_level(level: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Give one warning, at the line of the script that led here."""
+    """Issue a warning that points at the line of the script that led here."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
@@ -73,9 +73,9 @@ def warn(text: str) -> None:
 def partitioned(
     name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
 ) -> None:
-    """Tell what was partitioned over what; later programs of a block only to the curious.
+    """Log what was partitioned over which workers; a block's later programs at level debug.
 
-    With a dump directory its numbers also go to ``summary.json`` there, one line of
+    With a dump directory, also append the numbers to ``summary.json`` there, one line of
     JSON for every program.
     """
     plan = compiled.searched
@@ -99,23 +99,23 @@ def partitioned(
 
 
 def plan_missing(name: str, path: Path) -> None:
-    """Tell that a saved plan does not cover every graph of the run."""
+    """Log that a saved plan does not cover every graph of the run."""
     _log.info(
         "%s has no plan for a graph of %s (another batch size, a prediction or another block); "
-        "such graphs are searched as usual, the tiles of parameters stay",
+        "such graphs are searched as usual, and parameters keep their tiles",
         path,
         name,
     )
 
 
 def serial(name: str, reason: str, session: Session) -> None:
-    """Warn that a block runs as MXNet alone would run it.
+    """Warn that a block runs serially, in plain MXNet.
 
     Raises:
-        ConfigError: the user has asked for that.
+        ConfigError: TOFU_STRICT makes that an error.
     """
     if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT asks for: {reason}")
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
     warn(f"{name} runs serially: {reason}")
 
 
@@ -127,20 +127,20 @@ def eager(name: str, advice: str, session: Session) -> None:
     """
     if session.strict:
         raise ConfigError(
-            f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT asks for; {advice}"
+            f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT requires; {advice}"
         )
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
 
 
 def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
-    """Warn of operators that no description covers, with what they cost."""
-    # An operator that is computed again for its gradient is a Custom one in the graph.
+    """Warn of operators without a description, and say what they cost."""
+    # Operators whose gradient runs them again appear as Custom operators in the graph.
     cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
     warn(undescribed_text(name, operators, cost_bytes))
 
 
 def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
-    """Warn of pins of tensors that a block does not have."""
+    """Warn of pins on tensors that a block does not have."""
     near = {near: None for pin in pins for near in difflib.get_close_matches(pin, tensors, n=2)}
     warn(
         f"{name} has no tensor {', '.join(pins)}, which TOFU_PINS pins"
@@ -149,17 +149,17 @@ def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
 
 
 def plain_fetch(reason: str, session: Session) -> None:
-    """Warn, once for each reason, that workers copy with MXNet's own operators."""
+    """Warn, once per reason, that workers copy with MXNet's own operators."""
     if reason not in session.state.told:
         session.state.told.add(reason)
         warn(
             f"MultiFetch does not work here: {reason}; workers fetch with MXNet's own operators "
-            "instead (TOFU_FETCH=plain asks for that)"
+            "instead (set TOFU_FETCH=plain to choose them)"
         )
 
 
 def replicated(name: str, compiled: Compiled) -> None:
-    """Warn of large tensors of which every worker keeps a whole copy."""
+    """Warn of large tensors that every worker stores whole."""
     found = compiled.searched.indivisible_bytes()
     sizes = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
     large = {
@@ -173,8 +173,8 @@ def replicated(name: str, compiled: Compiled) -> None:
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
     warn(
         f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
-        "of workers; they are replicated. A batch or layer size that is a multiple of it "
-        "would be split"
+        "of workers; they are replicated. To split them, choose a batch or layer size that is a "
+        "multiple of it"
     )
 
 

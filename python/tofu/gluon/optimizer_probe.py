@@ -1,9 +1,9 @@
-"""Whether an optimizer may update tiles one by one: found by trying it.
+"""Tests whether an optimizer may update tiles one by one, by trying it.
 
-An optimizer that looks at whole tensors (a norm, a mean), counts its calls, or
-draws random numbers gives other results on tiles. No list of names tells: copies
-of the optimizer update a small tensor whole and in two tiles, and the results are
-compared.
+An optimizer that reads whole tensors (a norm, a mean), counts its calls, or draws
+random numbers gives different results on tiles. A list of names could not cover the
+user's own optimizers. So copies of the optimizer update a small tensor, once whole and
+once in two tiles, and the results are compared.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _RELATIVE_TOLERANCE = 1e-6
 
 
 def updates_elementwise(optimizer: Any, context: Any) -> bool:
-    """Whether `optimizer` updates every element by itself.
+    """Whether `optimizer` updates each element independently of the others.
 
     Args:
-        optimizer: an mx.optimizer.Optimizer; copies of it are used.
-        context: where to try it.
+        optimizer: an mx.optimizer.Optimizer; only copies of it run.
+        context: the context to try it on.
     """
     random = np.random.RandomState(0)
     weight = random.uniform(-1, 1, _SHAPE).astype(np.float32)
@@ -46,7 +46,7 @@ def updates_elementwise(optimizer: Any, context: Any) -> bool:
 def _run(
     optimizer: Any, pieces: list[slice], weight: Any, gradients: list[Any], context: Any
 ) -> Any:
-    """The weight after one update per gradient, each piece with an updater of its own."""
+    """The weight after one update per gradient, each piece with its own updater."""
     tried = copy.deepcopy(optimizer)
     # A schedule may start at zero, which would hide every difference.
     tried.lr_scheduler, tried.lr, tried.rescale_grad = None, 0.1, 1.0
@@ -56,7 +56,7 @@ def _run(
     counts: list[dict[Any, Any]] = [{} for _ in pieces]
     for gradient in gradients:
         for updater, array, piece, count in zip(updaters, arrays, pieces, counts):
-            # Every worker has counts of its own, as updates on several devices have.
+            # Every worker has its own counts, as every device has in MXNet.
             tried._all_index_update_counts = {context.device_id: count}
             updater([0], [nd.array(gradient[piece], ctx=context)], [array])
     return np.concatenate([array.asnumpy() for array in arrays])

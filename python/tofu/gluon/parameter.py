@@ -1,8 +1,8 @@
 """Parameters that live as tiles on the workers.
 
-``tile`` turns an initialized Parameter into one whose value is spread over the
-workers; the object stays the same, so every block and Trainer that refers to it
-sees the change. ``untile`` turns it back.
+``tile`` spreads the value of an initialized Parameter over the workers. The object stays
+the same, so every block and Trainer that refers to it sees the change. ``untile``
+reverses it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class TileState:
 
     Attributes:
         layout: the box of every worker's tile.
-        session: the workers, and the state that this belongs to.
-        cuts: the dimension that each step of the plan cuts, -1 where none.
-        parts: into how many parts each step cuts.
+        session: the session that it belongs to.
+        cuts: the dimension that each step of the plan cuts, -1 for none.
+        parts: the number of parts that each step cuts into.
         tiles: the memory of the tiles, bound by programs.
-        generation: counts replacements of that memory.
-        updates: counts the times when a Trainer, or ``set_data``, has written there.
-        gradients: None where none is wanted.
-        value, gradient: the whole arrays handed out.
+        generation: how often that memory has been replaced.
+        updates: how often a Trainer or ``set_data`` has written to it.
+        gradients: the gradient, or None if none is wanted.
+        value, gradient: the whole arrays handed out to the script.
     """
 
     layout: Any
@@ -74,16 +74,16 @@ class TileState:
 
     @property
     def state(self) -> State:
-        """The session's."""
+        """The session's state."""
         return self.session.state
 
     def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
-        """The tiles of `whole`."""
+        """Cut `whole` into tiles."""
         layout = _with_dtype(self.layout, whole)
         return self.state.backend.scatter(whole, layout, self.contexts, out=out)
 
     def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
-        """The whole array of `tiles` on `ctx`."""
+        """Assemble the whole array from `tiles` on `ctx`."""
         layout = _with_dtype(self.layout, tiles[0])
         with autograd.pause():
             return self.state.backend.gather(tiles, layout, ctx, out=out)
@@ -92,13 +92,13 @@ class TileState:
 class Tiled:
     """A Parameter, or Constant, whose value lives as tiles.
 
-    Differences to the parent class:
+    Differences from the parent class:
 
-    - ``list_data`` and ``list_grad`` are the tiles, one per worker;
-    - ``data`` and ``grad`` are whole arrays, gathered on the script's context. What is
-      written into them reaches the tiles before these are next used. While autograd
-      records, ``data`` is part of the graph, as the parent's is;
-    - ``list_ctx`` names the script's contexts, and ``reset_ctx`` changes only them.
+    - ``list_data`` and ``list_grad`` return the tiles, one per worker;
+    - ``data`` and ``grad`` return whole arrays, gathered on the script's context. Writes to
+      them reach the tiles before these are next used. While autograd records, ``data`` is
+      part of the graph, as in the parent class;
+    - ``list_ctx`` returns the script's contexts, and ``reset_ctx`` changes only them.
     """
 
     _tofu: TileState
@@ -128,13 +128,13 @@ class Tiled:
     @grad_req.setter
     def grad_req(self, req: str) -> None:
         if self._tofu.gradients is not None and req != self.grad_req:
-            # MXNet makes new arrays, of zeros.
+            # MXNet makes new arrays filled with zeros.
             self._views()[1].forget()
             self._tofu.gradients.zero()
         self._plain_class.grad_req.fset(self, req)  # type: ignore[attr-defined]
 
     def grad(self, ctx: Any = None) -> Any:
-        """The whole gradient on a context of the script's."""
+        """Return the whole gradient on one of the script's contexts."""
         if self._data is None or self._tofu.gradients is None:
             return super().grad(ctx)  # type: ignore[misc]
         return self._views()[1].get(self._script_context(ctx))
@@ -161,7 +161,7 @@ class Tiled:
     def _script_context(self, ctx: Any) -> Any:
         if ctx is None:
             return self._ctx_list[0]
-        # The parent's check of contexts, on a stand-in for its list of arrays.
+        # Use the parent's check of contexts, with contexts in place of its arrays.
         return super()._check_and_get(list(self._ctx_list), ctx)  # type: ignore[misc]
 
     def _views(self) -> tuple[View, View]:
@@ -202,7 +202,7 @@ class Tiled:
 
     def _init_grad(self) -> None:
         if self._data is not None and len(self._data) != len(self._tofu.tiles):
-            return  # whole yet: _init_impl is not through
+            return  # still whole: _init_impl has not finished
         if self._data is None or not is_overwritten(self) or is_np_array():
             super()._init_grad()  # type: ignore[misc]
         else:
@@ -216,7 +216,7 @@ class Tiled:
         return self._tofu.gather(self._data, context.cpu())
 
     def set_data(self, data: Any) -> None:
-        """Set the value on all workers."""
+        """Set the value on all workers, from a whole array."""
         self.shape = data.shape
         if self._data is None:
             super().set_data(data)  # type: ignore[misc]
@@ -254,7 +254,7 @@ class Tiled:
             self._tofu.generation += 1
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # A copy, or what a pickle holds, is a plain parameter.
+        # Copies and pickles are plain parameters.
         state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
         state["_data"] = _plain_copy(self, self._data)
         state["_grad"] = _plain_copy(self, _gradient_tiles(self))
@@ -263,7 +263,7 @@ class Tiled:
 
 @contextlib.contextmanager
 def peeking(state: State) -> Iterator[None]:
-    """Inside this context ``data`` returns some array, for callers that only ask for one."""
+    """Let ``data`` return any tile in this context, for callers that ignore its value."""
     before, state.peeking = state.peeking, True
     try:
         yield
@@ -277,7 +277,7 @@ def is_tiled(parameter: Any) -> bool:
 
 
 def shape_of(parameter: Any) -> tuple[int, ...]:
-    """The shape of an initialized parameter (its own attribute may be None)."""
+    """The whole shape of an initialized parameter (its own attribute may be None)."""
     whole = parameter._tofu.layout if is_tiled(parameter) else parameter._data[0]
     return tuple(whole.shape)
 
@@ -293,7 +293,7 @@ def check_tileable(parameter: Any) -> None:
     if len(parameter.list_ctx()) != 1:
         raise PlanError(
             f"parameter {parameter.name}: initialized on {parameter.list_ctx()}, expected one "
-            "context; initialize on one, and the batch is split over the workers by itself"
+            "context; initialize it on one, and tofu splits the batch over the workers"
         )
 
 
@@ -305,9 +305,9 @@ def tile(
     Args:
         parameter: a Parameter; its class changes to a subclass of Tiled.
         layout: the box of every worker's tile.
-        session: the workers, and the state that keeps the parameter.
-        cuts: the dimension that each step of the plan cuts, -1 where none.
-        parts: into how many parts each step cuts.
+        session: the session that the parameter then belongs to.
+        cuts: the dimension that each step of the plan cuts, -1 for none.
+        parts: the number of parts that each step cuts into.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
@@ -332,7 +332,7 @@ def tile(
 
 
 def untile(parameter: Any) -> None:
-    """Turn a tiled parameter back into a plain one on the script's context."""
+    """Make a tiled parameter a plain one again, on the script's context."""
     state: TileState = parameter._tofu
     for view in (state.value, state.gradient):
         if view is not None:
@@ -359,7 +359,7 @@ def gated_tiles(parameter: Any) -> list[Any]:
 
 
 def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
-    """ParameterDict.zero_grad, which need not read the gradients of tiled parameters."""
+    """Wrap ParameterDict.zero_grad: do not read the gradients of tiled parameters."""
 
     def _zero_grad(self: Any) -> None:
         if not any(map(is_tiled, self.values())):
@@ -386,7 +386,7 @@ def _mark(parameter: Any, gradients: Optional[list[Any]], fresh: bool) -> None:
 
 
 def _mark_zeros(parameter: Any, fresh: bool) -> None:
-    """Give a parameter a gradient of 0, without memory before something is written there."""
+    """Give a parameter a gradient of 0 that has no memory until something is written to it."""
     home = arrays_without_memory(parameter._data)
     autograd.mark_variables(parameter._data, home, parameter.grad_req)
     tiles = parameter._data

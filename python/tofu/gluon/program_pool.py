@@ -1,7 +1,7 @@
-"""From a block's symbol to programs that run it: plan, tile the parameters, bind.
+"""From a block's symbol to the programs that run it: plan, tile the parameters, bind.
 
-A ``Pool`` holds the programs for one signature. Several are needed when a script
-calls a block again before the backward pass of an earlier call: each keeps the
+A ``Pool`` holds the programs for one signature. It needs several if a script calls a
+block again before the backward pass of an earlier call, because each program keeps the
 tensors saved for its own backward pass.
 """
 
@@ -30,8 +30,8 @@ __all__ = ["Pool", "Signature", "make_pool"]
 
 _UPDATED = (
     "backward: a second pass through a retained graph after its parameters were updated; the "
-    "first pass has used up the activations, and they would be computed at the new values. Call "
-    "backward twice before step(), or record the graph again"
+    "first pass has overwritten the activations, and tofu would recompute them with the new "
+    "values. Call backward twice before step(), or record the graph again"
 )
 
 Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
@@ -39,7 +39,7 @@ Described = tuple[str, tuple[int, ...], str]  # name, shape, dtype
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What distinguishes one training graph of a symbol from another.
+    """The key of a training graph: a symbol has one graph per signature.
 
     Attributes:
         inputs: name, shape and dtype of the script's inputs.
@@ -56,9 +56,10 @@ class Signature:
 
 @dataclasses.dataclass
 class _Bound:
-    """One program and the recording that may still need its saved tensors.
+    """One program, and the recording that may still need its saved tensors.
 
-    A weak reference, as recordings refer to programs: autograd's graph keeps them alive.
+    The reference to the recording is weak because recordings refer to programs; autograd's
+    graph keeps them alive.
     """
 
     program: Any
@@ -75,8 +76,8 @@ class Pool:
     Args:
         compiled: the partitioned graph.
         parameters: the symbol's parameters by name, all of them tiled.
-        signature: what the graph was made for.
-        session: the workers.
+        signature: the signature that the graph was made for.
+        session: the session, with its workers.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Pool:
         self._parameters = dict(parameters)
         self._signature = signature
         self._session = session
-        # Calls that update the same running statistics.
+        # Calls of one group update the same running statistics.
         self._group = next(
             (p for name, p in parameters.items() if name not in signature.gradients), None
         )
@@ -98,11 +99,11 @@ class Pool:
         self._generations: tuple[int, ...] = ()
 
     def run(self, inputs: Mapping[str, Any], *, record: bool, context: Any) -> list[Any]:
-        """The outputs for `inputs`, whole and on `context`.
+        """Return the outputs for `inputs`, whole and on `context`.
 
         Args:
             inputs: the script's arrays by name.
-            record: whether to enter the outputs in autograd's graph.
+            record: whether to record the call in autograd's graph.
             context: the script's context.
         """
         bound = self._take()
@@ -121,7 +122,7 @@ class Pool:
         return outputs
 
     def prepare(self) -> None:
-        """Bind a program if there is none, so that faults show before anything runs."""
+        """Bind a program if there is none, so that errors appear before anything runs."""
         self._drop_stale()
         if not self._bound:
             self._bound.append(self._bind())
@@ -158,7 +159,7 @@ class Pool:
         wanted = [name for name in inputs if name in gradients]
         trained = {name: p for name, p in self._parameters.items() if name in gradients}
         gated = {name: gated_tiles(parameter) for name, parameter in trained.items()}
-        # As they are now: a parameter that gets new ones has left this graph.
+        # Use today's objects: a parameter whose gradients are replaced has left this graph.
         delivered = {n: p._tofu.gradients for n, p in trained.items() if is_overwritten(p)}
         gather = self._session.state.backend.gather
 
@@ -195,7 +196,7 @@ class Pool:
         return [p._tofu.updates for p in self._parameters.values()]
 
     def _reclaim(self, program: Any) -> None:
-        """Before a program overwrites gradients that lie with it."""
+        """Take back the gradients that this program lends, before it overwrites them."""
         for parameter in self._parameters.values():
             if parameter._tofu.gradients is not None:
                 parameter._tofu.gradients.reclaim(program)
@@ -210,18 +211,19 @@ def make_pool(
     *,
     first: bool,
 ) -> Pool:
-    """Plan `symbol` for `signature` and tile those of its parameters that are not yet.
+    """Plan `symbol` for `signature`, and tile its parameters unless they are tiled already.
 
     Args:
-        name: the block, for what the user is told.
+        name: the block's name, for messages.
         symbol: the block's symbol.
-        parameters: its parameters by name, initialized.
+        parameters: its initialized parameters by name.
         signature: shapes, dtypes and mode.
-        session: the workers.
-        first: whether this is the block's first graph, which the user hears of.
+        session: the session, with its workers.
+        first: whether this is the block's first graph. Only the first one issues warnings
+            and logs its summary at level info; later ones log at level debug.
 
     Raises:
-        TofuError: the graph cannot be partitioned, or a parameter not be tiled.
+        TofuError: the graph cannot be partitioned, or a parameter cannot be tiled.
     """
     for parameter in parameters.values():
         if not is_tiled(parameter):
@@ -269,10 +271,10 @@ def make_pool(
 
 
 def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
-    """Into how many parts the steps cut parameters that are tiled already; () for none.
+    """The number of parts per step of the parameters that are tiled already; () for none.
 
     Raises:
-        PlanError: plans have cut some of them in other steps than others.
+        PlanError: earlier plans have cut these parameters in different steps.
     """
     tiled = {p._tofu.parts: p.name for p in parameters.values() if is_tiled(p)}
     if len(tiled) > 1:
@@ -280,14 +282,14 @@ def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
             f"{name} in {' x '.join(map(str, parts))}" for parts, name in tiled.items()
         )
         raise PlanError(
-            f"parameters are cut in other steps than each other by earlier graphs: {shown} parts; "
+            f"earlier graphs have cut the parameters in different steps: {shown} parts; "
             "expected the same steps. Call the block that has all of them first"
         )
     return next(iter(tiled), ())
 
 
 def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
-    """Which update to plan for: "sgd", "sgd_mom", "adam", or None for others and none yet."""
+    """The update to plan for: "sgd", "sgd_mom", "adam", or None (another optimizer or none)."""
     trainers = [p._trainer for p in parameters.values() if getattr(p, "_trainer", None)]
     if not trainers:
         return None

@@ -1,17 +1,17 @@
-"""Partitioned computations in MXNet's autograd graph, gradients staying on their workers.
+"""Partitioned computations in MXNet's autograd graph; gradients stay on their workers.
 
-MXNet allocates the gradients of one recorded function on one context. A partitioned
-computation has inputs on many (its parameters' tiles), so it is recorded as
+MXNet allocates all gradients of a recorded function on one context. A partitioned
+computation has inputs on many contexts (its parameters' tiles), so it is recorded as
 
     tiles on worker 0 ──> gate 0 ──token──┐
     tiles on worker 1 ──> gate 1 ──token──┼──> the computation ──> outputs
     inputs of the script ─────────────────┘
 
-Tokens are single numbers. Backward, the computation keeps the tiles' gradients,
-and each gate hands those of its worker to MXNet, which writes or adds them as the
-parameters' ``grad_req`` says. That needs memory of MXNet's for every gradient, and copies. So
-gradients that are to be overwritten do not take this way: the computation delivers them
-(tofu.gluon.gradients).
+Tokens are single numbers. In the backward pass, the computation keeps the tiles'
+gradients, and each gate hands its worker's gradients to MXNet, which writes or adds them
+as the parameters' ``grad_req`` says. This needs an MXNet array and a copy for every
+gradient. So gradients that are overwritten bypass the gates: the computation delivers
+them itself (tofu.gluon.gradients).
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from .backward_calls import BackwardCalls, variable
 
 __all__ = ["Recording"]
 
-# From head gradients to gradients of the inputs and of the tiles, None for zeros, and what
-# delivers the other gradients, given the recording's number.
+# Maps head gradients to the gradients of the inputs and of the tiles (None for zeros), and
+# to a function that delivers the other gradients, given the recording's serial number.
 Differentiate = Callable[
     [list[Any]], tuple[Sequence[Optional[Any]], Sequence[Optional[Any]], Callable[[int], None]]
 ]
 
-_TURN_S = 1.0  # how often a callback looks whether its backward call has ended
-# How long to wait for gates that may never run, an error having come before.
+_TURN_S = 1.0  # how often a callback checks whether its backward call has ended
+# How long to wait for gates, which may never run after an error.
 _PATIENCE_S = 5.0
 
 
 class Recording:
-    """One partitioned computation in the graph, from its forward pass to its last backward.
+    """One partitioned computation in autograd's graph, until its last backward pass.
 
     Args:
         calls: the session's backward calls.
         inputs: arrays on the script's context whose gradients are wanted.
-        tiles: arrays on any contexts whose gradients MXNet is to write or add.
-        outputs: fresh arrays on the script's context.
-        differentiate: the backward pass. What delivers gradients is called where the
-            sentinel's is asked for, as by every ``backward``.
-        group: recordings of a group differentiate one after the other, the latest first,
-            so that what they do to running statistics is the same in every run.
+        tiles: arrays on any contexts whose gradients MXNet should write or add.
+        outputs: new arrays on the script's context.
+        differentiate: the backward pass. Its delivery function is called only if the
+            sentinel's gradient is requested, which every ``backward`` does.
+        group: recordings of one group differentiate one at a time, the latest first, so
+            running statistics are the same in every run.
     """
 
     def __init__(
@@ -89,40 +89,40 @@ class Recording:
         calls.watch(self)
 
     def finished(self) -> bool:
-        """Whether no backward pass can come any more, and all gradients are handed over.
+        """Whether no further backward pass can come and all gradients are handed over.
 
-        So it is once the graph is gone, or a backward pass ran that did not retain it. Its
-        gates may be about to run then, on MXNet's threads: they are waited for.
+        True once the graph is gone or a backward pass ran that did not retain it. At that
+        point gates may still be about to run on MXNet's threads; this waits for them.
         """
         if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
             return False
         return self._closed.wait(_PATIENCE_S)
 
     def triggered(self) -> bool:
-        """Whether a backward call went through here since the last time this was asked."""
+        """Whether a backward call went through this recording since the last query."""
         if not self._sentinel._fresh_grad:
             return False
         self._sentinel._fresh_grad = False
         return True
 
     def sentinel_in(self, inputs: Collection[str]) -> Optional[Any]:
-        """A variable of autograd's that stands for this computation, if a graph reads it.
+        """Return the variable that represents this computation, if a graph reads it.
 
-        inputs: names of that graph's variables.
+        inputs: the names of the graph's variables.
         """
         return self._sentinel if inputs_of(self._sentinel) & set(inputs) else None
 
     def proceed(self) -> None:
-        """Let the backward pass be pushed."""
+        """Let the callback push the backward pass."""
         self._turn.set()
 
     def abandon(self) -> None:
-        """Let the backward pass deliver nothing: the call that wants it was interrupted."""
+        """Make the backward pass deliver nothing, because its call was interrupted."""
         with self._calls.pushing:
             self._is_abandoned = True
 
     def wait(self) -> None:
-        """Return when the backward pass is pushed; raise what went wrong in it."""
+        """Wait until the backward pass is pushed; raise its error, if any."""
         try:
             self._sentinel_gradient.wait_to_read()
         except MXNetError:
@@ -136,14 +136,15 @@ class Recording:
 
     def _record(self, inputs: list[Any], tiles: Sequence[Any], outputs: Sequence[Any]) -> Function:
         context = self._context
-        # Backward marks a variable's gradient as fresh at once: that tells whether it came
-        # through here. As an input of its own its gradient waits for nothing else. The
-        # probe's mark goes with the graph. Nothing is computed for the probe: that would wait for
-        # this recording, and MXNet might run it in one bunch with what another one waits for.
+        # A backward call marks a variable's gradient as fresh at once, so the sentinel's mark
+        # tells whether the call went through here. The sentinel is a separate input, so its
+        # gradient waits for nothing else. The probe's mark disappears with the graph. No
+        # gradient is computed for the probe: that would wait for this recording, and MXNet
+        # might run it in one bunch with an operator that another recording waits for.
         self._sentinel, self._sentinel_gradient = variable(context, "write")
         self._probe = nd.identity(variable(context, "null")[0])
         self._probe._fresh_grad = True
-        # MXNet goes through the recordings that read one variable from the latest to the first.
+        # MXNet visits the recordings that read one variable from the latest to the earliest.
         self._links = [] if self.group is None else [self._calls.link(self.group, context)]
         by_context: dict[Any, list[int]] = {}
         for index, tile in enumerate(tiles):
@@ -160,10 +161,10 @@ class Recording:
         try:
             if self._calls.closed:
                 raise GradientError(
-                    "backward: this graph was recorded before tofu.disable(), which has made "
-                    "its parameters whole again; expected backward first. Record it again"
+                    "backward: this graph was recorded before tofu.disable(), which made its "
+                    "parameters whole again; expected backward before disable. Record it again"
                 )
-            # Only what an input gradient depends on keeps the head gradients alive.
+            # MXNet keeps head gradients alive only for operators that input gradients depend on.
             own = [head.copy() for head in heads]
             for head in own:
                 head.wait_to_read()
@@ -186,12 +187,12 @@ class Recording:
             for target, value, request in zip(gradients, values, requests):
                 write_gradient(target, value, request)
         except Exception as error:
-            if self._calls.closed:  # nothing waits: the script sees it when it reads a result
+            if self._calls.closed:  # no call waits; the script gets it with the results
                 raise
-            self._error = error  # for `wait` to raise where the script sees it
+            self._error = error  # `wait` raises it in the script's backward call
 
     def _take_turn(self) -> None:
-        """Return when the backward call lets this callback proceed, or has ended."""
+        """Wait until the backward call lets this callback proceed, or has ended."""
         while self._calls.must_take_turns() and not self._turn.wait(_TURN_S):
             pass
         self._turn.clear()
@@ -210,11 +211,11 @@ class Recording:
 
 
 def _wait_for(values: Iterable[Optional[Any]]) -> None:
-    """Return when the values are computed; raise what an operator threw.
+    """Wait until the values are computed; raise what an operator threw.
 
-    They are about to be copied into results of the callback. When MXNet finds an error there
-    that is none of its own classes (oneDNN's), it loses the callback, and what waits for its
-    results waits for ever.
+    The values are about to be copied into the callback's results. If MXNet meets an error
+    there that is not of one of its own classes (such as oneDNN's), it drops the callback,
+    and operators that wait for its results wait forever.
     """
     for value in values:
         if value is not None:

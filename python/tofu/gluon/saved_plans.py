@@ -1,11 +1,11 @@
-"""What a user has said about plans, graph by graph: saved plans (TOFU_PLAN) and pins.
+"""The user's settings for the plan of each graph: saved plans (TOFU_PLAN) and pins.
 
-A run has more graphs than a plan file: one for each batch size, one to predict with, those
-of further blocks. The first graph that trains must be one that the file has a plan for:
-otherwise the script, or its batch size, is not the one the plan was made for. Every
-other graph without a plan is searched as usual; parameters keep the tiles they have.
+A run has more graphs than a plan file: one per batch size, one for prediction, and those
+of other blocks. The file must have a plan for the first graph that trains; otherwise the
+plan was made for another script or batch size. Every other graph without a plan is
+searched as usual, and parameters keep their tiles.
 
-A pin applies to each graph that has its tensor.
+A pin applies to every graph that has its tensor.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def plan_for(
     *,
     training: bool,
 ) -> Optional[_core.Plan]:
-    """The saved plan of a graph, or None where it is to be searched.
+    """Return the saved plan of a graph, or None if it must be searched.
 
     Args:
-        name: the block, for what the user is told.
+        name: the block's name, for messages.
         table: the strategy table of its training graph.
         pins: the cuts of parameters that are tiled already.
-        parts: into how many parts each step cuts these; empty where there are none.
+        parts: the number of parts that each step cuts them into; empty if there are none.
         session: the workers and the saved plans.
         training: whether the graph has gradients.
 
     Raises:
-        ConfigError: the first graph that trains is none of those that the file is for.
+        ConfigError: the file has no plan for the first graph that trains.
     """
     plans, state = session.plans, session.state
     if plans is None:
@@ -56,10 +56,10 @@ def plan_for(
         return found
     if training and not state.plan_matched:
         raise ConfigError(
-            f"{plans.path}: no plan for the training graph of {name}; it is for another graph "
-            f"({', '.join(sorted(key for key, _ in plans.plans))}). Layers, shapes, batch size "
-            "and optimizer must be those it was made for: make it again with tofu plan --save, "
-            "or unset TOFU_PLAN"
+            f"{plans.path}: no plan for the training graph of {name}; the file is for another "
+            f"graph ({', '.join(sorted(key for key, _ in plans.plans))}). Layers, shapes, batch "
+            "size and optimizer must be the same: save the plan again with tofu plan --save, or "
+            "unset TOFU_PLAN"
         )
     if not state.plan_missing:
         state.plan_missing = True
@@ -70,10 +70,10 @@ def plan_for(
 def options_for(
     name: str, table: _core.StrategyTable, session: Session, *, training: bool
 ) -> SearchOptions:
-    """How to search a graph: with the pins of its own tensors.
+    """Return the search options for a graph: the session's, with the pins of its tensors.
 
-    A pin that fits nothing in the first graph that trains is warned of: it may be misspelt,
-    or belong to a later block.
+    Warns of pins that match no tensor in the first graph that trains: they may be
+    misspelt, or meant for a later block.
     """
     options = session.options
     if not options.pins:
@@ -90,10 +90,12 @@ def options_for(
 
 @contextlib.contextmanager
 def checked_pins(options: SearchOptions) -> Iterator[None]:
-    """Let a pin of the user's that does not fit the graph end the run.
+    """Turn the PlanError of a user's pin that does not fit the graph into a ConfigError.
+
+    A ConfigError ends the run; after a PlanError the block would run serially.
 
     Raises:
-        ConfigError: in place of the PlanError of such a pin.
+        ConfigError: a pin does not fit the graph.
     """
     try:
         yield
@@ -104,7 +106,7 @@ def checked_pins(options: SearchOptions) -> Iterator[None]:
 
 
 def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:
-    """Whether a plan cuts the pinned variables as they are pinned."""
+    """Whether a plan cuts the pinned variables as their pins say."""
     if parts and plan.parts != list(parts):
         return False
     names = set(plan.table.graph.tensor_names)

@@ -1,4 +1,4 @@
-"""From ``enable`` to ``disable``: the settings, and the state that they own."""
+"""The session from ``enable`` to ``disable``: its settings, and the state it owns."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ CPU_WORKERS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """The settings of one ``enable``, and what is kept until the next ``disable``.
+    """The settings of one ``enable``, and the state until the next ``disable``.
 
-    Sessions with the same settings are equal.
+    Two sessions with the same settings are equal.
 
     Attributes:
         contexts: one MXNet context per worker.
-        fetch: the kind of fetch that is asked for, one of config.FETCHES, or None.
+        fetch: the requested kind of fetch, one of config.FETCHES, or None.
         log_level: one of config.LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
-        plans: saved plans to use in place of a search, or None.
+        plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
-        state: all that changes meanwhile.
+        state: everything that changes during the session.
     """
 
     contexts: tuple[Any, ...]
@@ -52,10 +52,10 @@ class Session:
 
     @classmethod
     def from_config(cls, config: Config) -> Session:
-        """Choose contexts: all GPUs if there are some, else two CPU contexts.
+        """Make a session, by default on all GPUs, or on two CPU contexts without any.
 
         Raises:
-            ConfigError: more GPUs are asked for than there are.
+            ConfigError: the configuration asks for more GPUs than there are.
         """
         import mxnet as mx
 
@@ -82,17 +82,18 @@ class Session:
         )
 
 
-# The one variable of this package that changes: MXNet's functions are the process's, too.
+# The only module-level variable here that changes. MXNet's functions, which tofu replaces,
+# are global to the process, too.
 _active: Optional[Session] = None
 
 
 def active() -> Optional[Session]:
-    """The session in force, or None while tofu is off."""
+    """The active session, or None while tofu is off."""
     return _active
 
 
 def activate(session: Optional[Session]) -> None:
-    """Put a session in force; None ends it."""
+    """Make a session the active one, or end it with None."""
     global _active
     _active = session
 
@@ -111,7 +112,7 @@ def describe_contexts(contexts: tuple[Any, ...]) -> str:
 
 
 def number_of_workers(config: Config, plans: Optional[PlanFile] = None) -> int:
-    """As many as asked for, as the saved plans are for, as there are GPUs, or two."""
+    """The number set by the user, else that of the saved plans, of the GPUs, or two."""
     if config.workers is not None:
         return config.workers
     if plans is not None and len(plans.workers) == 1:

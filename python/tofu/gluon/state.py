@@ -1,8 +1,8 @@
-"""Everything in the Gluon layer that changes while tofu is on, in one object.
+"""The mutable state of the Gluon layer while tofu is on, in one object.
 
-A session owns it, from ``enable`` to ``disable``. Functions that replace MXNet's ask for
-``session.active()`` when they are called; all others get the state from their caller or
-from a tiled parameter.
+A session owns it, from ``enable`` to ``disable``. Functions that replace MXNet's call
+``session.active()`` to get it; all others get it from their caller or from a tiled
+parameter.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Parts = dict[Any, list[list[Any]]]  # parameter -> the tiles of each part of its
 
 
 class _Depth(threading.local):
-    """Calls of blocks on one thread.
+    """The calls of blocks in progress on one thread.
 
     Attributes:
-        level: how many have not returned.
-        touched: whether one of these uses trainable parameters eagerly.
+        level: their number.
+        touched: whether one of them uses trainable parameters eagerly.
     """
 
     level = 0
@@ -36,36 +36,36 @@ class _Depth(threading.local):
 
 
 class _Errors(threading.local):
-    """The last error of MXNet on one thread.
+    """MXNet's last error on one thread.
 
     Attributes:
-        missing: what is to be added to its text.
+        missing: text to append to it.
     """
 
     missing = ""
 
 
 class State:
-    """What one session keeps.
+    """The state of one session.
 
     Attributes:
         blocks: HybridBlock -> its PartitionedBlock.
-        eager: blocks that the user was warned of.
-        depth: calls of blocks, by thread.
+        eager: blocks that the user was warned of because they run eagerly.
+        depth: the calls of blocks in progress, by thread.
         tiled: all tiled parameters.
         peeking: whether ``data`` of a tiled parameter may return any array.
         views: the whole arrays handed out for tiles.
-        trainers: those with optimizer states on the workers.
+        trainers: the Trainers with optimizer states on the workers.
         calls: recordings and the backward calls that go through them.
-        collected: where a call of autograd.grad wants what recordings deliver.
-        told: reasons for plain fetches that the user was told of.
+        collected: where a call of autograd.grad collects what recordings deliver, or None.
+        told: reasons for plain fetches that the user was warned of.
         plan_matched: whether a training graph had a saved plan.
         plan_missing: whether the user was told of a graph without a saved plan.
         pins_checked: whether the pins were compared with a training graph.
-        errors: the last error of MXNet, by thread.
+        errors: MXNet's last error, by thread.
         ran: the programs that have run since errors were last cleared.
         runs_python: whether a partitioned graph has operators written in Python (Custom).
-        undo: what puts MXNet back, to be called from the last to the first.
+        undo: functions that restore MXNet, called from last to first.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class State:
 
     @property
     def backend(self) -> backend.Backend:
-        """The other layers; tofu's own are imported at the first use."""
+        """The functions of other layers; by default tofu's own, imported at first use."""
         if self._backend is None:
             self._backend = backend.own()
         return self._backend

@@ -1,4 +1,4 @@
-"""``enable`` and ``disable``: put tofu into MXNet's seams, and take it out again."""
+"""``enable`` and ``disable``: patch tofu into MXNet, and remove it again."""
 
 from __future__ import annotations
 
@@ -35,22 +35,23 @@ def enable(
 ) -> None:
     """Run hybridized blocks partitioned from now on.
 
-    Calling it again with the same settings does nothing; with others, tofu is
-    turned off and on with those.
+    Calling it again with the same settings does nothing. With other settings, it turns
+    tofu off and on again.
 
     Args:
         workers: number of workers; None: TOFU_WORKERS, else as many as the saved plan is
             for, else all GPUs, else 2.
         device: "gpu" or "cpu"; None: TOFU_DEVICE, else "gpu" where there is one.
-        log: what TOFU_LOG takes; None: TOFU_LOG.
+        log: a level that TOFU_LOG accepts; None: TOFU_LOG.
         fetch: "multifetch" or "plain"; None: TOFU_FETCH, else multifetch on CPUs.
         plan: a file that ``tofu plan --save`` wrote; None: TOFU_PLAN, else none.
-        search: how to search, one of config.MODES; None: TOFU_SEARCH, else "tofu".
-        pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
-        allow_replication: whether large tensors may stay whole where that communicates
-            less; None: TOFU_REPLICATION, else not.
-        strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
-            it is warned of.
+        search: the search mode, one of config.MODES; None: TOFU_SEARCH, else "tofu".
+        pins: parameter -> the dimension to cut, one for all steps or one per step; None:
+            TOFU_PINS.
+        allow_replication: whether large tensors may stay whole if that communicates less;
+            None: TOFU_REPLICATION, else no.
+        strict: whether a block that would run serially is an error instead of a warning;
+            None: TOFU_STRICT, else no.
 
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
@@ -71,7 +72,7 @@ def enable(
 
 
 def disable() -> None:
-    """Leave MXNet as it was: its own functions, and every parameter whole again."""
+    """Restore MXNet's own functions, and make every parameter whole again."""
     ended = session.active()
     if ended is None:
         return
@@ -145,7 +146,7 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Trainer, "load_states", trainer.load_states),
         (gluon.ParameterDict, "zero_grad", parameter.zero_grad),
         (mx_autograd, "grad", delivery.grad),
-        # Every backward call of MXNet's Python goes through this one function.
+        # Every backward call in MXNet's Python goes through this function.
         (_LIB, "MXAutogradBackwardEx", _backward),
         *((_LIB, name, async_errors.settling) for name in async_errors.READERS),
         (_LIB, "MXGetLastError", async_errors.explaining),
@@ -164,12 +165,12 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
         state = current.state
 
         def before() -> None:
-            views.before_backward(state.views)  # what the script has written reaches the tiles
+            views.before_backward(state.views)  # copy what the script wrote into the tiles
             delivery.before_backward(state)
 
         def after() -> None:
             delivery.after_backward(state)
-            views.after_backward(state.views)  # and what was delivered, the script
+            views.after_backward(state.views)  # and the new gradients into the script's arrays
 
         try:
             return state.calls.run(original, args, before, after)

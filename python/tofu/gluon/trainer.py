@@ -1,9 +1,9 @@
 """gluon.Trainer on tiled parameters: every worker updates its own tiles.
 
-Nothing is reduced between workers: a tile's gradient is complete when the backward
-pass is. Parameters that are not tiled are updated as before, in the same step. An
-optimizer that does not update element by element gets whole weights and gradients.
-State files are those of plain MXNet: whole states, gathered.
+Workers reduce nothing here: a tile's gradient is complete after the backward pass.
+Parameters that are not tiled are updated as before, in the same step. An optimizer that
+does not update element by element gets whole weights and gradients. State files are in
+plain MXNet's format, with whole, gathered states.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an update
 
 @dataclasses.dataclass(eq=False)
 class _Updaters:
-    """What tofu keeps for one Trainer, as its attribute ``_tofu``.
+    """The workers' updaters of one Trainer, stored as its attribute ``_tofu``.
 
     Attributes:
-        optimizer: the optimizer that the rest belongs to.
+        optimizer: the optimizer that the other attributes belong to.
         elementwise: whether it may update tiles.
         updaters: one per worker, for tiles.
-        split: indices of parameters whose optimizer states are with `updaters`; all
-            others are with the Trainer's own updater.
+        split: the parameters whose optimizer states are in `updaters`: index -> TileState.
+            The Trainer's own updater has all other states.
     """
 
     optimizer: Any
@@ -56,12 +56,12 @@ class _Updaters:
     split: dict[int, Any] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> Any:
-        # A copy of a Trainer, which a copy of its parameter brings with it, has none.
+        # A copy of a parameter copies its Trainer, too; the copy has no updaters here.
         return type(None), ()
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.__init__: distributed training and tiles exclude each other."""
+    """Wrap Trainer.__init__: refuse distributed training, which excludes tiles."""
 
     def __init__(  # noqa: N807 - replaces the method of that name
         self: Any,
@@ -85,9 +85,10 @@ def init(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._init_kvstore: only for sparse weights, whose rows are pulled from there.
+    """Wrap Trainer._init_kvstore: make a kvstore only for sparse weights, which pull rows from it.
 
-    All other parameters are, or will be, tiled, or updated as MXNet does without one.
+    All other parameters are tiled, now or later, or are updated as MXNet does without a
+    kvstore.
     """
 
     def _init_kvstore(self: Any) -> None:
@@ -110,7 +111,7 @@ def init_kvstore(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._allreduce_grads: to the kvstore go only gradients of sparse weights."""
+    """Wrap Trainer._allreduce_grads: push only gradients of sparse weights to the kvstore."""
 
     def _allreduce_grads(self: Any) -> None:
         tiled = next(filter(is_tiled, self._params), None)
@@ -131,7 +132,7 @@ def allreduce_grads(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def update(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer._update: tiles by the workers' updaters, other parameters as before."""
+    """Wrap Trainer._update: the workers' updaters update tiles, MXNet's all other parameters."""
 
     def _update(self: Any, ignore_stale_grad: bool = False) -> None:
         tiled = next(filter(is_tiled, self._params), None)
@@ -179,7 +180,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def save_states(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.save_states: the file that plain MXNet would write."""
+    """Wrap Trainer.save_states: write the file that plain MXNet would write."""
 
     def _save_states(self: Any, fname: str) -> None:
         own = _found(self)
@@ -201,7 +202,7 @@ def save_states(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def load_states(original: Callable[..., None]) -> Callable[..., None]:
-    """Trainer.load_states: whole states, split again at the next update."""
+    """Wrap Trainer.load_states: load whole states; the next update splits them again."""
 
     def _load_states(self: Any, fname: str) -> None:
         original(self, fname)
@@ -211,7 +212,7 @@ def load_states(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def merge_states(trainer: Any) -> None:
-    """Give a Trainer's own updater all optimizer states back, whole."""
+    """Return all optimizer states, whole, to a Trainer's own updater."""
     if vars(trainer).pop("_tofu_past_kvstore", False):
         trainer._params_to_init += [p for p in trainer._params if not _in_kvstore(p)]
     own: Optional[_Updaters] = vars(trainer).pop("_tofu", None)
@@ -230,7 +231,7 @@ def _found(trainer: Any) -> Optional[_Updaters]:
 
 
 def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
-    """Those of a Trainer, made where there are none for its optimizer."""
+    """Return a Trainer's updaters; make them if its optimizer has none yet."""
     found, optimizer = _found(trainer), trainer._optimizer
     if found is not None and found.optimizer is optimizer:
         return found
@@ -239,7 +240,7 @@ def _updaters(trainer: Any, tile_state: TileState) -> _Updaters:
     if not elementwise:
         messages.warn(
             f"{type(optimizer).__name__} does not update every element by itself: each step "
-            f"gathers weights and gradients whole from {describe_contexts(contexts)} on "
+            f"gathers whole weights and gradients from {describe_contexts(contexts)} on "
             f"{trainer._contexts[0]} and updates them there; SGD or Adam would update the tiles"
         )
     updaters = [mx.optimizer.get_updater(optimizer) for _ in contexts]
@@ -256,14 +257,14 @@ def _in_kvstore(parameter: Any) -> bool:
 
 
 def _updater(trainer: Any) -> Any:
-    """The updater of a Trainer for what is not tiled, with its optimizer states."""
+    """The Trainer's own updater, with the optimizer states of parameters that are not tiled."""
     if trainer._kvstore and trainer._update_on_kvstore:
         return trainer._kvstore._updater
     return trainer._updaters[0]
 
 
 def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
-    """Update the parameters that the kvstore does not, none of them tiled."""
+    """Update the parameters that the kvstore does not update; none of them is tiled."""
     if _overflows(trainer):
         return
     for index, parameter in enumerate(trainer._params):
@@ -274,10 +275,10 @@ def _update_whole(trainer: Any, ignore_stale_grad: bool) -> None:
 
 
 def _wait_for_gradients(parameters: Sequence[Any]) -> None:
-    """Raise what an operator threw, before a weight is updated on some workers only.
+    """Raise an operator's error now, before some workers update a weight and others do not.
 
-    When operators written in Python throw at the same time on several workers, MXNet reports
-    one of them, and the others' results are whatever was in their memory.
+    If operators written in Python throw on several workers at the same time, MXNet reports
+    only one error, and the other operators' results are whatever was in their memory.
     """
     for parameter in parameters:
         for gradient in _gradient_of(parameter) or ():
@@ -285,10 +286,10 @@ def _wait_for_gradients(parameters: Sequence[Any]) -> None:
 
 
 def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
-    """Whether to update a parameter; takes the marks of its gradients off.
+    """Whether to update a parameter; clears the marks of its gradients.
 
     Raises:
-        UserWarning: its gradient is stale, and that is not to be ignored (as MXNet has it).
+        UserWarning: its gradient is stale, and `ignore_stale_grad` is off (as in MXNet).
     """
     fresh = all(array._fresh_grad for array in parameter._data)
     if not fresh and not ignore_stale_grad:
@@ -305,7 +306,7 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
 
 
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
-    """Update whole weights, as many at a time as the optimizer takes in one call."""
+    """Gather and update whole weights, as many at a time as the optimizer takes in one call."""
     at_once = max(1, trainer._optimizer.aggregate_num)
     for begin in range(0, len(gathered), at_once):
         some = gathered[begin : begin + at_once]
@@ -321,7 +322,7 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
 
 
 def _split_states(trainer: Any, own: _Updaters, indices: Sequence[int]) -> None:
-    """Move the states of these parameters, made or loaded before, to the workers."""
+    """Move the existing optimizer states of these parameters to the workers."""
     plain, optimizer = _updater(trainer), trainer._optimizer
     counts = _counts(optimizer, trainer._contexts[0].device_id)
     for index in indices:
@@ -352,7 +353,7 @@ def _whole_states(trainer: Any, own: _Updaters) -> dict[int, Any]:
 
 
 def _scatter(whole: Any, tile_state: Any) -> list[Any]:
-    """Each worker's part of an optimizer state: an array, None, or a nesting of these."""
+    """Each worker's part of an optimizer state: an array, None, or a nested structure of them."""
     if isinstance(whole, NDArray) and whole.shape == tuple(tile_state.layout.shape):
         with autograd.pause():
             parts: list[Any] = tile_state.scatter(whole)
@@ -380,7 +381,7 @@ def _counts(optimizer: Any, device: int) -> dict[int, int]:
 
 
 class _Flag:
-    """Stands for a parameter towards AMP's loss scaler: one gradient, infinite or finite."""
+    """A stand-in parameter for AMP's loss scaler: its gradient is finite if all given ones are."""
 
     grad_req = "write"
 
@@ -390,7 +391,7 @@ class _Flag:
 
 
 def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
-    """The arrays of a parameter's gradient, None where there is none or it has been used."""
+    """The arrays of a parameter's gradient; None if it has none or an update has used it."""
     if is_tiled(parameter):
         state = parameter._tofu.gradients
         gradients = None if state is None or state.is_gone else state.tiles()
@@ -401,7 +402,7 @@ def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
 
 
 def _overflows(trainer: Any) -> bool:
-    """Whether AMP's loss scaler finds a gradient that is not finite; the step is skipped then."""
+    """Whether AMP's loss scaler finds a gradient that is not finite, so the step is skipped."""
     scaler: Optional[Any] = getattr(trainer, "_amp_loss_scaler", None)
     if scaler is None:
         return False

@@ -1,13 +1,13 @@
-"""Whole arrays handed out for tiled ones, kept as good as the real thing.
+"""Whole arrays handed to the script for tiled ones, kept equal to the tiles.
 
-A script may write into what ``Parameter.data()`` or ``grad()`` returned, or hold it
-over many steps. The array it gets is a gathered copy, so two directions are kept up:
+A script may write into an array that ``Parameter.data()`` or ``grad()`` returned, or hold
+it over many steps. The array is a gathered copy, so it is synchronized in two directions:
 
-``flush``    before tiles are used or changed: what the script wrote goes into them.
-             The copy was equal to the tiles, so it is written back unseen.
-``refresh``  after tiles have changed: copies that the script still holds follow.
+``flush``    before tiles are used or changed: copy what the script wrote into them. Before
+             that, copy and tiles were equal, so writing back the whole copy is safe.
+``refresh``  after tiles have changed: update the copies that the script still holds.
 
-A copy that the script has dropped goes at the next flush, and costs nothing.
+The next flush frees a copy that the script has dropped; after that it costs nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["View", "Whole", "after_backward", "before_backward", "flush", "refre
 class Whole(NDArray):  # type: ignore[misc]
     """A gathered copy of a tiled parameter's value or gradient.
 
-    Differences to NDArray: ``grad`` is the parameter's gradient, and it can be
-    referenced weakly.
+    Differences from NDArray: ``grad`` is the parameter's gradient, and the array supports
+    weak references.
     """
 
     __slots__ = ("__weakref__", "parameter")
@@ -50,12 +50,12 @@ class Whole(NDArray):  # type: ignore[misc]
 class View:
     """The copy handed out for one list of tiles, if there is one.
 
-    The script gets an array that shares the copy's memory: another thread may look at the
-    copy at the moment when the script drops its array.
+    The script gets a separate array that shares the copy's memory, because another thread
+    may use the copy at the moment when the script drops its array.
 
     Args:
         owner: the parameter.
-        of_gradient: whether the tiles are those of its gradient.
+        of_gradient: whether the tiles are those of its gradient, not of its value.
     """
 
     def __init__(self, owner: Tiled, *, of_gradient: bool) -> None:
@@ -64,13 +64,13 @@ class View:
         self._of_gradient = of_gradient
         self._lock = threading.RLock()
         self._copy: Optional[Any] = None  # until the first flush after the script drops it
-        self._whole: Optional[weakref.ref[Whole]] = None  # the script's
-        self._equal = False  # whether nothing but the script can have changed either side
-        self._recorded = False  # whether a recorded operator may write to it, backward
-        self._before: Optional[Any] = None  # what it then held before the backward pass
+        self._whole: Optional[weakref.ref[Whole]] = None  # the script's array
+        self._equal = False  # whether copy and tiles differ at most by the script's writes
+        self._recorded = False  # whether the backward pass may write to the copy
+        self._before: Optional[Any] = None  # if so, the copy before the backward pass
 
     def get(self, context: Any) -> Whole:
-        """The whole array on `context`; the same one as long as the script holds it."""
+        """Return the whole array on `context`; the same one as long as the script holds it."""
         with self._lock:
             owner = self._owner()
             assert owner is not None and owner._data is not None
@@ -90,13 +90,13 @@ class View:
                 whole = _sharing(self._copy)
                 whole.parameter = None if self._of_gradient else owner
                 self._whole = weakref.ref(whole)
-            # A gradient is written by the backward pass alone, to its tiles.
+            # The backward pass writes gradients only to their tiles, never to the copy.
             self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
             self._views.add(self)
             return whole
 
     def before_backward(self) -> None:
-        """Flush; keep what the backward pass may write to (BatchNorm's statistics)."""
+        """Flush; save copies that the backward pass may write to (BatchNorm's statistics)."""
         with self._lock:
             if not self._recorded:
                 self.flush()
@@ -105,7 +105,7 @@ class View:
                 self._before = self._copy.copy()
 
     def after_backward(self) -> None:
-        """Follow whichever side the backward pass has written to."""
+        """Synchronize from the side that the backward pass has written to."""
         with self._lock:
             before, self._before = self._before, None
             if self._recorded and before is not None and self._copy is not None:
@@ -116,7 +116,7 @@ class View:
             self.refresh()
 
     def flush(self) -> None:
-        """Write the copy back into the tiles, and keep it only if the script does."""
+        """Write the copy back into the tiles, and free it unless the script holds it."""
         with self._lock:
             if self._write_back():
                 self._recorded = False
@@ -124,7 +124,7 @@ class View:
                     self.forget()
 
     def refresh(self) -> None:
-        """Read the tiles into the copy if the script holds one."""
+        """Read the tiles into the copy if the script holds it."""
         with self._lock:
             owner = self._owner()
             if not self._is_held() or owner is None or not self._is_there(owner):
@@ -133,20 +133,20 @@ class View:
                 self._gather(self._copy)
 
     def suspend(self) -> None:
-        """Flush, and let the tiles win from here on: a stranger may write to them."""
+        """Flush, and trust the tiles from here on, because the script may write to them."""
         with self._lock:
             self.flush()
             self._equal = False
 
     def forget(self) -> None:
-        """Stop following; what the script holds becomes a plain copy."""
+        """Stop synchronizing; the array that the script holds becomes a plain copy."""
         with self._lock:
             self._copy = self._whole = self._before = None
             self._equal = self._recorded = False
             self._views.discard(self)
 
     def _write_back(self) -> bool:
-        """Write the copy into the tiles; False where either does not exist any more."""
+        """Write the copy into the tiles; return False if either no longer exists."""
         owner = self._owner()
         if self._copy is None or owner is None or not self._is_there(owner):
             self.forget()
@@ -165,7 +165,7 @@ class View:
         )
 
     def _is_gone(self, owner: Tiled) -> bool:
-        """Whether the copy is all there is, an update having used the gradient."""
+        """Whether only the copy is left, because an update has used the gradient."""
         gradients = owner._tofu.gradients
         return self._of_gradient and gradients is not None and gradients.is_gone
 
@@ -187,20 +187,20 @@ class View:
 
 
 def _sharing(array: Any) -> Whole:
-    """Another array with the memory of this one."""
+    """Return another array that shares this one's memory."""
     handle = NDArrayHandle()
     check_call(_LIB.MXNDArrayDetach(array.handle, ctypes.byref(handle)))
     return Whole(handle)
 
 
 def before_backward(views: Iterable[View]) -> None:
-    """Bring tiles and copies together before gradients are computed."""
+    """Synchronize tiles and copies before a backward pass."""
     for view in list(views):
         view.before_backward()
 
 
 def after_backward(views: Iterable[View]) -> None:
-    """Bring tiles and copies together after gradients are computed."""
+    """Synchronize tiles and copies after a backward pass."""
     for view in list(views):
         view.after_backward()
 

@@ -4,10 +4,10 @@ For an output ``O[v] = Sum_r X[A(v, r)] * others`` the gradient is
 ``gX[a] = Sum over every (v, r) with A(v, r) = a of gO[v] * others``. If all indices
 are plain variables, this is again a description that reduces over the variables outside
 ``A``. A variable that occurs in another index (``x + dx``), or twice in one tensor
-(``x[i, i]``), is *entangled*, and so is one of a reduction of which the derivative reads the
-result: of a maximum, or of a sum inside another function. The dimensions that an entangled
-variable reaches are taken whole, as arguments of an opaque function. So this does not find the
-halo of a convolution's gradient, but what it finds is right.
+(``x[i, i]``), is *entangled*. So is a variable of a reduction whose result the derivative
+reads: a maximum, or a sum inside another function. The dimensions that an entangled variable
+indexes are taken whole, as arguments of an opaque function. So this does not find the halo of
+a convolution's gradient, but what it finds is correct.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LINEAR = ("add", "sub", "neg")
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """An element of the tensor, and what its derivative reads other than the output's."""
+    """An element of the tensor, and what its derivative reads besides the output's gradient."""
 
     element: ir.Element
     factors: tuple[ir.Element, ...]
@@ -41,10 +41,10 @@ def adjoint(
     ograd: TensorHandle,
     wrt: Sequence[Optional[TensorHandle]],
 ) -> list[Over]:
-    """The gradients' lambdas of an operator with one output.
+    """Derive the lambdas of the gradients of an operator with one output.
 
     Args:
-        forward: the output's lambda, made with the backward operator's own tensors.
+        forward: the output's lambda, over the backward operator's own tensors.
         ograd: the output's gradient.
         wrt: the tensors to differentiate with respect to, in the order of the gradients;
             None is left out.
@@ -91,7 +91,7 @@ def _gradient(
 
 
 def _gradient_index(name: str, element: ir.Element) -> tuple[tuple[str, ...], tuple[ir.Index, ...]]:
-    """The gradient's variables, and those that index what the opaque function gives."""
+    """The gradient's variables, and the indices into the opaque function's result."""
     names: list[str] = []
     result: list[ir.Index] = []
     for d, dim in enumerate(element.dims):
@@ -123,7 +123,7 @@ def _entangled(body: ir.Expr) -> frozenset[str]:
 
 
 def _reduced_not_linearly(expr: ir.Expr, linear: bool = True) -> Iterator[str]:
-    """The variables of reductions whose value, not only its elements, the derivative reads."""
+    """The variables of reductions whose result, not only its elements, the derivative reads."""
     if isinstance(expr, ir.Reduce):
         linear = linear and expr.kind == "sum"
         if not linear:

@@ -19,7 +19,7 @@ from tofu.lang.tracing import Shape, Trace, execute
 __all__ = ["Description", "Rewrite", "lookup", "op", "parse_attribute", "registered"]
 
 _REGISTRY: dict[str, Description] = {}
-_NAMED: set[str] = set()  # those whose description names its operator itself
+_NAMED: set[str] = set()  # operators whose descriptions give a name explicitly
 _OUT_SHAPES = "out_shapes"
 
 
@@ -49,7 +49,7 @@ class Description:
 
     Attributes:
         names: the operators that it describes.
-        source: where it is written.
+        source: its place in the source code.
         random: whether two workers that both compute the whole get different results.
     """
 
@@ -116,7 +116,7 @@ class Description:
         return f"<tofu.op {self.names[0]} at {self.location}>"
 
     def attributes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that the description declares, parsed, without the others."""
+        """Parse the attributes that the description declares; drop all others."""
         values = {}
         for name, default in self._attributes.items():
             if name in given:
@@ -166,7 +166,7 @@ class Description:
     def rewrites(
         self, in_shapes: Sequence[Shape], attributes: Optional[Mapping[str, Any]] = None
     ) -> tuple[list[Rewrite], bool]:
-        """The attributes that change in parts, and whether they depend on sizes."""
+        """The attributes that change in parts, and whether the result depends on sizes."""
         if not callable(self._rewrites):
             return list(self._rewrites), False
         use = ShapeUse()

@@ -30,7 +30,7 @@ Extent = Union[int, Sequence[int]]
 
 
 def apply(function: str, *args: object) -> ValueHandle:
-    """A scalar function of values, about which the analysis knows nothing more.
+    """A scalar function of values that the analysis knows nothing else about.
 
     Args:
         function: its name, for printing.
@@ -75,7 +75,7 @@ def like(value: object, *read: object) -> ValueHandle:
 
 
 class Opaque:
-    """A function of which only its arguments are known.
+    """A function about which only its arguments are known.
 
     Called with elements and slices, it returns a tensor to index, or a value.
 

@@ -1,4 +1,4 @@
-"""Handles: what a description's lambdas compute with.
+"""Handles: the objects that a description's lambdas compute with.
 
 Executing a description on handles executes it symbolically: operators build terms
 (``tofu.lang.ir``), and anything that the language lacks raises a TdlError that

@@ -5,10 +5,10 @@ a part ranges over ``[x.lo, x.hi]``, inclusive, and only the order of the two is
 Coefficients are exact: rationals occur only as one floor division of the whole
 form. The paper's ``[l, u]`` vectors are the special case ``x.lo = l X, x.hi = u X``.
 
-A result is one of three. *Exact*: both ends are attained. *Over-approximation*
-(``exact=False``): every touched element lies inside, but the ends need not be touched.
-*Inconclusive*: no form of this kind bounds the index; raises InconclusiveError. Each
-transfer function states in which direction it errs.
+There are three kinds of results. *Exact*: both ends are attained. *Over-approximation*
+(``exact=False``): every touched element is inside, but the ends need not be touched.
+*Inconclusive*: no form of this kind bounds the index; raises InconclusiveError. The docstring
+of each transfer function says in which direction it errs.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _times(form: Form, factor: int) -> Form:
 
 
 def _add(a: Interval, b: Interval, *, independent: bool) -> Interval:
-    """Exact for independent terms of which at most one is a floor.
+    """Exact for independent terms if at most one of them is a floor.
 
     The sum of two floors is at most 1 below the floor of the sum, so the lower end is
     lowered by that much.

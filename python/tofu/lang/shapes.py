@@ -1,4 +1,4 @@
-"""Shapes that note whether their sizes were read.
+"""Shapes that record whether their sizes were read.
 
 A description whose lambdas depend only on ranks and on which dimensions have size 1 has
 the same strategies for all other sizes, so it is analysed once.
@@ -22,12 +22,12 @@ class ShapeUse:
 
 
 class KnownShape(tuple[int, ...]):
-    """A shape that notes when a size is read; its length and its ones are free to read."""
+    """A shape that records when a size is read; reading its length and its ones is free."""
 
     _use: ShapeUse
 
     def __new__(cls, sizes: Iterable[int], use: Optional[ShapeUse] = None) -> KnownShape:
-        """A shape whose reads are noted in `use`."""
+        """Make a shape that records reads in `use`."""
         shape = super().__new__(cls, sizes)
         shape._use = use if use is not None else ShapeUse()
         return shape

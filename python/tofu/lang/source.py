@@ -1,4 +1,4 @@
-"""Where a description is in its author's source, and errors that show it."""
+"""The place of a description in its author's source, and errors that show it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source:
         return f"{short}:{self.line}"
 
     def text(self, marked_line: Optional[int] = None) -> str:
-        """The description's lines; the marked one is pointed at."""
+        """The description's lines, with a pointer at the marked one."""
         try:
             lines, first = inspect.getsourcelines(self._function)
         except (OSError, TypeError):

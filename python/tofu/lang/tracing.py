@@ -53,9 +53,9 @@ class Reindex:
 
     Args:
         names: the variables.
-        extents: how far each ranges.
+        extents: the extent of each variable.
         at: the output's index, one expression per dimension.
-        value: the element there.
+        value: the element at that index.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Reindex:
 class Unread:
     """An output that nothing reads.
 
-    Its elements are not described. MXNet may still need its shape, which is that of the
-    part of `tensor`: the gradient of an input has the input's shape.
+    Its elements are not described. MXNet may still need its shape, which is that of a part
+    of `tensor`: for example, the gradient of an input has the input's shape.
 
     Args:
         tensor: an input.
@@ -112,10 +112,10 @@ class OutputTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a description does, as terms.
+    """A description as terms.
 
     Attributes:
-        source: where the description is written.
+        source: the description's place in the source code.
         inputs: its tensors.
         outputs: its outputs, in order.
         extents: the extents that the description itself declares.
@@ -139,7 +139,7 @@ _state: contextvars.ContextVar[Optional[_State]] = contextvars.ContextVar("_stat
 
 
 def declare_extent(name: str, extent: int) -> None:
-    """Note a variable's extent. Raises TdlError if it has a different one already."""
+    """Record a variable's extent. Raises TdlError if it already has a different one."""
     state = _state.get()
     if state is None:
         return
@@ -155,7 +155,7 @@ def declare_extent(name: str, extent: int) -> None:
 def scope(
     body: Union[Over, Callable[..., Any]], rank: Optional[int], where: str
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Execute a lambda with its variables bound; yields their names and its result."""
+    """Execute a lambda with its variables bound; yield their names and its result."""
     names, call = _signature(body, rank, where)
     state = _state.get()
     bound = state.bound if state is not None else []
@@ -186,7 +186,7 @@ def _parameters_of(code: CodeType) -> Parameters:
 
 
 def _parameters(body: Callable[..., Any]) -> Parameters:
-    """The same for a callable that is not a function."""
+    """The parameters of a callable that is not a function."""
     every = inspect.signature(body).parameters.values()
     variadic = next((p.name for p in every if p.kind is p.VAR_POSITIONAL), None)
     keywords = tuple(p.name for p in every if p.kind is p.KEYWORD_ONLY)
@@ -272,7 +272,7 @@ def execute(
     may have fewer hidden ones.
 
     Raises:
-        TdlError: the description is not in the language, with its source and what is
+        TdlError: the description is not valid TDL; the message shows its source and what is
             allowed.
     """
     state = _State()

@@ -1,4 +1,4 @@
-"""Models to plan and to measure with, in plain Gluon (paper section 7.1, and beyond).
+"""Models in plain Gluon for plans and measurements (those of paper section 7.1, and others).
 
     graph = tofu.models.build("wresnet-152-10", batch_size=8)
     text = graph.training_graph()

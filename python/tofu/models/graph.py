@@ -23,7 +23,7 @@ Variables = Mapping[str, tuple[Shape, str]]
 
 @dataclasses.dataclass(frozen=True)
 class ModelGraph:
-    """What tofu.mx.build.training_graph needs to know about a model.
+    """A model in the form that tofu.mx.build.training_graph needs.
 
     Attributes:
         name: the model's name.

@@ -1,4 +1,4 @@
-"""The models by name: sizes, shapes of inputs, batch sizes.
+"""The models by name: their sizes, shapes of inputs and batch sizes.
 
 This module is data only; building a model imports MXNet and the model's blocks.
 """
@@ -28,7 +28,7 @@ _VGG16 = ((2, 2, 3, 3, 3), (64, 128, 256, 512, 512))
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How large a model is.
+    """The size of a model.
 
     Attributes:
         options: keyword arguments of the factory.
@@ -174,7 +174,7 @@ def _others() -> Iterator[Model]:
         "vision:densenet",
         32,
         Size({"blocks": (6, 12, 24, 16)}, images),
-        # DenseNet ends in a pooling of 7x7 pixels, so the image stays as it is.
+        # DenseNet ends in a pooling of 7x7 pixels, so the image keeps its size.
         Size({"blocks": (2, 2, 1, 1), "growth": 8, "classes": 16}, images),
     )
     yield Model(

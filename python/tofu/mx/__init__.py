@@ -1,5 +1,5 @@
-"""MXNet: the graphs that it trains (``build``), running them (``run``), their memory (``memory``).
+"""MXNet: building graphs (``build``), running them (``run``), and their memory (``memory``).
 
-Only this package and the Gluon layer above it know MXNet. Importing a module of it imports
-mxnet; ``import tofu`` alone does not.
+Only this package and the Gluon layer above it know MXNet. Importing one of its modules
+imports mxnet; ``import tofu`` alone does not.
 """

@@ -1,8 +1,8 @@
 """Plan files: small, versioned files with plans for later runs, each for one graph.
 
-``tofu plan --save PLAN`` writes one, and a run with ``TOFU_PLAN=PLAN`` uses it. A plan in it
-names no tensor: a hash identifies its graph, which has the names, so the file stores how
-each node is cut in the order of the graph's nodes (docs/formats.md).
+``tofu plan --save PLAN`` writes one, and a run with ``TOFU_PLAN=PLAN`` uses it. The plans in
+it contain no names of tensors. A hash identifies a plan's graph, which has the names, and the
+file stores the cuts of each node in the order of the graph's nodes (docs/formats.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["FORMAT", "VERSION", "PlanFile", "read", "save"]
 
 FORMAT = "tofu-plan-file"
 VERSION = 1
-_ADVICE = "make it again with tofu plan --save"
+_ADVICE = "save it again with tofu plan --save"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PlanFile:
 
     @property
     def workers(self) -> tuple[int, ...]:
-        """The numbers of workers for which it has plans."""
+        """The numbers of workers that the file has plans for."""
         return tuple(sorted({workers for _, workers in self.plans}))
 
     def check_workers(self, workers: int) -> None:
@@ -89,8 +89,8 @@ def read(path: Path) -> PlanFile:
         raise ConfigError(f'{path}: not a plan file (no "format": "{FORMAT}"); {_ADVICE}')
     if document.get("version") != VERSION:
         raise ConfigError(
-            f"{path}: version {document.get('version')!r} of the format, this tofu reads version "
-            f"{VERSION}; {_ADVICE}"
+            f"{path}: version {document.get('version')!r} of the format, but this tofu reads "
+            f"version {VERSION}; {_ADVICE}"
         )
     plans = document.get("plans")
     if not isinstance(plans, list) or not plans or document.get("sha256") != _digest(plans):
@@ -99,7 +99,7 @@ def read(path: Path) -> PlanFile:
 
 
 def save(path: Path, plan: Plan) -> None:
-    """Add a plan to a file; its plans of other graphs stay.
+    """Add a plan to a file, which keeps its plans for other graphs.
 
     Raises:
         ConfigError: the file exists and is not a plan file, or cannot be written.

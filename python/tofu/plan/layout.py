@@ -25,7 +25,7 @@ class Layout:
     """How a tensor is divided.
 
     Attributes:
-        shape: of the whole tensor.
+        shape: the shape of the whole tensor.
         dtype: NumPy's name of the data type.
         boxes: the tile of each worker; workers may hold the same one.
     """

@@ -1,4 +1,4 @@
-"""How to search a plan: the options of ``_core.plan``."""
+"""The options of the plan search (``_core.plan``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SearchOptions:
             -1 leaves it whole.
         allow_replication: whether large tensors may stay whole where that is cheaper.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
-        parts: into how many parts each step cuts, in order; empty: the search chooses.
+        parts: the number of parts that each step cuts into; empty: the search chooses.
     """
 
     mode: str = "tofu"

@@ -1,4 +1,4 @@
-"""A plan for a person or a program to read: how every tensor and operator is cut.
+"""A plan in readable form: how every tensor and operator is cut.
 
 The C++ passes write plans as JSON (``docs/formats.md``); this module gives that
 document a type and prints it::
@@ -112,20 +112,20 @@ class Plan:
     Attributes:
         workers: number of workers, the product of `parts`.
         graph_hash: hash of the graph the plan is for.
-        parts: groups a group is divided into, per step.
-        steps: what each step communicates, in bytes over all its groups.
+        parts: the number of groups that each step divides a group into.
+        steps: the bytes that each step communicates, over all its groups.
         total_bytes: bytes that all workers together fetch per training step.
         lower_bound_bytes: no plan of these steps can communicate less.
         status: "optimal" (no plan of these steps communicates less), "steps-optimal" (each
             step is a proven optimum given the others) or "feasible".
-        search_seconds: from graph in memory to plan.
-        model: what was planned, or "" if unknown.
+        search_seconds: time from graph in memory to plan.
+        model: name of the planned model or file, or "" if unknown.
         nodes: number of nodes of the training graph, including variables.
-        mode: the search mode; bound and status refer to its own plans only.
-        bytes_per_worker: what the fullest worker holds, by kind; empty if unknown.
-        memory: "exact" if this is what MXNet will allocate, else "estimate".
+        mode: the search mode; bound and status refer only to plans of this mode.
+        bytes_per_worker: memory of the fullest worker, by kind; empty if unknown.
+        memory: "exact" if MXNet will allocate just that, else "estimate".
         fetch: how tiles are fetched, or "" if unknown.
-        fetched_bytes: what workers really fetch, sharing equal fetches; None if unknown.
+        fetched_bytes: bytes that workers really fetch, sharing equal fetches; None if unknown.
     """
 
     workers: int
@@ -157,10 +157,10 @@ class Plan:
                 f"plan: not JSON ({error}); expected a document that tofu plan wrote"
             ) from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise PlanError(f'plan: no "format": "{FORMAT}"; expected what tofu plan wrote')
+            raise PlanError(f'plan: no "format": "{FORMAT}"; expected a document of tofu plan')
         if document.get("version") != VERSION:
             raise PlanError(
-                f"plan: version {document.get('version')!r}, this tofu reads version {VERSION}; "
+                f"plan: version {document.get('version')!r}, but this tofu reads {VERSION}; "
                 "make the plan again with this version"
             )
         try:
@@ -206,14 +206,14 @@ class Plan:
         return self.source
 
     def tensor(self, node: str, output: int = 0) -> TensorPlan:
-        """The plan of one tensor. Raises PlanError when the graph has none of that name."""
+        """The plan of one tensor. Raises PlanError if the graph has none of that name."""
         for tensor in self.tensors:
             if tensor.node == node and tensor.output == output:
                 return tensor
         raise PlanError(f"plan: no tensor {node!r} (output {output}); see the plan's tensor names")
 
     def quality(self) -> str:
-        """What is proven about the plan's quality."""
+        """The plan's proven quality, in words."""
         of_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
         if self.total_bytes <= self.lower_bound_bytes:
             return f"proven optimal{of_mode}"
@@ -224,7 +224,7 @@ class Plan:
         return f"{steps}at most {_percent(above)} above the optimum{of_mode}"
 
     def replicated_bytes(self) -> dict[str, int]:
-        """Bytes per tensor of those that some step must replicate, largest first."""
+        """Tensors that some step must replicate, with their bytes, largest first."""
         sizes: dict[str, int] = {}
         for tensor in filter(lambda tensor: tensor.indivisible(self.parts), self.tensors):
             size = math.prod(tensor.shape) * dtype_bytes(tensor.dtype)
@@ -233,10 +233,10 @@ class Plan:
 
 
 def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -> str:
-    """What a user is told of the `operators` of graph `name` that no row of the table covers.
+    """A warning about `operators` of graph `name` that the strategy table has no row for.
 
-    operators: name -> why, "" if nothing describes it.
-    cost_bytes: what they communicate in a step.
+    operators: name -> reason, "" if it has no description.
+    cost_bytes: bytes that they communicate in a step.
     """
     bare = sorted(operator for operator, reason in operators.items() if not reason)
     parts = [f"no description of {', '.join(bare)}"] if bare else []

@@ -1,4 +1,4 @@
-"""What a solution costs and uses, recounted from the problem's own text.
+"""Recounts the cost and memory of a solution from the problem's text.
 
     problem = read_problem(json.load(open("problem.json")))
     count(problem, solution["values"])  # Count(cost=532843, peak=14161040, ...)
@@ -27,7 +27,7 @@ class Problem:
     """Costs and uses of choices.
 
     Attributes:
-        constant: what every choice costs.
+        constant: the part of the cost that does not depend on the choice.
         domains: number of values of each variable.
         unary: costs of each variable's values; an empty list stands for zeros.
         pairs: two variables and the costs of their pairs of values, row by row.
@@ -45,7 +45,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """What a choice costs, and the most bytes it uses at a moment.
+    """The cost of a choice, and the most bytes it uses at any moment.
 
     Attributes:
         cost: sum of all costs.
@@ -93,7 +93,7 @@ def _contest(problem: Mapping[str, Any]) -> Problem:
 
 
 def count(problem: Problem, values: Sequence[int]) -> Count:
-    """Add up what a choice costs and uses.
+    """Add up the cost and memory of a choice.
 
     Raises:
         PlanError: there is not one value for each variable, or one is not of its domain.
@@ -145,7 +145,7 @@ def check_solution(
 
     Args:
         document: the problem.
-        solution: what `tofu solve` wrote.
+        solution: the document that `tofu solve` wrote.
         limit: bytes that the choice may use at any moment; None: no limit.
 
     Raises:

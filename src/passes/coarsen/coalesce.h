@@ -31,7 +31,7 @@ struct TensorClass {
 };
 
 // One slot of an operator, as the search sees it: a tensor that it reads, or one
-// that it makes and another operator or a head reads.
+// that it produces and that another operator or a head reads.
 struct OpSlot {
   bool is_output = false;
   int index = 0;

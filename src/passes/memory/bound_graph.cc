@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-// Node numbers in the order in which a depth-first visit leaves them.
+// Node numbers in the post-order of a depth-first visit.
 std::vector<int> VisitOrder(const Graph& graph) {
   std::vector<int> order;
   std::vector<char> seen(graph.nodes.size(), 0);

@@ -2,10 +2,10 @@
 // worker, and its nodes in the executor's order. That order decides how long
 // tensors live, and hence the executor's memory plan.
 //
-// The executor visits a graph depth first from its heads, a node's inputs in order and
-// then its control dependencies, once to insert the copies (NNVM's PlaceDevice)
-// and once more to number the nodes. It copies a tensor once to each worker that
-// reads it.
+// The executor visits a graph depth first from its heads; at each node it visits the
+// inputs in order and then the control dependencies. It does so once to insert the
+// copies (NNVM's PlaceDevice) and again to number the nodes. It copies a tensor once to
+// each worker that reads it.
 //
 // Input:      a graph and the worker of every node.
 // Output:     a new graph, without nodes that no head needs.

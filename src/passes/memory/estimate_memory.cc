@@ -47,7 +47,7 @@ class MemoryEstimator {
         order_(MemoryOrder(graph)),
         keep_(KeepOfEntries()) {
     const int k = plan.workers();
-    // Those at an edge of the grid and one inside it.
+    // Workers at the edges of the grid and one inside it.
     for (int worker : std::set<int>{0, k / 2, k - 1}) {
       digits_.push_back(WorkerDigits(worker, plan.parts));
     }
@@ -109,7 +109,7 @@ class MemoryEstimator {
     }
   }
 
-  // What nobody reads dies with its own operator.
+  // A tensor without readers dies with its own operator.
   void FindLastReaders() {
     std::vector<int> last(static_cast<size_t>(graph_.num_entries()), -1);
     for (int node : order_) {
@@ -148,7 +148,7 @@ class MemoryEstimator {
     memory_.fetch_buffers = buffers;
   }
 
-  // Equal operators that are cut alike share it.
+  // Equal operators that are cut alike have the same result, so it is cached.
   int64_t BufferBytes(int node) {
     const Node& n = graph_.nodes[node];
     const StrategyRow* row = table_.row(node);
@@ -196,7 +196,7 @@ class MemoryEstimator {
     return bytes;
   }
 
-  // Where no variable is split a dimension is taken whole.
+  // Makes a dimension whole if none of its variables is split.
   std::vector<DimAccess> Divided(std::vector<DimAccess> dims, int node) const {
     for (DimAccess& dim : dims) {
       dim.whole = dim.whole || !IsDivided(dim, plan_.op_cuts[node]);

@@ -1,19 +1,19 @@
-// Estimates the memory of one worker under a plan: the tiles that stay
-// (parameters, gradients, optimizer state), plus all other tiles that are alive at
-// the worst moment of a training step and the buffers, including fetched regions, of
-// the operator that runs then.
+// Estimates the memory of one worker under a plan: the tiles that stay (parameters,
+// gradients, optimizer state), plus, at the moment of a training step when most is
+// needed, all other tiles that are alive, and the buffers, including fetched regions,
+// of the operator that runs then.
 //
 // Input:      a training graph, its table and a plan; operators run in
 //             memory_order.h's order, as in the partitioned graph.
 // Output:     bytes of the worker that needs most, as far as the workers differ.
 // Rules:      a tensor is alive from its operator to its last reader; an
 //             element-wise operator overwrites an input that is not read later;
-//             updates and new auxiliary states are written in place. An input of
-//             which an operator needs a region other than the tile takes a buffer
-//             of that region, and so does an output of which it produces one.
+//             updates and new auxiliary states are written in place. If an operator
+//             needs a region of an input other than the tile, that region takes a
+//             buffer; so does an output region that differs from the tile.
 // Errors:     none.
-// Position:   after search; nothing depends on it. An estimate: the planner of
-//             the framework that runs the graph decides what is shared.
+// Position:   after search; nothing depends on it. This is an estimate, because the
+//             framework's memory planner decides which tensors share memory.
 // Complexity: O(N + E), and O(slots * rank * steps) for each different operator.
 #ifndef TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
 #define TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNone = -1;
 constexpr int kExternal = -2;
-// The planner takes every element for a float32.
+// The planner counts every element as a float32.
 constexpr int64_t kPlannedElementBytes = 4;
 
 class Planner {
@@ -45,7 +45,7 @@ class Planner {
     return memory;
   }
 
-  // What is alive at the worst moment of the worker that needs most; instead of Run.
+  // The tensors alive at the peak of the worker that needs most. Call it instead of Run.
   std::vector<LiveTensor> Peak(const ExecutorMemory& found) {
     const auto& needed = found.live_per_worker;
     const auto most = std::max_element(needed.begin(), needed.end());
@@ -64,9 +64,9 @@ class Planner {
     int worker = 0;
     int64_t planned = 0;
     int64_t bytes = 0;
-    int64_t readers = 0;  // that have not run yet
+    int64_t readers = 0;  // those that have not run yet
     int64_t live = 0;     // bytes of the tensor that it holds
-    int entry = 0;        // that tensor
+    int entry = 0;        // the tensor that it holds
   };
 
   const MemoryRule& Rule(int node) const {
@@ -127,7 +127,7 @@ class Planner {
     }
   }
 
-  // Gives outputs the blocks of inputs, where the operator and their readers allow it.
+  // Gives outputs the blocks of inputs if the operator and the inputs' readers allow it.
   void TakeOver(int node, const MemoryRule& rule) {
     const Node& n = graph_.nodes[node];
     const bool ignores_all = rule.ignored_inputs.size() == n.inputs.size();

@@ -1,12 +1,12 @@
-// Predicts what an executor allocates for a graph. Follows the framework's memory
-// planner step by step (python/tofu/mx/memory), before anything is allocated.
+// Predicts what an executor allocates for a graph, without allocating anything, by
+// following the framework's memory planner step by step (python/tofu/mx/memory).
 //
-// Nodes are taken in order. An output takes over the block of an input that dies
-// there if the operator allows it (in place). Otherwise it takes
-// the smallest free block of its worker that is large enough but not
-// match_range times larger; else the largest one that is too small but not
-// match_range times smaller, which grows; else a new block. A block is free
-// again when all readers of its tensor have run; heads are read at the end.
+// The planner visits nodes in order. An output takes over the block of an input that
+// dies there if the operator allows it (in place). Otherwise it takes the smallest
+// free block of its worker that is large enough but not match_range times larger;
+// otherwise the largest one that is too small but not match_range times smaller, which
+// grows; otherwise a new block. A block is free again when all readers of its tensor
+// have run; heads are read at the end.
 //
 // When it plans, the planner counts four bytes per element, regardless of dtype
 // ("planned", which executor.debug_str() prints), but it allocates the bytes that the
@@ -15,8 +15,8 @@
 // Input:      a graph in the executor's order, the worker of each node
 //             (bound_graph.h) and what its operators do in place. Variables are
 //             the caller's arrays and do not count.
-// Output:     bytes per worker, and the tensors alive at the worst moment.
-// Errors:     none; CheckMemoryTable says whether a table fits.
+// Output:     bytes per worker, and the tensors alive when most memory is needed.
+// Errors:     none; CheckMemoryTable checks whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
 #ifndef TOFU_PASSES_MEMORY_EXECUTOR_MEMORY_H_
@@ -30,8 +30,8 @@
 
 namespace tofu {
 
-// The output may use the input's memory. Identity: even while others still read the
-// input.
+// The output may use the input's memory; with identity, even while other nodes still
+// read the input.
 struct InplacePair {
   int input = 0;
   int output = 0;
@@ -53,14 +53,14 @@ void CheckMemoryTable(const MemoryTable& table, const Graph& graph);
 
 struct ExecutorMemoryOptions {
   int num_workers = 1;
-  int match_range = 16;  // 0: no block is used twice
+  int match_range = 16;  // 0: blocks are never reused
   // Try 1, 2, 4, ... up to match_range and take the best, as the planner does if
   // NNVM_AUTO_SEARCH_MATCH_RANGE is set.
   bool search_match_range = false;
   std::vector<char> external_heads;  // [head]: written to the caller's array
 };
 
-// An output of a node of the graph that was bound.
+// An output of a node of the bound graph.
 struct LiveTensor {
   int node = 0;  // number in the graph which `bound` was made from; -1: a copy
   int output = 0;
@@ -72,12 +72,12 @@ struct ExecutorMemory {
   int match_range = 0;
   int64_t planned_bytes = 0;              // what debug_str() prints, all workers
   std::vector<int64_t> bytes_per_worker;  // allocated
-  std::vector<int64_t> live_per_worker;   // most that is alive at one moment
-  // What is alive at that moment on the worker that needs most, largest first.
+  std::vector<int64_t> live_per_worker;   // the most that is alive at one moment
+  // The tensors alive at that moment on the worker that needs most, largest first.
   std::vector<LiveTensor> peak;
 };
 
-// `table` is that of the graph which `bound` was made from.
+// `table` belongs to the graph that `bound` was made from.
 ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& table,
                                   const ExecutorMemoryOptions& options);
 

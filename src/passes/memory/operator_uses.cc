@@ -23,7 +23,7 @@ std::string Key(const Node& node) {
   return key + '\n' + std::to_string(node.inputs.size());
 }
 
-// The node that stands for all of its way.
+// The node that represents one way to call an operator.
 struct Use {
   int node = 0;
   int64_t elements = 0;

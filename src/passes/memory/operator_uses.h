@@ -1,11 +1,11 @@
-// The ways in which a graph calls its operators: of thousands of nodes a few
-// hundred questions that must be put to whoever runs them.
+// Finds the different ways in which a graph calls its operators: thousands of nodes
+// use a few hundred, and only these must be probed for what they do in place.
 //
 // Input:      a graph with shapes and dtypes, its nodes placed on workers.
-// Output:     nodes of one operator with equal attributes and as many inputs are
-//             one way, for which the largest of them stands.
+// Output:     nodes with the same operator, attributes and number of inputs call it in
+//             one way; the largest of them represents the way.
 // Errors:     none.
-// Position:   before executor_memory.h, whose rules are the answers.
+// Position:   before executor_memory.h, which needs a rule for every way.
 // Complexity: linear in nodes and edges, with a lookup of each node's attributes.
 #ifndef TOFU_PASSES_MEMORY_OPERATOR_USES_H_
 #define TOFU_PASSES_MEMORY_OPERATOR_USES_H_
@@ -19,15 +19,15 @@ namespace tofu {
 
 struct OperatorUses {
   std::vector<int> node_uses;  // [node]: index of its way; -1 for a variable
-  std::vector<int> nodes;      // [way]: the node that stands for it
+  std::vector<int> nodes;      // [way]: the node that represents it
 };
 
 OperatorUses FindOperatorUses(const Graph& graph);
 
-// Whether an attribute is the operator's, and not about the node ("__ctx_group__").
+// Whether an attribute belongs to the operator and not to the node ("__ctx_group__").
 bool IsOperatorAttr(const std::string& name);
 
-// Shapes of what nodes read from nodes of other workers, each once.
+// The shapes of tensors that nodes read from other workers' nodes, each once.
 std::set<Shape> CrossingShapes(const Graph& graph);
 
 }  // namespace tofu

@@ -47,10 +47,10 @@ class MultiFetchEmitter {
   std::map<std::pair<int, int>, NodeEntry> handles_;  // by the tile's node and index
 };
 
-// Adds a retirement for every tile that the builder's heads need to be published,
-// in the graph's order, each a head before all present heads. Returns how many: the
-// numbers of the heads that were there grow by it. An executor orders nodes by the
-// first head that needs them, so that memory is free again after its last reader.
+// Adds a retirement for every published tile that the builder's heads need, in the
+// graph's order. Each becomes a head before all existing heads. Returns their number,
+// by which the numbers of the existing heads grow. An executor orders nodes by the first
+// head that needs them, so memory becomes free right after its last reader.
 int Retire(GraphBuilder* builder);
 
 }  // namespace tofu

@@ -1,8 +1,8 @@
 // Finds the pieces that a worker fetches to assemble a region of a tensor that is
 // spread over workers (paper section 6, "fusing operators for remote data fetch").
 //
-// A FetchSpec says what is assembled from what, without operators: boxes of
-// sources, boxes of the destination, and how overlapping terms are reduced.
+// A FetchSpec describes the assembly without operators: boxes of sources, boxes of
+// the destination, and how overlapping terms are reduced.
 // emit_plain.h turns one into slices, concatenations and additions,
 // emit_multifetch.h into one operator.
 //
@@ -45,8 +45,8 @@ struct FetchPiece {
   int term = 0;        // terms overlap and are reduced, in this order
 };
 
-// What `worker` assembles: the elements `region`, in the tensor's coordinates; it
-// may reach outside the tensor.
+// Describes how `worker` assembles the elements `region`, in the tensor's coordinates;
+// it may reach outside the tensor.
 struct FetchSpec {
   int worker = 0;
   Box region;

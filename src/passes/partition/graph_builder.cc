@@ -24,7 +24,7 @@ int GraphBuilder::Add(Node node, int worker, const std::vector<Shape>& shapes,
   for (NodeEntry input : node.inputs) {
     TOFU_CHECK(input.node >= 0 && input.node < number)
         << "node " << node.name << " reads node " << input.node
-        << ", which is not there yet";
+        << ", which does not exist yet";
   }
   if (graph_.first_entry.empty()) graph_.first_entry.push_back(0);
   graph_.first_entry.push_back(graph_.first_entry.back() + node.num_outputs);

@@ -23,7 +23,7 @@ class GraphBuilder {
           const std::vector<int>& dtypes);
 
   // Stock operators with one output (mxnet/dialect.h). `box` is in the source's own
-  // coordinates; where it is all of the source, Slice adds nothing.
+  // coordinates; if it is the whole source, Slice adds nothing.
   NodeEntry Slice(const std::string& name, int worker, NodeEntry source, const Box& box);
   NodeEntry Concat(const std::string& name, int worker,
                    const std::vector<NodeEntry>& parts, int dim);

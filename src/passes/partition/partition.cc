@@ -50,9 +50,9 @@ class Partitioner {
         boxes_(graph.num_entries()) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
                static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
-        << "the plan is of another graph";
+        << "the plan is for another graph";
     TOFU_CHECK(static_cast<int>(table.node_rows.size()) == graph.num_nodes())
-        << "the strategy table is of another graph";
+        << "the strategy table is for another graph";
     result_.workers = workers_;
     result_.fetched_bytes_per_worker.assign(workers_, 0);
   }

@@ -10,8 +10,8 @@
 //             everywhere; the bytes fetched for an operator are exactly those that
 //             the plan's cost counts, for a plan of the same heads, and shared
 //             fetches (share_fetches.h) are counted separately. Either all outputs
-//             of an instance that are read in the serial graph are read, or none:
-//             the rest become further heads of the graph.
+//             of an instance that are read in the serial graph are read, or none; the
+//             rest become additional heads of the graph.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
@@ -31,7 +31,7 @@
 
 namespace tofu {
 
-// What carries out a fetch: stock operators (emit_plain.h) or MultiFetch
+// The implementation of fetches: stock operators (emit_plain.h) or MultiFetch
 // (emit_multifetch.h).
 enum class FetchKind { kPlain, kMultiFetch };
 

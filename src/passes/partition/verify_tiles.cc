@@ -126,7 +126,7 @@ class TileVerifier {
       TOFU_CHECK(publish.op == kPublishOp &&
                  spec.sources[i] == graph_.shape(publish.inputs.at(0)))
           << "after " << after_ << ": source " << i << " of the fetch " << n.name
-          << " is no published tile of the shape that its specification says";
+          << " is not a published tile of the shape in its specification";
     }
   }
 

@@ -1,14 +1,14 @@
-// Checks what a partitioned graph says of tiles and workers: run after partition
-// and after every pass that changes its graphs, in debug and test builds.
+// Checks the tiles and workers of a partitioned graph. Runs after partition and after
+// every pass that changes its graphs, in debug and test builds.
 //
 // Input:      the graph of all workers, or of one half of a step, with its tiles.
 // Rules:      those of verify_graph.h; every node has a worker; every tensor has one
 //             tile for each worker, and the tiles, equal ones counted once, cover it
 //             without an overlap; a tile is an entry of its own shape and dtype on
-//             its own worker; a `_copy` keeps shape and dtype; what a MultiFetch
-//             makes is what its specification says; every published tile that
-//             a head needs is retired once, by the worker that owns it, after all fetches
-//             that read it, so that no reader comes after the retirement.
+//             its own worker; a `_copy` keeps shape and dtype; a MultiFetch makes the
+//             region in its specification; every published tile that a head needs is
+//             retired once, by the worker that owns it, after all fetches that read it,
+//             so no reader comes after the retirement.
 // Errors:     InternalError with the node or tensor and the rule it breaks.
 // Complexity: O(N + E), and O(k^2 * r) for each tensor of rank r over k workers.
 #ifndef TOFU_PASSES_PARTITION_VERIFY_TILES_H_

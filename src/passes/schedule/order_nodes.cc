@@ -83,7 +83,7 @@ std::vector<int> WithEarly(const std::string& op, const Graph& graph,
   return early;
 }
 
-// Puts what workers wait for before what they do in the meantime:
+// Moves nodes that other workers wait for ahead of nodes that can run in the meantime:
 //
 // - An address is published as soon as its tile is made.
 // - A fetch does not wait, in this order, for other workers' nodes, and a tile is

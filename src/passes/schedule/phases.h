@@ -8,7 +8,7 @@
 //             become heads of the forward and variables of the backward graph
 //             ("saved"). Outputs that partition kept with others stay heads.
 // Invariants: no node is computed in both; variables appear where they are read.
-// Errors:     none of its own.
+// Errors:     none.
 // Position:   after partition, which places nodes and names heads.
 // Complexity: linear in nodes and edges.
 #ifndef TOFU_PASSES_SCHEDULE_PHASES_H_
@@ -45,7 +45,7 @@ struct Phases {
 
 Phases SplitPhases(Partitioned partitioned);
 
-// Both graphs as DumpGraph writes them, and what is saved between them.
+// Both graphs as DumpGraph writes them, and the entries saved between them.
 std::string DumpPhases(const Phases& phases);
 
 }  // namespace tofu

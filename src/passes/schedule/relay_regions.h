@@ -1,11 +1,12 @@
 // Passes every fetched region through a node that copies nothing, to send the fetch's
 // acknowledgement before the worker computes with the region.
 //
-// When a fetch is done, the engine queues what waited for it on its worker: the
+// When a fetch is done, the engine queues the work on its worker that waited for it: the
 // operators that read the region, and the copy of the acknowledgement to the tile's
-// owner, in no useful order. A queue runs in sequence, so an owner that must not
-// write to a tile's memory before that would wait for another worker's convolution.
-// Behind a node of their own, the readers are queued one round later.
+// owner, in arbitrary order. A queue runs in sequence. So the owner, which must not write
+// to the tile's memory before it gets the acknowledgement, could have to wait for another
+// worker's convolution. With a separate node before them, the readers are queued one
+// round later.
 //
 // Input:      a phase of a partitioned graph, without control dependencies.
 // Output:     the same graph, every fetched region read through a `_copy`, which

@@ -1,4 +1,4 @@
-// From a partitioned graph to what executors run in a training step.
+// Turns a partitioned graph into the graphs that executors run in a training step.
 //
 // Input:      a partitioned graph (partition.h).
 // Output:     one graph for both halves of the step, or one for the forward and
@@ -25,7 +25,7 @@ namespace tofu {
 
 struct StepOptions {
   bool joint = false;        // one graph for both halves, if there are two
-  bool control_deps = true;  // off: to measure what the order saves
+  bool control_deps = true;  // turn off to measure what the order saves
 };
 
 struct TrainingStep {

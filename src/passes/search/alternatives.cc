@@ -144,7 +144,7 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
   const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };
   *complete = true;
   std::vector<Cuts> all;
-  // Whole only if nothing but reductions of different kinds is left to split by.
+  // Whole only if every other way mixes reductions of different kinds.
   for (const bool may_be_whole : {false, true}) {
     if (!all.empty() || !*complete) break;
     all = restrictions.same_dimension

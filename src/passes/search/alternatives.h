@@ -1,4 +1,4 @@
-// What the search chooses from: the ways to cut a tensor and to split an operator
+// The alternatives of the search: the ways to cut a tensor and to split an operator
 // over the steps, under the restrictions of the search mode.
 //
 // Output:     never empty; every alternative keeps the decisions of `given`.

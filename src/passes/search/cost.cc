@@ -138,8 +138,8 @@ std::vector<int64_t> Evaluate(const AffineForm& form, const GroupBoxes& ranges,
   return values;
 }
 
-// What `access` touches of [0, extent), clipped. If none of its variables is split,
-// the whole dimension, as for the unsplit operator, unless `exact`.
+// The part of [0, extent) that `access` touches, clipped. If none of its variables is
+// split, the whole dimension, as for the unsplit operator, unless `exact`.
 Intervals AccessIntervals(const DimAccess& access, int64_t extent,
                           const GroupBoxes& ranges, bool exact) {
   if (access.whole) return {0, {0}, {extent}};

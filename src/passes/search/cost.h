@@ -1,6 +1,6 @@
-// What an operator communicates under a plan: exact element counts over all
-// groups of workers, including halo and nested cuts (paper section 5.1's cost,
-// section 5.2's steps).
+// Computes what an operator communicates under a plan: exact element counts over all
+// groups of workers, including halos and nested cuts (the cost of paper section 5.1,
+// the steps of section 5.2).
 //
 // After the first L steps there are G = k_1 * ... * k_L groups. Group g needs a
 // box N of an input and owns a tile T of it: it fetches |N| - |N intersect T|.

@@ -1,4 +1,4 @@
-// What each pass found, as text for people (TOFU_LOG=dump:DIR).
+// The result of each pass, as text for people (TOFU_LOG=dump:DIR).
 #ifndef TOFU_PASSES_SEARCH_DUMP_H_
 #define TOFU_PASSES_SEARCH_DUMP_H_
 

@@ -2,7 +2,7 @@
 // other choice would have cost (docs/formats.md, "Explanation").
 //
 // Input:      a graph, its table, a plan for it, and the name of a node, or
-//             "NODE[1]" for a further output of one.
+//             "NODE[1]" for another output of it.
 // Output:     JSON. For an operator: every variable along which each step can
 //             split it, with the bytes of each input and output, if all tensors
 //             and the operator's other steps stay as in the plan. For a tensor:

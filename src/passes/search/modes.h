@@ -4,8 +4,8 @@
 //
 // Input:      the mode's name; a graph, its table and classes; options with
 //             parts and with the user's pins in `given`.
-// Output:     `options` with the mode's method, restrictions and further given
-//             decisions; pins stay.
+// Output:     `options` with the mode's method, restrictions and given decisions;
+//             pins stay.
 // Errors:     none for a name in SearchModes().
 // Position:   after coalesce and pins, before recursive_search.h.
 // Complexity: O(N + E), N nodes, E edges.
@@ -29,8 +29,8 @@ bool IsSearchMode(const std::string& name);
 bool ImprovesSteps(const std::string& name);
 
 // [tensor class]: parameters and their gradients, and tensors that no element-wise
-// operator touches. A whole tensor of an element-wise operator would make every
-// worker compute the same (SoyBean also forbids it); updates of parameters may.
+// operator touches. If an element-wise operator had a whole tensor, every worker would
+// compute the same (SoyBean also forbids it); only updates of parameters may do so.
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse);
 
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,

@@ -22,7 +22,7 @@ int FindPinned(const Graph& graph, const std::string& name) {
   const int entry = FindEntry(graph, name);
   TOFU_CHECK_USER(entry >= 0, Blame::kPlan)
       << "pin of \"" << name << "\": found no tensor of that name among "
-      << graph.num_nodes() << " nodes, expected a variable, an operator or a further "
+      << graph.num_nodes() << " nodes, expected a variable, an operator or another "
       << "output such as \"split[1]\"; tofu plan lists the tensors";
   return entry;
 }
@@ -87,7 +87,7 @@ std::string TieText(const Graph& graph, const Tie& tie) {
       return both + " belong to \"" + graph.nodes[tie.node].name +
              "\", which works element by element";
     case Tie::Reason::kParameter:
-      return both + " are a parameter or state and what updates it";
+      return both + " are a parameter or state and its update";
     case Tie::Reason::kTimestep:
       return both + " correspond in unrolled timesteps";
   }

@@ -7,11 +7,11 @@
 //
 // Output:     [tensor class]: its cuts; kFree at every step without a pin.
 // Errors:     UserError(kPlan) with a smallest set of pins that cannot hold: one
-//             pin with an unknown name, a list whose length differs from the
-//             number of steps, a dimension that the tensor lacks or that does not
-//             divide; or two that differ on tensors that must be cut alike, with
-//             what ties them. All other pins are compatible: operators adapt to
-//             every cut.
+//             pin with an unknown name, with a list whose length differs from the
+//             number of steps, or with a dimension that the tensor lacks or that does
+//             not divide; or two pins that differ on tensors that must be cut alike,
+//             with the reason why they must. All other pins are compatible: operators
+//             adapt to every cut.
 // Position:   after coalesce, before the search.
 // Complexity: O(pins * N) for N nodes.
 #ifndef TOFU_PASSES_SEARCH_PINS_H_

@@ -247,7 +247,7 @@ class Recursion {
     }
   }
 
-  // Returns what it was, of tensors and then of operators.
+  // Returns the old decisions, first of tensors and then of operators.
   std::vector<int> Free(size_t step, ClassCuts* cuts) const {
     std::vector<int> before;
     before.reserve(cuts->tensors.size() + cuts->operators.size());

@@ -1,5 +1,5 @@
-// Partitions a graph over k workers, one step after the other (paper section
-// 5.2), and then improves the steps together.
+// Partitions a graph over k workers, one step at a time (paper section 5.2), and then
+// improves the steps together.
 //
 // k = k_1 * k_2 * ... with k_i >= k_(i+1). Step i cuts every tensor along one
 // dimension in k_i parts, given the tiles and regions that the earlier steps
@@ -21,7 +21,7 @@
 //
 // Input:      a graph, its table and classes; the parts; what is given.
 // Output:     the plan; kImproved never costs more than the recursion.
-// Errors:     UserError(kPlan) if all steps at once are too large a problem.
+// Errors:     UserError(kPlan) if the problem of all steps at once is too large.
 // Position:   after coalesce; partition reads the plan.
 // Deadline:   after it no search starts except the recursion's own, which then
 //             decides quickly (step_search.h).
@@ -62,7 +62,7 @@ struct RecursiveOptions {
   // Whether only small joint problems are solved.
   bool is_quick = false;
   Deadline deadline = Deadline::max();
-  // Called with "search step 1", ..., "improve" and what was found.
+  // Called with "search step 1", ..., "improve" and a readable dump of the result.
   std::function<void(const std::string& name, const std::string& text)> on_search;
 };
 

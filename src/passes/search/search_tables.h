@@ -1,5 +1,5 @@
-// Caches what the searches of one plan need repeatedly: the alternatives of tensors
-// and operators, and the bytes of an operator's slots for each pair of them.
+// Caches results that the searches of one plan share: the alternatives of tensors and
+// operators, and the bytes of an operator's slots for each pair of them.
 //
 // Alternatives are cuts, or patterns of which only the first steps are ordered
 // (patterns.h). What patterns cost is a bound: the least that the sizes of their tiles

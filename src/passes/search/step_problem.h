@@ -27,8 +27,8 @@ PairwiseProblem StepProblem(const Graph& graph, const StrategyTable& table,
 std::string WriteStepProblem(const PairwiseProblem& problem);
 PairwiseProblem ReadStepProblem(const std::string& text);
 
-// Solves what WriteStepProblem() wrote by elimination, to compare results and times
-// with another solver: JSON (docs/formats.md).
+// Solves the output of WriteStepProblem() by elimination, to compare results and times
+// with another solver. Returns JSON (docs/formats.md).
 std::string SolveStepProblem(const std::string& text);
 
 }  // namespace tofu

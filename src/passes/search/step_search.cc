@@ -12,7 +12,7 @@
 namespace tofu {
 namespace {
 
-constexpr size_t kClassesPerLook = 64;  // between two looks at the clock
+constexpr size_t kClassesPerLook = 64;  // between two checks of the clock
 
 Cuts Prefix(const Cuts& cuts, size_t steps) {
   return Cuts(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(steps));

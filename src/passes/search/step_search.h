@@ -82,7 +82,7 @@ struct SearchResult {
   int num_variables = 0;
 };
 
-// Searches of one graph over the same steps, which share what they compute.
+// Searches of one graph over the same steps, which share cached results.
 class PartitionSearcher {
  public:
   // `parts` of all steps.

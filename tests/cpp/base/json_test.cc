@@ -11,7 +11,7 @@ JsonDocument Parsed(const std::string& text) {
   return ParseJson(text, Blame::kPlan, "plan", "make it again");
 }
 
-// What is said when `read` is called with the root of a document.
+// The error of `read` for the root of a document.
 std::string ErrorOf(const std::string& text,
                     const std::function<void(const JsonCursor&)>& read) {
   try {

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using Kind = JsonValue::Kind;
 
-// The value as nlohmann/json holds it.
+// The value as an nlohmann/json value.
 Json Converted(const JsonValue& value) {
   switch (value.kind) {
     case Kind::kNull:
@@ -50,7 +50,7 @@ std::string Complaint(const std::string& text) {
   return ParseJsonTree(text, &tree);
 }
 
-// The tree holds what nlohmann/json reads, or both refuse the text.
+// The tree has the values that nlohmann/json reads, or both reject the text.
 void ExpectAlike(const std::string& text) {
   JsonTree tree;
   const std::string complaint = ParseJsonTree(text, &tree);

@@ -38,7 +38,7 @@ TEST(Graph, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(graph.shapes, example.graph().shapes);
 }
 
-// Every member, and texts that JSON writes with escapes.
+// Covers every member, and texts that JSON escapes.
 TEST(Graph, IsWrittenAsMxnetReadsIt) {
   Graph graph;
   Node variable;
@@ -119,7 +119,7 @@ TEST(Graph, EveryTruncatedDocumentIsAUserError) {
   }
 }
 
-// Each value of the document replaced by values of other types, one at a time.
+// Replaces each value of the document by values of other types, one at a time.
 TEST(Graph, NoForeignValueAnywhereIsMoreThanAUserError) {
   const Json valid = Valid();
   const Json flat = valid.flatten();

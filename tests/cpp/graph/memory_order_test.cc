@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-// Node i's place in the order, every node having exactly one.
+// Node i's place in the order; checks that every node has exactly one.
 std::vector<int> Places(const std::vector<int>& order) {
   std::vector<int> places(order.size(), -1);
   for (size_t i = 0; i < order.size(); ++i) {

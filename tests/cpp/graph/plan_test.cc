@@ -75,7 +75,7 @@ TEST_F(PlanText, APlanOfAnotherGraphIsRefused) {
     ReadPlan(json_.dump(), other.graph(), other.table());
     ADD_FAILURE() << "read";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("the plan is of another graph"),
+    EXPECT_NE(std::string(error.what()).find("the plan is for another graph"),
               std::string::npos);
   }
 }
@@ -108,7 +108,7 @@ TEST_F(PlanText, EveryTruncatedDocumentIsAUserError) {
   }
 }
 
-// A value somewhere in the document becomes another one, or goes away.
+// Changes or removes a random value in the document.
 void Mutate(Json* json, std::mt19937* random) {
   Json* at = json;
   while (at->is_structured() && !at->empty()) {
@@ -142,7 +142,7 @@ TEST_F(PlanText, ADamagedDocumentIsAPlanOrAUserError) {
     try {
       const Plan plan = ReadPlan(damaged, example_.graph(), example_.table());
       EXPECT_EQ(plan.workers(), 6);
-      // What was read can be worked with.
+      // A plan that was read can be used.
       PartitionGraph(example_.graph(), example_.table(), plan, {});
     } catch (const UserError& error) {
       EXPECT_FALSE(std::string(error.what()).empty());

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// y = dense(x, w, b), as the analysis of FullyConnected's description writes it.
+// y = dense(x, w, b), like the analysis of FullyConnected's description.
 constexpr char kTable[] = R"json({
   "format": "tofu-strategy-table", "version": 1, "nodes": [-1, -1, -1, 0],
   "rows": [{

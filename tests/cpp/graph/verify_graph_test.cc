@@ -20,7 +20,7 @@ Graph Sound() {
   return mock.graph;
 }
 
-// What is said of the graph after `damage`.
+// The complaint about the graph after `damage`.
 std::string Complaint(const std::function<void(Graph*)>& damage) {
   Graph graph = Sound();
   damage(&graph);
@@ -71,7 +71,7 @@ TEST(VerifyGraph, FindsCycles) {
 }
 
 TEST(VerifyGraph, FindsEntriesThatDoNotFit) {
-  ExpectComplaint("which its entry offsets deny",
+  ExpectComplaint("which contradicts its entry offsets",
                   [](Graph* g) { g->nodes[3].num_outputs = 2; });
   ExpectComplaint("expected one more than nodes",
                   [](Graph* g) { g->first_entry.pop_back(); });

@@ -37,7 +37,7 @@ TEST(Combine, TakesAllTermsInTheirOrder) {
       << "the first two are added first";
 }
 
-// More elements than a block of the loop, and one more.
+// One element more than a block of the loop.
 TEST(Combine, GoesOverBlocks) {
   for (const size_t count : {1023, 1024, 1025, 3000}) {
     std::vector<std::vector<int32_t>> rows(3, std::vector<int32_t>(count));

@@ -12,10 +12,10 @@
 namespace tofu {
 namespace {
 
-constexpr int64_t kLine = 64;  // of the caches
+constexpr int64_t kLine = 64;  // of the caches, in bytes
 constexpr char kUntouched = 'x';
 
-// So many bytes, `shift` bytes behind a multiple of 64, between two guards.
+// Bytes between two guards, `shift` bytes after a multiple of 64.
 class Memory {
  public:
   Memory(int64_t bytes, int64_t shift)
@@ -80,8 +80,8 @@ TEST(CopyRows, CopyRowsOfAnyLengthAndNothingElse) {
   }
 }
 
-// Copies that go past the caches need every row to begin on a multiple of 32 bytes:
-// the first one does, but with these strides the second one does not.
+// Copies that bypass the caches need every row to begin at a multiple of 32 bytes. The
+// first one does, but with these strides the second one does not.
 TEST(CopyRows, LargeOnesCheckTheAlignmentOfEveryRow) {
   for (int64_t row_bytes : {32, 64, 128, 1024, 4096}) {
     const int64_t rows = (kStreamBytes + row_bytes - 1) / row_bytes;

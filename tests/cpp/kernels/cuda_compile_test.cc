@@ -72,7 +72,7 @@ TEST(CudaDriver, SaysThatItIsMissing) {
   if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) {
     GTEST_SKIP() << "this machine has NVIDIA's driver";
   }
-  // Nothing of a failure is left behind: every call says the same.
+  // A failure leaves nothing behind, so every call reports the same.
   for (int call = 0; call < 2; ++call) {
     try {
       Gpus::Default().Prepare(kSpec, 0);

@@ -128,14 +128,14 @@ TEST(CudaSource, GenericKernelsDifferByElementAndReductionOnly) {
 
 // --- Values: the kernels, compiled for the CPU ------------------------------------
 
-// Sources of random numbers, `shift` elements behind a multiple of 16 bytes.
+// Sources of random numbers, `shift` elements after a multiple of 16 bytes.
 class Sources {
  public:
   Sources(const MultiFetchSpec& spec, size_t shift, std::mt19937* random) {
     const int64_t bytes = ElementBytes(spec.dtype);
     for (const Extents& shape : spec.sources) {
       const int64_t count = Elements(shape);
-      // Memory that nobody touches is not there: one source is larger than that.
+      // calloc does not back untouched pages, and one source is larger than the memory.
       char* const block = static_cast<char*>(std::calloc(count + 2 * shift + 32, bytes));
       const auto past = reinterpret_cast<uintptr_t>(block) % 16;
       char* const data = block + (16 - past) % 16 + shift * bytes;
@@ -168,7 +168,7 @@ class Sources {
   std::vector<const char*> given_;  // handles for those that are remote
 };
 
-// A region of known content, `shift` elements behind a multiple of 16 bytes.
+// A region of known content, `shift` elements after a multiple of 16 bytes.
 struct Region {
   Region(int64_t bytes, int64_t element_bytes, size_t shift)
       : memory(bytes + 64, 'x'),
@@ -178,14 +178,14 @@ struct Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  // From the first byte of the memory, as offsets differ between regions.
+  // Starts before the region, because offsets differ between regions.
   std::string Written(int64_t bytes) const { return {data - 8, data + bytes + 8}; }
 
   std::vector<char> memory;
   char* data;
 };
 
-// The kernel of a specification's own, and the generic one.
+// The specialized kernel of a specification, and the generic one.
 std::vector<CudaKernel> Kernels(const MultiFetchSpec& spec) {
   std::vector<CudaKernel> kernels = {EmitGenericCuda(spec)};
   if (auto own = EmitCuda(spec)) kernels.push_back(*std::move(own));

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An empty folder that is gone after the test.
+// An empty folder that is removed after the test.
 class Folder {
  public:
   Folder() {
@@ -83,8 +83,8 @@ TEST(KernelCache, WorksWithoutAFolder) {
 
 // --- The limit --------------------------------------------------------------------
 
-// Every file takes 1000 bytes, and there is room for 16 of them. One file is as much as
-// a process adds before it looks again: 15 are left.
+// Every file takes 1000 bytes, and 16 of them fit. A process scans the folder again after
+// adding one file, and leaves 15.
 constexpr int64_t kLimit = 16000;
 
 void KeepOne(const KernelCache& cache, const std::string& key) {
@@ -94,7 +94,7 @@ void KeepOne(const KernelCache& cache, const std::string& key) {
 
 std::string Key(int number) { return std::to_string(10 + number); }
 
-// As if `key` was used so many minutes ago.
+// Makes `key` look as if it was last used `minutes` ago.
 void SetAge(const KernelCache& cache, const std::string& key, int minutes) {
   fs::last_write_time(cache.PathOf(key),
                       fs::file_time_type::clock::now() - std::chrono::minutes(minutes));
@@ -180,7 +180,7 @@ TEST(KernelCache, DoesNotKeepWhatTakesTooMuch) {
   EXPECT_TRUE(cache.Find(Key(0)).has_value());
 }
 
-// Keeps and finds in one folder with others; false when it found what it did not keep.
+// Keeps and finds files in a folder shared with others; false if it finds a wrong one.
 bool IsUndisturbed(const std::string& folder, int first) {
   const KernelCache cache(folder, kLimit);
   for (int i = 0; i < 200; ++i) {

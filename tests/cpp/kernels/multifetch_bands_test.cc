@@ -54,7 +54,7 @@ TEST(MultiFetchBands, TilesSideBySideAreCopiedRowByRow) {
   }
 }
 
-// So large that it goes past the caches, from a source with gaps between its rows.
+// So large that it bypasses the caches, from a source with gaps between its rows.
 TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
   constexpr int64_t kRows = 2100;
   constexpr int64_t kWidth = 1056;
@@ -68,7 +68,7 @@ TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
     std::vector<float> source(kRows * (kWidth + skipped));
     std::iota(source.begin(), source.end(), 0.0F);
     std::vector<float> raw(kRows * kWidth + 9, -1.0F);
-    // Where a vector of 32 bytes may be written past the caches, and where not.
+    // Aligned for writes of 32 bytes that bypass the caches, and not aligned.
     for (int64_t shift : {0, 1}) {
       float* region = raw.data();
       while (reinterpret_cast<uintptr_t>(region) % 32 != 0) ++region;
@@ -84,8 +84,8 @@ TEST(MultiFetchBands, LargeSlicesAreCopiedWhole) {
   }
 }
 
-// Bytes: `rows` rows of tiles of these widths side by side, of each of which the last
-// columns are taken after `skipped` others.
+// Bytes: `rows` rows of adjacent tiles of these widths; from each tile the columns after
+// the first `skipped` are taken.
 struct Joined {
   int64_t rows;
   std::vector<int64_t> widths;
@@ -108,7 +108,7 @@ MultiFetchSpec SpecOf(const Joined& joined) {
   return spec;
 }
 
-// Bytes that repeat at no distance of rows, and differ between tiles.
+// Bytes that differ between tiles and do not repeat with the distance of rows.
 std::vector<char> BytesOf(int64_t count, size_t tile) {
   std::vector<char> bytes(count);
   for (int64_t i = 0; i < count; ++i) {
@@ -143,8 +143,8 @@ void ExpectJoinedAt(const Joined& joined, int64_t shift) {
   EXPECT_EQ(region[expected.size()], 'x');
 }
 
-// Copies of 768 KiB and more look ahead; slices and tiles side by side, whose rows
-// are shorter and longer than how far they look, and end where no vector does.
+// Copies of 768 KiB and more prefetch. Covers slices and adjacent tiles whose rows are
+// shorter and longer than the distance of prefetching, and are no multiple of a vector.
 TEST(MultiFetchBands, LooksAheadInCopiesThatAreFar) {
   for (int64_t width : {128, 200, 1000, 1024, 5001}) {
     const int64_t rows = (1 << 20) / width;
@@ -159,7 +159,7 @@ TEST(MultiFetchBands, LooksAheadInCopiesThatAreFar) {
   }
 }
 
-// Short rows go past the caches where they fill lines.
+// Short rows bypass the caches if they fill whole lines.
 TEST(MultiFetchBands, LargeCopiesOfShortRows) {
   for (int64_t width : {32, 64, 96}) {
     const int64_t rows = (9 << 20) / width;

@@ -53,7 +53,7 @@ TEST(MultiFetchSpec, SaysWhatIsWrong) {
              "expected sum, max, min or prod");
 }
 
-// Each damage alone makes a good specification bad.
+// Each of these changes alone makes a good specification bad.
 TEST(MultiFetchSpec, EveryNumberIsChecked) {
   const auto with = [](const std::string& from, const std::string& to) {
     std::string text =

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, MultiFetchRandom, testing::Range(0, 13),
                            return "flag" + std::to_string(suite.param);
                          });
 
-// Large copies take another way, past the caches.
+// Large copies use other code, which bypasses the caches.
 TEST(MultiFetchLarge, CopiesRowsOfAnyLengthToAnyPlace) {
   for (const int64_t row : {33, 48, 256, 257, 1024, 3000}) {
     for (const int64_t offset : {0, 1, 8}) {
@@ -100,11 +100,11 @@ TEST(MultiFetchLarge, CopiesRowsOfAnyLengthToAnyPlace) {
   }
 }
 
-// --- Workers beside each other --------------------------------------------------
+// --- Workers in parallel --------------------------------------------------------
 
-// Two owners write their tiles, publish the round, and write the next round only
-// when both readers have acknowledged; all dawdle at random. A sanitizer sees
-// every access of the kernels that this order does not cover.
+// Two owners write their tiles, publish the round, and write the next round only when
+// both readers have acknowledged; all threads pause at random. A sanitizer finds every
+// access of the kernels that this order does not cover.
 TEST(MultiFetchThreads, ReadWhatOwnersPublishedAndNothingElse) {
   constexpr int kRounds = 1000;
   constexpr int kWidth = 64;

@@ -1,4 +1,4 @@
-// Tofu's operators are freed of resources in a library that stands in for MXNet.
+// Frees tofu's operators of resources, in a library that stands in for MXNet.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ struct Context {
 
 void* InvokerOf(const char* map, const char* op) { return FakeSlotOf(map, op)->invoker; }
 
-// Calls an operator with resources of these types; what MXNet's dispatcher saw.
+// Calls an operator with resources of these types; returns the dispatcher's record.
 std::string Compute(const char* map, const char* op, const std::vector<int>& types) {
   using Function =
       void (*)(const void*, const void*, Context*, const void*, const void*, const void*);
@@ -53,7 +53,7 @@ std::string Compute(const char* map, const char* op, const std::vector<int>& typ
   return FakeCalls();
 }
 
-// How many resources an operator asks for.
+// The number of resources that an operator requests.
 size_t CountRequests(const char* op) {
   struct Types {
     int32_t* begin;
@@ -146,7 +146,7 @@ TEST_F(FreeOperators2, RetirementsAloneTakeLayoutsOfOneDnn) {
   EXPECT_TRUE(FakeFlagOf("Convolution"));
 }
 
-// In processes of their own: what has been seen is not forgotten.
+// In separate processes, because a process remembers the resources that it has seen.
 TEST_F(FreeOperators2, OtherResourcesThanExpectedFreeNothing) {
   for (const std::vector<int>& types : {std::vector<int>{2, 1}, {1}, {1, 2, 2}}) {
     EXPECT_EXIT(

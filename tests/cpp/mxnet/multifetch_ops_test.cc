@@ -1,5 +1,5 @@
-// The operators of MultiFetch on CPUs, called as MXNet calls them: also by several
-// threads at once, which ThreadSanitizer watches (make test-tsan).
+// The operators of MultiFetch on CPUs, called like MXNet does, also from several threads
+// at once, which ThreadSanitizer checks (make test-tsan).
 #include "mxnet/multifetch_ops.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST(MultiFetchOps, EveryStepIsObserved) {
 
 constexpr int kThreads = 4;
 
-// What `function` says on each thread.
+// The results of `function` on each thread.
 std::vector<std::string> OnAllThreads(const std::function<std::string(int)>& function) {
   std::vector<std::string> results(kThreads);
   std::vector<std::thread> threads;
@@ -156,7 +156,7 @@ TEST(MultiFetchOpsThreads, ReadSpecificationsWhileOthersAddNewOnes) {
   const auto wrong = OnAllThreads([](int thread) {
     std::string problems;
     for (int round = 0; round < 200; ++round) {
-      // Half of the rounds are new to all threads, the others known to some.
+      // Half of the rounds are new to all threads; some threads know the others.
       const int rows = 1 + (round % 2 == 0 ? round / 2 : 100 + 100 * thread + round);
       Attribute spec("spec", SliceSpec(rows, 0));
       OpShapes shapes = {{{}}, {{}, {}}};

@@ -5,7 +5,7 @@
 namespace tofu {
 namespace {
 
-// A map of three flags where MXNet would keep it; tests damage it.
+// A map of three flags, stored like MXNet's; tests damage it.
 RawAny g_any;
 
 const void* GetMap(const std::string& name) {

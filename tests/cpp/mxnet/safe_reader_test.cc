@@ -10,7 +10,7 @@
 namespace tofu {
 namespace {
 
-// An address of no memory; compilers that know it refuse to read there.
+// An unmapped address, hidden from compilers, which would refuse to read there.
 const void* Nowhere() {
   volatile uintptr_t address = 64;
   return reinterpret_cast<const void*>(address);

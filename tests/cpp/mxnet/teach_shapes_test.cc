@@ -1,4 +1,4 @@
-// MXNet's inference functions are taught in a library that stands in for it.
+// Teaches inference functions to a library that stands in for MXNet.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -44,7 +44,7 @@ bool Infer(const FakeSlot& slot, const char* node, std::vector<T>* outputs) {
   return reinterpret_cast<Function>(slot.invoker)(nullptr, attrs, nullptr, ends);
 }
 
-// Before the library is opened for the first time, which is done once in a process.
+// Runs before the library is opened, which happens once in a process.
 TEST(TeachShapes1Refusal, SaysWhyALibraryCannotBeTaught) {
   if (TofuTeachBegin() > 0) {
     TofuTeachEnd();

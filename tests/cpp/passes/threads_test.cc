@@ -1,5 +1,5 @@
-// Planning and partitioning on several threads at once: Python lets its lock go
-// meanwhile.
+// Planning and partitioning on several threads at once, because Python's lock is released
+// during these calls.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -13,7 +13,7 @@
 namespace tofu {
 namespace {
 
-// What the state says of a choice: never more than it costs, if it fits.
+// The state's cost of a choice: never more than its cost, if it fits.
 double Rewritten(const CoreProblem& core, const DualAscent& ascent,
                  const DualState& state, const std::vector<int>& values) {
   double sum = state.constant;
@@ -48,7 +48,7 @@ TEST(DualAscent, NoPricesMakeTheBoundExceedTheLeastCost) {
         ASSERT_GE(state.constant, before);
         ASSERT_LE(ascent.Bound(state), least);
       }
-      // Removed values are dear, so whatever is cheap is still accounted for.
+      // Only expensive values are removed, so cheap choices still count.
       ForEachChoice(core.domain, [&](const std::vector<int>& values) {
         const int64_t cost = core.Cost(values);
         if (cost >= kForbidden || !core.Fits(values)) return;

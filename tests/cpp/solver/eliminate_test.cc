@@ -94,7 +94,7 @@ TEST(Eliminate, EqualProblemsGiveEqualValues) {
   EXPECT_EQ(Eliminate(problem, options).values, Eliminate(problem, options).values);
 }
 
-// A chain of equal blocks: after a few of them only look-ups are left to do.
+// A chain of equal blocks: after the first few, only look-ups remain.
 TEST(Eliminate, RepeatedStructureIsMinimisedOnce) {
   const SharedCells pair = {7, 1, 3, 0, 5, 2, 6, 4, 1};
   size_t tables = 0;
@@ -113,7 +113,7 @@ TEST(Eliminate, RepeatedStructureIsMinimisedOnce) {
   }
 }
 
-// What a cache keeps of a problem's structure serves other costs.
+// The cached structure of a problem works for other costs.
 TEST(Eliminate, WithACacheItFindsWhatItFindsWithout) {
   for (unsigned seed = 1; seed <= 100; ++seed) {
     PairwiseProblem problem = RandomProblem(seed, 12, 20);

@@ -18,7 +18,7 @@ TEST(Moments, TheSameChoicesFit) {
     const std::vector<int> domain = {3, 2, 3, 2};
     const int64_t limit = 3 + draw(12);
     MemoryProfile profile(domain, limit);
-    LimitedProblem problem;  // counts the same another way
+    LimitedProblem problem;  // counts the same in another way
     for (int size : domain) problem.costs.AddVariable(size);
     problem.costs.AddVariable(1);
     for (int use = 0; use < 8; ++use) {

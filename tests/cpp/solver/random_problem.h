@@ -10,8 +10,9 @@
 
 namespace tofu {
 
-// By `seed`: trees, grids and random graphs of 4 to 12 variables; ties, forbidden costs,
-// variables that determine each other, no limit, tight limits, zero limits.
+// Depending on `seed`: trees, grids and random graphs of 4 to 12 variables; ties,
+// forbidden costs, variables that determine each other, no limit, tight limits, zero
+// limits.
 LimitedProblem RandomLimitedProblem(int seed);
 
 // Calls visit(values) for every choice.
@@ -33,7 +34,7 @@ struct BruteForce {
 
 BruteForce TryEveryChoice(const LimitedProblem& problem);
 
-// To be read when a test fails.
+// The problem as text, for a test that fails.
 std::string Describe(const LimitedProblem& problem);
 
 }  // namespace tofu

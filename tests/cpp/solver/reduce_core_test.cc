@@ -106,7 +106,7 @@ TEST(ReduceCore, AFunctionOfAnotherVariableBringsItsUses) {
   core.capacity = {5};
   core.segments = {{{0, 1, {4, 4, 0}}}, {{0, 1, {0, 3}}}};
   const ReducedCore reduced = ReduceCore(core);
-  EXPECT_EQ(LeastCost(reduced.core), 2);  // a = 1 is dearer in memory than fits
+  EXPECT_EQ(LeastCost(reduced.core), 2);  // a = 1 needs more memory than fits
 }
 
 TEST(ReduceCore, ASumOfTwoCostsIsNoTable) {

@@ -54,7 +54,7 @@ LimitedProblem FourNeighbours(int colours) {
 TEST(Solve, WhatOnlyASearchRefutesIsInfeasible) {
   LimitedProblem problem = FourNeighbours(3);
   EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);
-  // The same where memory counts, so that nothing is eliminated.
+  // The same with a memory limit, which prevents elimination.
   for (int v = 0; v < 4; ++v) problem.uses.push_back({v, 0, 1, {2, 1, 0}});
   problem.limit = 7;
   EXPECT_EQ(Solve(problem, {}).status, SolveStatus::kInfeasible);

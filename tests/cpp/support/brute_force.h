@@ -1,5 +1,5 @@
-// The cheapest plan by trying all of them, for small graphs. Shares nothing with
-// the search but the classes of tensors that are cut alike.
+// Finds the cheapest plan by trying all plans, for small graphs. Shares nothing with the
+// search except the classes of tensors that are cut alike.
 #ifndef TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_
 #define TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_
 
@@ -13,10 +13,10 @@
 
 namespace tofu {
 
-// The least that Recount counts over all ways to cut the tensor classes at all
-// steps, each operator by itself taking its best split; -1 when there are more
-// than `limit` ways to cut the tensors. Tensor classes in `may_be_whole` may stay
-// whole at any step, others only where nothing divides.
+// The least that Recount counts over all ways to cut the tensor classes at all steps, if
+// each operator takes its best split independently; -1 if there are more than `limit`
+// ways to cut the tensors. Tensor classes in `may_be_whole` may stay whole at any step,
+// others only if nothing divides.
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
                         size_t limit, const std::vector<bool>& may_be_whole = {});

@@ -1,4 +1,4 @@
-// Nodes of a partitioned graph in one line each, for tests of its order.
+// Makes nodes of a partitioned graph in one line each, for tests of its order.
 #ifndef TOFU_TESTS_CPP_SUPPORT_BUILT_NODES_H_
 #define TOFU_TESTS_CPP_SUPPORT_BUILT_NODES_H_
 

@@ -41,7 +41,7 @@ NodeEntry ExampleGraph::Add(const std::string& op, const std::string& name,
   if (op.empty() || op == "opaque") {
     table_.node_rows.push_back(-1);
   } else {
-    // One row for all nodes of one kind, as the real tables have it.
+    // One row for all nodes of one kind, as in real tables.
     std::string kind = op + ' ' + std::to_string(inputs.size()) + ' ' +
                        std::to_string(outputs.size()) + ' ' +
                        std::to_string(outputs[0].size());

@@ -22,7 +22,7 @@ class ExampleGraph {
   // out[i, j] = sum over k of a[i, k] * b[k, j]; each may be stored transposed.
   NodeEntry MatMul(const std::string& name, NodeEntry a, NodeEntry b,
                    bool transpose_a = false, bool transpose_b = false);
-  // As many inputs of one shape as are given.
+  // Any number of inputs of one shape.
   NodeEntry Elementwise(const std::string& name, const std::vector<NodeEntry>& inputs,
                         const std::string& op = "relu", int num_outputs = 1);
   NodeEntry Dropout(const std::string& name, NodeEntry x);
@@ -36,21 +36,21 @@ class ExampleGraph {
   NodeEntry ReduceRows(const std::string& name, NodeEntry x, Reducer reducer);
   // The largest of each column, and the least of each row.
   std::vector<NodeEntry> Extremes(const std::string& name, NodeEntry x);
-  // One number: rows are compared, columns are summed.
+  // A single number: rows are compared, columns are summed.
   NodeEntry SumOfLargest(const std::string& name, NodeEntry x);
-  // out[b, x] = sum over d of in[b, stride * x + d - pad], d < width; what lies outside
-  // is 0.
+  // out[b, x] = sum over d of in[b, stride * x + d - pad], d < width, with 0 outside of
+  // `in`.
   NodeEntry Window(const std::string& name, NodeEntry in, int width, int stride,
                    int pad = 0);
-  // Each row computed by itself from the whole row.
+  // Each row is computed from the whole row.
   NodeEntry RowWise(const std::string& name, const std::vector<NodeEntry>& inputs);
-  // Covered by no description.
+  // An operator without a description.
   NodeEntry Opaque(const std::string& name, const std::vector<NodeEntry>& inputs,
                    const Shape& shape);
   // Several parts of x's last dimension as outputs of one operator.
   std::vector<NodeEntry> Split(const std::string& name, NodeEntry x, int parts);
 
-  // Of what is added from now on; float32 at first.
+  // The dtype of tensors added from now on; float32 at first.
   void SetDtype(int dtype) { dtype_ = dtype; }
   void Head(NodeEntry entry, const std::string& role);
   void After(NodeEntry backward, NodeEntry forward);  // control_deps[0]

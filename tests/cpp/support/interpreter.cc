@@ -121,7 +121,7 @@ std::vector<Array> Conv1d(const Node& node, const Inputs& in) {
   return {out};
 }
 
-// data (b, c, x); window, stride and pad; what is padded is never the maximum.
+// data (b, c, x); window, stride and pad; padding is never the maximum.
 std::vector<Array> MaxPool1d(const Node& node, const Inputs& in) {
   const int64_t window = IntAttr(node, "window");
   const int64_t stride = IntAttr(node, "stride");
@@ -154,7 +154,7 @@ std::vector<Array> Flatten(const Node&, const Inputs& in) {
   return {out};
 }
 
-// What follows the first `begin` elements of (n).
+// The elements of (n) after the first `begin`.
 std::vector<Array> SecondHalf(const Node& node, const Inputs& in) {
   const int64_t begin = IntAttr(node, "begin");
   return {Crop(*in[0], {{begin}, {in[0]->shape[0]}})};

@@ -34,8 +34,7 @@ void ForEachIndex(const Box& box, Visit visit) {
 Array Crop(const Array& array, const Box& box);
 
 // The values of all entries, given those of the variables by name. Throws
-// std::runtime_error when an operator is unknown or gives another shape than
-// the graph records.
+// std::runtime_error if an operator is unknown or gives a shape other than the graph's.
 std::vector<Array> RunGraph(const Graph& graph,
                             const std::map<std::string, Array>& variables);
 

@@ -35,7 +35,7 @@ class MockGraph {
   NodeEntry SecondHalf(NodeEntry in);
   NodeEntry Undescribed(NodeEntry in);  // "reverse"
   void Head(NodeEntry entry, const std::string& role);
-  // Of what is added from now on.
+  // The dtype of tensors added from now on.
   void SetDtype(int dtype) { dtype_ = dtype; }
 
   const Shape& shape(NodeEntry entry) const { return graph.shape(entry); }
@@ -61,7 +61,7 @@ Plan ReplicatedPlan(const MockGraph& mock, const std::vector<int>& parts);
 // auxiliary states.
 MockGraph RandomGraph(std::mt19937* random);
 
-// Every tensor and operator cut at random wherever a cut divides.
+// A plan that cuts every tensor and operator at random wherever a cut divides.
 Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts,
                 std::mt19937* random);
 

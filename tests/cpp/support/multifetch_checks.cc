@@ -23,7 +23,7 @@ std::string WorkerOf(const Graph& graph, int node) {
 
 void ExpectTilesRetired(const Graph& graph) {
   std::map<Entry, int> publications;     // by tile
-  std::map<int, std::set<Entry>> reads;  // by publication: what retires must read
+  std::map<int, std::set<Entry>> reads;  // by publication: what its retirement must read
   for (int node = 0; node < graph.num_nodes(); ++node) {
     const Node& n = graph.nodes[node];
     if (n.op == kPublishOp) {

@@ -1,4 +1,4 @@
-// What must hold in every graph that fetches with MultiFetch.
+// Checks for graphs that fetch with MultiFetch.
 #ifndef TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_
 #define TOFU_TESTS_CPP_SUPPORT_MULTIFETCH_CHECKS_H_
 

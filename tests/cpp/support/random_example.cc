@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-// Grows a graph by operators on matrices that it has; new operands are variables.
+// Grows a graph by operators on its matrices; new operands are variables.
 class Grower {
  public:
   explicit Grower(unsigned seed) : random_(seed) {}

@@ -1,4 +1,4 @@
-// Random MultiFetches, and what they must give, by a loop over elements.
+// Random MultiFetches, and their expected results, by a loop over elements.
 #ifndef TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
 #define TOFU_TESTS_CPP_SUPPORT_RANDOM_FETCH_H_
 
@@ -15,11 +15,11 @@ namespace tofu {
 // in vectors.
 MultiFetchSpec RandomSpec(int dtype, std::mt19937* random, int64_t grain = 1);
 
-// One array for every source, of whole numbers that every type holds, and whose sums
-// and products it holds.
+// One array for every source, of integers that every type can represent, as well as their
+// sums and products.
 std::vector<std::vector<char>> SourceData(const MultiFetchSpec& spec);
 
-// The region that SourceData gives.
+// The expected region for SourceData.
 std::vector<char> ExpectedRegion(const MultiFetchSpec& spec);
 
 }  // namespace tofu

@@ -13,7 +13,7 @@ int Below(int n, Random* random) {
   return static_cast<int>((*random)() % static_cast<unsigned>(n));
 }
 
-// Grows a graph by operators on tensors it has; new operands are variables.
+// Grows a graph by operators on its tensors; new operands are variables.
 class Grower {
  public:
   explicit Grower(Random* random) : random_(*random) {}
@@ -165,7 +165,7 @@ int RandomCut(const std::vector<int>& choices, int parts, std::vector<int64_t>* 
               Random* random) {
   std::vector<int> fitting = {kReplicated};
   for (int choice : choices) {
-    // Twice: cuts are more of a test than none.
+    // Listed twice, because cuts test more than no cuts do.
     if ((*extents)[choice] % parts == 0) fitting.insert(fitting.end(), 2, choice);
   }
   const int cut = fitting[Below(static_cast<int>(fitting.size()), random)];
@@ -198,7 +198,7 @@ Plan RandomPlan(const MockGraph& mock, const std::vector<int>& parts, Random* ra
       plan.tensor_cuts[entry][step] = RandomCut(dims, parts[step], &extents, random);
     }
   }
-  // Heads that belong to a variable are cut as it is.
+  // Heads that belong to a variable are cut like the variable.
   for (size_t h = 0; h < mock.graph.heads.size(); ++h) {
     const std::string& role = mock.graph.head_roles[h];
     for (int node = 0; node < mock.graph.num_nodes(); ++node) {

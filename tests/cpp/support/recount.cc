@@ -63,7 +63,7 @@ const StrategyRow* RowOf(const StrategyTable& table, int node) {
   return row < 0 ? nullptr : &table.rows[row];
 }
 
-// Which part of each step a worker is: the last step changes fastest.
+// A worker's part at each step; the last step changes fastest.
 std::vector<int> PartsOfWorker(int worker, const std::vector<int>& parts) {
   std::vector<int> which;
   int workers = 1;
@@ -100,7 +100,7 @@ int64_t Value(const AffineForm& form, const Region& variables) {
     const Span& range = variables[term.var];
     sum += term.coef * (term.upper ? range.end - 1 : range.begin);
   }
-  // Rounded down, below zero too.
+  // Rounds down, also below zero.
   return sum >= 0 ? sum / form.divisor : -((-sum + form.divisor - 1) / form.divisor);
 }
 
@@ -111,7 +111,7 @@ bool Mentions(const AffineForm& form, const std::vector<int>& cuts) {
   return false;
 }
 
-// What one operator does, and one worker of it.
+// One operator, and one worker's part of it.
 class Operator {
  public:
   Operator(const Graph& graph, const StrategyTable& table, const Plan& plan, int node,
@@ -143,7 +143,7 @@ class Operator {
     return (Count(needed) - Count(Common(needed, tile))) * BytesOf(entry);
   }
 
-  // The tile, once for every part that is reduced into it, except what is made here.
+  // The tile, once for every part that is reduced into it, minus this worker's part.
   int64_t OutputBytes(int index) const {
     const NodeEntry entry{node_, index};
     const Region tile = Tile(entry);
@@ -194,7 +194,7 @@ class Operator {
     return row_ != nullptr && row_->random && IsBehindTheFirst({kWhole});
   }
 
-  // A dimension that no split moves in is touched whole, unless `exact`.
+  // A dimension that no split affects is touched whole, unless `exact`.
   Region Touched(const std::vector<DimAccess>& dims, const Region& all,
                  bool exact = false) const {
     Region touched = all;

@@ -1,9 +1,9 @@
-// Counts what a plan makes the workers fetch, worker by worker and region by region,
-// from the plan, the graph and the table alone.
+// Counts the bytes that a plan makes the workers fetch, worker by worker and region by
+// region, from only the plan, the graph and the table.
 //
-// An oracle: of the code under test it uses the structs Graph, StrategyTable and Plan
-// and none of their functions. Its geometry, its arithmetic and its sizes of dtypes
-// are its own, so a fault in src/ cannot hide behind the same fault here.
+// This is an oracle. Of the code under test it uses only the structs Graph, StrategyTable
+// and Plan, none of their functions. It has its own geometry, arithmetic and sizes of
+// dtypes, so a fault in src/ cannot hide behind the same fault here.
 #ifndef TOFU_TESTS_CPP_SUPPORT_RECOUNT_H_
 #define TOFU_TESTS_CPP_SUPPORT_RECOUNT_H_
 
@@ -19,14 +19,14 @@ namespace tofu {
 // Bytes that all workers fetch under the plan.
 int64_t Recount(const Graph& graph, const StrategyTable& table, const Plan& plan);
 
-// The part of it that one node causes; read: ReadTensors(graph).
+// The part of these bytes that one node causes; read: ReadTensors(graph).
 int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& plan,
                     const std::vector<bool>& read, int node);
 
 // Per entry: whether a head, or an operator that a head needs, reads it.
 std::vector<bool> ReadTensors(const Graph& graph);
 
-// How many values variable `var` of a node's row takes.
+// The number of values that variable `var` of a node's row takes.
 int64_t VariableExtent(const Graph& graph, const StrategyRow& row, int node, size_t var);
 
 }  // namespace tofu

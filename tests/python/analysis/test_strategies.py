@@ -1,4 +1,4 @@
-"""Strategies: symbolic, from descriptions alone."""
+"""Symbolic strategies, from descriptions alone."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_only_outputs_of_one_index_are_pointwise() -> None:
 
 
 def test_a_dimension_may_be_longer_than_an_output_but_not_than_another_input() -> None:
-    """Of what an output bounds the operator reads the beginning."""
+    """If an output bounds the variable, the operator reads only the beginning."""
 
     @op
     def beginning(x):

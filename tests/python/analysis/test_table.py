@@ -1,4 +1,4 @@
-"""Rows of the strategy table, and parts of operators by them."""
+"""Rows of the strategy table, and the parts of operators that they define."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_shipped_descriptions_say_where_they_stand() -> None:
 
 
 def test_strategies_hold_together_too() -> None:
-    """Alone, each leaves one dimension as it is, which is all that the operator asks for."""
+    """Each alone leaves one dimension whole, which is all that the operator needs."""
 
     @op
     def table_one_whole(x):
@@ -242,6 +242,6 @@ def test_strategies_hold_together_too() -> None:
 
 
 def test_a_dimension_without_elements_is_not_split():
-    """Whatever rows of larger ones there are already."""
+    """Even if rows for larger shapes are cached."""
     assert row_for("relu", {}, [(4, 6)], [(4, 6)])["splittable"] == [0, 1]
     assert row_for("relu", {}, [(0, 6)], [(0, 6)])["splittable"] == [1]

@@ -1,4 +1,4 @@
-"""benchmarks/multifetch.py: that it runs, and says where it cannot. No times are judged here."""
+"""benchmarks/multifetch.py runs, or says why it cannot. Timings are not checked."""
 
 import ctypes
 import importlib.util
@@ -25,7 +25,7 @@ def run(*arguments):
 def gpu():
     spec = importlib.util.spec_from_file_location("_gpu", FOLDER / "_gpu.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["_gpu"] = module  # dataclasses look there
+    sys.modules["_gpu"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     yield module
     del sys.modules["_gpu"]
@@ -58,6 +58,6 @@ def test_what_is_fetched_and_copied_is_the_same(gpu, pattern):
     assert "IsAligned<16>" in kernel["source"]
     assert case.rows.count * case.rows.bytes * case.tiles == case.region_bytes
     assert kernel["num_sources"] == case.tiles
-    # As CUDA's headers lay it out: two sides of 56 bytes, and the size of the copy.
+    # The layout in CUDA's headers: two sides of 56 bytes, and the size of the copy.
     assert ctypes.sizeof(gpu._Copy2D) == 2 * 56 + 16
     assert gpu._Copy2D.to_device.offset == 56 + 32

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _dim(var: int) -> dict[str, Any]:
-    """What is touched of a dimension by the variable itself."""
+    """The access to a dimension at the variable itself."""
     return {"lo": {"terms": [[var, 0, 1]]}, "hi": {"terms": [[var, 1, 1]]}}
 
 

@@ -1,4 +1,4 @@
-"""Damaged documents raise an error of tofu's, whatever the damage; nothing crashes."""
+"""Damaged documents raise one of tofu's errors, whatever the damage, and never crash."""
 
 import copy
 import json

@@ -1,7 +1,7 @@
-"""Random plans on stock MXNet: whatever the cuts, losses and gradients are the serial ones.
+"""Random plans on stock MXNet: with any cuts, losses and gradients are those of a serial run.
 
-Once with no operator described, so that every worker fetches all it reads and cuts its
-tiles from what it computes, and once with operators split at random too.
+Runs once without descriptions, so every worker fetches whole inputs and cuts its tiles from
+what it computes, and once with operators split at random, too.
 """
 
 import json
@@ -83,7 +83,7 @@ def _operator_cuts(row, inputs, outputs, parts, rng):
 
 
 def _random_plan(graph, table, parts, rng):
-    """A plan that cuts every tensor and operator at random; its costs are left open."""
+    """A plan that cuts every tensor and operator at random; its costs are not filled in."""
     tensors, operators = [], []
     for number, node in enumerate(graph.nodes):
         outputs = [shape for shape, _ in node.outputs]

@@ -176,7 +176,7 @@ def test_errors_name_the_document_at_fault():
         _core.Graph("{nope")
     with pytest.raises(GraphError, match=r"strategy table: .*rows"):
         _table(table=TABLE.replace('"rows"', '"lines"'))
-    with pytest.raises(PlanError, match="the plan is of another graph"):
+    with pytest.raises(PlanError, match="the plan is for another graph"):
         _core.Plan(plan.to_json(), _table(GRAPH.replace('"dw"', '"other"')))
     with pytest.raises(PlanError, match="workers"):
         _plan(0)

@@ -1,4 +1,4 @@
-"""The command tofu: what it accepts, and what it says to bad input."""
+"""The command tofu: its arguments, and its errors for bad input."""
 
 import importlib
 import importlib.util
@@ -27,7 +27,7 @@ VARIABLES = (
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     for name in VARIABLES:
-        # Set first, so that what the command sets is undone, too.
+        # Setting it first makes monkeypatch undo what the command sets.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 

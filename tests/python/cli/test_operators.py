@@ -1,4 +1,4 @@
-"""The commands about operators: what their options reach."""
+"""The commands about operators, and the effects of their options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def invoke(*args: str) -> Result:
 
 
 def test_a_finding_names_the_seed_that_it_was_found_with() -> None:
-    """In a process of its own: the split that is found is of the real operator."""
+    """Runs in a separate process, where the finding is one of the real operator."""
     ran = invoke("verify", "size_array", "--seed", "7", "--processes", "1")
     assert ran.exit_code == 0, ran.output
     assert ran.output.count("  tofu verify size_array --seed 7\n") == 2
@@ -37,7 +37,7 @@ def test_a_finding_names_the_seed_that_it_was_found_with() -> None:
 
 
 class Calls:
-    """Stands in for the processes that verify, and remembers what they were asked."""
+    """Stands in for the verifying processes, and records the calls."""
 
     def __init__(self, *verdicts: Verdict) -> None:
         self.verdicts = verdicts

@@ -1,4 +1,4 @@
-"""From tofu plan --save to a run with TOFU_PLAN: same weights, or one clear refusal."""
+"""From tofu plan --save to a run with TOFU_PLAN: the same weights, or one clear error."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def run(folder, *command, **variables):
 
 @pytest.fixture(scope="module")
 def saved(folder):
-    """A plan of the script, whose weights the search would not cut like this."""
+    """A plan of the script with cuts that the search would not choose."""
     ran = run(
         folder, "-m", "tofu", "plan", "--workers=4", "--save=train.plan", "--format=json",
         "--pin=net_dense0_weight=1", "train.py", 8, 16, "none",
@@ -86,7 +86,7 @@ def test_a_run_with_a_saved_plan_ends_with_the_weights_of_a_serial_one(folder, s
     assert set(weights) == set(serial)
     for name in serial:
         np.testing.assert_allclose(weights[name], serial[name], rtol=1e-5, atol=1e-6)
-    # The number of workers is the plan's. Smaller batches and predictions are told of once.
+    # The plan sets the number of workers. One message covers smaller batches and predictions.
     assert "over 4 workers" in ran.stderr
     assert ran.stderr.count("train.plan has no plan for a graph of net") == 1
     # The plan was used: no search came before the first partitioned graph.

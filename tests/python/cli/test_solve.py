@@ -1,4 +1,4 @@
-"""tofu solve: what it prints, writes and refuses."""
+"""tofu solve: its output, its files and its errors."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_without_a_choice_the_least_limit_is_said(
     assert run("--limit", "3", problem_file) == 1
     assert capsys.readouterr().out.splitlines() == [
         "infeasible: no choice fits into 3 bytes",
-        "the least limit that leaves one: 4 bytes",
-        "at moment 2, this needs it:",
+        "the smallest limit that leaves one: 4 bytes",
+        "at moment 2, these need it:",
         "               3 bytes  variable 0",
         "               1 bytes  variable 1",
     ]

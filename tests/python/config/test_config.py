@@ -1,4 +1,4 @@
-"""The environment: what steers the search, and what is said to bad values."""
+"""Environment variables: the settings of the search, and errors for bad values."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """Small models of the three kinds that users train, and a plain Gluon loop for them.
 
-Nothing here knows tofu: the same loop runs serially and partitioned.
+This module has no tofu code: the same loop runs serially and partitioned.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def batch(case, dtype, seed):
 
 
 def train(case, dtype, steps=STEPS, batch_of=batch):
-    """Train from a fixed start; returns the losses and the final parameters as NumPy arrays."""
+    """Train from a fixed start; return the losses and the final parameters as NumPy arrays."""
     mx.random.seed(7)
     np.random.seed(7)
     net = case.net()

@@ -1,11 +1,11 @@
-"""One operator as a graph of its own, partitioned at random over workers, and run.
+"""Runs a graph of one operator, partitioned at random over workers.
 
     run = Run(case, seed)
     for cuts in strategies(run, parts, rng):
         outputs, fetches = by_parts(run, parts, cuts, rng)
 
-Unlike ``tofu.verify``, which cuts arrays by itself, the passes make this graph: every
-tensor has random tiles, and workers fetch what they need by MultiFetch.
+``tofu.verify`` cuts arrays itself. Here the passes partition the graph: every tensor has
+random tiles, and workers fetch what they need with MultiFetch.
 """
 
 import json
@@ -31,7 +31,7 @@ FAULTS = {
     "_npi_hstack": _VARIABLES_ONLY,
     "_npi_dstack": _VARIABLES_ONLY,
     "_npi_column_stack": _VARIABLES_ONLY,
-    "_contrib_allclose": "outside NumPy's semantics MXNet takes its number for an unknown shape",
+    "_contrib_allclose": "outside NumPy's semantics its scalar shape means an unknown one",
     "_backward_LeakyReLU": _OVERWRITES,
     "_backward_softmax": _OVERWRITES,
     "_grad_add": "MXNet takes it for a sum in place; tofu lowers it",
@@ -40,7 +40,7 @@ FAULTS = {
 
 
 def reason_not_to_run(case):
-    """Why a case cannot be a graph that tofu partitions; None where it can."""
+    """Why tofu cannot partition a case's graph; None if it can."""
     load()
     if case.imperative or case.in_place:
         return "not a node of a graph"
@@ -76,7 +76,7 @@ def _cuts(extent, choices, parts, rng, first=None):
 
 
 def by_parts(run, parts, cuts, rng):
-    """The operator's outputs, each of its instances on another worker; and how many fetches."""
+    """The operator's outputs, with each instance on another worker, and the number of fetches."""
     contexts = [mx.cpu(worker) for worker in range(math.prod(parts))]
     graph = _graph(run)
     rows = document([run.row if node.op else None for node in graph.nodes])
@@ -92,7 +92,7 @@ def by_parts(run, parts, cuts, rng):
 
 
 def _graph(run):
-    """The training graph of the operator alone, all its outputs heads."""
+    """The training graph of only the operator, with all its outputs as heads."""
     node = Node(run.case.op, NAME, dict(run.case.attrs), num_outputs=len(run.outputs))
     for k, array in enumerate(run.inputs):
         variable = Node(VARIABLE, f"x{k}", {"__tofu_role__": "data"})
@@ -115,7 +115,7 @@ def _plan(run, graph, parts, cuts, rng):
     for node in graph.nodes:
         arrays = run.outputs if node.op else [run.inputs[int(node.name[1:])]]
         for output, array in enumerate(arrays):
-            # MXNet cannot slice truth values, only take rows of them.
+            # MXNet cannot slice booleans, only take rows of them.
             dims = range(min(array.ndim, 1) if array.dtype == _BOOL else array.ndim)
             own = _cuts(lambda dim, shape=array.shape: shape[dim], dims, parts, rng)
             own = [-1 if cut is None else cut for cut in own]

@@ -1,4 +1,4 @@
-"""Blocks of composite operators, partitioned, train as they do serially."""
+"""Blocks of composite operators train partitioned as they do serially."""
 
 import mxnet as mx
 import numpy as np
@@ -13,7 +13,7 @@ STEPS = 4
 
 @pytest.fixture
 def switched_on():
-    """Turn tofu on for a number of CPU workers; off again afterwards."""
+    """Turn tofu on for a number of CPU workers, and off again afterwards."""
 
     def enable(workers):
         tofu.enable(workers=workers, device="cpu")
@@ -23,7 +23,7 @@ def switched_on():
 
 
 class Tagger(nn.HybridBlock):
-    """A class for every step of a sequence, by a fused recurrent layer."""
+    """Predicts a class for every step of a sequence, with a fused recurrent layer."""
 
     def __init__(self, layer, **kwargs):
         super().__init__(**kwargs)
@@ -63,7 +63,7 @@ def train(layer):
 
 
 class Wide(nn.HybridBlock):
-    """One row of features, which only they themselves can be divided by."""
+    """One row of features, so only the features can be divided."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -76,7 +76,7 @@ class Wide(nn.HybridBlock):
 
 
 class Classes(nn.HybridBlock):
-    """A probability of each class for one instance, which is its own gradient."""
+    """Class probabilities of one instance, from an operator that defines its own gradient."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -89,7 +89,7 @@ class Classes(nn.HybridBlock):
 
 
 class Words(nn.HybridBlock):
-    """Columns that nobody can share, of an embedding with many rows."""
+    """An embedding with many rows, whose columns cannot be divided."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

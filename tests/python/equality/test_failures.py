@@ -1,4 +1,4 @@
-"""Descriptions and lowerings that fail: the rest is partitioned, and all of it is right."""
+"""If descriptions and lowerings fail, the rest is partitioned, and all results are correct."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Images that only their space divides: windows of any kind read halos, forward and backward."""
+"""Images that only space can divide: windows of all kinds read halos, forward and backward."""
 
 import random
 
@@ -29,7 +29,7 @@ class Windows(nn.HybridBlock):
 
 
 def layers(rng):
-    """Random windows over 24 x 24 pixels, after each of which 24 or 12 are left."""
+    """Random windows over 24 x 24 pixels; each leaves 24 or 12 along a dimension."""
 
     def window(size):
         kernel, dilate = rng.choice(((3, 1), (5, 1), (3, 2), (2, 2)))
@@ -52,7 +52,7 @@ def layers(rng):
 
 
 class Drawn(mx.init.Initializer):
-    """The same numbers in every dtype, which MXNet's own generator does not give."""
+    """Draws the same numbers for every dtype, which MXNet's own generator does not."""
 
     def __init__(self):
         super().__init__()

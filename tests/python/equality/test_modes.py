@@ -1,4 +1,4 @@
-"""A plan of every search mode means what the serial run means."""
+"""The plan of every search mode computes what a serial run computes."""
 
 import functools
 

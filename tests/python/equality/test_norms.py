@@ -39,7 +39,7 @@ class Net(nn.HybridBlock):
 
 
 class Drawn(mx.init.Initializer):
-    """The same numbers in every dtype, which MXNet's own generator does not give."""
+    """Draws the same numbers for every dtype, which MXNet's own generator does not."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def train(norm, batch, dtype):
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("name", NORMS)
 def test_norms(name, workers, batch):
-    # MXNet has that of instances in single precision alone; the others' are judged by doubles.
+    # MXNet has InstanceNorm only in single precision; compare the others with float64.
     dtypes = ["float32"] if name.startswith("instance") else ["float64", "float32"]
     expected = train(NORMS[name], batch, dtypes[0])
     for dtype in dtypes:

@@ -1,8 +1,8 @@
 """Every strategy of every described operator, over 2, 3, 4 and 8 workers with MultiFetch.
 
-The calls are those of ``tofu verify``. Each strategy is one graph, in which every tensor is
-cut at random, so that workers fetch what they read. A sample runs with the other tests; the
-rest, some minutes, with ``pytest --full``.
+The calls are those of ``tofu verify``. Each strategy is one graph in which every tensor is
+cut at random, so workers fetch what they read. A sample runs with the other tests; the rest
+takes a few minutes with ``pytest --full``.
 """
 
 import os
@@ -20,7 +20,7 @@ from .operators import by_parts, reason_not_to_run, strategies
 
 PARTS = {2: [2], 3: [3], 4: [2, 2], 8: [2, 2, 2]}
 SEED = int(os.environ.get("TOFU_TEST_SEED", "5"))
-SAMPLED = 60  # one call in so many
+SAMPLED = 60  # one in this many calls
 
 
 def cases():
@@ -30,11 +30,11 @@ def cases():
 
 
 def with_sizes_that_eight_divides(case):
-    """The call, where there is one; the sizes of the cases are multiples of six."""
+    """The call with such sizes, if valid; the cases' own sizes are multiples of six."""
     other = drawn(case, np.random.default_rng(SEED), sizes=(8,))
     try:
         return Run(other or case, SEED)
-    except Exception:  # some operators find out later that a size is wrong
+    except Exception:  # some operators check sizes only later
         return Run(case, SEED)
 
 
@@ -61,7 +61,7 @@ def test_parts_that_fetch_make_the_whole(case):
 
 @pytest.mark.parametrize("op", ["gather_nd", "scatter_nd"])
 def test_operators_that_mxnet_takes_for_backward_ones_can_fetch(op):
-    """Which therefore must not wait for the fetch by a control dependency."""
+    """They must not depend on the fetch by a control dependency."""
     run = Run(next(case for case in ALL if case.op == op), SEED)
     rng = random.Random(SEED)
     for cuts in strategies(run, [2], rng):

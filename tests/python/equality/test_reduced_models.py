@@ -1,8 +1,8 @@
-"""Every model of tofu.models, in its reduced version, trains by parts as it does whole.
+"""Every reduced model of tofu.models trains partitioned as it does whole.
 
-Over 2, 3, 4 and 8 workers that fetch by MultiFetch: losses, gradients of the first step, and
-weights and running statistics after some. A sample runs with the other tests; the rest, a
-matter of minutes, with ``pytest --full``.
+Runs over 2, 3, 4 and 8 workers with MultiFetch, and compares losses, the gradients of the
+first step, and weights and running statistics after several steps. A sample runs with the
+other tests; the rest takes minutes with ``pytest --full``.
 """
 
 import functools
@@ -18,25 +18,26 @@ from tofu import models
 
 WORKERS = (2, 3, 4, 8)
 STEPS = 3
-# In single precision rounding turns some relu of a deep net the other way, which a few elements
-# of its gradients show. Of these the norm of what differs is looked at, after one step.
+# In single precision, rounding moves some elements of a deep net across a relu, which changes a
+# few elements of its gradients. For these nets, compare the norm of the difference, after one step.
 DEEP = ("vgg-16", "wresnet-152-10")
 DEEP_TOLERANCE = 1e-3
-# One that shares its reduced version with others stands for them.
+# One model for each reduced version.
 STRUCTURES = {(m.factory, repr(m.reduced)): m.name for m in models.MODELS.values()}
 SAMPLE = {"mlp": 8, "rnn-10-8k": 3, "wresnet-152-10": 4, "transformer": 4, "gpt-24": 2}
 # All numbers of workers divide 24; images of some are large, or their dense layers.
 BATCH_SIZES = {"alexnet": 8, "densenet-121": 8, "vgg-16": 8}
-# Single precision too; the others make constants of their own, which MXNet gives 32 bits.
+# Models that also run in double precision; the others create constants, for which MXNet uses
+# 32 bits.
 DOUBLE = ("alexnet", "densenet-121", "mlp", "vgg-16", "wresnet-152-10")
-# Of losses and of the largest gradient or weight of an array.
+# Relative to losses, and to the largest gradient or weight of an array.
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 
 
 def dtypes(name):
     if name not in DOUBLE:
         return ("float32",)
-    # MXNet's own run of that one ends in "could not construct a sub-memory".
+    # MXNet itself fails on this one with "could not construct a sub-memory".
     return ("float64",) if name == "densenet-121" else ("float64", "float32")
 
 
@@ -66,7 +67,7 @@ def batch(model, dtype, seed):
 
 
 def without_dropout(block):
-    """What a worker drops is its own draw, so that there would be nothing to compare."""
+    """Remove dropout: each worker draws its own masks, so runs could not be compared."""
     if isinstance(block, nn.Dropout):
         block._rate = 0
 
@@ -102,7 +103,7 @@ serial = functools.cache(train)
 
 def assert_close(found, expected, tolerance):
     assert found.keys() == expected.keys()
-    # Some are zero but for rounding, as that of a bias which softmax takes out again.
+    # Some are zero except for rounding, such as that of a bias that softmax cancels.
     least = max(np.abs(value).max() for value in expected.values()) / 100
     for key, value in expected.items():
         slack = tolerance * max(np.abs(value).max(), least)

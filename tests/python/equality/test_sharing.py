@@ -1,4 +1,4 @@
-"""Fetches that operators and timesteps share change no value."""
+"""Sharing fetches between operators and timesteps changes no values."""
 
 import mxnet as mx
 import numpy as np
@@ -14,7 +14,7 @@ BATCH = 8
 
 
 def without_dropout(block):
-    """Workers draw other masks than one device does."""
+    """Remove dropout: workers draw different masks than one device does."""
     if isinstance(block, gluon.nn.Dropout):
         block._rate = 0
 

@@ -16,7 +16,7 @@ BOXES = [[0, 0, 0, 3, 3], [1, 1, 0, 4, 5], [2, 2, 2, 5, 5], [3, 0, 1, 5, 4]]
 
 
 class Regions(nn.HybridBlock):
-    """Classes of boxes of an image, as detectors find them."""
+    """Predicts classes of boxes in an image, like a detector."""
 
     def __init__(self, **kwargs):
         super().__init__(prefix="net_", **kwargs)
@@ -28,7 +28,7 @@ class Regions(nn.HybridBlock):
 
 
 class Last(nn.HybridBlock):
-    """A class for the last element of each sequence."""
+    """Predicts a class for the last element of each sequence."""
 
     def __init__(self, **kwargs):
         super().__init__(prefix="net_", **kwargs)

@@ -1,4 +1,4 @@
-"""A partitioned run means what the serial run means: losses, weights, running statistics."""
+"""A partitioned run gives the results of a serial one: losses, weights, running statistics."""
 
 import functools
 
@@ -16,7 +16,7 @@ WORKERS = (2, 3, 4, 6, 8)
 
 @pytest.fixture
 def switched_on():
-    """Turn tofu on for a number of CPU workers; off again afterwards."""
+    """Turn tofu on for a number of CPU workers, and off again afterwards."""
 
     def enable(workers, fetch="multifetch"):
         tofu.enable(workers=workers, device="cpu", fetch=fetch)
@@ -73,7 +73,7 @@ def test_equal_settings_give_bitwise_equal_runs(model, switched_on):
 
 
 def test_gradients_read_while_recording_are_computed_all_the_same(switched_on):
-    """As some scripts do that log the last step's gradients."""
+    """Some scripts do this to log the last step's gradients."""
 
     def run():
         mx.random.seed(3)
@@ -97,7 +97,7 @@ def test_gradients_read_while_recording_are_computed_all_the_same(switched_on):
 
 
 def test_statistics_read_while_recording_are_updated_all_the_same(switched_on):
-    """As some scripts do that log them after the forward pass."""
+    """Some scripts do this to log them after the forward pass."""
 
     def run():
         mx.random.seed(3)

@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 import tofu
 
 STEPS = 3
-LAYERS = {  # a block, and the shape of what it is given
+LAYERS = {  # a block, and the shape of its input
     "an image from a pixel": (lambda: nn.Conv2DTranspose(16, 4, use_bias=False), (8, 12, 1, 1)),
     "strides": (lambda: nn.Conv2DTranspose(16, 4, 2, 1), (8, 16, 4, 4)),
     "unequal": (lambda: nn.Conv2DTranspose(4, (4, 2), (3, 1), (1, 0)), (1, 6, 5, 7)),
@@ -22,7 +22,7 @@ LAYERS = {  # a block, and the shape of what it is given
 
 
 class Net(nn.HybridBlock):
-    """The layer twice over, the second time with as many channels as come in."""
+    """The layer twice, the second time with as many channels as it gets."""
 
     def __init__(self, layer, channels, **kwargs):
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""The example scripts: plain Gluon, and the same serially and partitioned."""
+"""The example scripts are plain Gluon, and do the same serially and partitioned."""
 
 import functools
 import json

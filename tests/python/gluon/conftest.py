@@ -10,7 +10,7 @@ from . import fakes
 
 @pytest.fixture(params=["fake", "real"])
 def log(request):
-    """What the other layers are asked to do; once fake ones, once tofu's own."""
+    """The calls to the other layers; once with fakes, once with tofu's own."""
     log = fakes.Log()
     found = fakes.backend() if request.param == "fake" else backend.own()
     with fakes.using(fakes.logged(found, log)):
@@ -19,14 +19,14 @@ def log(request):
 
 @pytest.fixture
 def fake():
-    """Fakes in place of the other layers."""
+    """Replace the other layers with fakes."""
     with fakes.using(fakes.backend()):
         yield
 
 
 @pytest.fixture(params=(2, 3, 4))
 def workers(request, log):
-    """Tofu on over this many CPU workers."""
+    """Turn tofu on, with this many CPU workers."""
     tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
     yield request.param
     tofu.gluon.disable()
@@ -34,7 +34,7 @@ def workers(request, log):
 
 @pytest.fixture
 def two(log):
-    """Tofu on over two CPU workers."""
+    """Turn tofu on, with two CPU workers."""
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     yield log
     tofu.gluon.disable()

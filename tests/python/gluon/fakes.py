@@ -1,8 +1,8 @@
 """A backend that runs a symbol serially behind the interface of the partitioned program.
 
-Parameters are tiled for real (along the first dimension that divides, step by step);
-a program gathers them, runs the symbol on one context, and scatters the gradients.
-So the Gluon layer is tested alone, and its results must be the serial ones exactly.
+Parameters are really tiled (along the first dimension that divides, step by step). A
+program gathers them, runs the symbol on one context, and scatters the gradients. So tests
+see only the Gluon layer, and its results must be exactly those of a serial run.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ APART = concurrent.futures.ThreadPoolExecutor(1)
 
 
 class Log:
-    """What a backend was asked to do."""
+    """The calls to a backend."""
 
     def __init__(self):
         self.graphs = []
@@ -40,7 +40,7 @@ class Log:
 
 @contextlib.contextmanager
 def using(backend, **others):
-    """In this context sessions use a backend, with other functions for some of its own."""
+    """Make sessions in this context use a backend, with some of its functions replaced."""
     backend = dataclasses.replace(backend, **others)
     with mock.patch.object(own_backend, "own", return_value=backend):
         state = active().state if active() is not None else None
@@ -53,12 +53,12 @@ def using(backend, **others):
 
 
 def are_used():
-    """Whether results are those of plain MXNet to the bit."""
+    """Whether results are bit for bit those of plain MXNet."""
     return own_backend.own().usable_fetch is _usable_fetch
 
 
 def logged(backend, log):
-    """The backend, telling `log` what it is asked to do."""
+    """A backend that records its calls in `log`."""
 
     def training_graph(symbol, **options):
         keys = ("train", "gradients", "optimizer")
@@ -148,7 +148,7 @@ class Program:
     is_used_up = False
 
     def __init__(self, step, contexts, arrays):
-        # Each output has a gradient of its own, also where two are the same tensor.
+        # Each output has its own gradient, even if two are the same tensor.
         self._symbol = mx.sym.Group(
             [mx.sym.identity(output) for output in mx.sym.load_json(step.symbol)]
         )
@@ -168,7 +168,7 @@ class Program:
         }
         self._is_train, self.is_used_up = is_train, False
         auxiliary = set(self._symbol.list_auxiliary_states())
-        # In a thread of its own for its temporary space: see tofu.mx.run.executor.bind_apart.
+        # A separate thread gives it separate temporary space: see executor.bind_apart.
         self._executor = APART.submit(
             self._symbol.bind,
             ctx,

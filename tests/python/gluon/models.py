@@ -1,4 +1,4 @@
-"""Nets and training loops of plain Gluon, and how to run them with and without tofu."""
+"""Nets and training loops in plain Gluon, to run with and without tofu."""
 
 import contextlib
 
@@ -22,7 +22,7 @@ def make_net(hybrid=True, prefix="net_"):
 
 
 def started(net, hybrid=True):
-    """The net with weights that do not depend on what ran before."""
+    """Initialize the net with weights that do not depend on what ran before."""
     mx.random.seed(7)
     np.random.seed(7)
     net.initialize(mx.init.Xavier())
@@ -46,7 +46,7 @@ def data(batch=12):
 
 
 def train(optimizer="sgd", params=None, net=None, steps=STEPS, after_backward=None):
-    """Losses and a prediction, weights, and the trainer."""
+    """Train; return losses and a prediction, weights, and the trainer."""
     net = net or make_net()
     trainer = gluon.Trainer(
         net.collect_params(), optimizer, params or {"learning_rate": 0.1, "momentum": 0.9}
@@ -77,7 +77,7 @@ def weights(net):
 
 @contextlib.contextmanager
 def plain():
-    """Without tofu; the fixture's backend is kept."""
+    """Turn tofu off in this context, and keep the fixture's backend."""
     session = tofu.gluon.session.active()
     tofu.gluon.disable()
     try:
@@ -92,9 +92,9 @@ def plainly(function, *args, **kwargs):
 
 
 def assert_same(found, expected, what="", *, rounded=False):
-    """Nested lists and dicts of arrays agree: to the bit with fakes, else to rounding.
+    """Check that nested lists and dicts of arrays agree: bit for bit with fakes, else to rounding.
 
-    rounded: to rounding with fakes, too, as MXNet may add up three parts in another order.
+    rounded: allow rounding with fakes, too, as MXNet may add three parts in another order.
     """
     if isinstance(expected, dict):
         assert found.keys() == expected.keys()

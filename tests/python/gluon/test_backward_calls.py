@@ -1,4 +1,4 @@
-"""Backward calls: one at a time, each waiting for its own callbacks."""
+"""Backward calls run one at a time, and each waits for its own callbacks."""
 
 import sys
 import threading
@@ -15,12 +15,12 @@ from tofu.gluon.session import active
 
 from .models import assert_same, data, make_net, plainly, weights
 
-WAIT_S = 60  # for what takes milliseconds, where nothing hangs
+WAIT_S = 60  # takes milliseconds unless something hangs
 ROUNDS = 25
 
 
 def run_all(*functions):
-    """Call functions on threads of their own; raise the first error of any."""
+    """Call each function on its own thread; raise the first error of any."""
     errors = []
 
     def guarded(function):
@@ -46,7 +46,7 @@ def run_all(*functions):
 
 @pytest.mark.parametrize("num_variables", [0, 1])
 def test_one_call_at_a_time(num_variables):
-    """A second call begins when the first one is through, its `after` included."""
+    """A second call begins only when the first one, including its `after`, has ended."""
     calls, events = BackwardCalls(), []
     args = [None] * 9
     args[3] = num_variables
@@ -70,7 +70,7 @@ def test_one_call_at_a_time(num_variables):
 
 
 def steps_and_gradients(together):
-    """Weights after steps of one net, and gradients of another by autograd.grad."""
+    """Weights after steps of one net, and gradients of another from autograd.grad."""
     nets = [make_net(prefix=f"net{i}_") for i in range(2)]
     for net in nets:
         net.cast("float64")
@@ -108,8 +108,8 @@ def test_backward_and_grad_on_two_threads(workers):
     assert_same(steps_and_gradients(together=True), expected)
 
 
-def test_recordings_are_looked_at_under_the_lock(two, monkeypatch):
-    """Another thread's backward call frees graphs meanwhile."""
+def test_recordings_are_read_under_the_lock(two, monkeypatch):
+    """Another thread's backward call could free graphs in the meantime."""
     net, looks = make_net(), []
     net(data())
     calls = active().state.calls
@@ -144,8 +144,8 @@ def test_a_value_is_flushed_while_it_is_freed(two, monkeypatch):
     assert (net[0].weight.list_data()[0].asnumpy() == 3).all()
 
 
-def test_values_are_dropped_while_others_look(two):
-    """One thread takes and drops whole arrays; calls of another walk over all of them."""
+def test_values_are_dropped_while_another_thread_reads_them(two):
+    """One thread takes and drops whole arrays while another thread's calls visit all of them."""
     nets = [make_net(prefix=f"net{i}_") for i in range(2)]
     for net in nets:
         net(data())

@@ -11,10 +11,10 @@ from tofu.gluon.parameter import is_tiled
 
 from .models import assert_same, plainly, started, weights
 
-# Warnings of eager calls, which are meant here.
+# The nets run eagerly on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not hybridized")
 
-CHANNELS = 48  # oneDNN has blocks of 8 and 16; 2, 3 and 4 workers divide it
+CHANNELS = 48  # a multiple of oneDNN's blocks of 8 and 16, and of 2, 3 and 4 workers
 
 
 def make_net(dtype="float32"):
@@ -54,7 +54,7 @@ def summary(net, dtype):
 
 
 def eager_backward(net, dtype):
-    """Gradients, too, are in the blocked layout then."""
+    """Gradients are then in the blocked layout, too."""
     with autograd.record():
         loss = (net(images(dtype)) ** 2).sum()
     loss.backward()
@@ -131,7 +131,7 @@ def test_inputs_in_the_blocked_layout(batch, workers):
 
 
 def blocked_like(net):
-    """A weight of another net that has predicted."""
+    """A weight of another net after a prediction."""
     other = make_net()
     for parameter in other.collect_params().values():
         parameter.initialize(mx.init.Uniform(0.5), force_reinit=True)

@@ -1,4 +1,4 @@
-"""What a user is told, and what runs serially instead."""
+"""Messages about blocks, and blocks that run serially instead."""
 
 import warnings
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture
 def on(fake):
-    """Tofu on over two workers and a fake backend, with its usual lines."""
+    """Turn tofu on, with two workers, a fake backend and the usual log."""
     tofu.gluon.enable(workers=2, device="cpu", log="info")
     yield
     tofu.gluon.disable()
@@ -211,7 +211,7 @@ class Plain(gluon.Block):
 
 @pytest.fixture
 def strict(fake, monkeypatch):
-    """Tofu on as TOFU_STRICT=1 has it."""
+    """Turn tofu on with TOFU_STRICT=1."""
     monkeypatch.setenv("TOFU_STRICT", "1")
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     yield

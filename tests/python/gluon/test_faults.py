@@ -1,4 +1,4 @@
-"""What an operator throws: one error that names it, and the process stays usable."""
+"""Faults of operators: the script gets one error that names the operator, and can go on."""
 
 import os
 import subprocess
@@ -17,11 +17,11 @@ from tofu.gluon.recording import Recording
 from . import fakes
 from .models import assert_same, data, make_net, plain, plainly, weights
 
-# Operators that no description covers are replicated, which is warned of.
+# Operators without a description are replicated, with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:.*no description of Custom")
 
 BATCH, UNITS = 8, 16
-switched_on = set()  # where the operator throws: in "forward", in "backward"
+switched_on = set()  # the calls in which the operator throws: "forward", "backward"
 
 
 class Throwing(mx.operator.CustomOp):
@@ -61,14 +61,14 @@ def switched_off():
 
 @pytest.fixture(params=(2, 4))
 def real(request):
-    """Tofu on, with its own program: the fake one runs on the script's context."""
+    """Turn tofu on, with its own program; the fake one runs on the script's context."""
     tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
     yield
     tofu.gluon.disable()
 
 
 class Steps:
-    """Training steps, in some of which the operator throws; all errors are kept."""
+    """Training steps. The operator throws in some of them; all errors are kept."""
 
     def __init__(self, dtype, grad_req="write", ask_input=False):
         mx.random.seed(0)
@@ -95,7 +95,7 @@ class Steps:
     def run(self, where, bad=(2,), steps=5):
         for number in range(steps):
             if number in bad:
-                if where is None:  # as if the step had not been
+                if where is None:  # as if this step had not run
                     continue
                 switched_on.add(where)
             try:
@@ -129,8 +129,8 @@ def test_one_error_for_each_fault(real):
     assert [number for number, _ in found.errors] == [1, 2, 4]
 
 
-def test_faults_that_nobody_reads_end(real):
-    """The script reads nothing in the steps; the error comes where it does."""
+def test_faults_in_unread_results_end(real):
+    """The script reads nothing during the steps; it gets the error when it reads something."""
     steps = Steps("float32")
     steps.step()
     switched_on.add("backward")
@@ -156,14 +156,14 @@ def test_faults_met_by_autograd_grad(real):
 
 
 def test_other_errors_are_left_alone(real):
-    """Faults of the script's own, with no partitioned graph between them."""
+    """Faults in the script's own operators, with no partitioned graph between them."""
 
     def throwing():
         return mx.nd.linalg.potrf(-mx.nd.ones((2, 2)))
 
     Steps("float32").step()
     with pytest.raises(mx.MXNetError):
-        throwing().asnumpy()  # may be one of a partitioned graph: all are forgotten
+        throwing().asnumpy()  # might come from a partitioned graph, so all are cleared
     for each in [throwing() for _ in range(3)]:
         with pytest.raises(mx.MXNetError, match="positive definite") as caught:
             each.asnumpy()
@@ -171,7 +171,7 @@ def test_other_errors_are_left_alone(real):
 
 
 class Value:
-    """An array that tells when it is waited for and copied."""
+    """An array that records when it is waited for and copied."""
 
     def __init__(self, events):
         self.events = events
@@ -186,7 +186,7 @@ class Value:
 
 @pytest.mark.parametrize("of_tile", [False, True])
 def test_values_are_computed_before_they_are_handed_over(of_tile):
-    """MXNet would lose a callback whose results hold an error of oneDNN's."""
+    """MXNet would lose a callback whose results contain an error of oneDNN's."""
     events, given, output = [], mx.nd.ones(1), mx.nd.zeros(1)
     given.attach_grad()
 
@@ -289,7 +289,7 @@ DECONVOLUTION = """
 
 
 def test_errors_of_onednn_end_too():
-    """Of another class than MXNet's own: a transposed convolution may throw one."""
+    """They are not of MXNet's own class; a transposed convolution may throw one."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(DECONVOLUTION)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

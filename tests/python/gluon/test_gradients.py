@@ -1,4 +1,4 @@
-"""Gradients of tiled parameters: left with the program that made them, read as if they were not."""
+"""Gradients of tiled parameters stay with their program, and scripts do not notice."""
 
 import copy
 import os
@@ -18,7 +18,7 @@ from .models import assert_same, data, make_net, plainly
 
 
 class Steps:
-    """A net and its trainer, a step in parts."""
+    """A net and its trainer, with methods for the parts of a step."""
 
     def __init__(self, grad_req="write"):
         self.net = make_net()
@@ -70,7 +70,7 @@ def test_they_read_as_without_tofu(two):
 
 
 def unused():
-    """A gradient that no update has used, read behind the next forward pass."""
+    """A gradient that no update has used, read after the next forward pass."""
     steps = Steps()
     steps.forward().backward()
     loss = steps.forward(2)
@@ -85,7 +85,7 @@ def test_an_unused_gradient_outlives_the_next_forward_pass(two):
 
 
 def two_trainers():
-    """Half of the gradients are used a step later."""
+    """Half of the gradients are used one step later."""
     steps = Steps()
     trainers = [
         gluon.Trainer(some, "sgd", {"learning_rate": 0.1})
@@ -205,7 +205,7 @@ def test_a_part_by_autograd_itself(two):
 
 
 def penalty_on_one_tile():
-    """Autograd writes a part of the first tile only."""
+    """Autograd writes a gradient only for the first tile."""
     steps, found = Steps(), []
     for _ in range(3):
         with autograd.record():
@@ -263,7 +263,7 @@ def test_sums_are_the_same_in_every_run(two):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_parts_add_up_from_the_latest_to_the_first(order):
-    """In whatever order they come: (1 + 1e8) - 1e8 is 0 in float32, 1 + (1e8 - 1e8) is 1."""
+    """In any order of arrival: in float32, (1 + 1e8) - 1e8 is 0, but 1 + (1e8 - 1e8) is 1."""
     values = [-1e8, 1e8, 1.0]  # by the recording's number
     tile = mx.nd.zeros(1)
     tile.attach_grad()
@@ -317,7 +317,7 @@ def test_autograd_grad_of_tiles(two):
 
 
 def test_autograd_grad_of_a_tile_stays(two):
-    """What was returned is the script's: no later pass of the program writes there."""
+    """The script owns the result: no later pass of the program writes to it."""
     steps = Steps()
     tile = steps.net[0].weight.list_data()[0]
     (found,) = autograd.grad(steps.forward(), [tile])
@@ -374,7 +374,7 @@ def test_a_second_backward_pass(two):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("change", ["step", "set_data"])
 def test_a_second_backward_pass_after_an_update_is_refused(workers, change, dtype):
-    """It would take the activations at the new weights: MXNet has kept the old ones."""
+    """It would recompute activations with the new weights; MXNet would use the old ones."""
     steps = Steps()
     steps.net.cast(dtype)
     inputs = data().astype(dtype)
@@ -452,7 +452,7 @@ MEMORY = """
 
 
 def test_memory_of_a_run():
-    """Weights and one set of gradients; another set where the script asks for the tiles."""
+    """Memory for weights and one set of gradients; for two sets once the script reads tiles."""
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MEMORY)],

@@ -1,4 +1,4 @@
-"""What a script drops is freed, without Python's search for cycles."""
+"""Objects that a script drops are freed at once, without Python's cycle collector."""
 
 import copy
 import gc
@@ -29,7 +29,7 @@ def without_collector():
 
 
 def programs():
-    """The programs of all blocks, by weak references."""
+    """Weak references to the programs of all blocks."""
     return [
         weakref.ref(bound.program)
         for block in active().state.blocks.values()
@@ -39,7 +39,7 @@ def programs():
 
 
 def once(backward, trained=False):
-    """Use a net and drop it; the programs that it had."""
+    """Use a net, drop it, and return its programs."""
     net, inputs = make_net(), data()
     inputs.attach_grad()
     if trained:
@@ -73,7 +73,7 @@ def test_calls_steps_and_records_free_what_was_dropped(two, without_collector):
 
 
 def test_blocks_with_trainers_are_freed_as_in_mxnet(two):
-    """A parameter and its trainer refer to each other: that takes the search."""
+    """A parameter and its trainer refer to each other, so this takes the cycle collector."""
     dropped = once(backward=True, trained=True)
     autograd_hooks.free_dropped()
     gc.collect()

@@ -1,4 +1,4 @@
-"""Tiled parameters behave as plain ones towards a script."""
+"""To a script, tiled parameters behave like plain ones."""
 
 import copy
 import pickle
@@ -18,7 +18,7 @@ from .models import assert_same, data, fit, make_net, plainly, train, weights
 
 @pytest.fixture
 def net(two):
-    """A net that has trained a little, its parameters tiled."""
+    """A net with tiled parameters after a little training."""
     net = make_net()
     train(net=net, steps=2)
     assert is_tiled(weight(net))
@@ -98,7 +98,7 @@ def test_held_values_follow_and_write(two):
     assert_same(found, expected)
 
 
-def test_copies_nobody_holds_are_dropped(net):
+def test_copies_that_the_script_drops_are_freed(net):
     weight(net).data()
     net(data())
     assert not active().state.views
@@ -248,7 +248,7 @@ def test_loading_another_type(two, tmp_path):
 def test_cast_there_and_back(two, between, whole_net):
     """Programs that were bound before the first cast must not be used after the second.
 
-    Where the net itself is cast, MXNet traces it again; where its parameters are, it does not.
+    If the net itself is cast, MXNet traces it again; if only its parameters are, it does not.
     """
 
     def run():
@@ -343,7 +343,7 @@ def test_eager_use_of_tiled_parameters(two):
 
 
 def test_eager_gradients_reach_replicas(fake):
-    """A dimension that nothing divides: every worker's copy gets the gradient."""
+    """If the dimension does not divide, every worker's copy gets the gradient."""
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
     net = nn.Dense(3, in_units=5, prefix="odd_")
     net.initialize(mx.init.One())
@@ -357,7 +357,7 @@ def test_eager_gradients_reach_replicas(fake):
 
 
 def test_disabling_keeps_what_was_written(net):
-    """The last writes into values and gradients, which no call has read since."""
+    """The last writes to values and gradients, which no call has read since."""
     with autograd.record():
         loss = (net(data()) ** 2).sum()
     loss.backward()

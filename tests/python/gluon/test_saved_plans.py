@@ -18,7 +18,7 @@ PINNED = "net_dense0_weight"
 
 @pytest.fixture
 def off():
-    """Tofu off before and after."""
+    """Turn tofu off before and after."""
     tofu.gluon.disable()
     yield
     tofu.gluon.disable()
@@ -29,7 +29,7 @@ def cuts(net, name=PINNED):
 
 
 def first_problem():
-    """The first graph that training meets."""
+    """The first graph of a training run."""
     found = []
 
     def stop(*problem):
@@ -89,7 +89,7 @@ def test_a_pin_that_no_tensor_has_is_warned_of(off):
     ("pin", "text"), [((5,), "dimension 5|rank|range"), ((0, 0, 0), "step"), ((1,), "divides")]
 )
 def test_a_pin_that_cannot_hold_ends_the_run(off, pin, text):
-    """Never serial training: in the first graph and again, and naming the pin."""
+    """Training never runs serially; the error names the pin, the second time too."""
     tofu.gluon.enable(workers=3, device="cpu", log="quiet", pins={PINNED: pin})
     net = make_net()
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_settings_of_no_use_are_refused(off, wanted, message):
     ("pins", "parts", "expected"),
     [
         ({"w": (0, 1)}, (2, 3), True),
-        ({"w": (0, 1)}, (3, 2), False),  # the same dimensions, in steps of other parts
+        ({"w": (0, 1)}, (3, 2), False),  # the same dimensions, but other numbers of parts
         ({"w": (1, 0)}, (2, 3), False),
         ({"other": (1, 0)}, (2, 3), True),
         ({}, (), True),

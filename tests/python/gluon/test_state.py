@@ -1,4 +1,4 @@
-"""A session owns all that changes: no module does, and none of it outlives the session."""
+"""A session owns all mutable state: modules have none, and none outlives the session."""
 
 import ast
 import importlib
@@ -19,7 +19,7 @@ OF_THE_PROCESS = {"autograd_hooks": {"_functions", "_keys"}, "session": {"_activ
 
 
 def assigned(tree):
-    """The variables of a module that are no constants by their names."""
+    """The variables of a module whose names are not those of constants."""
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:
@@ -35,7 +35,7 @@ def test_no_module_has_variables(name):
         each for node in ast.walk(tree) if isinstance(node, ast.Global) for each in node.names
     }
     kept = {each for each in assigned(tree) if not isinstance(getattr(module, each), IMMUTABLE)}
-    loggers = {"_log", "_handler"}  # of Python's logging, one for the process
+    loggers = {"_log", "_handler"}  # Python's logging is global
     assert changed | kept - loggers <= OF_THE_PROCESS.get(name, set())
 
 

@@ -121,7 +121,7 @@ def test_bad_arguments(options, text, off):
     assert active() is None
 
 
-# Starts as an installed tofu does: the line of the .pth file, then the script.
+# Starts like an installed tofu: first the line of the .pth file, then the script.
 START = (pathlib.Path(__file__).parents[3] / "python/tofu-switch.pth").read_text(encoding="utf-8")
 
 TRAINING = """
@@ -137,7 +137,7 @@ TRAINING = """
 
 
 def run(script, **environment):
-    """Run a script in an interpreter of its own, as the .pth file has it."""
+    """Run a script in a new interpreter, after the line of the .pth file."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOFU_", "MXNET_"))}
     text = START + textwrap.dedent(script)
     return subprocess.run(
@@ -203,7 +203,7 @@ def test_a_script_turns_tofu_off_before_its_import():
 
 
 def test_both_finders_turn_tofu_on_once():
-    """That of the .pth file, and that of ``tofu run``."""
+    """The finders of the .pth file and of ``tofu run``."""
     script = "from tofu._import_hook import install\ninstall()\ninstall()\n"
     done = run(script + textwrap.dedent(TRAINING), MXNET_GRAPH_PASS="tofu", TOFU_DEVICE="cpu")
     assert done.stdout == "tiles 2\n", done.stderr

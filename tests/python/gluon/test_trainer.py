@@ -1,4 +1,4 @@
-"""Trainer on tiles: updates, states, what it refuses and what it warns of."""
+"""Trainer on tiles: updates, states, errors and warnings."""
 
 import pickle
 
@@ -15,7 +15,7 @@ from tofu.gluon.parameter import is_tiled
 
 from .models import assert_same, batches, data, fit, make_net, plainly, started, train, weights
 
-# pytest.warns passes on what it does not expect, from wherever it came.
+# pytest.warns lets all other warnings pass, wherever they come from.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 RATE = {"learning_rate": 0.05}
@@ -42,7 +42,7 @@ def test_elementwise_optimizers_are_found_by_trying(name, expected):
 
 @mx.optimizer.Optimizer.register
 class Centered(mx.optimizer.SGD):
-    """Takes the mean off every gradient: no list of names would know it."""
+    """Subtracts the mean from every gradient; no list of names would contain it."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -354,7 +354,7 @@ class Product(gluon.HybridBlock):
 
 
 def test_multi_precision(two):
-    """Steps that float16 alone would round away; no sums, so that all bits agree."""
+    """Steps that float16 alone would round away. Without sums, so all bits agree."""
 
     def run(multi_precision=True):
         net = started(Product(prefix="half_"))
@@ -375,7 +375,7 @@ def test_multi_precision(two):
 
 
 class Scaler:
-    """As AMP's: asks whether all gradients are finite."""
+    """Like AMP's scaler: checks whether all gradients are finite."""
 
     def __init__(self):
         self.seen = []

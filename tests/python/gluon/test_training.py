@@ -1,4 +1,4 @@
-"""Training runs are those of plain MXNet: losses, weights, running statistics."""
+"""Training gives the results of plain MXNet: losses, weights, running statistics."""
 
 import gc
 import os
@@ -46,7 +46,7 @@ def test_predicting_first_plans_the_training_graph_first(two):
 
 
 def unequal_parts(dtype):
-    """Batches of two sizes and a prediction, where the search prefers other orders of steps."""
+    """Two batch sizes and a prediction, for which the search prefers different orders of steps."""
     net = nn.HybridSequential(prefix="mlp_")
     with net.name_scope():
         net.add(
@@ -96,7 +96,7 @@ def test_parameters_cut_in_other_steps_are_refused(two):
 def test_each_signature_is_planned_once(two):
     net = make_net()
     train(net=net, steps=6)
-    # Two batch sizes to train, one to predict.
+    # Two batch sizes for training, one for prediction.
     assert len(two.graphs) == 3
     assert two.programs == 3
 
@@ -306,7 +306,7 @@ def test_two_nets_against_each_other(two):
 
 
 def test_the_naive_engine_keeps_the_order_of_calls():
-    """It calls back in the order of MXNet's graph, which running statistics depend on."""
+    """It runs callbacks in the order of MXNet's graph, and running statistics depend on that."""
     found = subprocess.run(
         [
             sys.executable,

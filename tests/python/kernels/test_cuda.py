@@ -1,4 +1,4 @@
-"""CUDA kernels of MultiFetch: compiled wherever there is a compiler, run where there is a GPU."""
+"""MultiFetch's CUDA kernels: compiled if there is a compiler, and run if there is a GPU."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import GraphError, TofuError
 from tofu.plan import compile_graph
 
-# What the emitter has ways of its own for: copies, a fill value, several cells of one form,
-# rows that end behind a vector, half precision, whole numbers, indices of 64 bits.
+# The emitter's special cases: copies, a fill value, several cells of one form, rows whose
+# length is no multiple of a vector, half precision, integers, 64-bit indices.
 SPECS = {
     "copy": "dtype=0 shape=8,64 remote=2 sources=8,32;8,32; pieces=0@0,0>0,0:8,32;1@0,0>0,32:8,32",
     "halo": "dtype=1 shape=2,7,9 remote=1 sources=2,6,12;2,1,9; "
@@ -46,7 +46,7 @@ def kernels() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def together() -> str:
-    """All kernels as one source, each with a name of its own."""
+    """All kernels as one source, each with its own name."""
     return "".join(
         f"#define tofu_fetch fetch_{name}\nnamespace in_{name} {{\n{kernel['source']}}}\n"
         "#undef tofu_fetch\n"
@@ -55,7 +55,7 @@ def together() -> str:
 
 
 def nvrtc_libraries() -> dict[str, str]:
-    """NVRTC as it can be installed from the package index, and the system's."""
+    """The NVRTC libraries of installed packages, and the system's."""
     found = {}
     try:
         spec = importlib.util.find_spec("nvidia")
@@ -138,7 +138,7 @@ def nvrtc(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize(("arch", "begins"), [(80, b"\x7fELF"), (999, b"//")])
 def test_nvrtc_compiles_the_kernels(nvrtc: str, arch: int, begins: bytes) -> None:
-    """As machine code where NVRTC knows the device, and as PTX for one that is newer."""
+    """To machine code if NVRTC knows the device, and to PTX for newer devices."""
     image = _core.compile_cuda(together(), arch=arch, library=nvrtc)
     assert image.lstrip().startswith(begins)
     assert all(f"fetch_{name}".encode() in image for name, _ in kernels())

@@ -1,4 +1,4 @@
-"""The documentation's examples print what they say."""
+"""The examples in the documentation print what it says."""
 
 from __future__ import annotations
 

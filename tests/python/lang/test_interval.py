@@ -73,7 +73,7 @@ def _sum_of_floors(rng: random.Random) -> ir.Index:
 
 
 def test_sums_of_floors_hold_every_point_and_little_more() -> None:
-    """Each floor after the first loses up to one, which few random indices come across."""
+    """Each floor after the first loses up to one, which few random indices show."""
     for seed in range(3000):
         rng = random.Random(seed)
         index = _sum_of_floors(rng)

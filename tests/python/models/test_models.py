@@ -1,4 +1,4 @@
-"""The models: they build, their weights are counted, their training graphs are planned."""
+"""The models build, have the expected numbers of weights, and can be planned."""
 
 import functools
 import json

@@ -19,7 +19,7 @@ def environment(monkeypatch):
         "TOFU_REPLICATION",
         "TOFU_PINS",
     ):
-        # Set first, so that what the command sets is undone, too.
+        # Setting it first makes monkeypatch undo what the command sets.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -55,7 +55,7 @@ def test_workers_are_all_gpus_where_there_are_some(capsys, monkeypatch):
     monkeypatch.setattr(mx.context, "num_gpus", lambda: 3)
     args = ("mlp", "--batch-size=6", "--format=json")
     assert json.loads(run(capsys, *args)[1])["workers"] == 3
-    # A plan needs no GPU: there may be more workers than there are.
+    # A plan needs no GPUs, so there may be more workers than GPUs.
     assert json.loads(run(capsys, *args, "--workers=4")[1])["workers"] == 4
     monkeypatch.delenv("TOFU_WORKERS")
     assert json.loads(run(capsys, *args, "--device=cpu")[1])["workers"] == 2

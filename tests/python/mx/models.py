@@ -1,4 +1,4 @@
-"""Symbols with their arrays, as Gluon's tracing would hand them over."""
+"""Symbols with their arrays, as they come from Gluon's tracing."""
 
 import mxnet as mx
 import numpy as np

@@ -1,7 +1,7 @@
-"""A training graph given to one worker, and gradients as MXNet's own executor computes them.
+"""Training graphs on one worker, and the gradients of MXNet's own executor.
 
-``step_of_one`` makes, without the passes, the step of the trivial partition: these tests show
-the executors alone.
+``step_of_one`` makes the step of the trivial partition without the passes, so its tests
+exercise only the executors.
 """
 
 import json
@@ -75,7 +75,7 @@ def step_of_one(training):
 
 
 def _cut(others, forward):
-    """Variables in the backward graph for what it reads of the forward graph."""
+    """Replace what the backward graph reads from the forward graph by variables."""
     saved = {}
 
     def variable(entry):
@@ -152,7 +152,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
 
 
 def own_gradients(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7):
-    """The same of MXNet's own executor on the symbol as it is."""
+    """The same from MXNet's own executor, on the unchanged symbol."""
     args = {name: array.copy() for name, array in {**inputs, **parameters}.items()}
     states = {name: array.copy() for name, array in (aux or {}).items()}
     gradients = {name: mx.nd.zeros_like(parameters[name]) for name in parameters}

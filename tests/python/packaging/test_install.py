@@ -1,4 +1,4 @@
-"""An installed tofu: what it puts where, and that it keeps out of the way until switched on."""
+"""An installed tofu: its files, and that it does nothing until it is switched on."""
 
 import importlib.metadata
 import os
@@ -129,7 +129,7 @@ def test_source_archive_holds_what_a_build_needs(distributions):
 
 
 def package_files(folder, package):
-    """What the checkout has of a package, as the wheel should name it."""
+    """A package's files in the checkout, with the names that they should have in the wheel."""
     found = (path for kind in ("py", "json", "html") for path in (ROOT / folder).rglob(f"*.{kind}"))
     return {f"{package}/{path.relative_to(ROOT / folder).as_posix()}" for path in found}
 

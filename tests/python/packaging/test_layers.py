@@ -1,7 +1,7 @@
-"""The layers of docs/architecture.md: who includes and imports whom.
+"""The layers of docs/architecture.md: files include and import only layers below.
 
-The order of the layers is read from the page; what a file uses is read from its text, so that
-imports inside functions count.
+The page gives the order of the layers. The text of a file shows what it uses, so imports inside
+functions count.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PACKAGE = ROOT / "python" / "tofu"
 # --- C++ --------------------------------------------------------------------------------------
 
 RUNTIME = ("kernels", "mxnet")  # at training time, inside MXNet's process
-# What a layer must not include although it lies below.
+# Layers that a layer must not include although they are below it.
 FORBIDDEN = {("solver", "graph")}
-# The text by which a partitioned graph says what a kernel fetches.
+# The text format in which a partitioned graph tells a kernel what to fetch.
 SPECIFICATION = "kernels/multifetch_spec.h"
 
 
@@ -76,7 +76,7 @@ DIALECT = "mxnet/dialect.h"
 
 
 def test_only_one_folder_of_sources_knows_mxnet() -> None:
-    """The others include how it spells things, and read and write its version's number."""
+    """Other folders only include its names, and read and write its version number."""
     found = set()
     for folder in ("base", "graph", "solver", "passes"):
         for path in sorted((ROOT / "src" / folder).rglob("*.*")):
@@ -88,20 +88,20 @@ def test_only_one_folder_of_sources_knows_mxnet() -> None:
 
 # --- Python -----------------------------------------------------------------------------------
 
-# Below the documented packages, and open to all, lowest first.
+# Modules below the documented packages that all may use, lowest first.
 OPEN = ["tofu.errors", "tofu.config", "tofu.dtypes", "tofu.boxes", "tofu.tables", "tofu._core"]
-# Within mx; the first two are what the others stand on.
+# Within mx, lowest first; all others use the first two.
 MX = ["tofu.mx.build.nnvm", "tofu.mx.run.extension", "tofu.mx.build", "tofu.mx.run", "tofu.mx"]
 VERIFY = [f"tofu.verify.{name}" for name in ("calls", "run", "find", "check", "inventory")]
-# What starts everything: the switch, the package's lazy names, ``python -m tofu``.
+# The entry points: the switch, the package's lazy names, ``python -m tofu``.
 TOP = ["tofu._import_hook", "tofu.__main__", "tofu"]
-# Descriptions use the package's public name; the extension its folder.
+# Descriptions use the package's public names; the extension uses its folder.
 USE_THE_ROOT = ("tofu.tdl", "tofu.mx.run.extension")
 USE_MXNET = ("tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify")
 
 
 def layers() -> list[str]:
-    """The names of packages and modules, lowest first; the longest that fits is meant."""
+    """The names of packages and modules, lowest first; a module belongs to the longest match."""
     found = list(OPEN)
     for name in reversed(documented("Python")):
         dotted = "tofu." + name.replace("/", ".")
@@ -111,7 +111,7 @@ def layers() -> list[str]:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package, the descriptions included, and its file."""
+    """Every module of the package, including descriptions, with its file."""
     found = {}
     for folder, package in ((PACKAGE, "tofu"), (ROOT / "tdl", "tofu.tdl")):
         for path in folder.rglob("*.py"):
@@ -129,7 +129,7 @@ def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imported(module: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """What a module imports: modules of ours where they are such, else what stands there."""
+    """What a module imports: our modules by their full names, others as written."""
     found = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
@@ -173,12 +173,12 @@ def test_modules_import_only_what_lies_below(imports: dict[str, set[str]]) -> No
         and not (target == "tofu" and module.startswith(USE_THE_ROOT))
         and layer_of(target, order) > layer_of(module, order)
     ]
-    # The command reads the switch as well as using all that it switches on.
+    # The command both reads the switch and uses what it switches on.
     assert [each for each in wrong if each != "tofu.cli.inputs imports tofu._import_hook"] == []
 
 
 def test_imports_have_no_circle(imports: dict[str, set[str]]) -> None:
-    """Modules whose imports have all gone, go; what is left waits for itself."""
+    """Removes modules without imports until none is left; any rest is a cycle."""
     left = {module: targets & set(imports) for module, targets in imports.items()}
     for targets in left.values():
         targets.discard("tofu")  # its names are loaded when they are used
@@ -190,7 +190,7 @@ def test_imports_have_no_circle(imports: dict[str, set[str]]) -> None:
 def test_only_some_packages_know_mxnet(imports: dict[str, set[str]]) -> None:
     users = {m for m, targets in imports.items() if "mxnet" in {t.split(".")[0] for t in targets}}
     others = {module for module in users if not module.startswith(USE_MXNET)}
-    # The command tells MXNet's errors from others, and asks whether there are GPUs.
+    # The command distinguishes MXNet's errors from others, and checks for GPUs.
     assert others <= {"tofu.cli.inputs", "tofu.cli.plan"}
 
 
@@ -211,7 +211,7 @@ def exported(tree: ast.Module) -> list[str]:
 
 
 def names_in(tree: ast.Module) -> set[str]:
-    """What a module's code uses, its definitions and exports not counted."""
+    """The names that a module's code uses, without its definitions and exports."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -227,7 +227,7 @@ def names_in(tree: ast.Module) -> set[str]:
 
 
 def test_what_a_module_exports_is_used() -> None:
-    """The finder of dead code believes ``__all__``; here something must use what it lists."""
+    """The dead-code finder trusts ``__all__``, so check here that its names are used."""
     folders = (PACKAGE, *(ROOT / name for name in ("tdl", "scripts", "benchmarks", "examples")))
     paths = [path for folder in folders for path in folder.rglob("*.py")]
     trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
@@ -239,7 +239,7 @@ def test_what_a_module_exports_is_used() -> None:
         for name in exported(tree)
         if name not in used and name not in pages
     ]
-    # Of tests only: whether an operator's handles are freed, and a type flag by its name.
+    # Used only by tests.
     assert set(dead) <= {
         "python/tofu/mx/run/extension.py: frees_operators",
         "python/tofu/dtypes.py: dtype_flag",

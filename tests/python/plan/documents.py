@@ -32,7 +32,7 @@ def document(**changes):
 
 
 def stack(layers=40, name="layer{}_weight"):
-    """A plan of many layers that are alike but for the first."""
+    """A plan of many layers, all alike except the first."""
     tensors = [
         {
             "node": name.format(i),

@@ -1,4 +1,4 @@
-"""Plan files: what is kept, what is found again, what is refused."""
+"""Plan files: saving, finding plans again, and errors."""
 
 import json
 

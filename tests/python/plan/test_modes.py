@@ -48,7 +48,7 @@ def test_no_rival_is_cheaper(planned, workers):
 def test_whole_weights_are_beaten_by_replication(planned, workers):
     plan = planned(workers=workers, allow_replication=True)
     rival = planned(workers=workers, mode="data-parallel")
-    # Data parallelism also has all workers compute what has no batch, and fetches none of it.
+    # In data parallelism all workers also compute everything without a batch, and fetch nothing.
     assert plan["total_bytes"] <= 1.05 * rival["total_bytes"]
     assert rival["bytes_per_worker"]["parameters"] >= plan["bytes_per_worker"]["parameters"]
 

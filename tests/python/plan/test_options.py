@@ -1,4 +1,4 @@
-"""What a user may ask of the search."""
+"""The user's options for the search."""
 
 import pytest
 

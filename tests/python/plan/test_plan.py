@@ -1,4 +1,4 @@
-"""Plan documents: what is read, what is refused."""
+"""Plan documents: reading them, and errors."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_only_what_nothing_divides_has_to_be_replicated(shape, cuts, expected):
     [
         ("{", "not JSON"),
         ("{}", '"format": "tofu-plan"'),
-        (json.dumps(document(version=9)), "version 9, this tofu reads version 1"),
+        (json.dumps(document(version=9)), "version 9, but this tofu reads 1"),
         (json.dumps({"format": "tofu-plan", "version": 1}), "incomplete or damaged"),
     ],
 )

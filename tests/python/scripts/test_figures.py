@@ -45,7 +45,7 @@ def test_figure10_compares_all_algorithms(tmp_path):
         assert f"{model}, batch 8, 8 workers (modelled)" in text
         sizes = {r["mode"]: r["total_bytes"] for r in document["rows"] if r["model"] == model}
         assert len(sizes) == 8
-        # Those that search a part of what ours searches cannot be better.
+        # Modes that search only part of our plans cannot be better.
         assert sizes["flat"] <= sizes["tofu"] <= sizes["recursion"]
         assert sizes["tofu"] < min(sizes[m] for m in ("allrow-greedy", "spartan", "equalchop"))
     assert (tmp_path / "figure10.svg").read_text().count("ICML18") == 2
@@ -75,7 +75,7 @@ def test_table1_times_every_variant(tmp_path):
 
 @pytest.mark.parametrize("model", ["rnn-4-8k", "wresnet-152-10", "transformer"])
 def test_a_second_count_of_what_is_fetched_agrees(modules, model):
-    """Counted in Python from the plan and the table alone, operator by operator."""
+    """Counts in Python, operator by operator, from only the plan and the table."""
     from tofu.plan import plan_graph
 
     problem = modules["_common"].problem(model, batch_size=8, reduced=True)

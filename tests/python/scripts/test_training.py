@@ -42,7 +42,7 @@ KEYS = {
 
 
 def run_here(script, *args):
-    """Run a script in this process; returns its status and what it printed."""
+    """Run a script in this process; return its status and what it printed."""
     printed, told = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SCRIPTS))
@@ -65,7 +65,7 @@ def size(script):
 
 
 def train(script, *args):
-    """Train the reduced model; returns the record in the last line and the other lines."""
+    """Train the reduced model; return the record in the last line and the other lines."""
     status, printed, told = run_here(script, *size(script), *args)
     assert status == 0, told
     *lines, last = printed.splitlines()
@@ -73,7 +73,7 @@ def train(script, *args):
 
 
 def train_apart(script, *args, **variables):
-    """The same in a process of its own with other environment variables."""
+    """The same in a separate process with other environment variables."""
     ran = subprocess.run(
         [sys.executable, SCRIPTS / f"{script}.py", *size(script), *args],
         env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
@@ -116,7 +116,7 @@ def test_workers_have_the_serial_losses(script, workers):
     assert record["workers"] == workers == len(record["peak_bytes_per_worker"])
     assert record["bytes_per_step"] > 0
     assert record["serial_bytes"] / workers < min(record["tensor_bytes_per_worker"])
-    # What is not needed at the same time shares memory.
+    # Tensors that are not needed at the same time share memory.
     assert 0 < max(record["peak_bytes_per_worker"]) < max(record["tensor_bytes_per_worker"])
     assert f"{record['bytes_per_step']:,} bytes communicated per step" in lines[-1]
 

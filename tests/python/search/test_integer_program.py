@@ -1,4 +1,4 @@
-"""Every step of the recursion against an integer program that HiGHS solves."""
+"""Every step of the recursion, compared with an integer program that HiGHS solves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def highs() -> ModuleType:
 
 
 def check(highs: ModuleType, graph: str, workers: int, steps: int) -> None:
-    """The plan's steps, and the search asked again, cost exactly what HiGHS finds."""
+    """Check that the plan's steps, and a new search of each, cost exactly what HiGHS finds."""
     table, _ = strategy_table(graph)
     plan = _core.plan(table, workers=workers, mode="recursion")
     found = [step["bytes"] for step in json.loads(plan.to_json())["steps"]]

@@ -49,7 +49,7 @@ def solve(problem: dict[str, Any], **options: Any) -> dict[str, Any]:
 def test_random_problems_cost_what_an_integer_program_finds(
     highs: ModuleType, problems: ModuleType, full: bool
 ) -> None:
-    """Of 50 to 500 variables; a tenth of them unless everything is asked for."""
+    """Problems of 50 to 500 variables; a tenth of them unless with --full."""
     statuses = []
     for seed in range(1, NUM_PROBLEMS + 1, 1 if full else 10):
         problem = problems.random_problem(seed)
@@ -228,7 +228,7 @@ def test_a_damaged_problem_of_the_contest_is_refused(problems: ModuleType) -> No
 
 
 def test_the_solution_of_random_values_is_counted_as_it_is(problems: ModuleType) -> None:
-    """The checker against a count moment by moment, on values nobody optimised."""
+    """Compares the checker with a count moment by moment, on values that are not optimised."""
     from tofu.verify.solution import count, read_problem
 
     rng = random.Random(5)

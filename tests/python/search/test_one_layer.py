@@ -1,4 +1,4 @@
-"""The paper's smallest hard case, on the graph that MXNet makes of it."""
+"""The paper's smallest hard case, on MXNet's graph of it."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def test_one_layer_of_64_over_4_workers_communicates_at_most_20480_elements() ->
     assert plan.total_bytes <= 20480 * FLOAT_BYTES
     assert plan.status == "optimal"
     assert plan.lower_bound_bytes == plan.total_bytes
-    # What the paper's recursion misses: two cuts along one dimension do not commute.
+    # The paper's recursion misses that two cuts along one dimension do not commute.
     assert recursion.total_bytes == 24576 * FLOAT_BYTES

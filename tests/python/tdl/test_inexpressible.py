@@ -1,4 +1,4 @@
-"""The reasons for which operators are not described."""
+"""The reasons why some operators have no description."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What every described operator reads and makes, at concrete points.
+"""The regions of every described operator, checked at concrete points.
 
-The strategies of the descriptions' example calls, on their own sizes, on sizes drawn anew
-(1, 2, 5, 10 and others), and with the variables' ranges free. The oracle evaluates the
-descriptions' indices at points; it knows nothing of intervals. A run takes a sample of the
-calls, `pytest --full` all of them.
+Checks the strategies of the descriptions' example calls on their own sizes, on random sizes
+(1, 2, 5, 10 and others), and with arbitrary ranges of the variables. The oracle evaluates the
+descriptions' indices at points and does not use intervals. A run takes a sample of the calls,
+`pytest --full` all of them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tofu.verify.inventory.inventory import Call, call_of
 
 SEED = 20190329
 CHUNKS = 16
-SAMPLE = 12  # calls of a chunk, of about a hundred
+SAMPLE = 12  # calls taken from a chunk of about a hundred
 SIZES = (1, 2, 5, 10)
 MANY_POINTS = 300
 Ranges = Mapping[str, tuple[int, int]]  # inclusive
 
 
 class Subject(NamedTuple):
-    """A call, its row, its description executed for it, and what it claims to read."""
+    """A call, its row, its executed description, and the regions that it claims to read."""
 
     call: Call
     row: Mapping[str, Any]
@@ -64,7 +64,7 @@ def evaluate(index: ir.Index, point: Mapping[str, int]) -> int:
 
 
 def points(names: Sequence[str], ranges: Ranges, rng: random.Random) -> Iterator[dict[str, int]]:
-    """All points, or the corners and some others where there are many."""
+    """All points, or the corners and some others if there are many."""
     spans = [range(ranges[n][0], ranges[n][1] + 1) for n in names]
     if math.prod(map(len, spans)) <= MANY_POINTS:
         values: Any = itertools.product(*spans)
@@ -119,7 +119,7 @@ def resized(case: Case, number: int) -> Optional[Case]:
 
 
 def cuts(extent: int, rng: random.Random) -> Iterator[tuple[int, ...]]:
-    """Sizes of parts: halves, thirds where they are whole, and two of any sizes."""
+    """Sizes of parts: halves, thirds if they divide, and two of random sizes."""
     yield from ((extent // p,) * p for p in (2, 3) if extent % p == 0)
     first = rng.randint(1, extent - 1)
     yield first, extent - first
@@ -129,7 +129,7 @@ def cuts(extent: int, rng: random.Random) -> Iterator[tuple[int, ...]]:
 
 
 def check_strategies(about: Subject, rng: random.Random) -> int:
-    """Every part of every strategy; returns how many there were."""
+    """Check every part of every strategy; return their number."""
     call, row = about.call, about.row
     count = 0
     for var in row["splittable"]:
@@ -159,7 +159,7 @@ def whole_ranges(about: Subject) -> dict[str, tuple[int, int]]:
 def check_reads(
     about: Subject, part: Part, ranges: Ranges, var: int, shown: str, rng: random.Random
 ) -> None:
-    """All that is read lies in the part's region, whose ends are read where they are exact."""
+    """Check that all reads are in the part's region, and that exact ends are read."""
     found: dict[tuple[int, int], set[int]] = {}
     for element, d, index in accesses(about.analysis):
         slot, size = element.slot, about.call.ins[element.slot][d]
@@ -186,7 +186,7 @@ def check_reads(
 def check_writes(
     about: Subject, part: Part, ranges: Ranges, var: int, shown: str, rng: random.Random
 ) -> None:
-    """What a part makes lies in its box and fills it."""
+    """Check that a part's outputs are in its box and fill it."""
     for output, box in zip(about.analysis.trace.outputs, part.outputs):
         for (low, high), index in zip(box, output.index):
             made = touched(index, ranges, rng)  # nothing, of a dimension of size 0
@@ -201,7 +201,7 @@ def check_writes(
 
 
 def check_cover(about: Subject, parts: Sequence[Part], var: int) -> None:
-    """Concatenated parts are disjoint and make the whole; others are the whole, each."""
+    """Check that concatenated parts are disjoint and complete, and that each other is whole."""
     name = about.row["vars"][var]["name"]
     for k, output in enumerate(about.analysis.trace.outputs):
         whole = math.prod(about.call.outs[k])
@@ -223,7 +223,7 @@ def meet(a: Box, b: Box) -> bool:
 
 
 def check_free_ranges(about: Subject, rng: random.Random) -> int:
-    """Regions hold for any ranges: nothing but their ends is known of them."""
+    """Check that regions hold for arbitrary ranges."""
     extents = {v["name"]: rng.choice((*SIZES, rng.randint(1, 20))) for v in about.row["vars"]}
     ranges = {}
     for name, extent in extents.items():
@@ -267,7 +267,7 @@ def test_regions_hold_for_ranges_of_any_size(number: int, full: bool) -> None:
 
 
 def test_the_oracle_finds_a_region_that_is_too_small() -> None:
-    """A convolution's row without its halo, and one that claims a row too many."""
+    """Tests a convolution's row without its halo, and one that claims a row too many."""
     attrs = {"kernel": "(3,)", "num_filter": "4", "no_bias": "True"}
     call = Call("Convolution", attrs, ((2, 3, 10), (4, 3, 3)), ((2, 4, 8),))
     description = lookup("Convolution")

@@ -1,8 +1,8 @@
 """Every strategy of every described operator, on the real operator.
 
-An operator is run whole, and then by parts exactly as its row of the strategy table says:
-each variable alone in 2 and 3 parts, neighbours together, and, unsplit, on the row's own
-regions. Concatenated or reduced, the parts must be the whole.
+Runs each operator whole, and then in parts exactly as its row of the strategy table says:
+each variable alone in 2 and 3 parts, neighbours together, and unsplit on the row's own
+regions. Concatenated or reduced, the parts must equal the whole.
 """
 
 from __future__ import annotations

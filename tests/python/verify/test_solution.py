@@ -1,4 +1,4 @@
-"""The checker of solutions: what it counts, and what it does not let pass."""
+"""The checker of solutions: its counts, and the solutions that it rejects."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Operators written in Python (``mx.operator.CustomOp``), and their gradients.
 
-MXNet's ``_backward_Custom`` reads what the forward operator left in the same executor, and
-cannot be saved. Here a further custom operator takes its place: it makes the script's own
-operator anew and calls its ``backward`` on the tensors that it declares to need. So an
-operator that keeps values in itself between the two calls is refused. The forward operator
-has a stand-in too, because the script's own would be given attributes of a partitioned
-graph that it does not know.
+MXNet's ``_backward_Custom`` reads state that the forward operator left in the same
+executor, and cannot be serialized. Another custom operator replaces it: it creates a new
+instance of the script's operator and calls its ``backward`` on the tensors that it declares
+as dependencies. So operators that keep values between the two calls are refused. The
+forward operator gets a stand-in too, because the script's own operator would not accept the
+extra attributes of a partitioned graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .nnvm import Graph, Node
 __all__ = ["gradient_call", "register", "stand_in"]
 
 _CUSTOM, _BACKWARD = "Custom", "_backward_Custom"
-_OPERATOR, _GRADIENT = "tofu_operator", "tofu_gradient"  # known to tofu.analysis.table
+_OPERATOR, _GRADIENT = "tofu_operator", "tofu_gradient"  # tofu.analysis.table knows them
 _registered: list[type] = []
 
 
@@ -65,17 +65,18 @@ def _attributes(stand_in: str, attrs: Mapping[str, str]) -> dict[str, str]:
 
 
 def gradient_call(attrs: Mapping[str, str]) -> tuple[dict[str, str], list[int], int]:
-    """How the gradient of a custom operator is called.
+    """Describe the node that computes the gradient of a custom operator.
 
     Args:
         attrs: the operator's attributes.
 
     Returns:
-        The attributes of a Custom node that computes it; the numbers of what it reads, of
-        output gradients, inputs and outputs in a row; and how many outputs there are.
+        The attributes of a Custom node that computes the gradient; which tensors it reads, as
+        positions in the list of output gradients, inputs and outputs; and the number of the
+        operator's outputs.
 
     Raises:
-        GraphError: it cannot be computed apart from the operator.
+        GraphError: the gradient cannot be computed separately from the operator.
     """
     prop = _property_of(attrs)
     problem = _problem(prop)
@@ -86,28 +87,28 @@ def gradient_call(attrs: Mapping[str, str]) -> tuple[dict[str, str], list[int], 
 
 
 def register() -> None:
-    """Make MXNet know the stand-ins, once."""
+    """Register the stand-ins with MXNet, once."""
     if not _registered:
         _registered.append(mx.operator.register(_OPERATOR)(_OperatorProp))
         _registered.append(mx.operator.register(_GRADIENT)(_GradientProp))
 
 
 def _problem(prop: Any) -> str:
-    """Why an operator cannot be differentiated by itself; "" if it can."""
+    """Why an operator's gradient cannot be computed separately; "" if it can."""
     if prop.list_auxiliary_states():
         return "it has auxiliary states; expected none"
     reads = _dependencies(prop)
     outputs, inputs = len(prop.list_outputs()), len(prop.list_arguments())
     if not set(range(outputs, outputs + inputs)) <= set(reads):
         return (
-            "its gradient does not read all of its inputs, so that their shapes are not known; "
+            "its gradient does not read all of its inputs, so their shapes are not known; "
             "let declare_backward_dependency return them too"
         )
     kept = _kept_values(prop, inputs)
     if kept:
         return (
-            f"forward keeps {', '.join(kept)} in itself; let it be an output, or compute it again "
-            "in backward"
+            f"forward stores {', '.join(kept)} in the operator; make it an output, or compute it "
+            "again in backward"
         )
     return ""
 
@@ -116,14 +117,14 @@ def _kept_values(prop: Any, inputs: int) -> list[str]:
     """The attributes that an operator's forward assigns."""
     try:
         operator = prop.create_operator(mx.cpu(), [[1]] * inputs, ["float32"] * inputs)
-    except Exception:  # it wants other shapes, and may raise anything: not to be told here
+    except Exception:  # it may need other shapes and raise anything; then we cannot tell
         return []
     code = type(operator).forward.__code__
     return sorted({i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR"})
 
 
 def _property_of(attrs: Mapping[str, str]) -> Any:
-    """The script's own CustomOpProp: MXNet keeps those that it makes."""
+    """The script's CustomOpProp; MXNet makes it and keeps it in a registry."""
     before = set(_registry.ref_holder)
     symbol = mx.sym.Custom(name="tofu_property", **attrs)
     made = [v for k, v in list(_registry.ref_holder.items()) if k not in before]
@@ -132,7 +133,7 @@ def _property_of(attrs: Mapping[str, str]) -> Any:
 
 
 def _dependencies(prop: Any) -> list[int]:
-    """What the gradient reads: numbers of output gradients, inputs and outputs, in a row."""
+    """What the gradient reads, as positions in the list of output gradients, inputs, outputs."""
     outputs, inputs = len(prop.list_outputs()), len(prop.list_arguments())
     numbers = list(range(2 * outputs + inputs))
     return list(
@@ -143,7 +144,7 @@ def _dependencies(prop: Any) -> list[int]:
 
 
 class _OperatorProp(mx.operator.CustomOpProp):  # type: ignore[misc]
-    """Another operator, whose own arguments are JSON; what else it is given it ignores."""
+    """A stand-in for another operator, with its arguments as JSON; ignores other attributes."""
 
     def __init__(self, of: str, arguments: str, **others: str) -> None:
         super().__init__()
@@ -172,7 +173,7 @@ class _Gradient(mx.operator.CustomOp):  # type: ignore[misc]
         out_data: list[Any],
         aux: list[Any],
     ) -> None:
-        """Compute the gradients by the operator's inputs."""
+        """Compute the gradients with respect to the operator's inputs."""
         tensors: list[Any] = [None] * (2 * self._outputs + self._inputs)
         for number, tensor in zip(self._reads, in_data):
             tensors[number] = tensor
@@ -202,7 +203,7 @@ class _GradientProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         return [f"read{number}" for number in self._reads]
 
     def list_outputs(self) -> list[str]:
-        """One gradient for every input."""
+        """One gradient per input."""
         return [f"gradient{k}" for k in range(self._inputs)]
 
     def _of_inputs(self, given: Sequence[Any]) -> list[Any]:
@@ -218,7 +219,7 @@ class _GradientProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         return in_type, self._of_inputs(in_type), []
 
     def create_operator(self, ctx: Any, in_shapes: list[Any], in_dtypes: list[Any]) -> _Gradient:
-        """The operator, with one of the script's own made for the inputs' shapes."""
+        """Create the script's operator for the inputs' shapes, and wrap it."""
         own = self._prop.create_operator(
             ctx, self._of_inputs(in_shapes), self._of_inputs(in_dtypes)
         )

@@ -13,13 +13,13 @@ from .nnvm import Entry, Graph, Node
 
 __all__ = ["DATA_SHAPE", "HEAD_GRADIENT", "RENAMED", "differentiate"]
 
-# Names of the head gradients' variables, followed by the output's index.
+# The variables of the head gradients have this name, followed by the output's index.
 HEAD_GRADIENT = "tofu_head_gradient"
-# Operators that MXGradient makes by name and MXNet calls otherwise.
+# Operators that MXGradient creates under names that MXNet does not use.
 _SUM = "add_n"
 RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": _SUM}
-# MXNet saves it without an attribute that it cannot load it without, the shape of what its
-# forward operator reads: the lowering of gather_nd leaves it there under this name.
+# MXNet saves this operator without an attribute that it needs to load it: the shape of the
+# forward operator's data. The lowering of gather_nd stores that in the forward operator.
 _SCATTERED = "_backward_gather_nd"
 DATA_SHAPE = "__tofu_data_shape__"
 # No gradient flows through these; most have no gradient function at all.
@@ -32,14 +32,14 @@ _CUT = "tofu_cut"
 def differentiate(
     forward: Graph, with_respect_to: Sequence[str], *, carried: Sequence[Entry] = ()
 ) -> tuple[Graph, dict[str, Entry]]:
-    """Add the gradients of the heads to a graph, which is used up.
+    """Add the gradients of the heads to a graph. Modifies `forward`.
 
     with_respect_to: names of variables.
-    carried: further entries that stay heads and are not differentiated.
+    carried: other entries that stay heads and are not differentiated.
 
     Returns the graph (its heads: those of `forward`, then the carried ones) and the entry
-    of every gradient. A variable that no head depends on has none. Head gradients are
-    variables named HEAD_GRADIENT plus the head's index; one that is not read is absent.
+    of every gradient. A variable that no head depends on has no gradient. Head gradients are
+    variables named HEAD_GRADIENT plus the head's index; those that nothing reads are absent.
     """
     forward.heads = _distinct_heads(forward.heads)
     num_outputs = len(forward.heads)
@@ -73,10 +73,10 @@ def differentiate(
 
 
 def _chain(total: Node) -> None:
-    """Add the terms of a sum one after the other, as each is there.
+    """Add the terms of a sum one at a time, as they become available.
 
-    A weight that every timestep uses has a gradient of each: all of them at once would
-    need many times the weight's memory.
+    A weight that every timestep uses gets one gradient per timestep. To hold all of them at
+    once would take many times the weight's memory.
     """
     first, *others = total.inputs
     for i, term in enumerate(others[:-1]):
@@ -87,7 +87,7 @@ def _chain(total: Node) -> None:
 
 
 def _distinct_heads(heads: Sequence[Entry]) -> list[Entry]:
-    """Copy a head that is a variable or appears twice: each has a gradient of its own."""
+    """Copy heads that are variables or appear twice, so each has its own gradient."""
     distinct: list[Entry] = []
     for i, entry in enumerate(heads):
         if entry.node.is_variable or entry in distinct:
@@ -121,9 +121,9 @@ def _reached(heads: Sequence[Node], dependent: set[Node]) -> set[str]:
 
 
 def _cut(dependent: Collection[Node]) -> dict[Entry, Node]:
-    """Put variables where dependent nodes read what has no gradient.
+    """Replace inputs of dependent nodes that have no gradient by variables.
 
-    So MXGradient never visits the operators behind, some of which it would refuse.
+    MXGradient then never visits the operators that compute them; it would refuse some.
     """
     cuts: dict[Entry, Node] = {}
     for node in dependent:
@@ -135,7 +135,7 @@ def _cut(dependent: Collection[Node]) -> dict[Entry, Node]:
 
 
 def _kept(graph: Graph, forward: Graph) -> list[Node]:
-    """The variables of both graphs: a symbol drops what nothing reads."""
+    """The variables of both graphs; a symbol alone drops those that nothing reads."""
     kept = {name: node for name, node in graph.variables().items() if not name.startswith(_CUT)}
     for node in forward.topological():
         if node.is_variable and not node.name.startswith(_CUT):
@@ -157,7 +157,7 @@ def _gradient_symbol(
         attributes = {"grad_ys": ys, "grad_xs": xs, "grad_ys_out_grad": head_gradients}
         for key, value in attributes.items():
             check_call(_LIB.NNGraphSetNodeEntryListAttr_(graph, c_str(key), value.handle))
-        # Two variables may share one gradient: the second gets a copy.
+        # If two variables share one gradient, the second gets a copy.
         check_call(_LIB.NNGraphSetJSONAttr(graph, c_str("copy_op"), c_str('["str", "_copy"]')))
         return _apply_pass(graph, "MXGradient")
     finally:

@@ -23,9 +23,9 @@ _UNKNOWN = (-1,)
 def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
     """Fill in the shapes and dtypes of all nodes.
 
-    variables: name -> (shape, dtype) of the graph's variables; more may be given.
+    variables: name -> (shape, dtype) of the graph's variables; others are ignored.
 
-    Raises GraphError with the first node whose shape or dtype cannot be told.
+    Raises GraphError with the first node whose shape or dtype cannot be inferred.
     """
     order = graph.topological()
     symbol = graph.to_symbol(all_heads=True)
@@ -36,7 +36,7 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
         _, shapes, _ = symbol.infer_shape_partial(
             **{name: tuple(shape) for name, (shape, _) in given.items()}
         )
-    scalars = mx.util.is_np_shape()  # else () is what MXNet calls an unknown shape
+    scalars = mx.util.is_np_shape()  # otherwise () means an unknown shape in MXNet
     at = 0
     for node in order:
         end = at + node.num_outputs
@@ -54,7 +54,7 @@ def infer(graph: Graph, variables: Mapping[str, tuple[Shape, str]]) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _flag(dtype: Any) -> int:
-    """MXNet's own number for a NumPy type; -1 where it has none."""
+    """MXNet's number for a NumPy type; -1 if it has none."""
     flags, kind = mx.ndarray._DTYPE_NP_TO_MX, np.dtype(dtype)
-    flag: int = flags.get(kind.type, flags.get(kind, -1))  # of bfloat16 MXNet keeps the dtype
+    flag: int = flags.get(kind.type, flags.get(kind, -1))  # MXNet lists bfloat16 by dtype
     return flag

@@ -1,12 +1,12 @@
-"""A graph as objects that can be rewritten, read from and written as NNVM's JSON.
+"""A graph of objects that can be rewritten; reads and writes NNVM's JSON.
 
     graph = Graph.from_symbol(symbol)
     for node in graph.topological():
         print(node.op, node.name, [entry.node.name for entry in node.inputs])
     symbol = graph.to_symbol()
 
-A node's outputs are entries; the graph is what its heads reach, and the variables
-in ``kept``, which stay even where nothing reads them.
+A node's outputs are entries. The graph consists of all nodes that its heads reach, and of
+the variables in ``kept``, which stay even if nothing reads them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MXNET_VERSION = 10901
 class Node:
     """An operator or variable (``op`` is VARIABLE); compared by identity.
 
-    ``shapes`` and ``dtypes`` have one element an output once they are inferred.
+    Once inferred, ``shapes`` and ``dtypes`` have one element per output.
     """
 
     op: str
@@ -79,7 +79,7 @@ class Entry:
 
 @dataclasses.dataclass
 class Graph:
-    """What the heads and the kept variables reach."""
+    """The nodes that the heads reach, and the kept variables."""
 
     heads: list[Entry]
     kept: list[Node] = dataclasses.field(default_factory=list)
@@ -124,7 +124,7 @@ class Graph:
         return order
 
     def nodes_read(self) -> set[Node]:
-        """All nodes that the heads read, by inputs alone."""
+        """All nodes that the heads reach through inputs, ignoring control dependencies."""
         read: set[Node] = set()
         pending = [*(entry.node for entry in self.heads), *self.kept]
         while pending:
@@ -139,7 +139,7 @@ class Graph:
         return {node.name: node for node in self.topological() if node.is_variable}
 
     def replace(self, replacements: dict[Entry, Entry]) -> None:
-        """Let all readers of an entry read another one instead, heads included."""
+        """Make all readers of an entry, heads included, read another entry instead."""
 
         def resolve(entry: Entry) -> Entry:
             while entry in replacements:
@@ -147,7 +147,7 @@ class Graph:
             return entry
 
         self.heads = [resolve(entry) for entry in self.heads]
-        # Newly spliced nodes become reachable while we go: repeat until nothing changes.
+        # Replacements make more nodes reachable, so repeat until nothing changes.
         seen: set[Node] = set()
         pending = [entry.node for entry in self.heads]
         while pending:
@@ -183,7 +183,7 @@ class Graph:
         )
 
     def to_symbol(self, *, all_heads: bool = False) -> mx.sym.Symbol:
-        """An MXNet symbol of it. Raises GraphError when MXNet refuses the graph."""
+        """Convert to an MXNet symbol. Raises GraphError if MXNet refuses the graph."""
         try:
             return mx.sym.load_json(self.to_json(all_heads=all_heads))
         except mx.base.MXNetError as error:
@@ -191,12 +191,12 @@ class Graph:
 
 
 def format_shape(shape: Iterable[int]) -> str:
-    """A shape as MXNet's attributes want it: "(2, 3)", "(2,)"."""
+    """Format a shape as MXNet's attributes expect it: "(2, 3)", "(2,)"."""
     return str(tuple(shape))
 
 
 def unique_names(graph: Graph) -> None:
-    """Give every node a name of its own; variables and the first of each name keep theirs."""
+    """Make node names unique; variables and the first node of each name keep theirs."""
     order = graph.topological()
     taken = {node.name for node in order if node.is_variable}
     counts: dict[str, int] = {}
@@ -212,7 +212,7 @@ def unique_names(graph: Graph) -> None:
 
 
 def merge_variables(graph: Graph) -> None:
-    """Make one variable of all that have the same name."""
+    """Merge variables that have the same name."""
     first: dict[str, Entry] = {}
     same: dict[Entry, Entry] = {}
     for node in graph.topological():

@@ -1,10 +1,10 @@
-"""Gradients of operators that keep state between forward and backward: both run again.
+"""Gradients of operators that keep state between forward and backward: run both again.
 
-Such a backward operator of MXNet (that of ROIPooling, SequenceLast and other old ones)
-reads what its forward operator left in the same executor, which a partitioned graph, in
-two halves, does not have. Where no lowering writes the gradient otherwise, a custom
-operator takes its place. It has the forward operator's inputs, runs forward and backward
-in an executor of its own, and is computed whole by every worker.
+The backward operators of ROIPooling, SequenceLast and other old operators read state that
+the forward operator left in the same executor. A partitioned graph has two executors, so
+that state is missing. If no lowering rewrites such a gradient, a custom operator replaces
+it. It takes the forward operator's inputs, runs forward and backward in its own executor,
+and every worker computes it whole.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .nnvm import VARIABLE, Entry, Graph, Node
 
 __all__ = ["replay_stateful"]
 
-_REPLAY = "tofu_replay"  # known to tofu.analysis.table
+_REPLAY = "tofu_replay"  # tofu.analysis.table knows it
 _REASON = "its gradient needs what the forward operator keeps to itself, which runs once more"
-# What has no meaning outside of its own executor, or is random.
+# Operators that are random or have no meaning in another executor.
 _REFUSED = frozenset(
     (
         *("CachedOp", "_CachedOp", "Custom", "_CustomFunction", "_NDArray", "_Native"),
@@ -36,7 +36,7 @@ _registered: list[type] = []
 
 
 def replay_stateful(graph: Graph) -> None:
-    """Replace the stateful backward operators of a training graph where that can be done."""
+    """Replace the stateful backward operators of a training graph where possible."""
     replacements: dict[Entry, Entry] = {}
     for node in graph.topological():
         if is_stateful_backward(node.op) and node.control_deps:
@@ -48,7 +48,7 @@ def replay_stateful(graph: Graph) -> None:
 
 
 def _replay_of(node: Node, forward: Node) -> Optional[Node]:
-    """The node that computes the gradients of a node from its inputs, or None."""
+    """Return a node that computes the same gradients from the forward inputs, or None."""
     if forward.op in _REFUSED or len(forward.inputs) != node.num_outputs:
         return None
     symbol = _symbol(forward.op, forward.attrs, len(forward.inputs))
@@ -79,7 +79,7 @@ def _symbol(op: str, attrs: Mapping[str, str], inputs: int) -> mx.sym.Symbol:
 
 
 def _register() -> None:
-    """Make MXNet know the operator, once."""
+    """Register the operator with MXNet, once."""
     if not _registered:
         _registered.append(mx.operator.register(_REPLAY)(_ReplayProp))
 
@@ -89,14 +89,14 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
 
     Args:
         symbol: the operator, on variables.
-        has_head: whether its gradient reads the head gradient, which then comes first.
+        has_head: whether its gradient reads the head gradient; if so, that is input 0.
     """
 
     def __init__(self, symbol: mx.sym.Symbol, has_head: bool) -> None:
         super().__init__()
         self._symbol, self._has_head = symbol, has_head
         self._executor: Optional[mx.executor.Executor] = None
-        self._scalars = mx.util.is_np_shape()  # a thread's own, and others run the operator
+        self._scalars = mx.util.is_np_shape()  # per thread; other threads run the operator
 
     def forward(
         self,
@@ -106,13 +106,13 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
         out_data: list[Any],
         aux: list[Any],
     ) -> None:
-        """Compute the gradients by the operator's inputs."""
+        """Compute the gradients with respect to the operator's inputs."""
         with mx.util.np_shape(self._scalars):
             self._run(req, in_data, out_data)
 
     def _run(self, req: list[str], in_data: list[Any], out_data: list[Any]) -> None:
         inputs = in_data[1:] if self._has_head else in_data
-        if self._executor is None:  # MXNet makes the operator while it binds another graph
+        if self._executor is None:  # not earlier: MXNet creates operators during another bind
             self._executor = self._bound(inputs)
         for name, array in self._executor.arg_dict.items():
             inputs[_number(name)].copyto(array)
@@ -126,7 +126,7 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
         names = self._symbol.list_arguments()
         own = {name: mx.nd.zeros_like(inputs[_number(name)]) for name in names}
         gradients = {name: mx.nd.zeros_like(array) for name, array in own.items()}
-        # The group's context; on cpu(0) itself MXNet would look for subgraphs, and say so.
+        # Use a context group: on plain cpu(0) MXNet would search for subgraphs and log it.
         with untaught():
             return self._symbol.bind(
                 mx.cpu(1), own, args_grad=gradients, group2ctx={_GROUP: inputs[0].context}
@@ -134,12 +134,12 @@ class _Replay(mx.operator.CustomOp):  # type: ignore[misc]
 
 
 def _number(name: str) -> int:
-    """Of which input a variable is."""
+    """The number of the input that a variable stands for."""
     return int(name[1:])
 
 
 class _ReplayProp(mx.operator.CustomOpProp):  # type: ignore[misc]
-    """What MXNet asks of the operator; it knows no attributes but these."""
+    """The operator's properties for MXNet; it accepts no other attributes."""
 
     def __init__(
         self, of: str, operator: str, arguments: str, inputs: str, has_head: str, **others: str
@@ -149,12 +149,12 @@ class _ReplayProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         self._symbol = _symbol(operator, json.loads(arguments), self._count)
 
     def list_arguments(self) -> list[str]:
-        """The head gradient, if it is read, and the operator's inputs."""
+        """The head gradient, if the operator reads it, and the forward inputs."""
         inputs = [f"input{k}" for k in range(self._count)]
         return ["head", *inputs] if self._has_head else inputs
 
     def list_outputs(self) -> list[str]:
-        """One gradient for every input."""
+        """One gradient per forward input."""
         return [f"gradient{k}" for k in range(self._count)]
 
     def infer_shape(self, in_shape: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -166,5 +166,5 @@ class _ReplayProp(mx.operator.CustomOpProp):  # type: ignore[misc]
         return in_type, in_type[self._has_head :], []
 
     def create_operator(self, ctx: Any, in_shapes: list[Any], in_dtypes: list[Any]) -> _Replay:
-        """The operator."""
+        """Create the operator."""
         return _Replay(self._symbol, self._has_head)

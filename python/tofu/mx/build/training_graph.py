@@ -46,27 +46,28 @@ def training_graph(
     workers: int = 1,
     statistics_in_forward: bool = False,
 ) -> _core.Graph:
-    """The graph of forward, backward and, for planning, update.
+    """Build the graph of the forward pass, the backward pass and, for planning, the update.
 
     Args:
         symbol: the forward graph; its outputs become the heads "output".
         inputs: name -> (shape, dtype) of the data.
-        parameters: the same of the weights.
-        aux: the same of auxiliary states, such as running statistics.
+        parameters: the same for the weights.
+        aux: the same for auxiliary states, such as running statistics.
         gradients: inputs and parameters whose gradient is wanted.
-        train: whether Dropout drops and BatchNorm uses the batch.
-        optimizer: "sgd", "sgd_mom", "adam" appends update nodes (heads "update:..."), None none.
-        workers: composite operators that so many cannot share are taken apart.
-        statistics_in_forward: whether BatchNorm updates its running statistics wherever it
-            uses the batch's, as cuDNN does; else only where a gradient passes it, as MXNet
-            does on CPUs, where the update belongs to the backward operator.
+        train: whether Dropout drops values and BatchNorm uses the batch's statistics.
+        optimizer: "sgd", "sgd_mom" or "adam" appends update nodes (heads "update:..."); None
+            appends none.
+        workers: composite operators that this many workers cannot share are taken apart.
+        statistics_in_forward: whether BatchNorm updates its running statistics whenever it
+            uses the batch's, as in cuDNN; otherwise only if a gradient flows through it, as
+            in MXNet on CPUs, where the backward operator does the update.
 
     Returns:
         The graph with the shape and dtype of every entry, and a role for every head.
 
     Raises:
-        GraphError: a variable's shape is missing, MXNet refuses the graph, or it
-            contains an operator whose backward cannot be made stateless.
+        GraphError: a variable's shape is missing, MXNet refuses the graph, or the backward
+            of an operator cannot be made stateless.
         UnsupportedMXNetError: see tofu.mx.run.extension.load.
     """
     load()
@@ -135,7 +136,7 @@ def _check_variables(graph: Graph, variables: Variables, gradients: Iterable[str
         )
     unknown = [name for name in gradients if name not in variables]
     if unknown:
-        raise GraphError(f"a gradient is wanted for unknown variables: {', '.join(unknown)}")
+        raise GraphError(f"gradients wanted for unknown variables: {', '.join(unknown)}")
 
 
 def _drop_hidden_attributes(nodes: Iterable[Node]) -> None:
@@ -151,7 +152,7 @@ def _drop_hidden_attributes(nodes: Iterable[Node]) -> None:
 def _differentiate(
     graph: Graph, outputs: int, gradients: Collection[str], variables: Variables
 ) -> tuple[Graph, dict[str, Entry]]:
-    """The graph with its gradients: of the outputs only, zero where none flows."""
+    """Add the gradients of the outputs to the graph; zeros for variables without one."""
     extra = graph.heads[outputs:]
     graph.heads = graph.heads[:outputs]
     graph, found = differentiate(graph, list(gradients), carried=extra)
@@ -180,7 +181,7 @@ def _check_stateless(graph: Graph) -> None:
 
 
 def _drop_shape_donors(graph: Graph) -> None:
-    """Drop operators that no head reads, which only told MXNet the shapes of another one."""
+    """Drop operators that no head reads; they only gave MXNet the shapes of others."""
     read = graph.nodes_read()
     for node in read:
         node.control_deps = [dep for dep in node.control_deps if dep in read]

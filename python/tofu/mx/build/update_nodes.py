@@ -1,7 +1,7 @@
 """Update nodes of the common optimizers, appended to a training graph for planning.
 
-They let the search see the optimizer's states and its element-wise update. They are
-never run: Trainer updates the tiles itself.
+They let the search see the optimizer's states and its element-wise update. They never
+run: Trainer updates the tiles itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Optimizer:
     attrs: tuple[tuple[str, str], ...] = (("lr", "0.01"),)
 
 
-# In MXNet, Adam's half-precision update is sgd's pattern without an operator of its own.
+# MXNet has no operator for Adam's half-precision update; sgd's has the same pattern.
 OPTIMIZERS: Mapping[str, Optimizer] = {
     "sgd": Optimizer("sgd_update", ()),
     "sgd_mom": Optimizer("sgd_mom_update", ("mom",), (("lr", "0.01"), ("momentum", "0.9"))),
@@ -45,7 +45,7 @@ _HALF: Mapping[str, Optimizer] = {
 def append_updates(
     graph: Graph, optimizer: str, gradients: Mapping[str, Entry]
 ) -> tuple[dict[str, Entry], dict[str, tuple[Shape, str]]]:
-    """Update nodes for the variables in `gradients`; shapes must be inferred.
+    """Build update nodes for the variables in `gradients`; shapes must be inferred.
 
     Returns the new weights by variable, and the states' shapes and dtypes by name
     ("<variable>:<state>").

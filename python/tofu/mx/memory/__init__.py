@@ -1,1 +1,1 @@
-"""Predicting what MXNet allocates for a training step, before it allocates anything."""
+"""Predicts what MXNet allocates for a training step, without allocating anything."""

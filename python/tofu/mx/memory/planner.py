@@ -1,12 +1,12 @@
-"""What MXNet's executor allocates for a graph, before anything is allocated.
+"""Predicts what MXNet's executor allocates for a graph, without allocating it.
 
     memory = predict(graph, workers=8)     # a tofu._core.Graph
     memory.bytes_per_worker
 
-MXNet's planner is followed step by step in C++ (src/passes/memory/executor_memory.h). What it
-asks of each operator, whether an output may lie where an input lay, MXNet tells nobody;
-it is found out by binding graphs of that one operator, which touches no memory, and
-reading how much was planned for them.
+C++ code follows MXNet's planner step by step (src/passes/memory/executor_memory.h). The
+planner needs to know of each operator whether an output may reuse the memory of an input,
+and MXNet has no function that says so. So this module binds graphs of that one operator,
+which touches no memory, and reads how much MXNet planned for them.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ __all__ = [
 
 DEFAULT_MATCH_RANGE = 16
 _GROUP = "__ctx_group__"
-# MXNet's planner takes every element for a float32, and prints whole MiB.
+# MXNet's planner counts every element as a float32, and prints whole MiB.
 _PLANNED_ELEMENT_BYTES = 4
 _MIB = 2**20
-# What a probe's tensors add up to, so that whole MiB tell one from the other.
+# The tensors of a probe add up to this size, so whole MiB can tell results apart.
 _PROBE_BYTES = 4 * _MIB
-# A tensor this small is not worth a probe: in place or not, no plan changes by 1%.
+# Smaller tensors are not worth a probe: in place or not, no plan changes by 1%.
 _SMALLEST_BYTES = 2**15
 _PRINTED = re.compile(r"Total (\d+) MB allocated")
 
 
 @dataclasses.dataclass(frozen=True)
 class LiveTensor:
-    """A tensor that is alive at the worst moment.
+    """A tensor that is alive when most memory is needed.
 
     Attributes:
         node: name of the node that wrote it; "" for a copy between workers.
-        op: that node's operator.
-        output: which output of the node it is.
+        op: the node's operator.
+        output: the number of the node's output.
         bytes: its size.
         is_head: whether it is a head of the graph.
     """
@@ -69,15 +69,15 @@ class LiveTensor:
 
 @dataclasses.dataclass(frozen=True)
 class ExecutorMemory:
-    """What an executor's pool of intermediate tensors takes.
+    """The memory of an executor's pool of intermediate tensors.
 
     Attributes:
-        match_range: the planner's setting that was used or found best.
-        planned_bytes: over all workers and with four bytes an element, as MXNet plans;
-            ``executor.debug_str()`` prints it.
-        bytes_per_worker: what is allocated.
-        live_per_worker: the most that is needed at one moment.
-        peak: what is alive at that moment on the worker that needs most, largest first.
+        match_range: the planner's setting, given or chosen as the best.
+        planned_bytes: MXNet's own figure, which ``executor.debug_str()`` prints: the sum over
+            all workers at four bytes per element.
+        bytes_per_worker: the bytes allocated.
+        live_per_worker: the most bytes needed at one moment.
+        peak: the tensors alive at that moment on the worker that needs most, largest first.
     """
 
     match_range: int
@@ -94,8 +94,8 @@ class _Operator:
     Attributes:
         op: its name.
         attrs: its attributes.
-        inputs: shape and type flag of each.
-        outputs: the same.
+        inputs: shape and type flag of each input.
+        outputs: the same for each output.
     """
 
     op: str
@@ -105,12 +105,12 @@ class _Operator:
 
     @classmethod
     def of_node(cls, node: _core.Node) -> _Operator:
-        """The way in which a node calls its operator."""
+        """The call that a node makes."""
         attrs = {key: value for key, value in node.attrs.items() if not key.startswith("__")}
         return cls(node.op, attrs, tuple(node.inputs), tuple(node.outputs))
 
     def size(self) -> int:
-        """Elements of all inputs and outputs."""
+        """The number of elements of all inputs and outputs."""
         return sum(math.prod(shape) for shape, _ in self.inputs + self.outputs)
 
 
@@ -125,12 +125,12 @@ def predict(
     """Follow MXNet's memory planner over a graph.
 
     Args:
-        graph: with shapes and dtypes; nodes name their worker or are all of worker 0.
+        graph: with shapes and dtypes; nodes name their worker, or all belong to worker 0.
         workers: number of workers.
         match_range: NNVM_EXEC_MATCH_RANGE.
         search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
-        external: numbers of the heads that the executor is given arrays for, as those of
-            gradients are when MXNet itself differentiates.
+        external: numbers of the heads whose arrays the caller provides, such as gradients
+            when MXNet itself differentiates.
 
     Raises:
         GraphError: MXNet refuses an operator.
@@ -163,14 +163,14 @@ def planned_mib(executor: mx.executor.Executor) -> int:
     return int(found.group(1))
 
 
-# In-place pairs (input, output, whether even while others read the input), and the inputs
-# of which only the shape is read.
+# In-place pairs (input, output, whether also while others still read the input), and the
+# inputs whose values are not read, only their shapes.
 _Rule = tuple[list[tuple[int, int, bool]], list[int]]
 _rules: dict[tuple[str, bool], _Rule] = {}
 
 
 def _rule(operator: _Operator) -> _Rule:
-    """The operator's rule, remembered unless its tensors are too small to tell."""
+    """The operator's rule, cached; empty if its tensors are too small to matter."""
     key = json.dumps([operator.op, sorted(operator.attrs.items()), len(operator.inputs)])
     large = _PLANNED_ELEMENT_BYTES * operator.size() >= _SMALLEST_BYTES
     if (key, large) not in _rules:
@@ -179,18 +179,18 @@ def _rule(operator: _Operator) -> _Rule:
 
 
 def _copies(size: int) -> int:
-    """How many operators a probe needs for tensors of `size` elements to be told apart."""
+    """How many operators a probe needs to tell tensors of `size` elements apart."""
     return max(1, math.ceil(_PROBE_BYTES / (_PLANNED_ELEMENT_BYTES * size)))
 
 
 class _Probe:
-    """Graphs of one operator whose planned bytes tell what it does in place."""
+    """Measures what an operator does in place, by the planned bytes of small graphs."""
 
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
 
     def rule(self) -> _Rule:
-        """What the operator does in place."""
+        """Determine what the operator does in place."""
         pairs: list[tuple[int, int, bool]] = []
         ignored = []
         for i, (shape, _) in enumerate(self._operator.inputs):
@@ -207,15 +207,15 @@ class _Probe:
                 elif _copies(size) == 1 and self._saves(
                     i, j, size, still_read=False, match_range=1
                 ):
-                    # Its block was free before the operator asked for one. (Beside further
-                    # copies, those of an earlier one are free as well.)
+                    # The input's block was free before the operator needed one. (With more
+                    # copies, blocks of earlier copies would be free as well.)
                     ignored.append(i)
         return pairs, sorted(set(ignored))
 
     def _saves(
         self, source: int, output: int, size: int, *, still_read: bool, match_range: int = 0
     ) -> bool:
-        """Whether less is planned than all tensors need, by the block of `source`."""
+        """Whether the plan saves the block of `source`, compared with all tensors' sizes."""
         copies = _copies(size)
         graph = self._graph(source, output, still_read, copies)
         needed = copies * _PLANNED_ELEMENT_BYTES * self._operator.size()
@@ -223,7 +223,7 @@ class _Probe:
         return saved > copies * _PLANNED_ELEMENT_BYTES * size / 2
 
     def _graph(self, source: int, output: int, still_read: bool, copies: int) -> dict[str, Any]:
-        """Only `output` is a head; all inputs but `source` have another reader."""
+        """Build the graph; every input is a head too, except `source` unless `still_read`."""
         nodes: list[dict[str, Any]] = []
         entries: list[tuple[tuple[int, ...], int]] = []
         rows = [0]

@@ -1,11 +1,11 @@
-"""What a training step takes on every worker, by kind, before anything is allocated.
+"""Predicts the memory of a training step on every worker, by kind of tensor.
 
     step = tofu._core.schedule(tofu._core.partition(plan, fetch="multifetch"), joint=True)
     memory = step_memory(step, contexts)
     memory.kinds        # {"parameters": 1024, "gradients": 1024, ...} of the fullest worker
 
-Tiles are counted by their sizes; what MXNet's executors allocate for everything else is
-from the model of its planner (tofu.mx.memory), under the settings that a run uses.
+Tiles count with their sizes. For everything else, the model of MXNet's memory planner
+(tofu.mx.memory.planner) predicts the allocation, under the settings that a run uses.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MULTIFETCH = "_tofu_multifetch"
 
 @dataclasses.dataclass(frozen=True)
 class StepMemory:
-    """Bytes that a step needs.
+    """The bytes that a step needs.
 
     Attributes:
-        kinds: of the fullest worker, one number for each of KINDS. Auxiliary states are
-            parameters. Activations are everything that is nothing else: inputs, tensors
-            between operators, and what lies idle between them. Fetch buffers are those that
-            are alive at the worst moment.
-        bytes_per_worker: the sum for every worker.
+        kinds: bytes on the fullest worker, for each of KINDS. Auxiliary states count as
+            parameters. Activations include everything without a kind of its own: inputs,
+            tensors between operators, and unused memory between them. Fetch buffers are
+            those alive when most memory is needed.
+        bytes_per_worker: the sum on every worker.
     """
 
     kinds: Mapping[str, int]
@@ -51,10 +51,10 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
     """Add up what a step of a partitioned graph needs.
 
     Args:
-        step: what its executors run.
+        step: the graphs that its executors run.
         contexts: one per worker.
 
-    Raises GraphError where MXNet refuses an operator.
+    Raises GraphError if MXNet refuses an operator.
     """
     workers = len(contexts)
     counts = [dict.fromkeys(KINDS, 0) for _ in range(workers)]
@@ -73,7 +73,7 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
         fetched = max(fetched, _fetch_buffers(found))
     totals = []
     for count, pool in zip(counts, pools):
-        # Gradients are outputs of an executor.
+        # Gradients are outputs of an executor, so its pool contains them.
         others = max(pool - count["gradients"], 0)
         count["fetch_buffers"] = min(fetched, others)
         count["activations"] += others - count["fetch_buffers"]
@@ -104,7 +104,7 @@ def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemo
 
 
 def _fetch_buffers(found: ExecutorMemory) -> int:
-    """Bytes at the worst moment of what fetches have brought, gradients' tiles excepted."""
+    """Bytes of fetched tensors when most memory is needed, except gradients' tiles."""
     return sum(
         live.bytes
         for live in found.peak

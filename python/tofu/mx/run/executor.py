@@ -24,15 +24,17 @@ from .transfer import MIN_BLOCKED_RANK
 
 __all__ = ["bind", "bind_apart", "planner_settings"]
 
-# The context of nodes without a group, of which there are none. It only has to differ from
-# cpu(0), where MXNet would activate a subgraph backend that chains five copies on every
-# edge between contexts, and from GPUs, where it would fuse operators of several workers.
+# The context of nodes without a group; there are none. It must not be cpu(0), where MXNet
+# would activate a subgraph backend that chains five copies on every edge between contexts,
+# nor a GPU, where MXNet would fuse operators of several workers.
 _NOWHERE = mx.cpu(1)
-# MXNet's own NNVM_EXEC_MATCH_RANGE: a tensor may follow one of up to so many times its size.
+# MXNet's default NNVM_EXEC_MATCH_RANGE: a tensor may reuse a block up to this many times its
+# size.
 _MATCH_RANGE = 16
-# MXNet may run neighbours of one context as one operator, a segment, which waits for the inputs
-# of all and is complete when all are: workers would wait for each other's segments. GPUs keep
-# them, as MXNet waits for the stream after every operator or segment.
+# MXNet may run consecutive operators of one context as one, a segment. A segment waits for the
+# inputs of all its operators and completes as a whole, so workers would wait for each other's
+# segments. On GPUs segments stay on, because MXNet waits for the stream after every operator
+# or segment.
 _NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
 
 
@@ -47,14 +49,14 @@ def bind(
     """Bind a graph whose nodes name their worker.
 
     Args:
-        what: which graph, for errors.
-        graph: "worker<w>" is the context group of every node.
+        what: a name for the graph, for errors.
+        graph: every node is in a context group "worker<w>".
         contexts: one per worker.
-        arrays: variable -> array, bound in place; more may be given.
-        planner: environment variables of MXNet's memory planner; None for those under which
-            the graph runs right in the least memory.
+        arrays: variable -> array, bound in place; others are ignored.
+        planner: environment variables for MXNet's memory planner. None chooses settings
+            under which the graph runs correctly and in the least memory.
 
-    Raises GraphError when a node has no such group, a variable no array on its worker's
+    Raises GraphError if a node is in no such group, a variable has no array on its worker's
     context, or MXNet refuses the graph.
     """
     groups = {f"worker{worker}": context for worker, context in enumerate(contexts)}
@@ -74,7 +76,7 @@ def bind(
         )
 
 
-# MXNet lends operators temporary space per thread that binds or calls them.
+# MXNet gives operators temporary space that belongs to the thread that binds or calls them.
 _apart = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="tofu-bind")
 
 
@@ -86,11 +88,11 @@ def bind_apart(
 ) -> mx.executor.Executor:
     """Bind a graph as ``bind`` does, with temporary space that the script's thread never uses.
 
-    For a graph that autograd calls back to run: by then the script's thread has
-    pushed operators that wait for its results. If these held temporary space that it
-    needs as well, each would wait for the other.
+    Needed for a graph that runs in an autograd callback. By then the script's thread has
+    pushed operators that wait for the graph's results. If they held temporary space that
+    the graph needs as well, each would wait for the other.
     """
-    scalars = mx.util.is_np_shape()  # which every thread has of its own
+    scalars = mx.util.is_np_shape()  # every thread has its own setting
 
     def bind_there() -> mx.executor.Executor:
         with mx.util.np_shape(scalars):
@@ -100,10 +102,10 @@ def bind_apart(
 
 
 def planner_settings(graph: _core.Graph, contexts: Sequence[mx.Context]) -> dict[str, str]:
-    """Settings of MXNet's memory planner: the ranges that are safe, and the best of them.
+    """Settings for MXNet's memory planner: a safe match range, or a search if all are safe.
 
-    Tensors of a partitioned graph come in many sizes; with the default range small ones
-    that live long take the memory of large ones.
+    Tensors of a partitioned graph come in many sizes. With the default range, small tensors
+    that live long would occupy the memory of large ones.
     """
     safe = _safe_match_range(graph, contexts)
     if safe is not None:
@@ -112,11 +114,11 @@ def planner_settings(graph: _core.Graph, contexts: Sequence[mx.Context]) -> dict
 
 
 def _safe_match_range(graph: _core.Graph, contexts: Sequence[mx.Context]) -> Optional[int]:
-    """The largest range for which MXNet's copies between contexts are right.
+    """The match range for which MXNet's copies between contexts are correct; None for any.
 
-    On CPUs they trust the oneDNN layout that a block of memory last had, which may be that
-    of a tensor of another shape. MultiFetch leaves only single numbers to cross, which
-    follow a tensor in such a layout at most where one is very small.
+    On CPUs these copies assume the oneDNN layout that a block of memory had last, which may
+    be the layout of a tensor with another shape. With MultiFetch only single numbers cross
+    contexts; they can only reuse such a block if a tensor in that layout is very small.
     """
     if _has_gpu(contexts):
         return None
@@ -139,7 +141,7 @@ def _check(
     groups: Mapping[str, mx.Context],
     arrays: Mapping[str, mx.nd.NDArray],
 ) -> None:
-    # MXNet reads out of bounds where a node has no context: look before it does.
+    # MXNet reads out of bounds if a node has no context, so check before binding.
     for group, node in graph.contexts.items():
         if group not in groups:
             raise GraphError(

@@ -1,8 +1,8 @@
-"""tofu's extension library inside MXNet, and the settings partitioned graphs need.
+"""Loads tofu's extension library into MXNet, and wraps its functions.
 
-``load()`` must have run before a graph is differentiated or bound. It raises a
-TofuError with the reason where this MXNet cannot run partitioned graphs; the caller
-then runs the script as it is.
+Call ``load()`` before differentiating or binding a graph. It raises a TofuError with the
+reason if this MXNet cannot run partitioned graphs; the caller then runs the script
+serially.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ __all__ = [
 SUPPORTED_VERSION = "1.9.1"
 _LIBRARY = "libtofu_mxnet.so"
 _FLOAT64 = 1
-# Variables that MXNet reads at every bind, as it does MXNET_ENVIRONMENT's: how much larger, in
-# times, the memory may be that a tensor takes over from another, and whether to try smaller
-# ranges than that.
+# Environment variables that MXNet reads at every bind, like those of MXNET_ENVIRONMENT: how
+# many times larger a block may be than the tensor that reuses it, and whether to try smaller
+# factors too.
 MATCH_RANGE = "NNVM_EXEC_MATCH_RANGE"
 SEARCH_MATCH_RANGE = "NNVM_AUTO_SEARCH_MATCH_RANGE"
 
@@ -77,7 +77,7 @@ def mxnet_errors(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables, which MXNet reads at every bind, while it is open."""
+    """Set environment variables inside this context; MXNet reads them at every bind."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -129,7 +129,7 @@ def load(library: Optional[Path] = None) -> None:
 
 
 def check_version(version: str) -> None:
-    """Raise UnsupportedMXNetError unless `version` is the one tofu knows from inside."""
+    """Raise UnsupportedMXNetError unless `version` is the one whose internals tofu uses."""
     if version != SUPPORTED_VERSION:
         raise UnsupportedMXNetError(
             f"MXNet {version} is installed, tofu's execution needs exactly {SUPPORTED_VERSION}: "
@@ -149,16 +149,17 @@ def open_teaching(library: ctypes.CDLL, libmxnet: str) -> None:
 
 
 def keep_kernels(library: ctypes.CDLL) -> None:
-    """Tell the library where compiled kernels for GPUs are kept, if the user has a home."""
+    """Tell the library where to cache compiled GPU kernels, if the user has a home directory."""
     with contextlib.suppress(RuntimeError):
         library.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
 
 
 def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:
-    """Have tofu's operators hold no resource of MXNet in graphs bound from now on.
+    """Make tofu's operators hold no MXNet resource in graphs bound from now on.
 
-    Otherwise those of all workers run one after the other: each holds MXNet's only
-    generator of random numbers for CPUs. Returns why it cannot be; then nothing changes.
+    Otherwise the operators of all workers run one at a time, because each holds MXNet's
+    only random number generator for CPUs. Returns the problem if this is impossible; then
+    nothing changes.
     """
     library.TofuFreeOpen.restype = ctypes.c_char_p
     reason: Optional[bytes] = library.TofuFreeOpen(os.fsencode(libmxnet))
@@ -166,7 +167,7 @@ def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:
         return reason.decode()
     problem = _publication_problem()
     if problem is None and not library.TofuFreeBegin():
-        problem = "operators find what MXNet lends them in another place than expected"
+        problem = "MXNet keeps the resources of operators in another place than expected"
     problem = problem or _publication_problem()
     if problem is not None:
         library.TofuFreeEnd()
@@ -179,24 +180,24 @@ def is_stateful_backward(op: str) -> bool:
 
 
 def backward_operators() -> frozenset[str]:
-    """The operators whose shapes MXNet may have to be taught, once ``load`` has run."""
+    """The operators whose shapes MXNet may have to be taught. Call ``load`` first."""
     return _backward
 
 
 def runs_parts() -> bool:
-    """Whether ``run_part`` can be used, once ``load`` has run."""
+    """Whether ``run_part`` works here. Call ``load`` first."""
     return _runs_parts
 
 
 def frees_operators() -> bool:
-    """Whether tofu's operators hold no resource of MXNet, once ``load`` has run."""
+    """Whether tofu's operators hold no MXNet resource. Call ``load`` first."""
     return _frees_operators
 
 
 def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: bool) -> None:
-    """Run the nodes of an executor from number `begin` to before `end`, in its own order.
+    """Run the nodes `begin` up to but excluding `end` of an executor, in its own order.
 
-    Raises GraphError when MXNet refuses.
+    Raises GraphError if MXNet refuses.
     """
     if _library is None or not _runs_parts:
         raise InternalError("run_part: this MXNet has no such function, see runs_parts()")
@@ -209,17 +210,17 @@ def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: 
 
 @contextlib.contextmanager
 def untaught() -> Iterator[None]:
-    """While it is open, MXNet infers by itself: no other thread has taught it shapes."""
+    """Let MXNet infer by itself in this context: no thread has taught it shapes."""
     with _lock:
         yield
 
 
 @contextlib.contextmanager
 def taught(outputs: Mapping[str, Sequence[tuple[Shape, int]]]) -> Iterator[None]:
-    """While it is open, graphs can be bound: MXNet takes what it cannot infer from `outputs`.
+    """Let graphs be bound in this context: MXNet takes what it cannot infer from `outputs`.
 
     outputs: node name -> (shape, type flag) of every output. Only backward operators
-    without a shape (type) function of their own look there.
+    without their own shape (type) function use it.
     """
     with _lock, environment(MXNET_ENVIRONMENT):
         library = _library
@@ -242,9 +243,9 @@ def taught(outputs: Mapping[str, Sequence[tuple[Shape, int]]]) -> Iterator[None]
 
 
 def self_test() -> None:
-    """Infer shapes and dtypes of taught operators; raises UnsupportedMXNetError if wrong.
+    """Infer shapes and dtypes of taught operators; raise UnsupportedMXNetError if wrong.
 
-    One operator has more dimensions than MXNet keeps inside a shape.
+    One operator has more dimensions than MXNet stores inside a shape object.
     """
     data, weight, head = (Node(VARIABLE, name) for name in ("data", "weight", "head"))
     dense = Node(
@@ -281,10 +282,10 @@ def self_test() -> None:
 
 
 def _publication_problem() -> Optional[str]:
-    """Publish an array; what is wrong, if it does not give the array's address."""
-    context = mx.cpu(1)  # on cpu(0) MXNet would look for subgraphs, and say so
+    """Publish an array; return the problem if the result is not the array's address."""
+    context = mx.cpu(1)  # on cpu(0) MXNet would search for subgraphs and log it
     array = mx.nd.zeros(1, context)
-    array.wait_to_read()  # before that it may have no memory yet
+    array.wait_to_read()  # until then it may have no memory
     expected = ctypes.c_void_p()
     publish = Node("_tofu_publish", "tofu_test_publish", {}, [Entry(Node(VARIABLE, "tile"))])
     try:
@@ -309,13 +310,13 @@ def _find_library() -> Path:
         if (place / _LIBRARY).is_file():
             return place / _LIBRARY
     raise UnsupportedMXNetError(
-        f"{_LIBRARY} is not beside tofu's compiled module (looked in "
+        f"{_LIBRARY} is not next to tofu's compiled module (looked in "
         f"{', '.join(map(str, places))}): reinstall mxnet-tofu"
     )
 
 
 def _listed(function: Any) -> Iterator[str]:
-    """The names that a function of the library gives for 0, 1, ... until null."""
+    """The names that a library function returns for 0, 1, ... until it returns null."""
     function.restype = ctypes.c_char_p
     index = 0
     while (name := function(index)) is not None:

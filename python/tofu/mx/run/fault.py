@@ -1,4 +1,4 @@
-"""Which operator of an executor throws: found by running its nodes one by one.
+"""Finds the operator of an executor that throws, by running its nodes one at a time.
 
 MXNet's errors name no operator, and an executor runs its nodes in any order.
 """
@@ -16,24 +16,24 @@ from .extension import run_part
 
 __all__ = ["failing_operator"]
 
-# The nodes of an executor in its own order, as its text lists them.
+# A line of an executor's debug text, which lists its nodes in its own order.
 _NODE = re.compile(r"^(?:Variable:.*|Op:(?P<op>[^,]*), Name=(?P<name>.*))$", re.MULTILINE)
-# A node's name says which worker runs it.
+# A node's name contains the worker that runs it.
 _WORKER = re.compile(r"^(?P<name>[^@]*)@(?P<worker>\d+)(?P<rest>.*)$")
 
 
 def failing_operator(
     executor: mx.executor.Executor, contexts: Sequence[mx.Context], *, is_train: bool
 ) -> Optional[str]:
-    """Run an executor on the inputs that it has, up to the first node that throws.
+    """Run an executor on its current inputs, up to the first node that throws.
 
     Args:
-        executor: of a partitioned graph.
-        contexts: the workers'.
+        executor: the executor of a partitioned graph.
+        contexts: the workers' contexts.
         is_train: whether operators behave as in training.
 
-    Returns that node in words; None where none throws this time. Errors that were there
-    before are forgotten.
+    Returns a description of that node, or None if none throws this time. Clears earlier
+    errors.
     """
     _LIB.MXNDArrayWaitAll()
     for number, node in enumerate(_NODE.finditer(executor.debug_str())):

@@ -1,10 +1,10 @@
-"""Which kind of fetch the workers' contexts can carry out.
+"""Checks which kind of fetch works between the workers' contexts.
 
 kind, reason = usable_fetch("multifetch", [mx.gpu(0), mx.gpu(1)])
 
-MultiFetch reads other workers' memory where it lies. A small fetch between the contexts
-shows whether that works here; where it does not, stock operators copy. Its kernels for GPUs
-have been compiled, and run on CPUs, but not on a GPU yet: there it must be asked for, as a
+MultiFetch reads other workers' memory in place. A small fetch between the contexts shows
+whether that works here; if not, stock operators copy. Its kernels for GPUs
+have been compiled, and run on CPUs, but not on a GPU yet: there the user must choose it, as a
 wrong access would end the process.
 """
 
@@ -34,16 +34,16 @@ _WIDTH = 8
 def usable_fetch(
     wanted: Optional[str], contexts: Sequence[mx.Context]
 ) -> tuple[str, Optional[str]]:
-    """The kind to use, and why it is not the wanted one, or None.
+    """Return the kind to use, and the reason if it is not the wanted one, else None.
 
     Args:
-        wanted: one of config.FETCHES, or None, when nobody asks for one.
+        wanted: one of config.FETCHES, or None if the user sets none.
         contexts: one per worker.
     """
     on_gpus = contexts[0].device_type == "gpu"
     if wanted == PLAIN or (wanted is None and on_gpus):
         return PLAIN, None
-    # All CPU contexts share one memory: two of them stand for all.
+    # All CPU contexts share one memory, so testing two of them is enough.
     tested = tuple(contexts if on_gpus else contexts[:2])
     reason = _self_test(tested)
     return (MULTIFETCH, None) if reason is None else (PLAIN, reason)
@@ -51,7 +51,7 @@ def usable_fetch(
 
 @functools.cache
 def _self_test(contexts: tuple[mx.Context, ...]) -> Optional[str]:
-    """Every worker fetches a row from every worker. Returns what went wrong."""
+    """Let every worker fetch a row from every worker. Return the problem, or None."""
     expected = np.arange(len(contexts) * _WIDTH, dtype="float32").reshape(-1, _WIDTH)
     try:
         load()

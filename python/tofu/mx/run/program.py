@@ -1,13 +1,14 @@
-"""A partitioned training graph as two MXNet executors, called step by step.
+"""Runs a partitioned training graph in MXNet executors, step by step.
 
     program = Program(step, [mx.cpu(0), mx.cpu(1)], tiles)
     (loss,) = program.forward({"data": x, "label": y}, is_train=True, ctx=mx.cpu())
     gradients = program.backward([mx.nd.ones_like(loss)])   # {"w": [tile, tile]}
 
-Forward and backward are the halves of one executor, so that gradients can lie where
-activations lay that have been read; or executors of their own: what backward reads of
-forward is then an output of the one and, without a copy, an argument of the other.
-Parameters and auxiliary states are the caller's tiles, bound where they lie.
+Forward and backward are either the two halves of one executor, or two executors. In one
+executor, gradients can reuse the memory of activations that are no longer needed. With
+two, the tensors that backward reads from forward are outputs of the first and, without a
+copy, arguments of the second. Parameters and auxiliary states are the caller's tiles,
+bound in place.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from .transfer import gather, scatter
 __all__ = ["Program"]
 
 _OWN_ROLES = ("data", "head_grad:")
-_PLANNED_ROLE = "state:"  # of the optimizer, which updates outside of these graphs
+_PLANNED_ROLE = "state:"  # the optimizer's states; updates run outside of these graphs
 
 
 class Program:
-    """Executors of one partitioned graph over one context per worker.
+    """The executors of one partitioned graph, with one context per worker.
 
     Attributes:
-        layouts: variable -> how it is divided.
+        layouts: variable -> the box of every worker's tile.
     """
 
     def __init__(
@@ -49,10 +50,10 @@ class Program:
         """Bind both halves.
 
         Args:
-            step: what tofu._core.schedule returns.
+            step: the result of tofu._core.schedule.
             contexts: one per worker.
-            tiles: tile name -> array, for all parameters and auxiliary states. They are
-                read and written in place. Tiles of data and head gradients are allocated.
+            tiles: tile name -> array, for all parameters and auxiliary states. The program
+                reads and writes them in place, and allocates tiles of data and head gradients.
 
         Raises:
             GraphError: a tile is missing or does not fit, the contexts are not one per
@@ -85,7 +86,7 @@ class Program:
         Args:
             inputs: name -> whole array, for every variable with the role "data".
             is_train: whether operators behave as in training.
-            ctx: where the outputs are wanted.
+            ctx: the context for the outputs.
 
         Returns:
             The whole outputs, new arrays.
@@ -107,18 +108,18 @@ class Program:
     def backward(
         self, head_gradients: Sequence[Optional[mx.nd.NDArray]]
     ) -> dict[str, list[mx.nd.NDArray]]:
-        """Run the backward graph on what the last forward has left.
+        """Run the backward graph on the activations of the last forward.
 
-        In one executor a first backward uses that up; a second one, of a retained graph,
-        runs forward again before.
+        In one executor the first backward overwrites these activations. A second one, of a
+        retained graph, runs forward again first.
 
         head_gradients: one whole array per output; None counts as zero.
 
-        Returns the tiles of every gradient, one per worker, valid until the program runs
-        again: in one executor activations lie there. New auxiliary states are written into
-        their tiles.
+        Returns the tiles of every gradient, one per worker. They are valid until the program
+        runs again, because in one executor activations reuse their memory. Writes new
+        auxiliary states into their tiles.
 
-        Raises GraphError when the graph has no backward half or shapes disagree.
+        Raises GraphError if the graph has no backward half or shapes disagree.
         """
         if not self._halves.has_backward:
             raise GraphError("backward: this graph was made without gradients")
@@ -140,20 +141,20 @@ class Program:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether ``backward`` would have to run forward again, at today's parameters."""
+        """Whether ``backward`` would have to run forward again, with the current parameters."""
         return self._halves.is_used_up
 
     def failing_operator(self) -> Optional[str]:
-        """Run again what ran last, up to the first operator that throws, and say which.
+        """Run the last step again up to the first operator that throws, and describe it.
 
-        None where none does so this time. Gradients that were returned are lost.
+        Returns None if none throws this time. Overwrites gradients returned earlier.
         """
         return self._halves.failing_operator(self._contexts) if runs_parts() else None
 
     def _as_variable(
         self, name: str, head: Head, tiles: list[mx.nd.NDArray]
     ) -> list[mx.nd.NDArray]:
-        """Tiles divided as the variable is; the plan nearly always has them so already."""
+        """Re-tile a head like its variable; in nearly every plan it is tiled so already."""
         wanted = self.layouts[name]
         if head.layout.boxes == wanted.boxes:
             return tiles
@@ -189,9 +190,9 @@ class Program:
 
 
 class _Apart:
-    """Two executors; the second is absent where there is no backward half."""
+    """One executor per half; without a backward half, only the first."""
 
-    is_used_up = False  # activations stay
+    is_used_up = False  # backward overwrites no activations
 
     def __init__(
         self,
@@ -222,7 +223,7 @@ class _Apart:
 
 
 class _Joint:
-    """Both halves in one executor."""
+    """One executor for both halves."""
 
     has_backward = True
 

@@ -1,4 +1,4 @@
-"""Whole arrays to tiles and back.
+"""Converts whole arrays to tiles and back.
 
 layout = compiled.variables["fc1_weight"].layout
 tiles = scatter(weight, layout, [mx.cpu(0), mx.cpu(1)])
@@ -20,7 +20,7 @@ from tofu.plan.layout import Layout, Shape
 
 __all__ = ["MIN_BLOCKED_RANK", "gather", "scatter"]
 
-MIN_BLOCKED_RANK = 3  # oneDNN keeps vectors and matrices in the plain layout
+MIN_BLOCKED_RANK = 3  # oneDNN always stores vectors and matrices in the plain layout
 _BLOCKED_DTYPES = ("float32", "int8", "uint8")
 
 
@@ -30,11 +30,11 @@ def scatter(
     contexts: Sequence[mx.Context],
     out: Optional[Sequence[mx.nd.NDArray]] = None,
 ) -> list[mx.nd.NDArray]:
-    """Copy the part of every worker to its context; a part is cut once for all who have it.
+    """Copy every worker's part to its context; cut a part only once if several workers share it.
 
     out: arrays to fill instead of new ones, one per worker.
 
-    Raises GraphError when shapes or counts do not agree.
+    Raises GraphError if shapes or counts do not agree.
     """
     _check("scatter", whole.shape, layout, len(contexts))
     if out is None:
@@ -56,11 +56,11 @@ def gather(
     ctx: mx.Context,
     out: Optional[mx.nd.NDArray] = None,
 ) -> mx.nd.NDArray:
-    """The whole array on `ctx`; a part that several workers have is read once.
+    """Assemble the whole array on `ctx`; read a part only once if several workers share it.
 
     out: an array on `ctx` to fill instead of a new one.
 
-    Raises GraphError when shapes or counts do not agree.
+    Raises GraphError if shapes or counts do not agree.
     """
     _check("gather", layout.shape if out is None else out.shape, layout, len(tiles))
     if out is None:
@@ -81,7 +81,7 @@ def gather(
 def _distinct(
     tiles: Sequence[mx.nd.NDArray], layout: Layout, ctx: mx.Context
 ) -> dict[Box, mx.nd.NDArray]:
-    """One tile for every part, one on `ctx` where there is one."""
+    """One tile for every part, preferably one on `ctx`."""
     chosen: dict[Box, mx.nd.NDArray] = {}
     for box, tile in zip(layout.boxes, tiles):
         if box not in chosen or (tile.context == ctx and chosen[box].context != ctx):
@@ -105,9 +105,10 @@ def _part(whole: mx.nd.NDArray, box: Box) -> mx.nd.NDArray:
 def _may_be_blocked(array: mx.nd.NDArray) -> bool:
     """Whether oneDNN may have left an array in its blocked layout.
 
-    A convolution does so with its outputs, and in prediction with its weights. MXNet cannot
+    Convolutions do so with their outputs, and in prediction with their weights. MXNet cannot
     copy a view of such an array, and its ``slice`` divides by zero on some; ``slice_axis``
-    brings it to the plain layout first. Nothing tells without waiting for the array.
+    converts it to the plain layout first. The true layout is unknown until the array is
+    computed, and this function does not wait for that.
     """
     return (
         array.context.device_type != "gpu"

@@ -1,6 +1,6 @@
-"""Explains why a tensor is cut, or an operator split, as it is: what every other way costs.
+"""Explains the cuts of a tensor or the splits of an operator: the cost of every other choice.
 
-``_core.Plan.explain`` counts (docs/formats.md, "Explanation"); this module says it::
+``_core.Plan.explain`` counts (docs/formats.md, "Explanation"); this module puts it in words::
 
     for section in explain(problem, plan, "fc1_weight").sections:
         print(section.title, section.reason)
@@ -42,7 +42,7 @@ class Explanation:
     """The explanation of one name.
 
     Attributes:
-        document: what the passes counted.
+        document: the passes' counts.
         sections: the same in words and tables.
     """
 
@@ -65,7 +65,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     Args:
         problem: what was planned.
         plan: its plan.
-        name: a node's name, or NAME[1] for a further output.
+        name: a node's name, or NAME[1] for its second output.
 
     Raises:
         PlanError: the graph has no such name.
@@ -74,7 +74,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
 
 
 def read(text: str) -> Explanation:
-    """The explanation of a document of the passes."""
+    """Read an explanation from the passes' document."""
     document = json.loads(text)
     if document.get("format") != FORMAT:
         raise PlanError(f'explanation: no "format": "{FORMAT}"; build tofu again')
@@ -144,8 +144,8 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
     if whole and min(way["searched_bytes"] for way in whole) < total:
         less = total - min(way["searched_bytes"] for way in whole)
         text += (
-            f" Left whole it would be {less:,} bytes less, with a copy on every worker "
-            "(see --allow-replication)."
+            f" Leaving it whole would communicate {less:,} bytes less, with a copy on every "
+            "worker (see --allow-replication)."
         )
     return text
 
@@ -182,7 +182,7 @@ def _operator_reason(step: Mapping[str, Any]) -> str:
         return "There is no other way to split it."
     best = min(others, key=lambda way: int(way["bytes"]))
     more = best["bytes"] - chosen["bytes"]
-    told = f"With the tensors cut as they are it fetches {chosen['bytes']:,} bytes;"
+    told = f"With the tensors cut like this it fetches {chosen['bytes']:,} bytes;"
     if more > 0:
         return f"{told} the next best, {_variable(best['variable'])}, would fetch {more:,} more."
     if more == 0:

@@ -38,7 +38,7 @@ def render_html(plan: Plan, sections: Sequence[Section] = ()) -> str:
 
     Args:
         plan: the plan.
-        sections: why tensors and operators are cut as they are.
+        sections: explanations of the cuts of tensors and operators.
     """
     import jinja2
 

@@ -30,7 +30,7 @@ class Picture:
 
     Attributes:
         rows, columns: size of the grid.
-        planes: number of grids side by side: pieces along further dimensions.
+        planes: number of grids side by side: pieces along all other dimensions.
         row_dimension, column_dimension: the dimensions that run downwards and to the
             right; None if the tensor has no such dimension.
         cells: the pieces; those of later planes in later columns.

@@ -21,8 +21,8 @@ def render_text(plan: Plan, *, everything: bool = False) -> str:
 
     Args:
         plan: the plan.
-        everything: whether every tensor and operator has a line; otherwise, in a large
-            graph, those that are alike share a line, and only the largest are shown.
+        everything: whether every tensor and operator gets a line. Otherwise, for a large
+            graph, equal ones share a line, and only the largest are shown.
     """
     lines = [*summary(plan), ""]
     lines += table(

@@ -1,1 +1,1 @@
-"""Example calls of every described operator, as data: attributes, shapes, kinds of values."""
+"""Example calls of every described operator: attributes, shapes, and kinds of values."""

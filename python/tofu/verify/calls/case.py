@@ -1,4 +1,4 @@
-"""Example calls of operators, as data: what to run, and on what kind of values."""
+"""The data types of example calls: an operator, its attributes, and the values to run it on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Case:
         like: forward inputs shaped like something that the backward operator reads.
         forward_attrs: the forward operator's attributes if they differ; in a part their
             "shape" is that of the gradient of output 0.
-        live: the forward operator next to it gets the real inputs, because it keeps state.
+        live: whether its forward operator gets the real inputs, because it keeps state.
         hide: outputs that the operator refuses to compute.
         outputs: the number of outputs of the (forward) operator, including hidden ones.
         skip: outputs that are not compared (private workspaces, random values).
@@ -55,10 +55,10 @@ class Case:
         imperative: run by mx.nd, because the operator cannot be a node of a graph.
         shaped: for such operators, the inputs whose shapes the outputs have.
         in_place: run by mx.nd into the first input, as some operators require.
-        numpy: run with NumPy's shapes, where () is a number and not an unknown shape.
-        fixed: run only with these sizes: the operator does not check others, and may end
-            the process on them.
-        floats: run only with floating point types; others make no sense.
+        numpy: run with NumPy's shapes, where () means a scalar and not an unknown shape.
+        fixed: run only with these sizes. The operator does not check other sizes, and may
+            crash the process on them.
+        floats: run only with floating point types.
     """
 
     op: str

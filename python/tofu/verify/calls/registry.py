@@ -12,7 +12,7 @@ __all__ = ["cases_by_operator"]
 def cases_by_operator() -> dict[str, list[Case]]:
     """The cases of every described operator, after registering the descriptions.
 
-    Modules and files that describe further operators have a list ``CASES``.
+    Other modules and files with descriptions list their cases in ``CASES``.
     """
     from tofu.verify.calls.cases import ALL
 

@@ -1,9 +1,9 @@
 """Random other shapes for a case.
 
 An operator's shapes depend on each other and on its attributes in ways that only the
-operator knows. So sizes are replaced consistently, ``6 -> 7`` wherever there is a 6, and
-MXNet's own shape inference tells whether the result is a valid call: first dimension by
-dimension, then everywhere, then in the attributes too.
+operator knows. So sizes are replaced consistently, such as every 6 by a 7, and MXNet's shape
+inference decides whether the result is a valid call. Replacements are tried for one
+dimension at a time, then everywhere, then also in the attributes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIMPLE = (2, 3, 4, 5, 6, 7)
 _SIZES = (1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 9, 10)
 _ATTEMPTS = 6
 _WHOLE_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
-# What two dimensions of equal size must share to keep equal sizes.
+# The properties that two dimensions of equal size must share to stay equal.
 _TIES: tuple[Callable[[int, int], int], ...] = (
     lambda dim, rank: dim,
     lambda dim, rank: dim - rank,
@@ -50,7 +50,7 @@ def drawn(case: Case, rng: np.random.Generator, sizes: Sequence[int] = _SIZES) -
 def _is_call(case: Case, original: Case) -> bool:
     """Whether MXNet infers shapes on which the description, if any, is defined.
 
-    The description keeps away from calls on which MXNet ends the process.
+    The description rules out calls on which MXNet crashes the process.
     """
     if case.imperative:
         return True

@@ -22,7 +22,7 @@ __all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "splits_of"]
 
 _DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 _WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
-SEARCH = "search"  # the step that looks for missing splits
+SEARCH = "search"  # the step that searches for missing splits
 _DRAWS = 3  # random calls of an operator, over all of its cases; at least one for each
 _DTYPE_CASES = 1
 _SEARCH_CASES = 2
@@ -52,7 +52,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Verdict:
-    """What was found about one operator.
+    """The findings about one operator.
 
     Attributes:
         op: its name.
@@ -86,14 +86,14 @@ def check_operator(
         cases: example calls of it.
         seed: seeds shapes and values, independently of other operators.
         tell: called with the name of each call before it runs.
-        avoid: calls that are known to end the process.
+        avoid: calls that are known to crash the process.
         quick: whether to run only a sample.
     """
     return _Checker(op, cases, seed, tell, avoid, quick).run()
 
 
 def splits_of(run: Run, rng: np.random.Generator) -> Iterator[list[Split]]:
-    """What to try: nothing, each variable in equal and unequal parts, neighbours together."""
+    """The splits to try: none, each variable in equal and unequal parts, pairs of neighbours."""
     yield []
     splittable = run.row["splittable"]
     for var in splittable:
@@ -164,7 +164,7 @@ class _Checker:
         return self.verdict
 
     def _drawn(self) -> list[Case]:
-        """Further calls that run: the cases with other sizes."""
+        """More calls that run: the cases with other sizes."""
         draws = max(1, _DRAWS // max(len(self.cases), 1))
         sizes = {"sizes": _MANY} if self.random else {}
         found = []
@@ -209,9 +209,9 @@ class _Checker:
         return True
 
     def _search(self) -> None:
-        """Look for splits that the description does not yield."""
+        """Search for splits that the description does not yield."""
         if SEARCH in self.avoid:
-            return  # it ended the process, on parts that the operator does not check
+            return  # it crashed the process, on parts that the operator does not check
         self.tell(SEARCH)
         for case in self._some(self.cases, _SEARCH_CASES):
             if case.fixed or case.imperative:
@@ -223,7 +223,7 @@ class _Checker:
                 continue  # already reported
 
     def _ends_the_process(self, case: Case, name: str) -> bool:
-        """Whether this call did, or one of the same operator with another integer type."""
+        """Whether this call, or the same one with another integer type, crashed the process."""
         whole = np.dtype(case.dtype).kind != "f"
         return name in self.avoid or (
             whole and any(a.split()[-1] in _WHOLE_NUMBERS for a in self.avoid)

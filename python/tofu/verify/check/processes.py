@@ -1,8 +1,8 @@
-"""Checks many operators in separate processes, which MXNet may end.
+"""Checks many operators in separate processes, which MXNet may crash.
 
-A process that dies is restarted without the call that killed it, and the call is reported.
-What is found about an operator depends only on the seed, not on the number of processes or
-on the other operators.
+If a process dies, it is restarted without the call that killed it, and the call is reported.
+The verdict on an operator depends only on the seed, not on the number of processes or on
+other operators.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tofu.verify.check.operator import SEARCH, Finding, Verdict, check_operator
 
 __all__ = ["check_all"]
 
-_TIME_LIMIT_S = 60.0  # of one call of an operator, without a sign of life
-_PATIENCE_S = 5.0  # between two looks at the processes
-_CRASHES = 8  # of one operator, before it is given up
+_TIME_LIMIT_S = 60.0  # for one call of an operator
+_PATIENCE_S = 5.0  # between two checks of the processes
+_CRASHES = 8  # crashes after which an operator is given up
 
 
 @dataclasses.dataclass
@@ -114,10 +114,10 @@ def _receive(pipe: Any) -> Any:
 
 
 def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
-    """Queue the operator again without the call that ended the process, or give it up.
+    """Queue the operator again without the call that crashed the process, or give it up.
 
-    In a process that has checked other operators, these may have done the damage: then
-    the operator is tried once more, as the first one in a process.
+    If the process has checked other operators before, one of them may be the cause. Then the
+    operator is tried once more, as the first one in a new process.
     """
     worker.stop()
     task = worker.task
@@ -149,6 +149,6 @@ def _serve(pipe: Connection, seed: int, quick: bool) -> None:
             return
         verdict = check_operator(op, known[op], seed, pipe.send, avoid, quick)
         if served and (verdict.false or verdict.skipped):
-            return  # the error may come from an operator before it: try again, alone
+            return  # an earlier operator may have caused the error: try again alone
         served += 1
         pipe.send(verdict)

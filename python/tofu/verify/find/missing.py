@@ -36,7 +36,7 @@ def missing_ways(case: Case, seed: int) -> Iterator[Way]:
 
 
 def _donor(run: Run, inputs: Sequence[Array]) -> list[Tensor]:
-    """The forward operator's inputs for a part: sizes change as in what is read."""
+    """The forward operator's inputs for a part, with sizes changed as in the tensors it reads."""
     renamed = {
         old: new
         for before, now in zip(run.inputs, inputs)
@@ -54,7 +54,7 @@ def _donor(run: Run, inputs: Sequence[Array]) -> list[Tensor]:
 
 
 def _strategies(run: Run, compared: Sequence[int]) -> Iterator[Way]:
-    """What the description yields, in the same terms."""
+    """The description's strategies, in the same form."""
     for var in run.row["splittable"]:
         extent = run.extent(var)
         halves = (var, (extent - extent // 2, extent // 2))
@@ -78,7 +78,7 @@ def _outcome(run: Run, var: int, first: Part, second: Part, number: int) -> Outc
 
 
 def _covers(strategy: Way, way: Way, run: Run) -> bool:
-    """Whether a strategy does the same as a way; what is never read may be cut or not."""
+    """Whether a strategy does the same as a way, regardless of inputs that are never read."""
     if strategy.outcomes != way.outcomes:
         return False
     read = [any(d is not None for d in access["dims"]) for access in run.row["inputs"]]

@@ -1,9 +1,9 @@
 """Finds the splits of an operator by running it, without a description.
 
 Dimensions of equal size are divided together, in one input or in all that have one. The
-operator runs on the parts, and its outputs are compared with the whole's in every way
-that parts combine: concatenated, summed, largest, smallest, multiplied. To find a window
-that moves along a dimension, the first part gets more and more of it.
+operator runs on the parts, and its outputs are combined in every possible way and compared
+with the whole's: concatenated, summed, maximum, minimum, multiplied. To find a window that
+moves along a dimension, the first part gets more and more of that dimension.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def find_ways(
         call: runs the operator.
         samples: inputs, always of the same shapes; a split must work for each.
         attrs: the operator's attributes.
-        together: divide all inputs that have a dimension of the size, never one alone; for
-            operators that do not check whether their inputs match.
+        together: always divide all inputs that have a dimension of the size, never only one;
+            for operators that do not check whether their inputs match.
     """
     wholes = [call(inputs, attrs) for inputs in samples]
     known = [(i, w) for i, w in zip(samples, wholes) if w is not None]
@@ -103,7 +103,7 @@ def find_ways(
 
 
 def _within(way: Way, other: Way) -> bool:
-    """Whether the other divides the same inputs and more."""
+    """Whether `other` divides the same inputs as `way` and more."""
     return (
         way != other
         and way.outcomes == other.outcomes
@@ -131,7 +131,7 @@ def _try(
     attrs: Mapping[str, str],
     cuts: tuple[Optional[int], ...],
 ) -> Iterator[Way]:
-    """The first way in which these cuts work, if there is one."""
+    """The first way in which these cuts work, if any."""
     size = next(a.shape[d] for a, d in zip(known[0][0], cuts) if d is not None)
     whole = [k for k, d in enumerate(cuts) if d is None]
     for zeroed in ((), *((k,) for k in whole)):

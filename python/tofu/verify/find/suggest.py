@@ -24,7 +24,7 @@ __all__ = ["parse_input", "suggestion"]
 _CUSTOM = "Custom:"
 _INPUT = re.compile(r"(\d+(?:,\d+)*)(?::(real|positive|int(\d+)))?")
 _SAMPLES = 2
-_LAST = 99  # in the order of variables, after those of the outputs' dimensions
+_LAST = 99  # sorts variables after those of the outputs' dimensions
 
 
 def parse_input(text: str) -> In:

@@ -16,7 +16,7 @@ _REDUCER = {"sum": "Sum", "max": "Max", "min": "Min", "prod": "Prod"}
 
 @dataclass(frozen=True)
 class Found:
-    """What was found about an operator.
+    """The results for one operator.
 
     Attributes:
         name: the name to describe it by.

@@ -1,7 +1,7 @@
-"""Keeps the inventory on disk: analysing every operator takes seconds, reading it milliseconds.
+"""Caches the inventory on disk: analysing all operators takes seconds, reading it milliseconds.
 
-A cached inventory belongs to one state of the descriptions, the analysis, the example calls,
-the record and MXNet: its name has the fingerprint of their files. Older ones are removed.
+A cached inventory is valid for one state of the descriptions, the analysis, the example calls,
+the record and MXNet; a fingerprint of their files is part of its name. Older ones are deleted.
 """
 
 from __future__ import annotations

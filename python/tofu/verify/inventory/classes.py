@@ -59,7 +59,7 @@ def counts(
     ins: Sequence[Shape],
     outs: Sequence[Shape],
 ) -> tuple[int, int, int]:
-    """How many strategies a row has, how many of them reduce, how many read a halo."""
+    """How many strategies a row has, how many of them reduce, and how many read a halo."""
     reduced = {int(var) for out in row["outputs"] for var in out["reduce"]}
     split = row["splittable"]
     halos = 0

@@ -1,4 +1,4 @@
-"""Every operator of the installed MXNet, and what its description yields."""
+"""Every operator of the installed MXNet, with its strategies."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def inventory() -> list[Operator]:
 def operator_of(
     name: str, aliases: list[str], cases: Sequence[Case], reasons: Mapping[str, str]
 ) -> Operator:
-    """What is known about one operator: the strategies of the call that has the most."""
+    """One operator, with the strategies of its call that has the most."""
     description = lookup(name)
     if description is None:
         reason = reasons.get(name, NOT_DESCRIBED)
@@ -121,7 +121,7 @@ def _found(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
 
 
 def fingerprint(calls: Sequence[Call]) -> str:
-    """A hash of what a description says about these calls; it changes with the description."""
+    """A hash of the rows of these calls, which changes with the description."""
     digest = hashlib.sha256()
     for call in calls:
         digest.update(_said(call).encode())

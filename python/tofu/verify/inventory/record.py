@@ -1,4 +1,4 @@
-"""The results of ``tofu verify`` that the package keeps."""
+"""The recorded results of ``tofu verify``, which are part of the package."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Run:
                 donor[number] = Tensor(inputs[k].shape, donor[number].dtype)
         for k, grad in enumerate(self.grads if self.case.forward else ()):
             if k in self.case.hide and grad in self.case.reads:
-                continue  # an input has its shape
+                continue  # it has the shape of an input
             number = int(grad[1:])
             donor[number] = Tensor(part.outputs[k].shape, donor[number].dtype)
         for number, read in self.case.like.items():

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-# When MXNet binds a graph it rewrites it in ways that lose control dependencies, and its
-# subgraph backend, active on cpu(0), rejects them.
+# Settings that keep MXNet from rewriting a graph when it binds it: its rewrites lose control
+# dependencies, and its subgraph backend, active on cpu(0), rejects them.
 _AS_IT_IS = {
     **MXNET_ENVIRONMENT,
     "MXNET_SUBGRAPH_BACKEND": "NONE",
@@ -69,7 +69,7 @@ def run_node(
         op: the operator.
         attrs: its attributes.
         inputs: its inputs' values.
-        outputs: how many outputs it has.
+        outputs: the number of its outputs.
         hide: outputs that it refuses to compute.
         forward: the forward operator of a backward one.
         forward_attrs: the forward operator's attributes.
@@ -105,7 +105,7 @@ def inferred(case: Case) -> Optional[tuple[list[Shape], list[Shape]]]:
     shapes = {f"x{k}": shape for k, shape in enumerate(ins)}
     try:
         symbol = _forward_symbol(case, [[len(ins), k, 0] for k in range(case.outputs)])
-        quiet = contextlib.redirect_stdout(io.StringIO())  # which also prints the shapes
+        quiet = contextlib.redirect_stdout(io.StringIO())  # shape inference also prints
         with mx.util.np_shape(case.numpy), quiet, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # if it cannot infer them
             arguments, outs, states = symbol.infer_shape(**shapes)

@@ -1,6 +1,6 @@
-// The words of CUDA, so that emitted kernels compile for CPUs: every thread of every
-// block is run, one after the other. What a kernel with barriers or shared memory
-// needs is not here; ours have neither.
+// CUDA's keywords, to compile emitted kernels for CPUs. All threads of all blocks run one
+// at a time. There is no support for barriers or shared memory, which our kernels do not
+// use.
 #ifndef TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_
 #define TOFU_TESTS_CPP_KERNELS_EMITTED_CUDA_ON_CPU_H_
 

@@ -9,7 +9,7 @@ namespace tofu {
 using RunEmitted = void (*)(int blocks, char* region, long long* done,
                             const char* const* sources, const long long* boxes);
 
-// One text, which kernels of several specifications may have. The last has no `run`.
+// A text; kernels of several specifications may share one. The last has no `run`.
 struct EmittedText {
   const char* source;
   RunEmitted run;
@@ -17,7 +17,7 @@ struct EmittedText {
 
 extern const EmittedText kEmittedTexts[];
 
-// The function for a text; null when it is none of them.
+// The function for a text; null if there is none.
 inline RunEmitted FindEmitted(const char* source) {
   const auto same = [](const char* a, const char* b) {
     while (*a != '\0' && *a == *b) ++a, ++b;

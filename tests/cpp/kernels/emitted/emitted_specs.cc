@@ -24,12 +24,12 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
     }
   }
   for (const char* text : {
-           // One row, with an end behind its last vector.
+           // One row, whose length is not a multiple of a vector.
            "dtype=0 shape=1027 remote=1 sources=1027; pieces=0@0>0:1027",
            // Cells of one form, from several sources.
            "dtype=2 shape=8,64 remote=2 sources=8,16;8,16;8,16;8,16; "
            "pieces=0@0,0>0,0:8,16;1@0,0>0,16:8,16;2@0,0>0,32:8,16;3@0,0>0,48:8,16",
-           // Tiles of two widths side by side.
+           // Adjacent tiles of two widths.
            "dtype=0 shape=64,96 remote=1 sources=64,64;64,32; "
            "pieces=0@0,0>0,0:64,64;1@0,0>0,64:64,32",
            // More rows than threads.
@@ -40,7 +40,7 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
            // A source so large that indices need 64 bits.
            "dtype=0 shape=2,5 remote=1 sources=300000,4096; "
            "pieces=0@299998,4090>0,0:2,5",
-           // The same with rows so far apart that the last index needs them.
+           // The same, with rows so far apart that only the last index needs 64 bits.
            "dtype=0 shape=100,1,5 remote=1 sources=100,3000,4096; "
            "pieces=0@0,2999,4090>0,0,0:100,1,5",
        }) {

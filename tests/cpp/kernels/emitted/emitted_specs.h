@@ -1,5 +1,5 @@
-// The MultiFetches whose kernels the tests run: the program that writes the kernels
-// and the tests that run them see the same ones, in the same order.
+// The MultiFetches whose kernels the tests run. The program that writes the kernels and
+// the tests that run them use the same list in the same order.
 #ifndef TOFU_TESTS_CPP_KERNELS_EMITTED_EMITTED_SPECS_H_
 #define TOFU_TESTS_CPP_KERNELS_EMITTED_EMITTED_SPECS_H_
 

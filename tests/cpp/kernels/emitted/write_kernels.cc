@@ -13,7 +13,7 @@
 
 namespace {
 
-// A text as literals of C++; compilers limit how long one may be.
+// A text as several C++ literals, because compilers limit the length of one.
 std::string Literals(const std::string& text) {
   std::string literals;
   for (size_t begin = 0; begin < text.size();) {
@@ -24,7 +24,7 @@ std::string Literals(const std::string& text) {
   return literals;
 }
 
-// Writes a kernel in a namespace of its own, with a function that runs it.
+// Writes a kernel in its own namespace, with a function that runs it.
 void Write(const tofu::CudaKernel& kernel, const std::string& number, std::ostream* out) {
   const std::string boxes = kernel.boxes.empty() ? "" : ", boxes";
   *out

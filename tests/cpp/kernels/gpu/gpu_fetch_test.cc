@@ -1,5 +1,5 @@
-// Kernels on GPUs, and the operators that launch them. In a binary of its own,
-// tofu_gpu_tests: without a driver, NVRTC or a GPU every test is skipped and says why.
+// Kernels on GPUs, and the operators that launch them, in a separate binary,
+// tofu_gpu_tests: without a driver, NVRTC or a GPU every test is skipped with the reason.
 // tofu_fake_gpu_tests has the same tests on a driver that runs kernels on the CPU.
 #include "kernels/gpu_fetch.h"
 
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 28;  // bytes of a source
 
-// Memory of a device, `shift` bytes behind where an allocation begins.
+// Memory of a device, `shift` bytes after the beginning of an allocation.
 class DeviceArray {
  public:
   DeviceArray(int device, const void* data, size_t bytes, size_t shift)
@@ -143,7 +143,7 @@ void Call(const std::string& name, const std::string& spec, int device,
                           static_cast<int>(out.size()), true, device, nullptr});
 }
 
-// A number on a device, when all work there is done.
+// A number on a device, read after all work there is done.
 uint64_t NumberAt(const DeviceArray& array, int device) {
   const CudaDriver& driver = CudaDriver::Default();
   const CudaDriver::Current current(driver, Gpus::Default().Context(device));
@@ -183,7 +183,7 @@ TEST_F(GpuFetchTest, ReadsWhatTheCpuReads) {
   }
 }
 
-// On the driver that stands in: a real one shows it by the values.
+// Checks access on the fake driver; with a real one, the values show it.
 void ExpectPeerAccess(int reader, int owner) {
   using HasAccess = int(int reader, int owner);
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -240,7 +240,7 @@ TEST_F(GpuFetchTest, CompilesForSeveralThreadsAtOnce) {
   EXPECT_EQ(found[0] == found[1], num_gpus_ == 1);
 }
 
-// A specification of so many boxes that the generic kernel runs it.
+// A specification with too many boxes for a specialized kernel.
 std::string ManyBoxes(int source_extent) {
   std::string pieces;
   for (int i = 1, at = 0; i <= 25; at += i, ++i) {
@@ -251,7 +251,7 @@ std::string ManyBoxes(int source_extent) {
          "; pieces=" + pieces;
 }
 
-// Every thread does one thing only: locks of other calls must not order it by accident.
+// Every thread does only one thing, so locks of other calls cannot order it by accident.
 TEST_F(GpuFetchTest, IsUsedByThreadsAtOnce) {
   const CudaDriver& driver = CudaDriver::Default();
   const int peer = num_gpus_ > 1 && driver.CanReach(0, 1) ? 1 : 0;
@@ -283,7 +283,7 @@ TEST_F(GpuFetchTest, SaysOnceThatAKernelIsTheGenericOne) {
   gpus.Prepare(ManyBoxes(326), 0);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tofu: a MultiFetch uses the generic kernel, which is slower: too many "
-            "boxes for a kernel of its own\n");
+            "boxes for a specialized kernel\n");
 }
 
 TEST_F(GpuFetchTest, SaysWhichGpusCannotReachEachOther) {

@@ -42,17 +42,17 @@ constexpr int kDefaultLevel = 10;
 const char* const kNames[] = {
     "FullyConnected",  // index 0
     "_backward_FullyConnected",
-    "_backward_Own",    // with functions of its own
+    "_backward_Own",    // has its own functions
     "_backward_Odd",    // with a manager, but at level 0
     "_backward_State",  // reads the state of its forward operator
-    "_backward_Far",    // behind the end of FInferShape
-    "Convolution",      // takes layouts of oneDNN's
+    "_backward_Far",    // after the end of FInferShape
+    "Convolution",      // takes oneDNN's layouts
     "_tofu_publish",
     "_tofu_multifetch",
-    "_tofu_retire",  // behind the end of TIsMKLDNN
+    "_tofu_retire",  // after the end of TIsMKLDNN
 };
 constexpr int kNumOps = sizeof(kNames) / sizeof(kNames[0]);
-constexpr int kNumBackward = 6;  // and forward operators of theirs
+constexpr int kNumBackward = 6;  // and as many forward operators
 constexpr int kFirstTofu = 7;
 
 // std::vector<T>
@@ -64,7 +64,7 @@ struct Vector {
 };
 
 // FResourceRequest of an operator of an extension library: temporary space and a
-// generator. The vector comes back in memory of the caller's.
+// generator. The vector is returned in the caller's memory.
 Vector<int32_t>* RequestBoth(Vector<int32_t>* result, const void*, const void*) {
   auto* const types = static_cast<int32_t*>(::operator new(2 * sizeof(int32_t)));
   types[0] = 1;

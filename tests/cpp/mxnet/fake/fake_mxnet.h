@@ -1,5 +1,5 @@
 // A library that stands in for libmxnet.so: a few operators with their attribute maps,
-// in memory laid out as MXNet 1.9.1's is, and the functions that tofu looks up in it.
+// with the memory layout of MXNet 1.9.1, and the functions that tofu looks up in it.
 #ifndef TOFU_TESTS_CPP_MXNET_FAKE_FAKE_MXNET_H_
 #define TOFU_TESTS_CPP_MXNET_FAKE_FAKE_MXNET_H_
 
@@ -18,21 +18,21 @@ extern "C" {
 // The name under which the library is loaded.
 const char* FakeMxnetPath();
 
-// The slot of an operator in a map, or null where the map does not reach that far.
+// The slot of an operator in a map, or null if the map ends before it.
 FakeSlot* FakeSlotOf(const char* map, const char* op);
 
-// What MXGetVersion says from now on.
+// Sets the version that MXGetVersion returns.
 void FakeSetVersion(int version);
 
 // The flag of an operator in TIsMKLDNN.
 bool FakeFlagOf(const char* op);
 
-// What the dispatcher of all operators has been called with: types of the resources,
-// one digit each, a call a line.
+// The calls of the operators' dispatcher, one per line: the types of the resources, one
+// digit each.
 const char* FakeCalls();
 void FakeForgetCalls();
 
-// Gives two operators one index, or each its own again.
+// Gives two operators the same index, or each its own again.
 void FakeShareIndex(bool is_shared);
 }
 

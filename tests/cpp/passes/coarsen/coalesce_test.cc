@@ -92,7 +92,7 @@ TEST(Coalesce, AParameterItsGradientAndItsStateAreOneClass) {
             TensorClassOf(example.graph(), coarse, "fc1_weight"));
 }
 
-// mean has an auxiliary state of its own class, w a momentum and a new value.
+// mean is an auxiliary state with its own class; w has a momentum and a new value.
 TEST(Coalesce, StatesAndNewValuesAreCutAsTheirVariables) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
@@ -125,7 +125,7 @@ TEST(Coalesce, TensorsOfOtherShapesAreNotTied) {
   EXPECT_TRUE(coarse.ties.empty());
 }
 
-// A random operator of a class of tensors costs what others of it do not.
+// A random operator can cost something when other operators of its class do not.
 TEST(Coalesce, RandomElementwiseOperatorsHaveAClassOfTheirOwn) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6});
@@ -193,8 +193,8 @@ TEST(Coalesce, EqualLayersWithWeightsOfTheirOwnAreNotTimesteps) {
   }
 }
 
-// A tower of its own weights under each branch of a shared layer: the shared
-// layer's operators correspond, the towers do not.
+// Towers with separate weights feed a shared layer: the shared layer's operators
+// correspond, the towers do not.
 TEST(Coalesce, WhatFeedsASharedLayerIsMergedOnlyIfItSharesItsWeightsToo) {
   ExampleGraph example;
   const NodeEntry shared = example.Variable("shared", {6, 6}, "parameter");

@@ -9,7 +9,7 @@
 namespace tofu {
 namespace {
 
-// y = relu(x w), an output; 8 x 16 elements of 4 bytes a tensor, w 16 x 16.
+// y = relu(x w), an output. Tensors have 8 x 16 elements of 4 bytes, w has 16 x 16.
 ExampleGraph Layer() {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {8, 16}, "data");
@@ -39,7 +39,7 @@ TEST(PlanMemory, CountsTilesBuffersAndWhatIsAlive) {
   EXPECT_EQ(memory.parameters, 16 * 16 * 4 / 2);
   EXPECT_EQ(memory.gradients, 0);
   EXPECT_EQ(memory.optimizer_state, 0);
-  // While y is made: the tiles of x, of the output z, which stays, and of y.
+  // While y is computed: the tiles of x, of y, and of the output z, which stays.
   EXPECT_EQ(memory.activations, 3 * 8 * 16 * 4 / 2);
   EXPECT_EQ(memory.fetch_buffers, 16 * 16 * 4) << "the whole of w";
   EXPECT_EQ(memory.total(), 512 + 768 + 1024);
@@ -107,8 +107,8 @@ TEST(PlanMemory, CountsTheBytesOfEachDtype) {
   EXPECT_EQ(Serial(example).activations, kTensor + 2 * kTensor);
 }
 
-// x -> a -> b -> c, each element by element: b lies where a lay. The data x and the
-// output c stay.
+// x -> a -> b -> c, all element-wise: b reuses the memory of a. The data x and the output
+// c stay.
 TEST(PlanMemory, AnElementwiseOperatorWritesOverWhatItReadsLast) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
@@ -126,7 +126,7 @@ TEST(PlanMemory, AnOperatorDoesNotWriteOverAnInputOfAnotherSize) {
   const NodeEntry b = example.Elementwise("b", {a}, "cast");
   example.SetDtype(0);
   example.Head(example.RowWise("c", {b}), "output");
-  // x and c stay; a and b, of twice its bytes, are there at once.
+  // x and c stay; a, and b with twice its bytes, are alive at the same time.
   EXPECT_EQ(Serial(example).activations, 2 * kTensor + 3 * kTensor);
 }
 
@@ -139,7 +139,7 @@ TEST(PlanMemory, WhatIsReadLaterIsNotWrittenOver) {
   EXPECT_EQ(Serial(example).activations, 4 * kTensor);
 }
 
-// The second half is not read: it is there only while the operator runs.
+// The second half is not read, so it is alive only while the operator runs.
 TEST(PlanMemory, AnUnreadOutputDiesWithItsOperator) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");

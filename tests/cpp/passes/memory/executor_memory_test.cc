@@ -28,7 +28,7 @@ MemoryTable NoRules(GraphBuilder& builder) {
   return {{}, std::vector<int>(num_nodes, -1)};
 }
 
-// x -> a -> b -> c, each of 16 bytes: two blocks take turns.
+// x -> a -> b -> c, each of 16 bytes: two blocks alternate.
 TEST(ExecutorMemory, ReusesABlockWhoseReadersHaveRun) {
   GraphBuilder builder;
   NodeEntry at = AddVariable(&builder, "x", 0, {4});
@@ -45,7 +45,7 @@ TEST(ExecutorMemory, ReusesABlockWhoseReadersHaveRun) {
   table.rules = {{{{0, 0, false}}, {}}};
   table.node_rules = {-1, 0, 0, 0};
   EXPECT_EQ(PlanExecutorMemory(bound, table, options).planned_bytes, 16);
-  // The last one is written to an array of the caller's.
+  // The last one is written to the caller's array.
   options.external_heads = {1};
   EXPECT_EQ(PlanExecutorMemory(bound, NoRules(builder), options).planned_bytes, 32);
 }
@@ -64,7 +64,7 @@ TEST(ExecutorMemory, WritesInPlaceOfAReadTensorOnlyTheSame) {
   EXPECT_EQ(PlanExecutorMemory(bound, table, {}).planned_bytes, 16);
 }
 
-// A rule allows the output in the input's place; sizes and readers must, too.
+// The rule allows the output to replace the input; sizes and readers must allow it, too.
 TEST(ExecutorMemory, WritesInPlaceOnlyWhereBothHaveAsManyBytes) {
   constexpr int kFloat32 = 0;
   constexpr int kFloat64 = 1;
@@ -102,7 +102,7 @@ TEST(ExecutorMemory, WritesInPlaceOfOneInputOnlyOnce) {
   }
 }
 
-// An input of which only the shape is read can be freed before it is "read".
+// If only the shape of an input is read, the input can be freed before it is "read".
 TEST(ExecutorMemory, AnIgnoredInputKeepsNothingAlive) {
   GraphBuilder builder;
   const NodeEntry x = AddVariable(&builder, "x", 0, {4});
@@ -147,7 +147,7 @@ TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
   EXPECT_EQ(memory.peak[2].bytes, 16);
 }
 
-// A free block of 64 bytes serves 4 bytes within 16 times, not within 2.
+// A free block of 64 bytes can hold 4 bytes with a match range of 16, but not of 2.
 TEST(ExecutorMemory, TakesBlocksWithinTheMatchRange) {
   GraphBuilder builder;
   const NodeEntry x = AddVariable(&builder, "x", 0, {16});

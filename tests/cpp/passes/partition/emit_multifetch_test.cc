@@ -102,7 +102,7 @@ TEST_F(EmitMultiFetch, ReductionsKeepTheirKindAndTheirTerms) {
   }
 }
 
-// Worker 1's tile is read by two fetches, of which only one is needed.
+// Two fetches read worker 1's tile, but only one of them is needed.
 TEST_F(EmitMultiFetch, RetirementsWaitForTheReadersThatAHeadNeeds) {
   const NodeEntry needed = Fetch(0, {{0, 1}, {4, 3}});
   Fetch(2, {{0, 3}, {4, 5}});

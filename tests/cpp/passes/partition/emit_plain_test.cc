@@ -10,7 +10,7 @@ namespace {
 constexpr int kFloat64 = 1;
 constexpr int kBool = 7;
 
-// Worker w holds row w of a 2 x 4 tensor, and so on: one variable a worker.
+// One variable per worker: for example, worker w holds row w of a 2 x 4 tensor.
 struct Workers {
   explicit Workers(const std::vector<Box>& held, int dtype = kFloat64) {
     for (size_t w = 0; w < held.size(); ++w) {

@@ -59,7 +59,7 @@ TEST(GraphBuilder, RefusesInputsThatAreNotThereYetAndOutputsWithoutShapes) {
   EXPECT_THROW(builder.Add(node, 0, {{2}, {2}}, {0}), InternalError);
 }
 
-// Of float32 one slice_axis a dimension that is cut, of other types one slice.
+// For float32 one slice_axis per dimension that is cut, for other types one slice.
 TEST(GraphBuilder, SlicesTheDimensionsThatAreCut) {
   GraphBuilder builder;
   const NodeEntry x = Variable(&builder, {4, 6, 8});

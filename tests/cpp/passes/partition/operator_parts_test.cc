@@ -83,7 +83,7 @@ TEST(OperatorParts, ARegionWithoutPaddingIsClipped) {
   EXPECT_EQ(Parts(mock, y, {2}, {2})[0].inputs[0].box, (Box{{0, 0, 0}, {2, 4, 7}}));
 }
 
-// An operator that reads only the second half reads all where nothing is split.
+// An operator that reads only the second half gets everything if nothing is split.
 TEST(OperatorParts, AnUnsplitDimensionIsWholeAlthoughElementsAreSkipped) {
   MockGraph mock;
   const NodeEntry y = mock.SecondHalf(mock.Variable("x", {8}));

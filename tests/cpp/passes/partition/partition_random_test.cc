@@ -1,5 +1,5 @@
-// Random graphs under random plans: what the partitioned graph computes and
-// fetches, against the serial graph and a recount.
+// Random graphs under random plans: compares the values of the partitioned graph with
+// the serial graph's, and its fetches with a recount.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::map<std::string, Array> TileValues(const std::vector<PartitionedVariable>& 
 
 // --- Bytes ------------------------------------------------------------------------
 
-// As the search counts them.
+// The bytes by the search's count.
 int64_t PlannedBytes(const MockGraph& mock, const Plan& plan) {
   const Graph& graph = mock.graph;
   const std::vector<bool> used = UsedEntries(graph);

@@ -35,7 +35,7 @@ MockGraph Chain(int64_t rows, int64_t rows_after, bool later_half = false) {
   return mock;
 }
 
-// Everything whole on both workers, but for w, of which each has one half.
+// Everything is whole on both workers, except w, of which each has one half.
 Partitioned Divided(const MockGraph& mock, bool share = true) {
   Plan plan = ReplicatedPlan(mock, {2});
   plan.tensor_cuts[0] = {0};
@@ -55,7 +55,7 @@ int64_t CountFetches(const Partitioned& divided) {
 }
 
 TEST(ShareFetches, SharesWhatLiesInMemoryAnyway) {
-  // Worse than w together with the first wide tensor: the second one alone.
+  // The second wide tensor alone takes more memory than w and the first one together.
   const Partitioned divided = Divided(Chain(16, 64));
   EXPECT_EQ(CountFetches(divided), 2);
   EXPECT_EQ(Fetched(divided), kWeightBytes);  // half of it by each
@@ -66,7 +66,7 @@ TEST(ShareFetches, FetchesAgainWhereKeepingWouldRaiseThePeak) {
   const Partitioned divided = Divided(Chain(64, 16));
   EXPECT_EQ(CountFetches(divided), 4);
   EXPECT_EQ(Fetched(divided), 2 * kWeightBytes);
-  EXPECT_EQ(divided.shared_bytes, kWeightBytes);  // of the two that are neighbours
+  EXPECT_EQ(divided.shared_bytes, kWeightBytes);  // shared by the two neighbours
 }
 
 TEST(ShareFetches, NeverSharesBetweenForwardAndBackward) {
@@ -75,8 +75,8 @@ TEST(ShareFetches, NeverSharesBetweenForwardAndBackward) {
   EXPECT_EQ(divided.shared_bytes, kWeightBytes);
 }
 
-// Nodes of worker 0, which fetches worker 1's tile of 16 numbers twice, one after the
-// other by way of a tensor of `between` numbers; then it makes one of `after`.
+// Nodes of worker 0, which fetches worker 1's tile of 16 numbers twice, with a tensor of
+// `between` numbers between the two fetches; then it makes one of `after` numbers.
 class TwoFetches {
  public:
   TwoFetches() {
@@ -99,7 +99,7 @@ class TwoFetches {
     const int worker = builder.worker(inputs[0]);
     return {builder.Add(std::move(node), worker, {{extent}}, {0}), 0};
   }
-  // All of what another worker has.
+  // Fetches the whole tile of another worker.
   NodeEntry Fetch(NodeEntry tile, int reader) {
     const Box box = WholeBox(builder.shape(tile));
     std::vector<NodeEntry> entries(2);
@@ -110,7 +110,7 @@ class TwoFetches {
   NodeEntry FetchRemote() { return Fetch(remote_, 0); }
   NodeEntry start() const { return start_; }
 
-  // How many bytes are shared; `over` writes over what it reads.
+  // The number of bytes shared; `over` overwrites its input.
   int64_t Shared(int over = -1) {
     const size_t num_nodes = builder.graph().nodes.size();
     FetchGraph fetches{&builder.graph(),
@@ -145,8 +145,8 @@ TEST(ShareFetches, ARegionMayFillWhatThePeakLeavesToTheLastByte) {
   EXPECT_EQ(SharedAcross(100, 100 + 15), 0);
 }
 
-// Behind the second fetch one tensor of 100 numbers is made of another: two are alive at
-// once, unless the one is written over the other.
+// After the second fetch a tensor of 100 numbers is computed from another. Both are alive
+// at once, unless the second overwrites the first.
 TEST(ShareFetches, WhatIsWrittenInPlaceDoesNotRaiseThePeak) {
   for (const bool is_in_place : {false, true}) {
     TwoFetches graph;
@@ -164,7 +164,7 @@ TEST(ShareFetches, WhatIsWrittenInPlaceDoesNotRaiseThePeak) {
 TEST(ShareFetches, APublishedTileIsAliveUntilItsReadersHaveRun) {
   for (const bool is_published : {true, false}) {
     TwoFetches graph;
-    // The peak, before the tile is there.
+    // The peak, before the tile exists.
     NodeEntry at = graph.Operator({graph.Operator({graph.start()}, 120)}, 1);
     const NodeEntry tile = graph.Operator({at}, 100);
     at = graph.Operator({tile}, 1);

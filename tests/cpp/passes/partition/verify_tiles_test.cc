@@ -100,7 +100,7 @@ TEST(VerifyTiles, FindsFetchesThatMakeSomethingElse) {
   ExpectComplaint("makes another region", [](Partitioned* p) {
     p->graph.dtypes[p->graph.first_entry[NumberOf(p->graph, kMultiFetchOp)]] = 1;
   });
-  ExpectComplaint("is no published tile",
+  ExpectComplaint("is not a published tile",
                   [](Partitioned* p) { NodeOf(p, kPublishOp).op = "_tofu_other"; });
 }
 

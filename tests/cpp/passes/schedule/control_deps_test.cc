@@ -107,8 +107,8 @@ TEST(ControlDeps, LeaveOutWhatMxnetTakesForBackwardOperators) {
   }
 }
 
-// Whatever the graph: every node stands behind what it reads, and the operators of a
-// worker that may depend form a chain.
+// In any graph every node comes after the nodes that it reads, and the operators of a
+// worker that may have dependencies form a chain.
 TEST(ControlDepsRandom, KeepTheGraphAndItsOrder) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -84,7 +84,7 @@ TEST(Joint, HasNoHeadsForWhatIsSavedAlone) {
   EXPECT_EQ(joint.backward_heads[1].tiles[0].head, 4);
 }
 
-// The numbers of the heads behind a head that is left out move.
+// The numbers of the heads after one that is left out change.
 TEST(Joint, KeepsAHeadThatIsSavedAndAnOutput) {
   MockGraph mock;
   const NodeEntry x = mock.Variable("x", {4});

@@ -41,7 +41,7 @@ TEST(Phases, SaveWhatCrossesAndRepeatVariables) {
   ASSERT_EQ(phases.saved.size(), 2u);
   EXPECT_EQ(phases.saved[1].name, "mul2@1/saved0");
   EXPECT_EQ(phases.saved[1].worker, 1);
-  // Saved is what the output is: one head serves both.
+  // The saved entry is the output, so both share one head.
   EXPECT_EQ(phases.saved[1].forward_head, 1);
   EXPECT_EQ(phases.forward.graph.heads.size(), 2u);
   EXPECT_EQ(phases.backward->heads[0].role, "gradient:w");

@@ -13,8 +13,8 @@
 namespace tofu {
 namespace {
 
-// Two workers whose tiles both fetch whole, and compute with: worker by worker, as
-// partition emits it.
+// Two workers that both fetch both tiles and compute with them; nodes are grouped by
+// worker, as partition emits them.
 Graph Exchange() {
   GraphBuilder builder;
   std::vector<NodeEntry> tiles;

@@ -35,7 +35,7 @@ TEST(Cost, OverlapOfRowsAndColumns) {
   EXPECT_EQ(SumOverlap(rows, columns), 16);
 }
 
-// The design's table: what a tensor of S elements costs over k parts.
+// The design's table: the cost of a tensor of S elements over k parts.
 class OneTensor : public testing::TestWithParam<int> {
  protected:
   static constexpr int64_t kSize = 24 * 24;
@@ -87,7 +87,7 @@ TEST(Cost, IndicesBelowZeroAreRoundedDown) {
   EXPECT_EQ(Recount(example.graph(), table, plan), 0);
 }
 
-// Padding: what a part reads is exact in every dimension, clipped to the tensor.
+// With padding, the region of a part is exact in every dimension, clipped to the tensor.
 TEST(Cost, APaddedPartFetchesOnlyElementsThatExist) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {1, 8});
@@ -97,8 +97,8 @@ TEST(Cost, APaddedPartFetchesOnlyElementsThatExist) {
   EXPECT_EQ(regions.InputElements(0, TileBoxes({1, 8}, {1}, {2})), 2);
 }
 
-// Windows of two at stride two leave the last of seven columns out. An operator that
-// pads is given what it reads alone, so there that column is not fetched.
+// Windows of two at stride two leave out the last of seven columns. An operator that pads
+// gets only the elements that it reads, so that column is not fetched.
 TEST(Cost, APaddedPartFetchesNoElementsThatItSkips) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {7, 7});
@@ -127,7 +127,7 @@ TEST(Cost, EveryReductionOfAStepAddsItsParts) {
     return OperatorRegions(example.graph(), example.table(), 1, cuts, {2, 3})
         .OutputElements(0, TileBoxes({6}, {0, kReplicated}, {2, 3}));
   };
-  // Tiles of 3 elements on 6 workers; what a worker makes itself is not fetched.
+  // Tiles of 3 elements on 6 workers; a worker does not fetch its own elements.
   EXPECT_EQ(output({0, kReplicated}), 2 * 18 - 18);
   EXPECT_EQ(output({0, 1}), 2 * 18 - 6) << "a third of each tile is made at its owner";
   EXPECT_EQ(output({kReplicated, 1}), 18 - 6);

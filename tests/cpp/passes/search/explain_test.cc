@@ -68,7 +68,7 @@ TEST_F(Explained, AnOperatorListsEachStrategyWithTheBytesOfItsTensors) {
   }
 }
 
-// wx is a weight of three equal products, one a timestep.
+// wx is the weight of three equal products, one per timestep.
 TEST(ExplainedTimesteps, WhatATensorChoseCostsWhatThePlanCosts) {
   ExampleGraph example = UnrolledRnn(12, 8, 3);
   PlanOptions options;

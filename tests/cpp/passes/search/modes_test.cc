@@ -109,7 +109,7 @@ TEST(Modes, ReplicationIsNeverDearerInOneStepAndOnlyWhenAllowed) {
   }
   ExampleGraph example = Mlp(1024, 8, 2);
   const Plan whole = PlanFor(&example, "tofu", 2, true);
-  // The first layer's input has no gradient: its weight is fetched once only.
+  // The first layer's input has no gradient, so its weight is fetched only once.
   EXPECT_EQ(CutsOf(&example, whole, "fc1_weight"), std::vector<int>{kReplicated});
   EXPECT_EQ(CutsOf(&example, whole, "fc1"), std::vector<int>{0});
   EXPECT_EQ(whole.total_bytes(), PlanFor(&example, "data-parallel", 2).total_bytes());
@@ -141,8 +141,8 @@ TEST(Modes, TensorsOfElementwiseOperatorsMayStayWholeOnlyWhereTheyAreUpdated) {
   EXPECT_TRUE(of(mean));
 }
 
-// b has fewer elements than a, but more bytes: it is decided first, and cut by columns,
-// so that only a, of 128 bytes, is fetched.
+// b has fewer elements than a, but more bytes. So it is decided first and cut by columns,
+// and only a, with 128 bytes, is fetched.
 TEST(Modes, TheGreedyRivalDecidesTheTensorOfTheMostBytesFirst) {
   ExampleGraph example;
   example.SetDtype(2);

@@ -89,7 +89,7 @@ TEST(Pins, TwoThatContradictEachOtherAreNamedWithWhatTiesThem) {
                    "works element by element"));
   EXPECT_EQ(by_relu.find("data"), std::string::npos) << by_relu;
   const std::string by_update = ErrorOf(example, {{"fc2_weight", {0}}, {"fc2_dw", {1}}});
-  EXPECT_TRUE(Says(by_update, "are a parameter or state and what updates it"));
+  EXPECT_TRUE(Says(by_update, "are a parameter or state and its update"));
   EXPECT_TRUE(Says(ErrorOf(UnrolledRnn(64, 64, 3), {{"t1_mx", {0}}, {"t2_mx", {1}}}),
                    "conflict"));
 }

@@ -127,8 +127,8 @@ TEST(RecursiveSearch, WhatIsNoCheaperDoesNotTakeThePlaceOfTheRecursionsPlan) {
   EXPECT_GT(compared, 30);
 }
 
-// Every dimension divides by 2 once: the second step has no choice of tensors left, so
-// it is an optimum, whatever the first one is.
+// Every dimension divides by 2 once, so the second step has no choice left and is an
+// optimum for any first step.
 TEST(RecursiveSearch, OneStepThatIsNoOptimumMakesThePlanFeasible) {
   Problem problem(Mlp(6, 10, 3), {2, 2});
   EXPECT_EQ(problem.Search(Method::kRecursion).status, PlanStatus::kStepsOptimal);

@@ -1,4 +1,4 @@
-// The search against solvers and counters that share no code with it.
+// Compares the search with solvers and counters that share no code with it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -210,8 +210,8 @@ TEST(SearchProof, NoCutUsesUpADimensionThatALaterStepNeeds) {
 
 // --- Theorem 1: delta_i <= delta_(i+1).
 
-// The appendix assumes that every dimension divides and that halving a tensor
-// halves what is fetched of it: no halo, no dimension that is used up.
+// The appendix assumes that every dimension divides and that halving a tensor halves the
+// bytes fetched of it: no halo, and no dimension that stops dividing.
 TEST(Theorem1, HoldsUnderTheAppendixAssumptions) {
   for (int layers = 1; layers <= 4; ++layers) {
     for (int64_t batch : {64, 512, 8192}) {

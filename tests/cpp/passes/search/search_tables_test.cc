@@ -60,7 +60,7 @@ ExampleGraph MixedDtypes() {
   return example;
 }
 
-// Bytes of one choice, by the tables and by the oracle.
+// The bytes of one choice, according to the tables and to the oracle.
 void ExpectRecounted(Tables* t, int op_class) {
   const OpClass& op = t->coarse.operators[op_class];
   std::vector<const TensorChoices*> tensors;

@@ -29,10 +29,10 @@ CoarseGraph Coarsen(ExampleGraph* example) {
   return Coalesce(example->graph(), example->table(), groups);
 }
 
-// Cut along the batch first, the second step can undo no more than a part of
-// it; the best first step is not the best beginning. 8,192 elements for each of
-// three products is the optimum when every operator fetches for itself (4,096
-// less if the two that read w shared what they fetch of it).
+// If the first step cuts along the batch, the second can only partly make up for it: the
+// best first step alone is not part of the best plan. 8,192 elements for each of three
+// products is the optimum if every operator fetches separately (4,096 less if the two
+// that read w shared their fetches).
 TEST(Search, ImprovesTheRecursionWhereTheOrderOfStepsMatters) {
   for (bool trained : {false, true}) {
     ExampleGraph example = OneLayer(64, 64, 64, trained);
@@ -45,11 +45,11 @@ TEST(Search, ImprovesTheRecursionWhereTheOrderOfStepsMatters) {
   }
 }
 
-// Wide layers and a small batch: weights stay put. Each of the L products, L-1
-// backward ones, moves one activation; cutting along the contracted dimension
-// costs (k-1) * batch * width a time. A large batch moves weights instead: a
-// weight gradient is reduced for (k-1) * width^2, and a weight is fetched whole
-// for as much; its backward use fetches it again.
+// With wide layers and a small batch, weights do not move. Each of the L products and of
+// the L-1 backward ones moves one activation; cutting along the contracted dimension
+// costs (k-1) * batch * width each time. A large batch moves weights instead: reducing a
+// weight gradient costs (k-1) * width^2, and so does fetching a whole weight; its
+// backward use fetches it again.
 TEST(Search, AnMlpCostsItsClosedForm) {
   constexpr int64_t kWidth = 64;
   for (int workers : {2, 3, 4}) {

@@ -1,4 +1,4 @@
-"""A lowering that fails costs its own operator, which every worker then computes whole."""
+"""A lowering that fails affects only its operator, which every worker then computes whole."""
 
 import dataclasses
 import json
@@ -86,7 +86,7 @@ def test_so_it_does_where_it_is_asked_whether_it_would_help(failing):
 def test_a_gradient_whose_lowering_fails_is_whole(failing):
     failing(AFTER, "_backward_Dropout", function=boom)
     graph = "node '.*' .*_backward_Dropout.*: its rewrite fails: IndexError"
-    # It reads what its forward operator has left, which no worker has.
+    # It reads its forward operator's state, which no worker has.
     with pytest.raises(GraphError, match="read state|" + graph):
         graph_of(sym.Dropout(sym.var("x"), p=0.5), {"x": random((4, 6))})
 
@@ -105,8 +105,8 @@ def test_what_cannot_do_without_its_lowering_is_named(failing, op):
         graph_of(symbol, parameters, aux)
 
 
-def test_the_whole_attribute_is_none_of_the_scripts():
-    """What a script calls so is dropped, as are all of its hidden attributes."""
+def test_scripts_cannot_set_the_whole_attribute():
+    """A script's attribute of that name is dropped, like all of its hidden attributes."""
     symbol = sym.relu(sym.var("x"), attr={WHOLE: "mine"})
     rows, _ = rows_of(graph_of(symbol, {"x": random((4, 6))}))
     assert rows["relu"]

@@ -1,4 +1,4 @@
-"""Every lowering, as a training step, against the operator as MXNet computes it."""
+"""Every lowering in a training step, compared with MXNet's own operator."""
 
 import json
 
@@ -42,7 +42,7 @@ def assert_equal(
     for found, expected, name in pairs(ours, own):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=name)
     if any(array.dtype == np.float64 for array in parameters.values()):
-        # In single precision MXNet has other operators, oneDNN's: theirs are judged by these.
+        # In single precision MXNet uses oneDNN's operators; compare those with these results.
         single = [in_single(arrays) for arrays in (inputs, parameters, aux or {})]
         heads = [head.astype("float32") for head in heads]
         ours = train(symbol, *single, head_gradients=heads, **options)
@@ -64,7 +64,7 @@ def in_single(arrays):
 
 
 def pairs(ours, own):
-    """Outputs, gradients and auxiliary states of two runs, and what they are called."""
+    """Outputs, gradients and auxiliary states of two runs, with their names."""
     assert [len(mine) for mine in ours] == [len(theirs) for theirs in own]
     for number, (found, expected) in enumerate(zip(ours[0], own[0])):
         yield found, expected, f"output {number}"
@@ -105,14 +105,14 @@ def test_batch_norm(name, shape):
 
 
 def test_batch_norm_of_images_broadcasts_nothing():
-    """Those operators of MXNet's take many times as long as the memory does."""
+    """MXNet's broadcasting operators take many times as long as reading the memory does."""
     symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
     found = operators(symbol, {}, parameters, aux)
     assert not {op for op in found if "broadcast" in op}
     assert {"Convolution", "Pooling", "_backward_Convolution"} <= set(found)
 
 
-FROZEN = {  # what is trained beside the weight behind the BatchNorm, and what updates it
+FROZEN = {  # what is trained besides the weight after the BatchNorm, and what updates it
     "nothing of it": ((), set()),
     "data": (("x",), {"moving_mean", "moving_var"}),
     "beta": (("beta",), {"moving_mean", "moving_var"}),
@@ -212,7 +212,7 @@ def test_sync_batch_norm_counts_the_whole_batch(all_outputs, eps):
     if not all_outputs:
         assert_equal(symbol, {}, parameters, aux, tolerance=1e-5)
         return
-    # MXNet gives no gradient where the statistics are read: its outputs are compared.
+    # If the statistics are read, MXNet has no gradient: compare only its outputs.
     outputs, _, _ = train(symbol, {}, parameters, aux)
     own, _, _ = own_gradients(symbol, {}, parameters, aux)
     assert len(outputs) == len(own) == 3
@@ -311,7 +311,7 @@ def test_instance_norm():
 @pytest.mark.parametrize("op", [sym.SequenceMask, sym.SequenceReverse])
 @pytest.mark.parametrize("lengths", [True, False])
 def test_sequence_operators(op, lengths):
-    # Products on both sides, so that the operator is inside of the graph.
+    # Products on both sides put the operator inside the graph.
     options = {"value": 3.0} if op is sym.SequenceMask else {}
     arguments = (sym.var("x") * 2, sym.var("lengths")) if lengths else (sym.var("x") * 2,)
     symbol = sym.square(op(*arguments, use_sequence_length=lengths, **options))
@@ -378,7 +378,7 @@ def test_the_gradient_of_a_maximum_reads_no_workspace(options):
     nodes = json.loads(graph.to_json())["nodes"]
     (node,) = [n for n in nodes if n["op"] == "_backward_Pooling"]
     assert ("Pooling", 1) not in [(nodes[i]["op"], k) for i, k, *_ in node["inputs"]]
-    # Nothing of double precision is kept for it.
+    # Nothing is kept in double precision for it.
     casts = [nodes[i] for i, *_ in node["inputs"][2:4]]
     assert [each["op"] for each in casts] == ["Cast", "Cast"]
     sources = [nodes[each["inputs"][0][0]] for each in casts]

@@ -16,7 +16,7 @@ CHANNELS, FILTERS = 4, 6
 
 
 def expected_gradients(x, weight, head, stride, dilate, pad, groups):
-    """By data, weight and bias: tap by tap, data at y reaches stride * y + dilate * tap - pad."""
+    """Gradients of data, weight and bias, tap by tap: y reaches stride*y + dilate*tap - pad."""
     by_x, by_weight = np.zeros_like(x), np.zeros_like(weight)
     inputs, filters = x.shape[1] // groups, weight.shape[1]
     for tap in itertools.product(*map(range, weight.shape[2:])):
@@ -143,5 +143,5 @@ def test_a_gradient_that_is_not_wanted_is_not_computed():
     nodes = graph_of(symbol, parameters, ["w"])
     assert "Convolution" not in [node["op"] for node in nodes]
     (gradient,) = [node for node in nodes if node["op"] == "_backward_Convolution"]
-    # It belongs to its forward operator all the same.
+    # It still belongs to its forward operator.
     assert [nodes[i]["op"] for i in gradient["control_deps"]] == ["Deconvolution"]

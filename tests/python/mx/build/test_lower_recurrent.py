@@ -34,7 +34,7 @@ def recurrent(mode, layers=1, directions=1, **options):
         bidirectional=directions == 2,
         **options,
     )
-    # The fused operator is in single precision.
+    # The fused operator computes in single precision.
     tensors = {"x": random((LENGTH, BATCH, INPUTS), "float32")}
     tensors["w"] = random((parameters_of(mode, layers, directions),), "float32", seed=1) * 0.5
     for k, name in enumerate(states):
@@ -101,7 +101,7 @@ def unrolled_projection(weights, states):
 
 
 def test_a_projection():
-    """MXNet trains none on CPUs, so the reference is unrolled here."""
+    """MXNet cannot train projections on CPUs, so the reference is unrolled here."""
     rows = 4 * HIDDEN
     shapes = [(rows, INPUTS), (rows, PROJECTED), (PROJECTED, HIDDEN), (rows,), (rows,)]
     states = [sym.var("state"), sym.var("state_cell")]
@@ -126,7 +126,7 @@ def test_a_projection():
 
 @pytest.mark.parametrize(("layers", "directions"), [(1, 1), (2, 1), (2, 2)])
 def test_where_the_parameters_of_projections_lie(layers, directions):
-    """In the outputs, which MXNet computes on CPUs as well, of the packed vector."""
+    """Compares outputs, which MXNet computes on CPUs as well, for a packed vector."""
     rows, count = 4 * HIDDEN, 0
     for layer in range(layers):
         width = PROJECTED * directions if layer else INPUTS

@@ -1,4 +1,4 @@
-"""Composite operators in stages: when, and that they compute the same."""
+"""Composite operators in stages: they are used when needed, and compute the same."""
 
 import mxnet as mx
 import numpy as np
@@ -93,7 +93,7 @@ LABELS = {
 @pytest.mark.parametrize("workers", [1, WORKERS])
 @pytest.mark.parametrize("name", LABELS)
 def test_softmax_output_is_its_own_gradient(name, workers):
-    """Over one worker it stays as it is, but for what a tile cannot count."""
+    """With one worker it stays the same, except for counts that a tile cannot make."""
     shape, labels, options = LABELS[name]
     symbol = sym.SoftmaxOutput(sym.var("x"), sym.var("label"), **options)
     label = random(labels, "float64", seed=5)
@@ -129,7 +129,7 @@ def test_embedding_block_by_block(tokens, workers):
 @pytest.mark.parametrize(
     ("tokens", "rows", "size", "blocks"),
     [
-        (3, 12, 6, False),  # columns for everybody
+        (3, 12, 6, False),  # enough columns for all workers
         (3, 11, 5, False),  # rows that do not divide
         (12, 12, 5, False),  # reading all rows is no more than was looked up
         (3, 12, 5, True),
@@ -164,8 +164,8 @@ def test_attention_head_by_head(name):
 @pytest.mark.parametrize(
     ("shape", "workers", "fused"),
     [
-        ((4, 6), 1, True),  # nobody to share it with
-        ((4, 6), 4, True),  # a batch for everybody
+        ((4, 6), 1, True),  # only one worker
+        ((4, 6), 4, True),  # a batch large enough for all workers
         ((2, 6, 6), 4, True),  # two dimensions share it
         ((3, 5), 2, True),  # nothing that could be divided
         ((3, 6), 2, False),
@@ -200,8 +200,8 @@ def test_softmax_of_lengths(shape, lengths, options):
     assert "softmax" not in operators(symbol, inputs, parameters, workers=WORKERS)
 
 
-# The batch, the window, and in which precisions the data's gradient is a transposed
-# convolution: where workers need halos, and MXNet has one that is right.
+# The batch, the window, and the precisions in which the data's gradient is a transposed
+# convolution: if workers need halos and MXNet has a correct one.
 BOTH, SINGLE_ONLY, NEITHER = {"float32", "float64"}, {"float32"}, set()
 CONVOLUTIONS = [
     (1, {"kernel": (3, 3), "pad": (1, 1)}, BOTH),
@@ -209,7 +209,7 @@ CONVOLUTIONS = [
     (1, {"kernel": (2, 3), "stride": (2, 1), "dilate": (1, 2)}, SINGLE_ONLY),
     (1, {"kernel": (4, 2), "stride": (2, 2), "pad": (1, 0)}, BOTH),
     (1, {"kernel": (1, 1)}, NEITHER),  # no halo
-    (2, {"kernel": (3, 3), "pad": (1, 1)}, NEITHER),  # an instance for everybody
+    (2, {"kernel": (3, 3), "pad": (1, 1)}, NEITHER),  # one instance for each worker
     (1, {"kernel": (5,), "pad": (2,)}, BOTH),
     (1, {"kernel": (3, 3, 3), "pad": (1, 1, 1)}, SINGLE_ONLY),
     (1, {"kernel": (3, 3, 3), "pad": (2, 2, 2), "dilate": (2, 2, 2)}, NEITHER),

@@ -1,4 +1,4 @@
-"""Training graphs of NumPy operators, as blocks under ``npx.set_np()`` have them."""
+"""Training graphs of NumPy operators, as in blocks under ``npx.set_np()``."""
 
 import mxnet as mx
 import numpy as np
@@ -49,7 +49,7 @@ def case(name, dtype):
     read = symbol.list_arguments()
     parameters = {n: random(SHAPES[n], dtype, seed=ord(n)) for n in read}
     (shape,) = symbol.infer_shape(**{n: SHAPES[n] for n in read})[1]
-    # nd.array makes something of one dimension of a scalar.
+    # nd.array gives a scalar one dimension.
     head = mx.nd.ones(shape, dtype=dtype) * 0.5
     return symbol, parameters, [head]
 

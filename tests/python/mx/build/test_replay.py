@@ -19,7 +19,7 @@ from .test_lower import pairs
 sym = mx.sym
 X, Y = sym.var("x"), sym.var("y")
 BOXES = mx.nd.array([[0, 0, 0, 3, 3], [1, 1, 0, 4, 5], [0, 2, 2, 5, 5]])
-OPERATORS = {  # an operator between two others, and further inputs that are not trained
+OPERATORS = {  # an operator between two others, and its other inputs, which are not trained
     "ROIPooling": (
         lambda x: sym.ROIPooling(x, Y, pooled_size=(2, 2), spatial_scale=1.0),
         {"y": BOXES},
@@ -45,7 +45,7 @@ OPERATORS = {  # an operator between two others, and further inputs that are not
 
 def case(name):
     make, more = OPERATORS[name]
-    # Products on both sides, so that the operator is inside of the graph.
+    # Products on both sides put the operator inside the graph.
     symbol = make(X * 2)
     if name not in ("MakeLoss of valid elements", "SVMOutput"):
         symbol = sym.square(symbol)
@@ -105,7 +105,7 @@ def test_what_draws_random_numbers_or_has_two_outputs_is_not_run_again():
 
 
 def test_the_operator_runs_under_the_shapes_that_it_was_bound_under():
-    """MXNet runs it on threads of its own, where an empty shape would be an unknown one."""
+    """MXNet runs it on its own threads, where an empty shape would be an unknown one."""
     seen = []
 
     def run(**_):

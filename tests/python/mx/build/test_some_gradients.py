@@ -1,7 +1,7 @@
-"""Some gradients of an operator are what they are where all of them are wanted.
+"""Computing only some gradients of an operator does not change them.
 
-Operators of MXNet leave an output unwritten where nothing reads another one: then a
-gradient would be what happened to lie in its memory.
+Some of MXNet's operators leave an output unwritten if nothing reads another one. Then a
+gradient would be whatever was in its memory.
 """
 
 import itertools
@@ -56,7 +56,7 @@ OPERATORS = {
 def gradients(symbol, arrays, wanted):
     junk = [mx.nd.full(array.shape, 7e8) for array in arrays.values() for _ in range(3)]
     mx.nd.waitall()
-    del junk  # into the pool that MXNet takes memory from
+    del junk  # goes back to MXNet's memory pool
     inputs = {name: array for name, array in arrays.items() if name not in wanted}
     parameters = {name: arrays[name] for name in wanted}
     (shape,) = symbol.infer_shape(**{name: array.shape for name, array in arrays.items()})[1]

@@ -1,4 +1,4 @@
-"""What a training graph looks like, and what it refuses."""
+"""Training graphs, and the symbols that cannot become one."""
 
 import json
 

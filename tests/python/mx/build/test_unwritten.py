@@ -1,7 +1,7 @@
-"""Which of MXNet's backward operators leave an output unwritten where another is not read.
+"""Finds MXNet's backward operators that leave an output unwritten if another one is not read.
 
-Those that do are lowered; an operator that joins them, with a new description or another
-MXNet, is found here. A sample runs with the other tests, the rest with ``pytest --full``.
+They are lowered. If a new description or another MXNet adds such an operator, this test finds
+it. A sample runs with the other tests, the rest with ``pytest --full``.
 """
 
 import itertools
@@ -49,7 +49,7 @@ def backward_cases():
 
 
 def run_for(case, arrays, outputs, heads):
-    """Some outputs, where none of the others is read; MARK where nothing was written."""
+    """Some outputs while none of the others is read; MARK for elements that were not written."""
     node = Node(case.op, "op", dict(case.attrs), num_outputs=len(outputs))
     node.inputs = [Entry(Node(VARIABLE, f"x{k}")) for k in range(len(arrays))]
     symbol = Graph([Entry(node, head) for head in heads]).to_symbol()

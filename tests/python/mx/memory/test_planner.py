@@ -1,4 +1,4 @@
-"""The memory model against what MXNet plans, to the MiB that it prints."""
+"""The memory model, compared with MXNet's own plan to the MiB that it prints."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Bytes of a step by kind: exact for tiles, MXNet's own for the rest."""
+"""Bytes of a step by kind: exact for tiles, and MXNet's own figure for the rest."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Loading the extension library, and every way in which it must refuse."""
+"""Loading the extension library, and all cases in which it must refuse."""
 
 import ctypes
 import os
@@ -128,7 +128,7 @@ def test_operators_of_another_library_are_not_freed():
 
 def test_operators_hold_no_resource_of_mxnet():
     assert extension.frees_operators()
-    # Another call, as after a failed load, finds them free.
+    # A second call, as after a failed load, finds them freed already.
     assert extension.free_operators(extension._library, find_lib_path()[0]) is None
 
 

@@ -69,7 +69,7 @@ def tiles_of_one_owner(count, retired=True):
 
 @pytest.fixture
 def observe():
-    """Have a function called before every step of a fetch."""
+    """Register a function to be called before every step of a fetch."""
     extension.load()
     library = ctypes.CDLL(str(extension._find_library()))
     kept = []
@@ -148,7 +148,7 @@ def arrays():
 
 
 def wrong_rounds(rounds, retired):
-    """Rounds with a wrong sum, while the script changes x without waiting for anything."""
+    """Count rounds with a wrong sum while the script changes x without waiting."""
     x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
     graph = tiles_of_one_owner(TILES, retired)
     bound = executor.bind("tiles", graph, CONTEXTS, {"x": x})
@@ -161,7 +161,7 @@ def wrong_rounds(rounds, retired):
 
 
 def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
-    """Readers and writers that dawdle at random, and tiles that share memory."""
+    """With random delays of readers and writers, and tiles that share memory."""
     seed = int(os.environ.get("TOFU_TEST_SEED", "5"))
     print("seed", seed)
     rng = random.Random(seed)
@@ -175,12 +175,12 @@ def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
     observe(dawdle)
     assert wrong_rounds(ROUNDS, retired=True) == 0
     assert steps == {0, 1, 2}
-    # The same without retirements shows that this test would notice.
+    # Without retirements sums go wrong, so the test does notice.
     assert wrong_rounds(ROUNDS // 5, retired=False) > 0
 
 
 def published(workers):
-    """Every worker publishes a tile of its own; nobody reads it."""
+    """Every worker publishes its own tile, and none reads it."""
     tiles = [node(VARIABLE, f"x{w}", w) for w in range(workers)]
     publish = "_tofu_publish"
     return document(
@@ -189,7 +189,7 @@ def published(workers):
 
 
 def test_workers_publish_at_the_same_time(observe):
-    """Each publication waits inside for the other: neither holds what the other needs."""
+    """Each publication waits for the other while it runs, so neither holds what the other needs."""
     assert extension.frees_operators()
     both = threading.Barrier(2)
     met = []
@@ -210,7 +210,7 @@ def test_workers_publish_at_the_same_time(observe):
 
 @pytest.mark.parametrize(("device", "segments"), [("cpu", "0"), ("gpu", None)])
 def test_nodes_of_cpu_workers_run_one_by_one(monkeypatch, device, segments):
-    """MXNet's segments of a worker would wait for the inputs of all of their nodes."""
+    """MXNet's segments would make a worker's nodes wait for the inputs of all of them."""
     name = "MXNET_EXEC_BULK_EXEC_INFERENCE"
     monkeypatch.delenv(name, raising=False)
     seen = []
@@ -250,7 +250,7 @@ def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, 
 
 
 CONVOLUTION = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "16", "no_bias": "True"}
-# Runs as a process of its own: oneDNN reads DNNL_VERBOSE once.
+# Runs in a separate process, because oneDNN reads DNNL_VERBOSE only once.
 RETIRE = """
 import os, sys
 import mxnet as mx, numpy as np
@@ -274,7 +274,7 @@ for _ in range(int(rounds)):
 
 
 def convolution_of_another_worker():
-    """Worker 0 convolves, into a layout of oneDNN's; worker 1 fetches the result."""
+    """Worker 0 computes a convolution in one of oneDNN's layouts; worker 1 fetches the result."""
     shape = (1, 16, 8, 8)
     x = node(VARIABLE, "x", 0, shapes=[shape])
     weight = node(VARIABLE, "weight", 0, shapes=[(16, 16, 3, 3)])
@@ -293,7 +293,7 @@ def convolution_of_another_worker():
 
 @pytest.mark.skipif(not mx.runtime.Features().is_enabled("MKLDNN"), reason="MXNet without oneDNN")
 def test_a_tile_in_a_layout_of_onednn_is_not_copied_to_be_retired(tmp_path):
-    """It is where the operators are MXNet's, or not yet known to find what it lends them."""
+    """It is copied if the operators are MXNet's own, or not yet known to find their resources."""
     rounds = 3
     rng = np.random.default_rng(3)
     x = rng.integers(-4, 5, (1, 16, 8, 8)).astype("float32")

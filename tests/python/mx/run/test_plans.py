@@ -1,4 +1,4 @@
-"""Real plans of real graphs: whole against partitioned, over two to four workers."""
+"""Real plans of real graphs: partitioned over two to four workers, compared with whole."""
 
 import mxnet as mx
 import numpy as np
@@ -73,7 +73,7 @@ def test_a_partitioned_step_equals_the_whole_one(name, workers, fetch):
 
 
 def test_halves_of_one_executor_compute_what_two_executors_do():
-    """Also when a backward pass has used up what the second one reads."""
+    """Even after a backward pass has overwritten what the second one reads."""
     case = _, inputs, _, _ = CASES["lstm"][0]()
     found = []
     for joint in (False, True):

@@ -1,4 +1,4 @@
-"""Two executors, forward and backward, against MXNet's own executor."""
+"""Two executors, forward and backward, compared with MXNet's own executor."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_equals_mxnets_own_executor(name):
 
 
 def errors(found, exact):
-    """Of each gradient, relative to its largest element."""
+    """The error of each gradient, relative to its largest element."""
     return [
         np.abs(found[1][name] - value).max() / (np.abs(value).max() + 1e-9)
         for name, value in exact[1].items()
@@ -42,7 +42,7 @@ def errors(found, exact):
 
 
 def test_float32_batch_norm_is_no_less_exact_than_mxnets():
-    """Medians, as one element that rounding takes past a relu changes most gradients."""
+    """Compares medians: if rounding moves one element across a relu, most gradients change."""
     symbol, _, parameters, aux = zoo("mobilenet0.25", (4, 3, 64, 64))
     ratios = []
     for seed in range(5):

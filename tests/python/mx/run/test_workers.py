@@ -113,7 +113,7 @@ def phases(dtype="float32"):
 
 
 def step_of(data):
-    """What tofu._core.schedule would return of these phases."""
+    """The result of tofu._core.schedule for these phases."""
     halves = [half for half in (data["forward"], data["backward"]) if half is not None]
     return types.SimpleNamespace(
         workers=data["workers"],

@@ -1,4 +1,4 @@
-"""Explanations: what is told of a tensor's cuts and an operator's split."""
+"""Explanations of a tensor's cuts and an operator's splits."""
 
 import json
 
@@ -66,12 +66,16 @@ def tensor(ways, chosen=0, tied=1):
         pytest.param(
             [way(-1, 900), way(0, 1000)],
             0,
-            "No other dimension divides by the parts of this step. Left whole it would be 100",
+            "No other dimension divides by the parts of this step. "
+            "Leaving it whole would communicate 100",
             id="only, and whole is cheaper",
         ),
         pytest.param([way(-1, 1000)], -1, "No dimension divides by the parts", id="none"),
         pytest.param(
-            [way(0, 1000), way(-1, 400)], 0, "Left whole it would be 600 bytes less", id="whole"
+            [way(0, 1000), way(-1, 400)],
+            0,
+            "Leaving it whole would communicate 600 bytes less",
+            id="whole",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A plan as a web page: it parses, shows what it must, and takes names as text."""
+"""A plan as a web page: it parses, is complete, and escapes names."""
 
 import html.parser
 import json

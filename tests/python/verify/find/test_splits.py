@@ -1,4 +1,4 @@
-"""Splits found by running a function: those that hold, and no others."""
+"""Running a function finds the splits that hold, and no others."""
 
 from __future__ import annotations
 

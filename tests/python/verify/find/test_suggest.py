@@ -1,4 +1,4 @@
-"""Operators of the user's own: described in a file or package, verified, trained, suggested."""
+"""The user's own operators: describing, verifying, training and suggesting them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_operator_that_keeps_values_runs_serially(tmp_path: Path) -> None:
     losses, told = _trained(tmp_path, "test_keeping", **own)
     assert len(losses) == 3
     assert "custom operator test_keeping" in told
-    assert "forward keeps kept in itself" in told
+    assert "forward stores kept in the operator" in told
 
 
 def _tofu(*args: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The inventory, and the page that is made of it."""
+"""The inventory, and the page made from it."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def test_what_is_not_described_has_a_reason(operators: list) -> None:
 
 
 def test_what_is_described_and_not_verified_says_why(operators: list) -> None:
-    """The others were run: those too of which MXNet infers no shapes, as the stacks of NumPy."""
+    """All others were run, even those without shape inference in MXNet, like NumPy's stacks."""
     reasons = {o["name"]: o["reason"] for o in operators if o["described"] and not o["verified"]}
     assert reasons == {name: f"not run: {why}" for name, why in NOT_RUN.items()}
     assert next(o for o in operators if o["name"] == "_npi_dstack")["strategies"] == 2
 
 
 def test_the_page_is_true(operators: list) -> None:
-    """Write it anew with: tofu ops --format markdown > docs/operators.md."""
+    """To update it, run: tofu ops --format markdown > docs/operators.md."""
     assert PAGE.read_text(encoding="utf-8") == operator_report.ops_text(operators, "markdown")
 
 
 def test_only_what_was_verified_as_it_is_now_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another description, or further calls, have another fingerprint."""
+    """A changed description, or more calls, change the fingerprint."""
     cases = cases_by_operator()
 
     def verified(op: str) -> bool:
@@ -146,7 +146,7 @@ def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_every_split_that_is_missing_is_explained_and_nothing_else() -> None:
-    """After tofu verify --record; what is explained and found no more is to be deleted."""
+    """After tofu verify --record. Delete explanations of splits that are no longer found."""
     kept = record.recorded()
     assert [op for op, mark in kept.items() if "missing" in mark] == []
     assert {op for op, mark in kept.items() if "explained" in mark} == set(EXPLAINED)

@@ -1,9 +1,9 @@
-"""Lowerings: operators rewritten so that a partitioned run means what a serial one means.
+"""Lowerings: operators rewritten so that a partitioned run computes what a serial one does.
 
-BEFORE the gradient, composite operators become parts whose reductions the search can
-see; STAGES likewise, only where workers could not share them otherwise. AFTER the
-gradient, backward operators that read their forward operator's state become stateless
-ones, which may run in another executor and be split differently.
+BEFORE the gradient, composite operators become parts whose reductions the search can see.
+STAGES does the same, but only for operators that workers could not share otherwise. AFTER
+the gradient, backward operators that read their forward operator's state become stateless
+operators, which can run in another executor and be split differently.
 """
 
 from . import backward, convolution, loss, norm, recurrent, split_sensitive, staged

@@ -1,4 +1,4 @@
-"""Backward operators that read their forward operator's state, as stateless ones."""
+"""Stateless replacements for backward operators that read their forward operator's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def dropout(node: Node, build: Builder) -> Sequence[Entry]:
 
 @AFTER.lowering("_backward_SliceChannel", reason="a legacy operator with state")
 def slice_channel(node: Node, build: Builder) -> Sequence[Entry]:
-    """The head gradients one after the other."""
+    """The head gradients, concatenated."""
     pieces = list(node.inputs)
     axis = int(node.attrs.get("axis", 1)) % len(Entry(node).shape)
     if flag(node, "squeeze_axis"):
@@ -38,14 +38,14 @@ def slice_channel(node: Node, build: Builder) -> Sequence[Entry]:
 
 @AFTER.lowering("_backward_SwapAxis", reason="a legacy operator with state")
 def swap_axis(node: Node, build: Builder) -> Sequence[Entry]:
-    """The same swap again."""
+    """The head gradient with the same axes swapped."""
     attrs = {key: node.attrs.get(key) for key in ("dim1", "dim2")}
     return [build.op("SwapAxis", node.inputs[0], **attrs)]
 
 
 @AFTER.lowering("_backward_Pad", reason="a legacy operator with state")
 def pad(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The inside of the head gradient; other paddings than a constant stay."""
+    """The inner part of the head gradient. Only constant padding is lowered."""
     if node.attrs.get("mode") != "constant":
         return None
     widths = [int(each) for each in node.attrs["pad_width"].strip("()[] ,").split(",")]
@@ -68,14 +68,14 @@ def sequence_reverse(node: Node, build: Builder) -> Sequence[Entry]:
 
 @AFTER.lowering("_backward_MakeLoss", reason="a legacy operator with state")
 def make_loss(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """A constant; MakeLoss ignores the head gradient. Counting valid elements stays."""
+    """A constant: MakeLoss ignores the head gradient. Not lowered if it counts valid elements."""
     out = Entry(node)
     scale = number(node, "grad_scale", 1.0)
     normalization = node.attrs.get("normalization", "null")
     if normalization == "valid":
         return None
     if normalization == "batch":
-        scale /= math.prod(out.shape[:-1])  # what MXNet takes for the batch
+        scale /= math.prod(out.shape[:-1])  # MXNet's idea of the batch size
     value = float(np.float32(scale))  # MXNet divides in single precision
     return [build.op("_full", shape=out.shape, dtype=dtype_name(out.dtype), value=value)]
 
@@ -92,29 +92,29 @@ def multi_box(node: Node, build: Builder) -> Sequence[Entry]:
 
 
 @AFTER.lowering(
-    "_zeros_without_dtype", reason="its shape and dtype follow from its readers", essential=True
+    "_zeros_without_dtype", reason="its shape and dtype depend on its readers", essential=True
 )
 def untyped_zeros(node: Node, build: Builder) -> Sequence[Entry]:
-    """Zeros that say what they are."""
+    """Zeros with an explicit shape and dtype."""
     return [_zeros_like(Entry(node), build)]
 
 
 @AFTER.lowering(
-    "_zeros", "_ones", "_full", reason="an extent of 0 follows from the readers", essential=True
+    "_zeros", "_ones", "_full", reason="an extent of 0 depends on the readers", essential=True
 )
 def constant(node: Node, build: Builder) -> None:
-    """The same constant with its shape written out."""
+    """The same constant with an explicit shape."""
     del build
     node.attrs["shape"] = format_shape(Entry(node).shape)
     node.attrs.pop("ctx", None)
 
 
-_UNWRITTEN = "leaves an output unwritten where another one is not read"
+_UNWRITTEN = "leaves an output unwritten if another one is not read"
 
 
 @AFTER.lowering("_backward_FullyConnected", reason=_UNWRITTEN, essential=True)
 def fully_connected(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The bias's gradient as a sum, where that of the weight is not wanted."""
+    """The bias's gradient as a sum, if the weight's gradient is not wanted."""
     by_weight, by_bias = 1, 2
     if by_bias not in build.read or by_weight in build.read:
         return None

@@ -1,8 +1,9 @@
 """Gradients of convolutions and poolings as operators whose parts read halos.
 
-MXNet's operator computes all gradients at once. Rows of a part are enough for its share of
-the weight's gradient, which is a sum, but the data's gradient needs the head gradient of
-the rows beside them. So it becomes an operator of its own, a transposed convolution.
+MXNet's operator computes all gradients at once. The rows of a part are enough for its share
+of the weight's gradient, which is a sum. But its share of the data's gradient needs the head
+gradient of neighbouring rows. So the data's gradient becomes a separate operator, a
+transposed convolution.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LAYOUTS = ("None", "NCW", "NCHW", "NCDHW")
 
 
 def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
-    """An attribute with a number for every dimension of space."""
+    """An attribute with one number per spatial dimension."""
     given = ast.literal_eval(node.attrs.get(name, "()").replace("L", ""))
     found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     rank = len(ast.literal_eval(node.attrs["kernel"].replace("L", "")))
@@ -32,7 +33,7 @@ def _numbers(node: Node, name: str, default: int) -> tuple[int, ...]:
 
 
 def _space_is_shared(node: Node, workers: int) -> bool:
-    """Whether the batch leaves workers over, and space can be divided among those."""
+    """Whether splitting the batch leaves workers idle that could share a spatial dimension."""
     head, data = node.inputs[0].shape, node.inputs[1].shape
     left = workers // math.gcd(workers, data[0])
     strides = _numbers(node, "stride", 1)
@@ -43,7 +44,7 @@ def _space_is_shared(node: Node, workers: int) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether MXNet has the transposed convolution; single elements need none."""
+    """Whether MXNet has the transposed convolution. A kernel of one element needs none."""
     kernel, dilate = _numbers(node, "kernel", 1), _numbers(node, "dilate", 1)
     stride, pad = _numbers(node, "stride", 1), _numbers(node, "pad", 0)
     if max(kernel) == max(stride) == 1 and not any(pad):
@@ -55,10 +56,10 @@ def _is_plain(node: Node) -> bool:
 def _has_transposed(
     node: Node, kernel: Sequence[int], stride: Sequence[int], dilate: Sequence[int]
 ) -> bool:
-    """Whether MXNet's transposed convolution of such windows exists on CPUs, and is right."""
+    """Whether MXNet has a correct transposed convolution of such windows on CPUs."""
     if max(dilate) == 1:
         return len(kernel) < 3 or _is_single(node)
-    # In double precision it gets strides with dilation wrong.
+    # In double precision its result is wrong for strides with dilation.
     return len(kernel) < 3 and (max(stride) == 1 or _is_single(node))
 
 
@@ -68,15 +69,15 @@ def _is_single(node: Node) -> bool:
 
 @AFTER.lowering(
     "_backward_Convolution",
-    reason="makes the data's gradient and sums over space at once",
+    reason="computes the data's gradient and sums over space at once",
     where=_space_is_shared,
 )
 def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The data's gradient as a transposed convolution; the others from the operator itself."""
+    """The data's gradient by a transposed convolution, the others by the operator itself."""
     gradient, data, weight = node.inputs[:3]
     if data.dtype not in (_SINGLE, _DOUBLE) or not _is_plain(node):
         return None
-    # The same operator, of which only the other gradients are read (tdl/convolution.py).
+    # The same operator; only its other gradients are read (tdl/convolution.py).
     attrs = {**node.attrs, "__tofu_gradients__": "parameters"}
     others = build.op(node.op, *node.inputs, **attrs).node
     others.num_outputs = node.num_outputs
@@ -87,7 +88,7 @@ def backward_convolution(node: Node, build: Builder) -> Optional[Sequence[Entry]
 def _transposed(
     node: Node, build: Builder, gradient: Entry, weight: Entry, shape: Shape, groups: int = 1
 ) -> Entry:
-    """What the window of a node makes of its head gradient, in the shape of its data."""
+    """The transposed convolution of the head gradient, in the shape of the node's data."""
     kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
     dilate, pad = _numbers(node, "dilate", 1), _numbers(node, "pad", 0)
     reached = [
@@ -109,14 +110,12 @@ def _transposed(
     )
 
 
-@AFTER.lowering(
-    "_backward_Pooling", reason="a workspace that is not oneDNN's is not read", essential=True
-)
+@AFTER.lowering("_backward_Pooling", reason="it reads no workspace but oneDNN's", essential=True)
 def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The same without the workspace: the maximum is found again in the data.
+    """The operator without the workspace: it searches the data for the maximum again.
 
-    Of means and sums whose windows overlap, each channel by itself is a transposed
-    convolution, where space is to be shared.
+    For means and sums with overlapping windows, if workers should share space: a transposed
+    convolution of each channel.
     """
     if len(node.inputs) == 5:
         node.inputs[4] = build.zeros(node.inputs[4].shape, dtype_name(node.inputs[4].dtype))
@@ -143,10 +142,11 @@ def backward_pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 
 def _cast_again(node: Node, build: Builder) -> None:
-    """Read what was cast for the forward operator as it was before.
+    """Read the forward operator's tensors in single precision, and cast them again.
 
-    To keep it in double precision until now would take twice the memory of what is often
-    kept in single precision anyway. A maximum of such numbers is one of them.
+    Keeping them in double precision until the backward pass would take twice the memory, and
+    the single-precision tensors are often kept anyway. Nothing is lost: the maximum of
+    single-precision numbers is one of them.
     """
     data, out = node.inputs[2].node, node.inputs[3].node
     if data.op == "Cast" and data.inputs[0].dtype == _SINGLE:
@@ -155,9 +155,9 @@ def _cast_again(node: Node, build: Builder) -> None:
             node.inputs[3] = build.op("Cast", *build.shared[out], **data.attrs)
 
 
-@AFTER.lowering("Cast", reason="the gradient of a maximum reads what its result was cast to")
+@AFTER.lowering("Cast", reason="the gradient of a maximum reads its result after the cast")
 def cast(node: Node, build: Builder) -> None:
-    """The same; remembered for the lowering above."""
+    """Unchanged; recorded for the lowering of _backward_Pooling."""
     if node.inputs[0].node.op == "Pooling" and Entry(node).dtype == _SINGLE:
         build.shared[node.inputs[0].node] = [Entry(node)]
 
@@ -168,11 +168,12 @@ def cast(node: Node, build: Builder) -> None:
     essential=True,
 )
 def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """A convolution of the head gradient, that convolution's gradient by its weight, a sum.
+    """A convolution of the head gradient, the weight's gradient of that convolution, and a sum.
 
-    A convolution of the output's shape with the same weight has the data's shape. Its
-    gradient by the data is the transposed convolution; so its gradient by the weight, with
-    head gradient and data in exchanged parts, is that of the transposed convolution, too.
+    These are the gradients of data, weight and bias. The convolution of a tensor of the
+    output's shape with the same weight has the data's shape, and the transposed convolution
+    is its gradient with respect to its data. So its gradient with respect to the weight, with
+    head gradient and data swapped, is also that of the transposed convolution.
     """
     if node.attrs.get("layout", "None") not in _LAYOUTS:
         return None
@@ -181,12 +182,12 @@ def backward_deconvolution(node: Node, build: Builder) -> Optional[Sequence[Entr
     pad = format_shape(_padding(node, data.shape))
     attrs.update(pad=pad, num_filter=str(data.shape[1]), no_bias="True")
     by_data = build.op("Convolution", gradient, weight, **attrs)
-    # Of groups, all gradients are described together.
+    # With groups, one description covers all gradients.
     read = "parameters" if node.attrs.get("num_group", "1") == "1" else None
     inputs = data, gradient, weight
     others = build.op("_backward_Convolution", *inputs, **attrs, __tofu_gradients__=read).node
     others.num_outputs = 2
-    # MXNet takes its shapes from the first; the second is the operator that all this belongs to.
+    # MXNet infers shapes from the first dependency; the second is the original forward operator.
     others.control_deps.insert(0, by_data.node)
     found = [by_data, Entry(others, 1)]
     if not flag(node, "no_bias", default=True):
@@ -202,11 +203,11 @@ _SHARED = (
 
 
 def _padding(node: Node, data: Shape) -> tuple[int, ...]:
-    """What a transposed convolution leaves out before its output, for each dimension of space."""
+    """How much a transposed convolution crops before its output, per spatial dimension."""
     kernel, stride = _numbers(node, "kernel", 1), _numbers(node, "stride", 1)
     dilate, wanted = _numbers(node, "dilate", 1), _numbers(node, "target_shape", 0)
     if not any(wanted):
         return _numbers(node, "pad", 0)
-    # A target shape stands for padding; what is odd is left out in front.
+    # A target shape replaces padding; an odd element is cropped at the front.
     made = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(stride, data[2:], dilate, kernel)]
     return tuple((size - target + 1) // 2 for size, target in zip(made, wanted))

@@ -1,4 +1,4 @@
-"""SoftmaxOutput, which is its own gradient: in stages over the classes where needed."""
+"""SoftmaxOutput, which defines its own gradient: in stages over the classes where needed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _REASON = "its gradient counts its own tile's labels, its softmax is over all cl
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """What the attributes make of the shapes.
+    """The shapes of the operator, as its attributes define them.
 
     Attributes:
-        lines: the data's shape as a softmax along `axis`.
-        axis: that of the classes.
-        labels: the label's shape beside it, 1 along `axis`.
-        dense: the label has a probability for every class, and nothing is counted.
-        places: positions that a line of labels shares its scale with.
-        batch: what normalization "batch" divides by.
+        lines: the data's shape for a softmax along `axis`.
+        axis: the axis of the classes.
+        labels: the label's shape to go with `lines`, with 1 along `axis`.
+        dense: whether the label has a probability for every class. Labels are not counted then.
+        places: the number of positions per sample, which the scale is divided by.
+        batch: the divisor of normalization "batch".
     """
 
     lines: Shape
@@ -57,7 +57,7 @@ def _form(node: Node, data: Entry, label: Entry) -> _Form:
 
 @AFTER.lowering("SoftmaxOutput", reason=_REASON, where=indivisible)
 def softmax_output(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The softmax in stages; no gradient passes it, so it need not be differentiated."""
+    """The softmax in stages, which need not be differentiable: no gradient flows through it."""
     data, label = node.inputs
     form = _form(node, data, label)
     one_label_a_line = form.dense or math.prod(label.shape) == math.prod(form.labels)
@@ -72,17 +72,17 @@ def softmax_output(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @AFTER.lowering("_backward_SoftmaxOutput", reason=_REASON)
 def backward_softmax_output(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The softmax less one at the label, times a scale, where the softmax was in stages.
+    """The softmax minus one at the label, times a scale, if the softmax is in stages.
 
-    Elsewhere the operator itself, with the whole batch in its scale. Labels that are
-    counted are counted beside it.
+    Otherwise the operator itself, with a scale for the whole batch. If labels must be
+    counted, separate operators count them.
     """
     out, label = node.inputs
     form = _form(node, out, label)
     stages = build.shared.get(out.node)
     if stages is None:
         return _fused(node, build, form)
-    node.control_deps[:] = [stages[0].node]  # the forward operator that this one belongs to
+    node.control_deps[:] = [stages[0].node]  # the forward operator of this one
     gradient = _difference(node, build, form, stages[0], label)
     scale = number(node, "grad_scale", 1.0)
     if not form.dense:
@@ -115,7 +115,7 @@ def _fused(node: Node, build: Builder, form: _Form) -> Optional[Sequence[Entry]]
 
 
 def _difference(node: Node, build: Builder, form: _Form, softmax: Entry, label: Entry) -> Entry:
-    """The softmax less the label."""
+    """The softmax minus the label."""
     if form.dense:
         lines = label if label.shape == form.lines else build.reshape(label, form.lines)
         return build.op("elemwise_sub", softmax, lines)
@@ -134,7 +134,7 @@ def _difference(node: Node, build: Builder, form: _Form, softmax: Entry, label: 
 def _weighed(
     node: Node, build: Builder, form: _Form, gradient: Entry, label: Entry
 ) -> tuple[Entry, float]:
-    """The gradient without ignored lines, over the number of counted ones; and its scale."""
+    """The gradient without ignored lines, divided by their number if wanted, and its scale."""
     scale = number(node, "grad_scale", 1.0)
     kind = node.attrs.get("normalization", "null")
     kept = _kept(node, build, build.reshape(label, form.labels))
@@ -147,12 +147,12 @@ def _weighed(
 
 
 def _kept(node: Node, build: Builder, label: Entry) -> Entry:
-    """1 where the label is not the one to ignore."""
+    """1 for every label except the ignored one, 0 for that."""
     ignored = float(math.trunc(number(node, "ignore_label", -1.0)))
     return build.op("_not_equal_scalar", build.op("fix", label), scalar=ignored)
 
 
 def _count(build: Builder, kept: Entry, axes: tuple[int, ...]) -> Entry:
-    """How many are kept, at least 1."""
+    """The number of labels kept, at least 1."""
     total = build.op("sum", kept, axis=axes, keepdims=True)
     return build.op("_maximum_scalar", total, scalar=1.0)

@@ -1,4 +1,4 @@
-"""Normalizations as sums, so that a split batch or image means the same as a whole one."""
+"""Normalizations as sums, so that a split batch or image gives the same result as a whole one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .registry import AFTER, BEFORE, Builder, flag, number
 __all__: list[str] = []
 
 _FLOAT16 = 2
-_EPS = float(np.float32(1e-3))  # of BatchNorm
+_EPS = float(np.float32(1e-3))  # BatchNorm's default
 
 
-_STATISTICS = "its statistics are sums over batch and space, which a tile sees only part of"
+_STATISTICS = "its statistics are sums over batch and space, and a tile sees only part of them"
 
 
 @BEFORE.lowering("_contrib_SyncBatchNorm", reason=_STATISTICS, essential=True)
 def sync_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    """BatchNorm, which is in sync here; its last output is the variance."""
+    """BatchNorm, which is synchronized here anyway; its last output is the variance."""
     out = _plain_batch_norm(node, build, axis="1")
     squares = build.op("square", build.op("BlockGrad", Entry(out, 2)))
     eps = number(node, "eps", _EPS)
@@ -34,18 +34,18 @@ def sync_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
 
 @BEFORE.lowering("_contrib_BatchNormWithReLU", reason=_STATISTICS, essential=True)
 def batch_norm_with_relu(node: Node, build: Builder) -> Sequence[Entry]:
-    """BatchNorm followed by relu; the workspace output is nobody's."""
+    """BatchNorm followed by relu; nothing reads the workspace output."""
     out = _plain_batch_norm(node, build)
     return [build.op("relu", Entry(out)), *(Entry(out, i) for i in (1, 2))]
 
 
 @AFTER.lowering("BatchNorm", reason=_STATISTICS, essential=True)
 def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    """MXNet's BatchNorm, with the running statistics as new values of its states."""
+    """MXNet's BatchNorm as sums; the running statistics become new values of its states."""
     data, gamma, beta, running_mean, running_variance = node.inputs
     per_channel = _PerChannel(node, data, build)
     centered, mean, variance = data, running_mean, running_variance
-    if data.dtype == _FLOAT16:  # as MXNet does: statistics in single precision
+    if data.dtype == _FLOAT16:  # statistics in single precision, as in MXNet
         centered = build.op("Cast", data, dtype="float32")
     use_batch = _uses_batch(node, build)
     if use_batch:
@@ -57,7 +57,7 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
         if build.updates_statistics:
             _update_running(node, build, mean, variance)
     inverse_std = _inverse_std(build, variance, number(node, "eps", _EPS))
-    # fix_gamma: gamma counts as one.
+    # With fix_gamma, gamma counts as one.
     fixed = flag(node, "fix_gamma", default=True)
     scale = inverse_std if fixed else build.op("elemwise_mul", inverse_std, gamma)
     out = per_channel.scale(centered, scale, beta)
@@ -71,15 +71,15 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     "_backward_BatchNorm", reason="its sums are over the whole batch as well", essential=True
 )
 def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    """The gradients by data, gamma and beta.
+    """The gradients with respect to data, gamma and beta.
 
-    With the centered data x, the head gradient g and the scale s = gamma / std, that by
-    data is s * (g - mean(g) - x * mean(g * x) / std^2).
+    With the centered data x, the head gradient g and the scale s = gamma / std, the data's
+    gradient is s * (g - mean(g) - x * mean(g * x) / std^2).
     """
     gradient, data, gamma = node.inputs[0], node.inputs[3], node.inputs[4]
     forward = node.inputs[1].node
     centered, inverse_std, scale, out = build.shared[forward]
-    node.control_deps[:] = [out.node]  # the forward operator that this one belongs to
+    node.control_deps[:] = [out.node]  # the forward operator of this one
     per_channel = _PerChannel(node, data, build)
     if data.dtype == _FLOAT16:
         gradient = build.op("Cast", gradient, dtype="float32")
@@ -104,7 +104,7 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     "InstanceNorm", reason="its backward operator needs the state of the forward operator"
 )
 def instance_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    """InstanceNorm over everything behind the first two dimensions."""
+    """InstanceNorm over all dimensions after the first two."""
     data, gamma, beta = node.inputs
     shape = data.shape
     axes = tuple(range(2, len(shape)))
@@ -140,12 +140,12 @@ def l2_normalization(node: Node, build: Builder) -> Sequence[Entry]:
 
 
 class _PerChannel:
-    """Operations between a tensor and a vector with an element for each channel.
+    """Operations between a tensor and a vector with one element per channel.
 
-    MXNet's own operators for that, sum and broadcast_mul, take five to twenty times as
-    long on a CPU as reading the tensor does. For images, means are those of pooling, and to
-    scale is a depthwise convolution of a single pixel, whose gradient by the scale is a sum
-    of products: in oneDNN's own layout, as its other operators leave tensors.
+    MXNet's own operators for them, sum and broadcast_mul, take five to twenty times as long
+    on a CPU as reading the tensor does. So for images, means use average pooling. Scaling is
+    a depthwise convolution of a single pixel; its gradient with respect to the scale is a sum
+    of products. Both work on oneDNN's own layout, in which its other operators leave tensors.
     """
 
     def __init__(self, node: Node, data: Entry, build: Builder) -> None:
@@ -168,13 +168,13 @@ class _PerChannel:
         """The mean of each channel."""
         if not self._image:
             return self._build.op("_mul_scalar", self.total(entry), scalar=1.0 / self.count)
-        # oneDNN pools averages, but no sums. Those of rows leave the height to be split.
+        # oneDNN pools averages, but not sums. Pooling only rows leaves the height splittable.
         kernel = (1, self._width)
         rows = self._build.op("Pooling", entry, kernel=kernel, stride=(1, 1), pool_type="avg")
         return self._build.op("_mul_scalar", self.total(rows), scalar=self._width / self.count)
 
     def mean_square(self, centered: Entry) -> Entry:
-        """The mean of the squares of each channel of what ``scale`` has centered."""
+        """The mean square of each channel of a tensor that ``scale`` has centered."""
         if self._image and centered.node.op == "Convolution":
             _, total, _ = self._convolution_gradients(centered, centered, centered.node)
             return self._build.op("_mul_scalar", total, scalar=1.0 / self.count)
@@ -183,7 +183,7 @@ class _PerChannel:
     def gradients(
         self, gradient: Entry, entry: Entry, factor: Entry, scaled: Node
     ) -> tuple[Entry, Entry, Entry]:
-        """The gradients of ``scale(entry, factor, offset)``, which made `scaled`, by all three."""
+        """The three gradients of ``scale(entry, factor, offset)``, which made the node `scaled`."""
         if self._image:
             return self._convolution_gradients(gradient, entry, scaled)
         product = self.total(self._build.op("elemwise_mul", gradient, entry))
@@ -196,7 +196,7 @@ class _PerChannel:
             "_backward_Convolution", gradient, entry, *forward.inputs[1:], **forward.attrs
         ).node
         node.num_outputs = 3
-        # From where MXNet infers its shapes.
+        # MXNet infers the shapes from it.
         node.control_deps = [forward]
         by_factor = self._build.reshape(Entry(node, 1), (self._channels,))
         return Entry(node), by_factor, Entry(node, 2)
@@ -226,7 +226,7 @@ class _PerChannel:
 
 
 def _plain_batch_norm(node: Node, build: Builder, **attrs: str) -> Node:
-    """The operator BatchNorm with the attributes of a variant of it."""
+    """BatchNorm in place of a variant of it, with the same attributes."""
     names = ("eps", "momentum", "fix_gamma", "use_global_stats", "axis")
     kept = {name: node.attrs.get(name) for name in names}
     plain = build.op("BatchNorm", *node.inputs, **{**kept, **attrs}).node
@@ -239,8 +239,8 @@ def _uses_batch(node: Node, build: Builder) -> bool:
 
 
 def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) -> None:
-    """Momentum times the running value plus the rest of the batch's; biased variance."""
-    # MXNet keeps the momentum in single precision.
+    """Running value * momentum + batch value * (1 - momentum); with the biased variance."""
+    # MXNet stores the momentum in single precision.
     momentum = float(np.float32(number(node, "momentum", 0.9)))
     for running, batch in ((node.inputs[3], mean), (node.inputs[4], variance)):
         build.aux_updates[running.node.name] = build.op(

@@ -1,4 +1,4 @@
-"""The fused recurrent operator, unrolled as Gluon's own cells unroll."""
+"""The fused recurrent operator, unrolled like Gluon's own cells."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _AXIS_TIME, _AXIS_CHANNEL = 0, 2
 
 @dataclasses.dataclass(frozen=True)
 class _Layer:
-    """One direction of one layer: matrices of (gates * hidden, inputs), and biases.
+    """One direction of one layer: matrices of shape (gates * hidden, inputs), and biases.
 
-    With a projection, an LSTM's state is that matrix times what it would be.
+    With a projection, an LSTM's state is multiplied by the projection matrix.
     """
 
     mode: str
@@ -44,7 +44,7 @@ class _Layer:
     "RNN", reason="its backward operator needs what the forward operator kept to itself"
 )
 def rnn(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Step by step; with clipped states or lengths it stays as it is."""
+    """The operator, step by step. Not lowered with clipped states or sequence lengths."""
     if any(node.attrs.get(name, "None") != "None" for name in _REFUSED):
         return None
     if flag(node, "use_sequence_length"):
@@ -147,7 +147,7 @@ def _gates(build: Builder, entry: Entry, count: int) -> list[Entry]:
 
 
 def _split(build: Builder, entry: Entry, count: int) -> list[Entry]:
-    """The slices of the first dimension."""
+    """The slices along the first dimension."""
     attrs = {"num_outputs": count, "axis": _AXIS_TIME, "squeeze_axis": True}
     return _outputs(build.op("SliceChannel", entry, **attrs), count)
 
@@ -163,7 +163,7 @@ def _stacked(build: Builder, entries: list[Entry]) -> Entry:
 
 @dataclasses.dataclass(frozen=True)
 class _Sizes:
-    """What the shapes of all parameters follow from."""
+    """The sizes that determine the shapes of all parameters."""
 
     mode: str
     hidden: int
@@ -173,7 +173,7 @@ class _Sizes:
     inputs: int
 
     def matrices(self) -> list[tuple[int, int]]:
-        """Of each direction of each layer: of the inputs, of the state, and a projection."""
+        """Shapes per direction per layer: matrices of the inputs, of the state, a projection."""
         rows, state = _GATES[self.mode] * self.hidden, self.projected or self.hidden
         projection = [] if self.projected is None else [(self.projected, self.hidden)]
         found = []
@@ -183,7 +183,7 @@ class _Sizes:
         return found
 
     def biases(self) -> list[tuple[int]]:
-        """Of each direction of each layer: of the inputs and of the state."""
+        """Shapes per direction per layer: biases of the inputs and of the state."""
         rows = _GATES[self.mode] * self.hidden
         return [(rows,)] * (2 * self.layers * self.directions)
 
@@ -214,7 +214,7 @@ def _unpacked(parameters: Entry, build: Builder, sizes: _Sizes) -> list[_Layer]:
 def _pieces(
     parameters: Entry, build: Builder, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[Entry]:
-    """The vector's pieces in these shapes; the tensors it was joined from where they fit."""
+    """The vector cut into these shapes; if it was concatenated from tensors that fit, those."""
     joined = parameters.node
     if joined.op in ("_rnn_param_concat", "Concat") and len(joined.inputs) == len(shapes):
         whole = [_before_reshape(entry) for entry in joined.inputs]

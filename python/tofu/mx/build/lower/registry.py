@@ -29,11 +29,11 @@ class Builder:
 
     Attributes:
         train: whether the graph is for train mode.
-        workers: how many will share the graph.
+        workers: the number of workers that will share the graph.
         aux_updates: variable name -> its value after the step; a lowering may add some.
-        shared: what the lowering of a forward operator leaves for that of its backward
-            operator, by the forward node.
-        read: the outputs of the node that something reads.
+        shared: forward node -> entries that its lowering leaves for the lowering of its
+            backward operator.
+        read: the numbers of the node's outputs that something reads.
         updates_statistics: whether the step changes the node's running statistics.
     """
 
@@ -69,22 +69,22 @@ class Builder:
         return Entry(node)
 
     def forget(self) -> None:
-        """Leave nothing of what has been built."""
+        """Discard what has been built."""
         self.aux_updates.clear()
         self.shared.pop(self._node, None)
 
     def reshape(self, entry: Entry, shape: Sequence[int]) -> Entry:
-        """The entry in another shape, written out."""
+        """The entry in another, explicit shape."""
         return self.op("Reshape", entry, shape=tuple(shape))
 
     def zeros(self, shape: Sequence[int], dtype: str) -> Entry:
-        """Zeros."""
+        """A tensor of zeros."""
         return self.op("_zeros", shape=tuple(shape), dtype=dtype)
 
 
 # Returns the entry that replaces each output, or None to leave the node as it is.
 Function = Callable[[Node, Builder], Optional[Sequence[Entry]]]
-# Whether so many workers need a node's lowering.
+# Whether a node needs its lowering with this number of workers.
 Needed = Callable[[Node, int], bool]
 
 
@@ -94,11 +94,12 @@ class Lowering:
 
     Attributes:
         op: the operator.
-        reason: why it needs one.
+        reason: why it needs the rewrite.
         function: the rewrite.
-        where: of which nodes (None: of all). What some nodes do without is no more than
-            faster, so that where it fails the operator stays, split as it is described.
-        essential: whether the operator means something else without it, whole as well.
+        where: selects the nodes that need it (None: all). Such a rewrite only makes splits
+            cheaper; if it fails, the operator stays and is split as its description allows.
+        essential: whether the operator would compute something else without the rewrite, even
+            unsplit.
     """
 
     op: str
@@ -108,20 +109,20 @@ class Lowering:
     essential: bool = False
 
     def apply(self, node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-        """What replaces the node's outputs, or None.
+        """Return what replaces the node's outputs, or None.
 
-        Where the rewrite fails, the node is as before, and has to be computed whole if not
-        even `where` lets it be split.
+        If the rewrite fails, the node stays as it was. Every worker then computes it whole,
+        unless the lowering has a `where`.
 
         Raises:
-            GraphError: the rewrite of an operator fails that cannot do without.
+            GraphError: an essential rewrite fails.
         """
         before = dict(node.attrs), list(node.inputs), list(node.control_deps)
         try:
             if self.where is not None and not self.where(node, build.workers):
                 return None
             return self.function(node, build)
-        except Exception as error:  # it costs this operator alone
+        except Exception as error:  # a fault affects only this operator
             node.attrs, node.inputs, node.control_deps = before
             build.forget()
             text = f"its rewrite fails: {type(error).__name__}: {error}"
@@ -164,12 +165,12 @@ class Registry:
     ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
-        statistics_in_forward: whether forward operators update running statistics, not
-            backward ones, without which they stay as they are.
+        statistics_in_forward: whether forward operators update running statistics. Otherwise
+            backward operators do, and without these the statistics do not change.
 
         Returns the new values of auxiliary states, by variable name.
 
-        Raises GraphError where an operator cannot do without its lowering, which fails.
+        Raises GraphError if an essential lowering fails.
         """
         replacements: dict[Entry, Entry] = {}
         updates: dict[str, Entry] = {}
@@ -228,10 +229,10 @@ def _format(value: AttrValue) -> str:
     return str(value)
 
 
-# Composite operators, in the forward graph: the gradient is then that of their parts.
+# Composite operators in the forward graph; the gradient is then that of their parts.
 BEFORE = Registry()
-# Composite operators, before BEFORE, where workers could not share them otherwise.
+# Composite operators that workers could not share otherwise; applied before BEFORE.
 STAGES = Registry()
-# In the whole graph: backward operators that need the state of their forward operator, and
-# composite operators whose gradient is written better than that of their parts.
+# Applied to the whole graph: backward operators that need the state of their forward operator,
+# and composite operators with a better gradient than that of their parts.
 AFTER = Registry()

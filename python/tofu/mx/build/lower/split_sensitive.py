@@ -1,4 +1,4 @@
-"""Operators whose value or randomness depends on how they are split or run."""
+"""Operators whose values or random numbers depend on how they are split or run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _OWN_COUNT = "divides by the number of elements of its own tile"
 
 @BEFORE.lowering("mean", reason=_OWN_COUNT)
 def mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """A sum times a constant of the whole tensor."""
+    """A sum divided by the number of elements of the whole tensor."""
     return _mean(node, build, "sum", ("axis", "keepdims", "exclude"), "_mul_scalar")
 
 
 @BEFORE.lowering("_npi_mean", reason=_OWN_COUNT)
 def numpy_mean(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The same of NumPy arrays."""
+    """The same for NumPy's operator."""
     if node.attrs.get("dtype", "None") != "None":
         return None
     return _mean(node, build, "_np_sum", ("axis", "keepdims"), "_npi_multiply_scalar", is_int=False)
@@ -57,7 +57,7 @@ def div_sqrt_dim(node: Node, build: Builder) -> Sequence[Entry]:
 
 @BEFORE.lowering("Dropout", reason="its mask must be a plain tensor that the backward can read")
 def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Nothing where it passes its input through; else never cuDNN's packed mask."""
+    """Its input if it drops nothing; otherwise the operator without cuDNN's packed mask."""
     always = node.attrs.get("mode", "training") == "always"
     if number(node, "p", 0.5) == 0 or not (build.train or always):
         return [node.inputs[0]]
@@ -70,7 +70,7 @@ def dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     "Pooling", reason="oneDNN's workspace of a maximum is packed, and has no tiles", essential=True
 )
 def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """A maximum to be differentiated is taken in double precision, as oneDNN never does."""
+    """A maximum with a gradient runs in double precision, for which MXNet never uses oneDNN."""
     (data,) = node.inputs
     if not build.train or node.num_outputs == 1 or _FLOATS.get(data.dtype) != "float32":
         return None
@@ -81,21 +81,21 @@ def pooling(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @BEFORE.lowering("Embedding", reason="a sparse gradient has no tiles", essential=True)
 def embedding(node: Node, build: Builder) -> None:
-    """The same with a dense gradient."""
+    """The operator with a dense gradient."""
     del build
     node.attrs.pop("sparse_grad", None)
 
 
 @BEFORE.lowering(
-    "_grad_add", reason="MXNet lets its second input add itself, as a fetch cannot", essential=True
+    "_grad_add", reason="it makes its second input add in place, as a fetch cannot", essential=True
 )
 def grad_add(node: Node, build: Builder) -> Sequence[Entry]:
-    """The sum, in memory of its own."""
+    """The sum, in separate memory."""
     return [build.op("elemwise_add", *node.inputs)]
 
 
 @BEFORE.lowering("gather_nd", reason="MXNet loses its data's shape when it saves the gradient")
 def gather_nd(node: Node, build: Builder) -> None:
-    """The same, which remembers that shape."""
+    """The operator with that shape as an attribute."""
     del build
     node.attrs[DATA_SHAPE] = format_shape(node.inputs[0].shape)

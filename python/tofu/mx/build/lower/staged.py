@@ -1,9 +1,9 @@
-"""Composite operators in stages, where workers could not share them otherwise.
+"""Composite operators in stages, if workers could not share them otherwise.
 
-A fused softmax or LayerNorm is faster than its parts, and exact while the dimension that
-it reduces over stays whole. Where no other dimension can be divided among the workers,
-its stages can: their reductions are outputs that the search sees and prices.
-docs/design/0004 has the decision.
+A fused softmax or LayerNorm is faster than its parts, and correct as long as the dimension
+that it reduces over stays whole. If no other dimension can be divided among the workers, the
+stages can be: their reductions are outputs that the search sees and prices.
+docs/design/0004 explains the decision.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _REASON = "reduces over a dimension that stays whole"
 
 
 def indivisible(node: Node, workers: int) -> bool:
-    """Whether so many workers cannot share a node, by concatenation alone, but its parts.
+    """Whether this many workers can share a node's parts, but not the node itself.
 
-    That is where its own dimensions leave some workers over, and another dimension of its
-    first input has a factor for them.
+    So it is if dividing the dimensions whose parts are concatenated leaves workers idle, and
+    the other dimensions of the first input have a factor for these workers.
     """
     ins = [entry.shape for entry in node.inputs]
     row = row_for(node.op, node.attrs, ins, node.shapes)
@@ -44,7 +44,7 @@ def indivisible(node: Node, workers: int) -> bool:
 
 
 def _free(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> list[int]:
-    """The extents of variables whose parts are put side by side."""
+    """The extents of variables whose parts are concatenated, not reduced."""
     reduced = {int(var) for out in row["outputs"] for var in out["reduce"]}
     free = [var for var in row["splittable"] if var not in reduced]
     return [extent_of(row["vars"][var]["extent"], ins, outs) for var in free]
@@ -58,7 +58,7 @@ def _axes_mean(build: Builder, entry: Entry, axes: tuple[int, ...], count: int) 
 def _normal(
     build: Builder, data: Entry, axes: tuple[int, ...], count: int, eps: float
 ) -> tuple[Entry, Entry, Entry]:
-    """The normalized data, its mean and its deviation."""
+    """The normalized data, its mean and its standard deviation."""
     mean = _axes_mean(build, data, axes, count)
     centered = build.op("broadcast_sub", data, mean)
     variance = _axes_mean(build, build.op("square", centered), axes, count)
@@ -67,7 +67,7 @@ def _normal(
 
 
 def _eps(node: Node) -> float:
-    """What is added to the variance, in MXNet's precision."""
+    """The epsilon added to the variance, in MXNet's precision."""
     return float(np.float32(number(node, "eps", 1e-5)))
 
 
@@ -80,7 +80,7 @@ def _scaled(
 
 @STAGES.lowering("LayerNorm", reason=_REASON, where=indivisible)
 def layer_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """LayerNorm; no gradient comes back from its mean and deviation."""
+    """LayerNorm; its mean and standard deviation have no gradient."""
     data, gamma, beta = node.inputs
     shape = data.shape
     axis = int(node.attrs.get("axis", -1)) % len(shape)
@@ -94,7 +94,7 @@ def layer_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @STAGES.lowering("GroupNorm", reason=_REASON, where=indivisible)
 def group_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """GroupNorm; no gradient comes back from its means and deviations."""
+    """GroupNorm; its means and standard deviations have no gradient."""
     data, gamma, beta = node.inputs
     batch, channels, *space = data.shape
     if data.dtype == _FLOAT16:
@@ -115,21 +115,21 @@ def group_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 
 def softmax_parts(build: Builder, data: Entry, axis: int) -> tuple[Entry, Entry]:
-    """The data less the largest along an axis, and the sum of its exponentials."""
-    # Softmax does not change when a number is taken from all: no gradient through it.
+    """The data minus its maximum along an axis, and the sum of the exponentials of that."""
+    # Subtracting a constant does not change softmax, so the maximum needs no gradient.
     largest = build.op("BlockGrad", build.op("max", data, axis=(axis,), keepdims=True))
     shifted = build.op("broadcast_sub", data, largest)
     return shifted, build.op("sum", build.op("exp", shifted), axis=(axis,), keepdims=True)
 
 
 def positions(build: Builder, count: int, axis: int, ndim: int, dtype: str) -> Entry:
-    """0, 1, 2, ... along one of some dimensions."""
+    """0, 1, 2, ... along one of `ndim` dimensions."""
     numbers = build.op("_arange", start=0, stop=count, dtype=dtype)
     return build.reshape(numbers, tuple(count if d == axis else 1 for d in range(ndim)))
 
 
 def _scaled_data(node: Node, build: Builder, sign: float) -> Entry:
-    """The data in the type of the output, over the temperature."""
+    """The data in the output's type, divided by the temperature, times `sign`."""
     data = node.inputs[0]
     kind = node.attrs.get("dtype", "None")
     if kind != "None" and kind != dtype_name(data.dtype):
@@ -151,7 +151,7 @@ def _softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry
 
 
 def _masked_softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry]]:
-    """Of the first elements of each line, as many as its length says; zeros behind them."""
+    """The softmax of the first `length` elements of each line, followed by zeros."""
     data, length = node.inputs
     axis, shape = _axis(node), data.shape
     kind = node.attrs.get("dtype", "None")
@@ -162,13 +162,13 @@ def _masked_softmax(node: Node, build: Builder, sign: float) -> Optional[Sequenc
     counts = build.reshape(build.op("Cast", build.op("BlockGrad", length), dtype="int32"), lines)
     at = positions(build, shape[axis], axis, len(shape), "int32")
     mask = build.op("Cast", build.op("broadcast_lesser", at, counts), dtype=kind)
-    # What is masked is far below all else, so it never is the largest.
+    # Move masked elements far below all others, so the maximum is never one of them.
     below = build.op("_mul_scalar", build.op("_minus_scalar", mask, scalar=1.0), scalar=_FAR)
     kept = build.op("elemwise_mul", _scaled_data(node, build, sign), mask)
     shifted, _ = softmax_parts(build, build.op("elemwise_add", kept, below), axis)
     powers = build.op("elemwise_mul", build.op("exp", shifted), mask)
     total = build.op("sum", powers, axis=(axis,), keepdims=True)
-    # A line of length 0 is zero over 1.
+    # In a line of length 0 the total is 0; divide by 1 instead.
     empty = build.op("BlockGrad", build.op("_equal_scalar", total, scalar=0.0))
     return [build.op("broadcast_div", powers, build.op("elemwise_add", total, empty))]
 
@@ -187,7 +187,7 @@ def softmin(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @STAGES.lowering("log_softmax", reason=_REASON, where=indivisible)
 def log_softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """Its logarithm."""
+    """The logarithm of the softmax."""
     if len(node.inputs) > 1:
         return None
     shifted, total = softmax_parts(build, _scaled_data(node, build, 1.0), _axis(node))
@@ -196,7 +196,7 @@ def log_softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 
 @STAGES.lowering("softmax_cross_entropy", reason=_REASON, where=indivisible)
 def softmax_cross_entropy(node: Node, build: Builder) -> Sequence[Entry]:
-    """The sum of what the labels' logarithms lack."""
+    """The negative sum of the log softmax at the labels."""
     data, label = node.inputs
     rows, classes = data.shape
     shifted, total = softmax_parts(build, data, 1)
@@ -213,7 +213,7 @@ def softmax_cross_entropy(node: Node, build: Builder) -> Sequence[Entry]:
 def _projection(
     build: Builder, entry: Entry, shape: Shape, heads: int, which: int, of: int
 ) -> Entry:
-    """One of the projections that lie side by side, as (batch * heads, length, size)."""
+    """One of `of` interleaved projections, in shape (batch * heads, length, size)."""
     length, batch, channels = shape
     size = channels // heads // of
     parts = build.reshape(entry, (length, batch, heads, of, size))
@@ -239,7 +239,7 @@ def _weighted(
     return [build.reshape(out, (length, batch, heads * size))]
 
 
-_HEADS = "has the heads' projections interleaved, so that heads stay together"
+_HEADS = "interleaves the projections of its heads, so heads cannot be separated"
 
 
 @STAGES.lowering("_contrib_interleaved_matmul_selfatt_qk", reason=_HEADS, where=indivisible)
@@ -280,12 +280,12 @@ def cross_values(node: Node, build: Builder) -> Sequence[Entry]:
     return _weighted(build, attention, values, pairs.shape[1], heads, size)
 
 
-_UNWRITTEN = "leaves its second gradient unwritten where the first one is not read"
+_UNWRITTEN = "leaves its second gradient unwritten if the first one is not read"
 
 
 @AFTER.lowering("_backward_interleaved_matmul_selfatt_valatt", reason=_UNWRITTEN, essential=True)
 def backward_self_values(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The attention's gradient alone: products of the head gradient and the values."""
+    """Only the attention's gradient: products of the head gradient and the values."""
     if build.read != {1}:
         return None
     gradient, qkv = node.inputs[:2]
@@ -297,7 +297,7 @@ def backward_self_values(node: Node, build: Builder) -> Optional[Sequence[Entry]
 
 @AFTER.lowering("_backward_interleaved_matmul_encdec_qk", reason=_UNWRITTEN, essential=True)
 def backward_cross_scores(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The keys' gradient alone, between zeros for the values."""
+    """Only the keys' gradient, interleaved with zeros for the values."""
     if build.read != {1}:
         return None
     gradient, queries, pairs = node.inputs[:3]
@@ -318,10 +318,10 @@ def backward_cross_scores(node: Node, build: Builder) -> Optional[Sequence[Entry
 
 
 def _rows_are_shared(node: Node, workers: int) -> bool:
-    """Whether workers should share an embedding's rows.
+    """Whether workers should divide an embedding's rows.
 
-    They share its columns where they can. Else the batch is shared, for which every worker
-    reads all rows: that is dearer where there are more of them than are looked up.
+    They divide its columns if possible. Otherwise they could divide the batch, but then every
+    worker reads all rows, which costs more if there are more rows than lookups.
     """
     data, weight = (entry.shape for entry in node.inputs)
     left = workers // math.gcd(workers, weight[1])
@@ -330,9 +330,9 @@ def _rows_are_shared(node: Node, workers: int) -> bool:
 
 @STAGES.lowering("Embedding", reason="reads all rows of its weight", where=_rows_are_shared)
 def embedding(node: Node, build: Builder) -> Sequence[Entry]:
-    """The sum, over blocks of rows, of what is looked up in each; zeros for other blocks' rows.
+    """The sum over blocks of rows of a lookup in each; a block gives zeros for others' rows.
 
-    Numbers of no row are those of the first or last one, as MXNet documents it.
+    Numbers out of range are clipped to the first or last row, as MXNet documents.
     """
     data, weight = node.inputs
     rows, size = weight.shape

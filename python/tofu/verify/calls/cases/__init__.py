@@ -1,6 +1,6 @@
 """Sample shapes and attributes of every described operator.
 
-Sizes are multiples of 6 where a dimension is to be split in 2, 3 or 6 parts.
+Dimensions that should be split in 2, 3 or 6 parts have multiples of 6 as sizes.
 """
 
 from tofu.verify.calls.cases import (

@@ -46,7 +46,7 @@ def _activation() -> list[Case]:
     ]
     off, shared = {"p": "0"}, {"p": "0", "axes": "(1,)"}
     cases += [
-        # Without chance the mask is not written; with chance nothing can be compared.
+        # With p = 0 the mask is not written; otherwise it is random and cannot be compared.
         case("Dropout", real(6, 4), attrs=off, outputs=2, skip=(1,), expect="i0 i1"),
         case("Dropout", real(6, 4), attrs={"p": "0.5"}, outputs=2, skip=(0, 1), expect="i0 i1"),
         case("Dropout", real(6, 4, 2), attrs=shared, outputs=2, skip=(1,), expect="i0 i2"),

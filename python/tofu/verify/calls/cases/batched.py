@@ -1,4 +1,4 @@
-"""Samples of operators that work on each instance of a batch by itself."""
+"""Samples of operators that work on each instance of a batch separately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CASES"]
 
 
 def _losses() -> list[Case]:
-    # These leave the gradient by the label, their second output, as it is.
+    # These do not write the label's gradient, their second output.
     labels, unwritten = ints(4, 6), {"skip": (1,)}
     cases = [
         case("SoftmaxOutput", real(6, 4), labels, expect="i0"),
@@ -76,7 +76,7 @@ def _vision() -> list[Case]:
     widths = {"mode": "constant", "pad_width": "(0, 0, 0, 0, 1, 1, 0, 2)", "constant_value": "3"}
     single = {"dtype": "float32"}
     return [
-        # oneDNN, in single precision, leaves the hidden output as it is.
+        # In single precision, oneDNN does not write the hidden output.
         case("LRN", image, attrs=window, outputs=2, expect="i0 i2 i3", skip=(1,), **single),
         back("_backward_LRN", "g0 i0 o1", image, attrs=window, outputs=2, **single),
         case("GroupNorm", *norm, attrs=groups, outputs=3, expect="n"),

@@ -89,7 +89,7 @@ def _pooling() -> list[Case]:
 
 
 def _gradient_by_parameters() -> Case:
-    """What is read where tofu.mx makes the gradient by the data in another way."""
+    """The gradients that remain if tofu.mx computes the data's gradient in another way."""
     inputs = real(2, 4, 9, 8), real(6, 4, 3, 3), real(6)
     attrs = {"kernel": "(3, 3)", "num_filter": "6", "pad": "(1, 0)", "stride": "(2, 1)"}
     return back(

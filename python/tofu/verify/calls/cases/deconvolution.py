@@ -33,7 +33,7 @@ def _deconvolution() -> list[Case]:
             attrs = {"kernel": str(tuple(weight[2:])), "num_filter": str(weight[1]), **more}
             attrs["no_bias"] = str(not bias)
             inputs = own = (In(data), In(weight), *bias)
-            if {"stride", "dilate"} <= set(attrs):  # in other types MXNet gets both wrong
+            if {"stride", "dilate"} <= set(attrs):  # MXNet's results are wrong in other types
                 own = tuple(dataclasses.replace(each, dtype="float32") for each in inputs)
             cases.append(case("Deconvolution", *own, attrs=attrs, expect=expect))
             reads = "g0 i0 i1 i2" if bias else "g0 i0 i1"

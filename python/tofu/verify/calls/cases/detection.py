@@ -94,7 +94,7 @@ def _others() -> list[Case]:
             outputs=2,
             grads="i0 i1 i2 i3 i4 i5 i6 i7",
             hide=(4, 5, 6, 7),
-            skip=(3,),  # MXNet leaves it as it is
+            skip=(3,),  # MXNet does not write it
             expect="n",
             **_SINGLE,
         ),

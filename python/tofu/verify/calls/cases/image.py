@@ -41,7 +41,7 @@ def _images() -> list[Case]:
         case("_image_resize", batch, attrs={"size": "(3, 5)"}, expect="a d", **single),
         case("_image_flip_left_right", image, expect="a", fixed=True),
         case("_image_flip_top_bottom", image, expect="b", fixed=True),
-        # Of other than 3 channels MXNet reads what is not there.
+        # With other than 3 channels, MXNet reads out of bounds.
         case(
             "_image_adjust_lighting",
             image,

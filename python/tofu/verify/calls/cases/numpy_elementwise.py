@@ -1,4 +1,4 @@
-"""Samples of NumPy's element-wise and broadcasting operators, and of what makes tensors."""
+"""Samples of NumPy's element-wise, broadcasting and creation operators."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _GRADIENTS = {
 
 
 def _some(number: int) -> Any:
-    """Two of the pairs of shapes, others for the next operator."""
+    """Two of the pairs of shapes, a different two for each operator."""
     return [_SHAPES[(number + k) % len(_SHAPES)] for k in range(2)]
 
 

@@ -15,7 +15,7 @@ def _plain(op: str, *inputs: In, attrs: Any = None, expect: Any = None, **more: 
 
 
 def _both(forward: str, backward: str, *inputs: In, **more: Any) -> list[Case]:
-    """An operator and its gradient, which reads the head gradient only."""
+    """An operator and its gradient, which reads only the head gradient."""
     expect = more.pop("expect", None)
     own = {"expect": more.pop("grads", expect), "imperative": more.pop("imperative", False)}
     return [
@@ -75,7 +75,7 @@ def _joined() -> list[Case]:
         attrs = two if dim is None else {**two, "axis": dim}
         inputs = [real(*s) for s in shapes]
         backward = "concat" if name == "concatenate" else name
-        # Shape inference of these forgets the sizes of its inputs.
+        # MXNet's shape inference of these operators loses the sizes of the inputs.
         own = {
             "attrs": attrs,
             "expect": expect,
@@ -148,7 +148,7 @@ def _borders() -> list[Case]:
     few = {"start": "0", "stop": "3", "step": "2", "axis": "1"}
     indices = In((3,), "int", 4, dtype="int64")
     cases += [
-        # A number as an attribute (val) crashes MXNet where there are several dimensions.
+        # A number as an attribute (val) crashes MXNet if there are several dimensions.
         _plain("_npi_insert_scalar", data, real(1), attrs=at, expect="i0 i2"),
         _plain("_npi_insert_scalar", data, real(1), attrs={"int_ind": "5"}, expect=""),
         _plain("_npi_insert_slice", data, real(1), attrs=few, expect="i0 i2"),

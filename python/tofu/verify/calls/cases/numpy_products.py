@@ -40,7 +40,7 @@ _EINSUM: tuple[tuple[str, tuple[tuple[int, ...], ...], str], ...] = (
 
 
 def _both(forward: str, backward: str, *shapes: tuple[int, ...], **more: Any) -> list[Case]:
-    """A product and its gradient; of a diagonal's the split is checked, not expected."""
+    """A product and its gradient. For a diagonal, the splits are checked but not listed."""
     inputs = [real(*s) for s in shapes]
     reads = " ".join(["g0", *(f"i{k}" for k in range(len(inputs)))])
     expect = more.pop("expect")
@@ -91,7 +91,7 @@ def _differences() -> list[Case]:
         own = {"numpy": True, "expect": expect}
         cases.append(case("_npi_polyval", *inputs, **own))
         backward = "_npi_backward_polyval"
-        # The gradient by whole numbers is what was in memory.
+        # MXNet does not write the gradient of integers.
         own |= {"forward": "_npi_polyval", "floats": True}
         cases.append(back(backward, "g0 i0 i1", *inputs, **own))
     return cases

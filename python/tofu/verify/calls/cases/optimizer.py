@@ -54,7 +54,7 @@ def _optimizer() -> list[Case]:
 
 
 def _lamb() -> list[Case]:
-    """What norms scale, and the norms."""
+    """LAMB's updates, which norms scale, and the norms."""
     first, rate = {"t": "1", "wd": "0.01"}, {"lr": "0.1"}
     single = In((6, 4), dtype="float32")
     state, half = In((6, 4), "positive", dtype="float32"), In((6, 4), dtype="float16")

@@ -23,7 +23,7 @@ _PARAMETERS = {
     "bernoulli": ("prob",),
 }
 _WITH_NOISE = ("normal", "gumbel", "logistic", "exponential", "rayleigh", "pareto", "weibull")
-# What else an operator's attributes must say.
+# Other required attributes, by operator.
 _MORE = {"bernoulli": {"logit": "None", "is_logit": "False"}}
 # How many parameters the classic family's distributions have.
 _CLASSIC = (
@@ -76,7 +76,7 @@ def _classic_samplers() -> list[Case]:
 
 
 def _classes() -> list[Case]:
-    rows = In((6, 4), "share")  # of less than 1 MXNet draws classes that there are not
+    rows = In((6, 4), "share")  # if a row sums to less than 1, MXNet draws invalid classes
     cases = []
     for shape, expect, outs in (("()", "i0", "i0"), ("(2,)", "i0 i1", "i0 s0")):
         attrs = {"shape": shape, "get_prob": "True", "dtype": "float32"}

@@ -1,4 +1,4 @@
-"""Samples of operators that sample images where other tensors say."""
+"""Samples of operators that sample images at positions given by other tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _grids() -> list[Case]:
     both = real(6, 4, 5, 5), real(6, 4, 5, 5)
     shifts = {"kernel_size": "1", "max_displacement": "1", "pad_size": "1"}
     return [
-        # The CPU does not write the second output, nor read it.
+        # On CPUs MXNet neither writes nor reads the second output.
         case("BilinearSampler", data, grid, outputs=2, expect="n c y x", skip=(1,)),
         back("_backward_BilinearSampler", "g0 i0 o1 i1", data, grid, outputs=2, expect="n c y x"),
         case("GridGenerator", theta, attrs=affine, outputs=2, expect="n", **_SINGLE),

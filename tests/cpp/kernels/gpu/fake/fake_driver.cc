@@ -1,6 +1,6 @@
-// Stands in for NVIDIA's driver, so that everything around the kernels runs without a
-// GPU: three devices whose memory is the host's, the third out of the others' reach.
-// It knows the kernels of EmittedSpecs(), compiled for the CPU, by their text.
+// Stands in for NVIDIA's driver, so everything around the kernels runs without a GPU:
+// three devices whose memory is the host's, and the others cannot reach the third. It
+// finds the kernels of EmittedSpecs(), compiled for the CPU, by their text.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -138,7 +138,7 @@ FAKE int cuDeviceCanAccessPeer(int* can, int reader, int owner) {
   return 0;
 }
 
-// For tests: whether the reader may read the owner's memory. Kernels here could anyway.
+// For tests: whether the reader may read the owner's memory; these kernels always can.
 FAKE int FakeHasPeerAccess(int reader, int owner) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   return g_peers.count({reader, owner}) > 0 ? 1 : 0;
