@@ -214,18 +214,18 @@ class _First:
         saved = _Saved(p for p in parameters if p.name in statistics)
         try:
             eager = self._run_code(is_training=is_training)
+            with autograd.pause(train_mode=is_training):
+                results = partitioned.run(self._arrays, self._session)
         except MXNetError as error:
             if not _is_out_of_memory(error):
                 raise
             return  # what only fits in parts cannot be compared
-        saved.restore()
-        with autograd.pause(train_mode=is_training):
-            results = partitioned.run(self._arrays, self._session)
+        finally:
+            saved.restore()
         if results is None:
             return
         text = comparison.difference(eager, nesting.rebuild(graph.outputs, results))
         partitioned.release_last()
-        saved.restore()
         if text is not None:
             found.refuse(f"its trace computes something else than its code: {text}")
             del results

@@ -219,3 +219,10 @@ def test_the_cache_is_in_the_users_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_directory() == tmp_path / ".cache" / "tofu"
+
+
+@pytest.mark.parametrize("value", ["-1", "soon", "inf", "nan"])
+def test_time_limits_are_seconds(value):
+    assert Config.from_environment({"TOFU_TIMEOUT": "2.5"}).timeout_s == 2.5
+    with pytest.raises(ConfigError, match=f"^TOFU_TIMEOUT={value}: expected a number of seconds"):
+        Config.from_environment({"TOFU_TIMEOUT": value})

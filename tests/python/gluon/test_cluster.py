@@ -143,6 +143,15 @@ def test_tiles_are_keys_of_their_own(store, workers, log, update, optimizer, par
     assert len(set(store.pushed)) == len(store.pushed) / 3
 
 
+@pytest.mark.parametrize(("value", "limit"), [("", 600), ("7.5", 7.5), ("0", 0)])
+def test_the_time_limit_is_the_variables(store, fake, monkeypatch, value, limit):
+    monkeypatch.setenv("TOFU_TIMEOUT", value)
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    trained(store, True)
+    assert cluster.connected().watchdog._limit_s == limit
+    tofu.gluon.disable()
+
+
 def test_nothing_is_gathered(store, two):
     with fakes.using(tofu.gluon.session.active().state.backend):
         net = make_net()

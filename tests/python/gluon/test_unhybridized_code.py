@@ -1,5 +1,6 @@
 """Code that no graph can replace: the block runs as it is, with the reason."""
 
+import contextlib
 import logging
 import random
 import warnings
@@ -57,6 +58,12 @@ def indexes(net, F, hidden):
 
 def prints(net, F, hidden):
     print("called")
+    return hidden
+
+
+def prints_and_hides_errors(net, F, hidden):
+    with contextlib.suppress(Exception):
+        print("called")
     return hidden
 
 
@@ -138,6 +145,7 @@ CODE = (
     (branches_on_values, "asscalar"),
     (indexes, "asscalar|integer|index"),
     (prints, r"it prints \(test_unhybridized_code.py:\d+\)"),
+    (prints_and_hides_errors, "it prints"),
     (logs, r"it logs \(test_unhybridized_code.py:\d+\)"),
     (keeps_in_attribute, "it keeps something in attribute hidden of net"),
     (keeps_in_list, "it keeps something in attribute kept of net"),
