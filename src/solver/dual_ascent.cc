@@ -36,8 +36,10 @@ void MinPlus(const double* table, const double* taken, int rows, int columns,
 
 DualAscent::DualAscent(const CoreProblem& core, int64_t top)
     : core_(core), highest_(top) {
-  while (std::ldexp(static_cast<double>(top), exponent_ + 1) < kMaxScaledTop) ++exponent_;
-  while (std::ldexp(static_cast<double>(top), exponent_) >= kMaxScaledTop) --exponent_;
+  // Of a top of 0, as of 1: it has no scale of its own.
+  const auto scaled = static_cast<double>(std::max<int64_t>(top, 1));
+  while (std::ldexp(scaled, exponent_ + 1) < kMaxScaledTop) ++exponent_;
+  while (std::ldexp(scaled, exponent_) >= kMaxScaledTop) --exponent_;
   const size_t count = core.domain.size();
   first_value_.push_back(0);
   for (int size : core.domain) first_value_.push_back(first_value_.back() + size);
