@@ -11,11 +11,34 @@
 namespace tofu {
 namespace {
 
+constexpr int64_t kMaxTiles = 4;
+
+// An executor copies handles between workers, and misreads one in memory that last held a
+// tensor in a blocked layout. Tensors of this rank may have one, and an executor reuses
+// memory of up to kMatchRange times a tensor's size (tofu.mx.run.executor, which has to
+// keep tensors of different sizes apart where a handle could get such memory).
+constexpr size_t kMinBlockedRank = 3;
+constexpr int64_t kMatchRange = 16;
+
+// How many tiles a handle may have, and not restrict the executor more than one of a
+// single tile does.
+int64_t MaxTiles(const Graph& graph) {
+  int64_t smallest = kMaxTiles * kMatchRange + 1;
+  for (const Shape& shape : graph.shapes) {
+    const int64_t size = NumElements(shape);
+    if (shape.size() >= kMinBlockedRank && size > 1) smallest = std::min(smallest, size);
+  }
+  const int64_t tiles =
+      smallest <= kMatchRange ? smallest - 1 : (smallest - 1) / kMatchRange;
+  return std::min(kMaxTiles, tiles);
+}
+
 class Bundler {
  public:
   Bundler(Graph* graph, std::vector<int>* node_workers)
       : graph_(*graph),
         workers_(*node_workers),
+        max_tiles_(MaxTiles(*graph)),
         consumers_(graph->nodes.size()),
         bundle_of_(graph->nodes.size(), -1),
         handle_index_(graph->nodes.size(), 0),
@@ -57,9 +80,13 @@ class Bundler {
       const int next = static_cast<int>(bundles_.size());
       bundle_of_[node] = next;
       if (!consumers_[node].empty()) {
-        bundle_of_[node] =
+        int& bundle =
             known.emplace(std::make_pair(workers_[node], consumers_[node]), next)
                 .first->second;
+        const bool is_full = op == kPublishOp && bundle != next &&
+                             static_cast<int64_t>(bundles_[bundle].size()) == max_tiles_;
+        if (is_full) bundle = next;
+        bundle_of_[node] = bundle;
       }
       if (bundle_of_[node] == next) bundles_.emplace_back();
       bundles_[bundle_of_[node]].push_back(node);
@@ -160,6 +187,7 @@ class Bundler {
 
   Graph& graph_;
   std::vector<int>& workers_;
+  const int64_t max_tiles_;
   std::vector<std::vector<int>> consumers_;  // [node], empty for heads
   std::vector<int> bundle_of_;               // [node]: or -1
   std::vector<std::vector<int>> bundles_;    // nodes in order

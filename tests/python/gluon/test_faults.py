@@ -1,5 +1,6 @@
 """Faults of operators: the script gets one error that names the operator, and can go on."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from mxnet.gluon import nn
 import tofu.gluon
 from tofu.gluon.backward_calls import BackwardCalls
 from tofu.gluon.recording import Recording
+from tofu.gluon.session import active
 from tofu.mx.run import program
 
 from . import fakes
@@ -133,14 +135,15 @@ def test_one_error_for_each_fault(real):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_fetch_that_throws(real, dtype, monkeypatch):
     """That of the outputs from the workers to the script's device."""
-    gather = program.gather
+    state = active().state
+    gather = state.backend.gather
 
-    def sometimes(tiles, layout, ctx):
+    def sometimes(*args, **options):
         if "fetch" in switched_on:
             raise mx.MXNetError("fetched on purpose")
-        return gather(tiles, layout, ctx)
+        return gather(*args, **options)
 
-    monkeypatch.setattr(program, "gather", sometimes)
+    monkeypatch.setattr(state, "backend", dataclasses.replace(state.backend, gather=sometimes))
     found = Steps(dtype).run("fetch")
     assert [number for number, _ in found.errors] == [2]
     assert "fetched on purpose" in found.errors[0][1]

@@ -324,19 +324,6 @@ def test_two_losses_of_one_output(two):
     assert_same(separate_graphs(), plainly(separate_graphs))
 
 
-def read_after_record():
-    """The first look at an output after recording has ended, and after backward."""
-    net = dense()
-    with autograd.record():
-        out, later = net(batch()), net(batch() * 2)
-    (out * 3).sum().backward()
-    before = net.weight.grad().copy()
-    out.backward(retain_graph=True)
-    after = net.weight.grad().copy()
-    later.backward()
-    return [before, after, net.weight.grad(), later, later + 1]
-
-
 def test_reading_after_recording(two):
     def run():
         net = dense()

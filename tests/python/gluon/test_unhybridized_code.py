@@ -33,13 +33,6 @@ pytestmark = MARKS
 # --- Code that no graph can replace ------------------------------------------------------------
 
 
-class Kept:
-    """What code does besides computing."""
-
-    def __init__(self):
-        self.seen = []
-
-
 def reads_values(net, F, hidden):
     return hidden * (2 if hidden.asnumpy().sum() > 0 else 1)
 
@@ -246,10 +239,6 @@ def test_a_mark_that_code_sets_is_set_in_every_call(on):
 
 def differs_for_small_batches(net, F, hidden):
     return hidden * 2 if F is mx.nd and hidden.shape[0] < 12 else hidden
-
-
-def differs_in_shape(net, F, hidden):
-    return F.concat(hidden, hidden, dim=1) if F is mx.nd else hidden
 
 
 @pytest.mark.parametrize(

@@ -117,18 +117,21 @@ def _safe_match_range(graph: _core.Graph, contexts: Sequence[mx.Context]) -> Opt
     """The match range for which MXNet's copies between contexts are correct; None for any.
 
     On CPUs these copies assume the oneDNN layout that a block of memory had last, which may
-    be the layout of a tensor with another shape. With MultiFetch only single numbers cross
-    contexts; they can only reuse such a block if a tensor in that layout is very small.
+    be the layout of a tensor with another shape. With MultiFetch only a few numbers cross
+    contexts at a time; they can only reuse such a block if a tensor in that layout is very
+    small.
     """
     if _has_gpu(contexts):
         return None
-    if any(shape != (1,) for shape in graph.crossing_shapes):
+    crossing = graph.crossing_shapes
+    numbers = max(map(math.prod, crossing), default=1)
+    if any(len(shape) != 1 for shape in crossing) or numbers > _MATCH_RANGE:
         return 0
-    may_be_blocked = (
-        len(shape) >= MIN_BLOCKED_RANK and 1 < math.prod(shape) <= _MATCH_RANGE
-        for shape in graph.shapes
-    )
-    return 1 if any(may_be_blocked) else None
+    blocked = [math.prod(shape) for shape in graph.shapes if len(shape) >= MIN_BLOCKED_RANK]
+    smallest = min((size for size in blocked if size > 1), default=math.inf)
+    if smallest <= numbers:
+        return 0
+    return 1 if smallest <= numbers * _MATCH_RANGE else None
 
 
 def _has_gpu(contexts: Sequence[mx.Context]) -> bool:

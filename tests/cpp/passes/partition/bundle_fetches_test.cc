@@ -78,6 +78,48 @@ TEST_F(BundleFetchesTest, WhatOneOperatorReadsIsOneFetchOfOnePublication) {
   EXPECT_EQ(graph.dtype({user.inputs[0].node, 2}), kHandleDtype);
 }
 
+TEST_F(BundleFetchesTest, APublicationHasAtMostFourTiles) {
+  std::vector<NodeEntry> regions;
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    regions.push_back(Fetch(Tile(name), std::string("f") + name));
+  }
+  builder_.graph().heads = {Use("use", regions)};
+  const std::vector<Node> published = Bundled(kPublishOp);
+  ASSERT_EQ(published.size(), 2u);
+  EXPECT_EQ(published[0].inputs.size(), 4u);
+  EXPECT_EQ(published[1].inputs.size(), 2u);
+  const Node& user = builder_.graph().nodes[builder_.graph().heads[0].node];
+  const Node& fetch = builder_.graph().nodes[user.inputs[0].node];
+  EXPECT_EQ(fetch.num_outputs, 7);
+  EXPECT_EQ(fetch.attrs.at(kHandlesAttr), "0:0 0:1 0:2 0:3 1:0 1:1");
+}
+
+// A handle of two numbers might take the memory of a tensor of up to 32 elements.
+TEST_F(BundleFetchesTest, HandlesAreTooSmallForTheMemoryOfBlockedTensors) {
+  for (const auto& [shape, expected] : {std::pair(Shape{1, 65, 1, 1}, 1),
+                                        {Shape{1, 33, 1, 1}, 2},
+                                        {Shape{1, 32, 1, 1}, 4},
+                                        {Shape{32, 1}, 1},
+                                        {Shape{1, 16, 1, 1}, 1},
+                                        {Shape{1, 3, 1}, 2}}) {
+    builder_ = GraphBuilder();
+    MultiFetchEmitter emitter(&builder_);
+    Node node;
+    node.name = "blocked";
+    builder_.Add(std::move(node), 1, {shape}, {kFloat32});
+    std::vector<NodeEntry> regions;
+    const Box box = {{0}, {4}};
+    for (const char* name : {"a", "b", "c", "d"}) {
+      const NodeEntry tile = Tile(name);
+      regions.push_back(emitter.Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile},
+                                     kFloat32, std::string("f") + name));
+    }
+    builder_.graph().heads = {Use("use", regions)};
+    EXPECT_EQ(static_cast<int>(Bundled(kPublishOp).size()), expected)
+        << shape.size() << " " << shape[1];
+  }
+}
+
 TEST_F(BundleFetchesTest, WhatDifferentOperatorsReadStaysApart) {
   const NodeEntry a = Tile("a");
   const NodeEntry b = Tile("b");

@@ -235,12 +235,23 @@ def test_tiles_share_memory_once_they_are_retired():
 
 
 @pytest.mark.parametrize(
-    ("shape", "source", "expected"),
-    [((64,), "_tofu_publish", None), ((1, 8, 1, 1), "_tofu_publish", 1), ((64,), "relu", 0)],
+    ("shape", "source", "numbers", "expected"),
+    [
+        ((64,), "_tofu_publish", 1, None),
+        ((1, 8, 1, 1), "_tofu_publish", 1, 1),
+        ((1, 17, 1, 1), "_tofu_publish", 1, None),
+        ((1, 17, 1, 1), "_tofu_publish", 2, 1),
+        ((1, 33, 1, 1), "_tofu_publish", 2, None),
+        ((1, 2, 1, 1), "_tofu_publish", 2, 0),
+        ((2, 2), "_tofu_publish", 2, None),
+        ((64,), "_tofu_publish", 17, 0),
+        ((64,), "relu", 64, 0),
+        ((2, 2), "relu", 4, 0),
+    ],
 )
-def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, expected):
+def test_memory_is_shared_where_copies_between_contexts_are_safe(shape, source, numbers, expected):
     tile = node(VARIABLE, "tile", 0, shapes=[shape])
-    crossing = (1,) if source == "_tofu_publish" else shape
+    crossing = (numbers,) if source == "_tofu_publish" else shape
     sent = node(source, "sent", 0, [Entry(tile)], [crossing])
     graph = document([(node("relu", "read", 1, [Entry(sent)], [crossing]),)])
     setting = {SEARCH_MATCH_RANGE: "1"} if expected is None else {MATCH_RANGE: str(expected)}
