@@ -37,15 +37,19 @@ def is_taken(nodeid: str, key: str) -> bool:
     return bool(key) and zlib.crc32(f"{key} {nodeid}".encode()) % ROTATION == 0
 
 
+def is_left_out(item: pytest.Item, key: str) -> bool:
+    """Whether only --full takes a test: one marked ``whole`` that the sample does not take."""
+    mark = item.get_closest_marker("whole")
+    return mark is not None and not (
+        mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key)
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--full"):
         return
     key = config.getoption("--rotate")
-    left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("whole") and not is_taken(item.nodeid, key)
-    ]
+    left_out = [item for item in items if is_left_out(item, key)]
     config.hook.pytest_deselected(items=left_out)
     out = set(left_out)
     items[:] = [item for item in items if item not in out]
