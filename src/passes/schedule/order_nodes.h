@@ -14,8 +14,8 @@
 // Invariants: heads and what is computed stay the same.
 // Errors:     none.
 // Position:   once for the whole graph, before phases.h, to keep the order of the
-//             serial step in both halves; again for each phase, which has its own
-//             publications and relays (relay_regions.h). Before control_deps.h.
+//             serial step in both halves; then OrderExchange for each phase, which has
+//             its own publications and relays (relay_regions.h). Before control_deps.h.
 // Complexity: memory_order.h's.
 #ifndef TOFU_PASSES_SCHEDULE_ORDER_NODES_H_
 #define TOFU_PASSES_SCHEDULE_ORDER_NODES_H_

@@ -1,5 +1,5 @@
-// Passes every fetched region through a node that copies nothing, to send the fetch's
-// acknowledgement before the worker computes with the region.
+// Passes fetched regions through a node that copies nothing, to send the fetch's
+// acknowledgement to other workers before its own computes with the region.
 //
 // When a fetch is done, the engine queues the work on its worker that waited for it: the
 // operators that read the region, and the copy of the acknowledgement to the tile's
@@ -9,11 +9,13 @@
 // round later.
 //
 // Input:      a phase of a partitioned graph, without control dependencies.
-// Output:     the same graph, every fetched region read through a `_copy`, which
-//             the executor puts into the region's own memory (in place).
+// Output:     the same graph. The regions of a fetch that other workers wait for are
+//             read through a `_copy`, which the executor puts into the region's own
+//             memory (in place).
 // Invariants: heads keep their numbers, and what is computed stays the same.
 // Errors:     none.
-// Position:   after phases, before control_deps.h.
+// Position:   after drop_acknowledgements.h, which decides who waits; before
+//             control_deps.h.
 // Complexity: linear in the graph.
 #ifndef TOFU_PASSES_SCHEDULE_RELAY_REGIONS_H_
 #define TOFU_PASSES_SCHEDULE_RELAY_REGIONS_H_
