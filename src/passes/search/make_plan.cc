@@ -98,7 +98,7 @@ struct PlanSearch {
   // Decides again, starting from the plan, what was merged for the search's sake: the
   // timesteps, and the element-wise operators among them.
   Plan Release(Plan plan) const {
-    if (!ImprovesSteps(options.mode) || plan.parts.size() < 2) return plan;
+    if (!ReleasesTimesteps(options.mode) || plan.parts.size() < 2) return plan;
     if (plan.total_bytes() == 0 || Clock::now() > Limit()) return plan;
     const CoarseGraph coarse = Coalesce(graph, table, groups);
     const auto is_timestep = [](const Tie& tie) {

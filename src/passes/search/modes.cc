@@ -67,6 +67,10 @@ bool IsSearchMode(const std::string& name) {
 
 bool ImprovesSteps(const std::string& name) { return name == "tofu" || name == "icml18"; }
 
+bool ReleasesTimesteps(const std::string& name) {
+  return ImprovesSteps(name) || name == "flat";
+}
+
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse) {
   std::vector<bool> may(coarse.tensors.size(), true);
   for (const OpClass& op : coarse.operators) {

@@ -54,18 +54,19 @@ class Recursion {
         searcher_(graph, table, coarse, parts_, options.restrictions) {}
 
   Plan Run() {
+    if (options_.start != nullptr) {
+      Start();
+      if (parts_.size() > 1) SolveJointly();
+      return MakePlan();
+    }
     if (options_.method == Method::kJoint || options_.method == Method::kGreedy) {
       DecideAllAtOnce();
       return MakePlan();
     }
-    if (options_.start == nullptr) {
-      Recurse();
-    } else {
-      Start();
-    }
+    Recurse();
     if (options_.method == Method::kImproved && parts_.size() > 1) {
       SolveJointly();
-      if (best_bytes_ > lower_bound_ && options_.start == nullptr) TryOrders();
+      if (best_bytes_ > lower_bound_) TryOrders();
       if (options_.on_search) {
         options_.on_search("improve",
                            DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));

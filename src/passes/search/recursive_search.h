@@ -56,8 +56,8 @@ struct RecursiveOptions {
   Method method = Method::kImproved;
   Restrictions restrictions;
   int64_t max_table = int64_t{1} << 20;
-  // A plan of these parts; a joint search, if one is possible, takes the place of the
-  // recursion.
+  // A plan of these parts. A joint search improves it, if one is possible, whatever the
+  // method.
   const Plan* start = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;
