@@ -179,7 +179,6 @@ def plan(
     parts: Sequence[int] = [],
     allow_replication: bool = False,
     coarsen: bool = True,
-    bound: bool = False,
     time_limit_s: float = 60,
     on_pass: _OnPass | None = None,
 ) -> Plan:
@@ -193,11 +192,9 @@ def plan(
         mode: one of `search_modes`, which docs/search.md defines.
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.
-        allow_replication: whether tensors may stay whole if that is cheaper.
-        coarsen: whether to decide once for tensors and operators that are partitioned alike.
-        bound: whether to spend the rest of the time limit on a better lower bound, which may
-            also find a better plan.
-        time_limit_s: seconds after which the best plan found so far is returned.
+        allow_replication: whether tensors may stay whole where that is cheaper.
+        coarsen: whether tensors and operators that are partitioned alike are decided once.
+        time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
 
     Raises:

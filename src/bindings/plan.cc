@@ -29,7 +29,7 @@ using SharedPlan = std::shared_ptr<TablePlan>;
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
-                  bool allow_replication, bool coarsen, bool bound, double time_limit_s,
+                  bool allow_replication, bool coarsen, double time_limit_s,
                   const PassFunction& on_pass) {
   PlanOptions options;
   options.workers = workers;
@@ -38,7 +38,6 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
   options.parts = parts;
   options.allow_replication = allow_replication;
   options.coarsen = coarsen;
-  options.bound_jointly = bound;
   options.time_limit_s = time_limit_s;
   const py::gil_scoped_release unlock;
   const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
@@ -161,7 +160,6 @@ void BindPlan(py::module_* module) {
               py::arg("parts") = defaults.parts,
               py::arg("allow_replication") = defaults.allow_replication,
               py::arg("coarsen") = defaults.coarsen,
-              py::arg("bound") = defaults.bound_jointly,
               py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("on_pass") = py::none(), "Search a plan.");
   module->def(

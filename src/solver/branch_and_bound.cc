@@ -36,7 +36,7 @@ int64_t HighestCost(const CoreProblem& core) {
     sum = SaturatingAdd(sum, highest);
   };
   for (const std::vector<int64_t>& unary : core.unary) add(unary);
-  for (const CoreProblem::Edge& edge : core.edges) add(edge.cost);
+  for (const CoreProblem::Edge& edge : core.edges) add(edge.cost.vector());
   return std::min(sum, kForbidden - 1);
 }
 
@@ -130,6 +130,7 @@ class Search {
     ExpandOptions expand;
     expand.top = top_;
     expand.deadline = options_.deadline;
+    expand.root_elimination_work = options_.elimination_work;
     if (size == 1 && open_.empty()) {
       // Report progress during the expansion while there is only one node.
       expand.listener = [this](const FoundChoice* choice, int64_t bound) {

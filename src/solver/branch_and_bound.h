@@ -30,7 +30,8 @@ struct BranchOptions {
   int64_t top = kForbidden;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();
   int root_rounds = 2000;
-  bool neighbourhoods = true;  // whether incumbents are improved by improve_choice.h
+  double elimination_work = 0;  // additions to eliminate the root, before it is divided
+  bool neighbourhoods = true;   // whether incumbents are improved by improve_choice.h
   int threads = 1;
   Deadline deadline = Deadline::max();
   // Called with a better choice (null: none) or a better bound, sometimes with neither.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "solver/cost_table.h"
 #include "solver/limited_problem.h"
 
 namespace tofu {
@@ -20,8 +21,8 @@ namespace tofu {
 struct CoreProblem {
   struct Edge {
     int a = 0;
-    int b = 0;                  // above a
-    std::vector<int64_t> cost;  // [x_a * domain[b] + x_b], at most kForbidden
+    int b = 0;         // above a
+    SharedCells cost;  // [x_a * domain[b] + x_b], at most kForbidden
   };
   // The memory that a variable uses at the moments begin .. end - 1.
   struct Segment {

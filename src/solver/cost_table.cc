@@ -47,33 +47,8 @@ void ForEachAssignment(const std::vector<int>& domain, size_t rank,
   }
 }
 
-// One table that MinimizeOut reads.
-struct Operand {
-  const int64_t* cells;
-  int64_t v_stride;
-  int64_t row_stride;
-};
-
-// best[j] = min over x_v of the sum of the operands at offsets, in row j.
-void MinimizeRow(const std::vector<Operand>& operands,
-                 const std::vector<int64_t>& offsets, int num_values,
-                 std::vector<int64_t>* sums, int64_t* best, size_t rows) {
-  std::fill(best, best + rows, std::numeric_limits<int64_t>::max());
-  for (int value = 0; value < num_values; ++value) {
-    std::fill(sums->begin(), sums->end(), 0);
-    for (size_t t = 0; t < operands.size(); ++t) {
-      const Operand& operand = operands[t];
-      const int64_t* at = operand.cells + offsets[t] + value * operand.v_stride;
-      for (size_t j = 0; j < rows; ++j) {
-        (*sums)[j] += at[static_cast<int64_t>(j) * operand.row_stride];
-      }
-    }
-    for (size_t j = 0; j < rows; ++j) best[j] = std::min(best[j], (*sums)[j]);
-  }
-}
-
-// Cells between neighbouring values, in the table of one operand, for every variable
-// of the result and then for the one that is minimised out.
+// Cells between neighbouring values of every variable of the result, and of the
+// one that is minimised out, in the table of one operand.
 std::vector<int64_t> OperandStrides(const SumPattern& pattern,
                                     const std::vector<int>& places, int64_t* of_value) {
   std::vector<int64_t> strides(pattern.domain.size(), 0);
@@ -86,32 +61,160 @@ std::vector<int64_t> OperandStrides(const SumPattern& pattern,
   return strides;
 }
 
-std::vector<int64_t> Minimized(const SumPattern& pattern,
-                               const std::vector<const std::vector<int64_t>*>& tables) {
-  std::vector<std::vector<int64_t>> strides;
-  std::vector<Operand> operands;
-  for (size_t t = 0; t < tables.size(); ++t) {
-    if (tables[t] == nullptr) continue;
-    Operand operand = {tables[t]->data(), 0, 0};
-    strides.push_back(OperandStrides(pattern, pattern.operands[t], &operand.v_stride));
-    if (!strides.back().empty()) operand.row_stride = strides.back().back();
-    operands.push_back(operand);
+// A table that does not mention the result's last variable.
+struct FlatOperand {
+  const int64_t* cells = nullptr;
+  int64_t value_stride = 0;
+};
+
+// A table that does, copied so that this variable's values are neighbours: for each of
+// the outer variables' values, the rows of all values that are minimised over.
+struct RowOperand {
+  std::vector<int64_t> cells;  // [outer][value][last variable]
+  std::vector<int64_t> least;  // [outer][value]
+};
+
+// The minimum over x_v of a sum of tables, row by row of the result. In a row, values
+// whose least possible sum is no less than the highest of the row so far are skipped.
+class RowMinimizer {
+ public:
+  RowMinimizer(const SumPattern& pattern,
+               const std::vector<const std::vector<int64_t>*>& tables)
+      : num_values_(static_cast<size_t>(pattern.num_values)),
+        outer_(pattern.domain),
+        base_(num_values_),
+        key_(num_values_) {
+    if (!outer_.empty()) {
+      rows_ = static_cast<size_t>(outer_.back());
+      outer_.pop_back();
+    }
+    for (size_t t = 0; t < tables.size(); ++t) {
+      if (tables[t] != nullptr) Add(pattern, pattern.operands[t], *tables[t]);
+    }
   }
-  const std::vector<int>& domain = pattern.domain;
-  const size_t rows = domain.empty() ? 1 : static_cast<size_t>(domain.back());
-  size_t count = 1;
-  for (int size : domain) count *= static_cast<size_t>(size);
-  std::vector<int64_t> cells(count);
-  std::vector<int64_t> sums(rows);
-  int64_t* next = cells.data();
-  ForEachAssignment(domain, domain.empty() ? 0 : domain.size() - 1, strides,
-                    [&](const std::vector<int64_t>& offsets) {
-                      MinimizeRow(operands, offsets, pattern.num_values, &sums, next,
-                                  rows);
-                      next += rows;
-                    });
-  return cells;
-}
+
+  std::vector<int64_t> Run() {
+    size_t count = rows_;
+    for (int size : outer_) count *= static_cast<size_t>(size);
+    std::vector<int64_t> cells(count);
+    int64_t* next = cells.data();
+    std::vector<std::vector<int64_t>> strides = flat_strides_;
+    strides.insert(strides.end(), row_strides_.begin(), row_strides_.end());
+    ForEachAssignment(outer_, outer_.size(), strides,
+                      [&](const std::vector<int64_t>& offsets) {
+                        MinimizeRow(offsets, next);
+                        next += rows_;
+                      });
+    return cells;
+  }
+
+ private:
+  void Add(const SumPattern& pattern, const std::vector<int>& places,
+           const std::vector<int64_t>& table) {
+    int64_t value_stride = 0;
+    std::vector<int64_t> strides = OperandStrides(pattern, places, &value_stride);
+    const int64_t row_stride = strides.empty() ? 0 : strides.back();
+    if (!strides.empty()) strides.pop_back();
+    if (row_stride == 0) {
+      flat_.push_back({table.data(), value_stride});
+      flat_strides_.push_back(std::move(strides));
+      return;
+    }
+    RowOperand operand;
+    std::vector<int64_t> packed(outer_.size(), 0);
+    std::vector<int> sizes;  // of the outer variables that the table mentions
+    std::vector<int64_t> old;
+    for (size_t i = 0; i < outer_.size(); ++i) {
+      if (strides[i] == 0) continue;
+      sizes.push_back(outer_[i]);
+      old.push_back(strides[i]);
+    }
+    int64_t stride = pattern.num_values;  // in rows
+    for (size_t i = outer_.size(); i-- > 0;) {
+      if (strides[i] == 0) continue;
+      packed[i] = stride;
+      stride *= outer_[i];
+    }
+    operand.cells.reserve(table.size());
+    ForEachAssignment(sizes, sizes.size(), {old}, [&](const std::vector<int64_t>& at) {
+      for (size_t z = 0; z < num_values_; ++z) {
+        const int64_t* from = &table[at[0] + static_cast<int64_t>(z) * value_stride];
+        int64_t least = std::numeric_limits<int64_t>::max();
+        for (size_t j = 0; j < rows_; ++j, from += row_stride) {
+          operand.cells.push_back(*from);
+          least = std::min(least, *from);
+        }
+        operand.least.push_back(least);
+      }
+    });
+    row_operands_.push_back(std::move(operand));
+    row_strides_.push_back(std::move(packed));
+  }
+
+  // Offsets are of the flat operands in cells, then of the others in rows.
+  void MinimizeRow(const std::vector<int64_t>& offsets, int64_t* best) {
+    const size_t num_flat = flat_.size();
+    std::fill(base_.begin(), base_.end(), 0);
+    for (size_t t = 0; t < num_flat; ++t) {
+      const int64_t* at = flat_[t].cells + offsets[t];
+      for (size_t z = 0; z < num_values_; ++z, at += flat_[t].value_stride) {
+        base_[z] += *at;
+      }
+    }
+    key_ = base_;
+    for (size_t t = 0; t < row_operands_.size(); ++t) {
+      const int64_t* at = &row_operands_[t].least[offsets[num_flat + t]];
+      for (size_t z = 0; z < num_values_; ++z) key_[z] += at[z];
+    }
+    const size_t first =
+        static_cast<size_t>(std::min_element(key_.begin(), key_.end()) - key_.begin());
+    std::fill(best, best + rows_, std::numeric_limits<int64_t>::max());
+    Lower(offsets, first, best);
+    int64_t highest = *std::max_element(best, best + rows_);
+    for (size_t z = 0; z < num_values_; ++z) {
+      if (z == first || key_[z] >= highest) continue;
+      Lower(offsets, z, best);
+      highest = *std::max_element(best, best + rows_);
+    }
+  }
+
+  // best[j] becomes at most the sum for value z.
+  void Lower(const std::vector<int64_t>& offsets, size_t z, int64_t* best) {
+    const auto row = [&](size_t t) {
+      const size_t number = static_cast<size_t>(offsets[flat_.size() + t]) + z;
+      return &row_operands_[t].cells[number * rows_];
+    };
+    const int64_t base = base_[z];
+    if (row_operands_.empty()) {
+      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], base);
+    } else if (row_operands_.size() == 1) {
+      const int64_t* a = row(0);
+      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], base + a[j]);
+    } else if (row_operands_.size() == 2) {
+      const int64_t* a = row(0);
+      const int64_t* b = row(1);
+      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], base + a[j] + b[j]);
+    } else {
+      sums_.assign(rows_, base);
+      for (size_t t = 0; t < row_operands_.size(); ++t) {
+        const int64_t* a = row(t);
+        for (size_t j = 0; j < rows_; ++j) sums_[j] += a[j];
+      }
+      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], sums_[j]);
+    }
+  }
+
+  const size_t num_values_;
+  std::vector<int> outer_;  // domains of the result's variables but the last
+  size_t rows_ = 1;         // of the last
+  std::vector<FlatOperand> flat_;
+  std::vector<std::vector<int64_t>> flat_strides_;  // [operand][outer variable]: cells
+  std::vector<RowOperand> row_operands_;
+  std::vector<std::vector<int64_t>> row_strides_;  // likewise: rows
+  std::vector<int64_t> base_;                      // [value]: sum of the flat operands
+  std::vector<int64_t> key_;                       // [value]: no sum is less
+  std::vector<int64_t> sums_;
+};
 
 template <typename Number>
 size_t HashOf(const std::vector<Number>& values) {
@@ -205,7 +308,8 @@ TablePool::Known TablePool::Minimize(int pattern,
     key_.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(cells)));
   }
   Known& known = minimized_[key_];
-  if (known.cells == nullptr) known = Intern(Minimized(patterns_[pattern], tables));
+  if (known.cells == nullptr)
+    known = Intern(RowMinimizer(patterns_[pattern], tables).Run());
   return known;
 }
 

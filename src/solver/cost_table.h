@@ -37,6 +37,12 @@ class SharedCells {
 
   int64_t operator[](size_t i) const { return (*cells_)[i]; }
   size_t size() const { return cells_->size(); }
+  bool empty() const { return cells_->empty(); }
+  const int64_t* begin() const { return cells_->data(); }
+  const int64_t* end() const { return cells_->data() + cells_->size(); }
+  friend bool operator==(const SharedCells& a, const SharedCells& b) {
+    return a.cells_ == b.cells_ || *a.cells_ == *b.cells_;
+  }
   const std::vector<int64_t>& vector() const { return *cells_; }
   const std::shared_ptr<const std::vector<int64_t>>& pointer() const { return cells_; }
 

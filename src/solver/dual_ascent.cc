@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 namespace tofu {
@@ -35,35 +36,40 @@ void MinPlus(const double* table, const double* taken, int rows, int columns,
 
 DualAscent::DualAscent(const CoreProblem& core, int64_t top)
     : core_(core), highest_(top) {
-  while (std::ldexp(static_cast<double>(top), exponent_ + 1) < kMaxScaledTop) ++exponent_;
-  while (std::ldexp(static_cast<double>(top), exponent_) >= kMaxScaledTop) --exponent_;
+  // Of a top of 0, as of 1: it has no scale of its own.
+  const auto scaled = static_cast<double>(std::max<int64_t>(top, 1));
+  while (std::ldexp(scaled, exponent_ + 1) < kMaxScaledTop) ++exponent_;
+  while (std::ldexp(scaled, exponent_) >= kMaxScaledTop) --exponent_;
   const size_t count = core.domain.size();
   first_value_.push_back(0);
   for (int size : core.domain) first_value_.push_back(first_value_.back() + size);
   before_.resize(count);
   after_.resize(count);
-  tables_.reserve(core.edges.size() * 2);
+  // Equal tables once: [rows], straight and turned.
+  std::map<std::pair<const std::vector<int64_t>*, int>, const double*> known;
   for (const CoreProblem::Edge& edge : core.edges) {
     const int rows = core.domain[edge.a];
     const int columns = core.domain[edge.b];
-    std::vector<double> straight(edge.cost.size());
-    std::vector<double> turned(edge.cost.size());
-    for (int x = 0; x < rows; ++x) {
-      for (int y = 0; y < columns; ++y) {
-        const size_t cell = static_cast<size_t>(x) * columns + y;
-        const double cost = Scaled(edge.cost[cell]);
-        straight[cell] = cost;
-        turned[static_cast<size_t>(y) * rows + x] = cost;
-      }
-    }
-    tables_.push_back(std::move(straight));
-    const double* from_a = tables_.back().data();
-    tables_.push_back(std::move(turned));
-    const double* from_b = tables_.back().data();
+    const double*& from_a = known[{&edge.cost.vector(), rows}];
+    if (from_a == nullptr) from_a = AddTable(edge.cost, rows, columns);
+    const double* from_b = from_a + edge.cost.size();
     after_[edge.a].push_back({edge.b, from_b, num_taken_, num_taken_ + rows});
     before_[edge.b].push_back({edge.a, from_a, num_taken_ + rows, num_taken_});
     num_taken_ += rows + columns;
   }
+}
+
+const double* DualAscent::AddTable(const SharedCells& cost, int rows, int columns) {
+  const size_t size = cost.size();
+  std::vector<double>& both = tables_.emplace_back(2 * size);
+  for (int x = 0; x < rows; ++x) {
+    for (int y = 0; y < columns; ++y) {
+      const size_t cell = static_cast<size_t>(x) * columns + y;
+      both[cell] = Scaled(cost[cell]);
+      both[size + static_cast<size_t>(y) * rows + x] = both[cell];
+    }
+  }
+  return both.data();
 }
 
 double DualAscent::Scaled(int64_t cost) const {

@@ -26,6 +26,7 @@
 #define TOFU_SOLVER_DUAL_ASCENT_H_
 
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <vector>
 
@@ -94,6 +95,8 @@ class DualAscent {
     int other_taken = 0;
   };
 
+  // Where it is; the transposed one follows.
+  const double* AddTable(const SharedCells& cost, int rows, int columns);
   void Collect(int v, const End& end, DualState* state) const;
   void Round(int v, const std::vector<End>& before, DualState* state,
              std::vector<int>* rounded) const;
@@ -103,11 +106,11 @@ class DualAscent {
   void Share(int v, const std::vector<End>& after, size_t parts, DualState* state) const;
 
   const CoreProblem& core_;
-  int64_t highest_;                          // higher costs count as this
-  int exponent_ = 0;                         // of the scale
-  std::vector<int> first_value_;             // [variable], one more at the end
-  std::vector<std::vector<double>> tables_;  // both ways round
-  std::vector<std::vector<End>> before_;     // [variable]: edges to lower ones
+  int64_t highest_;                         // dearer is as dear
+  int exponent_ = 0;                        // of the scale
+  std::vector<int> first_value_;            // [variable], one more at the end
+  std::deque<std::vector<double>> tables_;  // each both ways round
+  std::vector<std::vector<End>> before_;    // [variable]: edges to lower ones
   std::vector<std::vector<End>> after_;
   int num_taken_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "solver/eliminate_core.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "solver/eliminate.h"
@@ -25,6 +26,7 @@ std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t t
     for (int64_t& cell : cells) cell = std::min(cell, top);
     return cells;
   };
+  std::map<const std::vector<int64_t>*, SharedCells> shared;  // what equal tables become
   std::vector<std::pair<int, int>> edges;
   for (size_t v = 0; v < core.domain.size(); ++v) {
     problem.AddVariable(core.domain[v]);
@@ -32,7 +34,9 @@ std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t t
   }
   for (const CoreProblem::Edge& edge : core.edges) {
     edges.emplace_back(edge.a, edge.b);
-    problem.pairs.push_back({edge.a, edge.b, cut(edge.cost)});
+    const auto [it, is_new] = shared.try_emplace(&edge.cost.vector());
+    if (is_new) it->second = cut(edge.cost.vector());
+    problem.pairs.push_back({edge.a, edge.b, it->second});
   }
   const EliminationOrder order = MinFillOrder(core.domain, edges, kMaxTable, deadline);
   if (!order.exact || order.work > max_work) return std::nullopt;

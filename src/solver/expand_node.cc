@@ -97,6 +97,9 @@ class Expansion {
       }
       const int left = NumLeft();
       if (left == part.core.num_variables()) return TryOnlyChoice();
+      if (node_.depth == 0 && !std::exchange(tried_elimination_, true) && Eliminate()) {
+        return;
+      }
       if (left > kReduceBelow * part.num_values) {
         if (Divide(counts) || node_.state.empty) return;
       } else if (!Reduce()) {
@@ -190,7 +193,22 @@ class Expansion {
     return !node_.state.empty;
   }
 
-  // Continues with another core, or with this one on a finer scale.
+  // The root, where its width allows that: a network of few kinds of layers is eliminated
+  // faster than its bound is closed.
+  bool Eliminate() {
+    const SearchPart& part = *node_.part;
+    if (!part.core.capacity.empty() || options_.root_elimination_work <= 0) return false;
+    const ReducedCore reduced = ReduceCore(part.core, part.ascent.Wanted(node_.state));
+    if (reduced.core.infeasible) return true;
+    const auto values =
+        EliminateCore(reduced.core, top_, options_.root_elimination_work, deadline_);
+    if (!values) return false;
+    Take(reduced.core, *values,
+         [&](const std::vector<int>& chosen) { return part.lift(reduced.lift(chosen)); });
+    return true;
+  }
+
+  // Goes on with another core, or with this one on a finer scale.
   void Renew(CoreProblem core, Lift lift, std::vector<double> prices) {
     const int old_exponent = node_.part->ascent.exponent();
     node_.known_bound = node_.bound();
@@ -321,6 +339,7 @@ class Expansion {
   FoundChoice best_;
   std::vector<SearchNode> children_;
   bool is_open_ = false;
+  bool tried_elimination_ = false;
 };
 
 }  // namespace

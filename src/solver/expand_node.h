@@ -66,6 +66,7 @@ struct FoundChoice {
 
 struct ExpandOptions {
   int64_t top = kForbidden;
+  double root_elimination_work = 0;  // additions; 0: the root is not eliminated
   Deadline deadline = Deadline::max();
   // Called with better choices and the node's current bound; false ends the work.
   std::function<bool(const FoundChoice*, int64_t bound)> listener;

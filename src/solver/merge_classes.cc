@@ -1,6 +1,7 @@
 #include "solver/merge_classes.h"
 
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "solver/moments.h"
@@ -149,7 +150,7 @@ class Merger {
     stack->push_back(u);
   }
 
-  void SumCosts(CoreProblem* core) const {
+  void SumCosts(CoreProblem* core) {
     core->constant = std::min(costs_.constant, kForbidden);
     for (size_t size : sizes_) {
       core->domain.push_back(static_cast<int>(size));
@@ -170,7 +171,7 @@ class Merger {
   }
 
   void AddPair(const Pair& pair, std::map<std::pair<int, int>, size_t>* edge_of,
-               CoreProblem* core) const {
+               CoreProblem* core) {
     const int a = class_of_[pair.a];
     const int b = class_of_[pair.b];
     const std::vector<int>& rows = value_in_[pair.a];
@@ -186,17 +187,49 @@ class Merger {
       return;
     }
     const auto [it, is_new] = edge_of->emplace(std::minmax(a, b), core->edges.size());
+    if (is_new && IsWhole(pair.a) && IsWhole(pair.b)) {
+      core->edges.push_back({std::min(a, b), std::max(a, b), Shared(pair, a > b)});
+      return;
+    }
     if (is_new) {
       core->edges.push_back({std::min(a, b), std::max(a, b), {}});
-      core->edges.back().cost.resize(rows.size() * columns.size(), 0);
     }
-    std::vector<int64_t>& cost = core->edges[it->second].cost;
+    std::vector<int64_t> cost = core->edges[it->second].cost.vector();
+    cost.resize(rows.size() * columns.size(), 0);
     for (size_t x = 0; x < rows.size(); ++x) {
       for (size_t y = 0; y < columns.size(); ++y) {
         int64_t& sum = cost[a < b ? x * columns.size() + y : y * rows.size() + x];
         sum = SaturatingAdd(sum, Cell(pair, rows[x], columns[y]));
       }
     }
+    core->edges[it->second].cost = std::move(cost);
+  }
+
+  // Whether the values of v are those of its class, in their order.
+  bool IsWhole(int v) const {
+    const std::vector<int>& values = value_in_[v];
+    return static_cast<int>(values.size()) == costs_.domain[v] &&
+           std::is_sorted(values.begin(), values.end());
+  }
+
+  // The pair's table, or the transposed one; equal for equal pairs, so that what follows
+  // sees that they are.
+  SharedCells Shared(const Pair& pair, bool turned) {
+    const auto [it, is_new] = shared_.try_emplace(
+        std::tuple(&pair.cost.vector(), costs_.domain[pair.b], turned));
+    if (!is_new) return it->second;
+    std::vector<int64_t> cells;
+    cells.reserve(pair.cost.size());
+    const int rows = costs_.domain[pair.a];
+    const int columns = costs_.domain[pair.b];
+    for (int i = 0; i < (turned ? columns : rows); ++i) {
+      for (int j = 0; j < (turned ? rows : columns); ++j) {
+        const int64_t cost = turned ? Cell(pair, j, i) : Cell(pair, i, j);
+        cells.push_back(std::min(cost, kForbidden));
+      }
+    }
+    it->second = std::move(cells);
+    return it->second;
   }
 
   void AddMemory(CoreProblem* core) const {
@@ -218,6 +251,8 @@ class Merger {
   std::vector<int> class_of_;                  // [variable]: -1: it has no choice
   std::vector<std::vector<int>> value_in_;     // [variable][value of its class]
   std::vector<size_t> sizes_;                  // [class]: number of values
+  // By the table of a pair, its width and whether it is transposed.
+  std::map<std::tuple<const std::vector<int64_t>*, int, bool>, SharedCells> shared_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "solver/moments.h"
+#include "solver/table_memo.h"
 
 namespace tofu {
 namespace {
@@ -20,18 +21,29 @@ constexpr int64_t kMaxComparisons = int64_t{1} << 22;
 
 // How to recover the value of a variable that has been eliminated.
 struct Gone {
+  // A variable that was left, and its values then, as given.
+  struct Neighbour {
+    int v = -1;
+    std::vector<int> values;
+
+    size_t Place(const std::vector<int>& chosen) const {
+      if (v < 0) return 0;
+      return static_cast<size_t>(
+          std::lower_bound(values.begin(), values.end(), chosen[v]) - values.begin());
+    }
+  };
+
   int v = 0;
-  int u = -1;  // the variable whose value determines v's, or -1
-  int w = -1;
-  int w_domain = 1;
-  std::vector<int> value;  // [x_u * w_domain + x_w], in the numbers of the given core
+  std::vector<int> values;  // its own then, as given
+  Neighbour u;              // whose values say v's
+  Neighbour w;
+  std::vector<int> value;  // [place of u's value * w's number + place of w's]: v's place
 };
 
 class Reducer {
  public:
   Reducer(CoreProblem core, const ValueMask& wanted)
       : core_(std::move(core)),
-        given_domain_(core_.domain),
         values_(core_.domain.size()),
         edges_of_(core_.domain.size()),
         is_gone_(core_.domain.size(), 0),
@@ -42,6 +54,7 @@ class Reducer {
       std::iota(values_[v].begin(), values_[v].end(), 0);
     }
     for (size_t e = 0; e < core_.edges.size(); ++e) {
+      core_.edges[e].cost = memo_.Unify(core_.edges[e].cost);
       edges_of_[core_.edges[e].a].push_back(static_cast<int>(e));
       edges_of_[core_.edges[e].b].push_back(static_cast<int>(e));
     }
@@ -57,6 +70,10 @@ class Reducer {
       changed |= MergeFunctions();
       changed |= RemoveDominated();
       changed |= EliminateLowDegrees();
+      if (!memo_.Tidy()) continue;
+      for (Edge& edge : core_.edges) {
+        if (!edge.cost.empty()) edge.cost = memo_.Unify(edge.cost);
+      }
     }
     if (core_.infeasible) return {std::move(core_), nullptr, {}};
     return Compact();
@@ -75,7 +92,18 @@ class Reducer {
     return edge.a == v ? edge.cost[x * width + y] : edge.cost[y * width + x];
   }
 
-  // Keeps only the values of v whose flag is set.
+  TableEnd End(int e, int v) const {
+    const bool is_first = EdgeAt(e).a == v;
+    return {&EdgeAt(e).cost, is_first, core_.domain[v], core_.domain[Other(e, v)]};
+  }
+
+  std::vector<TableEnd> Ends(int v) const {
+    std::vector<TableEnd> ends;
+    for (int e : edges_of_[v]) ends.push_back(End(e, v));
+    return ends;
+  }
+
+  // Leaves v the values whose flag is set.
   bool Keep(int v, const std::vector<char>& keep) {
     const int size = core_.domain[v];
     std::vector<int> left;
@@ -91,22 +119,7 @@ class Reducer {
     shrink(&values_[v]);
     shrink(&core_.unary[v]);
     for (Segment& segment : core_.segments[v]) shrink(&segment.bytes);
-    for (int e : edges_of_[v]) {
-      Edge& edge = core_.edges[e];
-      const size_t width = static_cast<size_t>(core_.domain[edge.b]);
-      std::vector<int64_t> cost;
-      if (edge.a == v) {
-        for (int x : left) {
-          cost.insert(cost.end(), edge.cost.begin() + x * width,
-                      edge.cost.begin() + (x + 1) * width);
-        }
-      } else {
-        for (size_t row = 0; row < edge.cost.size(); row += width) {
-          for (int x : left) cost.push_back(edge.cost[row + x]);
-        }
-      }
-      edge.cost = std::move(cost);
-    }
+    for (int e : edges_of_[v]) core_.edges[e].cost = memo_.Shrink(End(e, v), keep);
     core_.domain[v] = static_cast<int>(left.size());
     return true;
   }
@@ -116,7 +129,7 @@ class Reducer {
       std::vector<int>& list = edges_of_[v];
       list.erase(std::remove(list.begin(), list.end(), e), list.end());
     }
-    core_.edges[e].cost.clear();
+    core_.edges[e].cost = {};
   }
 
   // Arc consistency, capacities and single values, until nothing changes.
@@ -182,7 +195,10 @@ class Reducer {
       Detach(e);
     }
     is_gone_[v] = 1;
-    gone_.push_back({v, -1, -1, 1, {values_[v][0]}});
+    Gone& gone = gone_.emplace_back();
+    gone.v = v;
+    gone.values = values_[v];
+    gone.value = {0};
   }
 
   bool DropSeparable() {
@@ -274,7 +290,7 @@ class Reducer {
         for (int y = 0; y < core_.domain[w]; ++y) cost.push_back(Cell(e, v, x, y));
       }
       Detach(e);
-      AddEdge(u, w, cost);
+      AddEdge(u, w, memo_.Unify(cost));
     }
     std::vector<Segment> mapped = std::move(core_.segments[v]);
     core_.segments[v].clear();
@@ -285,11 +301,11 @@ class Reducer {
     }
     core_.segments[u] = SumOf(core_.segments[u], mapped, value.size());
     is_gone_[v] = 1;
-    Gone gone{v, u, -1, 1, std::vector<int>(given_domain_[u], 0)};
-    for (size_t x = 0; x < value.size(); ++x) {
-      gone.value[values_[u][x]] = values_[v][value[x]];
-    }
-    gone_.push_back(std::move(gone));
+    Gone& gone = gone_.emplace_back();
+    gone.v = v;
+    gone.values = values_[v];
+    gone.u = {u, values_[u]};
+    gone.value = value;
   }
 
   static std::vector<Segment> SumOf(const std::vector<Segment>& first,
@@ -320,7 +336,7 @@ class Reducer {
   }
 
   // cost[x_u * domain[w] + x_w]
-  void AddEdge(int u, int w, const std::vector<int64_t>& cost) {
+  void AddEdge(int u, int w, const SharedCells& cost) {
     const int a = std::min(u, w);
     const int b = std::max(u, w);
     int found = -1;
@@ -329,18 +345,14 @@ class Reducer {
     }
     if (found < 0) {
       found = static_cast<int>(core_.edges.size());
-      core_.edges.push_back({a, b, std::vector<int64_t>(cost.size(), 0)});
+      const std::vector<int64_t> zeros(cost.size(), 0);
+      core_.edges.push_back({a, b, u == a ? cost : memo_.Unify(zeros)});
       edges_of_[a].push_back(found);
       edges_of_[b].push_back(found);
+      if (u == a) return;
     }
-    std::vector<int64_t>& sum = core_.edges[found].cost;
-    const int width = core_.domain[w];
-    for (size_t i = 0; i < cost.size(); ++i) {
-      const size_t x = i / width;
-      const size_t y = i % width;
-      int64_t& cell = sum[u == a ? i : y * core_.domain[u] + x];
-      cell = SaturatingAdd(cell, cost[i]);
-    }
+    SharedCells& sum = core_.edges[found].cost;
+    sum = memo_.Sum(sum, cost, core_.domain[b], u != a);
   }
 
   bool RemoveDominated() {
@@ -351,15 +363,25 @@ class Reducer {
       int64_t cells = 1;
       for (int e : edges_of_[v]) cells += core_.domain[Other(e, v)];
       if (size < 2 || size * size * cells > kMaxComparisons) continue;
-      std::vector<char> keep(core_.domain[v], 1);
-      for (int x = 0; x < size; ++x) {
-        for (int w = 0; w < size && keep[x]; ++w) {
-          if (w != x && keep[w] && Dominates(v, w, x)) keep[x] = 0;
-        }
+      if (core_.segments[v].empty()) {
+        changed |= Keep(v, memo_.Undominated(core_.unary[v], Ends(v)));
+      } else {
+        changed |= Keep(v, UndominatedWithUses(v));
       }
-      changed |= Keep(v, keep);
     }
     return changed;
+  }
+
+  // As TableMemo::Undominated, of values that use no less memory.
+  std::vector<char> UndominatedWithUses(int v) {
+    const int size = core_.domain[v];
+    std::vector<char> keep(size, 1);
+    for (int x = 0; x < size; ++x) {
+      for (int w = 0; w < size && keep[x]; ++w) {
+        if (w != x && keep[w] && Dominates(v, w, x)) keep[x] = 0;
+      }
+    }
+    return keep;
   }
 
   bool Dominates(int v, int w, int x) const {
@@ -400,38 +422,23 @@ class Reducer {
     const std::vector<int> edges = edges_of_[v];
     const int u = edges.empty() ? -1 : Other(edges[0], v);
     const int w = edges.size() < 2 ? -1 : Other(edges[1], v);
-    const int rows = u < 0 ? 1 : core_.domain[u];
-    const int columns = w < 0 ? 1 : core_.domain[w];
-    Gone gone{v, u, w, w < 0 ? 1 : given_domain_[w], {}};
-    gone.value.resize(static_cast<size_t>(u < 0 ? 1 : given_domain_[u]) * gone.w_domain);
-    std::vector<int64_t> least;
-    for (int x = 0; x < rows; ++x) {
-      for (int y = 0; y < columns; ++y) {
-        int best = 0;
-        int64_t best_cost = kForbidden;
-        for (int z = 0; z < core_.domain[v]; ++z) {
-          int64_t cost = core_.unary[v][z];
-          if (u >= 0) cost = SaturatingAdd(cost, Cell(edges[0], v, z, x));
-          if (w >= 0) cost = SaturatingAdd(cost, Cell(edges[1], v, z, y));
-          if (cost < best_cost) best = z;
-          best_cost = std::min(best_cost, cost);
-        }
-        least.push_back(best_cost);
-        gone.value[static_cast<size_t>(u < 0 ? 0 : values_[u][x]) * gone.w_domain +
-                   (w < 0 ? 0 : values_[w][y])] = values_[v][best];
-      }
-    }
+    const LeastTable& least = memo_.Least(core_.unary[v], Ends(v));
+    Gone& gone = gone_.emplace_back();
+    gone.v = v;
+    gone.values = values_[v];
+    if (u >= 0) gone.u = {u, values_[u]};
+    if (w >= 0) gone.w = {w, values_[w]};
+    gone.value = least.value;
     for (int e : edges) Detach(e);
     is_gone_[v] = 1;
-    gone_.push_back(std::move(gone));
     if (u < 0) {
-      core_.constant = SaturatingAdd(core_.constant, least[0]);
+      core_.constant = SaturatingAdd(core_.constant, least.cost[0]);
     } else if (w < 0) {
-      for (int x = 0; x < rows; ++x) {
-        core_.unary[u][x] = SaturatingAdd(core_.unary[u][x], least[x]);
+      for (int x = 0; x < core_.domain[u]; ++x) {
+        core_.unary[u][x] = SaturatingAdd(core_.unary[u][x], least.cost[x]);
       }
     } else {
-      AddEdge(u, w, least);
+      AddEdge(u, w, least.cost);
     }
   }
 
@@ -462,8 +469,9 @@ class Reducer {
         if (number[v] >= 0) all[v] = values[v][chosen[number[v]]];
       }
       for (auto it = gone->rbegin(); it != gone->rend(); ++it) {
-        const size_t row = it->u < 0 ? 0 : static_cast<size_t>(all[it->u]);
-        all[it->v] = it->value[row * it->w_domain + (it->w < 0 ? 0 : all[it->w])];
+        const size_t columns = it->w.v < 0 ? 1 : it->w.values.size();
+        const size_t cell = it->u.Place(all) * columns + it->w.Place(all);
+        all[it->v] = it->values[it->value[cell]];
       }
       return all;
     };
@@ -471,12 +479,12 @@ class Reducer {
   }
 
   CoreProblem core_;
-  const std::vector<int> given_domain_;
-  std::vector<std::vector<int>> values_;    // [variable][value]: its old number
+  std::vector<std::vector<int>> values_;    // [variable][value]: as given
   std::vector<std::vector<int>> edges_of_;  // [variable]
   std::vector<char> is_gone_;               // [variable]
-  std::vector<int> moments_;                // [moment]: its old number
-  std::vector<Gone> gone_;                  // in the order of elimination
+  std::vector<int> moments_;                // those left, as given
+  std::vector<Gone> gone_;                  // in the order in which they went
+  TableMemo memo_;
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ namespace tofu {
 namespace {
 
 constexpr double kEliminationWork = 1e7;
+// If the first bounds leave a gap. Equal tables, which many are, count alike.
+constexpr double kLateEliminationWork = 3e9;
 
 // Solves the parts of a core one at a time, and keeps track of their sum.
 class PartsSearch {
@@ -73,6 +75,7 @@ class PartsSearch {
     BranchOptions options;
     options.top = top;
     options.max_nodes = options_.max_nodes;
+    options.elimination_work = kLateEliminationWork;
     options.threads = options_.threads;
     options.deadline = DeadlineOf(i);
     options.on_progress = [&](const std::vector<int>* values, int64_t bound) {

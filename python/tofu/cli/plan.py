@@ -60,11 +60,6 @@ FORMATS = ("text", "json", "html")
 )
 @allow_replication_option
 @click.option(
-    "--bound",
-    is_flag=True,
-    help="Spend the rest of the time limit on a better lower bound, and maybe find a better plan.",
-)
-@click.option(
     "--shape",
     "shapes",
     multiple=True,
@@ -137,7 +132,6 @@ def plan(
     pin_file: Optional[str],
     time_limit: Optional[float],
     allow_replication: bool,
-    bound: bool,
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -177,7 +171,7 @@ def plan(
         problem = from_symbol(request)
     else:
         problem = from_script(Path(target), args)
-    options = SearchOptions(config.search, time_limit, config.pins, config.replication, bound)
+    options = SearchOptions(config.search, time_limit, config.pins, config.replication)
     output = Output(
         form, everything, explain, Path(save) if save else None, memory,
         config.fetch or default_fetch(),

@@ -24,8 +24,7 @@ class SearchOptions:
         time_limit_s: seconds after which the search takes its best plan; None: the default.
         pins: tensor and the dimension to cut, one for all steps or one per step;
             -1 leaves it whole.
-        allow_replication: whether large tensors may stay whole if that is cheaper.
-        bound: whether to spend the remaining time on a better lower bound.
+        allow_replication: whether large tensors may stay whole where that is cheaper.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
         parts: the number of parts that each step cuts into; empty: the search chooses.
     """
@@ -34,7 +33,6 @@ class SearchOptions:
     time_limit_s: Optional[float] = None
     pins: tuple[tuple[str, tuple[int, ...]], ...] = ()
     allow_replication: bool = False
-    bound: bool = False
     coarsen: bool = True
     parts: tuple[int, ...] = ()
 
@@ -47,8 +45,6 @@ class SearchOptions:
             found["parts"] = list(self.parts)
         if self.allow_replication:
             found["allow_replication"] = True
-        if self.bound:
-            found["bound"] = True
         if not self.coarsen:
             found["coarsen"] = False
         return found

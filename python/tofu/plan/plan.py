@@ -100,6 +100,11 @@ class OperatorPlan:
     bytes: int
 
 
+def _percent(share: float) -> str:
+    """A percentage, rounded up to a tenth."""
+    return f"{math.ceil(share * 10) / 10:.1f}%"
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """How a training graph is partitioned over `workers` (paper section 5.2).
@@ -212,9 +217,11 @@ class Plan:
         of_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
         if self.total_bytes <= self.lower_bound_bytes:
             return f"proven optimal{of_mode}"
-        bound = f"the least possible{of_mode} is at least {format_bytes(self.lower_bound_bytes)}"
-        steps = self.status == "steps-optimal"
-        return f"every step optimal by itself; {bound}" if steps else bound
+        steps = "every step optimal by itself; " if self.status == "steps-optimal" else ""
+        if self.lower_bound_bytes <= 0:
+            return f"{steps}nothing proven of the whole plan{of_mode}"
+        above = 100 * (self.total_bytes / self.lower_bound_bytes - 1)
+        return f"{steps}at most {_percent(above)} above the optimum{of_mode}"
 
     def replicated_bytes(self) -> dict[str, int]:
         """Tensors that some step must replicate, with their bytes, largest first."""

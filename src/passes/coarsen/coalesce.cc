@@ -41,7 +41,8 @@ class Coalescer {
 
   void MergeElementwise() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      elementwise_.push_back(options_.merge_alike && IsElementwise(graph_, table_, node));
+      elementwise_.push_back(options_.merge_elementwise &&
+                             IsElementwise(graph_, table_, node));
       if (!elementwise_.back()) continue;
       const int first = graph_.first_entry[node];
       for (int i = 1; i < graph_.nodes[node].num_outputs; ++i) {
@@ -82,7 +83,7 @@ class Coalescer {
 
   void MergeTimesteps() {
     signatures_ = Signatures(graph_, table_);
-    if (!options_.merge_alike) return;
+    if (!options_.merge_timesteps) return;
     const std::vector<int> first = AlignTimesteps(graph_, groups_, signatures_);
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       if (first[node] == node) continue;

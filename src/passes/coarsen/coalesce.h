@@ -63,10 +63,11 @@ struct CoarseGraph {
   std::vector<int> op_class;      // [node], -1 for variables
 };
 
+// Rules 1 and 3, which make the search fast. Without them only tensors that must share
+// tiles share a class.
 struct CoalesceOptions {
-  // Rules 1 and 3. Without them only tensors that must share tiles share a class; lets
-  // you measure what coarsening saves (paper, Table 1).
-  bool merge_alike = true;
+  bool merge_elementwise = true;
+  bool merge_timesteps = true;
 };
 
 CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,

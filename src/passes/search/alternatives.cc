@@ -10,20 +10,6 @@
 namespace tofu {
 namespace {
 
-// Parts of one output can only be combined by one operation.
-bool ReducesOneWay(const StrategyRow& row, const Cuts& cuts) {
-  for (const OutputAccess& output : row.outputs) {
-    std::optional<Reducer> reducer;
-    for (int cut : cuts) {
-      const auto it = output.reduce.find(cut);
-      if (it == output.reduce.end()) continue;
-      if (reducer.value_or(it->second) != it->second) return false;
-      reducer = it->second;
-    }
-  }
-  return true;
-}
-
 WholeStep Whole(bool may_be_whole) {
   return may_be_whole ? WholeStep::kAlways : WholeStep::kOnlyWhenNothingDivides;
 }
@@ -75,6 +61,46 @@ std::vector<Cuts> AlikeCuts(const std::vector<int64_t>& extents,
 
 }  // namespace
 
+SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node) {
+  SplitVariables variables;
+  variables.row = table.row(node);
+  if (variables.row == nullptr) return variables;
+  for (size_t v = 0; v < variables.row->vars.size(); ++v) {
+    variables.extents.push_back(
+        VarExtent(*variables.row, static_cast<int>(v), graph, node));
+  }
+  variables.candidates = variables.row->splittable;
+  return variables;
+}
+
+bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts) {
+  if (variables.row == nullptr) return true;
+  for (const OutputAccess& output : variables.row->outputs) {
+    std::optional<Reducer> reducer;
+    for (int cut : cuts) {
+      const auto it = output.reduce.find(cut);
+      if (it == output.reduce.end()) continue;
+      if (reducer.value_or(it->second) != it->second) return false;
+      reducer = it->second;
+    }
+  }
+  return true;
+}
+
+bool MayMixReductions(const StrategyRow& row) {
+  for (const OutputAccess& output : row.outputs) {
+    for (int a : row.splittable) {
+      for (int b : row.splittable) {
+        const auto of_a = output.reduce.find(a);
+        const auto of_b = output.reduce.find(b);
+        if (of_a == output.reduce.end() || of_b == output.reduce.end()) continue;
+        if (of_a->second != of_b->second) return true;
+      }
+    }
+  }
+  return false;
+}
+
 Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
                int first, Cuts given, const std::vector<int>& parts) {
   std::vector<int> preferred = {first};
@@ -112,18 +138,10 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete) {
-  const StrategyRow* row = table.row(node);
-  std::vector<int64_t> extents;
-  std::vector<int> candidates;
-  if (row != nullptr) {
-    for (size_t v = 0; v < row->vars.size(); ++v) {
-      extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
-    }
-    candidates = row->splittable;
-  }
-  const auto mixes = [row](const Cuts& cuts) {
-    return row != nullptr && !ReducesOneWay(*row, cuts);
-  };
+  const SplitVariables variables = VariablesOf(graph, table, node);
+  const std::vector<int64_t>& extents = variables.extents;
+  const std::vector<int>& candidates = variables.candidates;
+  const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };
   *complete = true;
   std::vector<Cuts> all;
   // Whole only if every other way mixes reductions of different kinds.
@@ -135,8 +153,8 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
                               limit, complete);
     all.erase(std::remove_if(all.begin(), all.end(), mixes), all.end());
   }
-  if (restrictions.forbid_output_reduction && row != nullptr) {
-    DropReductions(*row, extents, given, parts, &all);
+  if (restrictions.forbid_output_reduction && variables.row != nullptr) {
+    DropReductions(*variables.row, extents, given, parts, &all);
   }
   return all;
 }

@@ -28,6 +28,20 @@ struct Restrictions {
   bool same_dimension = false;
 };
 
+// What an operator can be split along.
+struct SplitVariables {
+  const StrategyRow* row = nullptr;  // null: nothing is known of the operator
+  std::vector<int64_t> extents;      // [variable]
+  std::vector<int> candidates;       // variables
+};
+
+SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node);
+
+// Parts of one output can only be combined by one operation.
+bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts);
+// Whether some output can be reduced in different ways.
+bool MayMixReductions(const StrategyRow& row);
+
 // `given` with every free step cutting `first`; if that does not divide, the first of
 // `candidates` that does; kReplicated if none does.
 Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,

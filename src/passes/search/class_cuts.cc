@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "passes/coarsen/group.h"
 
 namespace tofu {
 namespace {
@@ -14,7 +15,34 @@ void CheckAlike(const Graph& graph, int first, int node, const Cuts& a, const Cu
       << "together; make the plan again from this graph";
 }
 
+bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
+  for (const TensorClass& tensor : coarse.tensors) {
+    const auto& first = plan.tensor_cuts[tensor.entries[0]];
+    for (int entry : tensor.entries) {
+      if (plan.tensor_cuts[entry] != first) return false;
+    }
+  }
+  for (const OpClass& op : coarse.operators) {
+    if (op.elementwise) continue;
+    for (int node : op.nodes) {
+      if (plan.op_cuts[node] != plan.op_cuts[op.nodes[0]]) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan) {
+  const Groups groups = GroupForwardBackward(graph, table);
+  CoarseGraph coarse = Coalesce(graph, table, groups);
+  if (CutsAlike(coarse, plan)) return coarse;
+  for (const bool merge_elementwise : {true, false}) {
+    CoarseGraph fine = Coalesce(graph, table, groups, {merge_elementwise, false});
+    if (CutsAlike(fine, plan)) return fine;
+  }
+  return coarse;
+}
 
 ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan& plan) {
   ClassCuts cuts;

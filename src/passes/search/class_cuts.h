@@ -8,10 +8,15 @@
 
 #include "graph/graph.h"
 #include "graph/plan.h"
+#include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/step_search.h"
 
 namespace tofu {
+
+// The fewest classes whose members the plan cuts alike: those of the search, unless it
+// released some of what they merge.
+CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan);
 
 ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan& plan);
 

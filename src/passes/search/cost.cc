@@ -231,7 +231,7 @@ int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
   return sum;
 }
 
-int64_t Sum(const GroupBoxes& a, const GroupBoxes& b) {
+int64_t Sum(const GroupBoxes& a, const GroupBoxes& b, const Shape* most = nullptr) {
   TOFU_CHECK(a.parts.size() == b.parts.size() && a.dims.size() == b.dims.size())
       << "boxes of " << a.parts.size() << " steps, rank " << a.dims.size()
       << " do not compare with others";
@@ -242,6 +242,8 @@ int64_t Sum(const GroupBoxes& a, const GroupBoxes& b) {
   for (size_t d = 0; d < a.dims.size(); ++d) {
     Overlap(a.dims[d], b.dims[d], zero, a.parts, &lengths[d]);
     used |= lengths[d].steps;
+    if (most == nullptr) continue;
+    for (int64_t& length : lengths[d].values) length = std::min(length, (*most)[d]);
   }
   int64_t sum = static_cast<int64_t>(NumDigits(~used, a.parts));
   for (size_t next = 0; next < a.dims.size();) {
@@ -250,6 +252,14 @@ int64_t Sum(const GroupBoxes& a, const GroupBoxes& b) {
     next = end;
   }
   return sum;
+}
+
+// The most that [begin, end) shares with one tile of a grid.
+int64_t GridOverlap(int64_t begin, int64_t end, int64_t tile) {
+  if (begin >= end) return 0;
+  const int64_t next = (begin / tile + 1) * tile;  // where the first one ends
+  if (end <= next) return end - begin;
+  return std::max(next - begin, std::min(end - next, tile));
 }
 
 }  // namespace
@@ -269,6 +279,77 @@ int64_t GroupBoxes::groups() const {
 }
 
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b) { return Sum(a, b); }
+
+int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most) {
+  return Sum(a, b, &most);
+}
+
+Shape LongestSides(const GroupBoxes& boxes) {
+  Shape sides;
+  for (const Intervals& dim : boxes.dims) {
+    int64_t& longest = sides.emplace_back(0);
+    for (size_t i = 0; i < dim.begin.size(); ++i) {
+      longest = std::max(longest, dim.end[i] - dim.begin[i]);
+    }
+  }
+  return sides;
+}
+
+TileOverlap::TileOverlap(const GroupBoxes& boxes) : boxes_(boxes) {
+  StepSet used = boxes.first_only;
+  std::vector<StepSet> steps;  // of each component
+  for (size_t d = 0; d < boxes.dims.size(); ++d) {
+    Component joined{{d}, {}};
+    StepSet of_joined = boxes.dims[d].steps & ~boxes.first_only;
+    used |= of_joined;
+    for (size_t c = components_.size(); c-- > 0;) {
+      if ((steps[c] & of_joined) == 0) continue;
+      const std::vector<size_t>& dims = components_[c].dims;
+      joined.dims.insert(joined.dims.end(), dims.begin(), dims.end());
+      of_joined |= steps[c];
+      components_.erase(components_.begin() + static_cast<std::ptrdiff_t>(c));
+      steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(c));
+    }
+    components_.push_back(std::move(joined));
+    steps.push_back(of_joined);
+  }
+  free_groups_ = static_cast<int64_t>(NumDigits(~used, boxes.parts));
+}
+
+int64_t TileOverlap::Most(const Shape& tile) {
+  int64_t product = free_groups_;
+  for (Component& component : components_) {
+    const auto is_known = [&](const std::pair<Shape, int64_t>& known) {
+      for (size_t i = 0; i < component.dims.size(); ++i) {
+        if (known.first[i] != tile[component.dims[i]]) return false;
+      }
+      return true;
+    };
+    auto known = std::find_if(component.known.begin(), component.known.end(), is_known);
+    if (known == component.known.end()) {
+      Shape sizes;
+      for (size_t d : component.dims) sizes.push_back(tile[d]);
+      component.known.emplace_back(std::move(sizes), Sum(component, tile));
+      known = component.known.end() - 1;
+    }
+    product *= known->second;
+  }
+  return product;
+}
+
+int64_t TileOverlap::Sum(const Component& component, const Shape& tile) const {
+  std::vector<Lengths> lengths;
+  for (size_t d : component.dims) {
+    const Intervals& dim = boxes_.dims[d];
+    Lengths& most = lengths.emplace_back();
+    most.steps = dim.steps & ~boxes_.first_only;
+    for (int i : *Project(dim.steps, dim.steps, boxes_.first_only, boxes_.parts)) {
+      most.values.push_back(GridOverlap(dim.begin[i], dim.end[i], tile[d]));
+    }
+  }
+  size_t count = lengths.size();
+  return SumComponent(&lengths, 0, &count, boxes_.parts);
+}
 
 OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
                                  const Cuts& cuts, const std::vector<int>& parts) {

@@ -27,12 +27,19 @@
 // largest component instead of all G groups. If a step gives only digit 0 a box, its
 // digit is 0 instead of summed.
 //
+// Least bytes. Whatever the order in which steps of equal parts cut a tensor, its
+// tiles have one size and lie on a grid. A box N shares with a tile at most
+//   product over d of (the most that N's interval shares with one of the grid's),
+// which is summed over the groups as above: a bound of the overlap for every order.
+//
 // Complexity: O(rank * digits of the largest component) time per slot; O(rank) if
 //             no step cuts.
 #ifndef TOFU_PASSES_SEARCH_COST_H_
 #define TOFU_PASSES_SEARCH_COST_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "graph/cuts.h"
@@ -68,7 +75,35 @@ GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts, const std::vector<int
 // Sum of |box intersect box| over all groups.
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b);
 
-// The regions that the groups need and produce if a node's operator is split by `cuts`.
+// The same, of each dimension no more than `most`.
+int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most);
+
+// The longest interval of each dimension.
+Shape LongestSides(const GroupBoxes& boxes);
+
+// The most that the groups' boxes can share with tiles of a given size, wherever on
+// their grid the tiles lie. Remembers what it has summed; `boxes` must outlive it.
+class TileOverlap {
+ public:
+  explicit TileOverlap(const GroupBoxes& boxes);
+
+  int64_t Most(const Shape& tile);
+
+ private:
+  // Dimensions that share steps, and the sums known: by the tile's sizes there.
+  struct Component {
+    std::vector<size_t> dims;
+    std::vector<std::pair<Shape, int64_t>> known;
+  };
+
+  int64_t Sum(const Component& component, const Shape& tile) const;
+
+  const GroupBoxes& boxes_;
+  int64_t free_groups_ = 1;  // of the steps in no component
+  std::vector<Component> components_;
+};
+
+// What the groups need and produce when a node's operator is split by `cuts`.
 class OperatorRegions {
  public:
   OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
@@ -77,6 +112,18 @@ class OperatorRegions {
   // Elements fetched, over all groups, when the tensor has these tiles.
   int64_t InputElements(int slot, const GroupBoxes& tiles) const;
   int64_t OutputElements(int index, const GroupBoxes& tiles) const;
+
+  // What is needed of an input, or produced of an output.
+  const GroupBoxes& Boxes(bool is_output, int index) const {
+    return is_output ? outputs_[index].boxes : inputs_[index].boxes;
+  }
+  // The elements fetched if so many are shared, tiles having `tile_volume` in all.
+  int64_t InputElementsSharing(int slot, int64_t shared) const {
+    return inputs_[slot].boxes.volume - shared;
+  }
+  int64_t OutputElementsSharing(int index, int64_t shared, int64_t tile_volume) const {
+    return outputs_[index].copies * tile_volume - shared;
+  }
 
  private:
   struct Slot {

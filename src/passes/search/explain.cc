@@ -10,7 +10,6 @@
 #include "graph/names.h"
 #include "graph/plan_json.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/coarsen/group.h"
 #include "passes/search/class_cuts.h"
 #include "passes/search/cost.h"
 #include "passes/search/step_search.h"
@@ -27,7 +26,7 @@ class Explainer {
       : graph_(graph),
         table_(table),
         plan_(plan),
-        coarse_(Coalesce(graph, table, GroupForwardBackward(graph, table))),
+        coarse_(ClassesOf(graph, table, plan)),
         cuts_(ClassCutsOf(graph, coarse_, plan)),
         searcher_(graph, table, coarse_, plan.parts, {}) {}
 

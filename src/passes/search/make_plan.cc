@@ -64,6 +64,68 @@ Clock::duration Seconds(double seconds) {
       std::chrono::duration<double>(std::min(seconds, kMaxTimeLimitS)));
 }
 
+// The searches for one plan, whose classes are more and more.
+struct PlanSearch {
+  const Graph& graph;
+  const StrategyTable& table;
+  const Groups& groups;
+  const PlanOptions& options;
+  const Clock::time_point start;
+  const PassCallback& on_pass;
+
+  // `better`: a plan of fewer classes to improve; null: none.
+  Plan Run(const CoalesceOptions& merged, const Plan* better) const {
+    const CoarseGraph coarse = Coalesce(graph, table, groups, merged);
+    if (on_pass && better == nullptr) on_pass("coalesce", DumpClasses(graph, coarse));
+    RecursiveOptions recursive;
+    recursive.parts = better == nullptr ? Parts(options) : better->parts;
+    recursive.may_reorder = better == nullptr && options.parts.empty();
+    recursive.given.tensors = ResolvePins(graph, coarse, options.pins, recursive.parts);
+    recursive.given.operators.assign(coarse.operators.size(),
+                                     Cuts(recursive.parts.size(), kFree));
+    if (options.allow_replication) {
+      recursive.restrictions.may_be_whole = ReplicableTensors(graph, coarse);
+    }
+    SetMode(options.mode, graph, table, coarse, &recursive);
+    recursive.max_table = options.max_table;
+    recursive.deadline = Limit();
+    recursive.start = better;
+    recursive.is_quick = better != nullptr;
+    if (better == nullptr) recursive.on_search = on_pass;
+    return SearchRecursively(graph, table, coarse, recursive);
+  }
+
+  // Decides again, starting from the plan, what was merged for the search's sake: the
+  // timesteps, and the element-wise operators among them.
+  Plan Release(Plan plan) const {
+    if (!ReleasesTimesteps(options.mode) || plan.parts.size() < 2) return plan;
+    if (plan.total_bytes() == 0 || Clock::now() > Limit()) return plan;
+    const CoarseGraph coarse = Coalesce(graph, table, groups);
+    const auto is_timestep = [](const Tie& tie) {
+      return tie.reason == Tie::Reason::kTimestep;
+    };
+    if (std::none_of(coarse.ties.begin(), coarse.ties.end(), is_timestep)) return plan;
+    Plan released = Run({false, false}, &plan);
+    if (on_pass) {
+      on_pass("release", DumpImprovement(plan.total_bytes(), released.total_bytes(),
+                                         released.lower_bound_bytes));
+    }
+    return released.total_bytes() < plan.total_bytes() ||
+                   released.status == PlanStatus::kOptimal
+               ? released
+               : plan;
+  }
+
+  Clock::time_point Limit() const { return start + Seconds(options.time_limit_s); }
+
+  Plan Finish(Plan plan) const {
+    plan.mode = options.mode;
+    plan.search_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (on_pass) on_pass("plan", DumpPlan(graph, table, plan));
+    return plan;
+  }
+};
+
 }  // namespace
 
 Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions& options,
@@ -74,29 +136,10 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
   const Groups groups = GroupForwardBackward(graph, table);
   if (on_pass) on_pass("group", DumpGroups(graph, groups));
 
-  const CoarseGraph coarse = Coalesce(graph, table, groups, {options.coarsen});
-  if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
-
-  RecursiveOptions recursive;
-  recursive.parts = Parts(options);
-  recursive.may_reorder = options.parts.empty();
-  recursive.given.tensors = ResolvePins(graph, coarse, options.pins, recursive.parts);
-  recursive.given.operators.assign(coarse.operators.size(),
-                                   Cuts(recursive.parts.size(), kFree));
-  if (options.allow_replication) {
-    recursive.restrictions.may_be_whole = ReplicableTensors(graph, coarse);
-  }
-  SetMode(options.mode, graph, table, coarse, &recursive);
-  recursive.max_table = options.max_table;
-  recursive.bound_jointly = options.bound_jointly;
-  recursive.deadline = start + Seconds(options.time_limit_s);
-  recursive.on_search = on_pass;
-  Plan plan = SearchRecursively(graph, table, coarse, recursive);
-
-  plan.mode = options.mode;
-  plan.search_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  if (on_pass) on_pass("plan", DumpPlan(graph, table, plan));
-  return plan;
+  PlanSearch search{graph, table, groups, options, start, on_pass};
+  if (!options.coarsen) return search.Finish(search.Run({false, false}, nullptr));
+  const Plan coarse = search.Run({true, true}, nullptr);
+  return search.Finish(search.Release(coarse));
 }
 
 }  // namespace tofu

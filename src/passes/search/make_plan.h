@@ -29,9 +29,6 @@ struct PlanOptions {
   bool allow_replication = false;
   // Whether to decide once for what is partitioned alike (coalesce.h).
   bool coarsen = true;
-  // Spends the rest of the time limit on a better lower bound, which may also find a
-  // better plan.
-  bool bound_jointly = false;
   double time_limit_s = 60;
   int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
 };

@@ -65,6 +65,12 @@ bool IsSearchMode(const std::string& name) {
   return std::find(modes.begin(), modes.end(), name) != modes.end();
 }
 
+bool ImprovesSteps(const std::string& name) { return name == "tofu" || name == "icml18"; }
+
+bool ReleasesTimesteps(const std::string& name) {
+  return ImprovesSteps(name) || name == "flat";
+}
+
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse) {
   std::vector<bool> may(coarse.tensors.size(), true);
   for (const OpClass& op : coarse.operators) {
@@ -82,13 +88,11 @@ std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coars
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,
              const CoarseGraph& coarse, RecursiveOptions* options) {
   Restrictions& restrictions = options->restrictions;
-  if (mode == "tofu") {
+  if (ImprovesSteps(mode)) {
     options->method = Method::kImproved;
+    restrictions.forbid_output_reduction = mode == "icml18";
   } else if (mode == "recursion") {
     options->method = Method::kRecursion;
-  } else if (mode == "icml18") {
-    options->method = Method::kImproved;
-    restrictions.forbid_output_reduction = true;
   } else if (mode == "flat") {
     options->method = Method::kJoint;
   } else {

@@ -25,6 +25,11 @@ namespace tofu {
 // "tofu" first.
 const std::vector<std::string>& SearchModes();
 bool IsSearchMode(const std::string& name);
+// Whether the mode improves what the recursion decides, all steps together.
+bool ImprovesSteps(const std::string& name);
+// Whether the mode decides merged timesteps again, each by itself: the improving modes,
+// and "flat", which no plan of theirs may beat.
+bool ReleasesTimesteps(const std::string& name);
 
 // [tensor class]: parameters and their gradients, and tensors that no element-wise
 // operator touches. If an element-wise operator had a whole tensor, every worker would

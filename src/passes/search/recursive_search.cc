@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "graph/box.h"
+#include "passes/search/class_cuts.h"
 #include "passes/search/dump.h"
+#include "passes/search/joint_search.h"
 
 namespace tofu {
 namespace {
@@ -17,14 +19,10 @@ constexpr int kMaxSweeps = 8;      // times to decide every step again
 constexpr int kMaxOrders = 24;     // orders of the steps to try
 constexpr int kMaxSearches = 24;   // to improve, in total
 constexpr int kMaxPartOrders = 6;  // orders of unequal parts to try
-// The joint problem is solved if it has at most this many alternatives per class,
-// cells to fill (each a few hundred nanoseconds) and additions to make.
-constexpr size_t kJointAlternatives = 256;
-constexpr int64_t kJointCells = int64_t{1} << 17;
-constexpr int64_t kJointWork = int64_t{1} << 24;
-// The same if a better bound is wanted; a single operator with more alternatives
-// would take seconds.
-constexpr size_t kBoundAlternatives = 257;
+// To decide two steps again.
+constexpr size_t kPairAlternatives = 128;
+constexpr int64_t kPairCells = int64_t{1} << 19;
+constexpr int kMaxPairSearches = 40;
 // Cells to fill when all steps are decided at once: minutes.
 constexpr int64_t kFlatCells = int64_t{1} << 33;
 
@@ -56,6 +54,11 @@ class Recursion {
         searcher_(graph, table, coarse, parts_, options.restrictions) {}
 
   Plan Run() {
+    if (options_.start != nullptr) {
+      Start();
+      if (parts_.size() > 1) SolveJointly();
+      return MakePlan();
+    }
     if (options_.method == Method::kJoint || options_.method == Method::kGreedy) {
       DecideAllAtOnce();
       return MakePlan();
@@ -69,7 +72,6 @@ class Recursion {
                            DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
       }
     }
-    if (options_.bound_jointly) BoundJointly();
     return MakePlan();
   }
 
@@ -85,7 +87,7 @@ class Recursion {
     SearchOptions options = Options();
     options.max_cells = kFlatCells;
     options.tables_deadline = options_.deadline;
-    options.greedy = options_.method == Method::kGreedy;
+    if (options_.method == Method::kGreedy) options.method = SolveBy::kGreedy;
     SearchResult found = searcher_.Search(given_, options);
     TOFU_CHECK_USER(found.status != EliminateStatus::kTooBig, Blame::kPlan)
         << "plan: found a problem that is too large for a search over all "
@@ -103,6 +105,12 @@ class Recursion {
 
   bool IsOver() const { return searches_left_ <= 0 || IsPast(options_.deadline); }
 
+  void Start() {
+    best_ = ClassCutsOf(graph_, coarse_, *options_.start);
+    optimal_ = options_.start->status != PlanStatus::kFeasible;
+    recursion_bytes_ = best_bytes_ = options_.start->total_bytes();
+  }
+
   // The paper's recursion: step i given steps 1 .. i-1.
   void Recurse() {
     ClassCuts cuts;
@@ -118,8 +126,9 @@ class Recursion {
       }
       SearchResult found = searcher_.Search(cuts, Options());
       optimal_ = optimal_ && found.status == EliminateStatus::kOptimal;
-      // Later steps only add to what the first one needs.
-      if (step == 0) lower_bound_ = found.lower_bound_bytes;
+      if (step == 0 && (parts_.size() == 1 || DoFirstStepsBound())) {
+        lower_bound_ = found.lower_bound_bytes;
+      }
       if (options_.on_search) {
         options_.on_search("search step " + std::to_string(step + 1),
                            DumpSearch(coarse_, found, Prefix(parts_, step + 1), before));
@@ -131,42 +140,26 @@ class Recursion {
     recursion_bytes_ = best_bytes_ = before;
   }
 
-  // All steps at once, if that is cheap: proves how far the recursion is from optimal.
-  void SolveJointly() {
-    SearchOptions options = Options();
-    options.max_alternatives = kJointAlternatives;
-    options.max_cells = kJointCells;
-    options.eliminate.max_work = kJointWork;
-    SearchResult found = searcher_.Search(given_, options);
-    if (found.status == EliminateStatus::kTooBig) return;
-    lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
-    Accept(std::move(found));
+  // Whether no plan of all steps costs less than its first step. An operator that reduces
+  // an output in different ways may be whole at the first step of a plan although the
+  // first step by itself would split it.
+  bool DoFirstStepsBound() const {
+    return std::none_of(coarse_.operators.begin(), coarse_.operators.end(),
+                        [&](const OpClass& op) {
+                          const StrategyRow* row = table_.row(op.nodes[0]);
+                          return row != nullptr && MayMixReductions(*row);
+                        });
   }
 
-  // The first two steps together, the first three, and so on. All steps together are
-  // also a plan, which may be better than the improved recursion.
-  void BoundJointly() {
-    SearchOptions options = Options();
-    options.max_alternatives = kBoundAlternatives;
-    options.max_cells = kFlatCells;
-    options.tables_deadline = options_.deadline;
-    for (size_t steps = 2; steps <= parts_.size(); ++steps) {
-      if (best_bytes_ <= lower_bound_ || IsPast(options_.deadline)) return;
-      ClassCuts given = given_;
-      for (std::vector<Cuts>* list : {&given.tensors, &given.operators}) {
-        for (Cuts& cuts : *list) cuts.resize(steps);
-      }
-      SearchResult found = searcher_.Search(given, options);
-      if (found.status == EliminateStatus::kTooBig) return;
-      lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
-      if (options_.on_search) {
-        options_.on_search("bound steps 1 to " + std::to_string(steps),
-                           DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
-      }
-      if (steps == parts_.size() && options_.method == Method::kImproved) {
-        Accept(std::move(found));
-      }
-    }
+  // All steps at once: bounds the plan, and finds the optimum where that is not too dear.
+  void SolveJointly() {
+    JointOptions joint;
+    joint.search = Options();
+    joint.best_bytes = best_bytes_;
+    joint.is_quick = options_.is_quick;
+    JointResult found = SearchJointly(given_, joint, &searcher_);
+    lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
+    if (found.found) Accept(std::move(*found.found));
   }
 
   void Accept(SearchResult found) {
@@ -188,6 +181,32 @@ class Recursion {
       if (IsPossible(order)) Sweep(Permuted(start, order), 1);
     }
     Sweep(best_, kMaxSweeps);
+    if (!options_.is_quick) SweepPairs();
+  }
+
+  // Decides every two steps again together, given the others, until none gets cheaper.
+  void SweepPairs() {
+    SearchOptions options = Options();
+    options.method = SolveBy::kBranch;
+    options.max_alternatives = kPairAlternatives;
+    options.max_cells = kPairCells;
+    options.max_nodes = 1;
+    const size_t steps = parts_.size();
+    int left = kMaxPairSearches;
+    size_t unchanged = 0;
+    for (size_t i = 0; unchanged < steps * steps; i = (i + 1) % (steps * steps)) {
+      ++unchanged;
+      if (i / steps >= i % steps) continue;
+      if (--left < 0 || best_bytes_ == lower_bound_ || IsPast(options_.deadline)) return;
+      ClassCuts cuts = best_;
+      Free(i / steps, &cuts);
+      Free(i % steps, &cuts);
+      SearchResult found = searcher_.Search(cuts, options);
+      if (found.status == EliminateStatus::kTooBig || found.bytes >= best_bytes_)
+        continue;
+      Accept(std::move(found));
+      unchanged = 0;
+    }
   }
 
   bool IsPossible(const std::vector<size_t>& order) const {
@@ -337,14 +356,19 @@ Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
   Plan best = Recursion(graph, table, coarse, options).Run();
   if (options.method != Method::kImproved || !IsNothingGiven(options.given)) return best;
   // Nested tiles differ with the order of unequal parts; ties stay with the given one.
+  // Other orders are searched in full only where a quick search of them finds more.
   RecursiveOptions other = options;
   other.on_search = nullptr;
   std::sort(other.parts.begin(), other.parts.end());
   for (int tried = 1; options.may_reorder && tried < kMaxPartOrders; ++tried) {
     if (best.total_bytes() == 0 || IsPast(options.deadline)) break;
     if (other.parts != options.parts) {
-      Plan plan = Recursion(graph, table, coarse, other).Run();
-      if (plan.total_bytes() < best.total_bytes()) best = std::move(plan);
+      for (const bool is_quick : {true, false}) {
+        other.is_quick = is_quick;
+        Plan plan = Recursion(graph, table, coarse, other).Run();
+        if (plan.total_bytes() >= best.total_bytes()) break;
+        best = std::move(plan);
+      }
     }
     if (!std::next_permutation(other.parts.begin(), other.parts.end())) break;
   }

@@ -8,14 +8,14 @@
 // So Method::kImproved also
 //   - tries other orders of steps with equal parts and, if the options allow
 //     it, with unequal parts;
-//   - decides each step again, given the others, until nothing improves;
-//   - solves the joint problem over all steps exactly if it is small.
+//   - decides each step again, and each two steps together, given the others, until
+//     nothing improves;
+//   - solves the joint problem over all steps (joint_search.h).
 //
-// Bounds. Later steps only add to what the first j steps must communicate: their
-// groups are parts of these groups, and a part of a group that owns no more has to
-// fetch no less. So the least cost of steps 1 .. j, decided together, bounds every
-// plan of all steps. j = 1 is the recursion's first step, j = n the optimum; with
-// bound_jointly, j grows as far as time allows.
+// Bounds. Later steps only add to what the first one needs: their groups are parts of its
+// groups, and a part of a group that owns no more has to fetch no less. So the first
+// step's optimum bounds every plan, unless operators reduce an output in different ways.
+// joint_search.h has better bounds, without that exception.
 //
 // The other methods decide all steps at once, exactly or greedily.
 //
@@ -56,8 +56,11 @@ struct RecursiveOptions {
   Method method = Method::kImproved;
   Restrictions restrictions;
   int64_t max_table = int64_t{1} << 20;
-  // Spends the remaining time on a joint bound.
-  bool bound_jointly = false;
+  // A plan of these parts. A joint search improves it, if one is possible, whatever the
+  // method.
+  const Plan* start = nullptr;
+  // Whether only small joint problems are solved.
+  bool is_quick = false;
   Deadline deadline = Deadline::max();
   // Called with "search step 1", ..., "improve" and a readable dump of the result.
   std::function<void(const std::string& name, const std::string& text)> on_search;

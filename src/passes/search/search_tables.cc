@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "graph/box.h"
 #include "passes/coarsen/elementwise.h"
+#include "passes/search/patterns.h"
 
 namespace tofu {
 namespace {
@@ -65,12 +66,13 @@ Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept)
 
 SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
                            const CoarseGraph& coarse, std::vector<int> parts,
-                           Restrictions restrictions)
+                           Restrictions restrictions, size_t ordered)
     : graph_(graph),
       table_(table),
       coarse_(coarse),
       parts_(std::move(parts)),
-      restrictions_(std::move(restrictions)) {
+      restrictions_(std::move(restrictions)),
+      ordered_(ordered) {
   std::map<std::pair<bool, Shape>, int> tensor_kinds;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const int next = static_cast<int>(tensor_kinds.size());
@@ -99,7 +101,12 @@ size_t SearchTables::Hash::operator()(const Key& key) const {
 }
 
 size_t SearchTables::Hash::operator()(const KindCuts& key) const {
-  return HashOf(key.given.begin(), key.given.end(), static_cast<size_t>(key.kind));
+  const Cuts& cuts = key.given.cuts;
+  size_t hash = HashOf(cuts.begin(), cuts.end(), static_cast<size_t>(key.kind));
+  for (const Cuts& profile : key.given.profiles) {
+    hash = HashOf(profile.begin(), profile.end(), hash);
+  }
+  return hash;
 }
 
 bool SearchTables::MayBeWhole(int tensor_class) const {
@@ -112,7 +119,30 @@ bool SearchTables::IsRandom(int op_class) const {
   return row != nullptr && row->random;
 }
 
-const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
+std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
+                                           size_t limit, bool* complete) const {
+  const Shape& shape = coarse_.tensors[tensor_class].shape;
+  const bool may_be_whole = MayBeWhole(tensor_class);
+  if (AreAllOrdered() && given.profiles.empty()) {
+    return TensorAlternatives(shape, given.cuts, parts_, restrictions_, may_be_whole,
+                              limit, complete);
+  }
+  return TensorPatterns(shape, given.cuts, restrictions_, may_be_whole,
+                        {parts_, ordered_, given.profiles, limit}, complete);
+}
+
+std::vector<Cuts> SearchTables::OperatorCuts(int op_class, const Given& given,
+                                             size_t limit, bool* complete) const {
+  const int node = coarse_.operators[op_class].nodes[0];
+  if (AreAllOrdered() && given.profiles.empty()) {
+    return OperatorAlternatives(graph_, table_, node, given.cuts, parts_, restrictions_,
+                                limit, complete);
+  }
+  return OperatorPatterns(graph_, table_, node, given.cuts, restrictions_,
+                          {parts_, ordered_, given.profiles, limit}, complete);
+}
+
+const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
                                           size_t limit) {
   const KindCuts key{tensor_kinds_[tensor_class], given};
   const auto found = tensors_.find(key);
@@ -123,18 +153,21 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Cuts& given,
   bool complete = true;
   TensorChoices choices;
   choices.id = static_cast<int>(tensors_.size());
-  choices.alternatives = TensorAlternatives(shape, given, parts_, restrictions_,
-                                            MayBeWhole(tensor_class), limit, &complete);
+  choices.alternatives = TensorCuts(tensor_class, given, limit, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!choices.alternatives.empty())
       << "tensor class " << tensor_class << " has no cuts";
   for (const Cuts& cuts : choices.alternatives) {
-    choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
+    choices.tiles.push_back(TileBoxes(shape, Ordered(cuts), parts_));
+    if (AreAllOrdered()) continue;
+    const GroupBoxes last = TileBoxes(shape, cuts, parts_);
+    choices.tile_sizes.push_back(LongestSides(last));
+    choices.volumes.push_back(last.volume);
   }
   return &tensors_.emplace(key, std::move(choices)).first->second;
 }
 
-SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
+SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Given& given,
                                              size_t limit) {
   const OpClass& op = coarse_.operators[op_class];
   const KindCuts key{op.signature, given};
@@ -145,8 +178,7 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
   bool complete = true;
   Splits splits;
   splits.id = static_cast<int>(splits_.size());
-  splits.alternatives = OperatorAlternatives(graph_, table_, op.nodes[0], given, parts_,
-                                             restrictions_, limit, &complete);
+  splits.alternatives = OperatorCuts(op_class, given, limit, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!splits.alternatives.empty())
       << "operator class " << op_class << " has no way to split";
@@ -154,7 +186,7 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Cuts& given,
 }
 
 const OperatorChoices* SearchTables::Operator(
-    int op_class, const Cuts& given, const std::vector<const TensorChoices*>& tensors,
+    int op_class, const Given& given, const std::vector<const TensorChoices*>& tensors,
     size_t limit) {
   const OpClass& op = coarse_.operators[op_class];
   Splits* splits = nullptr;
@@ -175,7 +207,7 @@ const OperatorChoices* SearchTables::Operator(
               .first->second;
 }
 
-int64_t SearchTables::CellsToFill(const std::vector<Cuts>& given,
+int64_t SearchTables::CellsToFill(const std::vector<Given>& given,
                                   const std::vector<const TensorChoices*>& tensors,
                                   size_t limit, int64_t enough) {
   std::unordered_set<Key, Hash> counted;
@@ -232,9 +264,12 @@ OperatorChoices SearchTables::MakeElementwise(int op_class,
     const OperatorRegions regions(
         graph_, table_, node, ElementwiseCuts(*table_.row(node), tensor.alternatives[c]),
         parts_);
+    // It is cut like its tensors, so the order of steps does not matter.
+    const GroupBoxes tiles = TileBoxes(coarse_.tensors[op.slots[0].tensor_class].shape,
+                                       tensor.alternatives[c], parts_);
     int64_t bytes = 0;
     for (const OpSlot& slot : op.slots) {
-      bytes += SlotBytes(graph_, node, regions, slot, tensor.tiles[c]);
+      bytes += SlotBytes(graph_, node, regions, slot, tiles);
     }
     costs.push_back(bytes * static_cast<int64_t>(op.nodes.size()));
   }
@@ -257,18 +292,59 @@ const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot&
   Matrix& matrix = matrices_[key_];
   if (!matrix.empty()) return matrix;
   const int node = coarse_.operators[op_class].nodes[0];
-  if (splits->regions.empty()) {
-    for (const Cuts& cuts : splits->alternatives) {
-      splits->regions.emplace_back(graph_, table_, node, cuts, parts_);
-    }
-  }
+  if (splits->regions.empty()) MakeRegions(node, splits);
   matrix.reserve(splits->regions.size() * tensor.tiles.size());
-  for (const OperatorRegions& regions : splits->regions) {
+  for (size_t split = 0; split < splits->regions.size(); ++split) {
+    if (!AreAllOrdered()) {
+      AddLeastBytes(node, slot, *splits, split, tensor, &matrix);
+      continue;
+    }
     for (const GroupBoxes& tiles : tensor.tiles) {
-      matrix.push_back(SlotBytes(graph_, node, regions, slot, tiles));
+      matrix.push_back(SlotBytes(graph_, node, splits->regions[split], slot, tiles));
     }
   }
   return matrix;
+}
+
+void SearchTables::MakeRegions(int node, Splits* splits) const {
+  for (const Cuts& cuts : splits->alternatives) {
+    splits->regions.emplace_back(graph_, table_, node, Ordered(cuts), parts_);
+    if (!AreAllOrdered()) splits->last.emplace_back(graph_, table_, node, cuts, parts_);
+  }
+}
+
+// What boxes and tiles share after the ordered steps, in no dimension more than a box or
+// a tile of all steps has, is the most that those of all steps share, in as many groups
+// as the other steps make of each.
+void SearchTables::AddLeastBytes(int node, const OpSlot& slot, const Splits& splits,
+                                 size_t split, const TensorChoices& tensor,
+                                 Matrix* matrix) const {
+  const OperatorRegions& last = splits.last[split];
+  const GroupBoxes& boxes = last.Boxes(slot.is_output, slot.index);
+  const GroupBoxes& first = splits.regions[split].Boxes(slot.is_output, slot.index);
+  const Shape sides = LongestSides(boxes);
+  const int64_t bytes = DtypeBytes(graph_.dtype(SlotEntry(graph_, node, slot)));
+  int64_t divided = 1;
+  for (size_t i = ordered_; i < parts_.size(); ++i) divided *= parts_[i];
+  TileOverlap overlap(boxes);
+  Shape most(sides.size());
+  for (size_t c = 0; c < tensor.tiles.size(); ++c) {
+    const Shape& tile = tensor.tile_sizes[c];
+    int64_t shared = overlap.Most(tile);
+    if (ordered_ > 0) {
+      for (size_t d = 0; d < most.size(); ++d) most[d] = std::min(sides[d], tile[d]);
+      shared = std::min(shared, divided * SumOverlap(first, tensor.tiles[c], most));
+    }
+    const int64_t elements =
+        slot.is_output ? last.OutputElementsSharing(slot.index, shared, tensor.volumes[c])
+                       : last.InputElementsSharing(slot.index, shared);
+    matrix->push_back(bytes * elements);
+  }
+}
+
+Cuts SearchTables::Ordered(Cuts cuts) const {
+  if (ordered_ < cuts.size()) cuts.resize(ordered_);
+  return cuts;
 }
 
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {

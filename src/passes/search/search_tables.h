@@ -1,6 +1,12 @@
 // Caches results that the searches of one plan share: the alternatives of tensors and
 // operators, and the bytes of an operator's slots for each pair of them.
 //
+// Alternatives are cuts, or patterns of which only the first steps are ordered
+// (patterns.h). What patterns cost is a bound: the least that the sizes of their tiles
+// and regions, and where these are after the ordered steps, leave possible. So patterns
+// cost no more than any of their cuts, and no less than the patterns that order fewer
+// steps.
+//
 // Equal blocks of a network share everything, because results depend only on a
 // tensor's shape and given cuts, and on an operator's signature (timesteps.h), given
 // cuts and the alternatives of its tensors.
@@ -33,7 +39,10 @@ namespace tofu {
 struct TensorChoices {
   int id = 0;
   std::vector<Cuts> alternatives;
-  std::vector<GroupBoxes> tiles;  // [alternative]
+  std::vector<GroupBoxes> tiles;  // [alternative], after the ordered steps
+  // [alternative], of patterns, after all steps: the size of a tile, and of all of them.
+  std::vector<Shape> tile_sizes;
+  std::vector<int64_t> volumes;
 };
 
 // The ways to split an operator that can be best, given its tensors' cuts.
@@ -47,23 +56,37 @@ struct OperatorChoices {
 
 class SearchTables {
  public:
-  // `parts` of all steps; given cuts may cover only the first steps.
+  // What decides how a class is cut. `profiles`: only cuts with one of them; empty: any.
+  struct Given {
+    Cuts cuts;
+    std::vector<Cuts> profiles;
+
+    Given() = default;
+    Given(Cuts given, std::vector<Cuts> only = {})  // NOLINT: most give cuts alone
+        : cuts(given), profiles(std::move(only)) {}
+    friend bool operator==(const Given& a, const Given& b) {
+      return a.cuts == b.cuts && a.profiles == b.profiles;
+    }
+  };
+
+  // `parts` of all steps; given cuts may cover only the first steps if all are ordered.
   SearchTables(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-               std::vector<int> parts, Restrictions restrictions);
+               std::vector<int> parts, Restrictions restrictions,
+               size_t ordered = Cuts::kMaxSteps);
 
   bool IsRandom(int op_class) const;
 
   // Null if there are more than `limit`.
-  const TensorChoices* Tensor(int tensor_class, const Cuts& given, size_t limit);
+  const TensorChoices* Tensor(int tensor_class, const Given& given, size_t limit);
 
   // Null if there are more than `limit`.
-  const OperatorChoices* Operator(int op_class, const Cuts& given,
+  const OperatorChoices* Operator(int op_class, const Given& given,
                                   const std::vector<const TensorChoices*>& tensors,
                                   size_t limit);
 
   // Cells that Operator() would have to fill for all operators; counts only until
   // `enough` is reached.
-  int64_t CellsToFill(const std::vector<Cuts>& given,
+  int64_t CellsToFill(const std::vector<Given>& given,
                       const std::vector<const TensorChoices*>& tensors, size_t limit,
                       int64_t enough);
 
@@ -72,7 +95,7 @@ class SearchTables {
   // A kind of tensors or operators, and its given cuts.
   struct KindCuts {
     int kind = 0;
-    Cuts given;
+    Given given;
     friend bool operator==(const KindCuts& a, const KindCuts& b) {
       return a.kind == b.kind && a.given == b.given;
     }
@@ -85,15 +108,27 @@ class SearchTables {
   struct Splits {
     int id = 0;
     std::vector<Cuts> alternatives;
-    std::vector<OperatorRegions> regions;  // [alternative], made when needed
+    // [alternative], made when needed: after the ordered steps, and of patterns after
+    // all.
+    std::vector<OperatorRegions> regions;
+    std::vector<OperatorRegions> last;
   };
   using Matrix = std::vector<int64_t>;
 
   bool MayBeWhole(int tensor_class) const;
-  Splits* SplitsOf(int op_class, const Cuts& given, size_t limit);
+  Cuts Ordered(Cuts cuts) const;
+  bool AreAllOrdered() const { return ordered_ >= parts_.size(); }
+  std::vector<Cuts> TensorCuts(int tensor_class, const Given& given, size_t limit,
+                               bool* complete) const;
+  std::vector<Cuts> OperatorCuts(int op_class, const Given& given, size_t limit,
+                                 bool* complete) const;
+  Splits* SplitsOf(int op_class, const Given& given, size_t limit);
+  void MakeRegions(int node, Splits* splits) const;
   void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);
   const Matrix& SlotMatrix(int op_class, const OpSlot& slot, Splits* splits,
                            const TensorChoices& tensor);
+  void AddLeastBytes(int node, const OpSlot& slot, const Splits& splits, size_t split,
+                     const TensorChoices& tensor, Matrix* matrix) const;
   OperatorChoices MakeChoices(int op_class, Splits* splits,
                               const std::vector<const TensorChoices*>& tensors);
   OperatorChoices MakeElementwise(int op_class, const TensorChoices& tensor) const;
@@ -103,6 +138,7 @@ class SearchTables {
   const CoarseGraph& coarse_;
   const std::vector<int> parts_;
   const Restrictions restrictions_;
+  const size_t ordered_;
   // Equal if choices and costs are: per tensor class by shape, per operator class by
   // number of nodes and slots.
   std::vector<int> tensor_kinds_;

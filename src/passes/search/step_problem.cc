@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "passes/coarsen/coalesce.h"
-#include "passes/coarsen/group.h"
+#include "passes/search/class_cuts.h"
 #include "passes/search/step_search.h"
 
 namespace tofu {
@@ -44,7 +44,7 @@ PairwiseProblem StepProblem(const Graph& graph, const StrategyTable& table,
   TOFU_CHECK_USER(step >= 0 && step < steps, Blame::kPlan)
       << "step problem: found step " << step << ", expected 0 to " << steps - 1
       << "; the plan has " << steps << " steps";
-  const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
+  const CoarseGraph coarse = ClassesOf(graph, table, plan);
   ClassCuts given;
   for (const TensorClass& tensor : coarse.tensors) {
     given.tensors.push_back(FreeAfter(plan.tensor_cuts[tensor.entries[0]], step));

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "passes/search/cost.h"
 #include "solver/greedy.h"
+#include "solver/solve.h"
+#include "solver/wanted_values.h"
 
 namespace tofu {
 namespace {
@@ -26,15 +28,13 @@ class SearchProblem {
   // False if the problem is too big, or time is up.
   bool Make() {
     for (size_t c = 0; c < coarse_.tensors.size(); ++c) {
-      const TensorChoices* choices = tables_->Tensor(
-          static_cast<int>(c), given_.tensors[c], options_.max_alternatives);
+      const TensorChoices* choices =
+          tables_->Tensor(static_cast<int>(c), OfTensor(c), options_.max_alternatives);
       if (choices == nullptr) return false;
       tensors_.push_back(choices);
       tensor_variables_.push_back(AddVariable(choices->alternatives.size()));
     }
-    if (options_.max_cells < kUnlimitedCells &&
-        tables_->CellsToFill(given_.operators, tensors_, options_.max_alternatives,
-                             options_.max_cells) >= options_.max_cells) {
+    if (options_.max_cells < kUnlimitedCells && CellsToFill() >= options_.max_cells) {
       return false;
     }
     for (size_t p = 0; p < coarse_.operators.size(); ++p) {
@@ -68,6 +68,22 @@ class SearchProblem {
   // Whether time was up before the problem was made.
   bool is_late() const { return is_late_; }
 
+  // Alternatives of tensors whose value is wanted.
+  ClassProfiles Profiles(const ValueMask& wanted) const {
+    ClassProfiles profiles;
+    profiles.operators.resize(coarse_.operators.size());
+    for (size_t c = 0; c < tensors_.size(); ++c) {
+      const std::vector<Cuts>& all = tensors_[c]->alternatives;
+      std::vector<Cuts>& some = profiles.tensors.emplace_back();
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (tensor_variables_[c] < 0 || wanted[tensor_variables_[c]][i]) {
+          some.push_back(all[i]);
+        }
+      }
+    }
+    return profiles;
+  }
+
   ClassCuts Decode(const std::vector<int>& values) const {
     ClassCuts cuts;
     for (size_t c = 0; c < tensors_.size(); ++c) {
@@ -86,6 +102,23 @@ class SearchProblem {
   }
 
  private:
+  SearchTables::Given OfTensor(size_t c) const {
+    if (options_.profiles == nullptr) return given_.tensors[c];
+    return {given_.tensors[c], options_.profiles->tensors[c]};
+  }
+
+  SearchTables::Given OfOperator(size_t p) const {
+    if (options_.profiles == nullptr) return given_.operators[p];
+    return {given_.operators[p], options_.profiles->operators[p]};
+  }
+
+  int64_t CellsToFill() {
+    std::vector<SearchTables::Given> given;
+    for (size_t p = 0; p < given_.operators.size(); ++p) given.push_back(OfOperator(p));
+    return tables_->CellsToFill(given, tensors_, options_.max_alternatives,
+                                options_.max_cells);
+  }
+
   int AddVariable(size_t alternatives) {
     return alternatives > 1 ? problem_.AddVariable(static_cast<int>(alternatives)) : -1;
   }
@@ -96,7 +129,7 @@ class SearchProblem {
     operator_variables_.push_back(-1);
     if (op.elementwise && (!tables_->IsRandom(p) || op.slots.empty())) return true;
     const OperatorChoices* choices =
-        tables_->Operator(p, given_.operators[p], tensors_, options_.max_alternatives);
+        tables_->Operator(p, OfOperator(p), tensors_, options_.max_alternatives);
     if (choices == nullptr) return false;
     const int variable = AddVariable(choices->alternatives.size());
     for (size_t i = 0; i < choices->slots.size(); ++i) {
@@ -137,6 +170,23 @@ class SearchProblem {
   bool is_late_ = false;
 };
 
+EliminateResult Branch(const PairwiseProblem& problem, const SearchOptions& options) {
+  LimitedProblem limited;
+  limited.costs = problem;
+  SolveOptions solve;
+  solve.deadline = options.eliminate.deadline;
+  solve.max_nodes = options.max_nodes;
+  SolveResult solved = Solve(limited, solve);
+  EliminateResult result;
+  if (solved.values.empty() && !problem.domain.empty()) return result;
+  result.status = solved.status == SolveStatus::kOptimal ? EliminateStatus::kOptimal
+                                                         : EliminateStatus::kFeasible;
+  result.values = std::move(solved.values);
+  result.cost = solved.cost;
+  result.lower_bound = solved.bound;
+  return result;
+}
+
 }  // namespace
 
 PartitionSearcher::PartitionSearcher(const Graph& graph, const StrategyTable& table,
@@ -144,35 +194,57 @@ PartitionSearcher::PartitionSearcher(const Graph& graph, const StrategyTable& ta
                                      const std::vector<int>& parts,
                                      const Restrictions& restrictions)
     : graph_(graph),
+      table_(table),
       coarse_(coarse),
-      tables_(graph, table, coarse, parts, restrictions) {}
+      parts_(parts),
+      restrictions_(restrictions) {}
+
+SearchTables* PartitionSearcher::TablesOf(size_t ordered) {
+  ordered = std::min(ordered, parts_.size());
+  return &tables_
+              .try_emplace(ordered, graph_, table_, coarse_, parts_, restrictions_,
+                           ordered)
+              .first->second;
+}
 
 SearchResult PartitionSearcher::Search(const ClassCuts& given,
                                        const SearchOptions& options) {
   SearchResult result;
-  SearchProblem search(coarse_, given, options, &tables_);
+  SearchProblem search(coarse_, given, options, TablesOf(options.ordered));
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
-  EliminateResult solved = Eliminate(search.problem(), options.eliminate, &cache_);
-  if (options.greedy && solved.status != EliminateStatus::kTooBig) {
+  const PairwiseProblem& problem = search.problem();
+  EliminateResult solved = options.method == SolveBy::kBranch
+                               ? Branch(problem, options)
+                               : Eliminate(problem, options.eliminate, &cache_);
+  if (options.method == SolveBy::kGreedy && solved.status != EliminateStatus::kTooBig) {
     // The mode's optimum still bounds what the greedy choice finds.
-    solved.values = DecideGreedily(search.problem(), search.LargestFirst(graph_));
-    solved.cost = search.problem().Cost(solved.values);
+    solved.values = DecideGreedily(problem, search.LargestFirst(graph_));
+    solved.cost = problem.Cost(solved.values);
     solved.status = solved.cost == solved.lower_bound ? EliminateStatus::kOptimal
                                                       : EliminateStatus::kFeasible;
   }
   result.status = solved.status;
   result.bytes = solved.cost;
   result.lower_bound_bytes = solved.lower_bound;
-  result.num_variables = static_cast<int>(search.problem().domain.size());
+  result.num_variables = static_cast<int>(problem.domain.size());
   if (solved.status != EliminateStatus::kTooBig) {
     result.cuts = search.Decode(solved.values);
   }
   return result;
 }
 
+ClassProfiles PartitionSearcher::WantedProfiles(const ClassCuts& given,
+                                                const SearchOptions& options, int64_t top,
+                                                int rounds) {
+  SearchProblem search(coarse_, given, options, TablesOf(0));
+  if (!search.Make()) return {};
+  return search.Profiles(
+      WantedValues(search.problem(), top, rounds, options.eliminate.deadline));
+}
+
 PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {
   const SearchOptions unlimited;
-  SearchProblem search(coarse_, given, unlimited, &tables_);
+  SearchProblem search(coarse_, given, unlimited, TablesOf(unlimited.ordered));
   TOFU_CHECK(search.Make()) << "more than " << unlimited.max_alternatives
                             << " alternatives of one class";
   return search.problem();
@@ -181,7 +253,8 @@ PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {
 SearchResult PartitionSearcher::Hurry(ClassCuts given, SearchOptions options) {
   for (size_t c = 0; c < given.tensors.size(); ++c) {
     const TensorChoices* choices =
-        tables_.Tensor(static_cast<int>(c), given.tensors[c], options.max_alternatives);
+        TablesOf(Cuts::kMaxSteps)
+            ->Tensor(static_cast<int>(c), given.tensors[c], options.max_alternatives);
     if (choices == nullptr) return {};
     given.tensors[c] = choices->alternatives[0];
   }

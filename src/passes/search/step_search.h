@@ -27,6 +27,7 @@
 #define TOFU_PASSES_SEARCH_STEP_SEARCH_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "graph/cuts.h"
@@ -44,18 +45,33 @@ struct ClassCuts {
   std::vector<Cuts> operators;  // [operator class]; elementwise: like its tensors
 };
 
+// Which profiles (patterns.h) each class may have; none: all.
+struct ClassProfiles {
+  std::vector<std::vector<Cuts>> tensors;    // [tensor class]
+  std::vector<std::vector<Cuts>> operators;  // [operator class]
+};
+
 constexpr int64_t kUnlimitedCells = int64_t{1} << 62;
 
+enum class SolveBy {
+  kElimination,
+  kGreedy,  // the largest tensor first (greedy.h)
+  kBranch   // reductions, bounds and branch and bound (solve.h)
+};
+
 struct SearchOptions {
+  SolveBy method = SolveBy::kElimination;
   EliminateOptions eliminate;
+  int64_t max_nodes = 1;  // of kBranch
+  // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
+  size_t ordered = Cuts::kMaxSteps;
+  const ClassProfiles* profiles = nullptr;  // null: all
   // More alternatives of one class, or more new matrix cells to fill, are rejected
   // with kTooBig.
   size_t max_alternatives = 1 << 12;
   int64_t max_cells = kUnlimitedCells;
   // Matrices that are not filled by then are also rejected with kTooBig.
   Deadline tables_deadline = Deadline::max();
-  // Decides the largest tensor first (greedy.h) instead of by elimination.
-  bool greedy = false;
 };
 
 struct SearchResult {
@@ -77,16 +93,26 @@ class PartitionSearcher {
   // `given` covers the first steps, or all.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
 
-  // The problem that Search() solves, without a limit on the number of alternatives.
+  // The profiles of every tensor class that a plan of less than `top` bytes may have,
+  // found in so many rounds (wanted_values.h); operators may have any. Nothing if there
+  // are more alternatives than the options allow.
+  ClassProfiles WantedProfiles(const ClassCuts& given, const SearchOptions& options,
+                               int64_t top, int rounds);
+
+  // What Search() solves, with as many alternatives as there are.
   PairwiseProblem Problem(const ClassCuts& given);
 
  private:
+  SearchTables* TablesOf(size_t ordered);
   // Every tensor takes its first alternative, every operator its best one then.
   SearchResult Hurry(ClassCuts given, SearchOptions options);
 
   const Graph& graph_;
+  const StrategyTable& table_;
   const CoarseGraph& coarse_;
-  SearchTables tables_;
+  const std::vector<int> parts_;
+  const Restrictions restrictions_;
+  std::map<size_t, SearchTables> tables_;  // by the number of ordered steps
   EliminationCache cache_;
 };
 

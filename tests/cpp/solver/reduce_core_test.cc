@@ -18,10 +18,11 @@ CoreProblem PairOf(int domain) {
   core.domain = {domain, domain};
   core.unary.assign(2, std::vector<int64_t>(domain, 0));
   core.segments.resize(2);
-  core.edges.push_back({0, 1, {}});
+  std::vector<int64_t> cost;
   for (int x = 0; x < domain; ++x) {
-    for (int y = 0; y < domain; ++y) core.edges[0].cost.push_back(x == y ? 0 : 1 + x * y);
+    for (int y = 0; y < domain; ++y) cost.push_back(x == y ? 0 : 1 + x * y);
   }
+  core.edges.push_back({0, 1, cost});
   return core;
 }
 

@@ -53,13 +53,13 @@ def test_whole_weights_are_beaten_by_replication(planned, workers):
     assert rival["bytes_per_worker"]["parameters"] >= plan["bytes_per_worker"]["parameters"]
 
 
-def test_a_bound_is_between_that_of_a_step_and_the_optimum(planned):
+def test_the_default_plan_is_the_proven_optimum(planned):
     plan = planned(workers=4)
-    bound = planned(workers=4, bound=True, time_limit_s=20)
+    step = planned(workers=4, mode="recursion")
     flat = planned(workers=4, mode="flat")
-    assert plan["lower_bound_bytes"] <= bound["lower_bound_bytes"] <= flat["total_bytes"]
-    assert bound["total_bytes"] <= plan["total_bytes"]
-    for each in (plan, bound, flat):
+    assert step["lower_bound_bytes"] <= plan["lower_bound_bytes"] == flat["total_bytes"]
+    assert plan["status"] == "optimal"
+    for each in (plan, step, flat):
         assert (each["status"] == "optimal") == (each["gap"] == 0)
 
 

@@ -8,17 +8,16 @@ from tofu.plan.options import SearchOptions, check_pins
 
 def test_only_what_differs_from_the_default_is_handed_on():
     assert SearchOptions().arguments() == {"mode": "tofu"}
-    options = SearchOptions("flat", 0, (("w", (1,)),), True, True, False)
+    options = SearchOptions("flat", 0, (("w", (1,)),), True, False)
     assert options.arguments() == {
         "mode": "flat",
         "time_limit_s": 0,
         "allow_replication": True,
-        "bound": True,
         "coarsen": False,
     }
 
 
-@pytest.mark.parametrize("name", ["allow_replication", "bound", "coarsen"])
+@pytest.mark.parametrize("name", ["allow_replication", "coarsen"])
 def test_every_switch_is_handed_on_alone(name):
     value = name != "coarsen"
     assert SearchOptions(**{name: value}).arguments() == {"mode": "tofu", name: value}

@@ -168,7 +168,7 @@ TEST(SearchTables, OfAlternativesThatCostTheSameTheFirstStays) {
   ExampleGraph example;
   example.Head(example.Window("y", example.Variable("x", {4, 4}), 1, 1), "output");
   Tables t(example, {2});
-  const TensorChoices* whole = t.tables->Tensor(t.Class("x"), {kReplicated}, kLimit);
+  const TensorChoices* whole = t.tables->Tensor(t.Class("x"), Cuts{kReplicated}, kLimit);
   const OperatorChoices* choices =
       t.tables->Operator(0, t.Free(), {whole, whole}, kLimit);
   EXPECT_EQ(choices->alternatives, (std::vector<Cuts>{{0}}));

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from tofu.plan import Plan, render_text
 from tofu.plan.render.grouping import repeated_operators, repeated_tensors
 
@@ -20,10 +22,27 @@ def test_text_names_every_tensor_and_operator():
 def test_only_a_bound_that_is_met_proves_the_plan():
     changes = {"status": "steps-optimal", "lower_bound_bytes": 1024, "gap": 1 / 3}
     text = render_text(Plan.from_json(json.dumps(document(**changes))))
-    assert "every step optimal by itself; the least possible is at least 1.0 KiB" in text
+    assert "every step optimal by itself; at most 50.0% above the optimum" in text
     changes["status"] = "feasible"
     assert "every step optimal" not in render_text(Plan.from_json(json.dumps(document(**changes))))
     assert "proven optimal" in render_text(Plan.from_json(json.dumps(document())))
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        (1535, "at most 0.1% above the optimum"),
+        (1509, "at most 1.8% above the optimum"),
+        (1, "at most 153500.0% above the optimum"),
+        (0, "nothing proven of the whole plan"),
+    ],
+)
+def test_the_gap_is_rounded_up_and_said_in_words(bound, words):
+    changes = {"status": "feasible", "lower_bound_bytes": bound}
+    plan = Plan.from_json(json.dumps(document(**changes)))
+    assert plan.quality() == words
+    rival = Plan.from_json(json.dumps(document(mode="icml18", **changes)))
+    assert rival.quality() == f"{words} of icml18"
 
 
 def test_what_is_alike_is_counted_once():

@@ -1,0 +1,114 @@
+#include "passes/search/joint_search.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace tofu {
+namespace {
+
+// The problem of all orders is solved if it has at most this many alternatives per class
+// and cells to fill (each a few hundred nanoseconds); then in so many nodes.
+constexpr size_t kMaxAlternatives = 512;
+constexpr int64_t kMaxCells = int64_t{1} << 20;
+constexpr int64_t kMaxNodes = 16;
+constexpr int64_t kQuickCells = int64_t{1} << 17;
+// Profiles per class, nodes of their problem, and rounds to find those still wanted.
+constexpr size_t kMaxProfiles = 1 << 11;
+constexpr int64_t kProfileNodes = 4;
+constexpr int kMaskRounds = 48;
+// The gap above which that is hopeless: too many profiles would be left.
+constexpr double kMaxRestrictedGap = 0.005;
+
+class JointSearch {
+ public:
+  JointSearch(const ClassCuts& given, const JointOptions& options,
+              PartitionSearcher* searcher)
+      : given_(given), options_(options), searcher_(searcher) {}
+
+  JointResult Run() {
+    if (!options_.is_quick) BoundByProfiles();
+    if (IsDone() || SolveOrders(nullptr)) return std::move(result_);
+    const double gap = static_cast<double>(Best() - result_.lower_bound_bytes);
+    if (options_.is_quick || gap > kMaxRestrictedGap * static_cast<double>(Best())) {
+      return std::move(result_);
+    }
+    SolveRestricted();
+    return std::move(result_);
+  }
+
+ private:
+  int64_t Best() const {
+    return result_.found ? std::min(result_.found->bytes, options_.best_bytes)
+                         : options_.best_bytes;
+  }
+
+  bool IsDone() const {
+    return result_.lower_bound_bytes >= Best() ||
+           IsPast(options_.search.eliminate.deadline);
+  }
+
+  SearchOptions Options(int64_t nodes) const {
+    SearchOptions options = options_.search;
+    options.method = SolveBy::kBranch;
+    options.max_nodes = nodes;
+    options.tables_deadline = options.eliminate.deadline;
+    return options;
+  }
+
+  SearchOptions ProfileOptions() const {
+    SearchOptions options = Options(kProfileNodes);
+    options.ordered = 0;
+    options.max_alternatives = kMaxProfiles;
+    return options;
+  }
+
+  void BoundByProfiles() {
+    const SearchResult found = searcher_->Search(given_, ProfileOptions());
+    if (found.status == EliminateStatus::kTooBig) return;
+    result_.lower_bound_bytes = found.lower_bound_bytes;
+  }
+
+  // False if the problem is too large.
+  bool SolveOrders(const ClassProfiles* profiles) {
+    SearchOptions options = Options(kMaxNodes);
+    options.profiles = profiles;
+    options.max_alternatives = kMaxAlternatives;
+    options.max_cells = options_.is_quick ? kQuickCells : kMaxCells;
+    SearchResult found = searcher_->Search(given_, options);
+    if (found.status == EliminateStatus::kTooBig) return false;
+    // Plans with other profiles cost no less than the best one.
+    const int64_t bound = profiles == nullptr ? found.lower_bound_bytes
+                                              : std::min(found.lower_bound_bytes, Best());
+    result_.lower_bound_bytes = std::max(result_.lower_bound_bytes, bound);
+    if (found.bytes <= Best()) result_.found = std::move(found);
+    return true;
+  }
+
+  void SolveRestricted() {
+    const ClassProfiles wanted =
+        searcher_->WantedProfiles(given_, ProfileOptions(), Best(), kMaskRounds);
+    const bool none =
+        std::any_of(wanted.tensors.begin(), wanted.tensors.end(),
+                    [](const std::vector<Cuts>& profiles) { return profiles.empty(); });
+    if (none) {
+      result_.lower_bound_bytes = Best();  // no plan costs less
+    } else if (!wanted.tensors.empty()) {
+      SolveOrders(&wanted);
+    }
+  }
+
+  const ClassCuts& given_;
+  const JointOptions& options_;
+  PartitionSearcher* const searcher_;
+  JointResult result_;
+};
+
+}  // namespace
+
+JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
+                          PartitionSearcher* searcher) {
+  return JointSearch(given, options, searcher).Run();
+}
+
+}  // namespace tofu

@@ -1,0 +1,44 @@
+// Decides all steps of a plan together, and bounds what any plan costs.
+//
+//   1. Profiles. The problem in which only profiles are chosen (patterns.h) bounds every
+//      plan: each table of it is at most the table of any orders. It is small for any
+//      number of workers.
+//   2. Optimum. The problem of all orders is solved if it is not too large.
+//   3. Restriction. If it is, tensors keep only those profiles that a plan cheaper than
+//   the
+//      best one may have, as the profiles' reduced costs prove, and that problem is
+//      solved. No better plan being left out, its optimum or the best plan is the optimum
+//      of all.
+//
+// Input:      what is given of every step; the best plan's bytes.
+// Output:     a bound of all plans; a plan, if one was found that costs no more.
+// Errors:     none.
+// Position:   after the recursion, part of recursive_search.h.
+// Complexity: solve.h, with fixed numbers of nodes and cells: equal input, equal output.
+#ifndef TOFU_PASSES_SEARCH_JOINT_SEARCH_H_
+#define TOFU_PASSES_SEARCH_JOINT_SEARCH_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "passes/search/step_search.h"
+
+namespace tofu {
+
+struct JointOptions {
+  SearchOptions search;  // the time limit
+  int64_t best_bytes = 0;
+  bool is_quick = false;  // only a small problem of all orders, and no profiles
+};
+
+struct JointResult {
+  int64_t lower_bound_bytes = 0;
+  std::optional<SearchResult> found;
+};
+
+JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,
+                          PartitionSearcher* searcher);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_JOINT_SEARCH_H_

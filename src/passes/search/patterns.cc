@@ -1,0 +1,163 @@
+#include "passes/search/patterns.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "graph/box.h"
+
+namespace tofu {
+namespace {
+
+// kReplicated is negative, but comes last.
+bool IsBefore(int a, int b) {
+  return static_cast<unsigned>(a) < static_cast<unsigned>(b);
+}
+
+bool Precedes(const Cuts& a, const Cuts& b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), IsBefore);
+}
+
+void SortUnique(std::vector<Cuts>* all) {
+  std::sort(all->begin(), all->end(), Precedes);
+  all->erase(std::unique(all->begin(), all->end()), all->end());
+}
+
+// Then steps can be decided in turn without looking ahead.
+bool AreFirstStepsGiven(const Cuts& given) {
+  return std::is_sorted(given.begin(), given.end(),
+                        [](int a, int b) { return a != kFree && b == kFree; });
+}
+
+// Whether `cuts` of the first steps may begin cuts of this profile.
+bool MayBecome(const Cuts& cuts, const Cuts& profile, const std::vector<int>& parts) {
+  std::array<bool, Cuts::kMaxSteps> used = {};
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    size_t at = 0;
+    while (at < profile.size() &&
+           (used[at] || parts[at] != parts[i] || profile[at] != cuts[i])) {
+      ++at;
+    }
+    if (at == profile.size()) return false;
+    used[at] = true;
+  }
+  return true;
+}
+
+bool IsWanted(const Cuts& cuts, const PatternOptions& options) {
+  const std::vector<Cuts>& profiles = options.profiles;
+  return profiles.empty() ||
+         std::any_of(profiles.begin(), profiles.end(), [&](const Cuts& profile) {
+           return MayBecome(cuts, profile, options.parts);
+         });
+}
+
+std::vector<Cuts> PatternsOf(const std::vector<Cuts>& all,
+                             const PatternOptions& options) {
+  std::vector<Cuts> patterns;
+  for (const Cuts& cuts : all) {
+    if (!IsWanted(cuts, options)) continue;
+    patterns.push_back(PatternOf(cuts, options.parts, options.ordered));
+  }
+  SortUnique(&patterns);
+  return patterns;
+}
+
+// What may cut the step after `first`.
+std::vector<int> Possible(std::vector<int64_t> extents,
+                          const std::vector<int>& candidates, const Cuts& first,
+                          const std::vector<int>& parts, bool may_be_whole) {
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i] != kReplicated) extents[first[i]] /= parts[i];
+  }
+  std::vector<int> possible;
+  for (int candidate : candidates) {
+    if (extents[candidate] % parts[first.size()] == 0) possible.push_back(candidate);
+  }
+  if (possible.empty() || may_be_whole) possible.push_back(kReplicated);
+  return possible;
+}
+
+// Step after step; what is given must be possible.
+std::vector<Cuts> Enumerate(const std::vector<int64_t>& extents,
+                            const std::vector<int>& candidates, const Cuts& given,
+                            bool may_be_whole, const PatternOptions& options,
+                            bool* complete) {
+  std::vector<Cuts> patterns(1);
+  for (size_t step = 0; step < given.size() && *complete; ++step) {
+    std::vector<Cuts> longer;
+    for (const Cuts& pattern : patterns) {
+      std::vector<int> possible = {given[step]};
+      if (given[step] == kFree) {
+        possible = Possible(extents, candidates, pattern, options.parts, may_be_whole);
+      }
+      for (int cut : possible) {
+        Cuts next = pattern;
+        next.push_back(cut);
+        if (!IsWanted(next, options)) continue;
+        longer.push_back(PatternOf(next, options.parts, options.ordered));
+      }
+    }
+    SortUnique(&longer);
+    patterns = std::move(longer);
+    *complete = patterns.size() < options.limit;
+  }
+  return patterns;
+}
+
+}  // namespace
+
+Cuts PatternOf(Cuts cuts, const std::vector<int>& parts, size_t ordered) {
+  // Insertion sort within equal parts, which need not be neighbours.
+  for (size_t i = ordered + 1; i < cuts.size(); ++i) {
+    size_t at = i;
+    for (size_t j = i; j-- > ordered;) {
+      if (parts[j] != parts[i]) continue;
+      if (!IsBefore(cuts[at], cuts[j])) break;
+      std::swap(cuts[at], cuts[j]);
+      at = j;
+    }
+  }
+  return cuts;
+}
+
+std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
+                                 const Restrictions& restrictions, bool may_be_whole,
+                                 const PatternOptions& options, bool* complete) {
+  *complete = true;
+  if (!AreFirstStepsGiven(given) || restrictions.same_dimension) {
+    return PatternsOf(TensorAlternatives(shape, given, options.parts, restrictions,
+                                         may_be_whole, options.limit, complete),
+                      options);
+  }
+  std::vector<int> dims(shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  return Enumerate(shape, dims, given, may_be_whole, options, complete);
+}
+
+std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& table,
+                                   int node, const Cuts& given,
+                                   const Restrictions& restrictions,
+                                   const PatternOptions& options, bool* complete) {
+  *complete = true;
+  if (!AreFirstStepsGiven(given) || restrictions.same_dimension ||
+      restrictions.forbid_output_reduction) {
+    return PatternsOf(OperatorAlternatives(graph, table, node, given, options.parts,
+                                           restrictions, options.limit, complete),
+                      options);
+  }
+  const SplitVariables variables = VariablesOf(graph, table, node);
+  std::vector<Cuts> all;
+  for (const bool may_be_whole : {false, true}) {
+    if (!all.empty() || !*complete) break;
+    all = Enumerate(variables.extents, variables.candidates, given, may_be_whole, options,
+                    complete);
+    all.erase(
+        std::remove_if(all.begin(), all.end(),
+                       [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); }),
+        all.end());
+  }
+  return all;
+}
+
+}  // namespace tofu
