@@ -26,6 +26,7 @@ from tofu.plan.layout import Head, Layout, heads_of, variables_of
 from .executor import bind, bind_apart
 from .extension import load, run_part, runs_parts
 from .fault import failing_operator
+from .first_run import is_memory_scarce, run_one_by_one
 from .transfer import Tiles, gather, relay, scatter
 
 __all__ = ["Program", "Value"]
@@ -257,9 +258,12 @@ class _Joint:
         self._end = step.nodes
         self._is_train = True
         self.is_used_up = False
+        self._may_run_out = is_memory_scarce(self._executor, step.graphs[0], contexts)
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
-        run_part(self._executor, 0, self._middle, is_train=is_train)
+        run = run_one_by_one if self._may_run_out else run_part
+        run(self._executor, 0, self._middle, is_train=is_train)
+        self._may_run_out = False
         self._is_train, self.is_used_up = is_train, False
         return self._arrays
 
