@@ -69,7 +69,6 @@ def load_parameters(path):
     return {name: array.asnumpy() for name, array in mx.nd.load(str(path)).items()}
 
 
-@pytest.mark.slow
 # Every run takes each number of workers once, and two with both types.
 EACH_RUN = {(2, "float32"), (2, "float64"), (3, "float32"), (4, "float64"), (6, "float32")} | {
     (8, "float32"), (8, "float64")
@@ -81,6 +80,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "dtype"), CASES)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_partitioned_run_equals_the_serial_one(script, workers, dtype, serial_runs, tmp_path):

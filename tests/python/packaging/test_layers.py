@@ -92,6 +92,7 @@ def test_only_one_folder_of_sources_knows_mxnet() -> None:
 OPEN = [
     "tofu.errors",
     "tofu.uncaught",
+    "tofu.cuda_libraries",
     "tofu.server_process",
     "tofu.config",
     "tofu.dtypes",
