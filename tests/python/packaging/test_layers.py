@@ -91,9 +91,10 @@ def test_only_one_folder_of_sources_knows_mxnet() -> None:
 # Below the documented packages, and open to all, lowest first.
 OPEN = [
     "tofu.errors",
+    "tofu.config",
+    "tofu.installation",
     "tofu.uncaught",
     "tofu.server_process",
-    "tofu.config",
     "tofu.dtypes",
     "tofu.boxes",
     "tofu.tables",
