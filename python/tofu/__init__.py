@@ -45,6 +45,7 @@ __all__ = [
     "Sum",
     "TdlError",
     "TofuError",
+    "__version__",
     "analyze",
     "disable",
     "enable",
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "__version__": "tofu.installation",
     "analyze": "tofu.analysis",
     "disable": "tofu.gluon",
     "enable": "tofu.gluon",
@@ -62,6 +64,11 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'tofu' has no attribute {name!r}")
+    if _HOME[name] == "tofu.gluon":
+        from tofu import installation, uncaught
+
+        uncaught.end_runs()
+        installation.check_mxnet(f"tofu.{name}", load=True)
     value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value

@@ -79,7 +79,12 @@ class _Loader:
         module.__loader__ = self._real
         if module.__spec__ is not None:
             module.__spec__.loader = self._real
-        self._real.exec_module(module)
+        from tofu import installation
+
+        try:
+            self._real.exec_module(module)
+        except installation.IMPORT_ERRORS as error:
+            raise installation.unusable("tofu", error) from error
         from tofu import gluon
 
         gluon.enable()

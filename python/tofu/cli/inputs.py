@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
-import importlib.util
+import difflib
 import json
 import math
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from tofu import _core
 from tofu.config import Config
-from tofu.errors import ConfigError, GraphError
+from tofu.errors import ConfigError, GraphError, TofuError
+from tofu.installation import check_mxnet
 from tofu.plan import Problem, intercept
+from tofu.uncaught import without_ours
 
 __all__ = [
     "SymbolRequest",
-    "check_mxnet",
+    "check_symbol_text",
     "from_model",
     "from_script",
     "from_symbol",
@@ -30,7 +32,8 @@ __all__ = [
 ]
 
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
-INSTALL = "install tofu with the extra [cpu], or install mxnet==1.9.1 and 'numpy<1.24'"
+_WHO = "tofu plan"
+_NAMES_SHOWN = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,15 @@ class SymbolRequest:
         for _, _, dtype in pairs:
             if dtype not in DTYPES:
                 raise ConfigError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
+        for option, names in (
+            ("--shape", [text.partition("=")[0] for text in shapes]),
+            ("--dtype", [name for name, _, _ in pairs]),
+        ):
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ConfigError(
+                    f"{option}: given twice for {twice or 'all inputs'}; keep one of them"
+                )
         return cls(
             path=path,
             shapes=dict(map(_parse_shape, shapes)),
@@ -85,23 +97,6 @@ class _GraphReady(BaseException):
     def __init__(self, table: _core.StrategyTable, workers: int) -> None:
         super().__init__()
         self.table, self.workers = table, workers
-
-
-def check_mxnet(*, load: bool) -> None:
-    """Raise ConfigError unless MXNet is installed and, with `load`, can be imported."""
-    if importlib.util.find_spec("mxnet") is None:
-        raise ConfigError(f"tofu plan needs MXNet 1.9.1, but there is no module mxnet; {INSTALL}")
-    if not load:
-        return
-    os.environ.pop("MXNET_GRAPH_PASS", None)
-    try:
-        importlib.import_module("mxnet")
-    except (ImportError, OSError, AttributeError) as error:
-        # A missing CUDA driver is an OSError, a NumPy that is too new an AttributeError.
-        raise ConfigError(
-            f"tofu plan needs MXNet 1.9.1, but mxnet cannot be imported ({_first_line(error)}); "
-            f"{INSTALL}"
-        ) from None
 
 
 def names_model(target: str) -> bool:
@@ -121,7 +116,7 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
     Raises:
         ConfigError: the script ended before that call.
     """
-    check_mxnet(load=False)
+    check_mxnet(_WHO, load=False)
     from tofu import _import_hook
 
     _import_hook.install()
@@ -138,11 +133,24 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
         return Problem(script.name, ready.table, ready.workers)
     except SystemExit as end:
         status = end.code or 0
+    except TofuError:
+        raise
+    except Exception as error:
+        _show_own(error, script)
+        raise SystemExit(1) from None
     raise ConfigError(
         f"{script} ended (status {status}) before its first partitioned training call: "
         "nothing to plan; its net must be a HybridBlock, or a Sequential of them, and called "
         "under autograd.record()"
     )
+
+
+def _show_own(error: Exception, script: Path) -> None:
+    """Print the traceback of a script as Python would, without the frames that started it."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, without_ours(frames))
 
 
 def from_symbol(request: SymbolRequest) -> Problem:
@@ -154,7 +162,7 @@ def from_symbol(request: SymbolRequest) -> Problem:
     """
     check_symbol_text(request.path)
     # MXNet, and with it the training graph, is loaded only for a file that may be a symbol.
-    check_mxnet(load=True)
+    check_mxnet(_WHO, load=True)
     import mxnet as mx
 
     from tofu.mx.build.training_graph import training_graph
@@ -191,7 +199,7 @@ def from_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]
     Raises:
         ConfigError: there is no such model.
     """
-    check_mxnet(load=True)
+    check_mxnet(_WHO, load=True)
     from tofu import models
 
     graph = models.build(name, batch_size).training_graph(optimizer=optimizer)
@@ -217,7 +225,7 @@ def check_symbol_text(path: Path) -> None:
         document = json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise GraphError(f"{path}: not a text file; {expected}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GraphError(f"{path}: not JSON, or cut off ({error}); {expected}") from None
     for part in ("nodes", "arg_nodes", "heads"):
         if not isinstance(document, dict) or not isinstance(document.get(part), list):
@@ -273,7 +281,7 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
     names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
     for name in (*request.shapes, *request.inputs, *filter(None, request.dtypes)):
         if name not in names:
-            raise ConfigError(f"{request.path}: no variable {name!r}; it has {', '.join(names)}")
+            raise ConfigError(f"{request.path}: no variable {name!r}; {_near(name, names)}")
     if not request.shapes:
         raise ConfigError(
             f"{request.path}: no shapes; give those of its inputs, "
@@ -299,6 +307,15 @@ def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int
         name: (tuple(found[name]), np.dtype(types.get(name) or request.dtypes[""]).name)
         for name in names
     }
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    """The names most like one that is not among them."""
+    near = difflib.get_close_matches(name, names, n=3)
+    if near:
+        return f"did you mean {', '.join(near)}?"
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"it has {', '.join(names[:_NAMES_SHOWN])}{more}"
 
 
 def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:

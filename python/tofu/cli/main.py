@@ -6,7 +6,7 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
-    tofu ops
+    tofu ops Convolution
     tofu verify Convolution dot --seed 3
     tofu solve --time 30 problem.json.gz
 
@@ -25,11 +25,10 @@ from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
+from tofu.installation import DISTRIBUTION
 from tofu.uncaught import BAD_INPUT
 
 __all__ = ["main"]
-
-DISTRIBUTION = "mxnet-tofu"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,15 +7,17 @@ from typing import Optional
 
 import click
 
+from tofu.cli.isolated import isolated
 from tofu.cli.options import describe_option
 from tofu.errors import ConfigError
+from tofu.installation import IMPORT_ERRORS, check_mxnet, unusable
 
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
 FALSE_STRATEGY = 1  # exit status
 
 
-@click.command()
+@click.command(short_help="List the operators and how each can be split.")
 @click.option(
     "--format",
     "form",
@@ -27,13 +29,18 @@ FALSE_STRATEGY = 1  # exit status
 def ops(form: str) -> None:
     """List every operator of the installed MXNet and how it can be split."""
     os.environ.pop("MXNET_GRAPH_PASS", None)
-    from tofu.cli import operator_report
+    check_mxnet("tofu ops", load=False)
+    from tofu.cli.operator_list import ops_text
     from tofu.verify.inventory.cache import cached_inventory
 
-    click.echo(operator_report.ops_text(cached_inventory(), form), nl=False)
+    try:
+        found = cached_inventory()
+    except IMPORT_ERRORS as error:
+        raise unusable("tofu ops", error) from error
+    click.echo(ops_text(found, form), nl=False)
 
 
-@click.command()
+@click.command(short_help="Check strategies by running operators in parts.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of shapes and values.")
 @click.option(
     "--processes",
@@ -67,8 +74,8 @@ def verify(
 
     Exits with status 1 if a strategy is false.
     """
-    os.environ.pop("MXNET_GRAPH_PASS", None)
     os.environ["OMP_NUM_THREADS"] = "1"
+    _load_mxnet("tofu verify")
     from tofu.cli import operator_report
 
     names = operator_report.known_operators(operators)
@@ -82,7 +89,7 @@ def verify(
         raise SystemExit(FALSE_STRATEGY)
 
 
-@click.command()
+@click.command(short_help="Find how an operator can be split.")
 @click.option(
     "--shape",
     "shapes",
@@ -106,12 +113,26 @@ def suggest(
     For an operator written in Python, use Custom:NAME and --describe the file that registers it.
     Give different dimensions different sizes.
     """
-    os.environ.pop("MXNET_GRAPH_PASS", None)
-    from tofu.verify.find.suggest import parse_input, suggestion
-
     pairs = [text.partition("=") for text in attrs]
     if not all(sign for _, sign, _ in pairs):
         raise ConfigError(f"--attr {', '.join(attrs)}: expected NAME=VALUE")
-    inputs = [parse_input(text) for text in shapes]
     given = {name: value for name, _, value in pairs}
-    click.echo(suggestion(operator, inputs, given, dtype=dtype, seed=seed), nl=False)
+
+    def run() -> None:
+        _load_mxnet("tofu suggest")
+        from tofu.verify.find.suggest import parse_input, suggestion
+
+        inputs = [parse_input(text) for text in shapes]
+        click.echo(suggestion(operator, inputs, given, dtype=dtype, seed=seed), nl=False)
+
+    isolated(
+        run,
+        f"tofu suggest {operator}: it crashed MXNet ({{}}) on inputs of {' and '.join(shapes)}; "
+        "give other --shape, --attr or --dtype",
+    )
+
+
+def _load_mxnet(who: str) -> None:
+    """Import MXNet with tofu off, here and in the processes that the command starts."""
+    os.environ.pop("MXNET_GRAPH_PASS", None)
+    check_mxnet(who, load=True)

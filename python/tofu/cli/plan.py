@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import click
+from click.core import ParameterSource
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
-from tofu.cli.inputs import SymbolRequest, from_model, from_script, from_symbol, names_model
+from tofu.analysis.table import described_name
+from tofu.cli.inputs import (
+    SymbolRequest,
+    check_symbol_text,
+    from_model,
+    from_script,
+    from_symbol,
+    names_model,
+)
+from tofu.cli.isolated import isolated
 from tofu.cli.options import (
     Script,
     allow_replication_option,
@@ -30,6 +41,7 @@ from tofu.cli.options import (
     set_fetch,
     set_search,
     switch_on,
+    tell_misplaced,
     workers_option,
 )
 from tofu.config import Config
@@ -44,7 +56,7 @@ __all__ = ["plan"]
 FORMATS = ("text", "json", "html")
 
 
-@click.command(cls=Script)
+@click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
 @workers_option
 @device_option
 @log_option
@@ -157,26 +169,44 @@ def plan(
     is_model = names_model(target)
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
+    context = click.get_current_context()
+    if context.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE:
+        _check_optimizer(target, is_model or is_symbol, predict)
+    tell_misplaced(context, target, args)
+    if save is not None:
+        plan_file.check_target(Path(save))
     set_search(search, pins, pin_file, allow_replication)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
+    find_problem: Callable[[], Problem]
     if is_model:
-        problem = from_model(target, batch_size=batch_size, optimizer=update)
+        find_problem = functools.partial(
+            from_model, target, batch_size=batch_size, optimizer=update
+        )
     elif is_symbol:
         request = SymbolRequest.parse(
             Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
             predict=predict,
         )  # fmt: skip
-        problem = from_symbol(request)
+        check_symbol_text(request.path)
+        find_problem = functools.partial(from_symbol, request)
     else:
-        problem = from_script(Path(target), args)
+        find_problem = functools.partial(from_script, Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication)
-    output = Output(
-        form, everything, explain, Path(save) if save else None, memory,
-        config.fetch or default_fetch(),
-    )  # fmt: skip
-    plan_and_print(problem, options, output)
+    output = Output(form, everything, explain, Path(save) if save else None, memory, config.fetch)
+
+    def run() -> None:
+        plan_and_print(find_problem(), options, output)
+
+    if is_symbol:
+        isolated(
+            run,
+            f"{target}: MXNet crashed on it ({{}}); the file may be damaged: export it again "
+            "with block.export or symbol.save",
+        )
+    else:
+        run()
 
 
 def _check_target(
@@ -197,6 +227,17 @@ def _check_target(
         )
 
 
+def _check_optimizer(target: str, has_none: bool, predict: bool) -> None:
+    """Raise ConfigError if --optimizer would have no effect."""
+    if not has_none:
+        raise ConfigError(
+            f"tofu plan {target}: --optimizer is only for a symbol file or a model; a script has "
+            "its own gluon.Trainer"
+        )
+    if predict:
+        raise ConfigError("tofu plan: --predict plans no update; leave out --optimizer")
+
+
 # --- printing -----------------------------------------------------------------------------
 
 
@@ -210,7 +251,7 @@ class Output:
         explain: names of tensors and operators to explain.
         save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
-        fetch: one of config.FETCHES.
+        fetch: one of config.FETCHES; None: the default of a run.
     """
 
     form: str
@@ -218,7 +259,7 @@ class Output:
     explain: Sequence[str] = ()
     save: Optional[Path] = None
     memory: str = "estimate"
-    fetch: str = "multifetch"
+    fetch: Optional[str] = None
 
 
 def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> None:
@@ -236,9 +277,11 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
     explanations = [explaining.explain(problem, plan, name) for name in output.explain]
     if output.save is not None:
-        plan_file.save(output.save, plan)
+        plan_file.save(output.save, plan, problem.graph)
     if output.memory == "exact":
-        plan = _with_memory(problem, plan, output.fetch)
+        plan = _with_memory(problem, plan, output.fetch or default_fetch())
+    if output.form != "json":
+        plan = _with_names(problem, plan)
     click.echo(_render(plan, explanations, output), nl=False)
 
 
@@ -271,6 +314,16 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
         "shared_bytes": partitioned.shared_bytes,
     }
     return Plan.from_json(json.dumps(exact))
+
+
+def _with_names(problem: Problem, plan: Plan) -> Plan:
+    """Call operators written in Python by the names under which they are registered."""
+    names = {
+        node.name: described_name(node.op, node.attrs)[0]
+        for node in problem.graph.nodes_of({"Custom"})
+    }
+    operators = (dataclasses.replace(o, op=names.get(o.node, o.op)) for o in plan.operators)
+    return dataclasses.replace(plan, operators=tuple(operators)) if names else plan
 
 
 def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "eager",
     "gathered",
     "left_out",
+    "many_workers",
     "partitioned",
     "plain_fetch",
     "plan_missing",
@@ -42,6 +43,9 @@ __all__ = [
 _LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 # A replicated tensor is worth a warning if it holds this share of the graph's bytes.
 _LARGE_SHARE = 0.01
+_LARGE_BYTES = 1024  # with fewer, only if most of the graph is replicated
+_MOST = 0.5
+_MANY_WORKERS = 128  # with more, the first step may take minutes
 _NAMES_SHOWN = 8
 
 _log = logging.getLogger("tofu")
@@ -112,6 +116,18 @@ def partitioned(
             file.write(json.dumps(record) + "\n")
     found = Partitioned(
         name, plan.num_operators, parameters, compiled.fetched_bytes, plan.search_seconds
+    )
+    _log.debug(
+        "%s: plan of graph %s: %s, %s; tensors of %s as a whole, %s on the fullest worker; "
+        "fetches: %s, %s saved by sharing",
+        name,
+        plan.table.graph.hash,
+        " x ".join(map(str, plan.parts)) or "one worker",
+        plan.status,
+        format_bytes(compiled.serial_bytes),
+        format_bytes(max(compiled.bytes_per_worker)),
+        compiled.fetch,
+        format_bytes(compiled.shared_bytes),
     )
     depth = session.state.depth
     if not first or not parameters:
@@ -242,6 +258,16 @@ def plain_fetch(reason: str, session: Session) -> None:
         )
 
 
+def many_workers(session: Session) -> None:
+    """Warn, once, before a first step that takes minutes."""
+    if session.workers > _MANY_WORKERS and "many workers" not in session.state.told:
+        session.state.told.add("many workers")
+        warn(
+            f"{session.workers} workers: the first step may take minutes, as every operator is "
+            "prepared for each worker, and the memory for that grows with their number"
+        )
+
+
 def replicated(name: str, compiled: Compiled) -> None:
     """Warn of large tensors that every worker stores whole."""
     found = compiled.searched.indivisible_bytes()
@@ -251,7 +277,8 @@ def replicated(name: str, compiled: Compiled) -> None:
         for tensor, size in sizes.items()
         if size >= _LARGE_SHARE * max(compiled.serial_bytes, 1)
     }
-    if not large:
+    mostly_whole = sum(sizes.values()) >= _MOST * compiled.serial_bytes
+    if not large or (max(large.values()) < _LARGE_BYTES and not mostly_whole):
         return
     shown = [f"{tensor} ({format_bytes(size)})" for tensor, size in large.items()]
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""

@@ -347,6 +347,7 @@ def make_pool(
     for parameter in parameters.values():
         if not is_tiled(parameter):
             check_tileable(parameter)
+    messages.many_workers(session)
     backend = session.state.backend
     session.state.runs_python |= any(
         node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]

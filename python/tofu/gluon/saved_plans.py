@@ -55,11 +55,13 @@ def plan_for(
         state.plan_matched = True
         return found
     if training and not state.plan_matched:
+        differs = plans.difference(table.graph) if found is None else ""
         raise ConfigError(
-            f"{plans.path}: no plan for the training graph of {name}; the file is for another "
-            f"graph ({', '.join(sorted(key for key, _ in plans.plans))}). Layers, shapes, batch "
-            "size and optimizer must be the same: save the plan again with tofu plan --save, or "
-            "unset TOFU_PLAN"
+            f"{plans.path}: no plan for the training graph of {name}; "
+            + (f"{differs}. " if differs else "the file is for another graph. ")
+            + f"(Graph {', '.join(sorted({key for key, _ in plans.plans}))}, here "
+            f"{table.graph.hash}.) Layers, shapes, batch size and optimizer must be the same: "
+            "save the plan again with tofu plan --save, or unset TOFU_PLAN"
         )
     if not state.plan_missing:
         state.plan_missing = True

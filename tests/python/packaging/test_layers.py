@@ -91,10 +91,11 @@ def test_only_one_folder_of_sources_knows_mxnet() -> None:
 # Below the documented packages, and open to all, lowest first.
 OPEN = [
     "tofu.errors",
+    "tofu.config",
+    "tofu.installation",
     "tofu.uncaught",
     "tofu.cuda_libraries",
     "tofu.server_process",
-    "tofu.config",
     "tofu.dtypes",
     "tofu.boxes",
     "tofu.tables",
