@@ -100,6 +100,22 @@ class Partitioned(NamedTuple):
     search_seconds: float
 
 
+def _tell_plan(name: str, compiled: Compiled) -> None:
+    plan = compiled.searched
+    _log.debug(
+        "%s: plan of graph %s: %s, %s; tensors of %s as a whole, %s on the fullest worker; "
+        "fetches: %s, %s saved by sharing",
+        name,
+        plan.table.graph.hash,
+        " x ".join(map(str, plan.parts)) or "one worker",
+        plan.status,
+        format_bytes(compiled.serial_bytes),
+        format_bytes(max(compiled.bytes_per_worker)),
+        compiled.fetch,
+        format_bytes(compiled.shared_bytes),
+    )
+
+
 def partitioned(
     name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
 ) -> None:
@@ -117,18 +133,8 @@ def partitioned(
     found = Partitioned(
         name, plan.num_operators, parameters, compiled.fetched_bytes, plan.search_seconds
     )
-    _log.debug(
-        "%s: plan of graph %s: %s, %s; tensors of %s as a whole, %s on the fullest worker; "
-        "fetches: %s, %s saved by sharing",
-        name,
-        plan.table.graph.hash,
-        " x ".join(map(str, plan.parts)) or "one worker",
-        plan.status,
-        format_bytes(compiled.serial_bytes),
-        format_bytes(max(compiled.bytes_per_worker)),
-        compiled.fetch,
-        format_bytes(compiled.shared_bytes),
-    )
+    if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
+        _tell_plan(name, compiled)
     depth = session.state.depth
     if not first or not parameters:
         _tell(logging.DEBUG, found.name, "", [found], session)
