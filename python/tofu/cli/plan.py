@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
@@ -48,8 +46,10 @@ from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
 from tofu.plan import file as plan_file
+from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
+from tofu.plan.render.layers import render_layers
 
 __all__ = ["plan"]
 
@@ -123,11 +123,13 @@ FORMATS = ("text", "json", "html")
 @click.option(
     "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
 )
+@click.option("--layers", is_flag=True, help="Text format: bytes by layer and direction.")
 @click.option(
     "--explain",
     multiple=True,
     metavar="TENSOR|OP",
-    help="Print what each way to cut it costs, and why the plan chose its own; may be repeated.",
+    help="Print what each way to cut it costs, and why the plan chose its own; may be a pattern "
+    "('conv1*') and be repeated.",
 )
 @click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @click.option(
@@ -158,6 +160,7 @@ def plan(
     batch_size: Optional[int],
     form: str,
     everything: bool,
+    layers: bool,
     explain: tuple[str, ...],
     save: Optional[str],
     memory: str,
@@ -200,7 +203,9 @@ def plan(
     else:
         find_problem = functools.partial(from_script, Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication, bound)
-    output = Output(form, everything, explain, Path(save) if save else None, memory, config.fetch)
+    output = Output(
+        form, everything, layers, explain, Path(save) if save else None, memory, config.fetch
+    )
 
     def run() -> None:
         plan_and_print(find_problem(), options, output)
@@ -254,7 +259,8 @@ class Output:
     Attributes:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
-        explain: names of tensors and operators to explain.
+        layers: whether text is a table of layers instead of tensors and operators.
+        explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
         fetch: one of config.FETCHES; None: the default of a run.
@@ -262,6 +268,7 @@ class Output:
 
     form: str
     everything: bool = False
+    layers: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
     memory: str = "estimate"
@@ -275,13 +282,13 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
         ConfigError: the graph lacks a name to explain, or the file cannot be written.
         PlanError: an option does not fit the graph.
     """
-    _check_names(problem, output.explain)
+    explained = _explained(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
-    explanations = [explaining.explain(problem, plan, name) for name in output.explain]
+    explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
         plan_file.save(output.save, plan, problem.graph)
     if output.memory == "exact":
@@ -342,18 +349,25 @@ def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output)
         return json.dumps({**json.loads(plan.to_json()), "explanations": told})
     if found:
         return "\n".join(explanation.to_text() for explanation in found)
+    if output.layers:
+        return render_layers(plan)
     return render_text(plan, everything=output.everything)
 
 
-def _check_names(problem: Problem, names: Sequence[str]) -> None:
-    """Raise ConfigError for a name that no node of the graph has."""
+def _explained(problem: Problem, names: Sequence[str]) -> list[str]:
+    """The tensors and operators that names and patterns stand for. Raises ConfigError."""
     if not names:
-        return
-    known = {node.name for node in problem.graph.nodes}
+        return []
+    nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
+    outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
+    found: dict[str, None] = {}
     for name in names:
-        if re.sub(r"\[\d+\]$", "", name) not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        fitting = matching(name, nodes) or matching(name, outputs)
+        if not fitting:
+            what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
-                f"--explain {name}: {problem.name} has no tensor or operator of that name"
-                + (f"; did you mean {', '.join(near)}?" if near else "")
+                f"--explain {name}: {problem.name} has no tensor or operator {what}"
+                + near_text(name, nodes)
             )
+        found.update(dict.fromkeys(fitting))
+    return list(found)
