@@ -6,6 +6,7 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
+    tofu compare --workers 2,4,8 mlp
     tofu show --layers train.plan
     tofu diff train.plan other.plan
     tofu ops Convolution
@@ -23,6 +24,7 @@ from typing import Optional
 import click
 
 from tofu.cli import operators
+from tofu.cli.compare import compare_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.show import diff, show
@@ -40,7 +42,10 @@ def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""
 
 
-COMMANDS = (run, plan, show, diff, operators.ops, operators.verify, operators.suggest, solve)
+COMMANDS = (
+    run, plan, compare_command, show, diff,
+    operators.ops, operators.verify, operators.suggest, solve,
+)  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)
 

@@ -143,6 +143,7 @@ def suggest(
     if not all(sign for _, sign, _ in pairs):
         raise ConfigError(f"--attr {', '.join(attrs)}: expected NAME=VALUE")
     given = {name: value for name, _, value in pairs}
+    check_mxnet("tofu suggest", load=False)
 
     def run() -> None:
         _load_mxnet("tofu suggest")

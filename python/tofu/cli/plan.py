@@ -13,17 +13,9 @@ from typing import Callable, Optional
 import click
 from click.core import ParameterSource
 
-from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
-from tofu.cli.inputs import (
-    SymbolRequest,
-    check_symbol_text,
-    from_model,
-    from_script,
-    from_symbol,
-    names_model,
-)
+from tofu.cli.inputs import from_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import (
     Script,
@@ -44,12 +36,21 @@ from tofu.cli.options import (
 )
 from tofu.config import Config
 from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
 from tofu.plan.render.layers import render_layers
+from tofu.planning.memory import with_memory
+from tofu.planning.problems import (
+    SymbolRequest,
+    check_symbol_text,
+    from_model,
+    from_symbol,
+    names_model,
+)
 
 __all__ = ["plan"]
 
@@ -199,6 +200,7 @@ def plan(
             predict=predict,
         )  # fmt: skip
         check_symbol_text(request.path)
+        check_mxnet("tofu plan", load=False)
         find_problem = functools.partial(from_symbol, request)
     else:
         find_problem = functools.partial(from_script, Path(target), args)
@@ -292,41 +294,10 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     if output.save is not None:
         plan_file.save(output.save, plan, problem.graph)
     if output.memory == "exact":
-        plan = _with_memory(problem, plan, output.fetch or default_fetch())
+        plan = with_memory(problem, plan, output.fetch)
     if output.form != "json":
         plan = _with_names(problem, plan)
     click.echo(_render(plan, explanations, output), nl=False)
-
-
-def default_fetch() -> str:
-    """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
-    import mxnet as mx
-
-    return "plain" if mx.context.num_gpus() else "multifetch"
-
-
-def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
-    """Add the memory that MXNet will allocate and the bytes that workers really fetch."""
-    import mxnet as mx
-
-    from tofu.mx.memory.step import step_memory
-    from tofu.mx.run import extension
-
-    document = plan.to_json()
-    partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
-    joint = extension.runs_parts() and problem.table.is_repeatable
-    step = _core.schedule(partitioned, joint=joint)
-    kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
-    exact = {
-        **json.loads(document),
-        "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
-        "memory": "exact",
-        "fetch": fetch,
-        "fetched_bytes": partitioned.fetched_bytes,
-        "shared_bytes": partitioned.shared_bytes,
-    }
-    return Plan.from_json(json.dumps(exact))
 
 
 def _with_names(problem: Problem, plan: Plan) -> Plan:
