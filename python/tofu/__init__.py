@@ -6,6 +6,7 @@ In a notebook::
     import tofu
 
     tofu.enable(workers=4)
+    print(tofu.plan("mlp", workers=4))
 
 ``tofu.op``, ``tofu.Sum``, ``tofu.Max``, ``tofu.Min``, ``tofu.Prod`` and ``tofu.Opaque``
 describe operators in the paper's language. Importing tofu is cheap: it loads neither MXNet
@@ -28,6 +29,7 @@ from tofu.errors import (
 )
 
 if TYPE_CHECKING:
+    from tofu import plan
     from tofu.analysis import analyze
     from tofu.gluon import disable, enable
     from tofu.lang import Max, Min, Opaque, Prod, Sum, op
@@ -50,6 +52,7 @@ __all__ = [
     "disable",
     "enable",
     "op",
+    "plan",
 ]
 
 _HOME = {
@@ -57,6 +60,7 @@ _HOME = {
     "analyze": "tofu.analysis",
     "disable": "tofu.gluon",
     "enable": "tofu.gluon",
+    "plan": "tofu.plan",
     **dict.fromkeys(("Max", "Min", "Opaque", "Prod", "Sum", "op"), "tofu.lang"),
 }
 
@@ -69,7 +73,8 @@ def __getattr__(name: str) -> Any:
 
         uncaught.end_runs()
         installation.check_mxnet(f"tofu.{name}", load=True)
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    home = importlib.import_module(_HOME[name])
+    value = home if name == "plan" else getattr(home, name)
     globals()[name] = value
     return value
 

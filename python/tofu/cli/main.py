@@ -6,6 +6,9 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
+    tofu compare --workers 2,4,8 mlp
+    tofu show --layers train.plan
+    tofu diff train.plan other.plan
     tofu ops Convolution
     tofu verify Convolution dot --seed 3
     tofu solve --time 30 problem.json.gz
@@ -21,8 +24,10 @@ from typing import Optional
 import click
 
 from tofu.cli import operators
+from tofu.cli.compare import compare_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
+from tofu.cli.show import diff, show
 from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
@@ -37,7 +42,11 @@ def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""
 
 
-for command in (run, plan, solve, operators.ops, operators.verify, operators.suggest):
+COMMANDS = (
+    run, plan, compare_command, show, diff,
+    operators.ops, operators.verify, operators.suggest, solve,
+)  # fmt: skip
+for command in COMMANDS:
     cli.add_command(command)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Optional
 
 import click
 
 from tofu.cli.isolated import isolated
-from tofu.cli.options import describe_option
+from tofu.cli.options import check_script, describe_option, switch_on
 from tofu.errors import ConfigError
 from tofu.installation import IMPORT_ERRORS, check_mxnet, unusable
 
@@ -26,10 +28,26 @@ FALSE_STRATEGY = 1  # exit status
     show_default=True,
     help="A table, the JSON document, or the page docs/operators.md.",
 )
-def ops(form: str) -> None:
-    """List every operator of the installed MXNet and how it can be split."""
+@click.option(
+    "--of", "script", metavar="SCRIPT", help="Only the operators of a script's first training step."
+)
+@describe_option
+@click.argument("operator", required=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[str, ...]) -> None:
+    """List every operator of the installed MXNet and how it can be split.
+
+    With an OPERATOR, print its description, index variables and strategies. With --of SCRIPT,
+    list the operators of the script; the arguments are the script's.
+    """
+    if (script or operator) and form != "text":
+        raise ConfigError(f"tofu ops --format {form}: only for the list of all operators")
+    if args and script is None:
+        raise ConfigError(
+            f"tofu ops {operator}: {args[0]!r} is one too many; expected one operator"
+        )
     os.environ.pop("MXNET_GRAPH_PASS", None)
-    check_mxnet("tofu ops", load=False)
+    check_mxnet("tofu ops", load=script is None and operator is not None)
     from tofu.cli.operator_list import ops_text
     from tofu.verify.inventory.cache import cached_inventory
 
@@ -37,7 +55,15 @@ def ops(form: str) -> None:
         found = cached_inventory()
     except IMPORT_ERRORS as error:
         raise unusable("tofu ops", error) from error
-    click.echo(ops_text(found, form), nl=False)
+    if script is not None:
+        text = _used(script, [*filter(None, [operator]), *args], found)
+    elif operator is not None:
+        from tofu.cli.operator_page import operator_text
+
+        text = operator_text(operator, found)
+    else:
+        text = ops_text(found, form)
+    click.echo(text, nl=False)
 
 
 @click.command(short_help="Check strategies by running operators in parts.")
@@ -117,6 +143,7 @@ def suggest(
     if not all(sign for _, sign, _ in pairs):
         raise ConfigError(f"--attr {', '.join(attrs)}: expected NAME=VALUE")
     given = {name: value for name, _, value in pairs}
+    check_mxnet("tofu suggest", load=False)
 
     def run() -> None:
         _load_mxnet("tofu suggest")
@@ -136,3 +163,16 @@ def _load_mxnet(who: str) -> None:
     """Import MXNet with tofu off, here and in the processes that the command starts."""
     os.environ.pop("MXNET_GRAPH_PASS", None)
     check_mxnet(who, load=True)
+
+
+def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, object]]) -> str:
+    """The operators of a script's first training graph."""
+    from tofu.cli.inputs import from_script
+
+    check_script(script)
+    os.environ.pop("TOFU_PLAN", None)
+    switch_on(None, None, None)
+    problem = from_script(Path(script), args)
+    from tofu.cli.operator_page import used_text
+
+    return used_text(problem, operators)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
@@ -15,17 +13,9 @@ from typing import Callable, Optional
 import click
 from click.core import ParameterSource
 
-from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
-from tofu.cli.inputs import (
-    SymbolRequest,
-    check_symbol_text,
-    from_model,
-    from_script,
-    from_symbol,
-    names_model,
-)
+from tofu.cli.inputs import from_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import (
     Script,
@@ -46,10 +36,21 @@ from tofu.cli.options import (
 )
 from tofu.config import Config
 from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
 from tofu.plan import file as plan_file
+from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
+from tofu.plan.render.layers import render_layers
+from tofu.planning.memory import with_memory
+from tofu.planning.problems import (
+    SymbolRequest,
+    check_symbol_text,
+    from_model,
+    from_symbol,
+    names_model,
+)
 
 __all__ = ["plan"]
 
@@ -118,11 +119,13 @@ FORMATS = ("text", "json", "html")
 @click.option(
     "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
 )
+@click.option("--layers", is_flag=True, help="Text format: bytes by layer and direction.")
 @click.option(
     "--explain",
     multiple=True,
     metavar="TENSOR|OP",
-    help="Print what each way to cut it costs, and why the plan chose its own; may be repeated.",
+    help="Print what each way to cut it costs, and why the plan chose its own; may be a pattern "
+    "('conv1*') and be repeated.",
 )
 @click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @click.option(
@@ -152,6 +155,7 @@ def plan(
     batch_size: Optional[int],
     form: str,
     everything: bool,
+    layers: bool,
     explain: tuple[str, ...],
     save: Optional[str],
     memory: str,
@@ -190,11 +194,14 @@ def plan(
             predict=predict,
         )  # fmt: skip
         check_symbol_text(request.path)
+        check_mxnet("tofu plan", load=False)
         find_problem = functools.partial(from_symbol, request)
     else:
         find_problem = functools.partial(from_script, Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication)
-    output = Output(form, everything, explain, Path(save) if save else None, memory, config.fetch)
+    output = Output(
+        form, everything, layers, explain, Path(save) if save else None, memory, config.fetch
+    )
 
     def run() -> None:
         plan_and_print(find_problem(), options, output)
@@ -248,7 +255,8 @@ class Output:
     Attributes:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
-        explain: names of tensors and operators to explain.
+        layers: whether text is a table of layers instead of tensors and operators.
+        explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
         fetch: one of config.FETCHES; None: the default of a run.
@@ -256,6 +264,7 @@ class Output:
 
     form: str
     everything: bool = False
+    layers: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
     memory: str = "estimate"
@@ -269,51 +278,20 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
         ConfigError: the graph lacks a name to explain, or the file cannot be written.
         PlanError: an option does not fit the graph.
     """
-    _check_names(problem, output.explain)
+    explained = _explained(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
-    explanations = [explaining.explain(problem, plan, name) for name in output.explain]
+    explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
         plan_file.save(output.save, plan, problem.graph)
     if output.memory == "exact":
-        plan = _with_memory(problem, plan, output.fetch or default_fetch())
+        plan = with_memory(problem, plan, output.fetch)
     if output.form != "json":
         plan = _with_names(problem, plan)
     click.echo(_render(plan, explanations, output), nl=False)
-
-
-def default_fetch() -> str:
-    """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
-    import mxnet as mx
-
-    return "plain" if mx.context.num_gpus() else "multifetch"
-
-
-def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
-    """Add the memory that MXNet will allocate and the bytes that workers really fetch."""
-    import mxnet as mx
-
-    from tofu.mx.memory.step import step_memory
-    from tofu.mx.run import extension
-
-    document = plan.to_json()
-    partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
-    joint = extension.runs_parts() and problem.table.is_repeatable
-    step = _core.schedule(partitioned, joint=joint)
-    kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
-    exact = {
-        **json.loads(document),
-        "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
-        "memory": "exact",
-        "fetch": fetch,
-        "fetched_bytes": partitioned.fetched_bytes,
-        "shared_bytes": partitioned.shared_bytes,
-    }
-    return Plan.from_json(json.dumps(exact))
 
 
 def _with_names(problem: Problem, plan: Plan) -> Plan:
@@ -336,18 +314,25 @@ def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output)
         return json.dumps({**json.loads(plan.to_json()), "explanations": told})
     if found:
         return "\n".join(explanation.to_text() for explanation in found)
+    if output.layers:
+        return render_layers(plan)
     return render_text(plan, everything=output.everything)
 
 
-def _check_names(problem: Problem, names: Sequence[str]) -> None:
-    """Raise ConfigError for a name that no node of the graph has."""
+def _explained(problem: Problem, names: Sequence[str]) -> list[str]:
+    """The tensors and operators that names and patterns stand for. Raises ConfigError."""
     if not names:
-        return
-    known = {node.name for node in problem.graph.nodes}
+        return []
+    nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
+    outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
+    found: dict[str, None] = {}
     for name in names:
-        if re.sub(r"\[\d+\]$", "", name) not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        fitting = matching(name, nodes) or matching(name, outputs)
+        if not fitting:
+            what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
-                f"--explain {name}: {problem.name} has no tensor or operator of that name"
-                + (f"; did you mean {', '.join(near)}?" if near else "")
+                f"--explain {name}: {problem.name} has no tensor or operator {what}"
+                + near_text(name, nodes)
             )
+        found.update(dict.fromkeys(fitting))
+    return list(found)

@@ -203,8 +203,8 @@ def _search(
 ) -> _core.Plan:
     fixed = {name: list(cuts) for name, cuts in pins.items()}
     if options.pins:
-        check_pins(options.pins, set(table.graph.tensor_names))
-        fixed = {**{name: list(cuts) for name, cuts in options.pins}, **fixed}
+        given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
+        fixed = {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
     return _core.plan(table, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments())
 
 

@@ -241,3 +241,52 @@ def test_the_list_needs_no_mxnet() -> None:
     text = "import sys, tofu.cli.operator_list; print('mxnet' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+def test_one_operator_is_explained() -> None:
+    ran = invoke("ops", "_npx_fully_connected")  # another name of it
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith("FullyConnected (")
+    assert "contraction, described in tdl/linear.py:" in ran.output
+    assert "\n    @tofu.op(" in ran.output
+    assert "\nExample: FullyConnected(data " in ran.output
+    assert "reduced: dimension 1 of data" in ran.output
+    assert "reduce sum" in ran.output
+
+
+def test_an_operator_that_cannot_be_expressed_says_why() -> None:
+    ran = invoke("ops", "Custom")
+    assert ran.output.startswith("Custom: not expressible; ")
+    assert "Every worker computes it whole." in ran.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("FullyConected",), "tofu ops FullyConected: MXNet has no such operator; did you mean F"),
+        (("relu", "tanh"), "tofu ops relu: 'tanh' is one too many"),
+        (("--format=json", "relu"), "tofu ops --format json: only for the list of all operators"),
+        (("--of", "absent.py"), "absent.py: no such file"),
+    ],
+)
+def test_operators_that_cannot_be_shown(arguments: tuple[str, ...], expected: str) -> None:
+    ran = invoke("ops", *arguments)
+    assert isinstance(ran.exception, ConfigError)
+    assert expected in str(ran.exception)
+
+
+def test_the_operators_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\n"
+        "import mxnet as mx\n"
+        "assert sys.argv[1:] == ['--epochs', '3']\n"
+        "net = mx.gluon.nn.Dense(8)\n"
+        "net.initialize()\n"
+        "with mx.autograd.record():\n"
+        "    loss = net(mx.nd.ones((4, 6)))\n"
+    )
+    command = [sys.executable, "-m", "tofu", "ops", "--of", "train.py", "--", "--epochs", "3"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "FullyConnected                1  contraction  described\n" in ran.stdout
+    assert ran.stdout.endswith("2 operators, all described\n")
