@@ -94,8 +94,6 @@ class StrategyTable:
 
     Attributes:
         graph: the graph.
-        is_repeatable: whether a second run of a step has the same result (no operator is
-            random).
         undescribed: the operators without a description, each once.
     """
 
@@ -104,8 +102,6 @@ class StrategyTable:
 
     @property
     def graph(self) -> Graph: ...
-    @property
-    def is_repeatable(self) -> bool: ...
     @property
     def undescribed(self) -> list[str]: ...
 
@@ -274,13 +270,14 @@ class TrainingStep:
         variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
         forward_heads: the outputs; tofu.plan.layout.heads_of.
         backward_heads: gradients and new auxiliary states; empty without a backward half.
-        graphs: one for both halves, or the forward graph and the backward graph, if any.
+        graphs: one for both halves, after one that draws random numbers, if there are any; or
+            the forward graph and the backward graph, if any.
         is_joint: whether there is one graph for both halves.
         forward_nodes: with a joint graph, the executor's number of the backward half's first
             node.
         nodes: with a joint graph, the number of the executor's nodes.
-        saved: with two graphs, variables of the backward graph: name, and the number of the
-            forward graph's head that it is.
+        saved: with two graphs, variables of the second: name, and the number of the first
+            graph's head that it is.
     """
 
     @property

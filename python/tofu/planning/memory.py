@@ -34,8 +34,7 @@ def with_memory(problem: Problem, plan: Plan, fetch: Optional[str] = None) -> Pl
     fetch = fetch or default_fetch()
     document = plan.to_json()
     partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
-    joint = extension.runs_parts() and problem.table.is_repeatable
-    step = _core.schedule(partitioned, joint=joint)
+    step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
     exact = {
