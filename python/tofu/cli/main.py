@@ -6,6 +6,8 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
+    tofu calibrate --output here.json
+    tofu simulate --workers 8 --machine p2.8xlarge wresnet-152-10
     tofu ops
     tofu verify Convolution dot --seed 3
     tofu solve --time 30 problem.json.gz
@@ -21,8 +23,10 @@ from typing import Optional
 import click
 
 from tofu.cli import operators
+from tofu.cli.calibrate import calibrate
 from tofu.cli.plan import plan
 from tofu.cli.run import run
+from tofu.cli.simulate import simulate
 from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
 from tofu.uncaught import BAD_INPUT
@@ -38,7 +42,16 @@ def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""
 
 
-for command in (run, plan, solve, operators.ops, operators.verify, operators.suggest):
+for command in (
+    run,
+    plan,
+    simulate,
+    calibrate,
+    solve,
+    operators.ops,
+    operators.verify,
+    operators.suggest,
+):
     cli.add_command(command)
 
 
