@@ -19,13 +19,13 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 double Positive(const JsonCursor& at, const char* expected) {
   const double value = at.IsNumber() ? at.Number() : 0;
-  if (!(value > 0 && value < 1e30)) at.Fail(expected);
+  if (value <= 0 || value >= 1e30) at.Fail(expected);
   return value;
 }
 
 double Seconds(const JsonCursor& at) {
   const double value = at.IsNumber() ? at.Number() : -1;
-  if (!(value >= 0 && value < 1e6)) at.Fail("a number of seconds, 0 or more");
+  if (value < 0 || value >= 1e6) at.Fail("a number of seconds, 0 or more");
   return value;
 }
 

@@ -54,9 +54,8 @@ def test_the_times_of_the_document_agree(mlp: dict[str, Any]) -> None:
 def test_the_text_is_labelled_simulated() -> None:
     text = tofu("simulate", "--workers", 2, "--machine", "2x8v100", "--batch-size", 8, "mlp")
     first, second, *_ = text.splitlines()
-    assert first == (
-        "simulated: mlp, batch 8, 2 workers on 2x8v100 (from data sheets, not measured), fetch plain"
-    )
+    assert first.startswith("simulated: mlp, batch 8, 2 workers on 2x8v100 ")
+    assert first.endswith(" (from data sheets, not measured), fetch plain")
     assert second.startswith("a step takes ")
     assert "critical path of " in text
 
