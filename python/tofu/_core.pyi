@@ -352,6 +352,81 @@ def executor_memory(
         tofu.errors.GraphError: the rules do not fit the graph.
     """
 
+@final
+class Machine:
+    """The hardware that a step runs on (docs/formats.md, "Machine file").
+
+    Attributes:
+        name: its name.
+        sources: where its figures come from.
+        measured: whether ``tofu calibrate`` measured them.
+        devices: number of devices.
+        is_gpu: whether these are GPUs.
+        memory_bytes: memory of one.
+    """
+
+    def __init__(self, text: str, *, where: str = "machine file") -> None:
+        """Read a machine file's text. Raises ConfigError, which starts with `where`."""
+
+    def operator_seconds(self, op: str, work: tuple[str, float, float]) -> float:
+        """The time of an operator with this work (kind, FLOPs, bytes), without launching it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sources(self) -> list[str]: ...
+    @property
+    def measured(self) -> bool: ...
+    @property
+    def devices(self) -> int: ...
+    @property
+    def is_gpu(self) -> bool: ...
+    @property
+    def memory_bytes(self) -> int: ...
+
+@final
+class OperatorCalls:
+    """The different calls of operators in a graph, by attributes, shapes and dtypes.
+
+    Attributes:
+        nodes: for each call, the first node that makes it.
+    """
+
+    def __init__(self, graph: Graph) -> None: ...
+    @property
+    def nodes(self) -> list[Node]: ...
+
+def simulate(
+    uses: OperatorUses,
+    rules: Sequence[tuple[Sequence[tuple[int, int, bool]], Sequence[int]]],
+    calls: OperatorCalls,
+    works: Sequence[tuple[str, float, float]],
+    machine: Machine,
+    *,
+    workers: int = 1,
+    match_range: int = 16,
+    search_match_range: bool = False,
+    external_heads: Sequence[int] = (),
+    moments: int = 60,
+) -> dict[str, Any]:
+    """Simulate a graph on a machine; see tofu.simulate.step.simulate_plan.
+
+    Args:
+        uses: the ways in which the graph calls its operators.
+        rules: what these do in place, as for executor_memory.
+        calls: those of the same graph.
+        works: kind, FLOPs and bytes of each call.
+        machine: with at least one device per worker.
+        workers: number of workers.
+        match_range: NNVM_EXEC_MATCH_RANGE.
+        search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
+        external_heads: numbers of the heads whose arrays the caller provides.
+        moments: the number of equal parts of the step for which memory is told.
+
+    Raises:
+        tofu.errors.ConfigError: the machine has too few devices, or a kind is unknown.
+    """
+
 def solve_step_problem(problem: str) -> str:
     """Solve a step's problem with the search's elimination (JSON, docs/formats.md).
 

@@ -9,6 +9,8 @@
     tofu compare --workers 2,4,8 mlp
     tofu show --layers train.plan
     tofu diff train.plan other.plan
+    tofu calibrate --output here.json
+    tofu simulate --workers 8 --machine p2.8xlarge wresnet-152-10
     tofu ops Convolution
     tofu verify Convolution dot --seed 3
     tofu solve --time 30 problem.json.gz
@@ -24,10 +26,12 @@ from typing import Optional
 import click
 
 from tofu.cli import operators
+from tofu.cli.calibrate import calibrate
 from tofu.cli.compare import compare_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.show import diff, show
+from tofu.cli.simulate import simulate
 from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
@@ -43,7 +47,7 @@ def cli() -> None:
 
 
 COMMANDS = (
-    run, plan, compare_command, show, diff,
+    run, plan, compare_command, show, diff, simulate, calibrate,
     operators.ops, operators.verify, operators.suggest, solve,
 )  # fmt: skip
 for command in COMMANDS:
