@@ -8,7 +8,6 @@ from typing import Optional
 import click
 
 from tofu import _core
-from tofu.cli.inputs import from_model
 from tofu.cli.options import (
     allow_replication_option,
     fetch_option,
@@ -21,6 +20,7 @@ from tofu.cli.options import (
 )
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions, plan_graph
+from tofu.planning.problems import from_model
 
 __all__ = ["simulate"]
 
