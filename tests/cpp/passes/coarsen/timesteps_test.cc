@@ -139,12 +139,13 @@ TEST(Timesteps, DifferentNumbersOfBackwardOperatorsAreNotToldApart) {
     for (const std::string name : {"a", "b"}) {
       const NodeEntry x = example.Variable(name + "_x", {4, 4}, "data");
       forward.push_back(example.MatMul(name + "_y", x, shared));
+      example.Head(forward.back(), "output");
     }
     const auto backward = [&](const std::string& name, NodeEntry of) {
       const NodeEntry given = example.Variable(name + "_given", {4, 4}, "data");
       const NodeEntry added = example.Elementwise(name, {given}, "_backward_copy");
       example.After(added, of);
-      example.Head(added, "output");
+      example.Head(added, "gradient:shared");
     };
     backward("one", forward[1 - more]);
     backward("two", forward[more]);
