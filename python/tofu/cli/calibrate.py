@@ -27,7 +27,9 @@ __all__ = ["calibrate"]
     "--smoke", is_flag=True, help="Measure a small part only, to check that it works here."
 )
 def calibrate(output: str, smoke: bool) -> None:
-    """Measure operators, copies and the engine on this machine's CPU contexts.
+    """Measure this machine, and write its file.
+
+    Runs operators, copies and the engine on CPU contexts.
 
     Takes a few minutes. Workers have one thread each, as with OMP_NUM_THREADS=1.
     """

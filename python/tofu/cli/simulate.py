@@ -72,9 +72,9 @@ def simulate(
     form: str,
     model: str,
 ) -> None:
-    """Simulate a training step of MODEL, one of docs/models.md, on a machine.
+    """Simulate a training step on a machine.
 
-    The partitioned graph is the one that would run, with MXNet's scheduling. Prints the step's
+    MODEL is one of docs/models.md. The partitioned graph is the one that would run, with MXNet's scheduling. Prints the step's
     time, what workers and links did, the critical path, and the memory. Nothing runs.
     """
     from tofu import models
