@@ -74,8 +74,9 @@ def simulate(
 ) -> None:
     """Simulate a training step on a machine.
 
-    MODEL is one of docs/models.md. The partitioned graph is the one that would run, with MXNet's scheduling. Prints the step's
-    time, what workers and links did, the critical path, and the memory. Nothing runs.
+    MODEL is one of docs/models.md. The partitioned graph is the one that would run, with MXNet's
+    scheduling. Prints the step's time, what workers and links did, the critical path, and the
+    memory. Nothing runs.
     """
     from tofu import models
     from tofu.simulate.machine_files import read_machine
