@@ -18,16 +18,13 @@ NETS, SAMPLE, CHUNK = 1000, 40, 10  # seeds: of --full, of each run, of one test
 # Faults that are known and not yet mended.
 OPEN = {
     430: "float32: the error is six times what is allowed",
-    459: "float64: the gradient of a shared PReLU's slope differs by some 1e-9",
-    471: "oneDNN's blocks: a prediction between steps with set_data makes backward fail",
 }
 
 CHUNKS = [
     pytest.param(
         first,
         id=f"{first}-{first + CHUNK - 1}",
-        # Not in rotating samples: some seeds have never run.
-        marks=[pytest.mark.slow, *([] if first < SAMPLE else [pytest.mark.whole(rotates=False)])],
+        marks=[pytest.mark.slow, *([] if first < SAMPLE else [pytest.mark.whole])],
     )
     for first in range(0, NETS, CHUNK)
 ]
