@@ -40,9 +40,7 @@ def is_taken(nodeid: str, key: str) -> bool:
 def is_left_out(item: pytest.Item, key: str) -> bool:
     """Whether only --full takes a test: one marked ``whole`` that the sample does not take."""
     mark = item.get_closest_marker("whole")
-    return mark is not None and not (
-        mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key)
-    )
+    return mark is not None and not is_taken(item.nodeid, key)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -89,10 +89,12 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     if flag(node, "fix_gamma", default=True):
         by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
     if _uses_batch(node, build):
-        share = build.op("_mul_scalar", scale, scalar=-1.0 / per_channel.count)
-        shift = build.op("elemwise_mul", share, total)
-        slope = build.op("elemwise_mul", share, build.op("square", inverse_std))
+        # Divided last: then the shift rounds as the scaled gradients do that it cancels.
+        shift = build.op("elemwise_mul", scale, total)
+        shift = build.op("_div_scalar", shift, scalar=-per_channel.count)
+        slope = build.op("elemwise_mul", scale, build.op("square", inverse_std))
         slope = build.op("elemwise_mul", slope, product)
+        slope = build.op("_div_scalar", slope, scalar=-per_channel.count)
         by_data = build.op("elemwise_add", by_scaled, per_channel.scale(centered, slope, shift))
     else:
         by_data = by_scaled
