@@ -7,6 +7,7 @@
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
     tofu compare --workers 2,4,8 mlp
+    tofu check --workers 4 train.py --epochs 3
     tofu show --layers train.plan
     tofu diff train.plan other.plan
     tofu calibrate --output here.json
@@ -27,6 +28,7 @@ import click
 
 from tofu.cli import operators
 from tofu.cli.calibrate import calibrate
+from tofu.cli.check import check
 from tofu.cli.compare import compare_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
@@ -47,7 +49,7 @@ def cli() -> None:
 
 
 COMMANDS = (
-    run, plan, compare_command, show, diff, simulate, calibrate,
+    run, plan, compare_command, check, show, diff, simulate, calibrate,
     operators.ops, operators.verify, operators.suggest, solve,
 )  # fmt: skip
 for command in COMMANDS:

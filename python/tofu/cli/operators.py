@@ -98,7 +98,7 @@ def verify(
 ) -> None:
     """Check the strategies of OPERATORs (default: all): run the real ones whole and in parts.
 
-    Exits with status 1 if a strategy is false.
+    Exits with status 1 if a strategy is false, or nothing of a named OPERATOR could be checked.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     _load_mxnet("tofu verify")
@@ -112,6 +112,10 @@ def verify(
     show = operator_report.verdicts_document if form == "json" else operator_report.verdicts_text
     click.echo(show(verdicts), nl=False)
     if any(v.false for v in verdicts):
+        raise SystemExit(FALSE_STRATEGY)
+    unchecked = [v.op for v in verdicts if operators and v.skipped and not v.checked]
+    if unchecked:
+        click.echo(f"tofu: nothing of {' and '.join(unchecked)} was checked", err=True)
         raise SystemExit(FALSE_STRATEGY)
 
 

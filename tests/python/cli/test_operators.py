@@ -290,3 +290,13 @@ def test_the_operators_of_a_script(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "FullyConnected                1  contraction  described\n" in ran.stdout
     assert ran.stdout.endswith("2 operators, all described\n")
+
+
+def test_an_operator_of_which_nothing_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = Verdict("relu", 0, skipped=[finding("relu")])
+    replace(monkeypatch, skipped)
+    ran = invoke("verify", "relu", "--processes=1")
+    assert ran.exit_code == 1
+    assert "tofu: nothing of relu was checked" in ran.output + ran.stderr
+    replace(monkeypatch, skipped)
+    assert invoke("verify", "--processes=1").exit_code == 0  # some of all never run
