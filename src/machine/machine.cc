@@ -33,7 +33,7 @@ double RateTable::At(double amount) const {
   const auto above = std::lower_bound(
       points_.begin(), points_.end(), amount,
       [](const Point& point, double wanted) { return point.amount < wanted; });
-  if (above == points_.begin()) return above->per_s;
+  if (above == points_.begin()) return above->per_s * amount / above->amount;
   if (above == points_.end()) return points_.back().per_s;
   const Point& low = *std::prev(above);
   const double share =

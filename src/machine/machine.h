@@ -38,7 +38,7 @@ const char* KindName(OperatorKind kind);
 OperatorKind ParseKind(const std::string& name);
 
 // A rate that depends on the amount: given at some amounts, geometric in between, and
-// constant outside.
+// constant above. Less than the smallest amount takes as long as that.
 class RateTable {
  public:
   struct Point {

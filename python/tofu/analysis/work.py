@@ -1,8 +1,8 @@
 """The arithmetic of an operator, counted from its description.
 
     >>> from tofu.analysis.work import operator_work
-    >>> operator_work("dot", {}, [(8, 16), (16, 4)], [(8, 4)])
-    Work(kind='product', flops=1024.0)
+    >>> operator_work("dot", {}, [(64, 32), (32, 64)], [(64, 64)])
+    Work(kind='product', flops=262144.0)
 
 The description says how each element of an output is computed, so counting its operations for
 every value of its index variables gives those of the operator:
@@ -33,6 +33,9 @@ __all__ = ["KINDS", "Work", "operator_work"]
 
 KINDS = ("product", "convolution", "reduction", "elementwise", "movement", "other")
 _GRADIENT = "gradient"  # the opaque function of lang.adjoint
+_SUMS_OF_PRODUCTS = ("product", "convolution")
+# Operations for each element read or written from which arithmetic, not memory, is the limit.
+_DENSE = 8
 # In a description, but no work: ``like`` names a shape.
 _FREE = ("like",)
 
@@ -81,7 +84,9 @@ def _count(
         return UNKNOWN
     trace = description.trace(ins, outs, dict(attrs))
     counter = _Counter(trace, ins, outs)
-    return Work(counter.kind(), sum(counter.flops()))
+    flops = sum(counter.flops())
+    elements = sum(math.prod(shape) for shape in (*ins, *outs))
+    return Work(counter.kind(is_dense=flops >= _DENSE * elements), flops)
 
 
 class _Counter:
@@ -101,9 +106,15 @@ class _Counter:
             for output in self._trace.outputs
         ]
 
-    def kind(self) -> str:
-        """What the outputs do; the first of KINDS that fits one of them."""
+    def kind(self, *, is_dense: bool) -> str:
+        """What the outputs do; the first of KINDS that fits one of them.
+
+        is_dense: whether there are enough operations for sums of products to be limited by
+            arithmetic; if not, they are reductions like others.
+        """
         found = {_kind(out.body) for out in self._trace.outputs if out.like is None}
+        if not is_dense and found & set(_SUMS_OF_PRODUCTS):
+            return "reduction"
         return min(found, key=KINDS.index, default="movement")
 
     def _volume(self, variables: Sequence[str]) -> float:

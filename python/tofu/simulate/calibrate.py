@@ -40,7 +40,7 @@ _DEVICES = 64  # contexts that a machine file offers: any number of them share t
 _COPY_BYTES = tuple(4**power for power in range(5, 13))  # 1 KiB to 16 MiB
 _AT_ONCE_BYTES = 4 * 2**20
 _BUCKET = 4.0  # amounts within this factor share a point
-_CALLS = 3  # that are measured for a point
+_CALLS = 2  # that are measured for a point
 _WITH_FLOPS = ("product", "convolution")
 _SMALLEST_BYTES = 2**10
 

@@ -197,9 +197,8 @@ class Maker {
   }
 
   void AddDependencies() {
-    num_blocks_ = 1 + *std::max_element(blocks_.begin(), blocks_.end());
-    num_blocks_ = std::max(num_blocks_, 0);
-    variables_.assign(static_cast<size_t>(num_blocks_ + graph_.num_entries()), {});
+    num_blocks_ = std::max(0, 1 + *std::max_element(blocks_.begin(), blocks_.end()));
+    variables_.assign(static_cast<size_t>(num_blocks_) + graph_.shapes.size(), {});
     const size_t count = result_.operations.size();
     std::vector<std::vector<int>> before(count);
     for (int node = 0; node < graph_.num_nodes(); ++node) {

@@ -27,7 +27,10 @@ std::string Key(const Graph& graph, int number) {
   std::string key = node.op + '\n';
   for (const auto& [name, value] : node.attrs) {
     if (!IsOperatorAttr(name)) continue;
-    key += name + '=' + std::to_string(value.size()) + ' ' + value + '\n';
+    key += name;
+    key += '=' + std::to_string(value.size()) + ' ';
+    key += value;
+    key += '\n';
   }
   for (NodeEntry input : node.inputs) AddEntry(graph, input, &key);
   key += '>';

@@ -10,8 +10,15 @@ from tofu.analysis.work import KINDS, Work, operator_work
 @pytest.mark.parametrize(
     ("op", "attrs", "ins", "outs", "kind", "flops"),
     [
-        ("dot", {}, [(8, 16), (16, 4)], [(8, 4)], "product", 2 * 8 * 16 * 4),
-        ("batch_dot", {}, [(3, 8, 16), (3, 16, 4)], [(3, 8, 4)], "product", 3 * 2 * 8 * 16 * 4),
+        ("dot", {}, [(64, 32), (32, 64)], [(64, 64)], "product", 2 * 64 * 32 * 64),
+        (
+            "batch_dot",
+            {},
+            [(3, 64, 32), (3, 32, 64)],
+            [(3, 64, 64)],
+            "product",
+            3 * 2 * 64 * 32 * 64,
+        ),
         ("tanh", {}, [(5, 7)], [(5, 7)], "elementwise", 35),
         ("elemwise_add", {}, [(5, 7), (5, 7)], [(5, 7)], "elementwise", 35),
         ("add_n", {"num_args": "3"}, [(5,)] * 3, [(5,)], "elementwise", 2 * 5),
@@ -58,6 +65,13 @@ def test_the_gradients_of_a_dense_layer_take_twice_as_long_as_itself() -> None:
     backward = operator_work("_backward_FullyConnected", attrs, [out, data, weight], [data, weight])
     assert forward == Work("product", 2 * 16 * 32 * 64)
     assert backward == Work("product", 2 * forward.flops)
+
+
+def test_a_product_with_few_operations_for_each_element_is_a_reduction() -> None:
+    thin = operator_work("dot", {}, [(512, 512), (512, 1)], [(512, 1)])
+    assert thin == Work("reduction", 2 * 512 * 512)
+    wide = operator_work("dot", {}, [(512, 512), (512, 64)], [(512, 64)])
+    assert wide.kind == "product"
 
 
 def test_parts_share_the_work_of_the_whole() -> None:

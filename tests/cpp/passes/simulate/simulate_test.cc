@@ -161,6 +161,17 @@ TEST(Simulate, WhatOnlyMovesInPlaceTakesNoTime) {
   }
 }
 
+TEST(Simulate, AnOutputInPlaceOfItsInputNeedsNoMemory) {
+  Case in_place(1);
+  const NodeEntry x = Variable(in_place.builder(), "x", 0);
+  const NodeEntry a = Operator(in_place.builder(), "tanh", "a", {x});
+  const NodeEntry b = Operator(in_place.builder(), "exp", "b", {a});
+  in_place.table()->rules = {{{{0, 0, false}}, {}}};
+  in_place.table()->node_rules = {-1, -1, 0};
+  const Simulation simulation = in_place.Run({b}, {kOneSecond, kOneSecond});
+  EXPECT_EQ(simulation.workers[0].live_bytes, (std::vector<int64_t>{32, 32, 32, 32}));
+}
+
 TEST(Simulate, AFetchReadsItsOwnersTileOverTheLink) {
   Case fetch(2);
   const NodeEntry tile = Variable(fetch.builder(), "tile", 0);
