@@ -126,6 +126,9 @@ def backend():
             has_backward=bool(graph.gradients),
             serial_bytes=4096,
             fetched_bytes=1024,
+            shared_bytes=0,
+            bytes_per_worker=(2048,) * workers,
+            fetch="plain",
         )
 
     return Backend(
@@ -251,6 +254,8 @@ def _plan(graph, cuts_of, parts):
         num_operators=1,
         parts=list(parts),
         search_seconds=0.01,
+        status="optimal",
+        table=types.SimpleNamespace(graph=types.SimpleNamespace(hash="0" * 16)),
         cuts=lambda name: list(cuts_of[name]),
         operator_bytes=lambda ops: 2048 if undescribed and UNDESCRIBED in ops else 0,
         indivisible_bytes=lambda: indivisible,

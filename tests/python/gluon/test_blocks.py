@@ -197,12 +197,12 @@ def test_undescribed_operators_are_named_with_their_cost(on):
 
 
 def test_replicated_tensors_are_named(on):
-    net = started(nn.Dense(7, in_units=13, prefix="odd_"))
+    net = started(nn.Dense(17, in_units=31, prefix="odd_"))
     with pytest.warns(messages.TofuWarning) as seen:
-        net(mx.nd.ones((3, 13)))
+        net(mx.nd.ones((3, 31)))
     (text,) = warnings_of(seen)
-    assert "no dimension of odd_weight (364 bytes) divides" in text
-    assert net.weight.list_data()[1].shape == (7, 13)
+    assert "no dimension of odd_weight (2.1 KiB) divides" in text
+    assert net.weight.list_data()[1].shape == (17, 31)
 
 
 @pytest.fixture
