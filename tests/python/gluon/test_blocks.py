@@ -197,7 +197,7 @@ def test_undescribed_operators_are_named_with_their_cost(on):
 
 
 def test_replicated_tensors_are_named(on):
-    net = started(nn.Dense(17, in_units=31, prefix="odd_"))
+    net = started(nn.Dense(17, in_units=31, use_bias=False, prefix="odd_"))
     with pytest.warns(messages.TofuWarning) as seen:
         net(mx.nd.ones((3, 31)))
     (text,) = warnings_of(seen)
