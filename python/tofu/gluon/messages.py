@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import logging
 import math
 import sys
+import threading
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -27,6 +29,7 @@ __all__ = [
     "left_out",
     "many_workers",
     "partitioned",
+    "phase",
     "plain_fetch",
     "plan_missing",
     "replicated",
@@ -47,6 +50,7 @@ _LARGE_BYTES = 1024  # with fewer, only if most of the graph is replicated
 _MOST = 0.5
 _MANY_WORKERS = 128  # with more, the first step may take minutes
 _NAMES_SHOWN = 8
+_PATIENCE_S = 2.0  # before a slow first step says what it is doing
 
 _log = logging.getLogger("tofu")
 
@@ -91,6 +95,7 @@ class Partitioned(NamedTuple):
         operators, parameters: how many it has.
         fetched_bytes: what workers fetch from each other per step.
         search_seconds: from graph to plan.
+        plan_file: the file of the saved plan that was used instead of a search, or None.
     """
 
     name: str
@@ -98,6 +103,26 @@ class Partitioned(NamedTuple):
     parameters: int
     fetched_bytes: int
     search_seconds: float
+    plan_file: Optional[Path] = None
+
+
+@contextlib.contextmanager
+def phase(name: str, doing: str) -> Iterator[None]:
+    """Tell what a block waits for, if it takes more than two seconds.
+
+    Only a terminal is told, or those who want every detail: logs and pipes get no such lines.
+    """
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if not (is_terminal or _log.isEnabledFor(logging.DEBUG)):
+        yield
+        return
+    timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _tell_plan(name: str, compiled: Compiled) -> None:
@@ -117,7 +142,13 @@ def _tell_plan(name: str, compiled: Compiled) -> None:
 
 
 def partitioned(
-    name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
+    name: str,
+    compiled: Compiled,
+    parameters: int,
+    session: Session,
+    *,
+    first: bool,
+    plan_file: Optional[Path] = None,
 ) -> None:
     """Tell what was partitioned over what, when the outermost call of a block returns.
 
@@ -131,7 +162,12 @@ def partitioned(
         with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
     found = Partitioned(
-        name, plan.num_operators, parameters, compiled.fetched_bytes, plan.search_seconds
+        name,
+        plan.num_operators,
+        parameters,
+        compiled.fetched_bytes,
+        plan.search_seconds,
+        plan_file,
     )
     if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
         _tell_plan(name, compiled)
@@ -159,8 +195,7 @@ def _tell(
 ) -> None:
     _log.log(
         level,
-        "%s (%s%s operators, %s parameters) over %d worker%s %s: "
-        "%s communicated per step, search %.2f s",
+        "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, %s",
         name,
         count,
         f"{sum(each.operators for each in found):,}",
@@ -169,8 +204,18 @@ def _tell(
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
         format_bytes(sum(each.fetched_bytes for each in found)),
-        sum(each.search_seconds for each in found),
+        _found_by(found),
     )
+
+
+def _found_by(found: Sequence[Partitioned]) -> str:
+    """Where plans come from: a file, a search, or both."""
+    files = dict.fromkeys(str(each.plan_file) for each in found if each.plan_file)
+    told = [f"plan {path}" for path in files]
+    if any(each.plan_file is None for each in found):
+        seconds = sum(each.search_seconds for each in found if each.plan_file is None)
+        told.append(f"search {seconds:.2f} s")
+    return ", ".join(told)
 
 
 def gathered(name: str, number: int, tiles: Any, session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import types
 import warnings
 
@@ -77,3 +78,38 @@ def test_many_workers_are_warned_of_once(session):
     (text,) = told(messages.many_workers, session)
     assert text.startswith("tofu: 256 workers: the first step may take minutes")
     assert told(messages.many_workers, session) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ((None, None), "search 1.00 s"),
+        (("a.plan", "a.plan"), "plan a.plan"),
+        (("a.plan", None), "plan a.plan, search 0.50 s"),
+    ],
+)
+def test_the_line_tells_which_plan_was_used(session, capsys, files, text):
+    messages.set_level("info")
+    session.state.depth.level = 1
+    for file in files:
+        messages.partitioned("net", compiled({}, 1), 9, session, first=True, plan_file=file)
+    messages.tell_partitioned("net", session)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f" communicated per step, {text}")
+
+
+def test_what_takes_long_says_what_it_is_doing(monkeypatch, capsys, session):
+    messages.set_level("info")
+    monkeypatch.setattr(messages, "_PATIENCE_S", 0.01)
+    with messages.phase("net", "binding"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "", "a log"
+    monkeypatch.setattr(messages.sys.stderr, "isatty", lambda: True, raising=False)
+    with messages.phase("net", "binding"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "tofu: net: binding ...\n"
+    monkeypatch.setattr(messages, "_PATIENCE_S", 0.3)
+    with pytest.raises(ValueError, match="no"), messages.phase("net", "binding"):
+        raise ValueError("no")
+    time.sleep(0.5)
+    assert capsys.readouterr().err == ""
