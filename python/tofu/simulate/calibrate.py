@@ -40,7 +40,9 @@ _DEVICES = 64  # contexts that a machine file offers: any number of them share t
 _COPY_BYTES = tuple(4**power for power in range(5, 13))  # 1 KiB to 16 MiB
 _AT_ONCE_BYTES = 4 * 2**20
 _BUCKET = 4.0  # amounts within this factor share a point
-_CALLS = 2  # that are measured for a point
+# How many calls are measured for a point.
+_CALLS = 2
+_DENSE_CALLS = 5
 _WITH_FLOPS = ("product", "convolution")
 _SMALLEST_BYTES = 2**10
 
@@ -95,16 +97,20 @@ def _calls(models: Optional[Sequence[tuple[Model, int, bool]]]) -> list[_core.No
 
 
 def _sample(nodes: Iterable[_core.Node]) -> list[_core.Node]:
-    """Up to _CALLS calls of each point that ``rate_tables`` will make."""
-    counts: collections.Counter[tuple[str, str, int]] = collections.Counter()
-    chosen = []
+    """Some calls of each point that ``rate_tables`` will make, evenly chosen.
+
+    More of products and convolutions: their rates depend on shapes as well.
+    """
+    points: dict[tuple[str, str, int], list[_core.Node]] = collections.defaultdict(list)
     for node in nodes:
         kind, flops, size = node_work(node)
         amount = flops if kind in _WITH_FLOPS else size
-        key = (kind, node.op, _bucket(amount))
-        counts[key] += 1
-        if amount > 0 and size >= _SMALLEST_BYTES and counts[key] <= _CALLS:
-            chosen.append(node)
+        if amount > 0 and size >= _SMALLEST_BYTES:
+            points[kind, node.op, _bucket(amount)].append(node)
+    chosen = []
+    for (kind, _, _), calls in points.items():
+        count = min(len(calls), _DENSE_CALLS if kind in _WITH_FLOPS else _CALLS)
+        chosen += [calls[(2 * i + 1) * len(calls) // (2 * count)] for i in range(count)]
     return chosen
 
 
