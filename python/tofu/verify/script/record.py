@@ -136,6 +136,7 @@ def _arrays(found: Any) -> list[Any]:
 def main() -> None:
     """The process."""
     out, steps, dtype, script, *args = sys.argv[1:]
+    from tofu.analysis.described import is_random as draws
     from tofu.plan import intercept
 
     random.seed(_SEED)
@@ -146,7 +147,7 @@ def main() -> None:
 
     def note(table: Any, workers: int) -> None:
         nonlocal is_random
-        is_random |= not table.is_repeatable
+        is_random |= any(map(draws, {node.op for node in table.graph.nodes if node.op}))
 
     restore = recorder.patch()
     sys.argv = [script, *args]
