@@ -19,7 +19,7 @@ CHUNKS = [
     pytest.param(
         first,
         id=f"{first}-{first + CHUNK - 1}",
-        marks=[pytest.mark.slow, *([] if first < SAMPLE else [pytest.mark.whole])],
+        marks=[pytest.mark.slow, *([] if first < SAMPLE else [pytest.mark.whole(rotates=False)])],
     )
     for first in range(0, NETS, CHUNK)
 ]
