@@ -166,14 +166,17 @@ def test_an_error_while_looking_for_the_operator(real, monkeypatch):
 
 
 def test_faults_that_nobody_reads_end(real):
-    """The script reads nothing in the steps; the error comes where it does."""
+    """The script reads nothing in the steps; the error comes where it does.
+
+    If the operator has thrown before the backward call returns, the call raises the error.
+    """
     steps = Steps("float32")
     steps.step()
     switched_on.add("backward")
     with autograd.record():
         loss = (steps.net(steps.inputs) ** 2).mean()
-    loss.backward()
     with pytest.raises(mx.MXNetError, match="thrown by operator Custom"):
+        loss.backward()
         steps.net.before.weight.grad().asnumpy()
     switched_on.clear()
     steps.step()
