@@ -29,10 +29,12 @@ void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
   VerifyTiles(phase.graph, phases.variables, phase.heads, phases.workers, after);
 }
 
-void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
-  RelayRegions(&phase->graph);
-  Verify(*phase, phases, "relay_regions");
-  if (!control_deps) return;
+void Arrange(const Phases& phases, const StepOptions& options, PhaseGraph* phase) {
+  if (options.relays) {
+    RelayRegions(&phase->graph);
+    Verify(*phase, phases, "relay_regions");
+  }
+  if (!options.control_deps) return;
   OrderExchange(&phase->graph);
   AddControlDeps(&phase->graph);
   Verify(*phase, phases, "control_deps");
@@ -62,8 +64,8 @@ TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& opt
   VerifyPhases(phases, "phases");
   DropAcknowledgements(&phases);
   VerifyPhases(phases, "drop_acknowledgements");
-  Arrange(phases, options.control_deps, &phases.forward);
-  if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
+  Arrange(phases, options, &phases.forward);
+  if (phases.backward) Arrange(phases, options, &*phases.backward);
   if (on_pass) on_pass("phases", DumpPhases(phases));
 
   TrainingStep step;

@@ -26,6 +26,7 @@ namespace tofu {
 struct StepOptions {
   bool joint = false;        // one graph for both halves, if there are two
   bool control_deps = true;  // turn off to measure what the order saves
+  bool relays = true;        // relay_regions.h; turn off for GPUs, which queue per stream
 };
 
 struct TrainingStep {
