@@ -50,7 +50,7 @@ extern "C" __attribute__((visibility("default"))) void TofuKeepKernels(
 extern "C" __attribute__((visibility("default"))) const char* TofuConnectGpus(
     const int* devices, int count, char* apart) {
   thread_local std::string problem;
-  std::fill(apart, apart + count * count, '\0');
+  std::fill_n(apart, static_cast<size_t>(count) * count, 0);
   try {
     const std::vector<int> given(devices, devices + count);
     for (const auto& [reader, owner] : tofu::Gpus::Default().Connect(given)) {
