@@ -122,10 +122,12 @@ void BindGraph(py::module_* module) {
       .def_property_readonly("inputs", &Inputs)
       .def_property_readonly("outputs", &Outputs);
   py::class_<Graph, std::shared_ptr<Graph>>(*module, "Graph", "A graph of operators.")
+      // Not `unlocked`: pybind11 registers a new object under a constructor's guard.
       .def(py::init([](const std::string& text) {
+             const py::gil_scoped_release unlock;
              return std::make_shared<Graph>(ReadGraph(text));
            }),
-           py::arg("text"), unlocked)
+           py::arg("text"))
       .def("to_json", &WriteGraph, unlocked)
       .def("to_symbol_json", &WriteSymbol, unlocked)
       .def_property_readonly("hash", &GraphHash)
@@ -144,10 +146,11 @@ void BindGraph(py::module_* module) {
   py::class_<GraphTable, std::shared_ptr<GraphTable>>(*module, "StrategyTable",
                                                       "How a graph can be partitioned.")
       .def(py::init([](const std::string& text, const std::shared_ptr<Graph>& graph) {
+             const py::gil_scoped_release unlock;
              return std::make_shared<GraphTable>(
                  GraphTable{graph, ReadStrategyTable(text, *graph)});
            }),
-           py::arg("text"), py::arg("graph"), unlocked)
+           py::arg("text"), py::arg("graph"))
       .def_property_readonly("graph", [](const GraphTable& t) { return Held(t.graph); })
       .def_property_readonly("undescribed", &Undescribed);
   module->attr("expected_table_version") = kStrategyTableVersion;

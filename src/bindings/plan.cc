@@ -116,10 +116,11 @@ void BindPlanClass(py::module_* module) {
   py::class_<TablePlan, SharedPlan>(*module, "Plan", "How a graph is partitioned.")
       .def(
           py::init([](const std::string& text, const std::shared_ptr<GraphTable>& table) {
+            const py::gil_scoped_release unlock;  // as in BindGraph
             return std::make_shared<TablePlan>(
                 TablePlan{table, ReadPlan(text, *table->graph, table->table)});
           }),
-          py::arg("text"), py::arg("table"), unlocked)
+          py::arg("text"), py::arg("table"))
       .def("to_json", &ToJson, unlocked)
       .def("cuts", &CutsOf, py::arg("tensor"))
       .def("operator_bytes", &OperatorBytes, py::arg("ops"))

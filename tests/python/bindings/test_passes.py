@@ -171,7 +171,7 @@ def test_threads_plan_at_the_same_time():
     found = []
 
     def run():
-        for _ in range(5):
+        for _ in range(40):
             found.append(_plan(8, on_pass=lambda name, dump: None).total_bytes)
 
     threads = [threading.Thread(target=run) for _ in range(4)]
@@ -179,7 +179,7 @@ def test_threads_plan_at_the_same_time():
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [expected] * 20
+    assert found == [expected] * 160
 
 
 def test_graph_hash_tells_graphs_apart():
