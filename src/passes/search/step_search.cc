@@ -279,6 +279,7 @@ ClassProfiles PartitionSearcher::WantedProfiles(const ClassCuts& given,
 }
 
 bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact) {
+  bool are_new = exact->tensors.empty();  // those of one order, at least
   exact->tensors.resize(chosen.tensors.size(), nullptr);
   exact->operators.resize(chosen.operators.size(), nullptr);
   std::map<Shape, KindProfiles> of_shape;
@@ -292,7 +293,6 @@ bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact)
     of_signature[op.signature].Add(chosen.operators[p], parts_, exact->operators[p]);
   }
   if (exact_sets_.empty()) exact_sets_.emplace_back();  // of kinds that tell none apart
-  bool are_new = false;
   for (auto& [shape, kind] : of_shape) are_new |= kind.Keep(&exact_sets_);
   for (auto& [signature, kind] : of_signature) are_new |= kind.Keep(&exact_sets_);
   for (size_t c = 0; c < chosen.tensors.size(); ++c) {
