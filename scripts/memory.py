@@ -16,7 +16,7 @@ sizes. Each line changes one thing in the line above it:
     delayed_fetch      a fetch runs just before its reader, instead of as early as possible
     match_range        MXNet's planner tries how much larger a reused block may be
     halves             as in a script: forward, then backward, in one executor
-    two_executors      as in a script with random operators: two executors
+    two_executors      as in a script whose random numbers depend on data: two executors
 
 For a language model with a vocabulary of 50,304, whose scores are larger than its weights, the net
 and its loss are two blocks, as scripts have them:
@@ -154,7 +154,7 @@ def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False)
     strategies, _ = strategy_table(net.training_graph(optimizer=None))
     plan = _core.plan(strategies, workers=workers)
     divided = _core.partition(plan, fetch="multifetch")
-    fixed, pools, sizes = _of_program(divided, strategies.is_repeatable)
+    fixed, pools, sizes = _of_program(divided)
     of_net = [a + b for a, b in zip(fixed, pools)]
     gathered = [of_net[0] + whole_bytes + of_loss + _bytes(loss.inputs), *of_net[1:]]
     yield Row(
@@ -176,7 +176,7 @@ def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False)
         strategy_table(graph)[0], workers=workers, pins={SCORES: cuts}, parts=plan.parts
     )
     last = _core.partition(plan, fetch="multifetch")
-    fixed, pools, of_last = _of_program(last, repeatable=True)
+    fixed, pools, of_last = _of_program(last)
     tiles = [
         a + b + c - math.prod(box.shape) * FLOAT32_BYTES  # bound to the net's output
         for a, b, c, box in zip(of_net, fixed, pools, output.layout.boxes)
@@ -187,12 +187,12 @@ def measure_pair(model: str, batch: int, workers: int, *, reduced: bool = False)
 
 
 def _of_program(
-    divided: _core.Partitioned, repeatable: bool
+    divided: _core.Partitioned,
 ) -> tuple[list[int], list[int], tuple[int, float]]:
     """Bytes of variables and of the rest on each worker; MiB planned, and predicted."""
     workers = divided.workers
     planned, predicted, pools = 0, 0.0, [0] * workers
-    for graph in _core.schedule(divided, joint=repeatable).graphs:
+    for graph in _core.schedule(divided, joint=True).graphs:
         found = memory_planner.predict(graph, workers=workers, search_match_range=True)
         predicted += found.planned_bytes / MIB
         planned += bound_mib(graph, workers, search=True)

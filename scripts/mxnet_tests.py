@@ -107,13 +107,14 @@ class Runner:
             record.touch()
             with open(Path(folder, "log"), "w+", encoding="utf-8") as log:
                 process = subprocess.Popen(
-                    self._command(what, skip),
+                    self._command(what),
                     cwd=folder,
                     env={
                         "OMP_NUM_THREADS": "1",
                         **setting.environment(),
                         "PYTHONPATH": f"{HERE}{os.pathsep}{self.folder}",
                         "MXNET_TESTS_RECORD": str(record),
+                        "MXNET_TESTS_SKIP": json.dumps(list(skip)),
                         "MXNET_TEST_SEED": str(seed),
                     },
                     stdout=log,
@@ -137,7 +138,7 @@ class Runner:
         found[current] = {"test": current, "outcome": outcome, "reason": reason, "blocks": []}
         return found, False
 
-    def _command(self, what: str, skip: Sequence[str]) -> list[str]:
+    def _command(self, what: str) -> list[str]:
         file, _, test = what.partition("::")
         path = str(self.folder / f"{file}.py")
         return [
@@ -145,7 +146,6 @@ class Runner:
             *("--rootdir", str(self.folder), "-p", "no:cacheprovider", "-p", "no:warnings"),
             *("-p", "_mxnet_tests_plugin", "--import-mode", "importlib"),
             *(("-k", self.select) if self.select and not test else ()),
-            *(f"--deselect={name}" for name in skip),
             f"{path}::{test}" if test else path,
         ]
 

@@ -6,6 +6,7 @@ In a notebook::
     import tofu
 
     tofu.enable(workers=4)
+    print(tofu.plan("mlp", workers=4))
 
 ``tofu.op``, ``tofu.Sum``, ``tofu.Max``, ``tofu.Min``, ``tofu.Prod`` and ``tofu.Opaque``
 describe operators in the paper's language. Importing tofu is cheap: it loads neither MXNet
@@ -28,6 +29,7 @@ from tofu.errors import (
 )
 
 if TYPE_CHECKING:
+    from tofu import plan
     from tofu.analysis import analyze
     from tofu.gluon import disable, enable
     from tofu.lang import Max, Min, Opaque, Prod, Sum, op
@@ -45,16 +47,20 @@ __all__ = [
     "Sum",
     "TdlError",
     "TofuError",
+    "__version__",
     "analyze",
     "disable",
     "enable",
     "op",
+    "plan",
 ]
 
 _HOME = {
+    "__version__": "tofu.installation",
     "analyze": "tofu.analysis",
     "disable": "tofu.gluon",
     "enable": "tofu.gluon",
+    "plan": "tofu.plan",
     **dict.fromkeys(("Max", "Min", "Opaque", "Prod", "Sum", "op"), "tofu.lang"),
 }
 
@@ -62,7 +68,13 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'tofu' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    if _HOME[name] == "tofu.gluon":
+        from tofu import installation, uncaught
+
+        uncaught.end_runs()
+        installation.check_mxnet(f"tofu.{name}", load=True)
+    home = importlib.import_module(_HOME[name])
+    value = home if name == "plan" else getattr(home, name)
     globals()[name] = value
     return value
 

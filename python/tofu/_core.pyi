@@ -94,8 +94,6 @@ class StrategyTable:
 
     Attributes:
         graph: the graph.
-        is_repeatable: whether a second run of a step has the same result (no operator is
-            random).
         undescribed: the operators without a description, each once.
     """
 
@@ -104,8 +102,6 @@ class StrategyTable:
 
     @property
     def graph(self) -> Graph: ...
-    @property
-    def is_repeatable(self) -> bool: ...
     @property
     def undescribed(self) -> list[str]: ...
 
@@ -274,13 +270,14 @@ class TrainingStep:
         variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
         forward_heads: the outputs; tofu.plan.layout.heads_of.
         backward_heads: gradients and new auxiliary states; empty without a backward half.
-        graphs: one for both halves, or the forward graph and the backward graph, if any.
+        graphs: one for both halves, after one that draws random numbers, if there are any; or
+            the forward graph and the backward graph, if any.
         is_joint: whether there is one graph for both halves.
         forward_nodes: with a joint graph, the executor's number of the backward half's first
             node.
         nodes: with a joint graph, the number of the executor's nodes.
-        saved: with two graphs, variables of the backward graph: name, and the number of the
-            forward graph's head that it is.
+        saved: with two graphs, variables of the second: name, and the number of the first
+            graph's head that it is.
     """
 
     @property
@@ -353,6 +350,81 @@ def executor_memory(
 
     Raises:
         tofu.errors.GraphError: the rules do not fit the graph.
+    """
+
+@final
+class Machine:
+    """The hardware that a step runs on (docs/formats.md, "Machine file").
+
+    Attributes:
+        name: its name.
+        sources: where its figures come from.
+        measured: whether ``tofu calibrate`` measured them.
+        devices: number of devices.
+        is_gpu: whether these are GPUs.
+        memory_bytes: memory of one.
+    """
+
+    def __init__(self, text: str, *, where: str = "machine file") -> None:
+        """Read a machine file's text. Raises ConfigError, which starts with `where`."""
+
+    def operator_seconds(self, op: str, work: tuple[str, float, float]) -> float:
+        """The time of an operator with this work (kind, FLOPs, bytes), without launching it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sources(self) -> list[str]: ...
+    @property
+    def measured(self) -> bool: ...
+    @property
+    def devices(self) -> int: ...
+    @property
+    def is_gpu(self) -> bool: ...
+    @property
+    def memory_bytes(self) -> int: ...
+
+@final
+class OperatorCalls:
+    """The different calls of operators in a graph, by attributes, shapes and dtypes.
+
+    Attributes:
+        nodes: for each call, the first node that makes it.
+    """
+
+    def __init__(self, graph: Graph) -> None: ...
+    @property
+    def nodes(self) -> list[Node]: ...
+
+def simulate(
+    uses: OperatorUses,
+    rules: Sequence[tuple[Sequence[tuple[int, int, bool]], Sequence[int]]],
+    calls: OperatorCalls,
+    works: Sequence[tuple[str, float, float]],
+    machine: Machine,
+    *,
+    workers: int = 1,
+    match_range: int = 16,
+    search_match_range: bool = False,
+    external_heads: Sequence[int] = (),
+    moments: int = 60,
+) -> dict[str, Any]:
+    """Simulate a graph on a machine; see tofu.simulate.step.simulate_plan.
+
+    Args:
+        uses: the ways in which the graph calls its operators.
+        rules: what these do in place, as for executor_memory.
+        calls: those of the same graph.
+        works: kind, FLOPs and bytes of each call.
+        machine: with at least one device per worker.
+        workers: number of workers.
+        match_range: NNVM_EXEC_MATCH_RANGE.
+        search_match_range: NNVM_AUTO_SEARCH_MATCH_RANGE.
+        external_heads: numbers of the heads whose arrays the caller provides.
+        moments: the number of equal parts of the step for which memory is told.
+
+    Raises:
+        tofu.errors.ConfigError: the machine has too few devices, or a kind is unknown.
     """
 
 def solve_step_problem(problem: str) -> str:

@@ -35,7 +35,7 @@ class _Finder:
         """
         if name != TARGET or self._busy:
             return None
-        from tofu import server_process, uncaught
+        from tofu import cuda_libraries, server_process, uncaught
         from tofu.config import MXNET_ENVIRONMENT, Config, graph_pass
 
         uncaught.end_runs()
@@ -54,6 +54,7 @@ class _Finder:
         finally:
             self._busy = False
         if spec is not None and spec.loader is not None:
+            cuda_libraries.preload()
             os.environ.update(MXNET_ENVIRONMENT)
             spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
         return spec
@@ -78,7 +79,12 @@ class _Loader:
         module.__loader__ = self._real
         if module.__spec__ is not None:
             module.__spec__.loader = self._real
-        self._real.exec_module(module)
+        from tofu import installation
+
+        try:
+            self._real.exec_module(module)
+        except installation.IMPORT_ERRORS as error:
+            raise installation.unusable("tofu", error) from error
         from tofu import gluon
 
         gluon.enable()

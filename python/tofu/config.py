@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
@@ -41,6 +42,8 @@ __all__ = [
     "parse_mode",
     "parse_pins",
     "parse_workers",
+    "pins_of",
+    "private_directory",
     "read_pins",
 ]
 
@@ -117,37 +120,49 @@ class Config:
     hybridize: bool = True
 
     @classmethod
-    def from_environment(cls, environ: Optional[Mapping[str, str]] = None) -> Config:
-        """Read the TOFU_* variables. Raises ConfigError for a value out of range."""
+    def from_environment(
+        cls,
+        environ: Optional[Mapping[str, str]] = None,
+        *,
+        called: Optional[Mapping[str, str]] = None,
+    ) -> Config:
+        """Read the TOFU_* variables. Raises ConfigError for a value out of range.
+
+        Args:
+            environ: the environment; None: the process's.
+            called: what errors call a variable whose value comes from elsewhere.
+        """
         env = os.environ if environ is None else environ
         _check_names(env)
+        where = {name: (called or {}).get(name, name) for name in VARIABLES}
         workers = env.get("TOFU_WORKERS", "").strip()
         device = env.get("TOFU_DEVICE", "").strip().lower()
         if device and device not in DEVICES:
             raise ConfigError(
-                f"TOFU_DEVICE={env['TOFU_DEVICE']!r}: expected 'gpu' or 'cpu'; "
+                f"{where['TOFU_DEVICE']}={env['TOFU_DEVICE']!r}: expected 'gpu' or 'cpu'; "
                 "unset it to use GPUs if there are any, else the CPU"
             )
         fetch = env.get("TOFU_FETCH", "").strip().lower()
         if fetch and fetch not in FETCHES:
             raise ConfigError(
-                f"TOFU_FETCH={env['TOFU_FETCH']!r}: expected 'multifetch' or 'plain'; "
+                f"{where['TOFU_FETCH']}={env['TOFU_FETCH']!r}: expected 'multifetch' or 'plain'; "
                 "unset it to use multifetch on CPUs and plain on GPUs"
             )
-        level, dump_dir = _parse_log(env.get("TOFU_LOG", ""))
+        level, dump_dir = _parse_log(env.get("TOFU_LOG", ""), where["TOFU_LOG"])
         mode, plan = env.get("TOFU_SEARCH", "").strip(), env.get("TOFU_PLAN", "").strip()
         if mode and plan:
+            advice = "leave one of them out" if called else "unset one of them"
             raise ConfigError(
-                f"TOFU_SEARCH={mode}: TOFU_PLAN={plan} is used instead of a search; unset one of "
-                "them"
+                f"{where['TOFU_SEARCH']}={mode}: {where['TOFU_PLAN']}={plan} is used instead of a "
+                f"search; {advice}"
             )
         return cls(
-            workers=parse_workers(workers, "TOFU_WORKERS") if workers else None,
+            workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
             fetch=fetch or None,
             log_level=level,
             dump_dir=dump_dir,
-            search=parse_mode(mode, "TOFU_SEARCH") if mode else MODES[0],
+            search=parse_mode(mode, where["TOFU_SEARCH"]) if mode else MODES[0],
             replication=_parse_switch(env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION"),
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
@@ -173,6 +188,27 @@ def cache_directory() -> Path:
     """The folder for tofu's files in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tofu"
+
+
+def private_directory(name: str) -> Optional[Path]:
+    """A folder in the cache directory that only the user can write to; None if there is none.
+
+    What it contains is run, so a folder that others own or can write to is not used.
+    """
+    path = cache_directory() / name
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (path, path.parent):
+            found = folder.lstat()
+            if (
+                not stat.S_ISDIR(found.st_mode)
+                or found.st_uid != os.geteuid()
+                or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            ):
+                return None
+    except OSError:
+        return None
+    return path
 
 
 def graph_pass(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
@@ -239,12 +275,13 @@ def parse_mode(text: str, where: str) -> str:
     return mode
 
 
-def parse_pins(texts: Iterable[str], where: str) -> tuple[Pin, ...]:
-    """Pins from texts ``TENSOR=DIM[,DIM...]``; `where` names their source.
+def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
+    """Pins from texts ``TENSOR=DIM[,DIM...]``, after those already known.
 
-    Raises ConfigError for a text that is not a pin, and for two pins that disagree.
+    Raises ConfigError for a text that is not a pin, and for two pins that disagree; `where`
+    names the texts' source.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    found = dict(known)
     for text in texts:
         name, _, dimensions = text.rpartition("=")
         try:
@@ -263,6 +300,24 @@ def parse_pins(texts: Iterable[str], where: str) -> tuple[Pin, ...]:
     return tuple(found.items())
 
 
+def pins_of(pins: object, where: str) -> tuple[Pin, ...]:
+    """Pins from a mapping of tensors to one dimension, or one per step.
+
+    Raises ConfigError for anything else; `where` names its source.
+    """
+    expected = 'expected a dict such as {"fc1_weight": 0}: a dimension, or one per step'
+    if not isinstance(pins, Mapping):
+        raise ConfigError(f"{where}={pins!r}: {expected}")
+    found = []
+    for name, cuts in pins.items():
+        steps = tuple(cuts) if isinstance(cuts, (list, tuple)) else (cuts,)
+        numbers = all(hasattr(cut, "__index__") and not isinstance(cut, bool) for cut in steps)
+        if not isinstance(name, str) or not steps or not numbers or min(steps) < -1:
+            raise ConfigError(f"{where}={{{name!r}: {cuts!r}}}: {expected} (-1: none)")
+        found.append((name, tuple(cut.__index__() for cut in steps)))
+    return tuple(found)
+
+
 def read_pins(path: Path, where: str) -> tuple[Pin, ...]:
     """The pins of a file: one on each line, comments after "#". Raises ConfigError."""
     try:
@@ -273,8 +328,12 @@ def read_pins(path: Path, where: str) -> tuple[Pin, ...]:
             f"{where} {path}: cannot be read ({what}); expected a file with one "
             "TENSOR=DIM[,DIM...] per line"
         ) from None
-    texts = (line.partition("#")[0].strip() for line in lines)
-    return parse_pins(filter(None, texts), f"{where} {path}:")
+    found: list[Pin] = []
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if text:
+            found = list(parse_pins([text], f"{where} {path}, line {number}:", found))
+    return tuple(found)
 
 
 def _parse_pins_variable(text: str) -> tuple[Pin, ...]:
@@ -294,31 +353,29 @@ def _parse_describe(text: str) -> tuple[Path, ...]:
     return paths
 
 
-def _writable(directory: Path, text: str) -> Path:
+def _writable(directory: Path, given: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"TOFU_LOG={text!r}: cannot make the directory {directory} ({error.strerror}); "
+            f"{given}: cannot make the directory {directory} ({error.strerror}); "
             "expected one that can be written to"
         ) from None
     if not os.access(directory, os.W_OK):
-        raise ConfigError(
-            f"TOFU_LOG={text!r}: {directory} cannot be written to; choose another directory"
-        )
+        raise ConfigError(f"{given}: {directory} cannot be written to; choose another directory")
     return directory
 
 
-def _parse_log(text: str) -> tuple[str, Optional[Path]]:
+def _parse_log(text: str, where: str) -> tuple[str, Optional[Path]]:
     level, dump_dir = "info", None
     for word in filter(None, (part.strip() for part in text.split(","))):
         if word in LOG_LEVELS:
             level = word
         elif word.startswith("dump:") and len(word) > len("dump:"):
-            dump_dir = _writable(Path(word[len("dump:") :]), text)
+            dump_dir = _writable(Path(word[len("dump:") :]), f"{where}={text!r}")
         else:
             raise ConfigError(
-                f"TOFU_LOG={text!r}: {word!r} is unknown; expected a comma-separated "
+                f"{where}={text!r}: {word!r} is unknown; expected a comma-separated "
                 f"list of {', '.join(LOG_LEVELS)} and dump:DIR"
             )
     return level, dump_dir

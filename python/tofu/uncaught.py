@@ -1,4 +1,4 @@
-"""Under the switch, a ConfigError that the script does not catch is one line and exit status 2.
+"""When tofu is on, a ConfigError that the script does not catch is one line and exit status 2.
 
 The run must not go on: a script with a setting that tofu cannot use would otherwise train
 serially, or end with a traceback through files that the user has never seen.
@@ -12,9 +12,11 @@ import threading
 from types import TracebackType
 from typing import Any, Optional
 
+from tofu.config import graph_pass
 from tofu.errors import ConfigError
+from tofu.installation import MXNET, missing
 
-__all__ = ["BAD_INPUT", "end_runs"]
+__all__ = ["BAD_INPUT", "end_runs", "without_ours"]
 
 BAD_INPUT = 2  # exit status
 
@@ -30,6 +32,28 @@ def end_runs() -> None:
         threading.excepthook = _ThreadHook(threading.excepthook)
 
 
+def without_ours(traceback: Optional[TracebackType]) -> Optional[TracebackType]:
+    """A traceback as it would be without tofu, if the error comes from the user's code.
+
+    An error that tofu or MXNet raises keeps all frames.
+    """
+    frames = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    if not frames or _package(frames[-1]) in ("tofu", "mxnet"):
+        return frames[0] if frames else None
+    kept: Optional[TracebackType] = None
+    for each in reversed(frames):
+        if _package(each) != "tofu":
+            kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept
+
+
+def _package(traceback: TracebackType) -> str:
+    return str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
 class _MainHook:
     """sys.excepthook; the process then ends as it always does, with its exit handlers."""
 
@@ -42,10 +66,11 @@ class _MainHook:
         error: BaseException,
         traceback: Optional[TracebackType],
     ) -> None:
-        if not isinstance(error, ConfigError) or _is_interactive():
-            self._original(kind, error, traceback)
+        shown = _shown(error)
+        if shown is None or _is_interactive():
+            self._original(kind, error, without_ours(traceback))
             return
-        _report(error)
+        _report(shown)
         # Python calls sys.excepthook when the process is about to end, and takes the exit
         # status of a SystemExit that leaves it.
         raise SystemExit(BAD_INPUT)
@@ -58,14 +83,24 @@ class _ThreadHook:
         self._original = original
 
     def __call__(self, caught: Any) -> None:
-        if not isinstance(caught.exc_value, ConfigError) or _is_interactive():
+        shown = _shown(caught.exc_value)
+        if shown is None or _is_interactive():
             self._original(caught)
             return
-        _report(caught.exc_value)
+        _report(shown)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
         os._exit(BAD_INPUT)
+
+
+def _shown(error: Optional[BaseException]) -> Optional[ConfigError]:
+    """The error to report in one line, if it is one for that."""
+    if isinstance(error, ConfigError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and error.name == MXNET and graph_pass() == "tofu":
+        return missing("tofu")
+    return None
 
 
 def _report(error: BaseException) -> None:

@@ -63,6 +63,7 @@ void BindGraph(pybind11::module_* module);   // Graph, Node, StrategyTable
 void BindPlan(pybind11::module_* module);    // Plan, plan, solve_step_problem
 void BindStep(pybind11::module_* module);    // Partitioned, TrainingStep
 void BindMemory(pybind11::module_* module);  // OperatorUses, executor_memory
+void BindSimulate(pybind11::module_* module);  // Machine, OperatorCalls, simulate
 
 }  // namespace tofu
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kernels/multifetch_spec.h"
 #include "kernels/shared_library.h"
+#include "machine/machine.h"
 
 namespace py = pybind11;
 
@@ -33,6 +34,8 @@ void Translate(std::exception_ptr pointer) {
   if (!pointer) return;
   try {
     std::rethrow_exception(pointer);
+  } catch (const MachineError& error) {
+    Raise("ConfigError", error.what());
   } catch (const UserError& error) {
     Raise(ClassName(error.blame()), error.what());
   } catch (const SpecError& error) {

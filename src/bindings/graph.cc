@@ -99,16 +99,6 @@ py::list AllNodes(const std::shared_ptr<Graph>& graph) {
   return nodes;
 }
 
-// Whether a step can be computed a second time with the same result.
-bool IsRepeatable(const GraphTable& table) {
-  for (int node = 0; node < table.graph->num_nodes(); ++node) {
-    if (table.graph->nodes[node].is_variable()) continue;
-    const StrategyRow* const row = table.table.row(node);
-    if (row == nullptr || row->random) return false;
-  }
-  return true;
-}
-
 std::vector<std::string> Undescribed(const GraphTable& table) {
   std::vector<std::string> ops;
   std::unordered_set<std::string> seen;
@@ -159,7 +149,6 @@ void BindGraph(py::module_* module) {
            }),
            py::arg("text"), py::arg("graph"), unlocked)
       .def_property_readonly("graph", [](const GraphTable& t) { return Held(t.graph); })
-      .def_property_readonly("is_repeatable", &IsRepeatable)
       .def_property_readonly("undescribed", &Undescribed);
   module->attr("expected_table_version") = kStrategyTableVersion;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bindings/documents.h"
+#include "bindings/memory_rules.h"
 #include "graph/graph.h"
 #include "passes/memory/bound_graph.h"
 #include "passes/memory/executor_memory.h"
@@ -22,11 +23,6 @@ namespace py = pybind11;
 
 namespace tofu {
 namespace {
-
-struct GraphUses {
-  SharedGraph graph;
-  OperatorUses uses;
-};
 
 using LiveRecord = std::tuple<std::string, std::string, int, int64_t, bool>;
 
@@ -70,23 +66,6 @@ std::vector<NodeView> UsedNodes(const GraphUses& uses) {
   std::vector<NodeView> nodes;
   for (int node : uses.uses.nodes) nodes.push_back({uses.graph, node});
   return nodes;
-}
-
-// One rule per way: pairs (input, output, identity), and ignored inputs.
-using Rule = std::pair<std::vector<std::tuple<int, int, bool>>, std::vector<int>>;
-
-MemoryTable TableOf(const OperatorUses& uses, const std::vector<Rule>& rules) {
-  MemoryTable table;
-  table.node_rules = uses.node_uses;
-  for (const auto& [pairs, ignored] : rules) {
-    MemoryRule rule;
-    for (const auto& [input, output, identity] : pairs) {
-      rule.pairs.push_back({input, output, identity});
-    }
-    rule.ignored_inputs = ignored;
-    table.rules.push_back(std::move(rule));
-  }
-  return table;
 }
 
 py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, int workers,

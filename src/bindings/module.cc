@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, module) {
   tofu::BindPlan(&module);
   tofu::BindStep(&module);
   tofu::BindMemory(&module);
+  tofu::BindSimulate(&module);
   tofu::BindKernels(&module);
   tofu::BindSolver(&module);
 }

@@ -32,6 +32,8 @@ struct Node {
   std::vector<NodeEntry> inputs;
   std::vector<int> control_deps;
   int num_outputs = 1;  // hidden outputs included
+  // A second run would compute something else: random numbers, or something unknown.
+  bool runs_once = false;
 
   bool is_variable() const { return op.empty(); }
 };

@@ -38,11 +38,14 @@ def is_taken(nodeid: str, key: str) -> bool:
 
 
 def is_left_out(item: pytest.Item, key: str) -> bool:
-    """Whether only --full takes a test: one marked ``whole`` that the sample does not take."""
+    """Whether only --full takes a test: one marked ``whole`` that the sample does not take.
+
+    Tests marked ``whole(rotates=False)``, which take minutes, are in no sample.
+    """
     mark = item.get_closest_marker("whole")
-    return mark is not None and not (
-        mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key)
-    )
+    if mark is None:
+        return False
+    return not (mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

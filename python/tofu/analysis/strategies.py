@@ -65,6 +65,11 @@ def analyze(
           o         concatenate  [:, :]           [o.lo..o.hi, :]
           i         reduce sum   [:, i.lo..i.hi]  [:, i.lo..i.hi]
     """
+    if not isinstance(description, Description):
+        raise TypeError(
+            f"tofu.analyze({description!r}): expected a description, as @tofu.op makes; for an "
+            "operator of MXNet, tofu ops NAME prints its strategies"
+        )
     trace = description.trace(in_shapes, out_shapes, attributes)
     if in_shapes is None:
         check_opaque(trace)

@@ -1,82 +1,25 @@
-"""The inputs of ``tofu plan``: training graphs of saved symbols, models and scripts."""
+"""The training graph of a script's first training call."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib
-import importlib.util
-import json
-import math
 import os
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
 
 from tofu import _core
 from tofu.config import Config
-from tofu.errors import ConfigError, GraphError
+from tofu.errors import ConfigError, TofuError
+from tofu.installation import check_mxnet
 from tofu.plan import Problem, intercept
+from tofu.uncaught import without_ours
 
-__all__ = [
-    "SymbolRequest",
-    "check_mxnet",
-    "from_model",
-    "from_script",
-    "from_symbol",
-    "names_model",
-]
+__all__ = ["from_script"]
 
-DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool")
-INSTALL = "install tofu with the extra [cpu], or install mxnet==1.9.1 and 'numpy<1.24'"
-
-
-@dataclasses.dataclass(frozen=True)
-class SymbolRequest:
-    """A symbol file, and the options that turn it into a training graph.
-
-    Attributes:
-        path: the file.
-        shapes: shapes of inputs, by name.
-        dtypes: data types of inputs, by name; "" stands for all others.
-        inputs: more inputs, whose shapes are inferred.
-        optimizer: update to plan for, or None.
-        predict: whether to plan the forward pass only.
-    """
-
-    path: Path
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    inputs: frozenset[str]
-    optimizer: Optional[str]
-    predict: bool
-
-    @classmethod
-    def parse(
-        cls,
-        path: Path,
-        *,
-        shapes: Sequence[str],
-        dtypes: Sequence[str],
-        inputs: Sequence[str],
-        optimizer: Optional[str],
-        predict: bool,
-    ) -> SymbolRequest:
-        """Read the texts of the command line. Raises ConfigError."""
-        pairs = [text.rpartition("=") for text in dtypes]
-        for _, _, dtype in pairs:
-            if dtype not in DTYPES:
-                raise ConfigError(f"--dtype {dtype}: expected one of {', '.join(DTYPES)}")
-        return cls(
-            path=path,
-            shapes=dict(map(_parse_shape, shapes)),
-            dtypes={"": "float32", **{name: dtype for name, _, dtype in pairs}},
-            inputs=frozenset(inputs),
-            optimizer=None if predict else optimizer,
-            predict=predict,
-        )
+_WHO = "tofu plan"
 
 
 class _GraphReady(BaseException):
@@ -87,32 +30,6 @@ class _GraphReady(BaseException):
         self.table, self.workers = table, workers
 
 
-def check_mxnet(*, load: bool) -> None:
-    """Raise ConfigError unless MXNet is installed and, with `load`, can be imported."""
-    if importlib.util.find_spec("mxnet") is None:
-        raise ConfigError(f"tofu plan needs MXNet 1.9.1, but there is no module mxnet; {INSTALL}")
-    if not load:
-        return
-    os.environ.pop("MXNET_GRAPH_PASS", None)
-    try:
-        importlib.import_module("mxnet")
-    except (ImportError, OSError, AttributeError) as error:
-        # A missing CUDA driver is an OSError, a NumPy that is too new an AttributeError.
-        raise ConfigError(
-            f"tofu plan needs MXNet 1.9.1, but mxnet cannot be imported ({_first_line(error)}); "
-            f"{INSTALL}"
-        ) from None
-
-
-def names_model(target: str) -> bool:
-    """Whether `target` is a model's name. Raises ConfigError if no model has the name."""
-    if os.path.exists(target) or os.path.basename(target) != target or "." in target:
-        return False
-    from tofu import models
-
-    return bool(models.find(target))
-
-
 def from_script(script: Path, args: Sequence[str]) -> Problem:
     """Run `script` until its first partitioned training call and return that call's graph.
 
@@ -121,7 +38,7 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
     Raises:
         ConfigError: the script ended before that call.
     """
-    check_mxnet(load=False)
+    check_mxnet(_WHO, load=False)
     from tofu import _import_hook
 
     _import_hook.install()
@@ -138,6 +55,11 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
         return Problem(script.name, ready.table, ready.workers)
     except SystemExit as end:
         status = end.code or 0
+    except TofuError:
+        raise
+    except Exception as error:
+        _show_own(error, script)
+        raise SystemExit(1) from None
     raise ConfigError(
         f"{script} ended (status {status}) before its first partitioned training call: "
         "nothing to plan; its net must be a HybridBlock, or a Sequential of them, and called "
@@ -145,176 +67,14 @@ def from_script(script: Path, args: Sequence[str]) -> Problem:
     )
 
 
-def from_symbol(request: SymbolRequest) -> Problem:
-    """The training graph of a saved symbol.
-
-    Raises:
-        GraphError: the file is not a symbol, or MXNet finds its shapes inconsistent.
-        ConfigError: a shape is missing, or names no variable.
-    """
-    check_symbol_text(request.path)
-    # MXNet, and with it the training graph, is loaded only for a file that may be a symbol.
-    check_mxnet(load=True)
-    import mxnet as mx
-
-    from tofu.mx.build.training_graph import training_graph
-
-    try:
-        symbol = mx.sym.load(str(request.path))
-    except mx.MXNetError as error:
-        raise GraphError(
-            f"{request.path}: MXNet cannot load it ({_first_line(error)}); "
-            "expected a symbol that MXNet 1.9 saved"
-        ) from None
-    variables = _variables(symbol, request)
-    is_input = {
-        name: name in request.shapes or name in request.inputs or name.endswith("label")
-        for name in symbol.list_arguments()
-    }
-    parameters = {name: variables[name] for name in is_input if not is_input[name]}
-    graph = training_graph(
-        symbol,
-        inputs={name: variables[name] for name in is_input if is_input[name]},
-        parameters=parameters,
-        aux={name: variables[name] for name in symbol.list_auxiliary_states()},
-        gradients=() if request.predict else tuple(parameters),
-        train=not request.predict,
-        optimizer=request.optimizer,
-        workers=_workers(),
-    )
-    return _problem(request.path.name, graph)
-
-
-def from_model(name: str, *, batch_size: Optional[int], optimizer: Optional[str]) -> Problem:
-    """The training graph of a model of tofu.models.
-
-    Raises:
-        ConfigError: there is no such model.
-    """
-    check_mxnet(load=True)
-    from tofu import models
-
-    graph = models.build(name, batch_size).training_graph(optimizer=optimizer)
-    return _problem(models.find(name).name, graph)
-
-
-def _problem(name: str, graph: _core.Graph) -> Problem:
-    from tofu.analysis.strategy_table import strategy_table
-
-    return Problem(name, strategy_table(graph)[0], _workers())
-
-
-def _workers() -> int:
-    from tofu.gluon.session import number_of_workers
-
-    return number_of_workers(Config.from_environment())
-
-
-def check_symbol_text(path: Path) -> None:
-    """Raise GraphError unless the file at `path` is JSON with a symbol's parts."""
-    expected = "expected a symbol that MXNet saved (symbol.save or block.export)"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise GraphError(f"{path}: not a text file; {expected}") from None
-    except ValueError as error:
-        raise GraphError(f"{path}: not JSON, or cut off ({error}); {expected}") from None
-    for part in ("nodes", "arg_nodes", "heads"):
-        if not isinstance(document, dict) or not isinstance(document.get(part), list):
-            raise GraphError(f'{path}: JSON without the list "{part}"; {expected}')
-    problem = _broken_entry(document)
-    if problem:
-        raise GraphError(f"{path}: {problem}; {expected}")
-
-
-def _broken_entry(document: Mapping[str, Any]) -> Optional[str]:
-    """The problem with an input or head of a symbol, if any; MXNet itself does not check it."""
-    nodes, rows = document["nodes"], document.get("node_row_ptr")
-    outputs: list[Optional[int]] = [None] * len(nodes)
-    if isinstance(rows, list) and len(rows) == len(nodes) + 1 and set(map(type, rows)) == {int}:
-        outputs = [end - begin for begin, end in zip(rows, rows[1:])]
-
-    def problem(entry: Any, before: int) -> Optional[str]:
-        if not isinstance(entry, list) or set(map(type, entry[:2])) != {int} or len(entry) < 2:
-            return f"{entry!r}, expected the numbers of a node and of its output"
-        node, output = entry[:2]
-        if not 0 <= node < before:
-            return f"node {node}, expected one of the {before} before it"
-        count = outputs[node]
-        if output < 0 or (count is not None and output >= count):
-            name = nodes[node].get("name")
-            return f"output {output} of node {name!r}, which has {1 if count is None else count}"
-        return None
-
-    for number, node in enumerate(nodes):
-        if not isinstance(node, dict) or not isinstance(node.get("inputs"), list):
-            return f'node {number}: no object with the list "inputs"'
-        for place, entry in enumerate(node["inputs"]):
-            found = problem(entry, number)
-            if found:
-                return f"input {place} of node {node.get('name')!r} is {found}"
-    for place, entry in enumerate(document["heads"]):
-        found = problem(entry, len(nodes))
-        if found:
-            return f"head {place} is {found}"
-    return None
+def _show_own(error: Exception, script: Path) -> None:
+    """Print the traceback of a script as Python would, without the frames that started it."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, without_ours(frames))
 
 
 def _stop_at_training(table: _core.StrategyTable, workers: int) -> None:
     if any(role.startswith("gradient:") for role in table.graph.head_roles):
         raise _GraphReady(table, workers)
-
-
-def _variables(symbol: Any, request: SymbolRequest) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and data type of every variable of `symbol`, from those of its inputs."""
-    import mxnet as mx
-    import numpy as np
-
-    names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
-    for name in (*request.shapes, *request.inputs, *filter(None, request.dtypes)):
-        if name not in names:
-            raise ConfigError(f"{request.path}: no variable {name!r}; it has {', '.join(names)}")
-    if not request.shapes:
-        raise ConfigError(
-            f"{request.path}: no shapes; give those of its inputs, "
-            f"such as --shape {names[0] if names else 'data'}=64,1,28,28"
-        )
-    dtype_of = {name: request.dtypes.get(name, request.dtypes[""]) for name in request.shapes}
-    try:
-        shapes, _, aux_shapes = symbol.infer_shape_partial(**request.shapes)
-        dtypes, _, aux_dtypes = symbol.infer_type_partial(**dtype_of)
-    except mx.MXNetError as error:
-        raise GraphError(
-            f"{request.path}: the shapes do not fit ({_first_line(error)}); check --shape"
-        ) from None
-    found = dict(zip(names, [*(shapes or ()), *(aux_shapes or ())]))
-    missing = [name for name in names if not found.get(name) or 0 in found[name]]
-    if missing:
-        raise ConfigError(
-            f"{request.path}: cannot infer the shape of {', '.join(missing)}; "
-            f"give it as --shape {missing[0]}=..."
-        )
-    types = dict(zip(names, [*(dtypes or ()), *(aux_dtypes or ())]))
-    return {
-        name: (tuple(found[name]), np.dtype(types.get(name) or request.dtypes[""]).name)
-        for name in names
-    }
-
-
-def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, equals, numbers = text.partition("=")
-    try:
-        shape = tuple(int(number) for number in numbers.strip("()").split(",") if number.strip())
-    except ValueError:
-        shape = ()
-    if not (name and equals and shape) or math.prod(max(size, 0) for size in shape) == 0:
-        raise ConfigError(
-            f"--shape {text}: expected a name and positive sizes, such as data=64,1,28,28"
-        )
-    return name, shape
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = next((line for line in lines if "Error" in line or "Check failed" in line), "")
-    return (text or (lines[0] if lines else type(error).__name__)).rpartition("Error: ")[2][:200]

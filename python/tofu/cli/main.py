@@ -6,7 +6,13 @@
     tofu plan --workers 8 wresnet-152-10
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
-    tofu ops
+    tofu compare --workers 2,4,8 mlp
+    tofu check --workers 4 train.py --epochs 3
+    tofu show --layers train.plan
+    tofu diff train.plan other.plan
+    tofu calibrate --output here.json
+    tofu simulate --workers 8 --machine p2.8xlarge wresnet-152-10
+    tofu ops Convolution
     tofu verify Convolution dot --seed 3
     tofu solve --time 30 problem.json.gz
 
@@ -21,15 +27,19 @@ from typing import Optional
 import click
 
 from tofu.cli import operators
+from tofu.cli.calibrate import calibrate
+from tofu.cli.check import check
+from tofu.cli.compare import compare_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
+from tofu.cli.show import diff, show
+from tofu.cli.simulate import simulate
 from tofu.cli.solve import solve
 from tofu.errors import InternalError, TofuError
+from tofu.installation import DISTRIBUTION
 from tofu.uncaught import BAD_INPUT
 
 __all__ = ["main"]
-
-DISTRIBUTION = "mxnet-tofu"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,7 +48,11 @@ def cli() -> None:
     """Partition the training graphs of MXNet Gluon scripts over several workers."""
 
 
-for command in (run, plan, solve, operators.ops, operators.verify, operators.suggest):
+COMMANDS = (
+    run, plan, compare_command, check, show, diff, simulate, calibrate,
+    operators.ops, operators.verify, operators.suggest, solve,
+)  # fmt: skip
+for command in COMMANDS:
     cli.add_command(command)
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Optional
 
 import click
 
-from tofu.cli.options import describe_option
+from tofu.cli.isolated import isolated
+from tofu.cli.options import check_script, describe_option, switch_on
 from tofu.errors import ConfigError
+from tofu.installation import IMPORT_ERRORS, check_mxnet, unusable
 
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
 FALSE_STRATEGY = 1  # exit status
 
 
-@click.command()
+@click.command(short_help="List the operators and how each can be split.")
 @click.option(
     "--format",
     "form",
@@ -24,16 +28,45 @@ FALSE_STRATEGY = 1  # exit status
     show_default=True,
     help="A table, the JSON document, or the page docs/operators.md.",
 )
-def ops(form: str) -> None:
-    """List every operator of the installed MXNet and how it can be split."""
+@click.option(
+    "--of", "script", metavar="SCRIPT", help="Only the operators of a script's first training step."
+)
+@describe_option
+@click.argument("operator", required=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[str, ...]) -> None:
+    """List every operator of the installed MXNet and how it can be split.
+
+    With an OPERATOR, print its description, index variables and strategies. With --of SCRIPT,
+    list the operators of the script; the arguments are the script's.
+    """
+    if (script or operator) and form != "text":
+        raise ConfigError(f"tofu ops --format {form}: only for the list of all operators")
+    if args and script is None:
+        raise ConfigError(
+            f"tofu ops {operator}: {args[0]!r} is one too many; expected one operator"
+        )
     os.environ.pop("MXNET_GRAPH_PASS", None)
-    from tofu.cli import operator_report
+    check_mxnet("tofu ops", load=script is None and operator is not None)
+    from tofu.cli.operator_list import ops_text
     from tofu.verify.inventory.cache import cached_inventory
 
-    click.echo(operator_report.ops_text(cached_inventory(), form), nl=False)
+    try:
+        found = cached_inventory()
+    except IMPORT_ERRORS as error:
+        raise unusable("tofu ops", error) from error
+    if script is not None:
+        text = _used(script, [*filter(None, [operator]), *args], found)
+    elif operator is not None:
+        from tofu.cli.operator_page import operator_text
+
+        text = operator_text(operator, found)
+    else:
+        text = ops_text(found, form)
+    click.echo(text, nl=False)
 
 
-@click.command()
+@click.command(short_help="Check strategies by running operators in parts.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of shapes and values.")
 @click.option(
     "--processes",
@@ -65,10 +98,10 @@ def verify(
 ) -> None:
     """Check the strategies of OPERATORs (default: all): run the real ones whole and in parts.
 
-    Exits with status 1 if a strategy is false.
+    Exits with status 1 if a strategy is false, or nothing of a named OPERATOR could be checked.
     """
-    os.environ.pop("MXNET_GRAPH_PASS", None)
     os.environ["OMP_NUM_THREADS"] = "1"
+    _load_mxnet("tofu verify")
     from tofu.cli import operator_report
 
     names = operator_report.known_operators(operators)
@@ -80,9 +113,13 @@ def verify(
     click.echo(show(verdicts), nl=False)
     if any(v.false for v in verdicts):
         raise SystemExit(FALSE_STRATEGY)
+    unchecked = [v.op for v in verdicts if operators and v.skipped and not v.checked]
+    if unchecked:
+        click.echo(f"tofu: nothing of {' and '.join(unchecked)} was checked", err=True)
+        raise SystemExit(FALSE_STRATEGY)
 
 
-@click.command()
+@click.command(short_help="Find how an operator can be split.")
 @click.option(
     "--shape",
     "shapes",
@@ -106,12 +143,40 @@ def suggest(
     For an operator written in Python, use Custom:NAME and --describe the file that registers it.
     Give different dimensions different sizes.
     """
-    os.environ.pop("MXNET_GRAPH_PASS", None)
-    from tofu.verify.find.suggest import parse_input, suggestion
-
     pairs = [text.partition("=") for text in attrs]
     if not all(sign for _, sign, _ in pairs):
         raise ConfigError(f"--attr {', '.join(attrs)}: expected NAME=VALUE")
-    inputs = [parse_input(text) for text in shapes]
     given = {name: value for name, _, value in pairs}
-    click.echo(suggestion(operator, inputs, given, dtype=dtype, seed=seed), nl=False)
+    check_mxnet("tofu suggest", load=False)
+
+    def run() -> None:
+        _load_mxnet("tofu suggest")
+        from tofu.verify.find.suggest import parse_input, suggestion
+
+        inputs = [parse_input(text) for text in shapes]
+        click.echo(suggestion(operator, inputs, given, dtype=dtype, seed=seed), nl=False)
+
+    isolated(
+        run,
+        f"tofu suggest {operator}: it crashed MXNet ({{}}) on inputs of {' and '.join(shapes)}; "
+        "give other --shape, --attr or --dtype",
+    )
+
+
+def _load_mxnet(who: str) -> None:
+    """Import MXNet with tofu off, here and in the processes that the command starts."""
+    os.environ.pop("MXNET_GRAPH_PASS", None)
+    check_mxnet(who, load=True)
+
+
+def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, object]]) -> str:
+    """The operators of a script's first training graph."""
+    from tofu.cli.inputs import from_script
+
+    check_script(script)
+    os.environ.pop("TOFU_PLAN", None)
+    switch_on(None, None, None)
+    problem = from_script(Path(script), args)
+    from tofu.cli.operator_page import used_text
+
+    return used_text(problem, operators)

@@ -6,10 +6,12 @@ The environment configures a run (tofu.config), in this process and in those it 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
 import click
+from click.core import ParameterSource
 
 from tofu.config import (
     DEVICES,
@@ -37,8 +39,12 @@ __all__ = [
     "set_fetch",
     "set_search",
     "switch_on",
+    "tell_misplaced",
     "workers_option",
 ]
+
+
+_HEAD_BYTES = 4096  # of a file, to tell what it is
 
 
 class Script(click.Command):
@@ -114,10 +120,48 @@ describe_option = click.option(
 
 
 def check_script(name: str) -> None:
-    """Raise ConfigError unless `name` is a file."""
+    """Raise ConfigError unless `name` is a file that may be a script or a symbol."""
     if not os.path.isfile(name):
         what = "is a folder" if os.path.isdir(name) else "no such file"
         raise ConfigError(f"{name}: {what}; expected the path of a script or a symbol file")
+    try:
+        with open(name, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror})") from None
+    if head.lstrip().startswith(b"{") and b'"format"' in head and b"tofu-plan" in head:
+        raise ConfigError(
+            f"{name}: a saved plan, not a script; tofu show {name} prints it, and "
+            f"tofu run --plan {name} SCRIPT uses it"
+        )
+    if b"\0" in head:
+        raise ConfigError(f"{name}: not a text file; expected a Python script or a symbol file")
+
+
+def tell_misplaced(context: click.Context, target: str, args: Sequence[str]) -> None:
+    """Tell of arguments after the script that look like options of this command."""
+    own = {
+        name: option.name
+        for option in context.command.params
+        if isinstance(option, click.Option)
+        for name in option.opts
+    }
+    found = [
+        arg
+        for arg in args
+        for option in [own.get(arg.partition("=")[0])]
+        if arg.startswith("--") and option is not None and not _is_given(context, option)
+    ]
+    if found:
+        click.echo(
+            f"tofu: the script gets {' and '.join(found)}, which {target} precedes; to give it "
+            f"to tofu, put it before {target}",
+            err=True,
+        )
+
+
+def _is_given(context: click.Context, parameter: str) -> bool:
+    return context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
 def set_search(

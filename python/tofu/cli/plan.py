@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import click
+from click.core import ParameterSource
 
-from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
-from tofu.cli.inputs import SymbolRequest, from_model, from_script, from_symbol, names_model
+from tofu.analysis.table import described_name
+from tofu.cli.inputs import from_script
+from tofu.cli.isolated import isolated
 from tofu.cli.options import (
     Script,
     allow_replication_option,
@@ -30,21 +31,33 @@ from tofu.cli.options import (
     set_fetch,
     set_search,
     switch_on,
+    tell_misplaced,
     workers_option,
 )
 from tofu.config import Config
 from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
 from tofu.plan import file as plan_file
+from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
+from tofu.plan.render.layers import render_layers
+from tofu.planning.memory import with_memory
+from tofu.planning.problems import (
+    SymbolRequest,
+    check_symbol_text,
+    from_model,
+    from_symbol,
+    names_model,
+)
 
 __all__ = ["plan"]
 
 FORMATS = ("text", "json", "html")
 
 
-@click.command(cls=Script)
+@click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
 @workers_option
 @device_option
 @log_option
@@ -106,11 +119,13 @@ FORMATS = ("text", "json", "html")
 @click.option(
     "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
 )
+@click.option("--layers", is_flag=True, help="Text format: bytes by layer and direction.")
 @click.option(
     "--explain",
     multiple=True,
     metavar="TENSOR|OP",
-    help="Print what each way to cut it costs, and why the plan chose its own; may be repeated.",
+    help="Print what each way to cut it costs, and why the plan chose its own; may be a pattern "
+    "('conv1*') and be repeated.",
 )
 @click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @click.option(
@@ -140,6 +155,7 @@ def plan(
     batch_size: Optional[int],
     form: str,
     everything: bool,
+    layers: bool,
     explain: tuple[str, ...],
     save: Optional[str],
     memory: str,
@@ -157,26 +173,47 @@ def plan(
     is_model = names_model(target)
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
+    context = click.get_current_context()
+    if context.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE:
+        _check_optimizer(target, is_model or is_symbol, predict)
+    tell_misplaced(context, target, args)
+    if save is not None:
+        plan_file.check_target(Path(save))
     set_search(search, pins, pin_file, allow_replication)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
+    find_problem: Callable[[], Problem]
     if is_model:
-        problem = from_model(target, batch_size=batch_size, optimizer=update)
+        find_problem = functools.partial(
+            from_model, target, batch_size=batch_size, optimizer=update
+        )
     elif is_symbol:
         request = SymbolRequest.parse(
             Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
             predict=predict,
         )  # fmt: skip
-        problem = from_symbol(request)
+        check_symbol_text(request.path)
+        check_mxnet("tofu plan", load=False)
+        find_problem = functools.partial(from_symbol, request)
     else:
-        problem = from_script(Path(target), args)
+        find_problem = functools.partial(from_script, Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication)
     output = Output(
-        form, everything, explain, Path(save) if save else None, memory,
-        config.fetch or default_fetch(),
-    )  # fmt: skip
-    plan_and_print(problem, options, output)
+        form, everything, layers, explain, Path(save) if save else None, memory, config.fetch
+    )
+
+    def run() -> None:
+        plan_and_print(find_problem(), options, output)
+
+    if is_symbol:
+        isolated(
+            run,
+            f"{target}: MXNet crashed on it ({{}}); the file may be damaged: export it again "
+            "with block.export or symbol.save",
+        )
+    else:
+        run()
 
 
 def _check_target(
@@ -197,6 +234,17 @@ def _check_target(
         )
 
 
+def _check_optimizer(target: str, has_none: bool, predict: bool) -> None:
+    """Raise ConfigError if --optimizer would have no effect."""
+    if not has_none:
+        raise ConfigError(
+            f"tofu plan {target}: --optimizer is only for a symbol file or a model; a script has "
+            "its own gluon.Trainer"
+        )
+    if predict:
+        raise ConfigError("tofu plan: --predict plans no update; leave out --optimizer")
+
+
 # --- printing -----------------------------------------------------------------------------
 
 
@@ -207,18 +255,20 @@ class Output:
     Attributes:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
-        explain: names of tensors and operators to explain.
+        layers: whether text is a table of layers instead of tensors and operators.
+        explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
-        fetch: one of config.FETCHES.
+        fetch: one of config.FETCHES; None: the default of a run.
     """
 
     form: str
     everything: bool = False
+    layers: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
     memory: str = "estimate"
-    fetch: str = "multifetch"
+    fetch: Optional[str] = None
 
 
 def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> None:
@@ -228,49 +278,30 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
         ConfigError: the graph lacks a name to explain, or the file cannot be written.
         PlanError: an option does not fit the graph.
     """
-    _check_names(problem, output.explain)
+    explained = _explained(problem, output.explain)
     plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
-    explanations = [explaining.explain(problem, plan, name) for name in output.explain]
+    explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
-        plan_file.save(output.save, plan)
+        plan_file.save(output.save, plan, problem.graph)
     if output.memory == "exact":
-        plan = _with_memory(problem, plan, output.fetch)
+        plan = with_memory(problem, plan, output.fetch)
+    if output.form != "json":
+        plan = _with_names(problem, plan)
     click.echo(_render(plan, explanations, output), nl=False)
 
 
-def default_fetch() -> str:
-    """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
-    import mxnet as mx
-
-    return "plain" if mx.context.num_gpus() else "multifetch"
-
-
-def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
-    """Add the memory that MXNet will allocate and the bytes that workers really fetch."""
-    import mxnet as mx
-
-    from tofu.mx.memory.step import step_memory
-    from tofu.mx.run import extension
-
-    document = plan.to_json()
-    partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
-    joint = extension.runs_parts() and problem.table.is_repeatable
-    step = _core.schedule(partitioned, joint=joint)
-    kind = mx.gpu if mx.context.num_gpus() else mx.cpu
-    found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
-    exact = {
-        **json.loads(document),
-        "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
-        "memory": "exact",
-        "fetch": fetch,
-        "fetched_bytes": partitioned.fetched_bytes,
-        "shared_bytes": partitioned.shared_bytes,
+def _with_names(problem: Problem, plan: Plan) -> Plan:
+    """Call operators written in Python by the names under which they are registered."""
+    names = {
+        node.name: described_name(node.op, node.attrs)[0]
+        for node in problem.graph.nodes_of({"Custom"})
     }
-    return Plan.from_json(json.dumps(exact))
+    operators = (dataclasses.replace(o, op=names.get(o.node, o.op)) for o in plan.operators)
+    return dataclasses.replace(plan, operators=tuple(operators)) if names else plan
 
 
 def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output) -> str:
@@ -283,18 +314,25 @@ def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output)
         return json.dumps({**json.loads(plan.to_json()), "explanations": told})
     if found:
         return "\n".join(explanation.to_text() for explanation in found)
+    if output.layers:
+        return render_layers(plan)
     return render_text(plan, everything=output.everything)
 
 
-def _check_names(problem: Problem, names: Sequence[str]) -> None:
-    """Raise ConfigError for a name that no node of the graph has."""
+def _explained(problem: Problem, names: Sequence[str]) -> list[str]:
+    """The tensors and operators that names and patterns stand for. Raises ConfigError."""
     if not names:
-        return
-    known = {node.name for node in problem.graph.nodes}
+        return []
+    nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
+    outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
+    found: dict[str, None] = {}
     for name in names:
-        if re.sub(r"\[\d+\]$", "", name) not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        fitting = matching(name, nodes) or matching(name, outputs)
+        if not fitting:
+            what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
-                f"--explain {name}: {problem.name} has no tensor or operator of that name"
-                + (f"; did you mean {', '.join(near)}?" if near else "")
+                f"--explain {name}: {problem.name} has no tensor or operator {what}"
+                + near_text(name, nodes)
             )
+        found.update(dict.fromkeys(fitting))
+    return list(found)

@@ -22,6 +22,7 @@ from tofu.cli.options import (
     set_fetch,
     set_search,
     switch_on,
+    tell_misplaced,
     workers_option,
 )
 from tofu.cli.processes import parse_processes, run_processes
@@ -30,7 +31,11 @@ from tofu.errors import ConfigError
 __all__ = ["run"]
 
 
-@click.command(cls=Script, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Script,
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run a script partitioned.",
+)
 @workers_option
 @device_option
 @fetch_option
@@ -91,6 +96,7 @@ def run(
         os.environ["TOFU_PLAN"] = plan
     set_fetch(fetch)
     switch_on(workers, device, log)
+    tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()
     if processes is not None:
         count = parse_processes(processes, "--processes")

@@ -72,7 +72,7 @@ def _parse_limit(text: Optional[str]) -> Optional[int]:
     return int(text)
 
 
-@click.command()
+@click.command(short_help="Solve a problem of costs and memory.")
 @click.option(
     "--limit", metavar="BYTES", help='Memory at any moment, or "none". Default: the file\'s.'
 )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import logging
 import math
 import sys
+import threading
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -25,7 +27,9 @@ __all__ = [
     "eager",
     "gathered",
     "left_out",
+    "many_workers",
     "partitioned",
+    "phase",
     "plain_fetch",
     "plan_missing",
     "replicated",
@@ -42,7 +46,11 @@ __all__ = [
 _LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 # A replicated tensor is worth a warning if it holds this share of the graph's bytes.
 _LARGE_SHARE = 0.01
+_LARGE_BYTES = 1024  # with fewer, only if most of the graph is replicated
+_MOST = 0.5
+_MANY_WORKERS = 128  # with more, the first step may take minutes
 _NAMES_SHOWN = 8
+_PATIENCE_S = 2.0  # before a slow first step says what it is doing
 
 _log = logging.getLogger("tofu")
 
@@ -87,6 +95,7 @@ class Partitioned(NamedTuple):
         operators, parameters: how many it has.
         fetched_bytes: what workers fetch from each other per step.
         search_seconds: from graph to plan.
+        plan_file: the file of the saved plan that was used instead of a search, or None.
     """
 
     name: str
@@ -94,10 +103,52 @@ class Partitioned(NamedTuple):
     parameters: int
     fetched_bytes: int
     search_seconds: float
+    plan_file: Optional[Path] = None
+
+
+@contextlib.contextmanager
+def phase(name: str, doing: str) -> Iterator[None]:
+    """Tell what a block waits for, if it takes more than two seconds.
+
+    Only a terminal is told, or those who want every detail: logs and pipes get no such lines.
+    """
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if not (is_terminal or _log.isEnabledFor(logging.DEBUG)):
+        yield
+        return
+    timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _tell_plan(name: str, compiled: Compiled) -> None:
+    plan = compiled.searched
+    _log.debug(
+        "%s: plan of graph %s: %s, %s; tensors of %s as a whole, %s on the fullest worker; "
+        "fetches: %s, %s saved by sharing",
+        name,
+        plan.table.graph.hash,
+        " x ".join(map(str, plan.parts)) or "one worker",
+        plan.status,
+        format_bytes(compiled.serial_bytes),
+        format_bytes(max(compiled.bytes_per_worker)),
+        compiled.fetch,
+        format_bytes(compiled.shared_bytes),
+    )
 
 
 def partitioned(
-    name: str, compiled: Compiled, parameters: int, session: Session, *, first: bool
+    name: str,
+    compiled: Compiled,
+    parameters: int,
+    session: Session,
+    *,
+    first: bool,
+    plan_file: Optional[Path] = None,
 ) -> None:
     """Tell what was partitioned over what, when the outermost call of a block returns.
 
@@ -111,8 +162,15 @@ def partitioned(
         with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
     found = Partitioned(
-        name, plan.num_operators, parameters, compiled.fetched_bytes, plan.search_seconds
+        name,
+        plan.num_operators,
+        parameters,
+        compiled.fetched_bytes,
+        plan.search_seconds,
+        plan_file,
     )
+    if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
+        _tell_plan(name, compiled)
     depth = session.state.depth
     if not first or not parameters:
         _tell(logging.DEBUG, found.name, "", [found], session)
@@ -137,8 +195,7 @@ def _tell(
 ) -> None:
     _log.log(
         level,
-        "%s (%s%s operators, %s parameters) over %d worker%s %s: "
-        "%s communicated per step, search %.2f s",
+        "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, %s",
         name,
         count,
         f"{sum(each.operators for each in found):,}",
@@ -147,8 +204,18 @@ def _tell(
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
         format_bytes(sum(each.fetched_bytes for each in found)),
-        sum(each.search_seconds for each in found),
+        _found_by(found),
     )
+
+
+def _found_by(found: Sequence[Partitioned]) -> str:
+    """Where plans come from: a file, a search, or both."""
+    files = dict.fromkeys(str(each.plan_file) for each in found if each.plan_file)
+    told = [f"plan {path}" for path in files]
+    if any(each.plan_file is None for each in found):
+        seconds = sum(each.search_seconds for each in found if each.plan_file is None)
+        told.append(f"search {seconds:.2f} s")
+    return ", ".join(told)
 
 
 def gathered(name: str, number: int, tiles: Any, session: Session) -> None:
@@ -242,6 +309,16 @@ def plain_fetch(reason: str, session: Session) -> None:
         )
 
 
+def many_workers(session: Session) -> None:
+    """Warn, once, before a first step that takes minutes."""
+    if session.workers > _MANY_WORKERS and "many workers" not in session.state.told:
+        session.state.told.add("many workers")
+        warn(
+            f"{session.workers} workers: the first step may take minutes, as every operator is "
+            "prepared for each worker, and the memory for that grows with their number"
+        )
+
+
 def replicated(name: str, compiled: Compiled) -> None:
     """Warn of large tensors that every worker stores whole."""
     found = compiled.searched.indivisible_bytes()
@@ -251,7 +328,8 @@ def replicated(name: str, compiled: Compiled) -> None:
         for tensor, size in sizes.items()
         if size >= _LARGE_SHARE * max(compiled.serial_bytes, 1)
     }
-    if not large:
+    mostly_whole = sum(sizes.values()) >= _MOST * compiled.serial_bytes
+    if not large or (max(large.values()) < _LARGE_BYTES and not mostly_whole):
         return
     shown = [f"{tensor} ({format_bytes(size)})" for tensor, size in large.items()]
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""

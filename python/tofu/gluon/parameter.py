@@ -83,7 +83,7 @@ class TileState:
         """The tiles of `whole`."""
         whole = classic(whole)
         layout = _with_dtype(self.layout, whole)
-        return self.state.backend.scatter(whole, layout, self.contexts, out=out)
+        return self.state.backend.scatter(whole, layout, self.contexts, out=out, blocked=True)
 
     def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
         """Assemble the whole array from `tiles` on `ctx`."""

@@ -235,7 +235,8 @@ class Pool:
             links[name] = value.arrays
             lenders.append(lender)
             tiles.update(zip(variables[name].tiles, value.arrays))
-        program = self._backend.program(self._compiled.step, self._session.contexts, tiles)
+        with messages.phase(self._name, "binding the graphs of all workers"):
+            program = self._backend.program(self._compiled.step, self._session.contexts, tiles)
         bound = _Bound(program, links, [weakref.ref(lender) for lender in lenders])
         for lender in lenders:
             lender.readers.append(weakref.ref(bound))
@@ -347,12 +348,14 @@ def make_pool(
     for parameter in parameters.values():
         if not is_tiled(parameter):
             check_tileable(parameter)
+    messages.many_workers(session)
     backend = session.state.backend
     session.state.runs_python |= any(
         node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]
     )
-    graph = _training_graph(symbol, parameters, signature, session)
-    table, unknown = backend.strategy_table(graph)
+    with messages.phase(name, "preparing the training graph"):
+        graph = _training_graph(symbol, parameters, signature, session)
+        table, unknown = backend.strategy_table(graph)
     fetch, reason = backend.usable_fetch(session.fetch, session.contexts)
     if reason is not None:
         messages.plain_fetch(reason, session)
@@ -366,7 +369,8 @@ def make_pool(
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
-        with saved_plans.checked_pins(options):
+        doing = "partitioning" if saved else "searching a plan and partitioning"
+        with saved_plans.checked_pins(options), messages.phase(name, doing):
             compiled: Compiled = backend.compile_graph(
                 table,
                 workers=session.workers,
@@ -394,7 +398,8 @@ def make_pool(
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
-    messages.partitioned(name, compiled, size, session, first=first)
+    plan_file = session.plans.path if saved is not None and session.plans is not None else None
+    messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
     if first:
         if parameters:
             messages.replicated(name, compiled)

@@ -18,6 +18,7 @@ from typing import Optional
 from tofu import _core
 from tofu.errors import ConfigError, PlanError
 from tofu.plan import SearchOptions
+from tofu.plan.options import pinned
 
 from . import messages
 from .session import Session
@@ -55,11 +56,13 @@ def plan_for(
         state.plan_matched = True
         return found
     if training and not state.plan_matched:
+        differs = plans.difference(table.graph) if found is None else ""
         raise ConfigError(
-            f"{plans.path}: no plan for the training graph of {name}; the file is for another "
-            f"graph ({', '.join(sorted(key for key, _ in plans.plans))}). Layers, shapes, batch "
-            "size and optimizer must be the same: save the plan again with tofu plan --save, or "
-            "unset TOFU_PLAN"
+            f"{plans.path}: no plan for the training graph of {name}; "
+            + (f"{differs}. " if differs else "the file is for another graph. ")
+            + f"(Graph {', '.join(sorted({key for key, _ in plans.plans}))}, here "
+            f"{table.graph.hash}.) Layers, shapes, batch size and optimizer must be the same: "
+            "save the plan again with tofu plan --save, or unset TOFU_PLAN"
         )
     if not state.plan_missing:
         state.plan_missing = True
@@ -78,14 +81,16 @@ def options_for(
     options = session.options
     if not options.pins:
         return options
-    names = set(table.graph.tensor_names)
-    own = tuple(pin for pin in options.pins if pin[0] in names)
+    names = dict.fromkeys(table.graph.tensor_names)
+    try:
+        own, absent = pinned(options.pins, names)
+    except PlanError as error:
+        raise ConfigError(f"TOFU_PINS: {error}") from None
     if training and not session.state.pins_checked:
         session.state.pins_checked = True
-        if len(own) < len(options.pins):
-            absent = [pin for pin, _ in options.pins if pin not in names]
+        if absent:
             messages.unpinned(name, absent, names)
-    return dataclasses.replace(options, pins=own)
+    return dataclasses.replace(options, pins=tuple(own.items()))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Optional
 
+from tofu import cuda_libraries
 from tofu.config import TIMEOUT_S, Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
@@ -71,6 +72,7 @@ class Session:
         else:
             make = mx.gpu
             _check_gpus(workers, gpus)
+            cuda_libraries.check_gpus(range(workers))
         if plans is not None:
             plans.check_workers(workers)
         return cls(

@@ -9,12 +9,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
+import numpy as np
 from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet import np as mx_np
 from mxnet.base import _LIB
 
-from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers
+from tofu import uncaught
+from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers, pins_of
+from tofu.errors import ConfigError
+from tofu.mx.run import error_list
 
 from . import (
     async_errors,
@@ -71,17 +75,20 @@ def enable(
     Raises:
         ConfigError: a setting has a value that tofu cannot use here.
     """
-    config = _config(workers, device, log, fetch, plan, search, pins)
-    if allow_replication is not None:
-        config = dataclasses.replace(config, replication=allow_replication)
-    if strict is not None:
-        config = dataclasses.replace(config, strict=strict)
-    if hybridize is not None:
-        config = dataclasses.replace(config, hybridize=hybridize)
+    uncaught.end_runs()
+    config = _config(
+        {
+            "workers": workers, "device": device, "log": log, "fetch": fetch, "plan": plan,
+            "search": search,
+        },
+        pins,
+        {"replication": allow_replication, "strict": strict, "hybridize": hybridize},
+    )  # fmt: skip
     wanted = Session.from_config(config)
     if session.active() == wanted:
         return
     disable()
+    error_list.reserve()
     messages.set_level(wanted.log_level)
     _set_environment(wanted.state)
     _patch_mxnet(wanted.state)
@@ -106,32 +113,38 @@ def disable() -> None:
         state.undo.pop()()
 
 
-def _config(
-    workers: Optional[int],
-    device: Optional[str],
-    log: Optional[str],
-    fetch: Optional[str],
-    plan: Union[str, os.PathLike[str], None],
-    search: Optional[str],
-    pins: Optional[Mapping[str, Union[int, Sequence[int]]]],
-) -> Config:
-    environ = dict(os.environ)
-    for name, value in (
-        ("TOFU_DEVICE", device),
-        ("TOFU_LOG", log),
-        ("TOFU_FETCH", fetch),
-        ("TOFU_PLAN", None if plan is None else os.fspath(plan)),
-        ("TOFU_SEARCH", search),
-    ):
-        if value is not None:
-            environ[name] = value
-    if workers is not None:
-        environ["TOFU_WORKERS"] = str(parse_workers(workers, "workers"))
-    config = Config.from_environment(environ)
-    if pins is None:
-        return config
-    cuts = {n: (d,) if isinstance(d, int) else tuple(d) for n, d in pins.items()}
-    return dataclasses.replace(config, pins=tuple(cuts.items()))
+def _config(texts: Mapping[str, object], pins: object, switches: Mapping[str, object]) -> Config:
+    """The configuration: the arguments of ``enable``, and the environment for those left out."""
+    environ, called = dict(os.environ), {}
+    for name, value in texts.items():
+        if value is None:
+            continue
+        variable = f"TOFU_{name.upper()}"
+        environ[variable], called[variable] = _text(name, value), f"tofu.enable: {name}"
+    config = Config.from_environment(environ, called=called)
+    if pins is not None:
+        config = dataclasses.replace(config, pins=pins_of(pins, "tofu.enable: pins"))
+    for name, switch in switches.items():
+        if switch is None:
+            continue
+        if not isinstance(switch, (bool, np.bool_)):
+            argument = "allow_replication" if name == "replication" else name
+            raise ConfigError(f"tofu.enable: {argument}={switch!r}: expected True or False")
+        changes: dict[str, Any] = {name: bool(switch)}
+        config = dataclasses.replace(config, **changes)
+    return config
+
+
+def _text(name: str, value: object) -> str:
+    """An argument as the environment has it. Raises ConfigError for one of another type."""
+    if name == "workers":
+        return str(parse_workers(value, "tofu.enable: workers"))
+    path = isinstance(value, os.PathLike) and name == "plan"
+    text = os.fspath(value) if path else value  # type: ignore[call-overload]
+    if not isinstance(text, str):
+        kind = "the path of a plan file" if name == "plan" else "a text"
+        raise ConfigError(f"tofu.enable: {name}={value!r}: expected {kind}")
+    return text
 
 
 def _set_environment(state: State) -> None:

@@ -63,8 +63,9 @@ def find(name: str) -> Model:
     """Return the model of that name. Raises ConfigError if there is none."""
     model = MODELS.get(name.lower())
     if model is None:
-        near = difflib.get_close_matches(name.lower(), MODELS, n=3) or sorted(MODELS)
-        raise ConfigError(f"no model {name!r}; did you mean {', '.join(near)}?")
+        near = difflib.get_close_matches(name.lower(), MODELS, n=3)
+        advice = f"did you mean {', '.join(near)}?" if near else "docs/models.md lists them"
+        raise ConfigError(f"no model {name!r}; {advice}")
     return model
 
 

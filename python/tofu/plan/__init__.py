@@ -1,4 +1,12 @@
-"""Plans: makes, reads, saves and prints them."""
+"""Plans: makes, reads, saves and prints them.
+
+The package can be called: ``tofu.plan("mlp", workers=4)`` is ``tofu.planning.plan``.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
 
 from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
 from .options import SearchOptions
@@ -21,3 +29,14 @@ __all__ = [
     "render_html",
     "render_text",
 ]
+
+
+class _CallablePackage(ModuleType):
+    """Lets ``tofu.plan`` be both this package and the function that people expect there."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        # By name: the function belongs to a layer above, which this one must not import.
+        return importlib.import_module("tofu.planning").plan(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

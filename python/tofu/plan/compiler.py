@@ -119,9 +119,9 @@ def compile_graph(
         options: how to search; None: the defaults.
         saved: the plan to use instead of a search, or None.
         fetch: one of config.FETCHES.
-        joint: whether one executor may run both halves, which takes less memory. A graph that
-            draws random numbers is still split: its forward half could not run again for a
-            second backward pass.
+        joint: whether one executor may run both halves, which takes less memory. The step is
+            still split if its forward half could not run again for a second backward pass:
+            if an operator is unknown, or draws random numbers that depend on its inputs.
         dump_dir: where every pass writes a readable file, or None.
 
     Raises:
@@ -133,7 +133,7 @@ def compile_graph(
     on_pass = _dumper(dump_dir)
     plan = saved or _search(table, workers, pins or {}, options or SearchOptions(), on_pass)
     partitioned = _core.partition(plan, fetch=fetch, on_pass=on_pass)
-    step = _core.schedule(partitioned, joint=joint and table.is_repeatable, on_pass=on_pass)
+    step = _core.schedule(partitioned, joint=joint, on_pass=on_pass)
     compiled = Compiled(
         searched=plan,
         step=step,
@@ -203,8 +203,8 @@ def _search(
 ) -> _core.Plan:
     fixed = {name: list(cuts) for name, cuts in pins.items()}
     if options.pins:
-        check_pins(options.pins, set(table.graph.tensor_names))
-        fixed = {**{name: list(cuts) for name, cuts in options.pins}, **fixed}
+        given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
+        fixed = {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
     return _core.plan(table, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments())
 
 

@@ -1,8 +1,9 @@
 """Plan files: small, versioned files with plans for later runs, each for one graph.
 
-``tofu plan --save PLAN`` writes one, and a run with ``TOFU_PLAN=PLAN`` uses it. The plans in
-it contain no names of tensors. A hash identifies a plan's graph, which has the names, and the
-file stores the cuts of each node in the order of the graph's nodes (docs/formats.md).
+``tofu plan --save PLAN`` writes one, and a run with ``TOFU_PLAN=PLAN`` uses it. A hash
+identifies a plan's graph, and the file stores the cuts of each node in the order of the graph's
+nodes (docs/formats.md). It also lists the nodes, to show a plan without its graph and to tell
+how two graphs differ.
 """
 
 from __future__ import annotations
@@ -11,20 +12,27 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from tofu import _core
+from tofu.config import MAX_WORKERS
+from tofu.dtypes import dtype_name
 from tofu.errors import ConfigError, PlanError
 
 from .plan import Plan
 
-__all__ = ["FORMAT", "VERSION", "PlanFile", "read", "save"]
+__all__ = ["FORMAT", "VERSION", "PlanFile", "check_target", "read", "save"]
 
 FORMAT = "tofu-plan-file"
 VERSION = 1
 _ADVICE = "save it again with tofu plan --save"
+# What json.loads raises for a text that is not JSON, or nests too deep.
+_NOT_JSON = (ValueError, RecursionError)
+_DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+_MODE = 0o666  # of a new file, less the umask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +71,48 @@ class PlanFile:
         if stored is None:
             return None
         try:
-            return _core.Plan(json.dumps(_expand(stored, table.graph)), table)
+            document = _expand(stored, list(map(_record, table.graph.nodes)))
+            return _core.Plan(json.dumps(document), table)
         except PlanError as error:
             raise ConfigError(f"{self.path}: its plan cannot be used: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ConfigError(f"{self.path}: damaged ({error!r}); {_ADVICE}") from None
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from None
+
+    def read_plans(self) -> list[Plan]:
+        """The file's plans, without their graphs, in the order in which they were saved.
+
+        Raises:
+            ConfigError: a plan is damaged, or was saved without the list of its nodes.
+        """
+        found = []
+        for stored in self.plans.values():
+            if "nodes_listed" not in stored:
+                raise ConfigError(
+                    f"{self.path}: saved by an earlier tofu, without the names of its tensors; "
+                    f"{_ADVICE}"
+                )
+            try:
+                document = _expand(stored, _listed(stored))
+                found.append(Plan.from_json(json.dumps(document)))
+            except PlanError as error:
+                raise ConfigError(f"{self.path}: {error}") from None
+            except _DAMAGE as error:
+                raise _damaged(self.path, error) from None
+        return found
+
+    def difference(self, graph: _core.Graph) -> str:
+        """How a graph differs from the file's most similar one, in words; "" if unknown."""
+        mine = list(map(_record, graph.nodes))
+        best: tuple[int, str] = (-1, "")
+        for stored in self.plans.values():
+            try:
+                theirs = _listed(stored)
+            except _DAMAGE:
+                continue
+            alike = sum(a == b for a, b in zip(mine, theirs))
+            if alike > best[0]:
+                best = alike, _difference(theirs, mine)
+        return best[1]
 
 
 def read(path: Path) -> PlanFile:
@@ -81,7 +126,7 @@ def read(path: Path) -> PlanFile:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); {_ADVICE}") from None
-    except ValueError as error:
+    except _NOT_JSON as error:
         raise ConfigError(
             f"{path}: not a plan file, or cut off ({type(error).__name__}: {error}); {_ADVICE}"
         ) from None
@@ -95,28 +140,89 @@ def read(path: Path) -> PlanFile:
     plans = document.get("plans")
     if not isinstance(plans, list) or not plans or document.get("sha256") != _digest(plans):
         raise ConfigError(f"{path}: damaged (its checksum does not match its plans); {_ADVICE}")
-    return PlanFile(path, {(plan["graph_hash"], plan["workers"]): plan for plan in plans})
+    return PlanFile(path, {_key(path, plan): plan for plan in plans})
 
 
-def save(path: Path, plan: Plan) -> None:
+def check_target(path: Path) -> None:
+    """Raise ConfigError for a file that `save` would refuse, before anything is searched."""
+    if path.exists():
+        try:
+            read(path)
+        except ConfigError as error:
+            raise ConfigError(
+                f"--save {path}: exists and is not a plan file to add to, so it stays as it is; "
+                f"choose another name ({error})"
+            ) from None
+    elif not os.access(path.parent, os.W_OK):
+        what = "permission denied" if path.parent.is_dir() else "no such folder"
+        raise ConfigError(f"--save {path}: cannot be written ({what}); choose another file")
+
+
+def save(path: Path, plan: Plan, graph: Optional[_core.Graph] = None) -> None:
     """Add a plan to a file, which keeps its plans for other graphs.
+
+    Args:
+        path: the file.
+        plan: the plan.
+        graph: its graph, whose nodes the file lists; None: they are not listed.
 
     Raises:
         ConfigError: the file exists and is not a plan file, or cannot be written.
     """
+    check_target(path)
     plans = dict(read(path).plans) if path.exists() else {}
-    plans[plan.graph_hash, plan.workers] = _pack(json.loads(plan.to_json()))
+    packed = _pack(json.loads(plan.to_json()))
+    plans[plan.graph_hash, plan.workers] = {**packed, **(_list(graph) if graph else {})}
     kept = list(plans.values())
     lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in kept)
     head = json.dumps({"format": FORMAT, "version": VERSION, "sha256": _digest(kept)})
-    beside = path.with_name(f"{path.name}.part")
     try:
-        beside.write_text(f'{head[:-1]}, "plans": [\n{lines}\n]}}\n', encoding="utf-8")
-        os.replace(beside, path)
+        _replace(path, f'{head[:-1]}, "plans": [\n{lines}\n]}}\n')
     except OSError as error:
         raise ConfigError(
             f"--save {path}: cannot be written ({error.strerror}); choose another file"
         ) from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file at once: readers see the old text or the new one, never a part.
+
+    The text goes to a new file first, whose name no one can guess and which is created
+    exclusively, so a link that waits in the folder is not followed.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else _MODE & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _key(path: Path, plan: Any) -> tuple[str, int]:
+    """The graph's hash and the number of workers of a stored plan. Raises ConfigError."""
+    graph_hash, workers = "graph_hash", "workers"
+    if not isinstance(plan, dict):
+        raise _damaged(path, ValueError(f"a plan is {plan!r:.40}, expected an object"))
+    if not isinstance(plan.get(graph_hash), str):
+        raise _damaged(path, ValueError(f"graph_hash is {plan.get(graph_hash)!r:.40}"))
+    count = plan.get(workers)
+    if type(count) is not int or not 1 <= count <= MAX_WORKERS:
+        raise _damaged(path, ValueError(f"workers is {count!r:.40}, expected a whole number"))
+    return plan[graph_hash], count
+
+
+def _damaged(path: Path, error: Exception) -> ConfigError:
+    found = str(error) if type(error) is ValueError else repr(error)
+    return ConfigError(f"{path}: damaged ({found}); {_ADVICE}")
 
 
 def _digest(plans: Sequence[Any]) -> str:
@@ -145,29 +251,89 @@ def _pack(document: Mapping[str, Any]) -> dict[str, Any]:
     return packed
 
 
-def _expand(packed: Mapping[str, Any], graph: _core.Graph) -> dict[str, Any]:
+class _Node(NamedTuple):
+    """A node as plan files have it: outputs are shapes with their type flags."""
+
+    name: str
+    op: str
+    outputs: tuple[tuple[tuple[int, ...], int], ...]
+
+
+def _record(node: _core.Node) -> _Node:
+    outputs = tuple((tuple(shape), dtype) for shape, dtype in node.outputs)
+    return _Node(node.name, node.op, outputs)
+
+
+def _list(graph: _core.Graph) -> dict[str, Any]:
+    """The nodes of a graph as a file lists them: those of one kind share an entry."""
+    kinds: dict[str, int] = {}
+    listed = []
+    for node in map(_record, graph.nodes):
+        key = json.dumps([node.op, node.outputs])
+        listed.append([node.name, kinds.setdefault(key, len(kinds))])
+    return {"node_kinds": [json.loads(key) for key in kinds], "nodes_listed": listed}
+
+
+def _listed(stored: Mapping[str, Any]) -> list[_Node]:
+    """The nodes that `_list` has listed."""
+    found = []
+    for name, number in stored["nodes_listed"]:
+        op, outputs = stored["node_kinds"][number]
+        if not (isinstance(name, str) and isinstance(op, str) and number >= 0):
+            raise ValueError(f"node {name!r:.40} of kind {op!r:.40}")
+        shapes = tuple((tuple(map(int, shape)), int(dtype)) for shape, dtype in outputs)
+        found.append(_Node(name, op, shapes))
+    return found
+
+
+def _difference(theirs: Sequence[_Node], mine: Sequence[_Node]) -> str:
+    for there, here in zip(theirs, mine):
+        if there != here:
+            return f"the plan's graph has {_shown(there)} where this one has {_shown(here)}"
+    if len(theirs) != len(mine):
+        longer, whose = (theirs, "the plan's") if len(theirs) > len(mine) else (mine, "this")
+        return f"only {whose} graph has {_shown(longer[min(len(theirs), len(mine))])}"
+    return "its attributes or the way in which its operators are connected differ"
+
+
+def _shown(node: _Node) -> str:
+    shapes = ", ".join(
+        f"{'x'.join(map(str, shape)) or 'one number'} of {dtype_name(dtype)}"
+        for shape, dtype in node.outputs[:2]
+    )
+    return f"{node.name} ({f'{node.op}, ' if node.op else ''}{shapes})"
+
+
+def _expand(packed: Mapping[str, Any], nodes: Sequence[_Node]) -> dict[str, Any]:
     """The plan document, with the names and shapes of its graph."""
-    stored = ("alike", "nodes_alike", "operator_bytes")
+    stored = ("alike", "nodes_alike", "operator_bytes", "node_kinds", "nodes_listed")
     document: dict[str, Any] = {k: v for k, v in packed.items() if k not in stored}
-    sizes = iter(packed["operator_bytes"])
-    tensors, operators = [], []
-    nodes = graph.nodes
     if len(nodes) != len(packed["nodes_alike"]):
-        raise ValueError(f"{len(packed['nodes_alike'])} nodes")
-    for node, number in zip(nodes, packed["nodes_alike"]):
-        cuts, split = packed["alike"][number]
+        raise ValueError(f"{len(packed['nodes_alike'])} nodes, expected {len(nodes)}")
+    count = sum(bool(node.op) for node in nodes)
+    if len(packed["operator_bytes"]) != count:
+        raise ValueError(f"{len(packed['operator_bytes'])} operator_bytes, expected {count}")
+    tensors: list[dict[str, Any]] = []
+    operators: list[dict[str, Any]] = []
+    for node, cuts, split in _ways(packed, nodes):
         for output, (cut, (shape, dtype)) in enumerate(zip(cuts, node.outputs)):
-            tensors.append(
-                {
-                    "node": node.name,
-                    "output": output,
-                    "shape": shape,
-                    "dtype": dtype,
-                    "cuts": cut,
-                }
-            )
+            tensor = {"node": node.name, "output": output, "shape": shape, "dtype": dtype}
+            tensors.append({**tensor, "cuts": cut})
         if node.op:
-            operators.append(
-                {"node": node.name, "op": node.op, "cuts": split, "bytes": next(sizes)}
-            )
+            size = packed["operator_bytes"][len(operators)]
+            operators.append({"node": node.name, "op": node.op, "cuts": split, "bytes": size})
     return {**document, "tensors": tensors, "operators": operators}
+
+
+def _ways(
+    packed: Mapping[str, Any], nodes: Sequence[_Node]
+) -> Iterator[tuple[_Node, Sequence[Any], Any]]:
+    """Each node with the cuts of its outputs and its operator's split."""
+    for node, number in zip(nodes, packed["nodes_alike"]):
+        if type(number) is not int or not 0 <= number < len(packed["alike"]):
+            raise ValueError(f"{node.name} is cut in way {number!r:.40}")
+        cuts, split = packed["alike"][number]
+        if len(cuts) != len(node.outputs):
+            outputs = len(node.outputs)
+            raise ValueError(f"cuts of {len(cuts)} outputs of {node.name}, which has {outputs}")
+        yield node, cuts, split

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from tofu.errors import PlanError
 
-__all__ = ["Pins", "SearchOptions", "check_pins"]
+from .names import is_pattern, matching, near_text
+
+__all__ = ["Pins", "SearchOptions", "check_pins", "pinned"]
 
 Pins = Mapping[str, Sequence[int]]
-_CLOSE_NAMES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +23,9 @@ class SearchOptions:
         mode: one of config.MODES.
         time_limit_s: seconds after which the search takes its best plan; None: the default.
         pins: tensor and the dimension to cut, one for all steps or one per step;
-            -1 leaves it whole.
-        allow_replication: whether large tensors may stay whole where that is cheaper.
+            -1 leaves it whole. A tensor is a name, a pattern ("*_weight"), or the end of one
+            name ("dense0_weight").
+        allow_replication: whether large tensors may stay whole if that is cheaper.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
         parts: the number of parts that each step cuts into; empty: the search chooses.
     """
@@ -50,12 +51,42 @@ class SearchOptions:
         return found
 
 
-def check_pins(pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]) -> None:
-    """Raise PlanError for a pin of a tensor that is not in `names`."""
-    for name, _ in pins:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=_CLOSE_NAMES, cutoff=0.4)
-            raise PlanError(
-                f"pin {name}: the graph has no tensor of that name"
-                + (f"; did you mean {', '.join(near)}?" if near else "")
-            )
+def pinned(
+    pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]
+) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """The tensors that pins stand for, with their cuts, and the pins that stand for none.
+
+    A pin of a name counts more than a pattern that fits it.
+
+    Raises:
+        PlanError: two patterns cut a tensor differently.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    origin: dict[str, str] = {}
+    absent = []
+    for name, cuts in sorted(pins, key=lambda pin: is_pattern(pin[0])):  # exact names first
+        tensors = matching(name, names)
+        if not tensors:
+            absent.append(name)
+        for tensor in tensors:
+            before = found.setdefault(tensor, tuple(cuts))
+            first = origin.setdefault(tensor, name)
+            if before != tuple(cuts) and is_pattern(first):
+                raise PlanError(
+                    f"pin {name}: {tensor} also fits the pin {first}, which cuts it differently; "
+                    f"pin {tensor} itself"
+                )
+    return found, absent
+
+
+def check_pins(
+    pins: Iterable[tuple[str, Sequence[int]]], names: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """The cuts of the tensors that pins stand for. Raises PlanError for a pin of none."""
+    found, absent = pinned(pins, names)
+    if absent:
+        what = "that fits" if is_pattern(absent[0]) else "of that name"
+        raise PlanError(
+            f"pin {absent[0]}: the graph has no tensor {what}" + near_text(absent[0], names)
+        )
+    return found

@@ -152,7 +152,7 @@ class Plan:
         """Read a plan document. Raises PlanError when `text` is not one."""
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError(
                 f"plan: not JSON ({error}); expected a document that tofu plan wrote"
             ) from None
@@ -164,9 +164,11 @@ class Plan:
                 "make the plan again with this version"
             )
         try:
-            return cls._from_document(document, text)
-        except (KeyError, TypeError, ValueError) as error:
+            plan = cls._from_document(document, text)
+            plan._check()
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise PlanError(f"plan: incomplete or damaged ({error!r}); make it again") from None
+        return plan
 
     @classmethod
     def _from_document(cls, document: dict[str, Any], text: str) -> Plan:
@@ -201,6 +203,35 @@ class Plan:
             source=text,
         )
 
+    def _check(self) -> None:
+        """Raise ValueError where numbers do not go together; texts may come from anywhere."""
+        if min(self.parts, default=1) < 1 or math.prod(self.parts) != self.workers:
+            raise ValueError(f"{self.workers} workers in parts {self.parts}")
+        if len(self.steps) != len(self.parts):
+            raise ValueError(f"{len(self.steps)} steps, expected {len(self.parts)}")
+        sizes = [self.total_bytes, self.lower_bound_bytes, *self.bytes_per_worker.values()]
+        sizes += [step.bytes for step in self.steps]
+        sizes += [operator.bytes for operator in self.operators]
+        if self.fetched_bytes is not None:
+            sizes.append(self.fetched_bytes)
+        wrong = [size for size in sizes if type(size) is not int or size < 0]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} bytes")
+        if not 0 <= self.search_seconds < math.inf:
+            raise ValueError(f"{self.search_seconds} seconds")
+        for tensor in self.tensors:
+            dtype_name(tensor.dtype)
+            fits = all(type(size) is int and size >= 0 for size in tensor.shape)
+            cuts = all(type(c) is int and -1 <= c < len(tensor.shape) for c in tensor.cuts)
+            if not (fits and cuts and len(tensor.cuts) == len(self.parts)):
+                raise ValueError(f"cuts {tensor.cuts} of {tensor.node}, shape {tensor.shape}")
+            if type(tensor.output) is not int or not isinstance(tensor.node, str):
+                raise ValueError(f"output {tensor.output!r} of {tensor.node!r}")
+        for op in self.operators:
+            texts = (op.node, op.op, *(cut for cut in op.cuts if cut is not None))
+            if len(op.cuts) != len(self.parts) or not all(isinstance(t, str) for t in texts):
+                raise ValueError(f"splits {op.cuts} of {op.node!r}")
+
     def to_json(self) -> str:
         """The document this plan was read from."""
         return self.source
@@ -222,6 +253,11 @@ class Plan:
             return f"{steps}nothing proven of the whole plan{of_mode}"
         above = 100 * (self.total_bytes / self.lower_bound_bytes - 1)
         return f"{steps}at most {_percent(above)} above the optimum{of_mode}"
+
+    @property
+    def tensor_bytes(self) -> int:
+        """The bytes of all tensors, whole."""
+        return sum(tensor.bytes for tensor in self.tensors)
 
     def replicated_bytes(self) -> dict[str, int]:
         """Tensors that some step must replicate, with their bytes, largest first."""

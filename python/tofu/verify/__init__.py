@@ -2,7 +2,8 @@
 
 ``calls`` holds example calls of every described operator, ``run`` runs one whole and in parts,
 ``find`` searches for strategies that the analysis missed, ``check`` reaches a verdict on an
-operator, and ``inventory`` lists them all. Running needs MXNet; importing this package does not.
+operator, ``inventory`` lists them all, and ``script`` checks a whole script. Running needs MXNet;
+importing this package does not.
 
 A file that describes operators lists its own calls with ``In`` and ``case``::
 

@@ -42,6 +42,7 @@ class Planner {
       memory.planned_bytes += block.planned;
       memory.bytes_per_worker[block.worker] += block.bytes;
     }
+    memory.blocks = std::move(block_of_);
     return memory;
   }
 

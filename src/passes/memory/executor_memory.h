@@ -75,6 +75,8 @@ struct ExecutorMemory {
   std::vector<int64_t> live_per_worker;   // the most that is alive at one moment
   // The tensors alive at that moment on the worker that needs most, largest first.
   std::vector<LiveTensor> peak;
+  // [entry of the bound graph]: the block that holds it; negative: the caller's array.
+  std::vector<int> blocks;
 };
 
 // `table` belongs to the graph that `bound` was made from.

@@ -173,6 +173,8 @@ class Partitioner {
     instance.name = AtWorker(n.name, worker);
     instance.attrs = part.attrs;
     instance.num_outputs = n.num_outputs;
+    const StrategyRow* const row = table_.row(node);
+    instance.runs_once = row == nullptr || row->random;
     for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
       instance.inputs.push_back(AddInput(n.inputs[slot], part.inputs[slot], worker,
                                          instance.name + "/in" + std::to_string(slot)));

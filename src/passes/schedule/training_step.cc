@@ -1,8 +1,12 @@
 #include "passes/schedule/training_step.h"
 
+#include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "graph/head_roles.h"
 #include "graph/verify_graph.h"
 #include "passes/partition/verify_tiles.h"
 #include "passes/schedule/control_deps.h"
@@ -10,6 +14,7 @@
 #include "passes/schedule/join_phases.h"
 #include "passes/schedule/order_nodes.h"
 #include "passes/schedule/relay_regions.h"
+#include "passes/schedule/split_draws.h"
 
 namespace tofu {
 namespace {
@@ -24,6 +29,12 @@ Partitioned InOrder(Partitioned partitioned) {
   return partitioned;
 }
 
+bool HasBackward(const Partitioned& partitioned) {
+  return std::any_of(
+      partitioned.heads.begin(), partitioned.heads.end(),
+      [](const PartitionedHead& head) { return head.role != kOutputRole; });
+}
+
 void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
   if (!kVerifyGraphs) return;
   VerifyTiles(phase.graph, phases.variables, phase.heads, phases.workers, after);
@@ -36,6 +47,15 @@ void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
   OrderExchange(&phase->graph);
   AddControlDeps(&phase->graph);
   Verify(*phase, phases, "control_deps");
+}
+
+// The graph that draws, ready to run; none if nothing is drawn.
+std::vector<Graph> Arranged(Draws draws, bool control_deps, const Phases& phases) {
+  if (draws.drawn.empty()) return {};
+  PhaseGraph phase{std::move(draws.graph), {}};
+  Verify(phase, phases, "split_draws");
+  Arrange(phases, control_deps, &phase);
+  return {std::move(phase.graph)};
 }
 
 void VerifyPhases(const Phases& phases, const char* after) {
@@ -58,18 +78,29 @@ JointGraph Joined(Phases phases, const std::vector<PartitionedVariable>& variabl
 
 TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& options,
                           const StepCallback& on_pass) {
-  Phases phases = SplitPhases(options.control_deps ? InOrder(partitioned) : partitioned);
+  Partitioned ordered = options.control_deps ? InOrder(partitioned) : partitioned;
+  std::optional<Draws> draws;
+  if (options.joint && HasBackward(ordered)) draws = SplitDraws(&ordered);
+  Phases phases = SplitPhases(std::move(ordered));
   VerifyPhases(phases, "phases");
   DropAcknowledgements(&phases);
   VerifyPhases(phases, "drop_acknowledgements");
   Arrange(phases, options.control_deps, &phases.forward);
   if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
-  if (on_pass) on_pass("phases", DumpPhases(phases));
-
   TrainingStep step;
+  if (draws) {
+    step.saved = draws->drawn;
+    step.graphs = Arranged(std::move(*draws), options.control_deps, phases);
+  }
+  if (on_pass) {
+    const std::string drawn =
+        step.graphs.empty() ? "" : "draws\n" + DumpGraph(step.graphs[0]) + "\n";
+    on_pass("phases", drawn + DumpPhases(phases));
+  }
+
   step.workers = phases.workers;
   step.variables = phases.variables;
-  if (options.joint && phases.backward) {
+  if (draws) {
     JointGraph joint = Joined(std::move(phases), step.variables);
     step.is_joint = true;
     step.forward_nodes = joint.forward_nodes;

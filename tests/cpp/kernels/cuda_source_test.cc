@@ -87,6 +87,16 @@ TEST(CudaSource, SharesAFunctionBetweenCellsOfOneForm) {
   EXPECT_EQ(kernel.source.find("Rows1"), std::string::npos);
 }
 
+// Four pieces of two elements, which lie 16 or 8 bytes apart in the region.
+TEST(CudaSource, CellsWithOtherStridesInTheRegionAreOfAnotherForm) {
+  const CudaKernel kernel =
+      *EmitCuda(ReadSpec("dtype=0 shape=2,2,2 remote=0 sources=2,1,2;1,2,2; "
+                         "pieces=0@0,0,0>0,0,0:2,1,1;0@0,0,1>0,1,0:2,1,1;"
+                         "1@0,0,0>0,0,1:1,2,1;1@0,0,1>1,0,1:1,2,1"));
+  ExpectText(kernel.source, "Rows1");
+  EXPECT_EQ(kernel.source.find("Rows2"), std::string::npos);
+}
+
 TEST(CudaSource, LeavesFetchesOfManyFormsToTheGenericKernel) {
   std::string spec = "dtype=0 shape=325 remote=0 sources=325; pieces=";
   for (int i = 1, at = 0; i <= 25; at += i, ++i) {

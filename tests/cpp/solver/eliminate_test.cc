@@ -87,6 +87,20 @@ TEST(Eliminate, AWideProblemEndsWithABoundWithinItsTime) {
   EXPECT_LT(result.lower_bound, result.cost);
 }
 
+TEST(Eliminate, WithoutTimeTheBoundIsTheSumOfTheLeastCells) {
+  PairwiseProblem problem;
+  for (int v = 0; v < 3; ++v) problem.AddVariable(2);
+  problem.constant = 100;
+  problem.unary[0] = {3, 4};
+  problem.pairs.push_back({0, 1, {5, 6, 7, 8}});
+  problem.pairs.push_back({1, 2, {20, 30, 40, 10}});
+  EliminateOptions options;
+  options.deadline = Deadline();
+  const EliminateResult result = Eliminate(problem, options);
+  EXPECT_EQ(result.lower_bound, 100 + 3 + 5 + 10);
+  EXPECT_EQ(result.cost, problem.Cost(result.values));
+}
+
 TEST(Eliminate, EqualProblemsGiveEqualValues) {
   EliminateOptions options;
   options.max_table = 16;

@@ -69,6 +69,21 @@ TEST(ReduceCore, OnlyWantedValuesAreLeft) {
   EXPECT_GT(restricted, 50);
 }
 
+// Ten tables add up to more than 2^63.
+TEST(ReduceCore, ManyHugeCostsMakeNoValueCheap) {
+  constexpr int kNeighbours = 10;
+  CoreProblem core;
+  core.domain.assign(1 + kNeighbours, 2);
+  core.unary.assign(1 + kNeighbours, {0, 0});
+  core.segments.resize(1 + kNeighbours);
+  for (int v = 1; v <= kNeighbours; ++v) {
+    // Value 0 of the first variable is free, value 1 is not.
+    core.edges.push_back({0, v, {0, 0, kNo - 1, kNo - 1}});
+    if (v > 1) core.edges.push_back({v - 1, v, {0, 1, 1, 0}});
+  }
+  EXPECT_EQ(LeastCost(ReduceCore(core).core), 0);
+}
+
 TEST(ReduceCore, AVariableWithoutUsesIsMinimisedOut) {
   const ReducedCore reduced = ReduceCore(PairOf(3));
   EXPECT_EQ(reduced.core.num_variables(), 0);

@@ -110,6 +110,20 @@ NodeEntry MockGraph::Elementwise(const std::string& op,
   return Add(op, inputs, {shape(inputs[0])}, {{"__tofu_mark__", "1"}}, &row);
 }
 
+NodeEntry MockGraph::Noise(const Shape& shape) {
+  const int rank = static_cast<int>(shape.size());
+  StrategyRow row;
+  row.op = "noise";
+  for (int d = 0; d < rank; ++d) {
+    row.vars.push_back(OutputVar("i" + std::to_string(d), 0, d));
+    row.splittable.push_back(d);
+  }
+  row.elementwise = true;
+  row.random = true;
+  row.outputs = {{AtVars(Iota(rank)), {}}};
+  return Add("noise", {}, {shape}, {}, &row);
+}
+
 NodeEntry MockGraph::ReduceAxis(const std::string& op, NodeEntry in, int axis) {
   const std::map<std::string, Reducer> reducers = {{"sum_axis", Reducer::kSum},
                                                    {"prod_axis", Reducer::kProd},

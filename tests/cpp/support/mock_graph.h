@@ -24,6 +24,8 @@ class MockGraph {
   NodeEntry Variable(const std::string& name, const Shape& shape);
   // "add", "mul"; "noise" is random.
   NodeEntry Elementwise(const std::string& op, const std::vector<NodeEntry>& inputs);
+  // "noise" without inputs.
+  NodeEntry Noise(const Shape& shape);
   // "sum_axis", "prod_axis", "max_axis", "min_axis".
   NodeEntry ReduceAxis(const std::string& op, NodeEntry in, int axis);
   NodeEntry Moments(NodeEntry in);

@@ -48,6 +48,24 @@ def _matmul_row() -> dict[str, Any]:
     }
 
 
+def drawing_row() -> dict[str, Any]:
+    """out[i, j] is a random number."""
+    return {
+        "op": "_random_normal",
+        "source": "by hand",
+        "elementwise": True,
+        "random": True,
+        "vars": [
+            {"name": "i", "extent": ["output", 0, 0]},
+            {"name": "j", "extent": ["output", 0, 1]},
+        ],
+        "splittable": [0, 1],
+        "outputs": [{"dims": [_dim(0), _dim(1)]}],
+        "inputs": [],
+        "attrs": [],
+    }
+
+
 def graph() -> dict[str, Any]:
     """y = x . w with the gradient g * y of w; 8 x 8, float32."""
     variables = {"x": "data", "w": "parameter", "g": "head_grad:0"}

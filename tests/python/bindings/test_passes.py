@@ -62,6 +62,38 @@ def test_a_joint_step_is_one_graph():
     assert step.saved == []
 
 
+def _joint(table):
+    plan = _core.plan(_table(table=json.dumps(table)), workers=2)
+    return _core.schedule(_core.partition(plan), joint=True)
+
+
+def test_a_step_whose_forward_cannot_run_twice_is_apart():
+    table = documents.table()
+    bare = {**table, "nodes": [-1] * len(table["nodes"])}
+    drawn = {**table, "rows": [{**row, "random": True} for row in table["rows"]]}
+    assert [_joint(each).is_joint for each in (table, bare, drawn)] == [True, False, False]
+
+
+def test_random_numbers_that_need_no_input_have_a_graph_of_their_own():
+    graph = documents.graph()
+    names = [node["name"] for node in graph["nodes"]]
+    assert names[:3] == ["x", "w", "g"]
+    graph["nodes"][0] = {"op": "_random_normal", "name": "x", "inputs": []}
+    graph["arg_nodes"].remove(0)
+    table = documents.table()
+    table["nodes"][0] = len(table["rows"])
+    table["rows"].append(documents.drawing_row())
+    plan = _core.plan(_table(json.dumps(graph), json.dumps(table)), workers=2)
+    step = _core.schedule(_core.partition(plan), joint=True)
+    assert step.is_joint
+    draws, both = step.graphs
+    assert {node.op for node in draws.nodes} == {"_random_normal"}
+    saved = {name for name, _ in step.saved}
+    assert saved == {"x@0/drawn0", "x@1/drawn0"}
+    assert saved < {name for name, _ in both.variables}
+    assert "_random_normal" not in {node.op for node in both.nodes}
+
+
 def test_only_outputs_have_no_backward():
     step = _core.schedule(_core.partition(_plan(), heads=["output"]), joint=True)
     assert step.backward_heads == []
@@ -107,13 +139,9 @@ def test_nodes_tell_what_they_compute():
 def test_a_table_knows_what_it_lacks():
     table = documents.table()
     assert _table().undescribed == []
-    assert _table().is_repeatable
     ops = {node["op"] for node in documents.graph()["nodes"]} - {"null"}
     bare = {**table, "nodes": [-1] * len(table["nodes"])}
     assert set(_table(table=json.dumps(bare)).undescribed) == ops
-    assert not _table(table=json.dumps(bare)).is_repeatable
-    table["rows"][0]["random"] = True
-    assert not _table(table=json.dumps(table)).is_repeatable
 
 
 def test_on_pass_sees_every_pass():

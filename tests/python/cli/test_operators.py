@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ pytest.importorskip("mxnet")
 
 from click.testing import CliRunner, Result
 
-from tofu.cli import operator_report
+from tofu.cli import operator_list, operator_report
 from tofu.cli.main import cli
 from tofu.errors import ConfigError
 from tofu.verify.check.operator import Finding, Verdict
@@ -160,7 +162,7 @@ OPERATORS = [
 
 
 def test_operators_as_a_table() -> None:
-    assert operator_report.ops_text(OPERATORS, "text").splitlines() == [
+    assert operator_list.ops_text(OPERATORS, "text").splitlines() == [
         "operator  class            splits  reduce  halo  verified",
         "relu      element-wise          2       0     0  yes",
         "sum       reduction            12       1     3  no",
@@ -170,7 +172,7 @@ def test_operators_as_a_table() -> None:
 
 
 def test_operators_as_a_page() -> None:
-    page = operator_report.ops_text(OPERATORS, "markdown")
+    page = operator_list.ops_text(OPERATORS, "markdown")
     assert "3 operators, 2 described, 1 of those verified" in page
     assert "| reduction | 1 | 0 | 1 | 1 |\n" in page
     assert "| `relu` | `r` | 2 | 0 | 0 | yes |\n" in page
@@ -197,3 +199,104 @@ def test_options_reach_the_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert ran.output == "text\n"
     assert asked == [("sum", [(6, 4)], {"axis": "(0, 1)"}, "float64", 7)]
+
+
+REJECTED = """
+import mxnet as mx
+import tofu
+from tofu.verify import In, case
+
+class Square(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * in_data[0])
+
+@mx.operator.register("square")
+class SquareProp(mx.operator.CustomOpProp):
+    def create_operator(self, context, shapes, dtypes):
+        return Square()
+
+@tofu.op(name="Custom:square")
+def square(data):
+    return lambda i: data[i] * data[i]
+
+CASES = [case("Custom", In((4, 6)), attrs={"op_type": "square"}, dtype="float32", outputs=1)]
+"""
+
+
+def test_a_description_that_the_analysis_rejects_is_false(tmp_path: Path) -> None:
+    """In processes of its own: descriptions last as long as the process."""
+    (tmp_path / "my file.py").write_text(REJECTED)
+    command = [sys.executable, "-m", "tofu", "verify", "--describe", "my file.py", "Custom:square"]
+    ran = subprocess.run(
+        [*command, "--processes=1"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    print(ran.stdout, ran.stderr)
+    assert ran.returncode == 1
+    assert "false: Custom" in ran.stdout
+    assert "the analysis rejects its description: " in ran.stdout
+    assert f"tofu verify Custom:square --seed 1 --describe '{tmp_path}/my file.py'\n" in ran.stdout
+
+
+def test_the_list_needs_no_mxnet() -> None:
+    text = "import sys, tofu.cli.operator_list; print('mxnet' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+
+
+def test_one_operator_is_explained() -> None:
+    ran = invoke("ops", "_npx_fully_connected")  # another name of it
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith("FullyConnected (")
+    assert "contraction, described in tdl/linear.py:" in ran.output
+    assert "\n    @tofu.op(" in ran.output
+    assert "\nExample: FullyConnected(data " in ran.output
+    assert "reduced: dimension 1 of data" in ran.output
+    assert "reduce sum" in ran.output
+
+
+def test_an_operator_that_cannot_be_expressed_says_why() -> None:
+    ran = invoke("ops", "Custom")
+    assert ran.output.startswith("Custom: not expressible; ")
+    assert "Every worker computes it whole." in ran.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("FullyConected",), "tofu ops FullyConected: MXNet has no such operator; did you mean F"),
+        (("relu", "tanh"), "tofu ops relu: 'tanh' is one too many"),
+        (("--format=json", "relu"), "tofu ops --format json: only for the list of all operators"),
+        (("--of", "absent.py"), "absent.py: no such file"),
+    ],
+)
+def test_operators_that_cannot_be_shown(arguments: tuple[str, ...], expected: str) -> None:
+    ran = invoke("ops", *arguments)
+    assert isinstance(ran.exception, ConfigError)
+    assert expected in str(ran.exception)
+
+
+def test_the_operators_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\n"
+        "import mxnet as mx\n"
+        "assert sys.argv[1:] == ['--epochs', '3']\n"
+        "net = mx.gluon.nn.Dense(8)\n"
+        "net.initialize()\n"
+        "with mx.autograd.record():\n"
+        "    loss = net(mx.nd.ones((4, 6)))\n"
+    )
+    command = [sys.executable, "-m", "tofu", "ops", "--of", "train.py", "--", "--epochs", "3"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "FullyConnected                1  contraction  described\n" in ran.stdout
+    assert ran.stdout.endswith("2 operators, all described\n")
+
+
+def test_an_operator_of_which_nothing_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = Verdict("relu", 0, skipped=[finding("relu")])
+    replace(monkeypatch, skipped)
+    ran = invoke("verify", "relu", "--processes=1")
+    assert ran.exit_code == 1
+    assert "tofu: nothing of relu was checked" in ran.output + ran.stderr
+    replace(monkeypatch, skipped)
+    assert invoke("verify", "--processes=1").exit_code == 0  # some of all never run

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tofu import config
 from tofu.analysis.table import document
 from tofu.config import (
     MAX_WORKERS,
@@ -135,7 +136,7 @@ def test_pins_that_contradict_each_other():
 def test_a_line_of_a_file_that_is_no_pin(tmp_path):
     path = tmp_path / "pins"
     path.write_text("w=0\nnonsense\n")
-    with pytest.raises(ConfigError, match=r"--pins .*pins: nonsense: expected TENSOR=DIM"):
+    with pytest.raises(ConfigError, match=r"--pins .*pins, line 2: nonsense: expected TENSOR=DIM"):
         read_pins(path, "--pins")
 
 
@@ -226,3 +227,29 @@ def test_time_limits_are_seconds(value):
     assert Config.from_environment({"TOFU_TIMEOUT": "2.5"}).timeout_s == 2.5
     with pytest.raises(ConfigError, match=f"^TOFU_TIMEOUT={value}: expected a number of seconds"):
         Config.from_environment({"TOFU_TIMEOUT": value})
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = config.private_directory("kernels")
+    assert found == tmp_path / "cache" / "tofu" / "kernels"
+    assert found.stat().st_mode & 0o777 == 0o700
+    for folder in (found, found.parent):
+        before = folder.stat().st_mode
+        for mode in (0o770, 0o707):
+            folder.chmod(mode)
+            assert config.private_directory("kernels") is None
+        folder.chmod(before)
+    assert config.private_directory("kernels") == found
+    monkeypatch.setattr(config.os, "geteuid", lambda: found.stat().st_uid + 1)
+    assert config.private_directory("kernels") is None
+
+
+def test_a_link_to_a_folder_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "tofu").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tofu" / "kernels").symlink_to(tmp_path / "elsewhere")
+    assert config.private_directory("kernels") is None
+    (tmp_path / "tofu" / "file").write_text("")
+    assert config.private_directory("file/kernels") is None

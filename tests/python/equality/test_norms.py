@@ -106,3 +106,21 @@ def test_norms(name, workers, batch):
             np.testing.assert_allclose(
                 found[each], value, rtol=tolerance, atol=tolerance, err_msg=f"{dtype} {each}"
             )
+
+
+def test_the_gradient_of_constant_images_is_zero():
+    """A mean that is rounded twice would leave noise, which 1 / sqrt(eps) amplifies."""
+    tofu.enable(workers=2, device="cpu", log="quiet")
+    try:
+        net = nn.InstanceNorm(in_channels=10)
+        net.initialize()
+        net.hybridize()
+        x = mx.nd.ones((2, 10, 10, 10))
+        x.attach_grad()
+        with autograd.record():
+            out = net(x)
+        out.backward()
+        np.testing.assert_array_equal(out.asnumpy(), 0)
+        np.testing.assert_array_equal(x.grad.asnumpy(), 0)
+    finally:
+        tofu.disable()

@@ -15,18 +15,10 @@ from .random_nets.spec import Input, Node, Spec, from_text
 
 NETS, SAMPLE, CHUNK = 1000, 40, 10  # seeds: of --full, of each run, of one test
 
-# Faults that are known and not yet mended.
-OPEN = {
-    430: "float32: the error is six times what is allowed",
-    459: "float64: the gradient of a shared PReLU's slope differs by some 1e-9",
-    471: "oneDNN's blocks: a prediction between steps with set_data makes backward fail",
-}
-
 CHUNKS = [
     pytest.param(
         first,
         id=f"{first}-{first + CHUNK - 1}",
-        # Not in rotating samples: some seeds have never run.
         marks=[pytest.mark.slow, *([] if first < SAMPLE else [pytest.mark.whole(rotates=False)])],
     )
     for first in range(0, NETS, CHUNK)
@@ -38,7 +30,6 @@ def test_nets(first):
     records = supervise.supervise(range(first, first + CHUNK))
     assert sorted(record["seed"] for record in records) == list(range(first, first + CHUNK))
     wrong = [record for record in records if record["status"] != "equal" and not fails(record)]
-    wrong = [record for record in wrong if record["seed"] not in OPEN]
     shown = [f"seed {r['seed']}: {r['status']}: {r.get('reason')}\n{draw_text(r)}" for r in wrong]
     assert not wrong, "\n".join(shown)
 

@@ -89,7 +89,9 @@ def main(folder, *cases):
 
     if session.active() is not None:
         tiles = [len(p.list_data()) for p in net.collect_params().values()]
-        print(f"tiles {tiles} keys {sum(len(s.keys) for s in slots(trainer))}")
+        keys = sum(len(s.keys) for s in slots(trainer))
+        # One write: the processes share their standard output, which is not buffered.
+        sys.stdout.write(f"tiles {tiles} keys {keys}\n")
 
 
 def slots(trainer):

@@ -125,7 +125,10 @@ def backend():
             variables=variables,
             has_backward=bool(graph.gradients),
             serial_bytes=4096,
+            bytes_per_worker=[2048] * workers,
             fetched_bytes=1024,
+            shared_bytes=512,
+            fetch="multifetch",
         )
 
     return Backend(
@@ -249,6 +252,8 @@ def _plan(graph, cuts_of, parts):
     }
     return types.SimpleNamespace(
         num_operators=1,
+        table=types.SimpleNamespace(graph=types.SimpleNamespace(hash="0123456789abcdef")),
+        status="optimal",
         parts=list(parts),
         search_seconds=0.01,
         cuts=lambda name: list(cuts_of[name]),

@@ -178,3 +178,27 @@ def test_disabling_after_a_prediction(two):
     tofu.gluon.disable()
     assert_same(weights(net), before)
     assert_same(net(images()), found, rounded=True)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_setting_weights_of_any_rank_after_a_prediction(rank, workers):
+    """MXNet itself cannot, for Conv1D and Conv3D."""
+    convolution = (nn.Conv1D, nn.Conv2D, nn.Conv3D)[rank - 1]
+    net = nn.HybridSequential(prefix="net_")
+    net.add(convolution(CHANNELS, 3, padding=1))
+    started(net)
+    x = mx.nd.array(np.random.RandomState(1).uniform(-1, 1, (12, CHANNELS, *(4,) * rank)))
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    for factor in (1, 2, 3):
+        with autograd.record():
+            loss = (net(x) ** 2).mean()
+        loss.backward()
+        trainer.step(1)
+        net(x).wait_to_read()
+        weight = mx.nd.random.uniform(shape=net[0].weight.shape)
+        net[0].weight.set_data(weight)
+        np.testing.assert_array_equal(net[0].weight.data().asnumpy(), weight.asnumpy())
+        before = net(x)
+        net[0].weight.set_data(weight * factor)
+        net[0].bias.set_data(net[0].bias.data() * factor)
+        np.testing.assert_allclose(net(x).asnumpy(), factor * before.asnumpy(), atol=1e-3)

@@ -513,3 +513,43 @@ def test_a_parameter_that_becomes_classic(two):
     weight.initialize(force_reinit=True)
     assert not isinstance(weight.data(), mx.np.ndarray)
     assert not isinstance(weight.grad(), mx.np.ndarray)
+
+
+class Stacked(gluon.HybridBlock):
+    """Two layers whose outputs NumPy stacks."""
+
+    def __init__(self, stack, shape, **kwargs):
+        super().__init__(**kwargs)
+        self.stack, self.shape = stack, shape
+        with self.name_scope():
+            self.one = nn.Dense(12, in_units=12, flatten=False)
+            self.two = nn.Dense(12, in_units=12, flatten=False)
+
+    def hybrid_forward(self, F, x):
+        parts = [layer(x).reshape(self.shape) for layer in (self.one, self.two)]
+        joined = getattr(F.np, self.stack)([*parts, parts[0] * 2])
+        return getattr(F.np, self.stack)([joined, F.np.tanh(joined)])
+
+
+def stacks(stack, shape):
+    mx.random.seed(7)
+    np.random.seed(7)
+    net = Stacked(stack, shape, prefix="stacked_")
+    net.initialize()
+    net.hybridize()
+    x = mx.np.random.uniform(size=(12, 12))
+    with autograd.record():
+        out = net(x)
+        loss = (out**2).sum()
+    loss.backward()
+    return [out, *(p.grad() for p in net.collect_params().values())]
+
+
+@pytest.mark.parametrize("shape", [(144,), (12, 12), (12, 4, 3), (6, 2, 3, 4)], ids=str)
+@pytest.mark.parametrize("log", ["real"], indirect=True)
+@pytest.mark.parametrize("stack", ["hstack", "dstack"])
+def test_stacks(two, stack, shape):
+    """MXNet cannot infer their shapes from those of computed tensors."""
+    found = stacks(stack, shape)
+    assert two.graphs
+    assert_equal(found, plainly(stacks, stack, shape))

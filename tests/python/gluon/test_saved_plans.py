@@ -113,7 +113,7 @@ def test_a_pin_that_cannot_hold_ends_the_run(off, pin, text):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"search": "best"}, "TOFU_SEARCH=best: no such search mode"),
+        ({"search": "best"}, "tofu.enable: search=best: no such search mode"),
         ({"plan": "absent.plan"}, "absent.plan: cannot be read"),
     ],
 )

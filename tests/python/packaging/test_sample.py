@@ -34,3 +34,22 @@ def test_without_a_key_nothing_is_taken(conftest):
 def test_many_keys_take_every_test(conftest):
     keys = [str(number) for number in range(40 * conftest.ROTATION)]
     assert all(any(conftest.is_taken(f"test[{i}]", key) for key in keys) for i in range(50))
+
+
+@pytest.mark.parametrize(
+    ("mark", "taken"),
+    [
+        (None, True),
+        (pytest.mark.whole, True),
+        (pytest.mark.whole(rotates=False), False),
+    ],
+)
+def test_some_tests_are_in_no_sample(conftest, mark, taken):
+    class Item:
+        nodeid = "test"
+
+        def get_closest_marker(self, name):
+            return mark and mark.mark
+
+    keys = [str(number) for number in range(40 * conftest.ROTATION)]
+    assert any(not conftest.is_left_out(Item(), key) for key in keys) is taken

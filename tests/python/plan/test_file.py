@@ -128,3 +128,65 @@ def test_a_plan_that_is_not_of_its_graph_is_refused(mlp, saved, monkeypatch):
     saved.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"damaged .*nodes"):
         plan_file.read(saved).plan_for(mlp.table, 2)
+
+
+def test_a_plan_can_be_read_without_its_graph(mlp, plan, saved):
+    plan_file.save(saved, plan, mlp.graph)
+    (found,) = plan_file.read(saved).read_plans()
+    assert (found.tensors, found.operators) == (plan.tensors, plan.operators)
+    assert (found.model, found.workers, found.total_bytes) == ("mlp", 2, plan.total_bytes)
+    used = plan_file.read(saved).plan_for(mlp.table, 2)
+    assert Plan.from_json(used.to_json()).tensors == plan.tensors
+
+
+def test_a_plan_without_its_nodes_is_used_but_not_shown(mlp, saved):
+    assert plan_file.read(saved).plan_for(mlp.table, 2) is not None
+    with pytest.raises(ConfigError, match="saved by an earlier tofu, without the names of its"):
+        plan_file.read(saved).read_plans()
+    assert plan_file.read(saved).difference(mlp.graph) == ""
+
+
+def test_the_tensor_that_differs_is_named(mlp, plan, saved):
+    plan_file.save(saved, plan, mlp.graph)
+    plan_file.save(saved, plan_graph(problem(workers=4, batch=32)), problem(batch=32).graph)
+    file = plan_file.read(saved)
+    assert file.difference(problem(batch=16).graph) == (
+        "the plan's graph has data (8x24 of float32) where this one has data (16x24 of float32)"
+    )
+    longer = models.build("mlp", 8, reduced=True).training_graph(optimizer="sgd_mom")
+    assert " where this one has mlp_" in file.difference(longer)
+    shorter = models.build("mlp", 8, reduced=True).training_graph(optimizer=None)
+    assert file.difference(shorter).startswith("only the plan's graph has mlp_")
+
+
+def test_a_link_that_waits_is_not_followed(plan, tmp_path):
+    """Saving used to write PLAN.part, through a link that someone else had put there."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    for name in ("mlp.plan.part", ".mlp.plan.part"):
+        (tmp_path / name).symlink_to(victim)
+    plan_file.save(tmp_path / "mlp.plan", plan)
+    assert victim.read_text() == "kept"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".mlp.plan.part", "mlp.plan", "mlp.plan.part", "victim",
+    ]  # fmt: skip
+
+
+def test_a_saved_file_has_the_rights_of_any_other(plan, tmp_path):
+    (tmp_path / "other").write_text("")
+    path = tmp_path / "mlp.plan"
+    plan_file.save(path, plan)
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+    path.chmod(0o640)
+    plan_file.save(path, plan)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_write_that_fails_leaves_nothing(plan, tmp_path, monkeypatch):
+    def refuse(old, new):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(plan_file.os, "replace", refuse)
+    with pytest.raises(ConfigError, match=r"mlp.plan: cannot be written .No space left"):
+        plan_file.save(tmp_path / "mlp.plan", plan)
+    assert list(tmp_path.iterdir()) == []

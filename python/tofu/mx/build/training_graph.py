@@ -22,6 +22,7 @@ from ..run.extension import is_stateful_backward, load
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import infer
+from .joins import concatenate_stacks
 from .lower import AFTER, BEFORE, STAGES
 from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .replay import replay_stateful
@@ -74,6 +75,7 @@ def training_graph(
     draft = _Draft(symbol, inputs, parameters, aux)
     _check_variables(draft.graph, draft.variables, gradients)
     _drop_hidden_attributes(draft.graph.topological())
+    concatenate_stacks(draft.graph, draft.variables)
     draft.infer(may_be_empty=True)
     draft.describe_head_gradients()
     if workers > 1:

@@ -32,6 +32,7 @@ __all__ = [
     "DEFAULT_MATCH_RANGE",
     "ExecutorMemory",
     "LiveTensor",
+    "operator_rules",
     "planned_mib",
     "predict",
 ]
@@ -46,6 +47,9 @@ _PROBE_BYTES = 4 * _MIB
 # Smaller tensors are not worth a probe: in place or not, no plan changes by 1%.
 _SMALLEST_BYTES = 2**15
 _PRINTED = re.compile(r"Total (\d+) MB allocated")
+# In-place pairs (input, output, whether also while others still read the input), and the
+# inputs whose values are not read, only their shapes.
+Rule = tuple[list[tuple[int, int, bool]], list[int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,11 +140,10 @@ def predict(
         GraphError: MXNet refuses an operator.
         UnsupportedMXNetError: see tofu.mx.run.extension.load.
     """
-    load()
     uses = _core.OperatorUses(graph)
     found = _core.executor_memory(
         uses,
-        [_rule(_Operator.of_node(node)) for node in uses.nodes],
+        operator_rules(uses),
         workers=workers,
         match_range=match_range,
         search_match_range=search_match_range,
@@ -155,6 +158,17 @@ def predict(
     )
 
 
+def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
+    """What the operators of a graph do in place, for each way in which it calls them.
+
+    Raises:
+        GraphError: MXNet refuses an operator.
+        UnsupportedMXNetError: see tofu.mx.run.extension.load.
+    """
+    load()
+    return [_rule(_Operator.of_node(node)) for node in uses.nodes]
+
+
 def planned_mib(executor: mx.executor.Executor) -> int:
     """Whole MiB that MXNet has planned for an executor's intermediate tensors."""
     found = _PRINTED.search(executor.debug_str())
@@ -163,13 +177,10 @@ def planned_mib(executor: mx.executor.Executor) -> int:
     return int(found.group(1))
 
 
-# In-place pairs (input, output, whether also while others still read the input), and the
-# inputs whose values are not read, only their shapes.
-_Rule = tuple[list[tuple[int, int, bool]], list[int]]
-_rules: dict[tuple[str, bool], _Rule] = {}
+_rules: dict[tuple[str, bool], Rule] = {}
 
 
-def _rule(operator: _Operator) -> _Rule:
+def _rule(operator: _Operator) -> Rule:
     """The operator's rule, cached; empty if its tensors are too small to matter."""
     key = json.dumps([operator.op, sorted(operator.attrs.items()), len(operator.inputs)])
     large = _PLANNED_ELEMENT_BYTES * operator.size() >= _SMALLEST_BYTES
@@ -189,7 +200,7 @@ class _Probe:
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
 
-    def rule(self) -> _Rule:
+    def rule(self) -> Rule:
         """Determine what the operator does in place."""
         pairs: list[tuple[int, int, bool]] = []
         ignored = []

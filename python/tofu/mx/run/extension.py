@@ -22,7 +22,7 @@ import numpy as np
 from mxnet.libinfo import find_lib_path
 
 import tofu
-from tofu.config import MXNET_ENVIRONMENT, cache_directory
+from tofu.config import MXNET_ENVIRONMENT, private_directory
 from tofu.errors import GraphError, InternalError, TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
@@ -151,7 +151,9 @@ def open_teaching(library: ctypes.CDLL, libmxnet: str) -> None:
 def keep_kernels(library: ctypes.CDLL) -> None:
     """Tell the library where to cache compiled GPU kernels, if the user has a home directory."""
     with contextlib.suppress(RuntimeError):
-        library.TofuKeepKernels(os.fsencode(cache_directory() / "kernels"))
+        folder = private_directory("kernels")
+        if folder is not None:
+            library.TofuKeepKernels(os.fsencode(folder))
 
 
 def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:

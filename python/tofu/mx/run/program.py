@@ -9,6 +9,9 @@ executor, gradients can reuse the memory of activations that are no longer neede
 two, the tensors that backward reads from forward are outputs of the first and, without a
 copy, arguments of the second. Parameters and auxiliary states are the caller's tiles,
 bound in place.
+
+A graph that draws random numbers draws them in an executor of its own, in every forward.
+They are arguments of the one for both halves, so a second backward finds the same.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from tofu.plan.layout import Head, Layout, heads_of, variables_of
 from .executor import bind, bind_apart
 from .extension import load, run_part, runs_parts
 from .fault import failing_operator
+from .first_run import is_memory_scarce, run_one_by_one
 from .transfer import Tiles, gather, relay, scatter
 
 __all__ = ["Program", "Value"]
@@ -251,25 +255,42 @@ class _Joint:
         contexts: Sequence[mx.Context],
         tiles: Mapping[str, mx.nd.NDArray],
     ) -> None:
-        self._executor = bind_apart("training", step.graphs[0], contexts, tiles)
+        *draws, both = step.graphs
+        # Bound on the script's thread, whose generator the script seeds.
+        self._draws = [bind("drawing", graph, contexts, {}) for graph in draws]
+        drawn = [array for executor in self._draws for array in executor.outputs]
+        saved = {name: drawn[head] for name, head in step.saved}
+        self._executor = bind_apart("training", both, contexts, {**tiles, **saved})
         self._arrays: list[mx.nd.NDArray] = self._executor.outputs
         self._middle = step.forward_nodes
         self._end = step.nodes
         self._is_train = True
         self.is_used_up = False
+        self._may_run_out = is_memory_scarce(self._executor, both, contexts)
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
-        run_part(self._executor, 0, self._middle, is_train=is_train)
-        self._is_train, self.is_used_up = is_train, False
+        for executor in self._draws:
+            executor.forward(is_train=is_train)
+        self._is_train = is_train
+        self._run_forward()
         return self._arrays
+
+    def _run_forward(self) -> None:
+        run = run_one_by_one if self._may_run_out else run_part
+        run(self._executor, 0, self._middle, is_train=self._is_train)
+        self._may_run_out = self.is_used_up = False
 
     def backward(self) -> list[mx.nd.NDArray]:
         if self.is_used_up:
-            self.forward(is_train=self._is_train)
+            self._run_forward()
         run_part(self._executor, self._middle, self._end, is_train=True)
         self.is_used_up = True
         return self._arrays
 
     def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
         self.is_used_up = True
-        return failing_operator(self._executor, contexts, is_train=True)
+        for executor in (*self._draws, self._executor):
+            found = failing_operator(executor, contexts, is_train=True)
+            if found is not None:
+                return found
+        return None

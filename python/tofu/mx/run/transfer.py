@@ -41,10 +41,13 @@ def scatter(
     layout: Layout,
     contexts: Sequence[mx.Context],
     out: Optional[Sequence[mx.nd.NDArray]] = None,
+    *,
+    blocked: bool = False,
 ) -> list[mx.nd.NDArray]:
     """Copy every worker's part to its context; cut a part only once if several workers share it.
 
     out: arrays to fill instead of new ones, one per worker.
+    blocked: whether oneDNN may have left these in its blocked layout.
 
     Raises GraphError if shapes or counts do not agree.
     """
@@ -58,7 +61,10 @@ def scatter(
         for box, tile in zip(layout.boxes, out):
             if box not in parts:
                 parts[box] = _part(whole, box)
-            parts[box].copyto(tile)
+            if blocked and _refuses_copies(tile):
+                mx.nd.identity(parts[box].copyto(tile.context), out=tile)
+            else:
+                parts[box].copyto(tile)
     return list(out)
 
 
@@ -163,6 +169,15 @@ def _may_be_blocked(array: mx.nd.NDArray) -> bool:
         and array.ndim >= MIN_BLOCKED_RANK
         and np.dtype(array.dtype).name in _BLOCKED_DTYPES
     )
+
+
+def _refuses_copies(array: mx.nd.NDArray) -> bool:
+    """Whether MXNet cannot copy to an array in the blocked layout, but an operator can.
+
+    It copies only shapes that it hands to oneDNN: the weights of Conv2D, not those of Conv1D
+    and Conv3D.
+    """
+    return _may_be_blocked(array) and array.ndim != 4
 
 
 def _check(what: str, shape: Shape, layout: Layout, count: int) -> None:

@@ -13,7 +13,7 @@ from typing import Callable, Generic, TypeVar
 
 from ..plan import OperatorPlan, Plan, TensorPlan
 
-__all__ = ["Repeated", "repeated_operators", "repeated_tensors"]
+__all__ = ["Repeated", "repeated", "repeated_operators", "repeated_tensors"]
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -45,7 +45,7 @@ class Repeated(Generic[T]):
 
 def repeated_tensors(plan: Plan) -> list[Repeated[TensorPlan]]:
     """The tensors of a plan, grouped by shape, data type and cuts, largest first."""
-    return _collect(
+    return repeated(
         plan.tensors,
         name=lambda tensor: tensor.name,
         alike=lambda tensor: (tensor.shape, tensor.dtype, tensor.cuts),
@@ -55,7 +55,7 @@ def repeated_tensors(plan: Plan) -> list[Repeated[TensorPlan]]:
 
 def repeated_operators(plan: Plan) -> list[Repeated[OperatorPlan]]:
     """The operators of a plan, grouped by kind, split and cost, most expensive first."""
-    return _collect(
+    return repeated(
         plan.operators,
         name=lambda operator: operator.node,
         alike=lambda operator: (operator.op, operator.cuts, operator.bytes),
@@ -63,13 +63,14 @@ def repeated_operators(plan: Plan) -> list[Repeated[OperatorPlan]]:
     )
 
 
-def _collect(
+def repeated(
     items: Iterable[T],
     *,
     name: Callable[[T], str],
     alike: Callable[[T], Hashable],
     size: Callable[[T], int],
 ) -> list[Repeated[T]]:
+    """Items grouped by what is alike, if their names differ only in numbers; largest first."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault((_NUMBER.sub("*", name(item)), alike(item)), []).append(item)

@@ -14,6 +14,7 @@ __all__ = ["cuts_text", "render_text", "tiles_text"]
 # Up to this many tensors, each has its own line.
 SMALL = 64
 ROWS = 20
+_MOST = 0.5  # of all bytes
 
 
 def render_text(plan: Plan, *, everything: bool = False) -> str:
@@ -46,6 +47,9 @@ def summary(plan: Plan) -> list[str]:
         f"{format_bytes(plan.total_bytes)} communicated per training step "
         f"({plan.quality()}), found in {plan.search_seconds:.3f} s"
     ]
+    if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
+        saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
+        lines.append(f"{saved} of that is not communicated: equal fetches are shared")
     if plan.model:
         lines.append(
             f"{plan.model}: {plan.nodes:,} nodes, {len(plan.operators):,} operators, "
@@ -59,10 +63,22 @@ def summary(plan: Plan) -> list[str]:
         total = format_bytes(sum(plan.bytes_per_worker.values()))
         exact = "" if plan.memory == "exact" else " (an estimate)"
         lines.append(f"a worker holds {total}{exact}: {kinds}")
-    if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
-        saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
-        lines.append(f"{saved} of that is not communicated: equal fetches are shared")
-    return lines
+    return [*lines, *_whole(plan)]
+
+
+def _whole(plan: Plan) -> list[str]:
+    """What to say of a plan that leaves most bytes whole on every worker."""
+    sizes = plan.replicated_bytes()
+    whole, total = sum(sizes.values()), plan.tensor_bytes
+    if not whole or whole < _MOST * total:
+        return []
+    shown = ", ".join(f"{name} ({format_bytes(sizes[name])})" for name in list(sizes)[:3])
+    return [
+        f"{format_bytes(whole)} of the {format_bytes(total)} of all tensors stay whole on every "
+        f"worker, as no dimension divides by {' x '.join(map(str, plan.parts))}: {shown}"
+        + (", ..." if len(sizes) > 3 else ""),
+        "choose another number of workers, or a batch and layers that it divides",
+    ]
 
 
 def _workers(plan: Plan) -> str:

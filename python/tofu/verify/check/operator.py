@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -10,7 +11,8 @@ import mxnet as mx
 import numpy as np
 
 from tofu.analysis.apply_row import Split
-from tofu.errors import TofuError
+from tofu.config import Config
+from tofu.errors import TdlError, TofuError
 from tofu.lang import lookup
 from tofu.verify.calls.case import Case
 from tofu.verify.check.draw import drawn, with_dtype
@@ -18,7 +20,7 @@ from tofu.verify.find.explained import EXPLAINED
 from tofu.verify.find.missing import missing_ways
 from tofu.verify.run.by_parts import MismatchError, Run
 
-__all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "splits_of"]
+__all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "described_in", "splits_of"]
 
 _DTYPES = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 _WHOLE_NUMBERS = [t for t in _DTYPES if np.dtype(t).kind != "f"]
@@ -125,6 +127,12 @@ def _halves(extent: int) -> tuple[int, ...]:
     return (extent - extent // 2, extent // 2) if extent > 1 else (1,)
 
 
+def described_in() -> str:
+    """The options for the files that describe operators, as the command line has them."""
+    files = Config.from_environment().describe
+    return "".join(f" --describe {shlex.quote(str(path))}" for path in files)
+
+
 class _Checker:
     """The state of ``check_operator``."""
 
@@ -193,7 +201,10 @@ class _Checker:
         try:
             run = Run(case, self.seed)
         except (mx.MXNetError, TofuError, ValueError, TypeError) as error:
-            if required:
+            if required and isinstance(error, TdlError):
+                rejected = f"the analysis rejects its description: {str(error).splitlines()[0]}"
+                self.verdict.false.append(self._finding(name, "", rejected))
+            elif required:
                 self._skip(name, str(error).strip().splitlines()[-1])
             return False
         tried = _once(run) if briefly else splits_of(run, self.rng)
@@ -245,5 +256,5 @@ class _Checker:
 
     def _finding(self, name: str, strategy: str, detail: str) -> Finding:
         op = self.verdict.op
-        command = f"tofu verify {op} --seed {self.seed}{' --quick' * self.quick}"
+        command = f"tofu verify {op} --seed {self.seed}{' --quick' * self.quick}{described_in()}"
         return Finding(op, name, strategy, detail, command)

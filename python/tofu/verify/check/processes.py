@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, Optional
 
-from tofu.verify.check.operator import SEARCH, Finding, Verdict, check_operator
+from tofu.verify.check.operator import SEARCH, Finding, Verdict, check_operator, described_in
 
 __all__ = ["check_all"]
 
@@ -127,8 +127,11 @@ def _lost(worker: _Worker, tasks: deque[_Task], seed: int) -> Optional[Verdict]:
         tasks.appendleft(task)
         return None
     verdict = Verdict(task.op)
-    detail = f"MXNet ended the process {len(task.avoid)} times"
-    command = f"tofu verify {task.op} --seed {seed}"
+    detail = (
+        f"a call took more than {_TIME_LIMIT_S:.0f} s, or MXNet ended the process "
+        f"{len(task.avoid)} times"
+    )
+    command = f"tofu verify {task.op} --seed {seed}{described_in()}"
     verdict.skipped.append(Finding(task.op, worker.step, "", detail, command))
     return verdict
 

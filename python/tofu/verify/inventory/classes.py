@@ -8,9 +8,10 @@ from typing import Any
 from tofu.analysis.apply_row import extent_of, parts_of
 from tofu.lang import Shape, Trace, ir
 
-__all__ = ["CLASSES", "INEXPRESSIBLE", "class_of", "counts"]
+__all__ = ["CLASSES", "INEXPRESSIBLE", "UNRUN", "class_of", "counts"]
 
 INEXPRESSIBLE = "not expressible"
+UNRUN = "described, not run"
 CLASSES = (
     "element-wise",
     "broadcast",
@@ -20,6 +21,7 @@ CLASSES = (
     "opaque with batch dimensions",
     "random",
     "optimizer update",
+    UNRUN,
     INEXPRESSIBLE,
 )
 _UPDATE = "update"  # the function's name in descriptions of weight updates

@@ -20,7 +20,7 @@ from tofu.verify.calls.case import Case
 from tofu.verify.calls.cases import NOT_RUN
 from tofu.verify.calls.probes import values
 from tofu.verify.calls.registry import cases_by_operator
-from tofu.verify.inventory.classes import INEXPRESSIBLE, class_of, counts
+from tofu.verify.inventory.classes import INEXPRESSIBLE, UNRUN, class_of, counts
 from tofu.verify.inventory.listing import registered_operators
 from tofu.verify.inventory.record import recorded
 from tofu.verify.run.node import inferred, quiet, run_node
@@ -84,7 +84,7 @@ def operator_of(
     found = [(number, kind) for kind in kinds if kind is not None for _, number in [kind]]
     if not found:
         reason = "no call is described" if calls else f"not run: {NOT_RUN.get(name, _NO_CALL)}"
-        return Operator(name, aliases, INEXPRESSIBLE, True, 0, 0, 0, False, reason)
+        return Operator(name, aliases, UNRUN, True, 0, 0, 0, False, reason)
     _, (class_, (strategies, reductions, halos)) = max(found, key=lambda each: each[0])
     verified = recorded().get(name, {}).get("fingerprint") == fingerprint(calls)
     return Operator(name, aliases, class_, True, strategies, reductions, halos, verified, None)

@@ -131,5 +131,31 @@ TEST(Timesteps, ParametersAndStatesAreShared) {
   }
 }
 
+TEST(Timesteps, DifferentNumbersOfBackwardOperatorsAreNotToldApart) {
+  for (const int more : {0, 1}) {  // which of the two has two
+    ExampleGraph example;
+    const NodeEntry shared = example.Variable("shared", {4, 4}, "parameter");
+    std::vector<NodeEntry> forward;
+    for (const std::string name : {"a", "b"}) {
+      const NodeEntry x = example.Variable(name + "_x", {4, 4}, "data");
+      forward.push_back(example.MatMul(name + "_y", x, shared));
+      example.Head(forward.back(), "output");
+    }
+    const auto backward = [&](const std::string& name, NodeEntry of) {
+      const NodeEntry given = example.Variable(name + "_given", {4, 4}, "data");
+      const NodeEntry added = example.Elementwise(name, {given}, "_backward_copy");
+      example.After(added, of);
+      example.Head(added, "gradient:shared");
+    };
+    backward("one", forward[1 - more]);
+    backward("two", forward[more]);
+    backward("second", forward[more]);
+    const Aligned g(example);
+    EXPECT_TRUE(g.Correspond("a_y", "b_y"));
+    EXPECT_FALSE(g.Correspond("one", "two")) << more;
+    EXPECT_FALSE(g.Correspond("one", "second")) << more;
+  }
+}
+
 }  // namespace
 }  // namespace tofu

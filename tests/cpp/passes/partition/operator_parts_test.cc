@@ -83,6 +83,21 @@ TEST(OperatorParts, ARegionWithoutPaddingIsClipped) {
   EXPECT_EQ(Parts(mock, y, {2}, {2})[0].inputs[0].box, (Box{{0, 0, 0}, {2, 4, 7}}));
 }
 
+// As an operator that sums up all elements to its own.
+TEST(OperatorParts, ARegionMayDependOnASplitVariableAtOneEndOnly) {
+  MockGraph mock;
+  const NodeEntry y = mock.Elementwise("relu", {mock.Variable("x", {8})});
+  DimAccess& access = mock.table.rows.back().inputs[0].dims[0];
+  const AffineForm index = access.lo;
+  access.lo = AffineForm();
+  EXPECT_EQ(Parts(mock, y, {2}, {0})[0].inputs[0].box, (Box{{0}, {4}}));
+  EXPECT_EQ(Parts(mock, y, {2}, {0})[1].inputs[0].box, (Box{{0}, {8}}));
+  access.lo = index;
+  access.hi = AffineForm();
+  access.hi.constant = 7;
+  EXPECT_EQ(Parts(mock, y, {2}, {0})[1].inputs[0].box, (Box{{4}, {8}}));
+}
+
 // An operator that reads only the second half gets everything if nothing is split.
 TEST(OperatorParts, AnUnsplitDimensionIsWholeAlthoughElementsAreSkipped) {
   MockGraph mock;

@@ -72,5 +72,17 @@ TEST_F(ClassCutsTest, AnOperatorThatIsSplitOtherwiseThanItsClassIsNamed) {
   EXPECT_NE(error.find("\"t2_mh\""), std::string::npos) << error;
 }
 
+// A plan may have been made with finer classes than coarsening makes by default.
+TEST_F(ClassCutsTest, TheClassesAreTheCoarsestThatThePlanCutsAlike) {
+  const Graph& graph = example_.graph();
+  const auto classes = [&] { return ClassesOf(graph, example_.table(), plan_); };
+  EXPECT_EQ(classes().op_class, coarse_.op_class);
+  auto& cuts = plan_.op_cuts[Node("t2_mh")];
+  cuts[1] = cuts[1] == 0 ? 1 : 0;
+  const CoarseGraph fine = classes();
+  EXPECT_NE(fine.op_class[Node("t1_mh")], fine.op_class[Node("t2_mh")]);
+  EXPECT_NO_THROW(ClassCutsOf(graph, fine, plan_));
+}
+
 }  // namespace
 }  // namespace tofu

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "base/error.h"
 #include "graph/names.h"
@@ -66,6 +68,26 @@ TEST_F(Explained, AnOperatorListsEachStrategyWithTheBytesOfItsTensors) {
     }
     EXPECT_EQ(op["bytes"], least) << "the plan took the cheapest";
   }
+}
+
+// What the rest chooses again is what a plan with this cut pinned chooses.
+TEST(ExplainedOneStep, AnAlternativeCostsWhatThePlanWithThatPinCosts) {
+  ExampleGraph example = Mlp(24, 12, 2);
+  PlanOptions options;
+  options.workers = 2;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  std::set<int64_t> found;
+  for (const std::string name : {"fc0_weight", "fc1_weight"}) {
+    const Json json =
+        Json::parse(Explain(example.graph(), example.table(), plan, name))["tensor"];
+    for (const Json& each : json["steps"][0]["alternatives"]) {
+      options.pins = {{name, {each["cut"].get<int>()}}};
+      const Plan pinned = MakePlan(example.graph(), example.table(), options);
+      EXPECT_EQ(each["searched_bytes"], pinned.total_bytes()) << name << each;
+      found.insert(pinned.total_bytes());
+    }
+  }
+  EXPECT_GT(found.size(), 1u) << "some pins cost more";
 }
 
 // wx is the weight of three equal products, one per timestep.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "passes/search/recursive_search.h"
 #include "support/example_graphs.h"
 
@@ -31,6 +32,19 @@ TEST(Pipeline, StepsAreThePrimeFactorsLargestFirst) {
   EXPECT_EQ(PrimeFactors(8), (std::vector<int>{2, 2, 2}));
   EXPECT_EQ(PrimeFactors(84), (std::vector<int>{7, 3, 2, 2}));
   EXPECT_EQ(PrimeFactors(13), std::vector<int>{13});
+}
+
+TEST(Pipeline, StepsHaveTwoPartsOrMore) {
+  ExampleGraph example = Residual(64, 64, 2);
+  PlanOptions options;
+  options.workers = 4;
+  for (const std::vector<int>& parts :
+       std::vector<std::vector<int>>{{1, 4}, {4, 1}, {-2, -2}, {2, 3}, {2, 2, 1 << 20}}) {
+    options.parts = parts;
+    EXPECT_THROW(MakePlan(example.graph(), example.table(), options), UserError);
+  }
+  options.parts = {4};
+  EXPECT_EQ(MakePlan(example.graph(), example.table(), options).parts, options.parts);
 }
 
 TEST(Pipeline, TheTimeLimitEndsTheImprovementNotThePlan) {

@@ -268,10 +268,14 @@ def image_activation(act_type):
 def advanced_activation(name):
     if name == "PReLU" and active() is None:
         # The hybridized one of MXNet may write over the gradient that its slope's is made of.
-        return Weighted(
-            lambda F, x, alpha: F.relu(x) + F.broadcast_mul(F.minimum(x, 0), alpha), alpha=(1,)
-        )
+        return Weighted(_learned_slope, alpha=(1,))
     return getattr(nn, name)(*((0.1,) if name == "LeakyReLU" else ()))
+
+
+def _learned_slope(F, x, alpha):
+    """The value of MXNet's operator, which rounds to single precision, but not its gradient."""
+    out = F.relu(x) + F.broadcast_mul(F.minimum(x, 0), alpha)
+    return out + F.BlockGrad(F.LeakyReLU(x, alpha, act_type="prelu") - out)
 
 
 def draw_shortcut(rng, shape):

@@ -82,12 +82,14 @@ def test_every_family_is_predicted_as_it_runs(name):
     plan = plan_of(training, 2)
     graphs = {"serial": serial(training)}
     for fetch in FETCHES:
-        (graphs[fetch],) = _core.schedule(_core.partition(plan, fetch=fetch), joint=True).graphs
+        step = _core.schedule(_core.partition(plan, fetch=fetch), joint=True)
+        *draws, graphs[fetch] = step.graphs
+        graphs.update({f"random numbers for {fetch}": graph for graph in draws})
     for kind, graph in graphs.items():
         workers = 1 if kind == "serial" else 2
         predicted = planner.predict(graph, workers=workers, search_match_range=True)
         actual = planned(graph, workers, 16, search=True)
-        assert actual > 50
+        assert actual > (5 if kind.startswith("random") else 50)
         assert predicted.planned_bytes / 2**20 == pytest.approx(actual, rel=0.01, abs=1), kind
 
 

@@ -8,6 +8,7 @@ import pytest
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build
+from tofu.mx.build.training_graph import training_graph
 from tofu.mx.memory import planner
 from tofu.mx.memory.step import KINDS, step_memory
 from tofu.mx.run import executor
@@ -46,3 +47,38 @@ def test_kinds_are_tiles_and_what_mxnet_allocates(divided, joint):
     assert planned > 20
     # MXNet prints whole MiB, once for each executor.
     assert (sum(found.bytes_per_worker) - fixed) / 2**20 == pytest.approx(planned, rel=0.01, abs=2)
+
+
+def _deep(rate):
+    """A training step of a deep net with dropout before every layer, over four workers."""
+    layers, units, batch = 8, 1024, 2048
+    out = mx.sym.var("data")
+    parameters = {}
+    for layer in range(layers):
+        out = mx.sym.FullyConnected(
+            mx.sym.Dropout(out, p=rate), num_hidden=units, no_bias=True, name=f"fc{layer}"
+        )
+        parameters[f"fc{layer}_weight"] = ((units, units), "float32")
+    graph = training_graph(
+        out,
+        inputs={"data": ((batch, units), "float32")},
+        parameters=parameters,
+        aux={},
+        gradients=list(parameters),
+        train=True,
+    )
+    table, _ = strategy_table(graph)
+    masks = layers * units * batch * 4 / 4 if rate else 0
+    return _core.partition(_core.plan(table, workers=4), fetch="multifetch"), masks
+
+
+def test_dropout_needs_memory_for_its_masks_alone():
+    contexts = [mx.cpu(worker) for worker in range(4)]
+
+    def most(divided, joint):
+        return max(step_memory(_core.schedule(divided, joint=joint), contexts).bytes_per_worker)
+
+    without, _ = _deep(0)
+    dropping, masks = _deep(0.5)
+    limit = most(without, joint=True) + 1.35 * masks
+    assert most(dropping, joint=True) < limit < most(dropping, joint=False)

@@ -93,10 +93,16 @@ def test_halves_of_one_executor_compute_what_two_executors_do():
         np.testing.assert_array_equal(apart, together)
 
 
-def test_graphs_that_draw_random_numbers_stay_two_executors():
+def test_only_draws_that_need_inputs_keep_two_executors():
     data = mx.sym.var("data")
+    symbols = {
+        "plain": data * 2,
+        "dropout": mx.sym.Dropout(data),
+        "noise": data * mx.sym.random.uniform(shape=(4, 4)),
+        "sampled": data * mx.sym.sample_exponential(data, shape=()),
+    }
     steps = {}
-    for name, symbol in (("plain", data * 2), ("dropout", mx.sym.Dropout(data))):
+    for name, symbol in symbols.items():
         graph = training_graph(
             symbol,
             inputs={"data": ((4, 4), "float32")},
@@ -109,8 +115,15 @@ def test_graphs_that_draw_random_numbers_stay_two_executors():
         steps[name] = compiled.step
     assert steps["plain"].is_joint
     assert steps["plain"].forward_nodes < steps["plain"].nodes
-    assert not steps["dropout"].is_joint
-    assert steps["dropout"].saved
+    for name in ("dropout", "noise"):
+        draws, both = steps[name].graphs
+        assert steps[name].is_joint
+        assert steps[name].saved
+        assert not {"Dropout", "_random_uniform"} & {node.op for node in both.nodes}
+        assert {"Dropout", "_random_uniform"} & {node.op for node in draws.nodes}
+        assert all(node.op for node in draws.nodes), "no variable is drawn from"
+    assert not steps["sampled"].is_joint
+    assert steps["sampled"].saved
 
 
 def test_every_operator_of_a_lowered_resnet_is_described():

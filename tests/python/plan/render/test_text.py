@@ -156,3 +156,34 @@ def test_a_line_each_up_to_64_tensors():
 
     assert "\nw63 " in lines(64)
     assert "\nw64 " not in lines(65) and "x 65" in lines(65)
+
+
+def test_what_is_shared_follows_the_bytes_that_it_is_a_part_of():
+    plan = Plan.from_json(json.dumps(document(fetched_bytes=1024, model="net", nodes=3)))
+    lines = render_text(plan).splitlines()
+    assert lines[1] == "512 bytes of that is not communicated: equal fetches are shared"
+    assert lines[2].startswith("net: ")
+
+
+def test_a_plan_that_leaves_most_bytes_whole_says_so():
+    def tensors(whole):
+        shapes = {"w": [8, 6], "v": [9, whole]}
+        return [
+            {
+                "node": n,
+                "output": 0,
+                "shape": s,
+                "dtype": 0,
+                "cuts": [0, 1] if n == "w" else [-1] * 2,
+            }
+            for n, s in shapes.items()
+        ]
+
+    lines = render_text(Plan.from_json(json.dumps(document(tensors=tensors(7))))).splitlines()
+    assert lines[1] == (
+        "252 bytes of the 444 bytes of all tensors stay whole on every worker, as no dimension "
+        "divides by 2 x 2: v (252 bytes)"
+    )
+    assert lines[2] == "choose another number of workers, or a batch and layers that it divides"
+    few = render_text(Plan.from_json(json.dumps(document(tensors=tensors(3)))))
+    assert "whole on every worker" not in few

@@ -11,7 +11,7 @@ pytest.importorskip("mxnet")
 
 import tofu
 from tofu.analysis import row_for
-from tofu.cli import operator_report
+from tofu.cli import operator_list, operator_report
 from tofu.lang import lookup, op
 from tofu.mx.build.gradient import RENAMED
 from tofu.mx.run.extension import load
@@ -39,7 +39,7 @@ def operators() -> list[dict[str, object]]:
 
 
 def test_every_registered_operator_is_listed_once(operators: list) -> None:
-    document = json.loads(operator_report.ops_text(operators, "json"))
+    document = json.loads(operator_list.ops_text(operators, "json"))
     assert set(document) == {"summary", "operators"}
     assert set(document["summary"]) == {"registered", "described", "verified", "inexpressible"}
     assert document["summary"]["registered"] == 886
@@ -75,7 +75,7 @@ def test_what_is_described_and_not_verified_says_why(operators: list) -> None:
 
 def test_the_page_is_true(operators: list) -> None:
     """To update it, run: tofu ops --format markdown > docs/operators.md."""
-    assert PAGE.read_text(encoding="utf-8") == operator_report.ops_text(operators, "markdown")
+    assert PAGE.read_text(encoding="utf-8") == operator_list.ops_text(operators, "markdown")
 
 
 def test_only_what_was_verified_as_it_is_now_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Optional
 import numpy as np
 
 from tofu.dtypes import dtype_name
-from tofu.mx.build.nnvm import Entry, Node, format_shape
+from tofu.mx.build.nnvm import Entry, Node, Shape, format_shape
 
 from .registry import AFTER, Builder, flag, number
 
@@ -20,8 +20,27 @@ __all__: list[str] = []
 def dropout(node: Node, build: Builder) -> Sequence[Entry]:
     """The head gradient times the mask, which already carries 1 / (1 - p)."""
     gradient, mask = node.inputs
-    same = gradient.shape == mask.shape
-    return [build.op("elemwise_mul" if same else "broadcast_mul", gradient, mask)]
+    return [_times_mask(gradient, mask, mask.shape, build)]
+
+
+@AFTER.lowering(
+    "Dropout", reason="a mask that depends on no data can be drawn before the forward half"
+)
+def forward_dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
+    """The data times a mask, which is what the operator makes of ones."""
+    (data,) = node.inputs
+    if not build.train:
+        return None
+    shape = Entry(node, 1).shape
+    ones = build.op("_ones", shape=shape, dtype=dtype_name(data.dtype))
+    attrs = {key: value for key, value in node.attrs.items() if key != "axes"}
+    mask = build.op("Dropout", ones, **attrs)
+    mask.node.num_outputs = node.num_outputs
+    return [_times_mask(data, mask, shape, build), mask]
+
+
+def _times_mask(data: Entry, mask: Entry, shape: Shape, build: Builder) -> Entry:
+    return build.op("elemwise_mul" if data.shape == shape else "broadcast_mul", data, mask)
 
 
 @AFTER.lowering("_backward_SliceChannel", reason="a legacy operator with state")

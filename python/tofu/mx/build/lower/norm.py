@@ -89,10 +89,12 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     if flag(node, "fix_gamma", default=True):
         by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
     if _uses_batch(node, build):
-        share = build.op("_mul_scalar", scale, scalar=-1.0 / per_channel.count)
-        shift = build.op("elemwise_mul", share, total)
-        slope = build.op("elemwise_mul", share, build.op("square", inverse_std))
+        # Divided last: then the shift rounds as the scaled gradients do that it cancels.
+        shift = build.op("elemwise_mul", scale, total)
+        shift = build.op("_div_scalar", shift, scalar=-per_channel.count)
+        slope = build.op("elemwise_mul", scale, build.op("square", inverse_std))
         slope = build.op("elemwise_mul", slope, product)
+        slope = build.op("_div_scalar", slope, scalar=-per_channel.count)
         by_data = build.op("elemwise_add", by_scaled, per_channel.scale(centered, slope, shift))
     else:
         by_data = by_scaled
@@ -168,17 +170,17 @@ class _PerChannel:
     def mean(self, entry: Entry) -> Entry:
         """The mean of each channel."""
         if not self._image:
-            return self._build.op("_mul_scalar", self.total(entry), scalar=1.0 / self.count)
+            return self._build.op("_div_scalar", self.total(entry), scalar=self.count)
         # oneDNN pools averages, but not sums. Pooling only rows leaves the height splittable.
         kernel = (1, self._width)
         rows = self._build.op("Pooling", entry, kernel=kernel, stride=(1, 1), pool_type="avg")
-        return self._build.op("_mul_scalar", self.total(rows), scalar=self._width / self.count)
+        return self._build.op("_div_scalar", self.total(rows), scalar=self.count // self._width)
 
     def mean_square(self, centered: Entry) -> Entry:
         """The mean square of each channel of a tensor that ``scale`` has centered."""
         if self._image and centered.node.op == "Convolution":
             _, total, _ = self._convolution_gradients(centered, centered, centered.node)
-            return self._build.op("_mul_scalar", total, scalar=1.0 / self.count)
+            return self._build.op("_div_scalar", total, scalar=self.count)
         return self.mean(self._build.op("square", centered))
 
     def gradients(
@@ -263,7 +265,7 @@ def _mean(
     keepdims: Optional[bool] = True,
 ) -> Entry:
     total = build.op("sum", entry, axis=axes, keepdims=keepdims)
-    return build.op("_mul_scalar", total, scalar=1.0 / math.prod(shape[i] for i in axes))
+    return build.op("_div_scalar", total, scalar=math.prod(shape[i] for i in axes))
 
 
 def _inverse_std(build: Builder, variance: Entry, eps: float) -> Entry:

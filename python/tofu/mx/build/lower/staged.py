@@ -50,7 +50,7 @@ def _free(row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> list[int]:
 
 def _axes_mean(build: Builder, entry: Entry, axes: tuple[int, ...], count: int) -> Entry:
     total = build.op("sum", entry, axis=axes, keepdims=True)
-    return build.op("_mul_scalar", total, scalar=1.0 / count)
+    return build.op("_div_scalar", total, scalar=count)
 
 
 def _normal(

@@ -1,0 +1,182 @@
+"""The arithmetic of an operator, counted from its description.
+
+    >>> from tofu.analysis.work import operator_work
+    >>> operator_work("dot", {}, [(64, 32), (32, 64)], [(64, 64)])
+    Work(kind='product', flops=262144.0)
+
+The description says how each element of an output is computed, so counting its operations for
+every value of its index variables gives those of the operator:
+
+* A scalar function is one operation, and one of n values is n - 1.
+* A reduction over n elements computes its body n times, and takes n operations more.
+* An opaque function takes as many as its largest slice has elements, shared by the elements of
+  its result: a softmax reads its row a few times. A derived gradient (lang.adjoint) multiplies its
+  slices with each other and adds the products up; the largest one's index follows from the
+  others'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+
+from tofu.analysis.described import description_of
+from tofu.analysis.strategies import concrete_extents, variable_extents
+from tofu.analysis.table import described_name
+from tofu.errors import TofuError
+from tofu.lang import ir
+from tofu.lang.tracing import Shape, Trace
+
+__all__ = ["KINDS", "Work", "operator_work"]
+
+KINDS = ("product", "convolution", "reduction", "elementwise", "movement", "other")
+_GRADIENT = "gradient"  # the opaque function of lang.adjoint
+_SUMS_OF_PRODUCTS = ("product", "convolution")
+# Operations for each element read or written from which arithmetic, not memory, is the limit.
+_DENSE = 8
+# In a description, but no work: ``like`` names a shape.
+_FREE = ("like",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """The work of an operator, without what it reads and writes.
+
+    Attributes:
+        kind: one of KINDS; "other" if only an opaque function tells what is computed, or there
+            is no description.
+        flops: operations on elements.
+    """
+
+    kind: str
+    flops: float
+
+
+UNKNOWN = Work("other", 0.0)
+
+
+def operator_work(
+    op: str, attrs: Mapping[str, str], ins: Sequence[Shape], outs: Sequence[Shape]
+) -> Work:
+    """Count the work of a call of an operator.
+
+    Args:
+        op: its name.
+        attrs: its attributes, as MXNet's strings.
+        ins: one shape per input.
+        outs: one per output, hidden ones included.
+    """
+    try:
+        name, own = described_name(op, attrs)
+        return _count(name, tuple(sorted(own.items())), tuple(ins), tuple(outs))
+    except TofuError:
+        return UNKNOWN
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _count(
+    op: str, attrs: tuple[tuple[str, str], ...], ins: tuple[Shape, ...], outs: tuple[Shape, ...]
+) -> Work:
+    description = description_of(op)
+    if description is None:
+        return UNKNOWN
+    trace = description.trace(ins, outs, dict(attrs))
+    counter = _Counter(trace, ins, outs)
+    flops = sum(counter.flops())
+    elements = sum(math.prod(shape) for shape in (*ins, *outs))
+    return Work(counter.kind(is_dense=flops >= _DENSE * elements), flops)
+
+
+class _Counter:
+    """Counts the operations of a trace for concrete shapes."""
+
+    def __init__(self, trace: Trace, ins: Sequence[Shape], outs: Sequence[Shape]) -> None:
+        self._trace = trace
+        self._ins = ins
+        self._extents = concrete_extents(trace, variable_extents(trace), ins, outs)
+
+    def flops(self) -> list[float]:
+        """The operations of every output."""
+        return [
+            0.0
+            if output.like is not None
+            else self._volume(output.variables) * self._each(output.body)
+            for output in self._trace.outputs
+        ]
+
+    def kind(self, *, is_dense: bool) -> str:
+        """What the outputs do; the first of KINDS that fits one of them.
+
+        is_dense: whether there are enough operations for sums of products to be limited by
+            arithmetic; if not, they are reductions like others.
+        """
+        found = {_kind(out.body) for out in self._trace.outputs if out.like is None}
+        if not is_dense and found & set(_SUMS_OF_PRODUCTS):
+            return "reduction"
+        return min(found, key=KINDS.index, default="movement")
+
+    def _volume(self, variables: Sequence[str]) -> float:
+        return math.prod(float(self._extents[name]) for name in variables)
+
+    def _each(self, expr: ir.Expr) -> float:
+        """The operations for one value of the variables outside."""
+        inside = sum(map(self._each, ir.children(expr)))
+        if isinstance(expr, ir.Call):
+            own = max(1, len(expr.args) - 1)
+            return inside + (0 if expr.function in _FREE else own)
+        if isinstance(expr, ir.Reduce):
+            adds = 0 if _is_gradient(expr.body) else 1  # a gradient's are counted with it
+            return self._volume(expr.variables) * (inside + adds)
+        if isinstance(expr, ir.OpaqueElement):
+            return inside + self._opaque(expr)
+        return inside
+
+    def _opaque(self, expr: ir.OpaqueElement) -> float:
+        sizes = sorted({e: self._slice(e) for e in expr.args if isinstance(e, ir.Element)}.values())
+        largest = sizes[-1] if sizes else 1.0
+        work = largest
+        if _is_gradient(expr):
+            work = 2 * math.prod(sizes[:-1])
+        names = sorted({name for index in expr.result for name in index.variables})
+        return work / max(self._volume(names), 1.0)
+
+    def _slice(self, element: ir.Element) -> float:
+        """The number of elements that an opaque function gets."""
+        shape = self._ins[element.slot]
+        return math.prod(
+            float(size) for size, dim in zip(shape, element.dims) if isinstance(dim, ir.Whole)
+        )
+
+
+def _is_gradient(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.OpaqueElement) and expr.function == _GRADIENT
+
+
+def _kind(body: ir.Expr) -> str:
+    """The kind of an output with this element."""
+    parts = list(ir.walk(body))
+    if any(_is_gradient(e) and _has_slices(list(ir.walk(e))) for e in parts):
+        return "convolution"
+    reductions = [e for e in parts if isinstance(e, ir.Reduce)]
+    if any(isinstance(e, ir.OpaqueElement) for e in parts):
+        return "reduction" if reductions else "other"
+    for expr in reductions:
+        if expr.kind == "sum" and len({e.slot for e in ir.elements(expr.body)}) > 1:
+            windows = (_is_window(e) for e in ir.elements(expr.body))
+            return "convolution" if any(windows) else "product"
+    if reductions:
+        return "reduction"
+    calls = (e for e in parts if isinstance(e, ir.Call) and e.function not in _FREE)
+    return "elementwise" if any(calls) else "movement"
+
+
+def _is_window(element: ir.Element) -> bool:
+    dims = (dim for dim in element.dims if isinstance(dim, ir.Index))
+    return any(len(dim.variables) > 1 for dim in dims)
+
+
+def _has_slices(parts: Sequence[ir.Expr]) -> bool:
+    slices = [e for e in parts if isinstance(e, ir.Element) and not ir.is_scalar(e)]
+    return len({e.slot for e in slices}) > 1

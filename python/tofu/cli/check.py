@@ -1,0 +1,171 @@
+"""``tofu check``: trains a script whole and partitioned, and compares the results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from tofu.cli.options import (
+    Script,
+    check_script,
+    describe_option,
+    device_option,
+    fetch_option,
+    set_fetch,
+    switch_on,
+    tell_misplaced,
+    workers_option,
+)
+from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
+from tofu.tables import table
+
+__all__ = ["check"]
+
+FAULT = 1  # exit status
+DTYPES = ("float32", "float64")
+_RECORD = "tofu.verify.script.record"
+
+
+@click.command(cls=Script, short_help="Compare a script's training whole and partitioned.")
+@workers_option
+@device_option
+@fetch_option
+@describe_option
+@click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save wrote.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Training steps."
+)
+@click.option("--all", "everything", is_flag=True, help="Show every tensor, not the worst ones.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="Text, or the JSON document.",
+)  # fmt: skip
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def check(
+    workers: Optional[str],
+    device: Optional[str],
+    fetch: Optional[str],
+    plan: Optional[str],
+    steps: int,
+    everything: bool,
+    form: str,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Train SCRIPT for some steps whole and partitioned, in float32 and float64, and compare.
+
+    Rounding shrinks in float64, a fault does not. Exits with status 1 on a fault. Dropout keeps
+    all values meanwhile, as its random numbers differ by worker.
+    """
+    check_script(script)
+    check_mxnet("tofu check", load=False)
+    tell_misplaced(click.get_current_context(), script, args)
+    set_fetch(fetch)
+    switch_on(workers, device, None)
+    command = [str(steps), script, *args]
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {
+            (dtype, parted): _run(Path(folder), command, dtype, parted, plan)
+            for dtype in DTYPES
+            for parted in (False, True)
+        }
+    # With MXNet off: these modules need only NumPy.
+    from tofu.verify.script.compare import compare, first_fault
+
+    is_random = any(arrays.pop("random", False) for arrays in runs.values())
+    found = compare(
+        (runs["float32", False], runs["float32", True]),
+        (runs["float64", False], runs["float64", True]),
+    )
+    if not found:
+        raise ConfigError(
+            f"tofu check {script}: it ended without a training step; expected one of "
+            "gluon.Trainer, after a call of a block under autograd.record()"
+        )
+    fault = first_fault(found)
+    verdict = _verdict(fault, found, bool(is_random))
+    if form == "json":
+        document = {"format": "tofu-check", "version": 1, "fault": fault is not None}
+        tensors = [{**dataclasses.asdict(each), "fault": each.is_fault} for each in found]
+        click.echo(json.dumps({**document, "verdict": verdict, "tensors": tensors}, indent=1))
+    else:
+        click.echo("\n".join([*_table(found, everything), "", verdict]))
+    if fault is not None:
+        raise SystemExit(FAULT)
+
+
+def _run(
+    folder: Path, command: Sequence[str], dtype: str, parted: bool, plan: Optional[str]
+) -> dict[str, Any]:
+    """Run the script in a process and return what it recorded. Raises ConfigError."""
+    import numpy as np
+
+    steps, *rest = command
+    out = folder / f"{dtype}-{parted}.npz"
+    environ = {k: v for k, v in os.environ.items() if k not in ("MXNET_GRAPH_PASS", "TOFU_PLAN")}
+    if parted:
+        environ["MXNET_GRAPH_PASS"] = "tofu"
+        if plan is not None and dtype == "float32":  # the graph in float64 is another one
+            environ["TOFU_PLAN"] = plan
+    what = f"{'partitioned' if parted else 'whole'}, in {dtype}"
+    line = [sys.executable, "-m", _RECORD, str(out), steps, dtype, *rest]
+    ran = subprocess.run(
+        line, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if ran.returncode or not out.is_file():
+        last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
+        raise ConfigError(f"tofu check {rest[0]}: it does not run {what}: {last}")
+    with np.load(out) as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+def _table(found: Sequence[Any], everything: bool) -> list[str]:
+    header = ("step", "kind", "tensor", "float32", "float64", "")
+    shown = list(found) if everything else _worst(found)
+    rows = (
+        (
+            str(each.step), each.kind, each.name, f"{each.single:.1e}", f"{each.double:.1e}",
+            "fault" if each.is_fault else "",
+        )
+        for each in shown
+    )  # fmt: skip
+    lines = ["Largest differences, relative to the tensor's values", ""]
+    return [*lines, *table(header, rows, right=(0, 3, 4))]
+
+
+def _worst(found: Sequence[Any]) -> list[Any]:
+    """For each step and kind the tensor that differs most, and every fault."""
+    worst: dict[tuple[int, str], Any] = {}
+    for each in found:
+        key = (each.step, each.kind)
+        if key not in worst or (each.double, each.single) > _size(worst[key]):
+            worst[key] = each
+    kept = {id(each) for each in worst.values()}
+    return [each for each in found if id(each) in kept or each.is_fault]
+
+
+def _size(each: Any) -> tuple[float, float]:
+    return each.double, each.single
+
+
+def _verdict(fault: Any, found: Sequence[Any], is_random: bool) -> str:
+    if fault is None:
+        return f"rounding only: {len(found)} tensors differ in float64 by no more than rounding"
+    text = (
+        f"FAULT: at step {fault.step} the {fault.kind} {fault.name} is the first that differs by "
+        f"more than rounding ({fault.double:.1e} in float64)"
+    )
+    if is_random:
+        text += "; the net draws random numbers, which differ by worker and may be the cause"
+    return text

@@ -1,0 +1,244 @@
+"""``tofu compare``: searches one graph in several ways and shows the plans in one table."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import html
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import click
+
+from tofu.cli.inputs import from_script
+from tofu.cli.options import (
+    Script,
+    check_script,
+    describe_option,
+    device_option,
+    log_option,
+    switch_on,
+    tell_misplaced,
+)
+from tofu.config import MODES, parse_mode, parse_workers
+from tofu.errors import ConfigError
+from tofu.plan import Plan, Problem
+from tofu.plan.plan import format_bytes
+from tofu.planning.comparison import Alternative, advice, compare
+from tofu.planning.problems import (
+    SymbolRequest,
+    check_symbol_text,
+    from_model,
+    from_symbol,
+    names_model,
+)
+from tofu.tables import table
+
+__all__ = ["compare_command", "render"]
+
+FORMATS = ("text", "json", "csv", "html")
+_FIELDS = (
+    "workers", "mode", "replication", "bytes", "memory_bytes", "status", "lower_bound_bytes",
+    "search_seconds", "reason",
+)  # fmt: skip
+
+
+@click.command(
+    "compare", cls=Script, short_help="Compare search modes, replication and numbers of workers."
+)
+@click.option(
+    "--workers",
+    default="2,4,8",
+    show_default=True,
+    metavar="K,K,...",
+    help="Numbers of workers.",
+)
+@device_option
+@log_option
+@describe_option
+@click.option(
+    "--search",
+    "modes",
+    default=",".join(MODES),
+    metavar="MODE,MODE,...",
+    help="Search modes. Default: all.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds for each search.  [default: 60]",
+)
+@click.option(
+    "--memory",
+    type=click.Choice(("exact", "estimate")),
+    default="estimate",
+    show_default=True,
+    help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
+)
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=D,D,...", help="As for tofu plan.")
+@click.option("--optimizer", type=click.Choice(["none", "sgd", "sgd_mom", "adam"]), default="sgd")
+@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="As for tofu plan.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="A table with advice, a JSON document, comma-separated values, or a web page.",
+)  # fmt: skip
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def compare_command(
+    workers: str,
+    device: Optional[str],
+    log: Optional[str],
+    modes: str,
+    time_limit: Optional[float],
+    memory: str,
+    shapes: tuple[str, ...],
+    optimizer: str,
+    batch_size: Optional[int],
+    form: str,
+    target: str,
+    args: tuple[str, ...],
+) -> None:
+    """Search the plan of a training graph in every mode, with and without replication.
+
+    The graph of a SCRIPT is that of a run with the first number of workers.
+    """
+    counts = [parse_workers(text, "--workers") for text in workers.split(",")]
+    chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
+    is_model, is_symbol = names_model(target), target.endswith(".json")
+    if not is_model:
+        check_script(target)
+    if (batch_size is not None and not is_model) or (shapes and not is_symbol):
+        raise ConfigError(
+            f"tofu compare {target}: --batch-size is only for a model, --shape for a symbol file"
+        )
+    tell_misplaced(click.get_current_context(), target, args)
+    os.environ.pop("TOFU_PLAN", None)
+    switch_on(str(counts[0]), device, log)
+    problem_for = _problems(
+        target, args, is_model, shapes, None if optimizer == "none" else optimizer, batch_size
+    )
+    found = list(
+        compare(
+            problem_for,
+            workers=counts,
+            modes=chosen,
+            time_limit_s=time_limit,
+            exact_memory=memory == "exact",
+        )
+    )
+    click.echo(render(target, found, form), nl=False)
+
+
+def _problems(
+    target: str,
+    args: Sequence[str],
+    is_model: bool,
+    shapes: Sequence[str],
+    optimizer: Optional[str],
+    batch_size: Optional[int],
+) -> Callable[[int], Problem]:
+    """The graph of the target for a number of workers."""
+    if is_model:
+        return lambda count: from_model(
+            target, batch_size=batch_size, optimizer=optimizer, workers=count
+        )
+    if target.endswith(".json"):
+        request = SymbolRequest.parse(
+            Path(target), shapes=shapes, dtypes=(), inputs=(), optimizer=optimizer, predict=False
+        )
+        check_symbol_text(request.path)
+        return lambda count: from_symbol(request, workers=count)
+
+    @functools.cache
+    def of_script() -> Problem:
+        return from_script(Path(target), args)
+
+    return lambda count: dataclasses.replace(of_script(), workers=count)
+
+
+# --- printing -----------------------------------------------------------------------------------
+
+
+def render(target: str, found: Sequence[Alternative], form: str) -> str:
+    """The comparison in one of FORMATS."""
+    records = [_record(each) for each in found]
+    told = advice(found)
+    if form == "json":
+        document = {"format": "tofu-comparison", "version": 1, "target": target}
+        return json.dumps({**document, "plans": records, "advice": told}, indent=1) + "\n"
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return text.getvalue()
+    header = ("workers", "search", "replication", "communicated", "a worker holds", "proven",
+              "search time")  # fmt: skip
+    rows = [_row(each) for each in found]
+    if form == "html":
+        return _page(target, header, rows, told)
+    lines = table(header, rows, right=(0, 3, 4, 6))
+    return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
+
+
+def _record(each: Alternative) -> dict[str, Any]:
+    plan = each.plan
+    return {
+        "workers": each.workers,
+        "mode": each.mode,
+        "replication": each.replication,
+        "bytes": plan.total_bytes if plan else None,
+        "memory_bytes": each.memory_bytes if plan else None,
+        "status": plan.status if plan else "none",
+        "lower_bound_bytes": plan.lower_bound_bytes if plan else None,
+        "search_seconds": plan.search_seconds if plan else None,
+        "reason": each.reason,
+    }
+
+
+def _row(each: Alternative) -> tuple[str, ...]:
+    replication = "allowed" if each.replication else "no"
+    if each.plan is None:
+        return str(each.workers), each.mode, replication, "no plan", "", each.reason, ""
+    return (
+        str(each.workers),
+        each.mode,
+        replication,
+        format_bytes(each.plan.total_bytes),
+        format_bytes(each.memory_bytes),
+        _proven(each.plan),
+        f"{each.plan.search_seconds:.3f} s",
+    )
+
+
+def _proven(plan: Plan) -> str:
+    """Whether the plan is optimal in its mode, else the bound."""
+    if plan.total_bytes <= plan.lower_bound_bytes:
+        return "optimal"
+    return f"at least {format_bytes(plan.lower_bound_bytes)}"
+
+
+def _page(
+    target: str, header: Sequence[str], rows: Iterable[Sequence[str]], told: Sequence[str]
+) -> str:
+    """One self-contained page."""
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    notes = "".join(f"<li>{html.escape(line)}</li>" for line in told)
+    name = html.escape(target)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>Plans of {name}</title><style>body{{font:14px sans-serif;margin:2em}}"
+        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
+        f"<body><h1>Plans of {name}</h1>\n<table><tr>{cells('th', header)}</tr>\n{body}\n</table>\n"
+        f"<ul>{notes}</ul></body></html>\n"
+    )

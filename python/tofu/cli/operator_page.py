@@ -1,0 +1,123 @@
+"""The page of ``tofu ops OPERATOR``: its description, example call and strategies."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tofu.analysis import Analysis, analyze
+from tofu.analysis.result import Extent
+from tofu.analysis.table import described_name
+from tofu.errors import ConfigError
+from tofu.lang import lookup
+from tofu.plan import Problem
+from tofu.tables import table
+from tofu.verify.calls.registry import cases_by_operator
+from tofu.verify.inventory.inventory import Call, call_of
+
+__all__ = ["operator_text", "used_text"]
+
+Document = Mapping[str, Any]  # an operator, as in tofu ops --format json
+_LEGEND = (
+    "A part reads lo..hi of the variable that is split, both ends inclusive; : is a whole "
+    "dimension.\nA name in capitals is the last index of a variable."
+)
+
+
+def operator_text(name: str, operators: Sequence[Document]) -> str:
+    """Everything about one operator, for a terminal.
+
+    Args:
+        name: its name, or another name that MXNet has for it; that of an operator in a file of
+            the user's.
+        operators: the inventory.
+
+    Raises:
+        ConfigError: there is no such operator.
+    """
+    cases = cases_by_operator()
+    known = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
+    document = known.get(name)
+    own = document["name"] if document is not None else name
+    description = lookup(own)
+    if description is None:
+        if document is None:
+            near = difflib.get_close_matches(name, known, n=3)
+            raise ConfigError(
+                f"tofu ops {name}: MXNet has no such operator"
+                + (f"; did you mean {', '.join(near)}?" if near else "; tofu ops lists all")
+            )
+        return (
+            f"{own}: {document['class']}; {document['reason']}\n"
+            "Every worker computes it whole. A description would let it be split if it can be "
+            "(docs/own-operators.md).\n"
+        )
+    lines = [_head(own, document, description.location), "", description.source.text(), ""]
+    calls = [(case, call) for case in cases.get(own, []) for call in [call_of(case)] if call]
+    found = []
+    for case, call in calls:
+        analysis = analyze(description, call.ins, call.outs, attributes=call.attrs)
+        found.append((len(analysis.strategies), case.name, call, analysis))
+    if not found:
+        reason = "no example call is known" if document is None else document["reason"]
+        return "\n".join([*lines, f"No strategies to show: {reason}"]) + "\n"
+    _, _, call, analysis = max(found, key=lambda each: each[0])
+    lines += [_example(call, analysis), "", "Index variables:"]
+    words = [(name, _words(extent, analysis)) for name, extent in analysis.extents.items()]
+    lines += [f"  {line}" for line in table(("variable", "what it is"), words)]
+    lines += ["", "Ways to split it:", *str(analysis).splitlines()[1:], "", _LEGEND]
+    return "\n".join(lines) + "\n"
+
+
+def _head(name: str, document: Any, location: str) -> str:
+    if document is None:
+        return f"{name}: described in {location}"
+    names = f" ({', '.join(document['aliases'])})" if document["aliases"] else ""
+    verified = "verified" if document["verified"] else "not verified"
+    return f"{name}{names}: {document['class']}, described in {location}, {verified}"
+
+
+def _example(call: Call, analysis: Analysis) -> str:
+    tensors = zip((tensor.name for tensor in analysis.trace.inputs), call.ins)
+    inputs = ", ".join(f"{name} {_shape(shape)}" for name, shape in tensors)
+    attributes = "".join(f", {key}={value}" for key, value in call.attrs.items())
+    outputs = ", ".join(map(_shape, call.outs))
+    return f"Example: {call.op}({inputs}{attributes}) -> {outputs}"
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _words(extent: Extent, analysis: Analysis) -> str:
+    """A variable in words: the dimension that it runs over, and whether it is reduced."""
+    if extent.kind == "output":
+        output = f"output {extent.slot}" if len(analysis.outputs) > 1 else "the output"
+        return f"dimension {extent.dim} of {output}"
+    if extent.kind == "input":
+        name = analysis.trace.inputs[extent.slot].name
+        return f"reduced: dimension {extent.dim} of {name}"
+    return f"reduced: {extent.constant} values"
+
+
+def used_text(problem: Problem, operators: Sequence[Document]) -> str:
+    """The operators of a training graph, and which of them are described."""
+    known = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
+    uses = Counter(
+        described_name(node.op, node.attrs)[0] for node in problem.graph.nodes if node.op
+    )
+    rows, missing = [], 0
+    for name, count in sorted(uses.items(), key=lambda each: (-each[1], each[0])):
+        is_described = lookup(name) is not None
+        missing += not is_described
+        document = known.get(name)
+        kind = document["class"] if document is not None else "yours"
+        reason = "" if document is None else document["reason"] or ""
+        state = "described" if is_described else reason or "not described"
+        rows.append((name, f"{count:,}", kind, state))
+    lines = table(("operator", "nodes", "class", ""), rows, right=(1,))
+    whole = f"{missing} of them not described, which every worker computes whole"
+    lines.append(f"{len(uses)} operators, {whole if missing else 'all described'}")
+    return "\n".join(lines) + "\n"

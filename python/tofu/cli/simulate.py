@@ -1,0 +1,114 @@
+"""``tofu simulate``: predicts the training step of a model on a machine that is described."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+import click
+
+from tofu import _core
+from tofu.cli.options import (
+    allow_replication_option,
+    fetch_option,
+    log_option,
+    search_option,
+    set_fetch,
+    set_search,
+    switch_on,
+    workers_option,
+)
+from tofu.errors import ConfigError
+from tofu.plan import SearchOptions, plan_graph
+from tofu.planning.problems import from_model
+
+__all__ = ["simulate"]
+
+
+@click.command()
+@workers_option
+@click.option(
+    "--machine",
+    required=True,
+    metavar="FILE|NAME",
+    help="A machine file (tofu calibrate writes one), or a machine that tofu ships: see "
+    "docs/simulation.md.",
+)
+@fetch_option
+@search_option
+@allow_replication_option
+@log_option
+@click.option(
+    "--optimizer",
+    type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
+    default="sgd",
+    show_default=True,
+    help="Update of the parameters.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Batch size. Default: the model's own.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Tables, or the JSON document of docs/formats.md.",
+)
+@click.argument("model", metavar="MODEL")
+def simulate(
+    workers: Optional[str],
+    machine: str,
+    fetch: Optional[str],
+    search: Optional[str],
+    allow_replication: bool,
+    log: Optional[str],
+    optimizer: str,
+    batch_size: Optional[int],
+    form: str,
+    model: str,
+) -> None:
+    """Simulate a training step on a machine.
+
+    MODEL is one of docs/models.md. The partitioned graph is the one that would run, with MXNet's
+    scheduling. Prints the step's time, what workers and links did, the critical path, and the
+    memory. Nothing runs.
+    """
+    from tofu import models
+    from tofu.simulate.machine_files import read_machine
+    from tofu.simulate.render import render_json, render_text
+
+    described = read_machine(machine)
+    found = models.find(model)
+    set_search(search, (), None, allow_replication)
+    os.environ.pop("TOFU_PLAN", None)
+    set_fetch(fetch)
+    # Nothing runs, so there may be fewer GPUs here than workers.
+    if workers is None and described.is_gpu:
+        workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
+    config = switch_on(workers, "cpu", log)
+    problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
+    if problem.workers > described.devices:
+        raise ConfigError(
+            f"--workers {problem.workers}: {described.name} has {described.devices} devices; "
+            "expected at most one worker for each"
+        )
+    from tofu.simulate.step import simulate_plan
+
+    plan = plan_graph(problem, SearchOptions(config.search, allow_replication=config.replication))
+    simulation = simulate_plan(
+        _core.Plan(plan.to_json(), problem.table),
+        described,
+        fetch=config.fetch or ("plain" if described.is_gpu else "multifetch"),
+    )
+    render = render_json if form == "json" else render_text
+    text = render(simulation, model=found.name, batch_size=batch_size or found.batch_size)
+    click.echo(text, nl=False)
+
+
+def _update(optimizer: str) -> Optional[str]:
+    return None if optimizer == "none" else optimizer

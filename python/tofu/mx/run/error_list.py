@@ -1,0 +1,42 @@
+"""Makes it safe that operators of several workers fail at once.
+
+MXNet's engine appends the errors that its threads meet to one list, without a lock
+(``global_exception_refs_`` in src/engine/threaded_engine.h of 1.9.1). If the list must grow while
+two threads append, it corrupts the heap: a process in which several workers ran out of memory
+ended with "double free or corruption", in one of ten runs under load. The list keeps its capacity
+when it is cleared. So operators that fail one after another, in one thread, make it long enough.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import mxnet as mx
+
+__all__ = ["reserve"]
+
+# More than the operators that fail by themselves in one step; those that depend on them share
+# their errors.
+_ERRORS = 128
+
+
+@functools.cache
+def reserve() -> list[mx.nd.NDArray]:
+    """Let MXNet's list of errors grow, once per process; takes some milliseconds.
+
+    Returns arrays that must stay alive, as this function's cache does: a slot of the list that
+    two threads claim at once may still name the error of one of them.
+
+    Raises:
+        MXNetError: an operator that the script called earlier has failed.
+    """
+    mx.nd.waitall()
+    matrix = mx.nd.full((1, 1), -1, ctx=mx.cpu())
+    failed = []
+    try:
+        for _ in range(_ERRORS):
+            failed.append(mx.nd.linalg.potrf(matrix))  # it has no Cholesky factor
+        mx.nd.waitall()
+    except mx.MXNetError:
+        pass  # NaiveEngine raises at once; it has one thread and needs no list
+    return failed

@@ -1,0 +1,120 @@
+"""The layers of a plan: tensors and operators by the block that they come from.
+
+A plan has names, but no blocks. Gluon builds a name from that of the block ("net_dense0_weight",
+"net_dense0_fwd"), and tofu those of gradients, updates and stages from the operator's
+("net_dense0_fwd_backward"), so the layer is what these names begin with::
+
+    for layer in layers_of(plan):
+        print(layer.name, layer.parameter_bytes, layer.fetched_bytes)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+
+from tofu.dtypes import dtype_bytes
+
+from .plan import OperatorPlan, Plan, TensorPlan
+
+__all__ = ["DIRECTIONS", "Layer", "direction_of", "layer_of", "layers_of", "tile_bytes"]
+
+DIRECTIONS = ("forward", "backward", "update")
+_BACKWARD = "_backward"
+_UPDATE = "_update"
+_FORWARD = "_fwd"
+# Parts of a recurrent cell, and its timesteps.
+_CELL = re.compile(r"_(t\d+|i2h|h2h)$")
+_ADDED = re.compile(r"grad_sum(_|$)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """A layer of a plan.
+
+    Attributes:
+        name: what the names of its tensors and operators begin with.
+        parameter_bytes: its parameters, whole: variables that an update changes.
+        worker_bytes: the tiles of its tensors on one worker. Memory is used again, so a worker
+            needs less than the sum over all layers.
+        fetched_bytes: what its operators fetch, by direction.
+    """
+
+    name: str
+    parameter_bytes: int
+    worker_bytes: int
+    fetched_bytes: Mapping[str, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """What its operators fetch in a step."""
+        return sum(self.fetched_bytes.values())
+
+
+def layer_of(name: str, *, is_variable: bool = False) -> str:
+    """The layer of a node.
+
+    >>> layer_of("net_conv0_weight", is_variable=True), layer_of("net_conv0_fwd_backward")
+    ('net_conv0', 'net_conv0')
+    >>> layer_of("net_batchnorm0_fwd_Convolution6"), layer_of("net_attention1_reshape0")
+    ('net_batchnorm0', 'net_attention1')
+    >>> layer_of("fc1"), layer_of("fc1_weight_update"), layer_of("rnn_lstm0_t3_plus0")
+    ('fc1', 'fc1', 'rnn_lstm0')
+    """
+    full, name = name, name.partition(":")[0]  # the state of an optimizer is "WEIGHT:mom"
+    if _ADDED.match(name):
+        return "(sums of gradients)"
+    if name.endswith(_UPDATE):
+        name, is_variable = name[: -len(_UPDATE)], True
+    base = name.partition(_BACKWARD)[0]
+    inner, forward, _ = base.partition(_FORWARD)
+    if not forward and (is_variable or inner.count("_") > 1):
+        inner = inner.rpartition("_")[0] or inner
+    while _CELL.search(inner):
+        inner = _CELL.sub("", inner)
+    return inner or full
+
+
+def direction_of(operator: OperatorPlan) -> str:
+    """Where in a step an operator runs: one of DIRECTIONS."""
+    if operator.node.endswith(_UPDATE):
+        return "update"
+    is_backward = _BACKWARD in operator.node or _ADDED.match(operator.node)
+    return "backward" if is_backward else "forward"
+
+
+def tile_bytes(tensor: TensorPlan, plan: Plan) -> int:
+    """The bytes of a tensor's tile on one worker."""
+    shape = [-(-size // n) for size, n in zip(tensor.shape, tensor.tiles(plan.parts))]
+    return math.prod(shape) * dtype_bytes(tensor.dtype)
+
+
+def layers_of(plan: Plan) -> list[Layer]:
+    """The layers of a plan, in the order in which its graph has them."""
+    operators = {operator.node for operator in plan.operators}
+    updated = {node[: -len(_UPDATE)] for node in operators if node.endswith(_UPDATE)}
+    found: dict[str, dict[str, int]] = {}
+
+    def add(layer: str, kind: str, count: int) -> None:
+        sizes = found.setdefault(layer, {})
+        sizes[kind] = sizes.get(kind, 0) + count
+
+    for tensor in plan.tensors:
+        is_variable = tensor.node not in operators
+        layer = layer_of(tensor.node, is_variable=is_variable)
+        add(layer, "worker", tile_bytes(tensor, plan))
+        if is_variable and tensor.node in updated:
+            add(layer, "parameter", tensor.bytes)
+    for operator in plan.operators:
+        add(layer_of(operator.node), direction_of(operator), operator.bytes)
+    return [
+        Layer(
+            name,
+            sizes.get("parameter", 0),
+            sizes.get("worker", 0),
+            {direction: sizes.get(direction, 0) for direction in DIRECTIONS},
+        )
+        for name, sizes in found.items()
+    ]

@@ -1,0 +1,139 @@
+"""How two plans of a graph, or of two similar graphs, differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tofu.tables import table
+
+from ..layers import layers_of
+from ..plan import OperatorPlan, Plan, TensorPlan, format_bytes
+from .text import ROWS, cuts_text, tiles_text
+
+__all__ = ["differ", "render_difference"]
+
+
+def differ(first: Plan, second: Plan) -> bool:
+    """Whether two plans cut, or cost, anything differently."""
+    return (first.parts, first.tensors, first.operators, first.total_bytes) != (
+        second.parts, second.tensors, second.operators, second.total_bytes,
+    )  # fmt: skip
+
+
+def render_difference(
+    first: Plan, second: Plan, names: tuple[str, str], *, everything: bool = False
+) -> str:
+    """The difference as text: cost and memory, layers, then tensors and operators.
+
+    Args:
+        first: a plan.
+        second: another one.
+        names: what to call them.
+        everything: whether to show all rows instead of the largest differences.
+    """
+    lines = [f"{name}: {_about(plan)}" for name, plan in zip(names, (first, second))]
+    if not differ(first, second):
+        return "\n".join([*lines, "the plans cut everything alike"]) + "\n"
+    most = None if everything else ROWS
+    header = ("", *names, "change")
+    lines += ["", *table(header, _totals(first, second), right=(1, 2, 3))]
+    layers = list(_layers(first, second))
+    if layers:
+        lines += ["", "Bytes fetched by layer, largest changes first", ""]
+        lines += table(("layer", *names, "change"), layers[:most], right=(1, 2, 3))
+        lines += _rest(layers, most, "layers")
+    tensors = list(_tensors(first, second))
+    if tensors:
+        lines += ["", "Tensors cut differently (tiles, cut per step), largest first", ""]
+        lines += table(("tensor", "shape", *names), tensors[:most])
+        lines += _rest(tensors, most, "tensors")
+    operators = list(_operators(first, second))
+    if operators:
+        lines += ["", "Operators split differently (per step, bytes fetched)", ""]
+        lines += table(("operator", "kind", *names), operators[:most])
+        lines += _rest(operators, most, "operators")
+    return "\n".join(lines) + "\n"
+
+
+def _about(plan: Plan) -> str:
+    steps = f" ({' x '.join(map(str, plan.parts))})" if len(plan.parts) > 1 else ""
+    return (
+        f"{plan.model or 'a graph'}, graph {plan.graph_hash}, {plan.workers} workers{steps}, "
+        f"search mode {plan.mode}, {plan.quality()}"
+    )
+
+
+def _totals(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
+    yield "communicated per step", *_pair(first.total_bytes, second.total_bytes)
+    kinds = {**first.bytes_per_worker, **second.bytes_per_worker}
+    for kind in kinds:
+        held = [plan.bytes_per_worker.get(kind, 0) for plan in (first, second)]
+        yield f"a worker's {kind.replace('_', ' ')}", *_pair(*held)
+    if kinds:
+        yield (
+            "a worker, in all",
+            *_pair(sum(first.bytes_per_worker.values()), sum(second.bytes_per_worker.values())),
+        )
+
+
+def _pair(before: int, after: int) -> tuple[str, str, str]:
+    if before == after:
+        return format_bytes(before), format_bytes(after), ""
+    sign = "+" if after > before else "-"
+    return format_bytes(before), format_bytes(after), f"{sign}{format_bytes(abs(after - before))}"
+
+
+def _layers(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
+    before, after = (
+        {each.name: each.total_bytes for each in layers_of(p)} for p in (first, second)
+    )
+    names = [n for n in {**before, **after} if before.get(n, 0) != after.get(n, 0)]
+    for name in sorted(names, key=lambda n: (-abs(after.get(n, 0) - before.get(n, 0)), n)):
+        yield name, *_pair(before.get(name, 0), after.get(name, 0))
+
+
+def _tensors(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
+    before, after = ({tensor.name: tensor for tensor in p.tensors} for p in (first, second))
+
+    def told(tensor: TensorPlan | None, plan: Plan) -> str:
+        if tensor is None:
+            return "(none)"
+        return f"{tiles_text(tensor, plan.parts)}, {cuts_text(tensor)}"
+
+    rows = []
+    for name in {**before, **after}:
+        one, other = before.get(name), after.get(name)
+        texts = told(one, first), told(other, second)
+        each = one or other
+        same_shape = one is None or other is None or one.shape == other.shape
+        if each is not None and (texts[0] != texts[1] or not same_shape):
+            shapes = dict.fromkeys(_shape(t) for t in (one, other) if t is not None)
+            rows.append((-each.bytes, (name, " | ".join(shapes), *texts)))
+    yield from (row for _, row in sorted(rows))
+
+
+def _operators(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
+    before, after = ({operator.node: operator for operator in p.operators} for p in (first, second))
+
+    def told(operator: OperatorPlan | None) -> str:
+        if operator is None:
+            return "(none)"
+        return f"{' '.join(cut or '-' for cut in operator.cuts) or '-'}, {operator.bytes:,}"
+
+    rows = []
+    for name in {**before, **after}:
+        one, other = before.get(name), after.get(name)
+        each = one or other
+        if each is not None and told(one) != told(other):
+            change = abs((one.bytes if one else 0) - (other.bytes if other else 0))
+            rows.append((-change, (name, each.op, told(one), told(other))))
+    yield from (row for _, row in sorted(rows))
+
+
+def _shape(tensor: TensorPlan) -> str:
+    return "x".join(map(str, tensor.shape)) or "scalar"
+
+
+def _rest(rows: Sequence[tuple[str, ...]], most: int | None, what: str) -> list[str]:
+    rest = len(rows) - most if most is not None else 0
+    return [f"... and {rest:,} more {what}; --all shows all"] if rest > 0 else []

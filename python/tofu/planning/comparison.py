@@ -1,0 +1,141 @@
+"""Compares searches of one graph: modes, replication, numbers of workers.
+
+for found in compare(problem_for, workers=(2, 4), modes=("tofu", "spartan")):
+print(found.workers, found.mode, found.plan and found.plan.total_bytes)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Callable, Optional
+
+from tofu.config import MODES
+from tofu.errors import PlanError
+from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan.plan import format_bytes
+
+from .memory import with_memory
+
+__all__ = ["Alternative", "advice", "compare"]
+
+_PAYS = 0.9  # of the bytes: what is worth a word
+_MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """One search and what it found.
+
+    Attributes:
+        workers: the number of workers.
+        mode: the search mode.
+        replication: whether tensors could stay whole.
+        plan: the plan, or None if there is none.
+        reason: why there is none.
+    """
+
+    workers: int
+    mode: str
+    replication: bool
+    plan: Optional[Plan]
+    reason: str = ""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the fullest worker holds; 0 without a plan."""
+        return sum(self.plan.bytes_per_worker.values()) if self.plan else 0
+
+    @property
+    def whole_share(self) -> float:
+        """The share of all bytes that stay whole because nothing divides."""
+        if self.plan is None or not self.plan.tensor_bytes:
+            return 0.0
+        return sum(self.plan.replicated_bytes().values()) / self.plan.tensor_bytes
+
+
+def compare(
+    problem_for: Callable[[int], Problem],
+    *,
+    workers: Sequence[int],
+    modes: Sequence[str] = MODES,
+    replication: Sequence[bool] = (False, True),
+    time_limit_s: Optional[float] = None,
+    exact_memory: bool = False,
+) -> Iterator[Alternative]:
+    """Every combination, as it is found.
+
+    Args:
+        problem_for: the graph for a number of workers.
+        workers: numbers of workers.
+        modes: search modes.
+        replication: whether tensors may stay whole.
+        time_limit_s: seconds for each search; None: the default.
+        exact_memory: whether to count memory exactly, which takes as long as a small search.
+    """
+    for count in workers:
+        problem = problem_for(count)
+        for mode in modes:
+            for whole in replication:
+                options = SearchOptions(
+                    mode=mode, time_limit_s=time_limit_s, allow_replication=whole
+                )
+                try:
+                    plan = plan_graph(problem, options)
+                except PlanError as error:
+                    yield Alternative(count, mode, whole, None, str(error))
+                    continue
+                if exact_memory:
+                    plan = with_memory(problem, plan)
+                yield Alternative(count, mode, whole, plan)
+
+
+def advice(found: Sequence[Alternative]) -> list[str]:
+    """What a comparison tells about replication and the number of workers, one line each."""
+    lines = []
+    first = [each for each in found if each.mode == MODES[0] and each.plan is not None]
+    best = {(each.workers, each.replication): each for each in first}
+    for (count, whole), each in best.items():
+        other = best.get((count, True))
+        if whole or other is None or each.plan is None or other.plan is None:
+            continue
+        before, after = each.plan.total_bytes, other.plan.total_bytes
+        if after < _PAYS * before:
+            lines.append(
+                f"{count} workers: --allow-replication cuts {format_bytes(before)} to "
+                f"{format_bytes(after)}; a worker then holds {format_bytes(other.memory_bytes)} "
+                f"instead of {format_bytes(each.memory_bytes)}"
+            )
+    return lines + _of_workers(best)
+
+
+def _of_workers(best: dict[tuple[int, bool], Alternative]) -> list[str]:
+    """Which numbers of workers divide nothing, and which would do better."""
+    whole = [each for (_, free), each in best.items() if not free]
+    bad = [each.workers for each in whole if each.whole_share >= _MOSTLY_WHOLE]
+    good = [each.workers for each in whole if each.whole_share < _MOSTLY_WHOLE]
+    lines = []
+    if bad:
+        shown = " and ".join(map(str, bad))
+        lines.append(
+            f"{shown} workers: most bytes stay whole on every worker, as nothing divides by that"
+            + (f"; {' or '.join(map(str, good))} divide them" if good else "; try 2, 4 or 8")
+        )
+    for each in whole:
+        larger = [
+            other
+            for other in whole
+            if other.workers > each.workers
+            and other.plan is not None
+            and each.plan is not None
+            and other.plan.total_bytes <= each.plan.total_bytes
+            and other.memory_bytes < each.memory_bytes
+            and other.whole_share < _MOSTLY_WHOLE
+        ]
+        if larger and each.workers not in bad:
+            most = max(larger, key=lambda other: other.workers)
+            lines.append(
+                f"{most.workers} workers communicate no more than {each.workers}, and each holds "
+                f"{format_bytes(most.memory_bytes)} instead of {format_bytes(each.memory_bytes)}"
+            )
+    return lines

@@ -1,0 +1,48 @@
+"""The exact memory of a plan: partitions the graph as for a run and asks MXNet's planner."""
+
+from __future__ import annotations
+
+import json
+from typing import Optional
+
+from tofu import _core
+from tofu.plan import Plan, Problem
+
+__all__ = ["default_fetch", "with_memory"]
+
+
+def default_fetch() -> str:
+    """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
+    import mxnet as mx
+
+    return "plain" if mx.context.num_gpus() else "multifetch"
+
+
+def with_memory(problem: Problem, plan: Plan, fetch: Optional[str] = None) -> Plan:
+    """Add the memory that MXNet will allocate and the bytes that workers really fetch.
+
+    Args:
+        problem: what was planned.
+        plan: its plan.
+        fetch: one of config.FETCHES; None: the default of a run.
+    """
+    import mxnet as mx
+
+    from tofu.mx.memory.step import step_memory
+    from tofu.mx.run import extension
+
+    fetch = fetch or default_fetch()
+    document = plan.to_json()
+    partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
+    step = _core.schedule(partitioned, joint=extension.runs_parts())
+    kind = mx.gpu if mx.context.num_gpus() else mx.cpu
+    found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
+    exact = {
+        **json.loads(document),
+        "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
+        "memory": "exact",
+        "fetch": fetch,
+        "fetched_bytes": partitioned.fetched_bytes,
+        "shared_bytes": partitioned.shared_bytes,
+    }
+    return Plan.from_json(json.dumps(exact))

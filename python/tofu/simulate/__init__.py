@@ -1,0 +1,1 @@
+"""Simulates training steps on described machines, and measures machines to describe them."""

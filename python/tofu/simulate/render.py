@@ -1,0 +1,122 @@
+"""Prints a simulated step, as tables and as the JSON document of docs/formats.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+from tofu.plan.plan import format_bytes
+from tofu.tables import table
+
+from .step import Simulation
+
+__all__ = ["render_json", "render_text"]
+
+_VERSION = 1
+_ROWS = 8  # of the critical path's operators
+
+
+def render_json(found: Simulation, *, model: str, batch_size: int) -> str:
+    """The document "tofu-simulation"."""
+    document = {
+        "format": "tofu-simulation",
+        "version": _VERSION,
+        "simulated": True,
+        "model": model,
+        "batch_size": batch_size,
+        "fits": found.fits,
+        **dataclasses.asdict(found),
+    }
+    return json.dumps(document) + "\n"
+
+
+def render_text(found: Simulation, *, model: str, batch_size: int) -> str:
+    """The step as tables; the first line says that it is simulated."""
+    workers = len(found.workers)
+    kind = "measured" if found.measured else "from data sheets, not measured"
+    lines = [
+        f"simulated: {model}, batch {batch_size:,}, {workers} worker{'s' * (workers != 1)} on "
+        f"{found.machine} ({kind}), fetch {found.fetch}",
+        f"a step takes {_time(found.step_seconds)}: {batch_size / found.step_seconds:,.2f} samples "
+        f"per second; the script hands over {found.operations:,} operators in "
+        f"{_time(found.script_seconds)}",
+        _memory_line(found),
+        "",
+        *_worker_table(found),
+        "",
+        *_link_table(found),
+        "",
+        *_path(found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.3f} s"
+    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
+def _memory_line(found: Simulation) -> str:
+    needed = max(worker["allocated_bytes"] for worker in found.workers)
+    verdict = "which fits" if found.fits else "which DOES NOT FIT"
+    return (
+        f"the fullest worker allocates {format_bytes(needed)} of "
+        f"{format_bytes(found.memory_bytes)}, {verdict}"
+    )
+
+
+def _worker_table(found: Simulation) -> list[str]:
+    rows = []
+    for number, worker in enumerate(found.workers):
+        seconds = worker["seconds"]
+        times = (
+            seconds["compute"],
+            seconds["links"],
+            seconds["host"],
+            worker["busy_seconds"],
+            worker["waiting_seconds"],
+        )
+        peak = worker["static_bytes"] + max(worker["live_bytes"], default=0)
+        memory = (format_bytes(worker["allocated_bytes"]), format_bytes(peak))
+        rows.append((str(number), *map(_time, times), *memory))
+    header = ("worker", "compute", "links", "host", "busy", "waiting", "allocated", "in use")
+    return table(header, rows, right=range(1, 8))
+
+
+def _link_table(found: Simulation) -> list[str]:
+    if not found.links:
+        return ["no links are used"]
+    rows = [
+        (
+            link["name"],
+            f"{link['devices'][0]}-{link['devices'][1]}",
+            format_bytes(int(link["bytes"])),
+            _time(link["busy_seconds"]),
+            _rate(link["bytes"], link["busy_seconds"]),
+        )
+        for link in found.links
+    ]
+    return table(("link", "workers", "bytes", "busy", "while busy"), rows, right=range(2, 5))
+
+
+def _rate(size: float, seconds: float) -> str:
+    return f"{size / seconds / 1e9:.2f} GB/s" if seconds else ""
+
+
+def _path(found: Simulation) -> list[str]:
+    path = found.critical_path
+    parts = ", ".join(f"{name} {_time(spent)}" for name, spent in path["seconds"].items())
+    lines = [f"critical path of {path['length']:,} operators: {parts}"]
+    return lines + table(
+        ("operator", "of type", "worker", "seconds"),
+        [_path_row(each) for each in path["longest"][:_ROWS]],
+        right=(2, 3),
+    )
+
+
+def _path_row(operator: Mapping[str, object]) -> tuple[str, str, str, str]:
+    seconds = operator["seconds"]
+    assert isinstance(seconds, float)
+    return str(operator["name"]), str(operator["op"]), str(operator["worker"]), _time(seconds)

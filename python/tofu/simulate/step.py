@@ -1,0 +1,143 @@
+"""Simulates the training step of a plan: what MXNet would run, on a machine that is described.
+
+    found = simulate_plan(plan, read_machine("p2.8xlarge"), fetch="plain")
+    found.step_seconds
+
+The partitioned graph is the one that a run binds, with the optimizer's updates at its end, and the
+memory plan is that of MXNet. Nothing runs and nothing is allocated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mxnet as mx
+
+from tofu import _core
+from tofu.analysis.work import operator_work
+from tofu.dtypes import dtype_bytes
+from tofu.mx.memory.planner import DEFAULT_MATCH_RANGE, operator_rules
+from tofu.mx.run.executor import planner_settings
+from tofu.mx.run.extension import MATCH_RANGE
+from tofu.plan.layout import heads_of
+
+__all__ = ["Simulation", "node_work", "simulate_plan"]
+
+WorkRecord = tuple[str, float, float]  # kind, FLOPs, bytes
+_UPDATE = "update:"
+_LONGEST = 32  # operators of the critical path that are kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """A simulated training step. docs/formats.md describes the records.
+
+    Attributes:
+        machine: the machine's name.
+        measured: whether its figures were measured by ``tofu calibrate``.
+        fetch: one of config.FETCHES.
+        step_seconds: from the script's first operator to the end of the last.
+        script_seconds: when the script's thread had handed over every operator.
+        operations: operators, or segments of them, that MXNet's engine ran.
+        memory_bytes: what a device of the machine has.
+        workers: time and memory of each worker.
+        links: time and bytes of each group of links that was used.
+        critical_path: the operations, each waiting for the one before, that took the whole step.
+    """
+
+    machine: str
+    measured: bool
+    fetch: str
+    step_seconds: float
+    script_seconds: float
+    operations: int
+    memory_bytes: int
+    workers: Sequence[Mapping[str, Any]]
+    links: Sequence[Mapping[str, Any]]
+    critical_path: Mapping[str, Any]
+
+    @property
+    def fits(self) -> bool:
+        """Whether every worker's memory fits its device."""
+        return all(worker["allocated_bytes"] <= self.memory_bytes for worker in self.workers)
+
+
+def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Simulation:
+    """Simulate a training step under a plan.
+
+    Args:
+        plan: of a training graph; if that has updates, they are simulated, too.
+        machine: with at least one device per worker.
+        fetch: one of config.FETCHES.
+
+    Raises:
+        ConfigError: the machine has too few devices.
+        GraphError: MXNet refuses an operator.
+    """
+    roles = list(plan.table.graph.head_roles)
+    partitioned = _core.partition(plan, fetch=fetch, heads=roles)
+    step = _core.schedule(partitioned, joint=True)
+    graph = step.graphs[0]
+    updates = [
+        number
+        for head in heads_of(step.backward_heads)
+        if head.role.startswith(_UPDATE)
+        for number in head.numbers
+    ]
+    uses = _core.OperatorUses(graph)
+    calls = _core.OperatorCalls(graph)
+    context = mx.gpu if machine.is_gpu else mx.cpu
+    settings = planner_settings(graph, [context(worker) for worker in range(plan.workers)])
+    match_range = settings.get(MATCH_RANGE)
+    found = _core.simulate(
+        uses,
+        operator_rules(uses),
+        calls,
+        [node_work(node) for node in calls.nodes],
+        machine,
+        workers=plan.workers,
+        match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
+        search_match_range=match_range is None,
+        external_heads=updates,
+    )
+    return Simulation(
+        **{**found, "critical_path": _shortened(found["critical_path"])},
+        machine=machine.name,
+        measured=machine.measured,
+        fetch=fetch,
+        memory_bytes=machine.memory_bytes,
+    )
+
+
+def _shortened(path: Mapping[str, Any]) -> dict[str, Any]:
+    """The critical path with the operators that took longest, instead of all."""
+    operators = [
+        {"name": name, "op": op, "worker": worker, "begin": begin, "seconds": end - begin}
+        for name, op, worker, begin, end in path["operations"]
+    ]
+    operators.sort(key=lambda operator: -operator["seconds"])
+    return {
+        "seconds": path["seconds"],
+        "length": len(operators),
+        "longest": operators[:_LONGEST],
+    }
+
+
+def node_work(node: _core.Node) -> WorkRecord:
+    """The work of a node: its kind, its FLOPs, and the bytes that it reads and writes.
+
+    What only moves elements reads as many as it writes, however large its inputs are.
+    """
+    work = operator_work(
+        node.op, node.attrs, [shape for shape, _ in node.inputs], [s for s, _ in node.outputs]
+    )
+    read, written = (
+        sum(math.prod(shape) * dtype_bytes(dtype) for shape, dtype in tensors)
+        for tensors in (node.inputs, node.outputs)
+    )
+    if work.kind == "movement":
+        read = min(read, written)
+    return work.kind, work.flops, float(read + written)

@@ -1,0 +1,171 @@
+"""Runs a script for some training steps and records its outputs, gradients and weights.
+
+    python -m tofu.verify.script.record OUT STEPS DTYPE SCRIPT [ARGS]...
+
+With ``MXNET_GRAPH_PASS=tofu`` in the environment the script runs partitioned. OUT is an ``.npz``
+file: "STEP/KIND/NAME" -> array, in the order in which they were computed.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import runpy
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+__all__ = ["KINDS", "RANDOM", "Recorder", "main"]
+
+KINDS = ("output", "gradient", "weight")
+RANDOM = "random"  # the key of the names of random operators
+_SEED = 1
+
+
+class _Ended(BaseException):
+    """Ends the script after the last step."""
+
+
+class Recorder:
+    """What a script computes.
+
+    Attributes:
+        arrays: "STEP/KIND/NAME" -> array.
+    """
+
+    def __init__(self, steps: int, dtype: str) -> None:
+        self.arrays: dict[str, Any] = {}
+        self._steps = steps
+        self._dtype = dtype
+        self._step = 1
+        self._depth = 0
+        self._calls = 0
+        self._cast: set[int] = set()
+
+    def patch(self) -> Callable[[], None]:
+        """Record from now on; the function that is returned ends that."""
+        seams = [
+            (gluon.Block, "__call__", self._call),
+            (gluon.Trainer, "step", self._update),
+            (gluon.Trainer, "update", self._update),
+            (gluon.nn.Dropout, "hybrid_forward", self._keep_all),
+        ]
+        before = [(owner, name, getattr(owner, name)) for owner, name, _ in seams]
+        for owner, name, make in seams:
+            setattr(owner, name, make(getattr(owner, name)))
+
+        def restore() -> None:
+            for owner, name, function in before:
+                setattr(owner, name, function)
+
+        return restore
+
+    def _keep(self, kind: str, name: str, array: Any) -> None:
+        self.arrays[f"{self._step}/{kind}/{name}"] = array.asnumpy()
+
+    def _keep_all(self, original: Any) -> Any:
+        """Dropout draws other numbers on each worker, so it keeps every value."""
+
+        @functools.wraps(original)
+        def forward(block: Any, F: Any, x: Any) -> Any:
+            return F.identity(x)
+
+        return forward
+
+    def _call(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def call(block: Any, *args: Any) -> Any:
+            outermost = not self._depth
+            if outermost and self._dtype != "float32" and isinstance(block, gluon.Block):
+                args = self._converted(block, args)
+            self._depth += 1
+            try:
+                found = original(block, *args)
+            finally:
+                self._depth -= 1
+            if outermost and autograd.is_recording():
+                self._calls += 1
+                for number, output in enumerate(_arrays(found)):
+                    self._keep("output", f"{block.name}[{number}] call {self._calls}", output)
+            return found
+
+        return call
+
+    def _converted(self, block: Any, args: Any) -> Any:
+        if id(block) not in self._cast:
+            self._cast.add(id(block))
+            block.cast(self._dtype)
+        return [
+            arg.astype(self._dtype)
+            if isinstance(arg, mx.nd.NDArray) and arg.dtype == np.float32
+            else arg
+            for arg in args
+        ]
+
+    def _update(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def update(trainer: Any, *args: Any, **options: Any) -> Any:
+            trained = [p for p in trainer._params if p.grad_req != "null"]
+            for parameter in trained:
+                self._keep("gradient", parameter.name, parameter.grad())
+            found = original(trainer, *args, **options)
+            for parameter in trained:
+                self._keep("weight", parameter.name, parameter.data())
+            self._step += 1
+            self._calls = 0
+            if self._step > self._steps:
+                raise _Ended
+            return found
+
+        return update
+
+
+def _arrays(found: Any) -> list[Any]:
+    """The arrays of a block's output, however nested."""
+    if isinstance(found, mx.nd.NDArray):
+        return [found]
+    if isinstance(found, (list, tuple)):
+        return [array for each in found for array in _arrays(each)]
+    return []
+
+
+def main() -> None:
+    """The process."""
+    out, steps, dtype, script, *args = sys.argv[1:]
+    from tofu.analysis.described import is_random as draws
+    from tofu.plan import intercept
+
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    mx.random.seed(_SEED)
+    recorder = Recorder(int(steps), dtype)
+    is_random = False
+
+    def note(table: Any, workers: int) -> None:
+        nonlocal is_random
+        is_random |= any(map(draws, {node.op for node in table.graph.nodes if node.op}))
+
+    restore = recorder.patch()
+    sys.argv = [script, *args]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        with intercept(note):
+            runpy.run_path(script, run_name="__main__")
+    except _Ended:
+        pass
+    except SystemExit as end:
+        if end.code and not recorder.arrays:
+            raise
+    finally:
+        restore()
+    # A file object: savez would append ".npz" to a name.
+    with open(out, "wb") as file:
+        np.savez(file, **{RANDOM: np.array(is_random)}, **recorder.arrays)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+// Machines and the simulator, for Python.
+#include "passes/simulate/simulate.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings/documents.h"
+#include "bindings/memory_rules.h"
+#include "machine/machine.h"
+#include "passes/partition/partitioned.h"
+#include "passes/simulate/operator_calls.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+struct GraphCalls {
+  SharedGraph graph;
+  OperatorCalls calls;
+};
+
+// (kind, FLOPs, bytes)
+using WorkRecord = std::tuple<std::string, double, double>;
+
+std::vector<Work> Works(const std::vector<WorkRecord>& records) {
+  std::vector<Work> works;
+  for (const auto& [kind, flops, bytes] : records) {
+    works.push_back({ParseKind(kind), flops, bytes});
+  }
+  return works;
+}
+
+std::vector<NodeView> CalledNodes(const GraphCalls& calls) {
+  std::vector<NodeView> nodes;
+  for (int node : calls.calls.nodes) nodes.push_back({calls.graph, node});
+  return nodes;
+}
+
+py::dict Record(const Spent& spent) {
+  py::dict record;
+  record["host"] = spent.host_s;
+  record["compute"] = spent.compute_s;
+  record["links"] = spent.link_s;
+  return record;
+}
+
+py::list WorkerRecords(const Simulation& simulation) {
+  py::list records;
+  for (const WorkerUse& use : simulation.workers) {
+    py::dict record;
+    record["busy_seconds"] = use.busy_s;
+    record["waiting_seconds"] = use.waiting_s;
+    record["seconds"] = Record(use.spent);
+    record["static_bytes"] = use.static_bytes;
+    record["allocated_bytes"] = use.allocated_bytes;
+    record["live_bytes"] = use.live_bytes;
+    records.append(record);
+  }
+  return records;
+}
+
+py::list LinkRecords(const Simulation& simulation, const Machine& machine) {
+  py::list records;
+  for (const LinkUse& use : simulation.execution.links) {
+    const int devices = machine.links[use.level].devices;
+    py::dict record;
+    record["name"] = machine.links[use.level].name;
+    record["devices"] =
+        py::make_tuple(use.group * devices, (use.group + 1) * devices - 1);
+    record["busy_seconds"] = use.busy_s;
+    record["bytes"] = use.bytes;
+    records.append(record);
+  }
+  return records;
+}
+
+// (name, operator, worker, begin, end) of every operation of the path.
+py::dict PathRecord(const Simulation& simulation, const BoundGraph& bound) {
+  py::list operations;
+  for (int number : simulation.path.operations) {
+    const Operation& operation = simulation.operations.operations[number];
+    const Ran& ran = simulation.execution.ran[number];
+    const Node& node = bound.graph.nodes[operation.node];
+    operations.append(
+        py::make_tuple(node.name, node.op, operation.device, ran.begin_s, ran.end_s));
+  }
+  py::dict record = Record(simulation.path.spent);
+  record["script"] = simulation.path.script_s;
+  py::dict path;
+  path["seconds"] = record;
+  path["operations"] = operations;
+  return path;
+}
+
+py::dict RunSimulation(const GraphUses& uses, const std::vector<Rule>& rules,
+                       const GraphCalls& calls, const std::vector<WorkRecord>& works,
+                       const Machine& machine, int workers, int match_range,
+                       bool search_match_range, const std::vector<int>& external_heads,
+                       int moments) {
+  Simulation simulation;
+  BoundGraph bound;
+  {
+    const py::gil_scoped_release unlock;
+    const Graph& graph = *uses.graph;
+    const MemoryTable table = TableOf(uses.uses, rules);
+    CheckMemoryTable(table, graph);
+    ExecutorMemoryOptions options;
+    options.num_workers = workers;
+    options.match_range = match_range;
+    options.search_match_range = search_match_range;
+    options.external_heads.assign(graph.heads.size(), 0);
+    for (int head : external_heads) options.external_heads.at(head) = 1;
+    bound = OrderAsBound(graph, NodeWorkers(graph, workers));
+    const ExecutorMemory memory = PlanExecutorMemory(bound, table, options);
+    simulation =
+        Simulate(bound, table, memory, calls.calls, Works(works), machine, moments);
+  }
+  py::dict result;
+  result["step_seconds"] = simulation.execution.step_s;
+  result["script_seconds"] = simulation.execution.push_s;
+  result["operations"] = simulation.operations.operations.size();
+  result["workers"] = WorkerRecords(simulation);
+  result["links"] = LinkRecords(simulation, machine);
+  result["critical_path"] = PathRecord(simulation, bound);
+  return result;
+}
+
+}  // namespace
+
+void BindSimulate(py::module_* module) {
+  py::class_<Machine, std::shared_ptr<Machine>>(*module, "Machine",
+                                                "The hardware that a step runs on.")
+      .def(py::init([](const std::string& text, const std::string& where) {
+             return std::make_shared<Machine>(ReadMachine(text, where));
+           }),
+           py::arg("text"), py::kw_only(), py::arg("where") = "machine file")
+      .def_readonly("name", &Machine::name)
+      .def_readonly("sources", &Machine::sources)
+      .def_readonly("measured", &Machine::measured)
+      .def_property_readonly("devices", [](const Machine& m) { return m.device.count; })
+      .def_property_readonly("is_gpu", [](const Machine& m) { return m.device.is_gpu; })
+      .def_property_readonly("memory_bytes",
+                             [](const Machine& m) { return m.device.memory_bytes; })
+      .def(
+          "operator_seconds",
+          [](const Machine& machine, const std::string& op, const WorkRecord& work) {
+            return ComputeSeconds(machine, op, Works({work})[0]);
+          },
+          py::arg("op"), py::arg("work"));
+  py::class_<GraphCalls>(*module, "OperatorCalls",
+                         "The different calls of operators in a graph.")
+      .def(py::init([](const std::shared_ptr<Graph>& graph) {
+             return GraphCalls{graph, FindOperatorCalls(*graph)};
+           }),
+           py::arg("graph"))
+      .def_property_readonly("nodes", &CalledNodes);
+  module->def("simulate", &RunSimulation, py::arg("uses"), py::arg("rules"),
+              py::arg("calls"), py::arg("works"), py::arg("machine"), py::kw_only(),
+              py::arg("workers") = 1, py::arg("match_range") = 16,
+              py::arg("search_match_range") = false,
+              py::arg("external_heads") = std::vector<int>(), py::arg("moments") = 60,
+              "Simulate a training step on a machine.");
+}
+
+}  // namespace tofu

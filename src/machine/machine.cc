@@ -1,0 +1,81 @@
+#include "machine/machine.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace tofu {
+namespace {
+
+constexpr std::array<const char*, kNumOperatorKinds> kKindNames = {
+    "product", "convolution", "reduction", "elementwise", "movement", "other"};
+
+}  // namespace
+
+const char* KindName(OperatorKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+OperatorKind ParseKind(const std::string& name) {
+  const auto found = std::find(kKindNames.begin(), kKindNames.end(), name);
+  if (found == kKindNames.end()) {
+    std::string known;
+    for (const char* kind : kKindNames)
+      known += (known.empty() ? "" : ", ") + std::string(kind);
+    throw MachineError("operator kind: found \"" + name + "\", expected one of " + known);
+  }
+  return static_cast<OperatorKind>(found - kKindNames.begin());
+}
+
+double RateTable::At(double amount) const {
+  TOFU_CHECK(!points_.empty()) << "a rate of an empty table";
+  const auto above = std::lower_bound(
+      points_.begin(), points_.end(), amount,
+      [](const Point& point, double wanted) { return point.amount < wanted; });
+  if (above == points_.begin()) return above->per_s * amount / above->amount;
+  if (above == points_.end()) return points_.back().per_s;
+  const Point& low = *std::prev(above);
+  const double share =
+      std::log(amount / low.amount) / std::log(above->amount / low.amount);
+  return low.per_s * std::pow(above->per_s / low.per_s, share);
+}
+
+int Machine::LevelBetween(int a, int b) const {
+  int level = 0;
+  const int last = static_cast<int>(links.size()) - 1;
+  while (level < last && a / links[level].devices != b / links[level].devices) ++level;
+  return level;
+}
+
+const OperatorRates& Machine::Rates(OperatorKind kind, const std::string& op) const {
+  const OperatorRates* found = nullptr;
+  for (const OperatorRates& rates : operators) {
+    if (rates.kind != kind) continue;
+    if (!op.empty() && rates.op == op) return rates;
+    if (rates.op.empty()) found = &rates;
+  }
+  TOFU_CHECK(found != nullptr) << "no rates of " << KindName(kind);
+  return *found;
+}
+
+double Machine::HostSpeed(int threads) const {
+  const size_t known = host.speed_at_once.size();
+  const size_t n = static_cast<size_t>(std::max(threads, 1));
+  const double speed = host.speed_at_once[std::min(n, known) - 1];
+  return threads > host.cores ? speed * host.cores / threads : speed;
+}
+
+double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work) {
+  const OperatorRates& rates = machine.Rates(work.kind, op);
+  double seconds = 0;
+  if (work.flops > 0 && !rates.flops_per_s.empty()) {
+    seconds = work.flops / rates.flops_per_s.At(work.flops);
+  }
+  if (work.bytes > 0 && !rates.bytes_per_s.empty()) {
+    seconds = std::max(seconds, work.bytes / rates.bytes_per_s.At(work.bytes));
+  }
+  return seconds;
+}
+
+}  // namespace tofu

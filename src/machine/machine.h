@@ -1,0 +1,131 @@
+// The hardware that a training step runs on, as numbers: how fast each kind of operator
+// is, what the host does for each operator, how devices are linked, how much memory they
+// have. docs/formats.md documents the JSON form. This file knows no graph.
+//
+// Errors: MachineError for text that is not a machine; the message says where in the
+//         document, what was found and what was expected.
+#ifndef TOFU_MACHINE_MACHINE_H_
+#define TOFU_MACHINE_MACHINE_H_
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tofu {
+
+constexpr int kMachineVersion = 1;
+
+class MachineError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What an operator does, as its description tells (python/tofu/analysis/work.py). An
+// operator without a description is kOther.
+enum class OperatorKind {
+  kProduct,      // sums of products, such as a matrix product
+  kConvolution,  // the same over windows
+  kReduction,    // other reductions
+  kElementwise,
+  kMovement,  // elements only move
+  kOther,
+};
+constexpr int kNumOperatorKinds = 6;
+const char* KindName(OperatorKind kind);
+// MachineError for another name.
+OperatorKind ParseKind(const std::string& name);
+
+// A rate that depends on the amount: given at some amounts, geometric in between, and
+// constant above. Less than the smallest amount takes as long as that.
+class RateTable {
+ public:
+  struct Point {
+    double amount = 0;
+    double per_s = 0;
+  };
+
+  RateTable() = default;
+  // `points` by increasing amount.
+  explicit RateTable(std::vector<Point> points) : points_(std::move(points)) {}
+
+  bool empty() const { return points_.empty(); }
+  double At(double amount) const;
+
+ private:
+  std::vector<Point> points_;
+};
+
+// The rates of a kind of operator, or of one operator of a kind.
+struct OperatorRates {
+  OperatorKind kind = OperatorKind::kOther;
+  std::string op;         // empty: all operators of the kind without rates of their own
+  RateTable flops_per_s;  // by FLOPs; empty: arithmetic takes no time
+  RateTable bytes_per_s;  // by bytes read and written
+};
+
+struct Device {
+  bool is_gpu = false;
+  int count = 1;
+  int64_t memory_bytes = 0;
+  double launch_s = 0;        // for each operator, on the thread that runs it
+  double synchronize_s = 0;   // the same for each operator, or segment of operators
+  int threads = 1;            // how many operators of one device run at a time
+  int copy_threads = 1;       // how many copies that leave a device run at a time
+  bool has_segments = false;  // neighbouring operators of a device are scheduled as one
+};
+
+struct Host {
+  int cores = 1;
+  double push_s = 0;  // for each operator, on the script's thread
+  // How fast each of n threads runs compared with one alone: element n - 1, or the last
+  // one. More threads than cores share them.
+  std::vector<double> speed_at_once = {1};
+};
+
+// A level of the hierarchy, innermost first. Two devices in the same group of this level,
+// but not of a level below, are linked by it.
+struct LinkLevel {
+  std::string name;
+  int devices = 1;        // in a group
+  double latency_s = 0;   // of each copy
+  RateTable bytes_per_s;  // of one copy alone, by bytes
+  // What all copies share that leave a group of the level below, or enter it; 0: no
+  // limit.
+  double port_bytes_per_s = 0;
+  double group_bytes_per_s = 0;  // what all copies within a group share; 0: no limit
+};
+
+struct Machine {
+  std::string name;
+  std::vector<std::string> sources;  // of the figures
+  bool measured = false;             // by `tofu calibrate`, not from data sheets
+  Device device;
+  Host host;
+  std::vector<OperatorRates> operators;
+  std::vector<LinkLevel> links;
+
+  // The level that links two devices.
+  int LevelBetween(int a, int b) const;
+  const OperatorRates& Rates(OperatorKind kind, const std::string& op) const;
+  // How fast each of `threads` threads runs.
+  double HostSpeed(int threads) const;
+};
+
+// The work of one operator.
+struct Work {
+  OperatorKind kind = OperatorKind::kOther;
+  double flops = 0;
+  double bytes = 0;  // read and written
+};
+
+// The time that a device needs for an operator, without launching it.
+double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work);
+
+// `where` names the document in errors: "machine file p2.json".
+Machine ReadMachine(const std::string& json, const std::string& where);
+
+}  // namespace tofu
+
+#endif  // TOFU_MACHINE_MACHINE_H_

@@ -1,0 +1,148 @@
+#include "passes/schedule/split_draws.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+class Splitter {
+ public:
+  explicit Splitter(Partitioned* partitioned)
+      : source_(*partitioned),
+        graph_(partitioned->graph),
+        in_draws_(graph_.num_entries(), NodeEntry{-1, 0}),
+        in_rest_(graph_.num_entries(), NodeEntry{-1, 0}) {}
+
+  // Marks the nodes that draw, and what they need. False if that includes a variable.
+  bool FindDrawn() {
+    is_drawn_.assign(graph_.num_nodes(), false);
+    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
+      const Node& n = graph_.nodes[node];
+      if (n.runs_once) is_drawn_[node] = true;
+      if (!is_drawn_[node]) continue;
+      if (n.is_variable()) return false;
+      any_ = true;
+      for (NodeEntry input : n.inputs) is_drawn_[input.node] = true;
+    }
+    return true;
+  }
+
+  Draws Run() {
+    Draws draws;
+    if (!any_) return draws;
+    MarkRead();
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (is_drawn_[node]) Add(node, graph_.nodes[node], &draws_, &in_draws_);
+      if (is_read_[node]) Add(node, std::move(graph_.nodes[node]), &rest_, &in_rest_);
+      if (is_drawn_[node] && !is_read_[node]) AddVariables(node, &draws.drawn);
+    }
+    MoveHeads();
+    const int retired = Retire(&draws_);
+    for (SavedEntry& entry : draws.drawn) entry.forward_head += retired;
+    draws.graph = std::move(draws_.graph());
+    source_.graph = std::move(rest_.graph());
+    source_.node_workers = std::move(rest_.node_workers());
+    return draws;
+  }
+
+ private:
+  bool IsRetirement(int node) const { return graph_.nodes[node].op == kRetireOp; }
+
+  // The nodes of the rest, and the drawn entries that these and the heads read.
+  void MarkRead() {
+    is_read_.assign(graph_.num_nodes(), false);
+    crosses_.assign(graph_.num_entries(), false);
+    for (int node = graph_.num_nodes() - 1; node >= 0; --node) {
+      if (IsRetirement(node)) continue;
+      is_read_[node] = is_read_[node] || !is_drawn_[node];
+      if (!is_read_[node]) continue;
+      for (NodeEntry input : graph_.nodes[node].inputs) {
+        const bool is_published = graph_.nodes[input.node].op == kPublishOp;
+        if (!is_drawn_[input.node]) continue;
+        if (is_published) {
+          is_read_[input.node] = true;
+        } else {
+          crosses_[graph_.entry_id(input)] = true;
+        }
+      }
+    }
+    for (NodeEntry head : graph_.heads) {
+      if (is_drawn_[head.node]) crosses_[graph_.entry_id(head)] = true;
+    }
+  }
+
+  // Adds node number `node` to a new graph, whose entries are `copies`.
+  void Add(int node, Node copy, GraphBuilder* builder, std::vector<NodeEntry>* copies) {
+    for (NodeEntry& input : copy.inputs) input = (*copies)[graph_.entry_id(input)];
+    const int num_outputs = copy.num_outputs;
+    std::vector<Shape> shapes;
+    std::vector<int> dtypes;
+    for (int output = 0; output < num_outputs; ++output) {
+      shapes.push_back(graph_.shape({node, output}));
+      dtypes.push_back(graph_.dtype({node, output}));
+    }
+    const int added =
+        builder->Add(std::move(copy), source_.node_workers[node], shapes, dtypes);
+    for (int output = 0; output < num_outputs; ++output) {
+      (*copies)[graph_.entry_id({node, output})] = {added, output};
+    }
+  }
+
+  // A variable of the rest for each output of a drawn node that the rest reads.
+  void AddVariables(int node, std::vector<SavedEntry>* drawn) {
+    for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
+      const int entry = graph_.entry_id({node, output});
+      if (!crosses_[entry]) continue;
+      Node variable;
+      variable.name = graph_.nodes[node].name + "/drawn" + std::to_string(output);
+      const int worker = source_.node_workers[node];
+      const int added = rest_.Add(std::move(variable), worker, {graph_.shapes[entry]},
+                                  {graph_.dtypes[entry]});
+      in_rest_[entry] = {added, 0};
+      auto& heads = draws_.graph().heads;
+      drawn->push_back(
+          {rest_.graph().nodes[added].name, static_cast<int>(heads.size()), worker});
+      heads.push_back(in_draws_[entry]);
+    }
+  }
+
+  // The heads of the rest: all but the retirements.
+  void MoveHeads() {
+    std::vector<int> numbers(graph_.heads.size(), -1);
+    auto& heads = rest_.graph().heads;
+    for (size_t h = 0; h < graph_.heads.size(); ++h) {
+      if (IsRetirement(graph_.heads[h].node)) continue;
+      numbers[h] = static_cast<int>(heads.size());
+      heads.push_back(in_rest_[graph_.entry_id(graph_.heads[h])]);
+    }
+    for (PartitionedHead& head : source_.heads) {
+      for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];
+    }
+  }
+
+  Partitioned& source_;
+  Graph& graph_;
+  bool any_ = false;
+  std::vector<bool> is_drawn_;       // [node]: belongs to the graph that draws
+  std::vector<bool> is_read_;        // [node]: belongs to the rest
+  std::vector<bool> crosses_;        // [entry]: drawn, and read by the rest
+  std::vector<NodeEntry> in_draws_;  // [entry]: its copy
+  std::vector<NodeEntry> in_rest_;
+  GraphBuilder draws_;
+  GraphBuilder rest_;
+};
+
+}  // namespace
+
+std::optional<Draws> SplitDraws(Partitioned* partitioned) {
+  Splitter splitter(partitioned);
+  if (!splitter.FindDrawn()) return std::nullopt;
+  return splitter.Run();
+}
+
+}  // namespace tofu

@@ -1,0 +1,36 @@
+// Moves what draws random numbers to a graph of its own, which runs once before the
+// forward half: a second backward pass of a retained graph runs forward again, and must
+// find the same numbers.
+//
+// Input:      a partitioned graph, whose nodes say whether they run once.
+// Output:     the graph that draws, and in the given graph a variable for each of its
+//             entries that is read there. Empty if nothing runs once.
+// Invariants: what is computed stays the same. Both graphs publish the tiles that they
+//             fetch from; the given graph has no retirements any more (phases.h adds
+//             them).
+// Errors:     none. Where a node that runs once needs a variable of the step, such as a
+//             sample of a computed distribution, nothing changes and there is no result.
+// Position:   after order_nodes, whose order both graphs keep; before phases, which need
+//             not know of it.
+// Complexity: linear in nodes and edges.
+#ifndef TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_
+#define TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_
+
+#include <optional>
+#include <vector>
+
+#include "passes/partition/partitioned.h"
+#include "passes/schedule/phases.h"
+
+namespace tofu {
+
+struct Draws {
+  Graph graph;                    // without heads if nothing is drawn
+  std::vector<SavedEntry> drawn;  // the rest's variables, and heads of `graph`
+};
+
+std::optional<Draws> SplitDraws(Partitioned* partitioned);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SCHEDULE_SPLIT_DRAWS_H_

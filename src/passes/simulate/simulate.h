@@ -1,0 +1,68 @@
+// Simulates a training step: runs the operations of a graph on a machine, and says where
+// the time went.
+//
+// Input:      a graph as the executor runs it, its memory plan, the work of its
+// operators,
+//             and a machine with at least as many devices as the graph has workers.
+// Output:     the step's time, what each worker and link did, the chain of operations
+// that
+//             took as long as the step, and the memory of each worker over time. All of
+//             it is simulated.
+// Errors:     MachineError if the machine has too few devices.
+// Position:   last: it changes nothing.
+// Complexity: that of event_loop.h.
+#ifndef TOFU_PASSES_SIMULATE_SIMULATE_H_
+#define TOFU_PASSES_SIMULATE_SIMULATE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "machine/machine.h"
+#include "passes/memory/bound_graph.h"
+#include "passes/memory/executor_memory.h"
+#include "passes/simulate/event_loop.h"
+#include "passes/simulate/operator_calls.h"
+
+namespace tofu {
+
+// Seconds by what a thread did.
+struct Spent {
+  double host_s = 0;
+  double compute_s = 0;
+  double link_s = 0;
+};
+
+struct WorkerUse {
+  Spent spent;  // sums over the worker's threads
+  double busy_s = 0;
+  double waiting_s = 0;         // the rest of the step
+  int64_t static_bytes = 0;     // variables
+  int64_t allocated_bytes = 0;  // with the executor's pool
+  // The most bytes in use in each of equal parts of the step.
+  std::vector<int64_t> live_bytes;
+};
+
+// The chain of operations, each of which waited for the one before, that ends the step.
+struct CriticalPath {
+  std::vector<int> operations;  // in order
+  double script_s = 0;          // until the script had pushed the first
+  Spent spent;
+};
+
+struct Simulation {
+  Operations operations;
+  Execution execution;
+  std::vector<WorkerUse> workers;
+  CriticalPath path;
+};
+
+// `calls` and `table` belong to the graph that `bound` was made from; `memory` is what
+// PlanExecutorMemory found for them. `moments`: the number of parts of the step for which
+// memory is told.
+Simulation Simulate(const BoundGraph& bound, const MemoryTable& table,
+                    const ExecutorMemory& memory, const OperatorCalls& calls,
+                    const std::vector<Work>& works, const Machine& machine, int moments);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SIMULATE_SIMULATE_H_

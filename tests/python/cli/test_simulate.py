@@ -1,0 +1,87 @@
+"""tofu simulate and tofu calibrate: their output, their files and their errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+
+
+def tofu(*args: object, status: int = 0) -> str:
+    """What a command prints; what it complains about if it fails."""
+    command = [sys.executable, "-m", "tofu", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else done.stdout
+
+
+@pytest.fixture(scope="module")
+def mlp() -> dict[str, Any]:
+    options = ("--workers", 4, "--machine", "p3.16xlarge", "--batch-size", 64, "--format", "json")
+    document: dict[str, Any] = json.loads(tofu("simulate", *options, "mlp"))
+    return document
+
+
+def test_the_document_is_labelled_simulated(mlp: dict[str, Any]) -> None:
+    assert (mlp["format"], mlp["version"], mlp["simulated"]) == ("tofu-simulation", 1, True)
+    assert (mlp["machine"], mlp["measured"]) == ("p3.16xlarge", False)
+    assert (mlp["model"], mlp["batch_size"], mlp["fetch"]) == ("mlp", 64, "plain")
+
+
+def test_the_times_of_the_document_agree(mlp: dict[str, Any]) -> None:
+    step = mlp["step_seconds"]
+    assert len(mlp["workers"]) == 4
+    for worker in mlp["workers"]:
+        assert worker["busy_seconds"] + worker["waiting_seconds"] == pytest.approx(step)
+        assert worker["static_bytes"] < worker["allocated_bytes"] <= mlp["memory_bytes"]
+        peak = worker["static_bytes"] + max(worker["live_bytes"])
+        assert peak <= worker["allocated_bytes"]
+        assert len(worker["live_bytes"]) == 60
+    assert mlp["fits"]
+    path = mlp["critical_path"]
+    assert sum(path["seconds"].values()) == pytest.approx(step)
+    assert path["longest"][0]["seconds"] == max(each["seconds"] for each in path["longest"])
+    assert sum(link["bytes"] for link in mlp["links"]) > 0
+    assert all(0 < link["busy_seconds"] <= step for link in mlp["links"])
+
+
+def test_the_text_is_labelled_simulated() -> None:
+    text = tofu("simulate", "--workers", 2, "--machine", "2x8v100", "--batch-size", 8, "mlp")
+    first, second, *_ = text.splitlines()
+    assert first.startswith("simulated: mlp, batch 8, 2 workers on 2x8v100 ")
+    assert first.endswith(" (from data sheets, not measured), fetch plain")
+    assert second.startswith("a step takes ")
+    assert "critical path of " in text
+
+
+def test_too_many_workers_and_wrong_machines_take_one_line(tmp_path: Path) -> None:
+    error = tofu("simulate", "--workers", 16, "--machine", "p2.8xlarge", "mlp", status=2)
+    assert error == (
+        "tofu: --workers 16: p2.8xlarge has 8 devices; expected at most one worker for each\n"
+    )
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"format": "tofu-machine", "version": 7}')
+    error = tofu("simulate", "--machine", damaged, "mlp", status=2)
+    assert error.startswith(f"tofu: machine file {damaged}: version: found 7, expected version 1;")
+    assert error.count("\n") == 1
+    error = tofu("simulate", "--machine", "p2.8xlarge", "mlq", status=2)
+    assert error.startswith("tofu: no model 'mlq'; did you mean mlp")
+
+
+def test_a_calibrated_machine_can_be_simulated(tmp_path: Path) -> None:
+    path = tmp_path / "here.json"
+    assert tofu("calibrate", "--smoke", "--output", path).startswith(f"{path}: ")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["measured"] is True
+    assert "measured by tofu calibrate" in document["sources"][0].lower()
+    options = ("--workers", 2, "--machine", path, "--batch-size", 8)
+    text = tofu("simulate", *options, "mlp")
+    assert "(measured), fetch multifetch" in text.splitlines()[0]
+    error = tofu("calibrate", "--output", tmp_path / "none" / "x.json", status=2)
+    assert "found no folder" in error

@@ -1,0 +1,51 @@
+"""The example of an operator of one's own: it trains alike, described or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def run(*args, **variables):
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TOFU_")}
+    ran = subprocess.run(
+        [sys.executable, *map(str, args)], env={**environ, **variables}, capture_output=True,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran
+
+
+def test_a_described_operator_is_partitioned():
+    serial = run(EXAMPLES / "swish.py")
+    assert serial.stdout.count("loss") == 3
+    described = run(
+        "-m", "tofu", "run", "--workers=4", "--describe", EXAMPLES / "swish_described.py",
+        EXAMPLES / "swish.py",
+    )  # fmt: skip
+    assert described.stdout == serial.stdout
+    assert "TofuWarning" not in described.stderr
+    assert "over 4 workers" in described.stderr and " 24.0 KiB communicated" in described.stderr
+
+
+@pytest.mark.slow
+def test_its_description_is_true():
+    ran = run(
+        "-m", "tofu", "verify", "--describe", EXAMPLES / "swish_described.py", "--processes=1",
+        "Custom:swish", "_backward_Custom:swish",
+    )  # fmt: skip
+    last = ran.stdout.splitlines()[-1]
+    assert last.startswith("2 operators, ") and ": 0 false, 0 missing, " in last
+
+
+def test_the_script_does_not_know_tofu():
+    for name in ("swish.py", "swish_operator.py"):
+        assert "tofu" not in (EXAMPLES / name).read_text(encoding="utf-8")

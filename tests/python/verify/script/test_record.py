@@ -1,0 +1,84 @@
+"""What a script computes is recorded, in its order and precision, whole or partitioned."""
+
+from __future__ import annotations
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+
+from tofu.verify.script import record
+
+
+def train(steps, recorder, *, update=False):
+    """Train a net with Dropout until the recorder ends it."""
+    mx.random.seed(2)
+    net = gluon.nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(gluon.nn.Dense(4), gluon.nn.Dropout(0.5), gluon.nn.Dense(3))
+    net.initialize()
+    net[0].bias.grad_req = "null"
+    loss_of = gluon.loss.L2Loss(prefix="loss_")
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, update_on_kvstore=False
+    )
+    data = mx.nd.arange(10).reshape((2, 5))
+    restore = recorder.patch()
+    try:
+        for _ in range(steps):
+            with autograd.record():
+                loss = loss_of(net(data), mx.nd.ones((2, 3)))
+            loss.backward()
+            if update:
+                trainer.allreduce_grads()
+                trainer.update(2)
+            else:
+                trainer.step(2)
+        net(data)
+    finally:
+        restore()
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_outputs_gradients_and_weights_are_recorded(update):
+    recorder = record.Recorder(2, "float32")
+    with pytest.raises(record._Ended):
+        train(5, recorder, update=update)
+    keys = list(recorder.arrays)
+    names = ("net_dense0_weight", "net_dense1_weight", "net_dense1_bias")
+    assert keys[:2] == ["1/output/net_[0] call 1", "1/output/loss_[0] call 2"] or (
+        [key.split("/")[1] for key in keys[:2]] == ["output", "output"]
+    )
+    assert set(keys[2:5]) == {f"1/gradient/{name}" for name in names}
+    assert set(keys[5:8]) == {f"1/weight/{name}" for name in names}
+    assert [key.split("/")[0] for key in keys] == ["1"] * 8 + ["2"] * 8
+    assert not np.array_equal(
+        recorder.arrays["1/weight/net_dense1_bias"], recorder.arrays["2/weight/net_dense1_bias"]
+    )
+
+
+def test_float64_converts_blocks_and_inputs():
+    recorder = record.Recorder(1, "float64")
+    with pytest.raises(record._Ended):
+        train(1, recorder)
+    assert {array.dtype for array in recorder.arrays.values()} == {np.dtype("float64")}
+
+
+def test_dropout_keeps_every_value():
+    found = []
+    for _ in range(2):
+        recorder = record.Recorder(1, "float32")
+        with pytest.raises(record._Ended):
+            train(1, recorder)
+        found.append(next(iter(recorder.arrays.values())))
+        mx.random.seed(99)
+    np.testing.assert_array_equal(*found)
+
+
+def test_everything_is_put_back():
+    seams = (gluon.Block, "__call__"), (gluon.Trainer, "step"), (gluon.Trainer, "update")
+    before = [getattr(owner, name) for owner, name in seams]
+    recorder = record.Recorder(9, "float32")
+    train(1, recorder)
+    assert [getattr(owner, name) for owner, name in seams] == before
+    assert len(recorder.arrays) == 8  # the prediction afterwards is not recorded
