@@ -59,10 +59,10 @@ inline auto OnPass(const PassFunction& function) {
   };
 }
 
-void BindGraph(pybind11::module_* module);   // Graph, Node, StrategyTable
-void BindPlan(pybind11::module_* module);    // Plan, plan, solve_step_problem
-void BindStep(pybind11::module_* module);    // Partitioned, TrainingStep
-void BindMemory(pybind11::module_* module);  // OperatorUses, executor_memory
+void BindGraph(pybind11::module_* module);     // Graph, Node, StrategyTable
+void BindPlan(pybind11::module_* module);      // Plan, plan, solve_step_problem
+void BindStep(pybind11::module_* module);      // Partitioned, TrainingStep
+void BindMemory(pybind11::module_* module);    // OperatorUses, executor_memory
 void BindSimulate(pybind11::module_* module);  // Machine, OperatorCalls, simulate
 
 }  // namespace tofu
