@@ -204,7 +204,10 @@ def measure(
     flat = driver.allocate(owner, case.region_bytes)
     region = driver.allocate(reader, case.region_bytes)
     given = (ctypes.c_void_p * len(tiles))(*tiles)
-    library.TofuPublishGpu(owner)
+    library.TofuConnectGpus.restype = ctypes.c_char_p
+    problem = library.TofuConnectGpus((ctypes.c_int * 2)(reader, owner), 2, bytes(4))
+    if problem:
+        raise NoGpuError(problem.decode())
 
     def multifetch() -> None:
         problem = library.TofuRunMultiFetchOnGpu(

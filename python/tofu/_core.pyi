@@ -242,6 +242,7 @@ def partition(
     heads: Sequence[str] | None = None,
     fetch: str = "plain",
     share: bool = True,
+    apart: Set[tuple[int, int]] = ...,
     on_pass: _OnPass | None = None,
 ) -> Partitioned:
     """Divide a plan's training graph over the workers.
@@ -253,6 +254,8 @@ def partition(
         fetch: "plain" (MXNet's own operators) or "multifetch".
         share: whether a worker fetches a region once for several operators if that needs no
             more memory; only with "multifetch".
+        apart: pairs (reader, owner) of workers between which "multifetch" uses MXNet's own
+            operators, because the reader cannot read the owner's memory.
         on_pass: called with "partition" and a readable dump.
 
     Raises:
@@ -304,6 +307,7 @@ def schedule(
     *,
     joint: bool = False,
     control_deps: bool = True,
+    relays: bool = True,
     on_pass: _OnPass | None = None,
 ) -> TrainingStep:
     """Turn a partitioned graph into the graphs that executors run.
@@ -313,6 +317,7 @@ def schedule(
         joint: whether both halves become one graph, for one executor that runs them one at
             a time.
         control_deps: whether to enforce the order that needs little memory.
+        relays: whether fetched regions are relayed, which serves CPU contexts only.
         on_pass: called with "phases" and a readable dump.
     """
 

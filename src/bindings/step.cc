@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,10 +26,12 @@ namespace {
 
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
-    const std::string& fetch, bool share, const PassFunction& on_pass) {
+    const std::string& fetch, bool share, const std::set<std::pair<int, int>>& apart,
+    const PassFunction& on_pass) {
   const py::gil_scoped_release unlock;
-  auto partitioned = std::make_shared<Partitioned>(PartitionGraph(
-      plan.graph(), plan.strategies(), plan.plan, {heads, ParseFetchKind(fetch), share}));
+  auto partitioned = std::make_shared<Partitioned>(
+      PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
+                     {heads, ParseFetchKind(fetch), share, apart}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -100,11 +103,12 @@ std::shared_ptr<Graph> Ordered(const Partitioned& partitioned, bool delay_fetche
 }
 
 std::shared_ptr<TrainingStep> Schedule(const Partitioned& partitioned, bool joint,
-                                       bool control_deps, const PassFunction& on_pass) {
+                                       bool control_deps, bool relays,
+                                       const PassFunction& on_pass) {
   const py::gil_scoped_release unlock;
   const StepCallback callback = on_pass ? StepCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TrainingStep>(
-      ScheduleStep(partitioned, {joint, control_deps}, callback));
+      ScheduleStep(partitioned, {joint, control_deps, relays}, callback));
 }
 
 // The graphs are not copied: they are parts of their step.
@@ -159,11 +163,12 @@ void BindStep(py::module_* module) {
       .def_property_readonly("saved", &Saved);
   module->def("partition", &Partition, py::arg("plan"), py::kw_only(),
               py::arg("heads") = py::none(), py::arg("fetch") = "plain",
-              py::arg("share") = true, py::arg("on_pass") = py::none(),
+              py::arg("share") = true, py::arg("apart") = std::set<std::pair<int, int>>(),
+              py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
               py::arg("joint") = false, py::arg("control_deps") = true,
-              py::arg("on_pass") = py::none(),
+              py::arg("relays") = true, py::arg("on_pass") = py::none(),
               "Turn a partitioned graph into the graphs that executors run.");
 }
 

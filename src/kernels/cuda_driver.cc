@@ -27,7 +27,7 @@ CudaDriver::CudaDriver()
   library_.Find("cuMemFree_v2", &free_);
   library_.Find("cuMemcpyHtoD_v2", &to_device_);
   library_.Find("cuMemcpyDtoH_v2", &to_host_);
-  library_.Find("cuMemsetD32Async", &set_);
+  library_.Find("cuMemcpyHtoDAsync_v2", &to_device_in_stream_);
   library_.Find("cuLaunchKernel", &launch_);
   library_.Find("cuStreamSynchronize", &wait_);
   library_.Find("cuDeviceCanAccessPeer", &can_reach_);
@@ -108,11 +108,10 @@ void CudaDriver::CopyToHost(void* to, CudaAddress from, size_t bytes) const {
   Check(to_host_(to, from, bytes), "copying from a device");
 }
 
-void CudaDriver::WriteNumber(CudaAddress to, uint64_t value, void* stream) const {
-  const auto low = static_cast<unsigned int>(value);
-  const auto high = static_cast<unsigned int>(value >> 32);
-  Check(set_(to, low, 1, stream), "writing a number");
-  Check(set_(to + sizeof(low), high, 1, stream), "writing a number");
+// CUDA takes a copy of pageable memory of up to 64 KB before it returns.
+void CudaDriver::CopyToDevice(CudaAddress to, const void* from, size_t bytes,
+                              void* stream) const {
+  Check(to_device_in_stream_(to, from, bytes, stream), "copying to a device");
 }
 
 void CudaDriver::Launch(CudaFunction function, int blocks, int threads, void* stream,

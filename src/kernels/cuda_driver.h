@@ -49,8 +49,8 @@ class CudaDriver {
   void GiveUp(CudaContext context, CudaAddress memory) const;
   void CopyToDevice(CudaAddress to, const void* from, size_t bytes) const;
   void CopyToHost(void* to, CudaAddress from, size_t bytes) const;
-  // Writes two words of 32 bits, in the stream's order.
-  void WriteNumber(CudaAddress to, uint64_t value, void* stream) const;
+  // In the stream's order; the data may change as soon as this returns.
+  void CopyToDevice(CudaAddress to, const void* from, size_t bytes, void* stream) const;
   void Launch(CudaFunction function, int blocks, int threads, void* stream,
               void** arguments) const;
   void Wait(void* stream) const;
@@ -78,7 +78,8 @@ class CudaDriver {
   int (*free_)(CudaAddress memory) = nullptr;
   int (*to_device_)(CudaAddress to, const void* from, size_t bytes) = nullptr;
   int (*to_host_)(void* to, CudaAddress from, size_t bytes) = nullptr;
-  int (*set_)(CudaAddress to, unsigned int value, size_t count, void* stream) = nullptr;
+  int (*to_device_in_stream_)(CudaAddress to, const void* from, size_t bytes,
+                              void* stream) = nullptr;
   int (*launch_)(CudaFunction function, unsigned int grid_x, unsigned int grid_y,
                  unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                  unsigned int block_z, unsigned int shared_bytes, void* stream,

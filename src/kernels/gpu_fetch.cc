@@ -59,29 +59,24 @@ const GpuFetch& Gpus::Prepare(const std::string& text, int device) {
   return *kept;
 }
 
-void Gpus::Publish(int owner) {
+std::vector<std::pair<int, int>> Gpus::Connect(const std::vector<int>& devices) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  owners_.insert(owner);
-}
-
-void Gpus::ReachOwners(int reader) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Device& known = Open(reader);
-  if (known.reached.size() == owners_.size()) return;
   const CudaDriver& driver = CudaDriver::Default();
-  const CudaDriver::Current current(driver, known.context);
-  for (const int owner : owners_) {
-    if (known.reached.count(owner) > 0) continue;
-    if (owner != reader) {
+  std::vector<std::pair<int, int>> apart;
+  for (const int reader : devices) {
+    Device& known = Open(reader);
+    const CudaDriver::Current current(driver, known.context);
+    for (const int owner : devices) {
+      if (owner == reader || known.reached.count(owner) > 0) continue;
       if (!driver.CanReach(reader, owner)) {
-        throw CudaError("GPU " + std::to_string(reader) +
-                        " cannot read the memory of GPU " + std::to_string(owner) +
-                        "; use TOFU_FETCH=plain");
+        apart.emplace_back(reader, owner);
+        continue;
       }
       driver.EnablePeer(Open(owner).context);
+      known.reached.insert(owner);
     }
-    known.reached.insert(owner);
   }
+  return apart;
 }
 
 std::string Gpus::Image(const CudaKernel& kernel, int arch) {

@@ -5,8 +5,8 @@
 // several threads at once. If a specification's own kernel does not compile and it must
 // use the generic one, a message on standard error says so, once.
 //
-// Errors: CudaError if there is no driver, no NVRTC, or no access from one GPU to
-//         another; SpecError for a specification with too many sources.
+// Errors: CudaError if there is no driver or no NVRTC; SpecError for a specification with
+// too many sources.
 #ifndef TOFU_KERNELS_GPU_FETCH_H_
 #define TOFU_KERNELS_GPU_FETCH_H_
 
@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda_compile.h"
 #include "kernels/cuda_driver.h"
@@ -57,11 +58,9 @@ class Gpus {
   // The kernel for a specification (`text` is the same as WriteSpec's) on a device.
   const GpuFetch& Prepare(const std::string& text, int device);
 
-  // Declares that tiles on `owner` are read from now on.
-  void Publish(int owner);
-
-  // Lets kernels on `reader` read all tiles that have been published.
-  void ReachOwners(int reader);
+  // Lets kernels on every one of these devices read the memory of the others. Returns the
+  // pairs (reader, owner) for which the driver cannot do that.
+  std::vector<std::pair<int, int>> Connect(const std::vector<int>& devices);
 
   CudaContext Context(int device);
 
@@ -81,7 +80,6 @@ class Gpus {
 
   std::mutex mutex_;
   std::map<int, Device> devices_;
-  std::set<int> owners_;
   KernelCache cache_{""};
   // By architecture and text.
   std::map<std::pair<int, std::string>, std::shared_future<std::string>> images_;

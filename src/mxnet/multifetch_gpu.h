@@ -23,7 +23,6 @@ void PublishOnGpu(const OpArrays& arrays);
 void FetchOnGpu(const std::vector<std::string>& specs,
                 const std::vector<std::vector<const void*>>& sources,
                 const OpArrays& arrays);
-void RetireOnGpu(const OpArrays& arrays);
 
 }  // namespace tofu
 

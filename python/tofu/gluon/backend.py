@@ -29,7 +29,7 @@ class Backend:
     training_graph: Callable[..., Any]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     compile_graph: Callable[..., Any]
-    usable_fetch: Callable[..., tuple[str, Optional[str]]]
+    usable_fetch: Callable[..., Any]
     program: Callable[..., Any]
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]

@@ -299,12 +299,17 @@ def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
     )
 
 
-def plain_fetch(reason: str, session: Session) -> None:
-    """Warn, once per reason, that workers copy with MXNet's own operators."""
+def plain_fetch(reason: str, session: Session, *, partly: bool) -> None:
+    """Warn, once per reason, that workers copy with MXNet's own operators.
+
+    partly: whether only some pairs of workers do.
+    """
     if reason not in session.state.told:
         session.state.told.add(reason)
+        where = "between these workers" if partly else "here"
+        they = "they" if partly else "workers"
         warn(
-            f"MultiFetch does not work here: {reason}; workers fetch with MXNet's own operators "
+            f"MultiFetch does not work {where}: {reason}; {they} fetch with MXNet's own operators "
             "instead (set TOFU_FETCH=plain to choose them)"
         )
 

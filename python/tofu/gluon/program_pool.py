@@ -356,9 +356,9 @@ def make_pool(
     with messages.phase(name, "preparing the training graph"):
         graph = _training_graph(symbol, parameters, signature, session)
         table, unknown = backend.strategy_table(graph)
-    fetch, reason = backend.usable_fetch(session.fetch, session.contexts)
-    if reason is not None:
-        messages.plain_fetch(reason, session)
+    fetch = backend.usable_fetch(session.fetch, session.contexts)
+    if fetch.reason is not None:
+        messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
     parts = _parts(parameters)
@@ -377,7 +377,9 @@ def make_pool(
                 pins=pins,
                 options=dataclasses.replace(options, parts=parts),
                 saved=saved,
-                fetch=fetch,
+                fetch=fetch.kind,
+                apart=fetch.apart,
+                relays=session.contexts[0].device_type == "cpu",
                 dump_dir=session.dump_dir,
             )
         return compiled

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -106,6 +106,8 @@ def compile_graph(
     options: Optional[SearchOptions] = None,
     saved: Optional[_core.Plan] = None,
     fetch: str = "plain",
+    apart: Collection[tuple[int, int]] = (),
+    relays: bool = True,
     joint: bool = False,
     dump_dir: Optional[Path] = None,
 ) -> Compiled:
@@ -119,6 +121,8 @@ def compile_graph(
         options: how to search; None: the defaults.
         saved: the plan to use instead of a search, or None.
         fetch: one of config.FETCHES.
+        apart: pairs (reader, owner) of workers that cannot use MultiFetch.
+        relays: whether fetched regions are relayed, which serves CPU contexts only.
         joint: whether one executor may run both halves, which takes less memory. The step is
             still split if its forward half could not run again for a second backward pass:
             if an operator is unknown, or draws random numbers that depend on its inputs.
@@ -132,8 +136,8 @@ def compile_graph(
         interceptor(table, workers)
     on_pass = _dumper(dump_dir)
     plan = saved or _search(table, workers, pins or {}, options or SearchOptions(), on_pass)
-    partitioned = _core.partition(plan, fetch=fetch, on_pass=on_pass)
-    step = _core.schedule(partitioned, joint=joint, on_pass=on_pass)
+    partitioned = _core.partition(plan, fetch=fetch, apart=set(apart), on_pass=on_pass)
+    step = _core.schedule(partitioned, joint=joint, relays=relays, on_pass=on_pass)
     compiled = Compiled(
         searched=plan,
         step=step,

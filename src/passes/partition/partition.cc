@@ -39,11 +39,12 @@ struct HeadRequest {
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const StrategyTable& table, const Plan& plan,
-              FetchKind fetch)
+              const PartitionOptions& options)
       : graph_(graph),
         table_(table),
         plan_(plan),
-        fetch_(fetch),
+        fetch_(options.fetch),
+        apart_(options.apart),
         workers_(plan.workers()),
         preference_(FetchPreference(plan.parts)),
         used_(graph.num_entries(), false),
@@ -263,9 +264,16 @@ class Partitioner {
                         int dtype, const std::string& name) {
     result_.fetched_bytes_per_worker[spec.worker] +=
         FetchedElements(spec) * DtypeBytes(dtype);
-    return fetch_ == FetchKind::kMultiFetch
+    return fetch_ == FetchKind::kMultiFetch && ReachesSources(spec)
                ? multifetch_.Emit(spec, entries, dtype, name)
                : EmitPlain(spec, entries, dtype, name, &builder_);
+  }
+
+  bool ReachesSources(const FetchSpec& spec) const {
+    return apart_.empty() ||
+           std::all_of(spec.pieces.begin(), spec.pieces.end(), [&](const auto& piece) {
+             return apart_.count({spec.worker, piece.source}) == 0;
+           });
   }
 
   // A tile must be on its own worker even if another produced it.
@@ -354,6 +362,7 @@ class Partitioner {
   const StrategyTable& table_;
   const Plan& plan_;
   const FetchKind fetch_;
+  const std::set<std::pair<int, int>>& apart_;
   const int workers_;
   const std::vector<std::vector<int>> preference_;
   std::map<std::string, int> variables_;
@@ -378,7 +387,7 @@ FetchKind ParseFetchKind(const std::string& name) {
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,
                            const Plan& plan, const PartitionOptions& options) {
-  return Partitioner(graph, table, plan, options.fetch).Run(options);
+  return Partitioner(graph, table, plan, options).Run(options);
 }
 
 }  // namespace tofu

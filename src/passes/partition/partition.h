@@ -21,7 +21,9 @@
 #define TOFU_PASSES_PARTITION_PARTITION_H_
 
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -44,6 +46,9 @@ struct PartitionOptions {
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
   bool share = true;  // share equal fetches (share_fetches.h); only with MultiFetch
+  // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
+  // between them use stock operators.
+  std::set<std::pair<int, int>> apart = {};
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

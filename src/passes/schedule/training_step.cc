@@ -40,21 +40,24 @@ void Verify(const PhaseGraph& phase, const Phases& phases, const char* after) {
   VerifyTiles(phase.graph, phases.variables, phase.heads, phases.workers, after);
 }
 
-void Arrange(const Phases& phases, bool control_deps, PhaseGraph* phase) {
-  RelayRegions(&phase->graph);
-  Verify(*phase, phases, "relay_regions");
-  if (!control_deps) return;
+void Arrange(const Phases& phases, const StepOptions& options, PhaseGraph* phase) {
+  if (options.relays) {
+    RelayRegions(&phase->graph);
+    Verify(*phase, phases, "relay_regions");
+  }
+  if (!options.control_deps) return;
   OrderExchange(&phase->graph);
   AddControlDeps(&phase->graph);
   Verify(*phase, phases, "control_deps");
 }
 
 // The graph that draws, ready to run; none if nothing is drawn.
-std::vector<Graph> Arranged(Draws draws, bool control_deps, const Phases& phases) {
+std::vector<Graph> Arranged(Draws draws, const StepOptions& options,
+                            const Phases& phases) {
   if (draws.drawn.empty()) return {};
   PhaseGraph phase{std::move(draws.graph), {}};
   Verify(phase, phases, "split_draws");
-  Arrange(phases, control_deps, &phase);
+  Arrange(phases, options, &phase);
   return {std::move(phase.graph)};
 }
 
@@ -85,12 +88,12 @@ TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& opt
   VerifyPhases(phases, "phases");
   DropAcknowledgements(&phases);
   VerifyPhases(phases, "drop_acknowledgements");
-  Arrange(phases, options.control_deps, &phases.forward);
-  if (phases.backward) Arrange(phases, options.control_deps, &*phases.backward);
+  Arrange(phases, options, &phases.forward);
+  if (phases.backward) Arrange(phases, options, &*phases.backward);
   TrainingStep step;
   if (draws) {
     step.saved = draws->drawn;
-    step.graphs = Arranged(std::move(*draws), options.control_deps, phases);
+    step.graphs = Arranged(std::move(*draws), options, phases);
   }
   if (on_pass) {
     const std::string drawn =

@@ -28,6 +28,7 @@ struct StepOptions {
   // One graph for both halves, if there are two and forward can run twice.
   bool joint = false;
   bool control_deps = true;  // turn off to measure what the order saves
+  bool relays = true;        // relay_regions.h; turn off for GPUs, which queue per stream
 };
 
 struct TrainingStep {

@@ -147,7 +147,7 @@ def backend():
 
 
 def _usable_fetch(wanted, contexts):
-    return wanted or "multifetch", None
+    return types.SimpleNamespace(kind=wanted or "multifetch", apart=(), reason=None)
 
 
 def bound_with(scalars):

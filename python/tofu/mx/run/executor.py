@@ -16,6 +16,7 @@ from .extension import (
     MATCH_RANGE,
     SEARCH_MATCH_RANGE,
     backward_operators,
+    connect_gpus,
     environment,
     mxnet_errors,
     taught,
@@ -68,6 +69,8 @@ def bind(
     if planner is None:
         planner = planner_settings(graph, contexts)
     settings = dict(planner) if _has_gpu(contexts) else {**planner, **_NO_SEGMENTS}
+    if _has_gpu(contexts) and graph.nodes_of({"_tofu_multifetch"}):
+        connect_gpus([each.device_id for each in contexts if each.device_type == "gpu"])
     outputs = {node.name: node.outputs for node in graph.nodes_of(backward_operators())}
     doing = f"binding the {what} graph"
     with mxnet_errors(doing), taught(outputs), environment(settings):

@@ -33,6 +33,7 @@ __all__ = [
     "SUPPORTED_VERSION",
     "UnsupportedMXNetError",
     "backward_operators",
+    "connect_gpus",
     "environment",
     "frees_operators",
     "is_stateful_backward",
@@ -174,6 +175,26 @@ def free_operators(library: ctypes.CDLL, libmxnet: str) -> Optional[str]:
     if problem is not None:
         library.TofuFreeEnd()
     return problem
+
+
+def connect_gpus(devices: Sequence[int]) -> frozenset[tuple[int, int]]:
+    """Let these GPUs read each other's memory. Call ``load`` first.
+
+    Returns the pairs (reader, owner), by position in `devices`, for which CUDA cannot do that.
+
+    Raises:
+        GraphError: CUDA's driver is missing or fails.
+    """
+    if _library is None:
+        raise InternalError("connect_gpus: call load() first")
+    count = len(devices)
+    apart = ctypes.create_string_buffer(count * count)
+    _library.TofuConnectGpus.restype = ctypes.c_char_p
+    reason = _library.TofuConnectGpus((ctypes.c_int * count)(*devices), count, apart)
+    if reason is not None:
+        raise GraphError(f"connecting the GPUs {', '.join(map(str, devices))}: {reason.decode()}")
+    found = (divmod(number, count) for number, flag in enumerate(apart.raw) if flag)
+    return frozenset((reader, owner) for reader, owner in found)
 
 
 def is_stateful_backward(op: str) -> bool:

@@ -1,18 +1,21 @@
 """Checks which kind of fetch works between the workers' contexts.
 
-kind, reason = usable_fetch("multifetch", [mx.gpu(0), mx.gpu(1)])
+fetch = usable_fetch("multifetch", [mx.gpu(0), mx.gpu(1)])
+_core.partition(plan, fetch=fetch.kind, apart=fetch.apart)
 
-MultiFetch reads other workers' memory in place. A small fetch between the contexts shows
-whether that works here; if not, stock operators copy. Its kernels for GPUs
+MultiFetch reads other workers' memory in place. CUDA's driver says which GPUs can do that;
+between the others, stock operators copy. A small fetch between the contexts shows whether it
+works; if not, stock operators copy everywhere. Its kernels for GPUs
 have been compiled, and run on CPUs, but not on a GPU yet: there the user must choose it, as a
 wrong access would end the process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -22,56 +25,109 @@ from tofu.errors import TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
 from .executor import bind
-from .extension import load, mxnet_errors
+from .extension import connect_gpus, load, mxnet_errors
 
-__all__ = ["MULTIFETCH", "PLAIN", "usable_fetch"]
+__all__ = ["MULTIFETCH", "PLAIN", "Fetch", "usable_fetch"]
 
 MULTIFETCH, PLAIN = "multifetch", "plain"
 _FLOAT32, _INT64 = 0, 6
 _WIDTH = 8
+_PAIRS_SHOWN = 3
+_Pairs = frozenset[tuple[int, int]]
 
 
-def usable_fetch(
-    wanted: Optional[str], contexts: Sequence[mx.Context]
-) -> tuple[str, Optional[str]]:
-    """Return the kind to use, and the reason if it is not the wanted one, else None.
+class Fetch(NamedTuple):
+    """How workers read each other's tiles.
+
+    Attributes:
+        kind: one of config.FETCHES.
+        apart: pairs (reader, owner) of workers that use plain fetches even so.
+        reason: why not all workers fetch in the wanted way, else None.
+    """
+
+    kind: str
+    apart: _Pairs = frozenset()
+    reason: Optional[str] = None
+
+
+def usable_fetch(wanted: Optional[str], contexts: Sequence[mx.Context]) -> Fetch:
+    """Return the kind to use between contexts.
 
     Args:
         wanted: one of config.FETCHES, or None if the user sets none.
         contexts: one per worker.
+
+    Raises:
+        MXNetError: an operator that the script called earlier has failed.
     """
     on_gpus = contexts[0].device_type == "gpu"
     if wanted == PLAIN or (wanted is None and on_gpus):
-        return PLAIN, None
+        return Fetch(PLAIN)
     # All CPU contexts share one memory, so testing two of them is enough.
-    tested = tuple(contexts if on_gpus else contexts[:2])
-    reason = _self_test(tested)
-    return (MULTIFETCH, None) if reason is None else (PLAIN, reason)
+    return _tested(tuple(contexts if on_gpus else contexts[:2]))
 
 
 @functools.cache
-def _self_test(contexts: tuple[mx.Context, ...]) -> Optional[str]:
-    """Let every worker fetch a row from every worker. Return the problem, or None."""
-    expected = np.arange(len(contexts) * _WIDTH, dtype="float32").reshape(-1, _WIDTH)
+def _tested(contexts: tuple[mx.Context, ...]) -> Fetch:
+    on_gpus = contexts[0].device_type == "gpu"
     try:
         load()
-        graph = _test_graph(len(contexts))
-        tiles = {
-            f"tile{worker}": mx.nd.array(expected[worker : worker + 1], context)
-            for worker, context in enumerate(contexts)
-        }
-        executor = bind("MultiFetch test", graph, contexts, tiles)
-        with mxnet_errors("running MultiFetch's self-test"):
-            regions = [array.asnumpy() for array in executor.forward()[: len(contexts)]]
+        apart = connect_gpus([each.device_id for each in contexts]) if on_gpus else frozenset()
     except TofuError as error:
+        return Fetch(PLAIN, reason=str(error))
+    reason = _out_of_reach(apart, contexts) if apart else None
+    if len(apart) == len(contexts) * (len(contexts) - 1) > 0:
+        return Fetch(PLAIN, reason=reason)
+    problem = _self_test(contexts, apart)
+    return Fetch(MULTIFETCH, apart, reason) if problem is None else Fetch(PLAIN, reason=problem)
+
+
+def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
+    """One sentence on which GPUs cannot read which others' memory."""
+    pairs = sorted(apart)
+    shown = [
+        f"GPU {contexts[reader].device_id} that of GPU {contexts[owner].device_id}"
+        for reader, owner in pairs[:_PAIRS_SHOWN]
+    ]
+    more = f", and {len(pairs) - _PAIRS_SHOWN} more pairs" if len(pairs) > _PAIRS_SHOWN else ""
+    return f"these GPUs cannot read others' memory: {', '.join(shown)}{more}"
+
+
+def _self_test(contexts: tuple[mx.Context, ...], apart: _Pairs = frozenset()) -> Optional[str]:
+    """Let every worker fetch a row from every worker that it reaches. Return the problem.
+
+    MXNet keeps an error with every array that an operator then lacks. All are gone when
+    this returns.
+    """
+    mx.nd.waitall()  # raises what is not the test's own
+    try:
+        return _problem(contexts, apart)
+    except TofuError as error:
+        with contextlib.suppress(mx.base.MXNetError):
+            mx.nd.waitall()
         return str(error)
-    for context, region in zip(contexts, regions):
-        if not np.array_equal(region, expected):
+
+
+def _problem(contexts: tuple[mx.Context, ...], apart: _Pairs) -> Optional[str]:
+    rows = np.arange(len(contexts) * _WIDTH, dtype="float32").reshape(-1, _WIDTH)
+    tiles = {
+        f"tile{worker}": mx.nd.array(rows[worker : worker + 1], context)
+        for worker, context in enumerate(contexts)
+    }
+    executor = bind("MultiFetch test", _test_graph(len(contexts), apart), contexts, tiles)
+    with mxnet_errors("running MultiFetch's self-test"):
+        regions = [array.asnumpy() for array in executor.forward()[: len(contexts)]]
+    for reader, (context, region) in enumerate(zip(contexts, regions)):
+        if not np.array_equal(region, rows[_read_by(reader, len(contexts), apart)]):
             return f"MultiFetch's self-test found wrong values on {context}"
     return None
 
 
-def _test_graph(workers: int) -> _core.Graph:
+def _read_by(reader: int, workers: int, apart: _Pairs) -> list[int]:
+    return [worker for worker in range(workers) if (reader, worker) not in apart]
+
+
+def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
     tiles, handles = [], []
     for worker in range(workers):
         tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(1, _WIDTH)], [_FLOAT32]))
@@ -79,9 +135,11 @@ def _test_graph(workers: int) -> _core.Graph:
         handles.append(_node(*publish, [(1,)], [_INT64]))
     fetches = []
     for reader in range(workers):
-        others = [worker for worker in range(workers) if worker != reader]
+        rows = _read_by(reader, workers, apart)
+        others = [worker for worker in rows if worker != reader]
         pieces = [
-            f"{number}@0,0>{worker},0:1,{_WIDTH}" for number, worker in enumerate([*others, reader])
+            f"{number}@0,0>{rows.index(worker)},0:1,{_WIDTH}"
+            for number, worker in enumerate([*others, reader])
         ]
         inputs = [*(Entry(handles[worker]) for worker in others), Entry(tiles[reader])]
         fetches.append(
@@ -90,15 +148,19 @@ def _test_graph(workers: int) -> _core.Graph:
                 f"fetch{reader}",
                 reader,
                 inputs,
-                [(workers, _WIDTH), (1,)],
+                [(len(rows), _WIDTH), (1,)],
                 [_FLOAT32, _INT64],
-                spec=f"dtype={_FLOAT32} shape={workers},{_WIDTH} remote={workers - 1} "
-                f"sources={f'1,{_WIDTH};' * workers} pieces={';'.join(pieces)}",
+                spec=f"dtype={_FLOAT32} shape={len(rows)},{_WIDTH} remote={len(others)} "
+                f"sources={f'1,{_WIDTH};' * len(rows)} pieces={';'.join(pieces)}",
             )
         )
     retired = []
     for owner in range(workers):
-        readers = [Entry(fetch, 1) for reader, fetch in enumerate(fetches) if reader != owner]
+        readers = [
+            Entry(fetch, 1)
+            for reader, fetch in enumerate(fetches)
+            if reader != owner and (reader, owner) not in apart
+        ]
         inputs = [Entry(tiles[owner]), Entry(handles[owner]), *readers]
         retire = ("_tofu_retire", f"retire{owner}", owner, inputs)
         retired.append(_node(*retire, [(1,)], [_INT64], num_args=str(len(inputs))))

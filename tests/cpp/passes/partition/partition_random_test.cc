@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <utility>
 
+#include "mxnet/dialect.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/phases.h"
@@ -154,6 +157,20 @@ void ExpectPhasesEqualSerial(const MockGraph& mock, const Partitioned& partition
   ExpectHeads(mock, serial, *phases.backward, backward, false);
 }
 
+// No worker has the address of a tile that its device does not reach.
+void ExpectNoHandlesBetween(const std::set<std::pair<int, int>>& apart,
+                            const Partitioned& partitioned) {
+  const Graph& graph = partitioned.graph;
+  for (int number = 0; number < graph.num_nodes(); ++number) {
+    if (graph.nodes[number].op != kMultiFetchOp) continue;
+    for (NodeEntry input : graph.nodes[number].inputs) {
+      const std::pair<int, int> pair = {partitioned.node_workers[number],
+                                        partitioned.node_workers[input.node]};
+      EXPECT_EQ(apart.count(pair), 0u) << graph.nodes[number].name;
+    }
+  }
+}
+
 class PartitionRandom : public testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
@@ -185,6 +202,15 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     EXPECT_EQ(partitioned.shared_bytes, 0);
     ExpectHandlesAlone(multifetch);
     ExpectPhasesEqualSerial(mock, multifetch, whole, serial);
+    PartitionOptions mixed{{}, FetchKind::kMultiFetch};
+    for (int reader = 0; reader < plan.workers(); ++reader) {
+      for (int owner = 0; owner < plan.workers(); ++owner) {
+        if (reader != owner && random() % 3 == 0) mixed.apart.emplace(reader, owner);
+      }
+    }
+    const Partitioned both = PartitionGraph(mock.graph, mock.table, plan, mixed);
+    ExpectNoHandlesBetween(mixed.apart, both);
+    ExpectPhasesEqualSerial(mock, both, whole, serial);
     if (HasFailure()) return;  // the first failing case says enough
   }
   EXPECT_GT(compared, kSeeds / 2);

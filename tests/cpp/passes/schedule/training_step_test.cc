@@ -92,6 +92,9 @@ TEST(TrainingStep, RelaysRegionsAndChainsNodesOnlyWhenAsked) {
   EXPECT_NE(WriteGraph(chained.graphs[0]).find("/relay"), std::string::npos);
   EXPECT_GT(dependencies(chained), 0u);
   EXPECT_EQ(dependencies(ScheduleStep(Divided(mock), {true, false})), 0u);
+  const TrainingStep direct = ScheduleStep(Divided(mock), {true, true, false});
+  EXPECT_EQ(WriteGraph(direct.graphs[0]).find("/relay"), std::string::npos);
+  EXPECT_GT(dependencies(direct), 0u);
 }
 
 TEST(TrainingStep, OfOutputsAloneIsOneGraph) {

@@ -19,8 +19,8 @@ from tofu import _core
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor, extension, fetch_check
-from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE
-from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, usable_fetch
+from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, mxnet_errors
+from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, Fetch, usable_fetch
 
 CONTEXTS = [mx.cpu(0), mx.cpu(1)]
 ROUNDS = 1000
@@ -84,19 +84,60 @@ def observe():
 
 
 def test_contexts_of_this_machine_can_fetch():
-    assert usable_fetch(MULTIFETCH, CONTEXTS) == (MULTIFETCH, None)
-    assert usable_fetch(MULTIFETCH, [mx.cpu(0)]) == (MULTIFETCH, None)
-    assert usable_fetch(PLAIN, CONTEXTS) == (PLAIN, None)
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == Fetch(MULTIFETCH)
+    assert usable_fetch(MULTIFETCH, [mx.cpu(0)]) == Fetch(MULTIFETCH)
+    assert usable_fetch(PLAIN, CONTEXTS) == Fetch(PLAIN)
 
 
 def test_gpus_use_multifetch_only_when_asked(monkeypatch):
     asked = []
-    monkeypatch.setattr(fetch_check, "_self_test", asked.append)
+    monkeypatch.setattr(fetch_check, "_tested", lambda given: asked.append(given) or MULTIFETCH)
     gpus = [mx.gpu(0), mx.gpu(1), mx.gpu(2)]
-    assert usable_fetch(None, gpus) == (PLAIN, None) and not asked
-    assert usable_fetch(MULTIFETCH, gpus) == (MULTIFETCH, None)
-    assert usable_fetch(None, CONTEXTS) == (MULTIFETCH, None)
+    assert usable_fetch(None, gpus) == Fetch(PLAIN) and not asked
+    assert usable_fetch(MULTIFETCH, gpus) == MULTIFETCH
+    assert usable_fetch(None, CONTEXTS) == MULTIFETCH
     assert asked == [tuple(gpus), tuple(CONTEXTS)]
+
+
+@pytest.fixture
+def untested():
+    """Forget what earlier tests found, and what this one finds."""
+    fetch_check._tested.cache_clear()
+    yield
+    fetch_check._tested.cache_clear()
+
+
+def test_only_workers_out_of_reach_copy(monkeypatch, untested):
+    gpus = [mx.gpu(0), mx.gpu(1), mx.gpu(4)]
+    found = frozenset({(0, 2), (1, 2), (2, 0), (2, 1)})
+    asked = []
+    monkeypatch.setattr(fetch_check, "load", lambda: None)
+    monkeypatch.setattr(fetch_check, "connect_gpus", lambda given: asked.append(given) or found)
+    monkeypatch.setattr(fetch_check, "_self_test", lambda *given: asked.append(given))
+    fetch = usable_fetch(MULTIFETCH, gpus)
+    assert asked == [[0, 1, 4], (tuple(gpus), found)]
+    assert (fetch.kind, fetch.apart) == (MULTIFETCH, found)
+    assert fetch.reason == (
+        "these GPUs cannot read others' memory: GPU 0 that of GPU 4, GPU 1 that of GPU 4, "
+        "GPU 4 that of GPU 0, and 1 more pairs"
+    )
+
+
+def test_all_workers_copy_if_none_is_in_reach(monkeypatch, untested):
+    found = frozenset({(0, 1), (1, 0)})
+    monkeypatch.setattr(fetch_check, "load", lambda: None)
+    monkeypatch.setattr(fetch_check, "connect_gpus", lambda _: found)
+    monkeypatch.setattr(fetch_check, "_self_test", None)  # nothing to test
+    fetch = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
+    assert (fetch.kind, fetch.apart) == (PLAIN, frozenset())
+    assert "GPU 0 that of GPU 1" in fetch.reason
+
+
+def test_the_self_test_reads_only_what_is_in_reach(monkeypatch):
+    assert fetch_check._self_test(tuple(CONTEXTS), frozenset({(0, 1)})) is None
+    graph = fetch_check._test_graph(2, frozenset({(0, 1)}))
+    fetches = [n for n in json.loads(graph.to_json())["nodes"] if n["op"] == "_tofu_multifetch"]
+    assert [each["attrs"]["spec"].split()[2] for each in fetches] == ["remote=0", "remote=1"]
 
 
 @pytest.mark.gpu
@@ -104,19 +145,44 @@ def test_gpus_that_reach_each_other_can_fetch():
     count = mx.context.num_gpus()
     if count < 2:
         pytest.skip(f"MXNet sees {count} GPUs, this needs two")
-    kind, reason = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
-    assert (kind, reason) == (MULTIFETCH, None) or "cannot read the memory of GPU" in reason
+    fetch = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
+    assert fetch == Fetch(MULTIFETCH) or "cannot read others' memory" in fetch.reason
 
 
-def test_what_fails_the_self_test_is_not_used(monkeypatch):
+def test_what_fails_the_self_test_is_not_used(monkeypatch, untested):
     def refuse(*_):
         raise GraphError("binding the graph: no peers here")
 
     monkeypatch.setattr(fetch_check, "bind", refuse)
-    fetch_check._self_test.cache_clear()
     found = usable_fetch(MULTIFETCH, CONTEXTS)
-    fetch_check._self_test.cache_clear()
-    assert found == (PLAIN, "binding the graph: no peers here")
+    assert found == Fetch(PLAIN, reason="binding the graph: no peers here")
+
+
+def test_a_failed_self_test_leaves_no_error_behind(monkeypatch, untested):
+    """MXNet would raise it again, for each array that the failed operator did not write."""
+    matrix = mx.nd.full((1, 1), -1, ctx=mx.cpu())  # has no Cholesky factor
+    bind = executor.bind
+
+    def fail(*args):
+        bound = bind(*args)
+        with mxnet_errors("failing"):
+            failed = [mx.nd.linalg.potrf(matrix) for _ in range(2)]
+            failed[0].asnumpy()
+        return bound
+
+    monkeypatch.setattr(fetch_check, "bind", fail)
+    fetch = usable_fetch(MULTIFETCH, CONTEXTS)
+    assert fetch.kind == PLAIN and "failing: MXNet refused" in fetch.reason
+    mx.nd.waitall()
+
+
+def test_errors_of_the_script_stay_the_scripts(untested):
+    matrix = mx.nd.full((1, 1), -1, ctx=mx.cpu())
+    failed = mx.nd.linalg.potrf(matrix)
+    with pytest.raises(mx.base.MXNetError, match="potrf"):
+        usable_fetch(MULTIFETCH, CONTEXTS)
+    del failed
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == Fetch(MULTIFETCH)
 
 
 def respecified(change):
@@ -128,13 +194,11 @@ def respecified(change):
     return _core.Graph(json.dumps(graph))
 
 
-def test_wrong_values_fail_the_self_test(monkeypatch):
+def test_wrong_values_fail_the_self_test(monkeypatch, untested):
     graph = respecified(lambda spec: spec.replace("0@0,0>", "1@0,0>"))
-    monkeypatch.setattr(fetch_check, "_test_graph", lambda _: graph)
-    fetch_check._self_test.cache_clear()
-    kind, reason = usable_fetch(MULTIFETCH, CONTEXTS)
-    fetch_check._self_test.cache_clear()
-    assert kind == PLAIN and "found wrong values on cpu(0)" in reason
+    monkeypatch.setattr(fetch_check, "_test_graph", lambda *_: graph)
+    fetch = usable_fetch(MULTIFETCH, CONTEXTS)
+    assert fetch.kind == PLAIN and "found wrong values on cpu(0)" in fetch.reason
 
 
 def test_a_damaged_specification_is_named():

@@ -1,6 +1,7 @@
 // Stands in for NVIDIA's driver, so everything around the kernels runs without a GPU:
-// three devices whose memory is the host's, and the others cannot reach the third. It
-// finds the kernels of EmittedSpecs(), compiled for the CPU, by their text.
+// devices whose memory is the host's, in groups that cannot reach each other: $FAKE_GPUS
+// lists the groups' sizes, otherwise two devices and a third. A kernel's image is its
+// text; fake_kernels.h finds the same kernel, compiled for the CPU.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,22 +11,33 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/emitted/emitted_kernels.h"
-
-#define FAKE extern "C" __attribute__((visibility("default")))
+#include "kernels/gpu/fake/fake_calls.h"
+#include "kernels/gpu/fake/fake_kernels.h"
 
 namespace {
 
-constexpr int kDevices = 3;
 constexpr int kInvalidValue = 1;
 constexpr int kInvalidImage = 200;
 constexpr int kInvalidContext = 201;
 constexpr int kPeerEnabledAlready = 704;
+constexpr int kPeerUnsupported = 217;
+constexpr int kMaxDevices = 16;
 
-int g_devices[kDevices] = {0, 1, 2};  // a context is the address of its number
+// Never freed: MXNet calls CUDA until the process has ended.
+auto& g_calls = *new tofu_fake::Calls;
+int g_devices[kMaxDevices];  // a context is the address of one
 thread_local std::vector<int*> g_current;
 std::mutex g_mutex;
-std::set<std::pair<int, int>> g_peers;
+auto& g_peers = *new std::set<std::pair<int, int>>;
+
+const std::vector<int>& Groups() {
+  static const auto* const groups = new std::vector<int>(tofu_fake::GpuGroups("2,1"));
+  return *groups;
+}
+
+int CountDevices() { return tofu_fake::CountGpus(Groups()); }
+
+int DeviceOf(const int* context) { return static_cast<int>(context - g_devices); }
 
 bool HasContext() { return !g_current.empty() && g_current.back() != nullptr; }
 
@@ -39,13 +51,13 @@ FAKE int cuGetErrorName(int result, const char** name) {
 }
 
 FAKE int cuDeviceGetCount(int* count) {
-  *count = kDevices;
+  *count = CountDevices();
   return 0;
 }
 
 FAKE int cuDeviceGet(int* handle, int device) {
   *handle = device;
-  return device >= 0 && device < kDevices ? 0 : kInvalidValue;
+  return device >= 0 && device < CountDevices() ? 0 : kInvalidValue;
 }
 
 FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
@@ -70,20 +82,16 @@ FAKE int cuCtxPopCurrent_v2(int** context) {
   return 0;
 }
 
-FAKE int cuModuleLoadData(const tofu::EmittedText** module, const char* image) {
+// A module and its function are the kernel itself.
+FAKE int cuModuleLoadData(tofu::RunEmitted* module, const char* image) {
   if (!HasContext()) return kInvalidContext;
-  for (const tofu::EmittedText* text = tofu::kEmittedTexts; text->run != nullptr;
-       ++text) {
-    if (std::strcmp(text->source, image) == 0) {
-      *module = text;
-      return 0;
-    }
-  }
-  return kInvalidImage;
+  if (const int error = g_calls.Count("cuModuleLoadData")) return error;
+  *module = tofu::FindKernel(image);
+  return *module != nullptr ? 0 : kInvalidImage;
 }
 
-FAKE int cuModuleGetFunction(const tofu::EmittedText** function,
-                             const tofu::EmittedText* module, const char* name) {
+FAKE int cuModuleGetFunction(tofu::RunEmitted* function, tofu::RunEmitted module,
+                             const char* name) {
   *function = module;
   return std::strcmp(name, "tofu_fetch") == 0 ? 0 : kInvalidValue;
 }
@@ -110,32 +118,38 @@ FAKE int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
   return HasContext() ? 0 : kInvalidContext;
 }
 
-FAKE int cuMemsetD32Async(uint64_t to, unsigned int value, size_t count, void*) {
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(reinterpret_cast<char*>(to) + i * sizeof(value), &value, sizeof(value));
-  }
+FAKE int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void*) {
+  if (const int error = g_calls.Count("cuMemcpyHtoDAsync")) return error;
+  if (bytes > 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return HasContext() ? 0 : kInvalidContext;
 }
 
 // The kernels' own argument lists, as cuda_source.h and cuda_generic.h say.
-FAKE int cuLaunchKernel(const tofu::EmittedText* function, unsigned int blocks,
-                        unsigned int, unsigned int, unsigned int threads, unsigned int,
-                        unsigned int, unsigned int, void*, void** arguments, void**) {
+FAKE int cuLaunchKernel(tofu::RunEmitted function, unsigned int blocks, unsigned int,
+                        unsigned int, unsigned int threads, unsigned int, unsigned int,
+                        unsigned int, void*, void** arguments, void**) {
   if (!HasContext()) return kInvalidContext;
+  if (const int error = g_calls.Count("cuLaunchKernel")) return error;
   if (blocks == 0 || threads != 256) return kInvalidValue;
   const std::lock_guard<std::mutex> lock(g_mutex);  // one kernel at a time
-  function->run(static_cast<int>(blocks), *static_cast<char**>(arguments[0]),
-                *static_cast<long long**>(arguments[1]),
-                static_cast<const char* const*>(arguments[2]),
-                *static_cast<const long long**>(arguments[3]));
+  function(static_cast<int>(blocks), *static_cast<char**>(arguments[0]),
+           *static_cast<long long**>(arguments[1]),
+           static_cast<const char* const*>(arguments[2]),
+           *static_cast<const long long**>(arguments[3]));
   return 0;
 }
 
 FAKE int cuStreamSynchronize(void*) { return HasContext() ? 0 : kInvalidContext; }
 
 FAKE int cuDeviceCanAccessPeer(int* can, int reader, int owner) {
-  *can = reader != owner && reader < 2 && owner < 2 ? 1 : 0;
+  *can = reader != owner && tofu_fake::AreInOneGroup(Groups(), reader, owner) ? 1 : 0;
   return 0;
+}
+
+FAKE long long FakeDriverCalls(const char* name) { return g_calls.CountOf(name); }
+
+FAKE void FakeDriverFails(const char* name, int calls, int error) {
+  g_calls.Fail(name, calls, error);
 }
 
 // For tests: whether the reader may read the owner's memory; these kernels always can.
@@ -147,6 +161,9 @@ FAKE int FakeHasPeerAccess(int reader, int owner) {
 FAKE int cuCtxEnablePeerAccess(const int* owner, unsigned int flags) {
   if (!HasContext()) return kInvalidContext;
   const std::lock_guard<std::mutex> lock(g_mutex);
-  if (flags != 0 || *g_current.back() == *owner) return kInvalidValue;
-  return g_peers.emplace(*g_current.back(), *owner).second ? 0 : kPeerEnabledAlready;
+  const int reader = DeviceOf(g_current.back());
+  if (flags != 0 || reader == DeviceOf(owner)) return kInvalidValue;
+  if (!tofu_fake::AreInOneGroup(Groups(), reader, DeviceOf(owner)))
+    return kPeerUnsupported;
+  return g_peers.emplace(reader, DeviceOf(owner)).second ? 0 : kPeerEnabledAlready;
 }

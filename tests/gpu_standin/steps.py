@@ -1,0 +1,270 @@
+"""What the tests of this folder run in processes of their own, one function each.
+
+FAKE_GPUS=4 python steps.py FUNCTION [ARGUMENT...]
+
+Prints the function's result as the last line, as JSON.
+"""
+
+import ctypes
+import gc
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+
+from tofu import _core
+from tofu.errors import GraphError
+from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
+from tofu.mx.run import executor
+from tofu.mx.run.extension import load, mxnet_errors
+from tofu.mx.run.fetch_check import usable_fetch
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+RUNTIME_CALLS = ("cudaStreamSynchronize", "cudaMemcpyPeerAsync", "cudaMemsetAsync")
+DRIVER_CALLS = ("cuLaunchKernel", "cuMemcpyHtoDAsync")
+# CUDA's number of an error after which a device goes on: out of resources for a launch.
+LAUNCH_FAILS = 701
+DTYPES = ("float32", "float64", "float16")  # by MXNet's flag
+STEPS = 2
+# Fetches of two remote tiles and a local one, each of (4, 6) elements; dtypes are MXNet's.
+_TILES = "remote=2 sources=4,6;4,6;4,6; pieces="
+_ROWS = "0@0,0>0,0:4,6;1@0,0>4,0:4,6;2@0,0>8,0:4,6"
+_TERMS = "0@0,0>0,0:4,6;1@0,0>0,0:4,6#1;2@0,0>0,0:4,6#2"
+SPECS = {
+    "rows": f"dtype=0 shape=12,6 {_TILES}{_ROWS}",
+    "rows of float64": f"dtype=1 shape=12,6 {_TILES}{_ROWS}",
+    "rows of float16": f"dtype=2 shape=12,6 {_TILES}{_ROWS}",
+    "columns": f"dtype=0 shape=4,18 {_TILES}0@0,0>0,0:4,6;1@0,0>0,6:4,6;2@0,0>0,12:4,6",
+    "parts": f"dtype=0 shape=3,5 {_TILES}0@1,1>0,0:3,2;1@0,3>0,2:3,2;2@1,5>0,4:3,1",
+    "halo with fill": f"dtype=0 shape=6,7 fill=1 {_TILES}"
+    "-@>0,0:1,7;-@>1,0:4,1;0@0,0>1,1:4,6;1@0,0>5,0:1,6;-@>5,6:1,1",
+    **{
+        f"{reduce} of float32": f"dtype=0 shape=4,6 reduce={reduce} terms=3 {_TILES}{_TERMS}"
+        for reduce in ("sum", "prod", "max", "min")
+    },
+    "sum of float64": f"dtype=1 shape=4,6 reduce=sum terms=3 {_TILES}{_TERMS}",
+}
+
+
+def contexts():
+    return [mx.gpu(device) for device in range(mx.context.num_gpus())]
+
+
+class Library:
+    """A stand-in, with its counts and failures."""
+
+    def __init__(self, name, prefix):
+        library = ctypes.CDLL(name)
+        self._calls = getattr(library, f"{prefix}Calls")
+        self._calls.restype = ctypes.c_longlong
+        self._fails = getattr(library, f"{prefix}Fails")
+
+    def calls(self, name):
+        return self._calls(name.encode())
+
+    def fail(self, name, after=0, error=LAUNCH_FAILS):
+        self._fails(name.encode(), after, error)
+
+
+def runtime():
+    return Library("libcudart.so.11.0", "FakeRuntime")
+
+
+def driver():
+    return Library("libcuda.so.1", "FakeDriver")
+
+
+def counts():
+    return {
+        **{name: runtime().calls(name) for name in RUNTIME_CALLS},
+        **{name: driver().calls(name) for name in DRIVER_CALLS},
+    }
+
+
+def pending_error():
+    """What waitall raises, else None."""
+    try:
+        mx.nd.waitall()
+    except mx.base.MXNetError as error:
+        return str(error)
+    return None
+
+
+def self_test():
+    fetch = usable_fetch("multifetch", contexts())
+    return {
+        **fetch._asdict(),
+        "apart": sorted(fetch.apart),
+        "pending": pending_error(),
+        "calls": counts(),
+    }
+
+
+def two_sessions():
+    """The fetch of each of two groups of two GPUs."""
+    of = contexts()
+    fetches = (usable_fetch("multifetch", of[:2]), usable_fetch("multifetch", of[2:]))
+    return [[fetch.kind, fetch.reason] for fetch in fetches]
+
+
+def failing_self_test(call):
+    """A call of the driver fails on one of the GPUs."""
+    driver().fail(call, after=1)
+    return self_test()
+
+
+def _fetch_graph(spec, of):
+    """Workers 0 and 1 publish a tile, worker 2 fetches both and has a third; owners retire."""
+    _, dtype = spec.split()[0].split("=")
+    shape = tuple(map(int, spec.split()[1].partition("=")[2].split(",")))
+    tiles, handles = [], []
+    for worker in range(3):
+        tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(4, 6)], [int(dtype)]))
+        publish = ("_tofu_publish", f"publish{worker}", worker, [Entry(tiles[-1])], [(1,)], [6])
+        handles.append(_node(*publish))
+    inputs = [Entry(handles[0]), Entry(handles[1]), Entry(tiles[2])]
+    fetch = _node(
+        *("_tofu_multifetch", "fetch", 2, inputs, [shape, (1,)], [int(dtype), 6]), spec=spec
+    )
+    retired = []
+    for worker in range(2):
+        inputs = [Entry(tiles[worker]), Entry(handles[worker]), Entry(fetch, 1)]
+        retire = ("_tofu_retire", f"retire{worker}", worker, inputs, [(1,)], [6])
+        retired.append(_node(*retire, num_args="3"))
+    graph = Graph([Entry(fetch), *map(Entry, retired)])
+    order = graph.topological()
+    attrs = {
+        "shape": ["list_shape", [shape for node in order for shape in node.shapes]],
+        "dtype": ["list_int", [dtype for node in order for dtype in node.dtypes]],
+    }
+    rng = np.random.default_rng(5)
+    arrays = {
+        f"tile{worker}": mx.nd.array(rng.integers(-4, 5, (4, 6)), context, DTYPES[int(dtype)])
+        for worker, context in enumerate(of)
+    }
+    document = _core.Graph(graph.to_json(attrs))
+    return executor.bind("fetch", document, of, arrays), arrays
+
+
+def _node(op, name, worker, inputs, shapes, dtypes, **attrs):
+    node = Node(op, name, attrs, inputs, num_outputs=len(shapes), shapes=shapes, dtypes=dtypes)
+    node.attrs["__ctx_group__"] = f"worker{worker}"
+    return node
+
+
+def fetches():
+    """Kinds of fetches whose values on GPUs differ from those on CPU contexts."""
+    load()
+    wrong = []
+    for kind, spec in SPECS.items():
+        on_gpus, _ = _fetch_graph(spec, contexts()[:3])
+        on_cpus, _ = _fetch_graph(spec, [mx.cpu(0), mx.cpu(1), mx.cpu(2)])
+        for _ in range(STEPS):
+            found, expected = (each.forward()[0].asnumpy() for each in (on_gpus, on_cpus))
+            if found.dtype != expected.dtype or not np.array_equal(found, expected):
+                wrong.append(kind)
+    return {"wrong": wrong, "kinds": len(SPECS), "pending": pending_error()}
+
+
+def failing_launches():
+    """What a step, waitall after it, and the next step do when a launch fails."""
+    load()
+    on_gpus, arrays = _fetch_graph(SPECS["rows"], contexts()[:3])
+    expected = np.concatenate([array.asnumpy() for array in arrays.values()])
+    on_gpus.forward()[0].wait_to_read()
+    driver().fail("cuLaunchKernel")
+    error = None
+    try:
+        with mxnet_errors("running a step"):
+            on_gpus.forward()[0].asnumpy()
+    except GraphError as caught:
+        error = str(caught)
+    pending = pending_error()
+    found = on_gpus.forward()[0].asnumpy()
+    return {"error": error, "pending": pending, "right": bool(np.array_equal(found, expected))}
+
+
+def failing_training(name):
+    """The same for a script that trains, in its third step."""
+    step, read = _training(name)
+    for _ in range(STEPS):
+        step()
+        mx.nd.waitall()
+    driver().fail("cuLaunchKernel", after=3)
+    error = None
+    try:
+        step()
+        read()
+    except mx.base.MXNetError as caught:
+        error = str(caught)
+    pending = pending_error()
+    step()
+    return {"error": error, "pending": pending, "after": pending_error()}
+
+
+def deletion():
+    """Deletes executors whose work is pending; the error of any, and another fetch's values."""
+    load()
+    for number in range(20):
+        bound, arrays = _fetch_graph(SPECS["rows"], contexts()[:3])
+        for _ in range(5):
+            for array in arrays.values():
+                array += number
+            outputs = bound.forward()
+        del bound, arrays, outputs
+        gc.collect()
+    return {"pending": pending_error(), **fetches()}
+
+
+def _training(name):
+    """Functions that take one step with an example's network, and read its output."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    net, inputs = NETS[name](module)
+    net.initialize(mx.init.Xavier(), ctx=mx.gpu())
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
+    outputs = []
+
+    def step():
+        with autograd.record():
+            found = net(*inputs)
+            outputs[:] = [found[0] if isinstance(found, (list, tuple)) else found]
+        outputs[0].backward()
+        trainer.step(1)
+
+    return step, lambda: outputs[0].asnumpy()
+
+
+def example(name):
+    """Two steps of an example's network; the calls of the second."""
+    step, _ = _training(name)
+    step()
+    mx.nd.waitall()
+    before = counts()
+    step()
+    mx.nd.waitall()
+    after = counts()
+    return {call: after[call] - before[call] for call in after}
+
+
+def _digits(module):
+    return module.make_net(16), [mx.nd.zeros((64, 1, 8, 8), ctx=mx.gpu())]
+
+
+def _lstm(module):
+    net = module.LanguageModel(72, 64, 2, 8)
+    characters = mx.nd.zeros((32, 8), ctx=mx.gpu())
+    return net, [characters, net.cells.begin_state(batch_size=32, ctx=mx.gpu())]
+
+
+NETS = {"digits_resnet": _digits, "text_lstm": _lstm}
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,109 @@
+"""MXNet's wheel for GPUs under tofu, on libraries that stand in for CUDA's (run.sh).
+
+Engine, streams, copy threads and errors are MXNet's own; memory is the host's, tofu's kernels
+run on the CPU, and MXNet's compute nothing.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+COUNTS = (2, 4, 8)
+# MXNet waits once more where a thread of the engine finds two operators in its queue.
+_SLACK = 1.05
+
+
+def run(gpus, function, *args, **variables):
+    """The result of a function of steps.py, in a process with these groups of GPUs."""
+    ran = subprocess.run(
+        [sys.executable, HERE / "steps.py", function, *args],
+        env={**os.environ, "FAKE_GPUS": gpus, **variables},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1]), ran.stderr
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_all_gpus_fetch_from_each_other(count):
+    found, _ = run(str(count), "self_test")
+    assert (found["kind"], found["reason"], found["apart"]) == ("multifetch", None, [])
+    assert found["pending"] is None
+    calls = found["calls"]
+    assert calls["cuLaunchKernel"] == calls["cuMemcpyHtoDAsync"] == count
+    assert calls["cudaMemcpyPeerAsync"] == 2 * count * (count - 1)  # handles, acknowledgements
+    assert calls["cudaMemsetAsync"] == 0
+
+
+@pytest.mark.parametrize(("groups", "pairs"), [("1,1", 2), ("2,2", 8), ("3,1", 6), ("4,4", 32)])
+def test_only_gpus_out_of_reach_copy(groups, pairs):
+    found, _ = run(groups, "self_test")
+    assert found["pending"] is None
+    assert "these GPUs cannot read others' memory: GPU 0 that of GPU" in found["reason"]
+    if groups == "1,1":
+        assert (found["kind"], found["apart"]) == ("plain", [])
+        return
+    assert found["kind"] == "multifetch" and len(found["apart"]) == pairs
+    first = int(groups[0])
+    assert all((reader < first) != (owner < first) for reader, owner in found["apart"])
+
+
+def test_gpus_of_other_sessions_do_not_matter():
+    found, _ = run("2,2", "two_sessions")
+    assert found == [["multifetch", None]] * 2
+
+
+@pytest.mark.parametrize(("gpus", "call"), [("4", "cuLaunchKernel"), ("4", "cuModuleLoadData")])
+def test_a_failed_self_test_leaves_no_error_behind(gpus, call):
+    found, _ = run(gpus, "failing_self_test", call)
+    assert found["kind"] == "plain" and "CUDA's driver failed at" in found["reason"]
+    assert found["pending"] is None
+
+
+def test_fetches_of_every_kind_give_what_cpus_do():
+    found, _ = run("4", "fetches")
+    assert found["kinds"] > 10
+    assert (found["wrong"], found["pending"]) == ([], None)
+
+
+def test_a_failed_launch_is_reported_once():
+    found, _ = run("4", "failing_launches")
+    assert "CUDA's driver failed at launching a kernel" in found["error"]
+    assert found["pending"] is None and found["right"]
+
+
+@pytest.mark.xfail(
+    strict=False, reason="in a quarter of runs a thread of MXNet's engine crashes on the error"
+)
+@pytest.mark.parametrize("fetch", ["multifetch"])
+def test_a_script_goes_on_after_a_failed_launch(fetch):
+    found, _ = run("4", "failing_training", "text_lstm", MXNET_GRAPH_PASS="tofu", TOFU_FETCH=fetch)
+    assert "CUDA's driver failed at launching a kernel" in found["error"]
+    assert (found["pending"], found["after"]) == (None, None)
+
+
+def test_what_has_work_pending_may_be_deleted():
+    found, _ = run("4", "deletion")
+    assert (found["wrong"], found["pending"]) == ([], None)
+
+
+@pytest.mark.parametrize("fetch", ["multifetch", "plain"])
+@pytest.mark.parametrize("gpus", ["2", "4", "8", "4,4"])
+@pytest.mark.parametrize("name", ["digits_resnet", "text_lstm"])
+def test_a_step_of_the_examples_makes_as_few_calls_as_recorded(name, gpus, fetch, budget):
+    calls, told = run(gpus, "example", name, MXNET_GRAPH_PASS="tofu", TOFU_FETCH=fetch)
+    assert f"over {sum(map(int, gpus.split(',')))} workers" in told
+    assert ("cannot read others' memory" in told) == (gpus == "4,4" and fetch == "multifetch")
+    allowed = budget(calls, name, fetch, gpus)
+    assert {call: calls[call] for call in allowed if calls[call] > _SLACK * allowed[call]} == {}
+    # Of these, a step makes the same number every time.
+    exact = ("cuLaunchKernel", "cuMemcpyHtoDAsync", "cudaMemsetAsync")
+    assert {call: calls[call] for call in exact} == {call: allowed[call] for call in exact}
