@@ -25,27 +25,12 @@ constexpr double kFruitless = 20;  // failures in a row that double the price
 constexpr int kBatch = 8;
 constexpr size_t kMaxOpen = 20000;
 
-// An upper bound on the cost of every allowed choice.
-int64_t HighestCost(const CoreProblem& core) {
-  int64_t sum = core.constant;
-  const auto add = [&sum](const std::vector<int64_t>& cells) {
-    int64_t highest = 0;
-    for (int64_t cell : cells) {
-      if (cell < kForbidden) highest = std::max(highest, cell);
-    }
-    sum = SaturatingAdd(sum, highest);
-  };
-  for (const std::vector<int64_t>& unary : core.unary) add(unary);
-  for (const CoreProblem::Edge& edge : core.edges) add(edge.cost.vector());
-  return std::min(sum, kForbidden - 1);
-}
-
 class Search {
  public:
   Search(const CoreProblem& core, const BranchOptions& options)
       : core_(core),
         options_(options),
-        top_(std::min(options.top, HighestCost(core) + 1)) {
+        top_(std::min(options.top, core.HighestCost() + 1)) {
     SearchNode root;
     root.part = std::make_shared<SearchPart>(
         core, [](const std::vector<int>& values) { return values; }, top_);

@@ -1,5 +1,7 @@
 #include "solver/core_problem.h"
 
+#include <algorithm>
+
 namespace tofu {
 
 int64_t CoreProblem::Cost(const std::vector<int>& values) const {
@@ -12,6 +14,20 @@ int64_t CoreProblem::Cost(const std::vector<int>& values) const {
     cost = SaturatingAdd(cost, edge.cost[row * domain[edge.b] + values[edge.b]]);
   }
   return cost;
+}
+
+int64_t CoreProblem::HighestCost() const {
+  int64_t sum = constant;
+  const auto add = [&sum](const std::vector<int64_t>& cells) {
+    int64_t highest = 0;
+    for (int64_t cell : cells) {
+      if (cell < kForbidden) highest = std::max(highest, cell);
+    }
+    sum = SaturatingAdd(sum, highest);
+  };
+  for (const std::vector<int64_t>& costs : unary) add(costs);
+  for (const Edge& edge : edges) add(edge.cost.vector());
+  return std::min(sum, kForbidden - 1);
 }
 
 std::vector<int64_t> CoreProblem::Load(const std::vector<int>& values) const {

@@ -41,6 +41,8 @@ struct CoreProblem {
 
   int num_variables() const { return static_cast<int>(domain.size()); }
   int64_t Cost(const std::vector<int>& values) const;
+  // At least the cost of every allowed choice, below kForbidden.
+  int64_t HighestCost() const;
   // Sum of the chosen bytes at each moment.
   std::vector<int64_t> Load(const std::vector<int>& values) const;
   bool Fits(const std::vector<int>& values) const;

@@ -308,8 +308,10 @@ TablePool::Known TablePool::Minimize(int pattern,
     key_.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(cells)));
   }
   Known& known = minimized_[key_];
-  if (known.cells == nullptr)
+  if (known.cells == nullptr) {
     known = Intern(RowMinimizer(patterns_[pattern], tables).Run());
+    work_ += static_cast<double>(known.cells->size()) * patterns_[pattern].num_values;
+  }
   return known;
 }
 

@@ -96,6 +96,9 @@ class TablePool {
   // the pattern's operands; null stands for zeros.
   Known Minimize(int pattern, const std::vector<const Cells*>& tables);
 
+  // Additions spent on minimisations so far: those that were cached cost nothing.
+  double work() const { return work_; }
+
   // The same for tables over variables of this domain; the result is over
   // UnionScope(tables, v). Adds what is subtracted from the cells to *constant.
   CostTable MinimizeOut(const std::vector<const CostTable*>& tables, int v,
@@ -123,6 +126,7 @@ class TablePool {
 
   std::deque<Cells> cells_;
   size_t num_cells_ = 0;
+  double work_ = 0;
   std::unordered_multimap<size_t, const Cells*> by_hash_;
   std::unordered_map<const Cells*, Pair> pairs_;
   std::unordered_map<std::vector<int64_t>, Known, Hash<int64_t>> minimized_;

@@ -282,10 +282,11 @@ EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions
   }
   EliminationCache::Plan& plan =
       cache->PlanOf(problem, options.max_table, options.deadline);
-  if (plan.order.work > static_cast<double>(options.max_work)) return result;
+  if (!plan.schedule && plan.order.work > options.max_work) return result;
   cache->pool().Tidy();
-  if (plan.schedule && plan.schedule->Run(problem, options.deadline, &cache->pool(),
-                                          &result.values, &result.lower_bound)) {
+  if (plan.schedule &&
+      plan.schedule->Run(problem, options.max_work, options.deadline, &cache->pool(),
+                         &result.values, &result.lower_bound)) {
     result.cost = problem.Cost(result.values);
     TOFU_CHECK(result.cost == result.lower_bound)
         << "eliminated to " << result.lower_bound << ", but the values cost "
@@ -293,6 +294,7 @@ EliminateResult Eliminate(const PairwiseProblem& problem, const EliminateOptions
     result.status = StatusOf(result);
     return result;
   }
+  if (plan.schedule && !IsPast(options.deadline)) return result;  // too much work
   Eliminator eliminator(problem, plan.order.order, options, &cache->pool());
   result.values = eliminator.Run();
   result.cost = problem.Cost(result.values);

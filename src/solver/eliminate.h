@@ -34,6 +34,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -68,8 +69,9 @@ class EliminationCache {
 
 struct EliminateOptions {
   int64_t max_table = int64_t{1} << 20;  // cells of one table
-  // Additions that may be spent; a problem that needs more is refused with kTooBig.
-  int64_t max_work = int64_t{1} << 62;
+  // Additions that may be spent; a problem that needs more is refused with kTooBig. Where
+  // the order is exact, equal tables count once, and those that are cached do not.
+  double max_work = std::numeric_limits<double>::infinity();
   Deadline deadline = Deadline::max();
 };
 

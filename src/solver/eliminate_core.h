@@ -2,7 +2,8 @@
 //
 // Input:      a core; the top: only choices that cost less are of interest.
 // Output:     the best values; nothing if memory is limited, if `max_work` additions are
-//             not enough, or if time is up.
+//             not enough, or if time is up. Tables that are equal, or that the cache
+//             knows, cost nothing.
 // Position:   before dual ascent, and in every node of branch_and_bound that was reduced.
 // Complexity: eliminate.h; `max_work` additions at most.
 #ifndef TOFU_SOLVER_ELIMINATE_CORE_H_
@@ -14,11 +15,13 @@
 
 #include "solver/core_problem.h"
 #include "solver/deadline.h"
+#include "solver/eliminate.h"
 
 namespace tofu {
 
 std::optional<std::vector<int>> EliminateCore(const CoreProblem& core, int64_t top,
-                                              double max_work, Deadline deadline);
+                                              double max_work, Deadline deadline,
+                                              EliminationCache* cache = nullptr);
 
 }  // namespace tofu
 

@@ -82,10 +82,12 @@ void EliminationSchedule::AddStep(int v, const std::vector<int>& tables,
                     tables.size()});
 }
 
-bool EliminationSchedule::Run(const PairwiseProblem& problem, Deadline deadline,
-                              TablePool* pool, std::vector<int>* values, int64_t* least) {
+bool EliminationSchedule::Run(const PairwiseProblem& problem, double max_work,
+                              Deadline deadline, TablePool* pool,
+                              std::vector<int>* values, int64_t* least) {
   const size_t num_variables = domain_.size();
   int64_t sum = problem.constant;
+  const double work_before = pool->work();
   tables_.clear();
   const auto add = [&](TablePool::Known known) {
     sum += known.constant;
@@ -105,6 +107,7 @@ bool EliminationSchedule::Run(const PairwiseProblem& problem, Deadline deadline,
       summed_.push_back(tables_[operands_[j].table]);
     }
     add(pool->Minimize(step.pattern, summed_));
+    if (pool->work() - work_before > max_work) return false;
   }
   values->assign(num_variables, 0);
   for (size_t i = steps_.size(); i-- > 0;) {

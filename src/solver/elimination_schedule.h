@@ -32,9 +32,10 @@ class EliminationSchedule {
                       const std::vector<int>& order, TablePool* pool);
 
   // Sets the best values of `problem` and their cost. Returns false and sets nothing if
-  // the deadline passes first. `pool` must be the one given to the constructor.
-  bool Run(const PairwiseProblem& problem, Deadline deadline, TablePool* pool,
-           std::vector<int>* values, int64_t* least);
+  // the deadline passes first, or the tables that the pool does not know yet need more
+  // additions than `max_work`. `pool` must be the one given to the constructor.
+  bool Run(const PairwiseProblem& problem, double max_work, Deadline deadline,
+           TablePool* pool, std::vector<int>* values, int64_t* least);
 
  private:
   // One of the tables that a step sums.

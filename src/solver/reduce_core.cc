@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "solver/moments.h"
-#include "solver/table_memo.h"
 
 namespace tofu {
 namespace {
@@ -42,12 +41,13 @@ struct Gone {
 
 class Reducer {
  public:
-  Reducer(CoreProblem core, const ValueMask& wanted)
+  Reducer(CoreProblem core, const ValueMask& wanted, TableMemo* memo)
       : core_(std::move(core)),
         values_(core_.domain.size()),
         edges_of_(core_.domain.size()),
         is_gone_(core_.domain.size(), 0),
-        moments_(core_.capacity.size()) {
+        moments_(core_.capacity.size()),
+        memo_(*memo) {
     std::iota(moments_.begin(), moments_.end(), 0);
     for (size_t v = 0; v < values_.size(); ++v) {
       values_[v].resize(core_.domain[v]);
@@ -139,7 +139,7 @@ class Reducer {
     while (changed) {
       changed = false;
       for (int v = 0; v < count() && !core_.infeasible; ++v) {
-        if (!is_gone_[v]) changed |= Keep(v, Supported(v));
+        if (!is_gone_[v] && MayLackSupport(v)) changed |= Keep(v, Supported(v));
       }
       if (core_.infeasible) return ever;
       for (int v = 0; v < count(); ++v) {
@@ -159,6 +159,15 @@ class Reducer {
     std::vector<int> kept = CompressMoments(&core_);
     for (int& t : kept) t = moments_[t];
     moments_ = std::move(kept);
+  }
+
+  bool MayLackSupport(int v) {
+    const std::vector<int64_t>& unary = core_.unary[v];
+    return !core_.segments[v].empty() ||
+           std::any_of(unary.begin(), unary.end(),
+                       [](int64_t cost) { return cost >= kForbidden; }) ||
+           std::any_of(edges_of_[v].begin(), edges_of_[v].end(),
+                       [this](int e) { return memo_.HasForbidden(EdgeAt(e).cost); });
   }
 
   // [value]: whether each neighbour allows it, and the memory.
@@ -265,6 +274,7 @@ class Reducer {
     for (size_t e = 0; e < core_.edges.size(); ++e) {
       for (bool forward : {true, false}) {
         if (core_.edges[e].cost.empty()) continue;
+        if (!memo_.HasForbidden(core_.edges[e].cost)) continue;
         const int u = forward ? core_.edges[e].a : core_.edges[e].b;
         const std::vector<int> value = FunctionOf(static_cast<int>(e), u);
         if (value.empty()) continue;
@@ -484,13 +494,14 @@ class Reducer {
   std::vector<char> is_gone_;               // [variable]
   std::vector<int> moments_;                // those left, as given
   std::vector<Gone> gone_;                  // in the order in which they went
-  TableMemo memo_;
+  TableMemo& memo_;
 };
 
 }  // namespace
 
-ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted) {
-  return Reducer(std::move(core), wanted).Run();
+ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted, TableMemo* memo) {
+  TableMemo own;
+  return Reducer(std::move(core), wanted, memo == nullptr ? &own : memo).Run();
 }
 
 }  // namespace tofu

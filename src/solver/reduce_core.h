@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "solver/core_problem.h"
+#include "solver/table_memo.h"
 
 namespace tofu {
 
@@ -36,7 +37,9 @@ struct ReducedCore {
 // [variable][value]: whether the value is wanted.
 using ValueMask = std::vector<std::vector<char>>;
 
-ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted = {});
+// `memo`: what reductions of cores with equal tables share; null: nothing.
+ReducedCore ReduceCore(CoreProblem core, const ValueMask& wanted = {},
+                       TableMemo* memo = nullptr);
 
 }  // namespace tofu
 

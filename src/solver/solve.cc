@@ -15,7 +15,7 @@
 namespace tofu {
 namespace {
 
-constexpr double kEliminationWork = 1e7;
+constexpr double kEliminationWork = 4e7;  // a twentieth of a second
 // If the first bounds leave a gap. Equal tables, which many are, count alike.
 constexpr double kLateEliminationWork = 3e9;
 
@@ -28,7 +28,9 @@ class PartsSearch {
   SolveResult Run() {
     MergedClasses merged = MergeClasses(problem_);
     if (merged.core.infeasible) return Infeasible();
-    ReducedCore reduced = ReduceCore(std::move(merged.core));
+    ReducedCore reduced =
+        ReduceCore(std::move(merged.core), {},
+                   options_.cache == nullptr ? nullptr : &options_.cache->memo);
     if (reduced.core.infeasible) return Infeasible();
     lift_ = [outer = std::move(merged.lift), inner = std::move(reduced.lift)](
                 const std::vector<int>& values) { return outer(inner(values)); };
@@ -63,7 +65,9 @@ class PartsSearch {
     BranchResult result;
     // Earlier parts that were not solved may still turn out to cost less.
     const int64_t top = options_.top - std::min(options_.top, BoundWithout(i));
-    const auto eliminated = EliminateCore(core, top, kEliminationWork, options_.deadline);
+    const auto eliminated = EliminateCore(
+        core, std::min(top, core.HighestCost() + 1), kEliminationWork, options_.deadline,
+        options_.cache == nullptr ? nullptr : &options_.cache->elimination);
     if (eliminated) {
       result.values = *eliminated;
       result.cost = core.Cost(result.values);

@@ -30,6 +30,7 @@
 
 #include "solver/deadline.h"
 #include "solver/limited_problem.h"
+#include "solver/solve_cache.h"
 
 namespace tofu {
 
@@ -44,7 +45,8 @@ struct SolveOptions {
   Deadline deadline = Deadline::max();
   int threads = 1;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();  // per part
-  int64_t top = kForbidden;  // only choices that cost less are of interest
+  int64_t top = kForbidden;     // only choices that cost less are of interest
+  SolveCache* cache = nullptr;  // shared by problems that resemble each other; null: none
   // Called with every better choice or bound, and often with neither. Returning false
   // ends the search.
   std::function<bool(const SolveProgress&)> on_progress;

@@ -97,7 +97,17 @@ SharedCells TableMemo::Unify(const SharedCells& cells) {
   const auto [it, is_new] = unified_.try_emplace(&cells.vector());
   if (is_new) {
     given_.push_back(cells);
+    num_cells_ += cells.size();
     it->second = Intern(cells.vector());
+  }
+  return it->second;
+}
+
+bool TableMemo::HasForbidden(const SharedCells& cells) {
+  const auto [it, is_new] = has_forbidden_.try_emplace(&cells.vector());
+  if (is_new) {
+    it->second = std::any_of(cells.begin(), cells.end(),
+                             [](int64_t cell) { return cell >= kForbidden; });
   }
   return it->second;
 }

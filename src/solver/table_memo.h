@@ -45,6 +45,9 @@ class TableMemo {
   // The table of the memo with these cells.
   SharedCells Unify(const SharedCells& cells);
 
+  // Whether some cell of the table is forbidden.
+  bool HasForbidden(const SharedCells& cells);
+
   // The own values whose flag is set.
   SharedCells Shrink(const TableEnd& table, const std::vector<char>& keep);
 
@@ -56,7 +59,7 @@ class TableMemo {
                           const std::vector<TableEnd>& tables);
 
   // [own value]: false for those that another is at least as good as, whatever the others
-  // choose. Of equally good ones the first stays.
+  // choose. Of equally good ones the last stays.
   const std::vector<char>& Undominated(const std::vector<int64_t>& unary,
                                        const std::vector<TableEnd>& tables);
 
@@ -77,6 +80,7 @@ class TableMemo {
   std::unordered_multimap<size_t, SharedCells> by_hash_;
   std::unordered_map<const std::vector<int64_t>*, SharedCells> unified_;
   std::vector<SharedCells> given_;  // whose addresses unified_ knows
+  std::unordered_map<const std::vector<int64_t>*, bool> has_forbidden_;
   std::unordered_map<Key, SharedCells, Hash> shrunk_;
   std::unordered_map<Key, SharedCells, Hash> sums_;
   std::unordered_map<Key, LeastTable, Hash> least_;

@@ -17,6 +17,9 @@ constexpr int64_t kQuickCells = int64_t{1} << 17;
 constexpr size_t kMaxProfiles = 1 << 11;
 constexpr int64_t kProfileNodes = 4;
 constexpr int kMaskRounds = 48;
+// Rounds in which profiles are told apart, over so many steps.
+constexpr int kMaxRefinements = 20;
+constexpr size_t kMaxRefinedSteps = 3;
 // The gap above which that is hopeless: too many profiles would be left.
 constexpr double kMaxRestrictedGap = 0.005;
 
@@ -28,6 +31,7 @@ class JointSearch {
 
   JointResult Run() {
     if (!options_.is_quick) BoundByProfiles();
+    if (!options_.is_quick && !IsDone()) Refine();
     if (IsDone() || SolveOrders(nullptr)) return std::move(result_);
     const double gap = static_cast<double>(Best() - result_.lower_bound_bytes);
     if (options_.is_quick || gap > kMaxRestrictedGap * static_cast<double>(Best())) {
@@ -67,6 +71,29 @@ class JointSearch {
     const SearchResult found = searcher_->Search(given_, ProfileOptions());
     if (found.status == EliminateStatus::kTooBig) return;
     result_.lower_bound_bytes = found.lower_bound_bytes;
+    chosen_ = found.cuts;
+  }
+
+  // Tells the cuts of the profiles apart that the bound's optimum chose, and solves
+  // again, until it is a plan.
+  void Refine() {
+    if (chosen_.tensors.empty() || given_.tensors[0].size() > kMaxRefinedSteps) return;
+    ExactProfiles exact;
+    SearchOptions options = ProfileOptions();
+    options.exact = &exact;
+    options.max_nodes = 0;
+    options.max_cells = kMaxCells;
+    for (int round = 0; round < kMaxRefinements && !IsDone(); ++round) {
+      if (!searcher_->TellApart(chosen_, &exact)) return;
+      SearchResult found = searcher_->Search(given_, options);
+      if (found.status == EliminateStatus::kTooBig) return;
+      result_.lower_bound_bytes =
+          std::max(result_.lower_bound_bytes, found.lower_bound_bytes);
+      chosen_ = found.cuts;
+      ExactProfiles seen = exact;
+      if (searcher_->TellApart(chosen_, &seen) || found.bytes > Best()) continue;
+      result_.found = std::move(found);
+    }
   }
 
   // False if the problem is too large.
@@ -102,6 +129,7 @@ class JointSearch {
   const JointOptions& options_;
   PartitionSearcher* const searcher_;
   JointResult result_;
+  ClassCuts chosen_;  // the best choice of profiles
 };
 
 }  // namespace

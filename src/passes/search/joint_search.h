@@ -3,10 +3,13 @@
 //   1. Profiles. The problem in which only profiles are chosen (patterns.h) bounds every
 //      plan: each table of it is at most the table of any orders. It is small for any
 //      number of workers.
-//   2. Optimum. The problem of all orders is solved if it is not too large.
-//   3. Restriction. If it is, tensors keep only those profiles that a plan cheaper than
-//   the
-//      best one may have, as the profiles' reduced costs prove, and that problem is
+//   2. Refinement. Of a few steps, the profiles that the bound's optimum chose are told
+//      apart by their cuts, which cost what they are, and the problem is solved again, by
+//      elimination. The bound rises until the optimum consists of cuts alone: a plan, and
+//      none is cheaper. Most profiles are never told apart.
+//   3. Optimum. Otherwise the problem of all orders is solved if it is not too large.
+//   4. Restriction. If it is, tensors keep only those profiles that a plan cheaper than
+//      the best one may have, as the profiles' reduced costs prove, and that problem is
 //      solved. No better plan being left out, its optimum or the best plan is the optimum
 //      of all.
 //

@@ -121,6 +121,15 @@ Cuts PatternOf(Cuts cuts, const std::vector<int>& parts, size_t ordered) {
   return cuts;
 }
 
+bool HasOneOrder(const Cuts& profile, const std::vector<int>& parts) {
+  for (size_t i = 0; i < profile.size(); ++i) {
+    for (size_t j = i + 1; j < profile.size(); ++j) {
+      if (parts[i] == parts[j] && profile[i] != profile[j]) return false;
+    }
+  }
+  return true;
+}
+
 std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
                                  const Restrictions& restrictions, bool may_be_whole,
                                  const PatternOptions& options, bool* complete) {

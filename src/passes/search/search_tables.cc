@@ -52,6 +52,29 @@ std::vector<size_t> Undominated(const std::vector<Matrix>& matrices, size_t coun
   return kept;
 }
 
+// Patterns, and at last the cuts of the profiles that are in `exact` or have one order:
+// of equally good alternatives, reduce_core keeps the last.
+template <typename Find>
+std::vector<Cuts> Mixed(const PatternOptions& options, const std::vector<Cuts>* exact,
+                        Find find, size_t* num_patterns, bool* complete) {
+  std::vector<Cuts> all = find(options, complete);
+  const auto is_pattern = [&](const Cuts& profile) {
+    return exact == nullptr ||
+           (!HasOneOrder(profile, options.parts) &&
+            std::find(exact->begin(), exact->end(), profile) == exact->end());
+  };
+  const auto rest = std::stable_partition(all.begin(), all.end(), is_pattern);
+  *num_patterns = static_cast<size_t>(rest - all.begin());
+  if (rest == all.end() || !*complete) return all;
+  PatternOptions of_exact = options;
+  of_exact.ordered = options.parts.size();
+  of_exact.profiles.assign(rest, all.end());
+  all.erase(rest, all.end());
+  const std::vector<Cuts> cuts = find(of_exact, complete);
+  all.insert(all.end(), cuts.begin(), cuts.end());
+  return all;
+}
+
 Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept) {
   const size_t width = matrix.size() / count;
   Matrix rows;
@@ -106,6 +129,7 @@ size_t SearchTables::Hash::operator()(const KindCuts& key) const {
   for (const Cuts& profile : key.given.profiles) {
     hash = HashOf(profile.begin(), profile.end(), hash);
   }
+  if (key.given.exact != nullptr) hash += key.given.exact->size();
   return hash;
 }
 
@@ -120,26 +144,37 @@ bool SearchTables::IsRandom(int op_class) const {
 }
 
 std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
-                                           size_t limit, bool* complete) const {
+                                           size_t limit, size_t* num_patterns,
+                                           bool* complete) const {
   const Shape& shape = coarse_.tensors[tensor_class].shape;
   const bool may_be_whole = MayBeWhole(tensor_class);
-  if (AreAllOrdered() && given.profiles.empty()) {
-    return TensorAlternatives(shape, given.cuts, parts_, restrictions_, may_be_whole,
-                              limit, complete);
+  const PatternOptions options{parts_, ordered_, given.profiles, limit};
+  const auto find = [&](const PatternOptions& of, bool* found_all) {
+    return TensorPatterns(shape, given.cuts, restrictions_, may_be_whole, of, found_all);
+  };
+  if (!AreAllOrdered()) {
+    return Mixed(options, given.exact, find, num_patterns, complete);
   }
-  return TensorPatterns(shape, given.cuts, restrictions_, may_be_whole,
-                        {parts_, ordered_, given.profiles, limit}, complete);
+  if (!given.profiles.empty()) return find(options, complete);
+  return TensorAlternatives(shape, given.cuts, parts_, restrictions_, may_be_whole, limit,
+                            complete);
 }
 
 std::vector<Cuts> SearchTables::OperatorCuts(int op_class, const Given& given,
-                                             size_t limit, bool* complete) const {
+                                             size_t limit, size_t* num_patterns,
+                                             bool* complete) const {
   const int node = coarse_.operators[op_class].nodes[0];
-  if (AreAllOrdered() && given.profiles.empty()) {
-    return OperatorAlternatives(graph_, table_, node, given.cuts, parts_, restrictions_,
-                                limit, complete);
+  const PatternOptions options{parts_, ordered_, given.profiles, limit};
+  const auto find = [&](const PatternOptions& of, bool* found_all) {
+    return OperatorPatterns(graph_, table_, node, given.cuts, restrictions_, of,
+                            found_all);
+  };
+  if (!AreAllOrdered()) {
+    return Mixed(options, given.exact, find, num_patterns, complete);
   }
-  return OperatorPatterns(graph_, table_, node, given.cuts, restrictions_,
-                          {parts_, ordered_, given.profiles, limit}, complete);
+  if (!given.profiles.empty()) return find(options, complete);
+  return OperatorAlternatives(graph_, table_, node, given.cuts, parts_, restrictions_,
+                              limit, complete);
 }
 
 const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
@@ -153,16 +188,23 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
   bool complete = true;
   TensorChoices choices;
   choices.id = static_cast<int>(tensors_.size());
-  choices.alternatives = TensorCuts(tensor_class, given, limit, &complete);
+  choices.alternatives =
+      TensorCuts(tensor_class, given, limit, &choices.num_patterns, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!choices.alternatives.empty())
       << "tensor class " << tensor_class << " has no cuts";
-  for (const Cuts& cuts : choices.alternatives) {
-    choices.tiles.push_back(TileBoxes(shape, Ordered(cuts), parts_));
-    if (AreAllOrdered()) continue;
-    const GroupBoxes last = TileBoxes(shape, cuts, parts_);
+  for (size_t i = 0; i < choices.alternatives.size(); ++i) {
+    const Cuts& cuts = choices.alternatives[i];
+    if (AreAllOrdered()) {
+      choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
+      continue;
+    }
+    GroupBoxes last = TileBoxes(shape, cuts, parts_);
     choices.tile_sizes.push_back(LongestSides(last));
     choices.volumes.push_back(last.volume);
+    choices.tiles.push_back(i < choices.num_patterns
+                                ? TileBoxes(shape, Ordered(cuts), parts_)
+                                : std::move(last));
   }
   return &tensors_.emplace(key, std::move(choices)).first->second;
 }
@@ -178,7 +220,8 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Given& given,
   bool complete = true;
   Splits splits;
   splits.id = static_cast<int>(splits_.size());
-  splits.alternatives = OperatorCuts(op_class, given, limit, &complete);
+  splits.alternatives =
+      OperatorCuts(op_class, given, limit, &splits.num_patterns, &complete);
   if (!complete) return nullptr;
   TOFU_CHECK(!splits.alternatives.empty())
       << "operator class " << op_class << " has no way to split";
@@ -329,6 +372,10 @@ void SearchTables::AddLeastBytes(int node, const OpSlot& slot, const Splits& spl
   TileOverlap overlap(boxes);
   Shape most(sides.size());
   for (size_t c = 0; c < tensor.tiles.size(); ++c) {
+    if (split >= splits.num_patterns && c >= tensor.num_patterns) {
+      matrix->push_back(SlotBytes(graph_, node, last, slot, tensor.tiles[c]));
+      continue;
+    }
     const Shape& tile = tensor.tile_sizes[c];
     int64_t shared = overlap.Most(tile);
     if (ordered_ > 0) {

@@ -5,7 +5,8 @@
 // (patterns.h). What patterns cost is a bound: the least that the sizes of their tiles
 // and regions, and where these are after the ordered steps, leave possible. So patterns
 // cost no more than any of their cuts, and no less than the patterns that order fewer
-// steps.
+// steps. Tables of profiles may have the cuts of some profiles instead of these: what an
+// operator and a tensor cost is exact if both are cuts, and a bound if one is a profile.
 //
 // Equal blocks of a network share everything, because results depend only on a
 // tensor's shape and given cuts, and on an operator's signature (timesteps.h), given
@@ -39,7 +40,8 @@ namespace tofu {
 struct TensorChoices {
   int id = 0;
   std::vector<Cuts> alternatives;
-  std::vector<GroupBoxes> tiles;  // [alternative], after the ordered steps
+  size_t num_patterns = 0;        // cuts follow them
+  std::vector<GroupBoxes> tiles;  // [alternative], after the ordered steps; of cuts: all
   // [alternative], of patterns, after all steps: the size of a tile, and of all of them.
   std::vector<Shape> tile_sizes;
   std::vector<int64_t> volumes;
@@ -57,15 +59,18 @@ struct OperatorChoices {
 class SearchTables {
  public:
   // What decides how a class is cut. `profiles`: only cuts with one of them; empty: any.
+  // `exact`: the profiles whose cuts take their place, with those that have one order,
+  // if no step is ordered; null: none.
+  // It must outlive the tables.
   struct Given {
     Cuts cuts;
     std::vector<Cuts> profiles;
+    const std::vector<Cuts>* exact = nullptr;
 
     Given() = default;
-    Given(Cuts given, std::vector<Cuts> only = {})  // NOLINT: most give cuts alone
-        : cuts(given), profiles(std::move(only)) {}
+    Given(Cuts given) : cuts(given) {}  // NOLINT: most give cuts alone
     friend bool operator==(const Given& a, const Given& b) {
-      return a.cuts == b.cuts && a.profiles == b.profiles;
+      return a.cuts == b.cuts && a.profiles == b.profiles && a.exact == b.exact;
     }
   };
 
@@ -108,6 +113,7 @@ class SearchTables {
   struct Splits {
     int id = 0;
     std::vector<Cuts> alternatives;
+    size_t num_patterns = 0;  // cuts follow them
     // [alternative], made when needed: after the ordered steps, and of patterns after
     // all.
     std::vector<OperatorRegions> regions;
@@ -119,9 +125,9 @@ class SearchTables {
   Cuts Ordered(Cuts cuts) const;
   bool AreAllOrdered() const { return ordered_ >= parts_.size(); }
   std::vector<Cuts> TensorCuts(int tensor_class, const Given& given, size_t limit,
-                               bool* complete) const;
+                               size_t* num_patterns, bool* complete) const;
   std::vector<Cuts> OperatorCuts(int op_class, const Given& given, size_t limit,
-                                 bool* complete) const;
+                                 size_t* num_patterns, bool* complete) const;
   Splits* SplitsOf(int op_class, const Given& given, size_t limit);
   void MakeRegions(int node, Splits* splits) const;
   void SetSlotKey(const OpSlot& slot, const Splits& splits, const TensorChoices& tensor);

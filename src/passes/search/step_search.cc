@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "passes/search/cost.h"
+#include "passes/search/patterns.h"
 #include "solver/greedy.h"
 #include "solver/solve.h"
 #include "solver/wanted_values.h"
@@ -103,13 +104,17 @@ class SearchProblem {
 
  private:
   SearchTables::Given OfTensor(size_t c) const {
-    if (options_.profiles == nullptr) return given_.tensors[c];
-    return {given_.tensors[c], options_.profiles->tensors[c]};
+    SearchTables::Given given(given_.tensors[c]);
+    if (options_.profiles != nullptr) given.profiles = options_.profiles->tensors[c];
+    if (options_.exact != nullptr) given.exact = options_.exact->tensors[c];
+    return given;
   }
 
   SearchTables::Given OfOperator(size_t p) const {
-    if (options_.profiles == nullptr) return given_.operators[p];
-    return {given_.operators[p], options_.profiles->operators[p]};
+    SearchTables::Given given(given_.operators[p]);
+    if (options_.profiles != nullptr) given.profiles = options_.profiles->operators[p];
+    if (options_.exact != nullptr) given.exact = options_.exact->operators[p];
+    return given;
   }
 
   int64_t CellsToFill() {
@@ -170,12 +175,43 @@ class SearchProblem {
   bool is_late_ = false;
 };
 
-EliminateResult Branch(const PairwiseProblem& problem, const SearchOptions& options) {
+// The profiles that the classes of one kind tell apart.
+struct KindProfiles {
+  const std::vector<Cuts>* known = nullptr;
+  std::vector<Cuts> added;
+
+  void Add(const Cuts& cuts, const std::vector<int>& parts,
+           const std::vector<Cuts>* of_class) {
+    known = of_class;
+    const Cuts profile = PatternOf(cuts, parts, 0);
+    const auto has = [&](const std::vector<Cuts>& list) {
+      return std::find(list.begin(), list.end(), profile) != list.end();
+    };
+    if (HasOneOrder(profile, parts) || has(added)) return;
+    if (known == nullptr || !has(*known)) added.push_back(profile);
+  }
+
+  // Whether there are new ones; then they and the known ones are a new set.
+  bool Keep(std::deque<std::vector<Cuts>>* sets) {
+    if (added.empty()) {
+      if (known == nullptr) known = &sets->front();
+      return false;
+    }
+    if (known != nullptr) added.insert(added.end(), known->begin(), known->end());
+    sets->push_back(std::move(added));
+    known = &sets->back();
+    return true;
+  }
+};
+
+EliminateResult Branch(const PairwiseProblem& problem, const SearchOptions& options,
+                       SolveCache* cache) {
   LimitedProblem limited;
   limited.costs = problem;
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
+  solve.cache = cache;
   SolveResult solved = Solve(limited, solve);
   EliminateResult result;
   if (solved.values.empty() && !problem.domain.empty()) return result;
@@ -214,7 +250,7 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
   const PairwiseProblem& problem = search.problem();
   EliminateResult solved = options.method == SolveBy::kBranch
-                               ? Branch(problem, options)
+                               ? Branch(problem, options, &solve_cache_)
                                : Eliminate(problem, options.eliminate, &cache_);
   if (options.method == SolveBy::kGreedy && solved.status != EliminateStatus::kTooBig) {
     // The mode's optimum still bounds what the greedy choice finds.
@@ -240,6 +276,33 @@ ClassProfiles PartitionSearcher::WantedProfiles(const ClassCuts& given,
   if (!search.Make()) return {};
   return search.Profiles(
       WantedValues(search.problem(), top, rounds, options.eliminate.deadline));
+}
+
+bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact) {
+  bool are_new = exact->tensors.empty();  // those of one order, at least
+  exact->tensors.resize(chosen.tensors.size(), nullptr);
+  exact->operators.resize(chosen.operators.size(), nullptr);
+  std::map<Shape, KindProfiles> of_shape;
+  for (size_t c = 0; c < chosen.tensors.size(); ++c) {
+    of_shape[coarse_.tensors[c].shape].Add(chosen.tensors[c], parts_, exact->tensors[c]);
+  }
+  std::map<int, KindProfiles> of_signature;
+  for (size_t p = 0; p < chosen.operators.size(); ++p) {
+    const OpClass& op = coarse_.operators[p];
+    if (op.elementwise) continue;
+    of_signature[op.signature].Add(chosen.operators[p], parts_, exact->operators[p]);
+  }
+  if (exact_sets_.empty()) exact_sets_.emplace_back();  // of kinds that tell none apart
+  for (auto& [shape, kind] : of_shape) are_new |= kind.Keep(&exact_sets_);
+  for (auto& [signature, kind] : of_signature) are_new |= kind.Keep(&exact_sets_);
+  for (size_t c = 0; c < chosen.tensors.size(); ++c) {
+    exact->tensors[c] = of_shape[coarse_.tensors[c].shape].known;
+  }
+  for (size_t p = 0; p < chosen.operators.size(); ++p) {
+    const OpClass& op = coarse_.operators[p];
+    if (!op.elementwise) exact->operators[p] = of_signature[op.signature].known;
+  }
+  return are_new;
 }
 
 PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {

@@ -27,6 +27,7 @@
 #define TOFU_PASSES_SEARCH_STEP_SEARCH_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -36,6 +37,7 @@
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/search_tables.h"
 #include "solver/eliminate.h"
+#include "solver/solve_cache.h"
 
 namespace tofu {
 
@@ -49,6 +51,12 @@ struct ClassCuts {
 struct ClassProfiles {
   std::vector<std::vector<Cuts>> tensors;    // [tensor class]
   std::vector<std::vector<Cuts>> operators;  // [operator class]
+};
+
+// The profiles that each class tells apart by their cuts; null: none.
+struct ExactProfiles {
+  std::vector<const std::vector<Cuts>*> tensors;    // [tensor class]
+  std::vector<const std::vector<Cuts>*> operators;  // [operator class]
 };
 
 constexpr int64_t kUnlimitedCells = int64_t{1} << 62;
@@ -66,6 +74,7 @@ struct SearchOptions {
   // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
   const ClassProfiles* profiles = nullptr;  // null: all
+  const ExactProfiles* exact = nullptr;     // null: none; only if no step is ordered
   // More alternatives of one class, or more new matrix cells to fill, are rejected
   // with kTooBig.
   size_t max_alternatives = 1 << 12;
@@ -99,6 +108,10 @@ class PartitionSearcher {
   ClassProfiles WantedProfiles(const ClassCuts& given, const SearchOptions& options,
                                int64_t top, int rounds);
 
+  // Adds the profiles of these choices to those that all classes of their kinds tell
+  // apart. False if none was new: then the choices are a plan.
+  bool TellApart(const ClassCuts& chosen, ExactProfiles* exact);
+
   // What Search() solves, with as many alternatives as there are.
   PairwiseProblem Problem(const ClassCuts& given);
 
@@ -114,6 +127,8 @@ class PartitionSearcher {
   const Restrictions restrictions_;
   std::map<size_t, SearchTables> tables_;  // by the number of ordered steps
   EliminationCache cache_;
+  SolveCache solve_cache_;
+  std::deque<std::vector<Cuts>> exact_sets_;
 };
 
 // Bytes of one operator of class `op` after the first `steps` steps.

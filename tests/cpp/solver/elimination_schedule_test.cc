@@ -51,7 +51,7 @@ TEST(EliminationSchedule, AnyOrderFindsTheLeastCost) {
     EliminationSchedule schedule(problem.domain, EdgesOf(problem), order, &pool);
     std::vector<int> values;
     int64_t least = -1;
-    ASSERT_TRUE(schedule.Run(problem, Deadline::max(), &pool, &values, &least));
+    ASSERT_TRUE(schedule.Run(problem, 1e12, Deadline::max(), &pool, &values, &least));
     ASSERT_EQ(least, LeastCost(problem)) << "seed " << seed;
     ASSERT_EQ(problem.Cost(values), least) << "seed " << seed;
   }
@@ -68,7 +68,7 @@ TEST(EliminationSchedule, ServesProblemsThatDifferInTheirCosts) {
   std::vector<int> values;
   int64_t least = 0;
   const auto run = [&] {
-    ASSERT_TRUE(schedule.Run(problem, Deadline::max(), &pool, &values, &least));
+    ASSERT_TRUE(schedule.Run(problem, 1e12, Deadline::max(), &pool, &values, &least));
   };
   run();
   EXPECT_EQ(values, (std::vector<int>{0, 0, 0})) << "ties go to the lowest value";
@@ -84,6 +84,19 @@ TEST(EliminationSchedule, ServesProblemsThatDifferInTheirCosts) {
   EXPECT_EQ(least, 13);
 }
 
+TEST(EliminationSchedule, TooMuchWorkSetsNothing) {
+  PairwiseProblem problem;
+  for (int v = 0; v < 2; ++v) problem.AddVariable(4);
+  problem.pairs.push_back({0, 1, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}});
+  TablePool pool;
+  EliminationSchedule schedule(problem.domain, EdgesOf(problem), {0, 1}, &pool);
+  std::vector<int> values;
+  int64_t least = 0;
+  EXPECT_FALSE(schedule.Run(problem, 1, Deadline::max(), &pool, &values, &least));
+  EXPECT_TRUE(values.empty());
+  EXPECT_TRUE(schedule.Run(problem, 1e6, Deadline::max(), &pool, &values, &least));
+}
+
 TEST(EliminationSchedule, AfterTheDeadlineNothingIsSet) {
   PairwiseProblem problem;
   problem.AddVariable(2);
@@ -91,7 +104,7 @@ TEST(EliminationSchedule, AfterTheDeadlineNothingIsSet) {
   EliminationSchedule schedule(problem.domain, {}, {0}, &pool);
   std::vector<int> values = {7};
   int64_t least = 8;
-  EXPECT_FALSE(schedule.Run(problem, Deadline(), &pool, &values, &least));
+  EXPECT_FALSE(schedule.Run(problem, 1e12, Deadline(), &pool, &values, &least));
   EXPECT_EQ(values, std::vector<int>{7});
   EXPECT_EQ(least, 8);
 }

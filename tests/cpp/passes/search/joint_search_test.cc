@@ -62,6 +62,34 @@ TEST(JointSearch, PatternsBoundThePlansAndMoreOrderedOnesBoundThemBetter) {
   EXPECT_GT(between, 5);
 }
 
+// Cuts take the place of the profiles that the bound's optimum chose, until it is a plan.
+TEST(JointSearch, ProfilesToldApartBoundThePlansBetterUntilTheyAreOne) {
+  int rounds = 0;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    for (const std::vector<int>& parts :
+         {std::vector<int>{2, 2, 2}, {3, 2, 2}, {2, 3, 2}, {2, 2, 2, 2}}) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      Problem problem(RandomGraph(seed, 6), parts);
+      const int64_t all = problem.Least(parts.size());
+      ExactProfiles exact;
+      SearchOptions options;
+      options.ordered = 0;
+      SearchResult found = problem.searcher.Search(problem.given, options);
+      options.exact = &exact;
+      int64_t before = found.bytes;
+      while (problem.searcher.TellApart(found.cuts, &exact)) {
+        found = problem.searcher.Search(problem.given, options);
+        ASSERT_LE(before, found.bytes) << WriteGraph(problem.graph);
+        ASSERT_LE(found.bytes, all) << WriteGraph(problem.graph);
+        before = found.bytes;
+        ++rounds;
+      }
+      ASSERT_EQ(found.bytes, all) << WriteGraph(problem.graph);
+    }
+  }
+  EXPECT_GT(rounds, 100);
+}
+
 TEST(JointSearch, FindsAndProvesTheOptimum) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

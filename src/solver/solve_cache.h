@@ -1,0 +1,19 @@
+// What solutions of problems with equal tables share: reductions and eliminated tables.
+//
+// Results do not depend on it. One thread at a time may use a cache.
+#ifndef TOFU_SOLVER_SOLVE_CACHE_H_
+#define TOFU_SOLVER_SOLVE_CACHE_H_
+
+#include "solver/eliminate.h"
+#include "solver/table_memo.h"
+
+namespace tofu {
+
+struct SolveCache {
+  TableMemo memo;
+  EliminationCache elimination;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_SOLVER_SOLVE_CACHE_H_
