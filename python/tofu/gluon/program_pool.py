@@ -392,13 +392,7 @@ def make_pool(
         compiled = compile_graph(pins)  # inputs that do not go together are divided otherwise
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
-    for parameter_name, parameter in parameters.items():
-        layout = compiled.variables[parameter_name].layout
-        if not is_tiled(parameter):
-            cuts = tuple(compiled.searched.cuts(parameter_name))
-            tile(parameter, layout, session, cuts, tuple(compiled.searched.parts))
-        elif parameter._tofu.layout.boxes != layout.boxes:
-            raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
+    _tile_parameters(name, parameters, compiled, session)
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
     plan_file = session.plans.path if saved is not None and session.plans is not None else None
     messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
@@ -408,6 +402,19 @@ def make_pool(
         if unknown:
             messages.undescribed(name, unknown, compiled)
     return Pool(compiled, parameters, signature, session, name)
+
+
+def _tile_parameters(
+    name: str, parameters: Mapping[str, Any], compiled: Compiled, session: Session
+) -> None:
+    """Tile the parameters as planned; those that are tiled already keep their tiles."""
+    for parameter_name, parameter in parameters.items():
+        layout = compiled.variables[parameter_name].layout
+        if not is_tiled(parameter):
+            cuts = tuple(compiled.searched.cuts(parameter_name))
+            tile(parameter, layout, session, cuts, tuple(compiled.searched.parts))
+        elif parameter._tofu.layout.boxes != layout.boxes:
+            raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
 
 
 def _pins_of_inputs(
