@@ -113,7 +113,10 @@ FORMATS = {
     "plan as a script": (plan_text, lambda path: ["run", "--pins", path, path]),
     "pins": (pins_text, lambda path: ["run", "--pins", path, "/nonexistent.py"]),
     "pins of a plan": (pins_text, lambda path: ["plan", "--search=nosuch", "--pins", path, "mlp"]),
-    "problem": (problem_text, lambda path: ["solve", "--time=0.05", f"--save={path}.solution", path]),
+    "problem": (
+        problem_text,
+        lambda path: ["solve", "--time=0.05", f"--save={path}.solution", path],
+    ),
 }
 
 
