@@ -1,6 +1,7 @@
 """Nets and training loops in plain Gluon, to run with and without tofu."""
 
 import contextlib
+import time
 
 import mxnet as mx
 import numpy as np
@@ -114,3 +115,17 @@ def assert_same(found, expected, what="", *, rounded=False):
 
 def as_numpy(value):
     return value.asnumpy() if isinstance(value, mx.nd.NDArray) else value
+
+
+def wait_until(holds, act=lambda: None):
+    """Repeat an action until a condition holds.
+
+    A thread of MXNet lets go of a function a moment after the wait for its results ends. Then the
+    next call of a block frees what the function held.
+    """
+    limit = time.monotonic() + 20
+    act()
+    while not holds():
+        assert time.monotonic() < limit, "what was dropped is still alive"
+        time.sleep(0.001)
+        act()

@@ -14,7 +14,7 @@ from tofu.gluon.autograd_hooks import record_function
 from tofu.gluon.parameter import is_tiled
 
 from . import fakes
-from .models import assert_same, data, make_net, plainly, started, train, weights
+from .models import assert_same, data, make_net, plainly, started, train, wait_until, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -318,7 +318,7 @@ def test_recorded_functions_honour_every_request():
     assert_same(arrays[2].grad, mx.nd.array([16, 16]))
     assert not function.dropped()
     del output, loss
-    assert function.dropped()
+    wait_until(function.dropped)
 
 
 def test_running_statistics_do_not_depend_on_threads(on):

@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import time
 import weakref
 
 import mxnet as mx
@@ -18,7 +17,7 @@ from mxnet.gluon import nn
 from tofu.gluon import autograd_hooks
 from tofu.gluon.session import active
 
-from .models import assert_same, data, make_net, train
+from .models import assert_same, data, make_net, train, wait_until
 
 
 @pytest.fixture
@@ -51,20 +50,6 @@ def once(backward, trained=False):
         loss.backward()
     mx.nd.waitall()
     return programs()
-
-
-def wait_until(holds, act):
-    """Repeat an action until a condition holds.
-
-    A thread of MXNet lets go of a function a moment after the wait for its results ends. Then the
-    next call of a block frees what the function held.
-    """
-    limit = time.monotonic() + 20
-    act()
-    while not holds():
-        assert time.monotonic() < limit, "what was dropped is still alive"
-        time.sleep(0.001)
-        act()
 
 
 def all_freed(dropped):

@@ -177,16 +177,34 @@ def planned_mib(executor: mx.executor.Executor) -> int:
     return int(found.group(1))
 
 
-_rules: dict[tuple[str, bool], Rule] = {}
+_rules: dict[str, Rule] = {}
 
 
 def _rule(operator: _Operator) -> Rule:
     """The operator's rule, cached; empty if its tensors are too small to matter."""
-    key = json.dumps([operator.op, sorted(operator.attrs.items()), len(operator.inputs)])
-    large = _PLANNED_ELEMENT_BYTES * operator.size() >= _SMALLEST_BYTES
-    if (key, large) not in _rules:
-        _rules[key, large] = _Probe(operator).rule() if large else ([], [])
-    return _rules[key, large]
+    pairs = _candidates(operator)
+    if not pairs:
+        return [], []
+    # Calls with the same attributes can pair other tensors: a layer's gradient has the size
+    # of its input only where the layer keeps the width. And one copy finds more than several.
+    alone = [_copies(math.prod(operator.inputs[i][0])) == 1 for i, _ in pairs]
+    attrs = sorted(operator.attrs.items())
+    key = json.dumps([operator.op, attrs, len(operator.inputs), pairs, alone])
+    if key not in _rules:
+        _rules[key] = _Probe(operator).rule()
+    return _rules[key]
+
+
+def _candidates(operator: _Operator) -> list[tuple[int, int]]:
+    """Inputs and outputs of one size, large enough to matter."""
+    outputs = [math.prod(shape) for shape, _ in operator.outputs]
+    return [
+        (i, j)
+        for i, (shape, _) in enumerate(operator.inputs)
+        if _PLANNED_ELEMENT_BYTES * math.prod(shape) >= _SMALLEST_BYTES
+        for j, size in enumerate(outputs)
+        if size == math.prod(shape)
+    ]
 
 
 def _copies(size: int) -> int:
@@ -204,23 +222,16 @@ class _Probe:
         """Determine what the operator does in place."""
         pairs: list[tuple[int, int, bool]] = []
         ignored = []
-        for i, (shape, _) in enumerate(self._operator.inputs):
-            size = math.prod(shape)
-            if _PLANNED_ELEMENT_BYTES * size < _SMALLEST_BYTES:
-                continue
-            for j, (output, _) in enumerate(self._operator.outputs):
-                if math.prod(output) != size:
-                    continue
-                if self._saves(i, j, size, still_read=True):
-                    pairs.append((i, j, True))
-                elif self._saves(i, j, size, still_read=False):
-                    pairs.append((i, j, False))
-                elif _copies(size) == 1 and self._saves(
-                    i, j, size, still_read=False, match_range=1
-                ):
-                    # The input's block was free before the operator needed one. (With more
-                    # copies, blocks of earlier copies would be free as well.)
-                    ignored.append(i)
+        for i, j in _candidates(self._operator):
+            size = math.prod(self._operator.inputs[i][0])
+            if self._saves(i, j, size, still_read=True):
+                pairs.append((i, j, True))
+            elif self._saves(i, j, size, still_read=False):
+                pairs.append((i, j, False))
+            elif _copies(size) == 1 and self._saves(i, j, size, still_read=False, match_range=1):
+                # The input's block was free before the operator needed one. (With more
+                # copies, blocks of earlier copies would be free as well.)
+                ignored.append(i)
         return pairs, sorted(set(ignored))
 
     def _saves(

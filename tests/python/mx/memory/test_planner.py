@@ -93,6 +93,23 @@ def test_every_family_is_predicted_as_it_runs(name):
         assert predicted.planned_bytes / 2**20 == pytest.approx(actual, rel=0.01, abs=1), kind
 
 
+@pytest.mark.parametrize("batches", [(1, 2**12), (2**12, 1)])
+def test_a_rule_does_not_depend_on_the_graphs_before_it(batches, monkeypatch):
+    """A layer whose input is too small to matter, and the same layer with a larger batch."""
+    monkeypatch.setattr(planner, "_rules", {})
+
+    def rule(batch):
+        data, weight = ((batch, 1024), 0), ((32, 1024), 0)
+        attrs = {"num_hidden": "32", "no_bias": "True", "flatten": "True"}
+        inputs = (((batch, 32), 0), data, weight)
+        return planner._rule(
+            planner._Operator("_backward_FullyConnected", attrs, inputs, (data, weight))
+        )
+
+    found = {batch: rule(batch) for batch in batches}
+    assert (1, 0, False) in found[2**12][0] and (1, 0, False) not in found[1][0]
+
+
 def test_control_dependencies_save_most_of_an_rnns_memory():
     training = build("rnn-6-4k", 2, reduced=True).training_graph(optimizer=None)
     parts = _core.partition(plan_of(training, 2))
