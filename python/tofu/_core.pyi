@@ -54,7 +54,9 @@ class Graph:
         contexts: context group -> the first node in it; "" for nodes without one.
         variables: name and context group of every variable.
         shapes: the shapes of all tensors, each once.
-        crossing_shapes: the same for tensors that another context group reads.
+        crossing_shapes: the same for tensors that are copied to another context group.
+        placements: name and context group of every node, if some of them read other groups'
+            arrays without a copy; else empty.
     """
 
     def __init__(self, text: str) -> None:
@@ -85,6 +87,8 @@ class Graph:
     def variables(self) -> list[tuple[str, str]]: ...
     @property
     def shapes(self) -> list[_Shape]: ...
+    @property
+    def placements(self) -> list[tuple[str, str]]: ...
     @property
     def crossing_shapes(self) -> list[_Shape]: ...
 
@@ -242,6 +246,7 @@ def partition(
     heads: Sequence[str] | None = None,
     fetch: str = "plain",
     share: bool = True,
+    crossing: str = "plain_tiles",
     apart: Set[tuple[int, int]] = ...,
     on_pass: _OnPass | None = None,
 ) -> Partitioned:
@@ -254,6 +259,9 @@ def partition(
         fetch: "plain" (MXNet's own operators) or "multifetch".
         share: whether a worker fetches a region once for several operators if that needs no
             more memory; only with "multifetch".
+        crossing: what a worker's "multifetch" reads of other workers: "copies" of handles,
+            which MXNet makes; "plain_tiles" and the handles of other tiles, for CPU contexts;
+            or all "tiles", for GPUs. It reads copies if any workers are apart.
         apart: pairs (reader, owner) of workers between which "multifetch" uses MXNet's own
             operators, because the reader cannot read the owner's memory.
         on_pass: called with "partition" and a readable dump.
@@ -261,7 +269,7 @@ def partition(
     Raises:
         tofu.errors.GraphError: no head has such a role, or the parts of an operator leave out
             some of its output.
-        tofu.errors.PlanError: `fetch` has another value.
+        tofu.errors.PlanError: `fetch` or `crossing` has another value.
     """
 
 @final

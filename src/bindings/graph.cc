@@ -1,6 +1,7 @@
 // Graph, Node and StrategyTable for Python.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 #include "bindings/documents.h"
 #include "graph/names.h"
 #include "passes/memory/operator_uses.h"
+#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace py = pybind11;
@@ -63,6 +65,17 @@ std::vector<std::pair<std::string, std::string>> Variables(const Graph& graph) {
     if (node.is_variable()) variables.emplace_back(node.name, ContextOf(node));
   }
   return variables;
+}
+
+// Name and context group of every node, if some of them read other groups' arrays
+// themselves; else nothing.
+std::vector<std::pair<std::string, std::string>> Placements(const Graph& graph) {
+  std::vector<std::pair<std::string, std::string>> placements;
+  if (!std::any_of(graph.nodes.begin(), graph.nodes.end(), IsDirect)) return placements;
+  for (const Node& node : graph.nodes) {
+    placements.emplace_back(node.name, ContextOf(node));
+  }
+  return placements;
 }
 
 std::vector<std::string> TensorNames(const Graph& graph) {
@@ -141,6 +154,7 @@ void BindGraph(py::module_* module) {
       .def_property_readonly(
           "shapes",
           [](const Graph& g) { return ShapeList({g.shapes.begin(), g.shapes.end()}); })
+      .def_property_readonly("placements", &Placements)
       .def_property_readonly("crossing_shapes",
                              [](const Graph& g) { return ShapeList(CrossingShapes(g)); });
   py::class_<GraphTable, std::shared_ptr<GraphTable>>(*module, "StrategyTable",

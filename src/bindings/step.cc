@@ -26,12 +26,12 @@ namespace {
 
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
-    const std::string& fetch, bool share, const std::set<std::pair<int, int>>& apart,
-    const PassFunction& on_pass) {
+    const std::string& fetch, bool share, const std::string& crossing,
+    const std::set<std::pair<int, int>>& apart, const PassFunction& on_pass) {
   const py::gil_scoped_release unlock;
   auto partitioned = std::make_shared<Partitioned>(
       PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
-                     {heads, ParseFetchKind(fetch), share, apart}));
+                     {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing), apart}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -163,7 +163,8 @@ void BindStep(py::module_* module) {
       .def_property_readonly("saved", &Saved);
   module->def("partition", &Partition, py::arg("plan"), py::kw_only(),
               py::arg("heads") = py::none(), py::arg("fetch") = "plain",
-              py::arg("share") = true, py::arg("apart") = std::set<std::pair<int, int>>(),
+              py::arg("share") = true, py::arg("crossing") = "plain_tiles",
+              py::arg("apart") = std::set<std::pair<int, int>>(),
               py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),

@@ -1,6 +1,8 @@
 #include "mxnet/dialect.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -11,7 +13,9 @@ namespace {
 
 constexpr int kFloat32 = 0;
 constexpr int kUint8 = 3;
+constexpr int kInt8 = 5;
 constexpr int kBool = 7;
+constexpr int kBfloat16 = 12;
 
 // By type flag.
 constexpr std::array<const char*, 13> kDtypeNames = {
@@ -47,6 +51,16 @@ std::string DtypeName(int dtype) {
 }
 
 bool SlicesByAxis(int dtype) { return dtype == kFloat32; }
+
+bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype) {
+  constexpr size_t kMinBlockedRank = 3;  // vectors and matrices are always plain
+  constexpr size_t kMaxViewedRank = 4;   // see remote_views.h
+  constexpr int kBlockedDtypes[] = {kFloat32, kUint8, kInt8, kBfloat16};
+  if (shape.size() < kMinBlockedRank) return true;
+  return shape.size() <= kMaxViewedRank &&
+         std::find(std::begin(kBlockedDtypes), std::end(kBlockedDtypes), dtype) ==
+             std::end(kBlockedDtypes);
+}
 
 Node SliceNode(const Box& box) {
   return Operator("slice",

@@ -30,8 +30,15 @@ constexpr char kSpecAttr[] = "spec";
 constexpr char kHandlesAttr[] = "handles";
 constexpr char kNumArgsAttr[] = "num_args";
 constexpr char kNumTilesAttr[] = "num_tiles";
+// Of kMultiFetchOp and kRetireOp: the node reads other workers' arrays itself, so the
+// executor puts no copies on its edges (place_nodes.cc).
+constexpr char kDirectAttr[] = "__direct__";
 // The type of handles, acknowledgements and tokens: int64.
 constexpr int kHandleDtype = 6;
+
+// Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU, and a
+// fetch may read it on another worker (mxnet/remote_views.h).
+bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
 
 constexpr char kCopyOp[] = "_copy";
 // The copy that an executor inserts on an edge between workers.

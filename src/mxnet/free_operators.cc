@@ -14,7 +14,9 @@
 // MXNet also hands every input over in the plain layout: an operator without the flag
 // TIsMKLDNN gets a copy of an input in one of oneDNN's layouts. On CPU contexts a
 // retirement only has to run when its inputs are ready. So it gets that flag here, and
-// ends inside our function, without the dispatcher, which would also copy.
+// ends inside our function, without the dispatcher, which would also copy. A fetch gets the
+// flag, too, and views of other workers' arrays (remote_views.h); its dispatcher copies its
+// own worker's arrays if it must.
 //
 // This file writes to memory of libmxnet.so whose layout is not part of a public ABI
 // (op_maps.h). The guards:
@@ -25,7 +27,8 @@
 //      when the operators first run with them, before they run without and before
 //      anything is written there;
 //   5. the flag is set only in a map that holds it for a convolution and for none of
-//      the three operators, else retirements run like the others.
+//      the three operators, and if the arrays of the first calls were on their operators'
+//      contexts; else all operators run like publications, and TofuFreeViews says so.
 // If a guard fails, the operators get back what MXNet registered for them.
 // tofu.mx.run.extension adds a sixth: it checks a publication without resources.
 
@@ -41,6 +44,7 @@
 
 #include "multifetch_ops.h"
 #include "op_maps.h"
+#include "remote_views.h"
 #include "safe_reader.h"
 
 #define TOFU_EXPORT __attribute__((visibility("default")))
@@ -57,8 +61,11 @@ using tofu::IsRegistered;
 using tofu::Mxnet;
 using tofu::OpIndices;
 using tofu::RawAny;
+using tofu::RawArray;
+using tofu::RawContext;
 using tofu::RawOpMap;
 using tofu::RawVector;
+using tofu::RemoteViews;
 using tofu::SafeReader;
 using tofu::Slot;
 using tofu::SlotOf;
@@ -84,7 +91,7 @@ struct RawOpContext {
   bool need_grad;
   bool is_train;
   char padding[6];
-  int32_t context[2];
+  RawContext context;
   void* stream;
   void* aux_stream;
   bool is_bulk;
@@ -98,7 +105,8 @@ static_assert(offsetof(RawOpContext, requested) == 64,
 using Request = RawVector<int32_t>* (*)(RawVector<int32_t>* result, const void* functor,
                                         const void* attrs);
 using Compute = void (*)(const void* functor, const void* attrs, RawOpContext* context,
-                         const void* inputs, const void* requests, const void* outputs);
+                         const RawVector<RawArray>* inputs, const void* requests,
+                         const void* outputs);
 
 // MXNet registers one function per device.
 enum Device { kCpu, kGpu, kNumDevices };
@@ -111,10 +119,13 @@ struct State {
   Invoker request = nullptr;
   Invoker dispatchers[kNumDevices] = {};
   RawAny* flags = nullptr;    // TIsMKLDNN; null if no flag can be set
-  uint32_t retire = 0;        // the operator's index
+  uint32_t fetch = 0;         // the operators' indices
+  uint32_t retire = 0;
   std::atomic<int> right{0};  // calls that had both resources in place
   std::atomic<int> wrong{0};
+  std::atomic<int> misplaced{0};  // calls whose arrays were not on their contexts
   std::atomic<bool> is_checked{false};  // the layout can be trusted
+  std::atomic<bool> is_viewing{false};  // that of arrays, too
 };
 
 State& GetState() {
@@ -149,15 +160,29 @@ class Loan {
   RawVector<RawResource> before_;
 };
 
+// Whether the inputs are arrays on the operator's context, as far as it can be seen.
+bool HasOwnArrays(const RawVector<RawArray>& inputs, const RawContext& context) {
+  const SafeReader reader;
+  const auto bytes = reinterpret_cast<uintptr_t>(inputs.end) -
+                     reinterpret_cast<uintptr_t>(inputs.begin);
+  if (bytes == 0 || bytes % sizeof(RawArray) != 0) return false;
+  return std::all_of(inputs.begin, inputs.end, [&](const RawArray& array) {
+    tofu::RawChunk chunk;
+    return reader.Read(array.chunk, &chunk, sizeof(chunk)) && chunk.context == context;
+  });
+}
+
 // The context belongs to the node, and a node never runs twice at the same time.
 template <Device device>
 void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* context,
-                     const void* inputs, const void* requests, const void* outputs) {
+                     const RawVector<RawArray>* inputs, const void* requests,
+                     const void* outputs) {
   State& state = GetState();
   const auto dispatch = reinterpret_cast<Compute>(state.dispatchers[device]);
   RawVector<RawResource>* requested = &context->requested;
   if (requested->begin != requested->end) {
     ++(HasBoth(*requested) ? state.right : state.wrong);
+    if (!HasOwnArrays(*inputs, context->context)) ++state.misplaced;
     return dispatch(functor, attrs, context, inputs, requests, outputs);
   }
   if (!state.is_checked) {
@@ -168,8 +193,19 @@ void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* conte
   dispatch(functor, attrs, context, inputs, requests, outputs);
 }
 
+void ComputeFetchOnViews(const void* functor, const void* attrs, RawOpContext* context,
+                         const RawVector<RawArray>* inputs, const void* requests,
+                         const void* outputs) {
+  if (!GetState().is_viewing) {
+    return ComputeWithLoan<kCpu>(functor, attrs, context, inputs, requests, outputs);
+  }
+  const RemoteViews views(*inputs, context->context);
+  ComputeWithLoan<kCpu>(functor, attrs, context, views.inputs(), requests, outputs);
+}
+
 void ComputeRetireUnseen(const void* functor, const void* attrs, RawOpContext* context,
-                         const void* inputs, const void* requests, const void* outputs) {
+                         const RawVector<RawArray>* inputs, const void* requests,
+                         const void* outputs) {
   const RawVector<RawResource>& requested = context->requested;
   if (GetState().is_checked && requested.begin == requested.end) {
     return tofu::RetireUnseen();
@@ -204,6 +240,7 @@ const Invoker kRequest = reinterpret_cast<Invoker>(RequestNothing);
 
 Invoker OurCompute(const std::string& name, Device device) {
   if (device == kGpu) return reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>);
+  if (name == tofu::kFetchName) return reinterpret_cast<Invoker>(ComputeFetchOnViews);
   return name == tofu::kRetireName ? reinterpret_cast<Invoker>(ComputeRetireUnseen)
                                    : reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>);
 }
@@ -274,6 +311,7 @@ std::string Find(const char* path, State* state) {
     }
   }
   state->flags = FindFlags(mxnet, reader, indices);
+  state->fetch = indices.at(tofu::kFetchName);
   state->retire = indices.at(tofu::kRetireName);
   return "";
 }
@@ -282,8 +320,12 @@ void Replace(const std::vector<Slot*>& slots, Invoker invoker) {
   for (Slot* slot : slots) slot->invoker = invoker;
 }
 
-void FlagRetirements(const State& state, bool is_set) {
-  if (state.flags != nullptr) tofu::SetFlag(state.flags, state.retire, is_set);
+// Whether fetches see arrays as they are, and other workers' arrays through views.
+void SetViewing(State* state, bool is_viewing) {
+  state->is_viewing = is_viewing;
+  if (state->flags == nullptr) return;
+  tofu::SetFlag(state->flags, state->fetch, is_viewing);
+  tofu::SetFlag(state->flags, state->retire, is_viewing);
 }
 
 }  // namespace
@@ -296,7 +338,7 @@ extern "C" {
 TOFU_EXPORT const char* TofuFreeOpen(const char* path) {
   static std::string problem;
   State& state = GetState();
-  FlagRetirements(state, false);
+  SetViewing(&state, false);
   state.flags = nullptr;
   state.requests.clear();
   for (std::vector<Slot*>& computes : state.computes) computes.clear();
@@ -321,15 +363,18 @@ TOFU_EXPORT int TofuFreeBegin() {
   if (state.right == 0 || state.wrong != 0) return 0;
   state.is_checked = true;
   Replace(state.requests, kRequest);
-  FlagRetirements(state, true);
+  SetViewing(&state, state.flags != nullptr && state.misplaced == 0);
   return static_cast<int>(state.requests.size());
 }
+
+// Whether a fetch on a CPU context may read other workers' arrays.
+TOFU_EXPORT int TofuFreeViews() { return GetState().is_viewing ? 1 : 0; }
 
 // Restores the operators as MXNet registered them, for graphs that are bound from now
 // on. Graphs that are already bound hold copies of our functions and run as before.
 TOFU_EXPORT void TofuFreeEnd() {
   State& state = GetState();
-  FlagRetirements(state, false);
+  SetViewing(&state, false);
   if (state.request != nullptr) Replace(state.requests, state.request);
   for (const Device device : {kCpu, kGpu}) {
     if (state.dispatchers[device] == nullptr) continue;

@@ -206,7 +206,7 @@ void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
 constexpr TofuOp kOps[] = {
     {"_tofu_publish", Publish, ParsePublish, InferPublishShapes, InferPublishDtypes,
      ComputePublish},
-    {"_tofu_multifetch", Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes,
+    {kFetchName, Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes,
      ComputeFetch},
     {kRetireName, Retire, ParseRetire, InferOneElement, InferRetireDtypes, ComputeRetire},
 };

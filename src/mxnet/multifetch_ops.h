@@ -64,6 +64,7 @@ const TofuOp* FindOp(int index);
 const TofuOp* FindOp(void (*identity)());
 
 // A retirement on a CPU. It needs no array: nothing reads its token's value.
+constexpr char kFetchName[] = "_tofu_multifetch";
 constexpr char kRetireName[] = "_tofu_retire";
 void RetireUnseen();
 

@@ -378,6 +378,7 @@ def make_pool(
                 options=dataclasses.replace(options, parts=parts),
                 saved=saved,
                 fetch=fetch.kind,
+                crossing=fetch.crossing,
                 apart=fetch.apart,
                 relays=session.contexts[0].device_type == "cpu",
                 dump_dir=session.dump_dir,

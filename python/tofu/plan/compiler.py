@@ -106,6 +106,7 @@ def compile_graph(
     options: Optional[SearchOptions] = None,
     saved: Optional[_core.Plan] = None,
     fetch: str = "plain",
+    crossing: str = "plain_tiles",
     apart: Collection[tuple[int, int]] = (),
     relays: bool = True,
     joint: bool = False,
@@ -121,6 +122,7 @@ def compile_graph(
         options: how to search; None: the defaults.
         saved: the plan to use instead of a search, or None.
         fetch: one of config.FETCHES.
+        crossing: what MultiFetch reads of other workers, see _core.partition.
         apart: pairs (reader, owner) of workers that cannot use MultiFetch.
         relays: whether fetched regions are relayed, which serves CPU contexts only.
         joint: whether one executor may run both halves, which takes less memory. The step is
@@ -136,7 +138,9 @@ def compile_graph(
         interceptor(table, workers)
     on_pass = _dumper(dump_dir)
     plan = saved or _search(table, workers, pins or {}, options or SearchOptions(), on_pass)
-    partitioned = _core.partition(plan, fetch=fetch, apart=set(apart), on_pass=on_pass)
+    partitioned = _core.partition(
+        plan, fetch=fetch, crossing=crossing, apart=set(apart), on_pass=on_pass
+    )
     step = _core.schedule(partitioned, joint=joint, relays=relays, on_pass=on_pass)
     compiled = Compiled(
         searched=plan,

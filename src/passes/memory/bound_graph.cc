@@ -57,7 +57,10 @@ class Builder {
   void Add(int number) {
     Node node = from_.nodes[static_cast<size_t>(number)];
     const int worker = workers_[static_cast<size_t>(number)];
-    for (NodeEntry& input : node.inputs) input = OnWorker(input, worker);
+    const bool is_direct = node.attrs.count(kDirectAttr) > 0;
+    for (NodeEntry& input : node.inputs) {
+      input = is_direct ? Same(input) : OnWorker(input, worker);
+    }
     for (int& dependency : node.control_deps) {
       dependency = numbers_[static_cast<size_t>(dependency)];
     }
@@ -67,8 +70,12 @@ class Builder {
         Append(std::move(node), worker, number, outputs);
   }
 
+  NodeEntry Same(NodeEntry entry) const {
+    return {numbers_[static_cast<size_t>(entry.node)], entry.index};
+  }
+
   NodeEntry OnWorker(NodeEntry entry, int worker) {
-    const NodeEntry same = {numbers_[static_cast<size_t>(entry.node)], entry.index};
+    const NodeEntry same = Same(entry);
     if (workers_[static_cast<size_t>(entry.node)] == worker) return same;
     const auto [found, is_new] =
         copies_.emplace(std::make_tuple(entry.node, entry.index, worker), 0);

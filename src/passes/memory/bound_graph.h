@@ -1,5 +1,6 @@
 // A graph as an executor runs it: with a copy on every edge that leaves a
-// worker, and its nodes in the executor's order. That order decides how long
+// worker, except to nodes that read directly (kDirectAttr), and its nodes in the
+// executor's order. That order decides how long
 // tensors live, and hence the executor's memory plan.
 //
 // The executor visits a graph depth first from its heads; at each node it visits the

@@ -73,6 +73,7 @@ std::set<Shape> CrossingShapes(const Graph& graph) {
   };
   std::set<Shape> shapes;
   for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (graph.nodes[node].attrs.count(kDirectAttr) > 0) continue;
     const std::string own = context(node);
     for (NodeEntry input : graph.nodes[node].inputs) {
       if (context(input.node) != own) shapes.insert(graph.shape(input));

@@ -27,7 +27,7 @@ OperatorUses FindOperatorUses(const Graph& graph);
 // Whether an attribute belongs to the operator and not to the node ("__ctx_group__").
 bool IsOperatorAttr(const std::string& name);
 
-// The shapes of tensors that nodes read from other workers' nodes, each once.
+// The shapes of tensors that are copied to nodes on other workers, each once.
 std::set<Shape> CrossingShapes(const Graph& graph);
 
 }  // namespace tofu

@@ -1,7 +1,9 @@
 #include "passes/partition/bundle_fetches.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -11,18 +13,30 @@
 namespace tofu {
 namespace {
 
+// Publications of this many parameters are one. A publication waits for the last of
+// their updates, so the first fetches of a step would wait for the updates of all
+// parameters if all were one.
+constexpr size_t kMaxParameters = 16;
+
 constexpr int64_t kMaxTiles = 4;
 
-// An executor copies handles between workers, and misreads one in memory that last held a
+// An executor that copies handles between workers misreads one in memory that last held a
 // tensor in a blocked layout. Tensors of this rank may have one, and an executor reuses
 // memory of up to kMatchRange times a tensor's size (tofu.mx.run.executor, which has to
 // keep tensors of different sizes apart where a handle could get such memory).
 constexpr size_t kMinBlockedRank = 3;
 constexpr int64_t kMatchRange = 16;
 
+bool ReadsHandlesDirectly(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.op == kMultiFetchOp && IsDirect(node);
+  });
+}
+
 // How many tiles a handle may have, and not restrict the executor more than one of a
 // single tile does.
 int64_t MaxTiles(const Graph& graph) {
+  if (ReadsHandlesDirectly(graph)) return std::numeric_limits<int64_t>::max();
   int64_t smallest = kMaxTiles * kMatchRange + 1;
   for (const Shape& shape : graph.shapes) {
     const int64_t size = NumElements(shape);
@@ -35,14 +49,22 @@ int64_t MaxTiles(const Graph& graph) {
 
 class Bundler {
  public:
-  Bundler(Graph* graph, std::vector<int>* node_workers)
+  Bundler(const std::set<std::string>& parameters, Graph* graph,
+          std::vector<int>* node_workers)
       : graph_(*graph),
         workers_(*node_workers),
         max_tiles_(MaxTiles(*graph)),
+        is_parameter_(graph->nodes.size(), false),
         consumers_(graph->nodes.size()),
         bundle_of_(graph->nodes.size(), -1),
         handle_index_(graph->nodes.size(), 0),
-        moved_(graph->num_entries()) {}
+        moved_(graph->num_entries(), NodeEntry{-1, 0}) {
+    if (!ReadsHandlesDirectly(*graph)) return;
+    for (int node = 0; node < graph->num_nodes(); ++node) {
+      const Node& n = graph->nodes[node];
+      is_parameter_[node] = n.is_variable() && parameters.count(n.name) > 0;
+    }
+  }
 
   void Run() {
     FindConsumers();
@@ -56,6 +78,7 @@ class Bundler {
       readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
     }
     Bundle(kPublishOp);
+    BundleParameters();
     Rewrite();
   }
 
@@ -76,7 +99,7 @@ class Bundler {
   void Bundle(const std::string& op) {
     std::map<std::pair<int, std::vector<int>>, int> known;
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (graph_.nodes[node].op != op) continue;
+      if (graph_.nodes[node].op != op || PublishesParameter(node)) continue;
       const int next = static_cast<int>(bundles_.size());
       bundle_of_[node] = next;
       if (!consumers_[node].empty()) {
@@ -93,22 +116,51 @@ class Bundler {
     }
   }
 
+  bool PublishesParameter(int node) const {
+    const Node& n = graph_.nodes[node];
+    return n.op == kPublishOp && is_parameter_[n.inputs[0].node];
+  }
+
+  void BundleParameters() {
+    std::map<int, int> open;  // worker -> the bundle that takes its next parameter
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!PublishesParameter(node)) continue;
+      const int next = static_cast<int>(bundles_.size());
+      int& bundle = open.emplace(workers_[node], next).first->second;
+      if (bundle != next && bundles_[bundle].size() == kMaxParameters) bundle = next;
+      if (bundle == next) bundles_.emplace_back();
+      bundles_[bundle].push_back(node);
+      bundle_of_[node] = bundle;
+    }
+  }
+
   NodeEntry Moved(NodeEntry entry) const { return moved_[graph_.entry_id(entry)]; }
 
   // A bundle stands where its last node was: behind all of its inputs, and before its
-  // consumers, which read that node too.
+  // consumers, which read that node too. But one of parameters, whose consumers differ,
+  // stands where its first node was, behind all of the parameters.
   void Rewrite() {
     std::vector<int> workers;
     for (int node = 0; node < graph_.num_nodes(); ++node) {
       const int bundle = bundle_of_[node];
-      if (bundle >= 0 && bundles_[bundle].back() != node) continue;
-      const int number = result_.num_nodes();
       if (bundle < 0) {
-        Keep(node, number);
+        if (is_parameter_[node] && Moved({node, 0}).node >= 0) continue;
+        Keep(node, result_.num_nodes());
+      } else if (PublishesParameter(node)) {
+        if (bundles_[bundle].front() != node) continue;
+        for (int member : bundles_[bundle]) {
+          const NodeEntry parameter = graph_.nodes[member].inputs[0];
+          if (Moved(parameter).node >= 0) continue;
+          Keep(parameter.node, result_.num_nodes());
+          workers.push_back(workers_[parameter.node]);
+        }
+        Publish(bundles_[bundle], result_.num_nodes());
+      } else if (bundles_[bundle].back() != node) {
+        continue;
       } else if (graph_.nodes[node].op == kPublishOp) {
-        Publish(bundles_[bundle], number);
+        Publish(bundles_[bundle], result_.num_nodes());
       } else {
-        Fetch(bundles_[bundle], number);
+        Fetch(bundles_[bundle], result_.num_nodes());
       }
       workers.push_back(workers_[node]);
     }
@@ -188,6 +240,7 @@ class Bundler {
   Graph& graph_;
   std::vector<int>& workers_;
   const int64_t max_tiles_;
+  std::vector<bool> is_parameter_;           // [node]: a tile that is published early
   std::vector<std::vector<int>> consumers_;  // [node], empty for heads
   std::vector<int> bundle_of_;               // [node]: or -1
   std::vector<std::vector<int>> bundles_;    // nodes in order
@@ -198,8 +251,9 @@ class Bundler {
 
 }  // namespace
 
-void BundleFetches(Graph* graph, std::vector<int>* node_workers) {
-  Bundler(graph, node_workers).Run();
+void BundleFetches(const std::set<std::string>& parameters, Graph* graph,
+                   std::vector<int>* node_workers) {
+  Bundler(parameters, graph, node_workers).Run();
 }
 
 }  // namespace tofu

@@ -5,6 +5,9 @@
 // owner publishes all tiles that this fetch reads at once. Nothing runs later than
 // before: an operator needs all of its regions, and a fetch all of its tiles.
 //
+// Parameters are ready before a step begins. So where handles are read directly, a worker
+// publishes the tiles of several parameters at once, whoever fetches them.
+//
 // Input:      a partitioned graph with MultiFetch, before the retirements.
 // Output:     the same graph with fewer nodes. A fetch has an output for each region,
 //             then its acknowledgement; a handle has an element for each tile.
@@ -16,14 +19,18 @@
 #ifndef TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
 #define TOFU_PASSES_PARTITION_BUNDLE_FETCHES_H_
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace tofu {
 
-// `node_workers`: the worker of every node, kept in step with the graph.
-void BundleFetches(Graph* graph, std::vector<int>* node_workers);
+// `parameters`: the variables that hold tiles of parameters. `node_workers`: the worker of
+// every node, kept in step with the graph.
+void BundleFetches(const std::set<std::string>& parameters, Graph* graph,
+                   std::vector<int>* node_workers);
 
 }  // namespace tofu
 

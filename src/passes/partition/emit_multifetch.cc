@@ -9,6 +9,10 @@
 namespace tofu {
 namespace {
 
+// A tile of at most this size is copied rather than published: a publication needs a
+// retirement, and two operators cost more than a copy.
+constexpr int64_t kSmallBytes = 16 << 10;
+
 Combine CombineOf(Reducer reduce) {
   switch (reduce) {
     case Reducer::kMax:
@@ -39,14 +43,14 @@ std::vector<int> SourceWorkers(const FetchSpec& spec) {
   return workers;
 }
 
+// `num_remote`: how many of the workers, from the first, are read through a handle.
 MultiFetchSpec KernelSpec(const FetchSpec& spec, const std::vector<int>& workers,
-                          const std::vector<Shape>& shapes, int dtype) {
+                          const std::vector<Shape>& shapes, int num_remote, int dtype) {
   MultiFetchSpec kernel;
   kernel.dtype = dtype;
   kernel.shape = spec.region.Extents();
   kernel.sources = shapes;
-  kernel.num_remote = static_cast<int>(workers.size());
-  if (!workers.empty() && workers.back() == spec.worker) --kernel.num_remote;
+  kernel.num_remote = num_remote;
   kernel.num_terms = spec.num_terms;
   kernel.reduce = CombineOf(spec.reduce);
   kernel.fill = std::strtod(spec.fill.c_str(), nullptr);
@@ -96,7 +100,7 @@ NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
                                   const std::string& name) {
   Shape shape = spec.region.Extents();
   for (int64_t& extent : shape) extent = std::max<int64_t>(extent, 0);
-  const std::vector<int> workers = SourceWorkers(spec);
+  std::vector<int> workers = SourceWorkers(spec);
   if (workers.empty()) {
     return builder_.Fill(name + "/fill", spec.worker, shape, dtype, spec.fill);
   }
@@ -104,20 +108,72 @@ NodeEntry MultiFetchEmitter::Emit(const FetchSpec& spec,
       spec.pieces[0].from == WholeBox(builder_.shape(entries[spec.worker]))) {
     return entries[spec.worker];
   }
+  std::vector<NodeEntry> tiles = entries;
+  for (int worker : workers) {
+    if (worker != spec.worker) tiles[worker] = Readable(entries[worker]);
+  }
+  const auto by_handle = [&](int worker) {
+    return worker != spec.worker && !IsReadDirectly(tiles[worker]);
+  };
+  // Handles come first.
+  std::stable_sort(workers.begin(), workers.end(),
+                   [&](int a, int b) { return by_handle(a) > by_handle(b); });
+  std::vector<NodeEntry> inputs;
+  std::vector<Shape> shapes;
+  int num_remote = 0;
+  for (int worker : workers) {
+    shapes.push_back(builder_.shape(tiles[worker]));
+    if (by_handle(worker)) ++num_remote;
+    inputs.push_back(by_handle(worker) ? Handle(tiles[worker]) : tiles[worker]);
+  }
+  return Fetch(KernelSpec(spec, workers, shapes, num_remote, dtype), std::move(inputs),
+               spec.worker, name);
+}
+
+NodeEntry MultiFetchEmitter::Fetch(const MultiFetchSpec& spec,
+                                   std::vector<NodeEntry> inputs, int worker,
+                                   const std::string& name) {
   Node fetch;
   fetch.op = kMultiFetchOp;
   fetch.name = name + "/fetch";
   fetch.num_outputs = 2;
-  std::vector<Shape> shapes;
-  for (int worker : workers) {
-    const NodeEntry tile = entries[worker];
-    shapes.push_back(builder_.shape(tile));
-    fetch.inputs.push_back(worker == spec.worker ? tile : Handle(tile));
+  fetch.inputs = std::move(inputs);
+  fetch.attrs[kSpecAttr] = WriteSpec(spec);
+  if (crossing_ != Crossing::kCopies) fetch.attrs[kDirectAttr] = "1";
+  Shape shape = spec.shape;
+  for (int64_t& extent : shape) extent = std::max<int64_t>(extent, 0);
+  return {builder_.Add(std::move(fetch), worker, {shape, {1}}, {spec.dtype, kHandleDtype}),
+          0};
+}
+
+NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
+  const int64_t bytes =
+      NumElements(builder_.shape(tile)) * DtypeBytes(builder_.dtype(tile));
+  if (crossing_ != Crossing::kPlainTiles || IsReadDirectly(tile) || bytes > kSmallBytes) {
+    return tile;
   }
-  fetch.attrs[kSpecAttr] = WriteSpec(KernelSpec(spec, workers, shapes, dtype));
-  return {
-      builder_.Add(std::move(fetch), spec.worker, {shape, {1}}, {dtype, kHandleDtype}),
-      0};
+  if (builder_.graph().nodes[tile.node].is_variable()) return tile;
+  const auto [found, added] =
+      copies_.emplace(std::make_pair(tile.node, tile.index), NodeEntry{});
+  if (added) {
+    const int worker = builder_.worker(tile);
+    const Box box = WholeBox(builder_.shape(tile));
+    const FetchSpec spec{worker, box, {{worker, box, box}}};
+    found->second = Fetch(KernelSpec(spec, {worker}, {builder_.shape(tile)}, 0,
+                                     builder_.dtype(tile)),
+                          {tile}, worker,
+                          builder_.graph().nodes[tile.node].name + "/plain" +
+                              std::to_string(tile.index));
+  }
+  return found->second;
+}
+
+bool MultiFetchEmitter::IsReadDirectly(NodeEntry tile) const {
+  if (crossing_ != Crossing::kPlainTiles) return crossing_ == Crossing::kTiles;
+  // In prediction, oneDNN's operators move their weights to layouts of their own.
+  const Node& node = builder_.graph().nodes[tile.node];
+  return !node.is_variable() && (node.op == kMultiFetchOp || IsSurelyPlain(
+      builder_.shape(tile), builder_.dtype(tile)));
 }
 
 NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
@@ -135,6 +191,8 @@ NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {
   }
   return found->second;
 }
+
+bool IsDirect(const Node& node) { return node.attrs.count(kDirectAttr) > 0; }
 
 NodeEntry Acknowledgement(const Graph& graph, int fetch) {
   return {fetch, graph.nodes[fetch].num_outputs - 1};
@@ -157,6 +215,7 @@ int Retire(GraphBuilder* builder) {
     retire.inputs.push_back({publish, 0});
     for (int reader : readers) {
       retire.inputs.push_back(Acknowledgement(builder->graph(), reader));
+      if (IsDirect(builder->graph().nodes[reader])) retire.attrs[kDirectAttr] = "1";
     }
     retire.attrs[kNumArgsAttr] = std::to_string(retire.inputs.size());
     retire.attrs[kNumTilesAttr] = std::to_string(tiles.size());

@@ -2,17 +2,19 @@
 // readers read (paper section 6):
 //
 //   _tofu_publish     on the owner: the tile -> a handle that holds its address
-//   _tofu_multifetch  on the reader: handles of remote tiles, then local tiles
+//   _tofu_multifetch  on the reader: handles of remote tiles, then tiles
 //                     -> the assembled region, and an acknowledgement
 //   _tofu_retire      on the owner: the tile, its handle, all acknowledgements
 //
 // bundle_fetches.h joins publications and fetches: then a handle has several tiles'
 // addresses, and a fetch assembles several regions.
 //
-// The executor moves handles and acknowledgements between workers. The retirement
-// reads the tile after all of its readers, which makes any later use of the tile's
-// memory wait for them. It also reads the handle, which keeps the tile from being
-// published again before that.
+// Handles and acknowledgements are read where they are, or the executor copies them to
+// their readers (Crossing), as it may hand an operator only arrays of its own worker. The retirement reads the tile after all of its readers, which
+// makes any later use of the tile's memory wait for them. It also reads the handle, which
+// keeps the tile from being published again before that. A fetch that reads the tiles
+// themselves needs none of this: the engine lets no operator write to an array that
+// another still reads.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; a tile is published once.
@@ -29,14 +31,26 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "kernels/multifetch_spec.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
 
+// What a worker's fetches read of other workers.
+enum class Crossing {
+  kCopies,  // copies of handles, which the executor makes: any MXNet 1.9.1
+  // Tiles that are surely in the plain layout, small copies of small ones, and handles of
+  // the others: CPU contexts, where oneDNN's operators leave tensors in layouts of their
+  // own.
+  kPlainTiles,
+  kTiles,  // tiles: GPUs
+};
+
 class MultiFetchEmitter {
  public:
-  explicit MultiFetchEmitter(GraphBuilder* builder) : builder_(*builder) {}
+  MultiFetchEmitter(Crossing crossing, GraphBuilder* builder)
+      : crossing_(crossing), builder_(*builder) {}
 
   // `entries[w]` is the source array of worker w. New nodes are called
   // "<name>/..." and "<tile>/publish".
@@ -44,11 +58,22 @@ class MultiFetchEmitter {
                  const std::string& name);
 
  private:
+  bool IsReadDirectly(NodeEntry tile) const;
+  // The tile, or a small copy of it in the plain layout on its own worker.
+  NodeEntry Readable(NodeEntry tile);
   NodeEntry Handle(NodeEntry tile);
+  NodeEntry Fetch(const MultiFetchSpec& spec, std::vector<NodeEntry> inputs, int worker,
+                  const std::string& name);
 
+  const Crossing crossing_;
   GraphBuilder& builder_;
-  std::map<std::pair<int, int>, NodeEntry> handles_;  // by the tile's node and index
+  // By the tile's node and index.
+  std::map<std::pair<int, int>, NodeEntry> handles_;
+  std::map<std::pair<int, int>, NodeEntry> copies_;
 };
+
+// Whether a node reads other workers' arrays itself.
+bool IsDirect(const Node& node);
 
 // The last output of a fetch: it is there when the fetch has read its tiles.
 NodeEntry Acknowledgement(const Graph& graph, int fetch);

@@ -22,6 +22,7 @@ namespace tofu {
 namespace {
 
 constexpr char kRoleAttr[] = "__tofu_role__";
+constexpr char kParameterRole[] = "parameter";
 // A shape that a script gave to a variable; a tile has a different one.
 constexpr char kShapeAttr[] = "__shape__";
 
@@ -49,7 +50,9 @@ class Partitioner {
         preference_(FetchPreference(plan.parts)),
         used_(graph.num_entries(), false),
         tiles_(graph.num_entries()),
-        boxes_(graph.num_entries()) {
+        boxes_(graph.num_entries()),
+        multifetch_(options.apart.empty() ? options.crossing : Crossing::kCopies,
+                    &builder_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
                static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
         << "the plan is for another graph";
@@ -74,7 +77,7 @@ class Partitioner {
     KeepOutputsTogether();
     if (options.share && fetch_ == FetchKind::kMultiFetch) ShareEqual();
     if (fetch_ == FetchKind::kMultiFetch) {
-      BundleFetches(&builder_.graph(), &builder_.node_workers());
+      BundleFetches(ParameterTiles(), &builder_.graph(), &builder_.node_workers());
     }
     ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
@@ -123,6 +126,16 @@ class Partitioner {
       for (NodeEntry input : graph_.nodes[node].inputs) mark(input);
     }
     return live;
+  }
+
+  // The names of the parameters' tiles.
+  std::set<std::string> ParameterTiles() const {
+    std::set<std::string> names;
+    for (const PartitionedVariable& variable : result_.variables) {
+      if (variable.role != kParameterRole) continue;
+      for (const VariableTile& tile : variable.tiles) names.insert(tile.name);
+    }
+    return names;
   }
 
   void AddVariable(int node, bool live) {
@@ -372,7 +385,7 @@ class Partitioner {
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
-  MultiFetchEmitter multifetch_{&builder_};
+  MultiFetchEmitter multifetch_;
   Partitioned result_;
 };
 
@@ -383,6 +396,15 @@ FetchKind ParseFetchKind(const std::string& name) {
       << "partition: found fetch \"" << name
       << "\", expected \"plain\" or \"multifetch\"; choose one of them";
   return name == "plain" ? FetchKind::kPlain : FetchKind::kMultiFetch;
+}
+
+Crossing ParseCrossing(const std::string& name) {
+  TOFU_CHECK_USER(name == "copies" || name == "plain_tiles" || name == "tiles",
+                  Blame::kPlan)
+      << "partition: found crossing \"" << name
+      << "\", expected \"copies\", \"plain_tiles\" or \"tiles\"; choose one of them";
+  if (name == "copies") return Crossing::kCopies;
+  return name == "tiles" ? Crossing::kTiles : Crossing::kPlainTiles;
 }
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

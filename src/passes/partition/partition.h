@@ -29,6 +29,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
+#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partitioned.h"
 
 namespace tofu {
@@ -40,12 +41,17 @@ enum class FetchKind { kPlain, kMultiFetch };
 // UserError(kPlan) unless `name` is "plain" or "multifetch".
 FetchKind ParseFetchKind(const std::string& name);
 
+// UserError(kPlan) unless `name` is "copies", "plain_tiles" or "tiles".
+Crossing ParseCrossing(const std::string& name);
+
 struct PartitionOptions {
   // Roles of the heads to generate, whole ("gradient:w") or by kind
   // ("gradient"). Default: all except "update".
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
   bool share = true;  // share equal fetches (share_fetches.h); only with MultiFetch
+  // What MultiFetch reads of other workers; kCopies if any workers are apart.
+  Crossing crossing = Crossing::kPlainTiles;
   // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
   // between them use stock operators.
   std::set<std::pair<int, int>> apart = {};

@@ -31,6 +31,7 @@ struct Publication {
   std::string retirement;    // the name of its node
   std::vector<int> readers;  // fetches, on any worker
   std::vector<int> tokens;   // later fetches on the same worker
+  bool is_direct = false;    // the retirement reads acknowledgements where they are
   bool lives_on = false;     // to the end of the phase
 };
 
@@ -68,7 +69,8 @@ class Dropper {
       const auto handle = std::find_if(
           node.inputs.begin(), node.inputs.end(),
           [&](NodeEntry input) { return graph_.nodes[input.node].op == kPublishOp; });
-      Publication publication{{node.inputs.begin(), handle}, *handle, node.name, {}, {}};
+      Publication publication{{node.inputs.begin(), handle}, *handle,      node.name, {},
+                              {},                           IsDirect(node)};
       for (auto reader = handle + 1; reader != node.inputs.end(); ++reader) {
         publication.readers.push_back(reader->node);
       }
@@ -239,6 +241,7 @@ class Dropper {
     node.op = kRetireOp;
     node.name = first.retirement;
     node.attrs[kContextAttr] = WorkerContext(worker(first));
+    if (first.is_direct) node.attrs[kDirectAttr] = "1";
     std::set<int> fetches;
     for (int i : group) {
       const Publication& publication = publications_[i];

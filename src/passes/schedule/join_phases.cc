@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "passes/memory/bound_graph.h"
+#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
@@ -20,6 +21,7 @@ Graph Outline(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     outline.nodes.push_back(
         {node.op, {}, {}, node.inputs, node.control_deps, node.num_outputs});
+    if (IsDirect(node)) outline.nodes.back().attrs[kDirectAttr] = "1";
   }
   outline.heads = graph.heads;
   outline.first_entry = graph.first_entry;

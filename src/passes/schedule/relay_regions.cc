@@ -33,6 +33,7 @@ Node RelayOf(const Node& fetch, NodeEntry region) {
 std::vector<bool> Acknowledging(const Graph& graph) {
   std::vector<bool> found(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
+    if (IsDirect(node)) continue;  // no copy of it queues
     for (NodeEntry input : node.inputs) {
       const Node& source = graph.nodes[input.node];
       if (source.op != kMultiFetchOp || IsRegion(graph, input)) continue;

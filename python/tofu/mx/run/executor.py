@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
 
 import mxnet as mx
@@ -19,6 +20,7 @@ from .extension import (
     connect_gpus,
     environment,
     mxnet_errors,
+    placed,
     taught,
 )
 from .transfer import MIN_BLOCKED_RANK
@@ -73,9 +75,32 @@ def bind(
         connect_gpus([each.device_id for each in contexts if each.device_type == "gpu"])
     outputs = {node.name: node.outputs for node in graph.nodes_of(backward_operators())}
     doing = f"binding the {what} graph"
-    with mxnet_errors(doing), taught(outputs), environment(settings):
+    with mxnet_errors(doing), taught(outputs), environment(settings), _placed(what, graph, groups):
         return symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
+        )
+
+
+@contextlib.contextmanager
+def _placed(
+    what: str, graph: _core.Graph, groups: Mapping[str, mx.Context]
+) -> Iterator[None]:
+    """Let MXNet put no copies between contexts, if the graph's operators need none."""
+    placements = graph.placements
+    if not placements:
+        yield
+        return
+    # MXNet numbers the contexts of a bind in the order of their groups' names.
+    numbers: dict[mx.Context, int] = {}
+    for group in sorted(groups):
+        numbers.setdefault(groups[group], len(numbers))
+    devices = {group: numbers[context] for group, context in groups.items()}
+    with placed([(name, devices[group]) for name, group in placements]) as is_placed:
+        yield
+    if not is_placed():
+        raise GraphError(
+            f"binding the {what} graph: MXNet copies between contexts, expected its operators "
+            "to read other workers' arrays themselves; set TOFU_FETCH=plain"
         )
 
 

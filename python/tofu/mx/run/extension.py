@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -39,10 +39,13 @@ __all__ = [
     "is_stateful_backward",
     "load",
     "mxnet_errors",
+    "placed",
+    "places_nodes",
     "run_part",
     "runs_parts",
     "taught",
     "untaught",
+    "views_arrays",
 ]
 
 SUPPORTED_VERSION = "1.9.1"
@@ -61,6 +64,7 @@ _stateful: frozenset[str] = frozenset()
 _backward: frozenset[str] = frozenset()
 _runs_parts = False
 _frees_operators = False
+_places_nodes = False
 
 
 class UnsupportedMXNetError(TofuError):
@@ -100,7 +104,7 @@ def load(library: Optional[Path] = None) -> None:
         UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
             load, or the self-test fails.
     """
-    global _library, _runs_parts, _stateful, _backward, _frees_operators
+    global _library, _runs_parts, _stateful, _backward, _frees_operators, _places_nodes
     with _lock:
         if _library is not None:
             return
@@ -127,6 +131,11 @@ def load(library: Optional[Path] = None) -> None:
         _frees_operators = problem is None
         if problem is not None:
             _log.debug("workers on CPU contexts take turns: %s", problem)
+        handle.TofuPlaceOpen.restype = ctypes.c_char_p
+        reason = handle.TofuPlaceOpen(os.fsencode(find_lib_path()[0]))
+        _places_nodes = reason is None
+        if reason is not None:
+            _log.debug("MXNet copies handles between workers: %s", reason.decode())
 
 
 def check_version(version: str) -> None:
@@ -215,6 +224,40 @@ def runs_parts() -> bool:
 def frees_operators() -> bool:
     """Whether tofu's operators hold no MXNet resource. Call ``load`` first."""
     return _frees_operators
+
+
+def places_nodes() -> bool:
+    """Whether ``placed`` works here. Call ``load`` first."""
+    return _places_nodes
+
+
+def views_arrays() -> bool:
+    """Whether a fetch on a CPU context may read other workers' arrays. Call ``load`` first."""
+    return _library is not None and bool(_library.TofuFreeViews())
+
+
+@contextlib.contextmanager
+def placed(devices: Sequence[tuple[str, int]]) -> Iterator[Callable[[], bool]]:
+    """Bind a graph in this context without copies between its contexts.
+
+    Args:
+        devices: of every node, its name and the number that MXNet gives to its context.
+
+    Yields a function that says afterwards whether MXNet has bound such a graph.
+    """
+    if _library is None or not _places_nodes:
+        raise InternalError("placed: this MXNet puts copies into graphs, see places_nodes()")
+    count, library = len(devices), _library
+    library.TofuPlaceBegin(
+        (ctypes.c_char_p * count)(*(name.encode() for name, _ in devices)),
+        (ctypes.c_int * count)(*(device for _, device in devices)),
+        ctypes.c_size_t(count),
+    )
+    graphs = 0
+    try:
+        yield lambda: graphs > 0
+    finally:
+        graphs = library.TofuPlaceEnd()
 
 
 def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: bool) -> None:

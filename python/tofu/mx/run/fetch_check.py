@@ -25,7 +25,7 @@ from tofu.errors import TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
 from .executor import bind
-from .extension import connect_gpus, load, mxnet_errors
+from .extension import connect_gpus, load, mxnet_errors, places_nodes, views_arrays
 
 __all__ = ["MULTIFETCH", "PLAIN", "Fetch", "usable_fetch"]
 
@@ -43,11 +43,13 @@ class Fetch(NamedTuple):
         kind: one of config.FETCHES.
         apart: pairs (reader, owner) of workers that use plain fetches even so.
         reason: why not all workers fetch in the wanted way, else None.
+        crossing: what MultiFetch reads of other workers, see _core.partition.
     """
 
     kind: str
     apart: _Pairs = frozenset()
     reason: Optional[str] = None
+    crossing: str = "copies"
 
 
 def usable_fetch(wanted: Optional[str], contexts: Sequence[mx.Context]) -> Fetch:
@@ -78,8 +80,13 @@ def _tested(contexts: tuple[mx.Context, ...]) -> Fetch:
     reason = _out_of_reach(apart, contexts) if apart else None
     if len(apart) == len(contexts) * (len(contexts) - 1) > 0:
         return Fetch(PLAIN, reason=reason)
-    problem = _self_test(contexts, apart)
-    return Fetch(MULTIFETCH, apart, reason) if problem is None else Fetch(PLAIN, reason=problem)
+    crossing = "copies"
+    if places_nodes() and not apart:
+        crossing = "tiles" if on_gpus else "plain_tiles" if views_arrays() else "copies"
+    problem = _self_test(contexts, apart, crossing)
+    if problem is not None:
+        return Fetch(PLAIN, reason=problem)
+    return Fetch(MULTIFETCH, apart, reason, crossing)
 
 
 def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
@@ -93,7 +100,9 @@ def _out_of_reach(apart: _Pairs, contexts: Sequence[mx.Context]) -> str:
     return f"these GPUs cannot read others' memory: {', '.join(shown)}{more}"
 
 
-def _self_test(contexts: tuple[mx.Context, ...], apart: _Pairs = frozenset()) -> Optional[str]:
+def _self_test(
+    contexts: tuple[mx.Context, ...], apart: _Pairs = frozenset(), crossing: str = "copies"
+) -> Optional[str]:
     """Let every worker fetch a row from every worker that it reaches. Return the problem.
 
     MXNet keeps an error with every array that an operator then lacks. All are gone when
@@ -101,20 +110,21 @@ def _self_test(contexts: tuple[mx.Context, ...], apart: _Pairs = frozenset()) ->
     """
     mx.nd.waitall()  # raises what is not the test's own
     try:
-        return _problem(contexts, apart)
+        return _problem(contexts, apart, crossing)
     except TofuError as error:
         with contextlib.suppress(mx.base.MXNetError):
             mx.nd.waitall()
         return str(error)
 
 
-def _problem(contexts: tuple[mx.Context, ...], apart: _Pairs) -> Optional[str]:
+def _problem(contexts: tuple[mx.Context, ...], apart: _Pairs, crossing: str) -> Optional[str]:
     rows = np.arange(len(contexts) * _WIDTH, dtype="float32").reshape(-1, _WIDTH)
     tiles = {
         f"tile{worker}": mx.nd.array(rows[worker : worker + 1], context)
         for worker, context in enumerate(contexts)
     }
-    executor = bind("MultiFetch test", _test_graph(len(contexts), apart), contexts, tiles)
+    graph = _test_graph(len(contexts), apart, crossing)
+    executor = bind("MultiFetch test", graph, contexts, tiles)
     with mxnet_errors("running MultiFetch's self-test"):
         regions = [array.asnumpy() for array in executor.forward()[: len(contexts)]]
     for reader, (context, region) in enumerate(zip(contexts, regions)):
@@ -127,10 +137,15 @@ def _read_by(reader: int, workers: int, apart: _Pairs) -> list[int]:
     return [worker for worker in range(workers) if (reader, worker) not in apart]
 
 
-def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
+def _test_graph(
+    workers: int, apart: _Pairs = frozenset(), crossing: str = "copies"
+) -> _core.Graph:
+    direct = {} if crossing == "copies" else {"__direct__": "1"}
     tiles, handles = [], []
     for worker in range(workers):
         tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(1, _WIDTH)], [_FLOAT32]))
+        if direct:
+            continue
         publish = ("_tofu_publish", f"publish{worker}", worker, [Entry(tiles[-1])])
         handles.append(_node(*publish, [(1,)], [_INT64]))
     fetches = []
@@ -141,7 +156,8 @@ def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
             f"{number}@0,0>{rows.index(worker)},0:1,{_WIDTH}"
             for number, worker in enumerate([*others, reader])
         ]
-        inputs = [*(Entry(handles[worker]) for worker in others), Entry(tiles[reader])]
+        sources = handles or tiles
+        inputs = [*(Entry(sources[worker]) for worker in others), Entry(tiles[reader])]
         fetches.append(
             _node(
                 "_tofu_multifetch",
@@ -150,12 +166,14 @@ def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
                 inputs,
                 [(len(rows), _WIDTH), (1,)],
                 [_FLOAT32, _INT64],
-                spec=f"dtype={_FLOAT32} shape={len(rows)},{_WIDTH} remote={len(others)} "
+                spec=f"dtype={_FLOAT32} shape={len(rows)},{_WIDTH} "
+                f"remote={len(others) if handles else 0} "
                 f"sources={f'1,{_WIDTH};' * len(rows)} pieces={';'.join(pieces)}",
+                **direct,
             )
         )
     retired = []
-    for owner in range(workers):
+    for owner in range(len(handles)):
         readers = [
             Entry(fetch, 1)
             for reader, fetch in enumerate(fetches)
@@ -163,7 +181,7 @@ def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
         ]
         inputs = [Entry(tiles[owner]), Entry(handles[owner]), *readers]
         retire = ("_tofu_retire", f"retire{owner}", owner, inputs)
-        retired.append(_node(*retire, [(1,)], [_INT64], num_args=str(len(inputs))))
+        retired.append(_node(*retire, [(1,)], [_INT64], num_args=str(len(inputs)), **direct))
     graph = Graph([Entry(node) for node in [*fetches, *retired]])
     order = graph.topological()
     attrs = {
