@@ -161,12 +161,14 @@ class Loan {
 };
 
 // Whether the inputs are arrays on the operator's context, as far as it can be seen.
-bool HasOwnArrays(const RawVector<RawArray>& inputs, const RawContext& context) {
+bool HasOwnArrays(const RawVector<RawArray>* inputs, const RawContext& context) {
   const SafeReader reader;
-  const auto bytes = reinterpret_cast<uintptr_t>(inputs.end) -
-                     reinterpret_cast<uintptr_t>(inputs.begin);
+  RawVector<RawArray> found;
+  if (!reader.Read(inputs, &found, sizeof(found))) return false;
+  const auto bytes = reinterpret_cast<uintptr_t>(found.end) -
+                     reinterpret_cast<uintptr_t>(found.begin);
   if (bytes == 0 || bytes % sizeof(RawArray) != 0) return false;
-  return std::all_of(inputs.begin, inputs.end, [&](const RawArray& array) {
+  return std::all_of(found.begin, found.end, [&](const RawArray& array) {
     tofu::RawChunk chunk;
     return reader.Read(array.chunk, &chunk, sizeof(chunk)) && chunk.context == context;
   });
@@ -182,7 +184,7 @@ void ComputeWithLoan(const void* functor, const void* attrs, RawOpContext* conte
   RawVector<RawResource>* requested = &context->requested;
   if (requested->begin != requested->end) {
     ++(HasBoth(*requested) ? state.right : state.wrong);
-    if (!HasOwnArrays(*inputs, context->context)) ++state.misplaced;
+    if (!HasOwnArrays(inputs, context->context)) ++state.misplaced;
     return dispatch(functor, attrs, context, inputs, requests, outputs);
   }
   if (!state.is_checked) {

@@ -31,7 +31,10 @@ class TileVerifier {
           << "after " << after_ << ": node " << node.name << " is on no worker";
       workers_.push_back(worker->second);
     }
+    const bool has_direct =
+        std::any_of(graph_.nodes.begin(), graph_.nodes.end(), IsDirect);
     for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (has_direct) Crossings(node);
       if (graph_.nodes[node].op == kCopyOp) Copy(node);
       if (graph_.nodes[node].op == kMultiFetchOp) Fetch(node);
     }
@@ -98,6 +101,16 @@ class TileVerifier {
       for (NodeEntry input : graph_.nodes[node].inputs) live[input.node] = true;
     }
     return live;
+  }
+
+  // If some nodes read directly, an executor copies for none.
+  void Crossings(int node) const {
+    const Node& n = graph_.nodes[node];
+    for (NodeEntry input : n.inputs) {
+      TOFU_CHECK(IsDirect(n) || workers_[input.node] == workers_[node])
+          << "after " << after_ << ": " << n.name << " reads another worker's "
+          << graph_.nodes[input.node].name << " and gets no copy of it";
+    }
   }
 
   void Copy(int node) const {

@@ -11,6 +11,7 @@
 extern "C" {
 const char* TofuFreeOpen(const char* path);
 int TofuFreeBegin();
+int TofuFreeViews();
 void TofuFreeEnd();
 }
 
@@ -26,9 +27,25 @@ struct Resource {
   char others[28];
 };
 
+// mxnet::NDArray::Chunk and mxnet::NDArray
+struct Chunk {
+  int64_t data;
+  int64_t size;
+  int32_t device[2];
+  char others[32];
+  int64_t layout;
+  char more[160];
+};
+struct Array {
+  Chunk* chunk;
+  char others[216];
+};
+
 // mxnet::OpContext
 struct Context {
-  char before[64] = {};
+  char before[8] = {};
+  int32_t device[2] = {1, 3};
+  char between[48] = {};
   Resource* begin = nullptr;
   Resource* end = nullptr;
   Resource* end_of_storage = nullptr;
@@ -36,8 +53,10 @@ struct Context {
 
 void* InvokerOf(const char* map, const char* op) { return FakeSlotOf(map, op)->invoker; }
 
-// Calls an operator with resources of these types; returns the dispatcher's record.
-std::string Compute(const char* map, const char* op, const std::vector<int>& types) {
+// Calls an operator on device 3 with resources of these types and an array on each of
+// `devices`, whose data is at its number; returns the dispatcher's record.
+std::string Compute(const char* map, const char* op, const std::vector<int>& types,
+                    const std::vector<int>& devices = {3}) {
   using Function =
       void (*)(const void*, const void*, Context*, const void*, const void*, const void*);
   std::vector<Resource> resources;
@@ -45,9 +64,21 @@ std::string Compute(const char* map, const char* op, const std::vector<int>& typ
   Context context;
   context.begin = resources.data();
   context.end = context.end_of_storage = resources.data() + resources.size();
+  std::vector<Chunk> chunks;
+  for (int device : devices) {
+    chunks.push_back({static_cast<int64_t>(chunks.size()), 8, {1, device}, {}, 99, {}});
+  }
+  std::vector<Array> arrays;
+  for (Chunk& chunk : chunks) arrays.push_back({&chunk, {}});
+  const Array* inputs[] = {arrays.data(), arrays.data() + arrays.size(),
+                           arrays.data() + arrays.size()};
   FakeForgetCalls();
-  reinterpret_cast<Function>(InvokerOf(map, op))(nullptr, nullptr, &context, nullptr,
+  reinterpret_cast<Function>(InvokerOf(map, op))(nullptr, nullptr, &context, inputs,
                                                  nullptr, nullptr);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    EXPECT_EQ(arrays[i].chunk, &chunks[i]) << "the arrays are as they were";
+    EXPECT_EQ(chunks[i].layout, 99);
+  }
   EXPECT_EQ(context.begin, resources.data()) << "the context is as it was";
   EXPECT_EQ(context.end, resources.data() + resources.size());
   return FakeCalls();
@@ -86,7 +117,7 @@ class FreeOperators2 : public testing::Test {
     }
     const char* const problem = TofuFreeOpen(FakeMxnetPath());
     EXPECT_EQ(problem, nullptr) << problem;
-    EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_publish", {1, 2}), "12\n");
+    EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_publish", {1, 2}), "12 0!\n");
   }
   ~FreeOperators2() override { TofuFreeEnd(); }
 
@@ -120,8 +151,8 @@ TEST_F(FreeOperators2, TheDispatcherIsLentWhatWasNotRequested) {
   TofuFreeBegin();
   for (const char* map : kComputes) {
     for (const char* op : {"_tofu_publish", "_tofu_multifetch"}) {
-      EXPECT_EQ(Compute(map, op, {}), "12\n") << map << op;
-      EXPECT_EQ(Compute(map, op, {1, 2}), "12\n") << "of a graph bound before";
+      EXPECT_EQ(Compute(map, op, {}), "12 0!\n") << map << op;
+      EXPECT_EQ(Compute(map, op, {1, 2}), "12 0!\n") << "of a graph bound before";
     }
   }
 }
@@ -129,21 +160,51 @@ TEST_F(FreeOperators2, TheDispatcherIsLentWhatWasNotRequested) {
 TEST_F(FreeOperators2, ARetirementOnACpuRunsWithoutTheDispatcher) {
   TofuFreeBegin();
   EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {}), "");
-  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {1, 2}), "12\n");
-  EXPECT_EQ(Compute("FComputeEx<gpu>", "_tofu_retire", {}), "12\n");
+  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_retire", {1, 2}), "12 0!\n");
+  EXPECT_EQ(Compute("FComputeEx<gpu>", "_tofu_retire", {}), "12 0!\n");
 }
 
-TEST_F(FreeOperators2, RetirementsAloneTakeLayoutsOfOneDnn) {
-  EXPECT_FALSE(FakeFlagOf("_tofu_retire"));
+TEST_F(FreeOperators2, FetchesSeeOtherWorkersArraysWithoutTheirLayouts) {
+  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_multifetch", {1, 2}, {3, 3}), "12 0! 1!\n");
+  EXPECT_FALSE(TofuFreeViews()) << "not yet";
   TofuFreeBegin();
-  EXPECT_TRUE(FakeFlagOf("_tofu_retire"));
+  EXPECT_TRUE(TofuFreeViews());
+  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_multifetch", {}, {3, 4, 3, 0}),
+            "12 0! 1 2! 3\n");
+  EXPECT_EQ(Compute("FComputeEx<cpu>", "_tofu_publish", {}, {4}), "12 0!\n");
+  EXPECT_EQ(Compute("FComputeEx<gpu>", "_tofu_multifetch", {}, {4}), "12 0!\n");
+  TofuFreeEnd();
+  EXPECT_FALSE(TofuFreeViews());
+}
+
+TEST_F(FreeOperators2, FetchesAndRetirementsTakeLayoutsOfOneDnn) {
+  for (const char* op : {"_tofu_retire", "_tofu_multifetch"}) {
+    EXPECT_FALSE(FakeFlagOf(op)) << op;
+  }
+  TofuFreeBegin();
+  for (const char* op : {"_tofu_retire", "_tofu_multifetch"}) {
+    EXPECT_TRUE(FakeFlagOf(op)) << op;
+  }
   EXPECT_TRUE(FakeFlagOf("Convolution")) << "as before";
-  for (const char* op : {"_tofu_publish", "_tofu_multifetch", "FullyConnected"}) {
+  for (const char* op : {"_tofu_publish", "FullyConnected"}) {
     EXPECT_FALSE(FakeFlagOf(op)) << op;
   }
   TofuFreeEnd();
-  EXPECT_FALSE(FakeFlagOf("_tofu_retire"));
+  for (const char* op : {"_tofu_retire", "_tofu_multifetch"}) {
+    EXPECT_FALSE(FakeFlagOf(op)) << op;
+  }
   EXPECT_TRUE(FakeFlagOf("Convolution"));
+}
+
+// A process remembers what it has seen.
+TEST_F(FreeOperators2, ArraysInOtherPlacesThanExpectedAreNeverViewed) {
+  EXPECT_EXIT(
+      {
+        Compute("FComputeEx<cpu>", "_tofu_publish", {1, 2}, {5});
+        TofuFreeBegin();
+        std::_Exit(TofuFreeViews() == 0 && !FakeFlagOf("_tofu_multifetch") ? 7 : 0);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 // In separate processes, because a process remembers the resources that it has seen.

@@ -84,13 +84,27 @@ std::string* Calls() {
   return calls;
 }
 
-// FComputeEx of such an operator. The resources lie at byte 64 of the context.
-void Dispatch(const void*, const void*, const char* context, const void*, const void*,
-              const void*) {
+// An array, whose chunk begins with the data's address and has its layout at byte 56.
+struct FakeArray {
+  const char* chunk;
+  char others[216];
+};
+
+// FComputeEx of such an operator. The resources lie at byte 64 of the context. Notes each
+// input, if there are any: its data's address, and whether it says in which layout it is.
+void Dispatch(const void*, const void*, const char* context,
+              const Vector<FakeArray>* inputs, const void*, const void*) {
   Vector<FakeResource> requested;
   std::memcpy(&requested, context + 64, sizeof(requested));
   for (const FakeResource* r = requested.begin; r != requested.end; ++r) {
     *Calls() += std::to_string(r->type);
+  }
+  for (size_t i = 0; inputs != nullptr && inputs->begin + i != inputs->end; ++i) {
+    size_t data = 0;
+    size_t layout = 0;
+    std::memcpy(&data, inputs->begin[i].chunk, sizeof(data));
+    std::memcpy(&layout, inputs->begin[i].chunk + 56, sizeof(layout));
+    *Calls() += " " + std::to_string(data) + (layout == 0 ? "" : "!");
   }
   *Calls() += '\n';
 }

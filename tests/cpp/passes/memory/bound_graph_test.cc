@@ -39,6 +39,17 @@ TEST(BoundGraph, CopiesATensorOnceToEachWorkerThatReadsIt) {
   EXPECT_EQ(bound.sources, (std::vector<int>{0, 1, -1, 3, 2, -1, 4}));
 }
 
+TEST(BoundGraph, ANodeThatReadsDirectlyNeedsNoCopy) {
+  GraphBuilder builder;
+  const NodeEntry x = Variable(&builder, "x", 0);
+  const NodeEntry a = builder.Copy("a", 1, x);
+  const NodeEntry b = builder.Copy("b", 1, x);
+  builder.graph().nodes[a.node].attrs[kDirectAttr] = "1";
+  const BoundGraph bound = Bound(&builder, {a, b});
+  EXPECT_EQ(Names(bound), (std::vector<std::string>{"x", "a", "x_copy", "b"}));
+  EXPECT_EQ(bound.graph.nodes[1].inputs[0].node, 0);
+}
+
 TEST(BoundGraph, ACopyHasTheShapeAndDtypeOfWhatItCopies) {
   GraphBuilder builder;
   const NodeEntry x = Variable(&builder, "x", 0, /*dtype=*/6);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,9 @@ class BundleFetchesTest : public testing::Test {
 
   NodeEntry Fetch(NodeEntry tile, const std::string& name) {
     const Box box = {{0}, {4}};
-    return emitter_.Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile}, kFloat32,
-                         name);
+    if (!emitter_) emitter_.emplace(crossing_, &builder_);
+    return emitter_->Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile}, kFloat32,
+                          name);
   }
 
   NodeEntry Use(const std::string& name, const std::vector<NodeEntry>& inputs) {
@@ -41,7 +44,7 @@ class BundleFetchesTest : public testing::Test {
 
   // The nodes of an operator after the pass.
   std::vector<Node> Bundled(const std::string& op) {
-    BundleFetches(&builder_.graph(), &builder_.node_workers());
+    BundleFetches({}, &builder_.graph(), &builder_.node_workers());
     EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
     std::vector<Node> found;
     for (const Node& node : builder_.graph().nodes) {
@@ -51,7 +54,8 @@ class BundleFetchesTest : public testing::Test {
   }
 
   GraphBuilder builder_;
-  MultiFetchEmitter emitter_{&builder_};
+  Crossing crossing_ = Crossing::kCopies;
+  std::optional<MultiFetchEmitter> emitter_;
 };
 
 TEST_F(BundleFetchesTest, WhatOneOperatorReadsIsOneFetchOfOnePublication) {
@@ -103,7 +107,7 @@ TEST_F(BundleFetchesTest, HandlesAreTooSmallForTheMemoryOfBlockedTensors) {
                                         {Shape{1, 16, 1, 1}, 1},
                                         {Shape{1, 3, 1}, 2}}) {
     builder_ = GraphBuilder();
-    MultiFetchEmitter emitter(&builder_);
+    MultiFetchEmitter emitter(Crossing::kCopies, &builder_);
     Node node;
     node.name = "blocked";
     builder_.Add(std::move(node), 1, {shape}, {kFloat32});
@@ -118,6 +122,66 @@ TEST_F(BundleFetchesTest, HandlesAreTooSmallForTheMemoryOfBlockedTensors) {
     EXPECT_EQ(static_cast<int>(Bundled(kPublishOp).size()), expected)
         << shape.size() << " " << shape[1];
   }
+}
+
+class BundleParameters : public BundleFetchesTest {
+ protected:
+  // One fetch for each of `count` tiles, each read by an operator of its own.
+  void Read(int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::string name = "w" + std::to_string(i);
+      names_.insert(name);
+      const NodeEntry region = Fetch(Tile(name), "f" + name);
+      builder_.graph().heads.push_back(Use("use" + name, {region}));
+    }
+  }
+
+  std::vector<Node> Published() {
+    BundleFetches(names_, &builder_.graph(), &builder_.node_workers());
+    EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
+    std::vector<Node> found;
+    for (const Node& node : builder_.graph().nodes) {
+      if (node.op == kPublishOp) found.push_back(node);
+      if (node.op != kMultiFetchOp) continue;
+      // The handle's element is the fetch's own tile.
+      const auto& handles = node.attrs.find(kHandlesAttr);
+      const size_t element =
+          handles == node.attrs.end()
+              ? 0
+              : std::stoul(handles->second.substr(handles->second.find(':') + 1));
+      const Node& publish = builder_.graph().nodes[node.inputs[0].node];
+      const std::string tile = builder_.graph().nodes[publish.inputs[element].node].name;
+      EXPECT_EQ(node.name, "f" + tile + "/fetch");
+    }
+    return found;
+  }
+
+  std::set<std::string> names_;
+};
+
+TEST_F(BundleParameters, ThoseOfAWorkerArePublishedSixteenAtATime) {
+  crossing_ = Crossing::kPlainTiles;
+  Read(18);
+  const std::vector<Node> published = Published();
+  ASSERT_EQ(published.size(), 2u);
+  EXPECT_EQ(published[0].inputs.size(), 16u);
+  EXPECT_EQ(published[1].inputs.size(), 2u);
+  const Graph& graph = builder_.graph();
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (NodeEntry input : graph.nodes[node].inputs) EXPECT_LT(input.node, node);
+  }
+}
+
+TEST_F(BundleParameters, HandlesThatAreCopiedStaySmall) {
+  Read(3);
+  EXPECT_EQ(Published().size(), 3u);
+}
+
+TEST_F(BundleParameters, OtherVariablesArePublishedAlone) {
+  crossing_ = Crossing::kPlainTiles;
+  Read(3);
+  names_ = {"w1"};
+  EXPECT_EQ(Published().size(), 3u);
 }
 
 TEST_F(BundleFetchesTest, WhatDifferentOperatorsReadStaysApart) {

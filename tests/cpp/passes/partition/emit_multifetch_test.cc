@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "kernels/multifetch_spec.h"
 
 namespace tofu {
@@ -35,7 +37,7 @@ class EmitMultiFetch : public testing::Test {
   GraphBuilder builder_;
   std::vector<NodeEntry> tiles_;
   std::vector<FetchSource> sources_;
-  MultiFetchEmitter emitter_{&builder_};
+  MultiFetchEmitter emitter_{Crossing::kCopies, &builder_};
 };
 
 TEST_F(EmitMultiFetch, ReadsHandlesOfOthersAndTheOwnTileLast) {
@@ -119,6 +121,91 @@ TEST_F(EmitMultiFetch, RetirementsWaitForTheReadersThatAHeadNeeds) {
   EXPECT_EQ(retire.inputs[2].node, needed.node);
   EXPECT_EQ(retire.inputs[2].index, 1) << "its acknowledgement";
   EXPECT_EQ(retire.attrs.at(kNumArgsAttr), "3");
+}
+
+// Worker w holds columns [2w, 2w + 2) of a tensor of this shape, made by an operator.
+class EmitDirectly : public testing::Test {
+ protected:
+  void Tiles(const Shape& tile, const std::string& op = "made") {
+    for (int w = 0; w < 2; ++w) {
+      Node node;
+      node.name = "tile" + std::to_string(w);
+      node.op = op;
+      tiles_.push_back({builder_.Add(std::move(node), w, {tile}, {kFloat32}), 0});
+    }
+  }
+
+  // Worker 0 reads both tiles, one above the other.
+  const Node& Fetch(Crossing crossing) {
+    const Box tile = WholeBox(builder_.shape(tiles_[0]));
+    Box below = tile;
+    below.begin[0] += tile.end[0];
+    below.end[0] += tile.end[0];
+    Box both = tile;
+    both.end[0] = below.end[0];
+    emitter_ = std::make_unique<MultiFetchEmitter>(crossing, &builder_);
+    region_ = emitter_->Emit(PlanFetch(0, both, both, {{0, tile}, {1, below}}), tiles_,
+                             kFloat32, "f");
+    return builder_.graph().nodes[region_.node];
+  }
+  const Node& NodeOf(NodeEntry entry) { return builder_.graph().nodes[entry.node]; }
+
+  GraphBuilder builder_;
+  std::vector<NodeEntry> tiles_;
+  std::unique_ptr<MultiFetchEmitter> emitter_;
+  NodeEntry region_;
+};
+
+TEST_F(EmitDirectly, PlainTilesAreInputsOfTheFetch) {
+  Tiles({4, 2});
+  const Node fetch = Fetch(Crossing::kPlainTiles);
+  EXPECT_TRUE(IsDirect(fetch));
+  ASSERT_EQ(fetch.inputs.size(), 2u);
+  EXPECT_EQ(fetch.inputs[0].node, tiles_[1].node);
+  EXPECT_EQ(fetch.inputs[1].node, tiles_[0].node) << "its own is last";
+  EXPECT_EQ(ReadSpec(fetch.attrs.at(kSpecAttr)).num_remote, 0);
+  builder_.graph().heads = {region_};
+  EXPECT_EQ(Retire(&builder_), 0);
+}
+
+TEST_F(EmitDirectly, ParametersArePublished) {
+  Tiles({4, 2}, "");
+  const Node fetch = Fetch(Crossing::kPlainTiles);
+  EXPECT_EQ(NodeOf(fetch.inputs[0]).op, kPublishOp);
+  EXPECT_TRUE(IsDirect(fetch)) << "it reads the handle itself";
+  builder_.graph().heads = {region_};
+  EXPECT_EQ(Retire(&builder_), 1);
+  EXPECT_TRUE(IsDirect(NodeOf(builder_.graph().heads[0])));
+}
+
+// Tensors of three dimensions may be in one of oneDNN's layouts.
+TEST_F(EmitDirectly, SmallTilesOfOtherLayoutsAreCopiedAndLargeOnesPublished) {
+  Tiles({4, 2, 512});
+  const Node small = Fetch(Crossing::kPlainTiles);
+  const Node copy = NodeOf(small.inputs[0]);
+  EXPECT_EQ(copy.op, kMultiFetchOp);
+  EXPECT_EQ(copy.inputs[0].node, tiles_[1].node);
+  EXPECT_EQ(builder_.worker(small.inputs[0]), 1);
+  EXPECT_EQ(builder_.shape(small.inputs[0]), (Shape{4, 2, 512}));
+  EXPECT_EQ(small.inputs[1].node, tiles_[0].node) << "its own needs no copy";
+  tiles_.clear();
+  Tiles({4, 2, 513});
+  EXPECT_EQ(NodeOf(Fetch(Crossing::kPlainTiles).inputs[0]).op, kPublishOp);
+  EXPECT_EQ(Fetch(Crossing::kTiles).inputs[0].node, tiles_[1].node);
+}
+
+TEST_F(EmitDirectly, ASmallTileIsCopiedOnce) {
+  Tiles({4, 2, 1});
+  const auto region = [&](int64_t rows) {
+    const Box tile = WholeBox(builder_.shape(tiles_[0]));
+    Box read = tile;
+    read.end[0] = rows;
+    return emitter_->Emit(PlanFetch(0, read, tile, {{1, tile}}), tiles_, kFloat32, "f");
+  };
+  Fetch(Crossing::kPlainTiles);
+  const NodeEntry copy = NodeOf(region_).inputs[0];
+  EXPECT_EQ(NodeOf(region(2)).inputs[0].node, copy.node);
+  EXPECT_EQ(NodeOf(region(3)).inputs[0].node, copy.node);
 }
 
 }  // namespace

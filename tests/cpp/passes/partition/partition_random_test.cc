@@ -97,15 +97,29 @@ int64_t CrossingBytes(const Partitioned& partitioned) {
   return bytes;
 }
 
-// With MultiFetch, only one number at a time crosses.
-void ExpectHandlesAlone(const Partitioned& partitioned) {
+// What crosses workers with MultiFetch: numbers, tiles in the plain layout, or all tiles.
+void ExpectCrossing(Crossing crossing, const Partitioned& partitioned) {
   const Graph& graph = partitioned.graph;
   for (int node = 0; node < graph.num_nodes(); ++node) {
-    for (NodeEntry input : graph.nodes[node].inputs) {
+    const Node& reader = graph.nodes[node];
+    for (NodeEntry input : reader.inputs) {
       if (partitioned.node_workers[input.node] == partitioned.node_workers[node])
         continue;
-      EXPECT_EQ(graph.shape(input).size(), 1u) << graph.nodes[node].name;
-      EXPECT_EQ(graph.dtype(input), 6) << graph.nodes[node].name;
+      EXPECT_EQ(IsDirect(reader), crossing != Crossing::kCopies) << reader.name;
+      const Node& source = graph.nodes[input.node];
+      const bool is_number = source.op == kPublishOp || reader.op == kRetireOp;
+      if (is_number) {
+        EXPECT_EQ(graph.dtype(input), 6) << reader.name;
+        EXPECT_NE(crossing, Crossing::kTiles) << reader.name;
+        continue;
+      }
+      EXPECT_EQ(reader.op, kMultiFetchOp) << reader.name;
+      EXPECT_NE(crossing, Crossing::kCopies) << reader.name;
+      if (crossing == Crossing::kTiles) continue;
+      EXPECT_FALSE(source.is_variable()) << reader.name;
+      EXPECT_TRUE(source.op == kMultiFetchOp ||
+                  IsSurelyPlain(graph.shape(input), graph.dtype(input)))
+          << reader.name;
     }
   }
 }
@@ -193,15 +207,20 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     if (!AllFinite(serial)) continue;
     ++compared;
     ExpectPhasesEqualSerial(mock, partitioned, whole, serial);
-    const Partitioned multifetch =
-        PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
-    const auto& fewer = multifetch.fetched_bytes_per_worker;
-    EXPECT_EQ(std::accumulate(fewer.begin(), fewer.end(), multifetch.shared_bytes),
-              total);
-    shared += multifetch.shared_bytes;
+    for (const Crossing crossing :
+         {Crossing::kCopies, Crossing::kPlainTiles, Crossing::kTiles}) {
+      PartitionOptions options{{}, FetchKind::kMultiFetch};
+      options.crossing = crossing;
+      const Partitioned multifetch =
+          PartitionGraph(mock.graph, mock.table, plan, options);
+      const auto& fewer = multifetch.fetched_bytes_per_worker;
+      EXPECT_EQ(std::accumulate(fewer.begin(), fewer.end(), multifetch.shared_bytes),
+                total);
+      shared += multifetch.shared_bytes;
+      ExpectCrossing(crossing, multifetch);
+      ExpectPhasesEqualSerial(mock, multifetch, whole, serial);
+    }
     EXPECT_EQ(partitioned.shared_bytes, 0);
-    ExpectHandlesAlone(multifetch);
-    ExpectPhasesEqualSerial(mock, multifetch, whole, serial);
     PartitionOptions mixed{{}, FetchKind::kMultiFetch};
     for (int reader = 0; reader < plan.workers(); ++reader) {
       for (int owner = 0; owner < plan.workers(); ++owner) {

@@ -122,7 +122,7 @@ class TwoFetches {
   }
 
   GraphBuilder builder;
-  MultiFetchEmitter emitter{&builder};
+  MultiFetchEmitter emitter{Crossing::kCopies, &builder};
 
  private:
   NodeEntry remote_;

@@ -73,6 +73,13 @@ TEST(VerifyTiles, FindsNodesWithoutAWorker) {
   });
 }
 
+TEST(VerifyTiles, FindsReadersOfOtherWorkersThatWouldGetNoCopy) {
+  ExpectComplaint("reads another worker's", [](Partitioned* p) {
+    Node& fetch = NodeOf(p, kMultiFetchOp);
+    fetch.attrs.erase(kDirectAttr);
+  });
+}
+
 TEST(VerifyTiles, FindsTensorsThatNoTilesCover) {
   ExpectComplaint("x has 1 tiles for 2 workers",
                   [](Partitioned* p) { p->variables[0].tiles.pop_back(); });

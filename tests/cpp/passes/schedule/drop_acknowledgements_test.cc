@@ -101,7 +101,7 @@ class Drop : public testing::Test {
   }
 
   GraphBuilder builder_;
-  MultiFetchEmitter emitter_{&builder_};
+  MultiFetchEmitter emitter_{Crossing::kCopies, &builder_};
   Phases phases_;
 };
 

@@ -34,7 +34,7 @@ class Exchange : public testing::Test {
     const Box box = {{0}, {8}};
     const FetchSpec spec = PlanFetch(1, box, box, {{0, box}});
     const NodeEntry region =
-        MultiFetchEmitter(&builder_).Emit(spec, {tile}, kFloat32, "f");
+        MultiFetchEmitter(Crossing::kCopies, &builder_).Emit(spec, {tile}, kFloat32, "f");
     const NodeEntry use = Operator(&builder_, "relu", "use", {region});
     builder_.graph().heads = {own1, busy, use};
     Retire(&builder_);

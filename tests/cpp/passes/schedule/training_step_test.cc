@@ -34,9 +34,9 @@ Plan FetchingPlan(const MockGraph& mock) {
   return plan;
 }
 
-Partitioned Divided(const MockGraph& mock) {
+Partitioned Divided(const MockGraph& mock, Crossing crossing = Crossing::kPlainTiles) {
   return PartitionGraph(mock.graph, mock.table, FetchingPlan(mock),
-                        {{}, FetchKind::kMultiFetch});
+                        {{}, FetchKind::kMultiFetch, true, crossing});
 }
 
 TEST(TrainingStep, HasTheGraphsOfBothHalvesReadyToRun) {
@@ -88,13 +88,17 @@ TEST(TrainingStep, RelaysRegionsAndChainsNodesOnlyWhenAsked) {
     }
     return count;
   };
-  const TrainingStep chained = ScheduleStep(Divided(mock), {true});
+  const TrainingStep chained = ScheduleStep(Divided(mock, Crossing::kCopies), {true});
   EXPECT_NE(WriteGraph(chained.graphs[0]).find("/relay"), std::string::npos);
   EXPECT_GT(dependencies(chained), 0u);
   EXPECT_EQ(dependencies(ScheduleStep(Divided(mock), {true, false})), 0u);
-  const TrainingStep direct = ScheduleStep(Divided(mock), {true, true, false});
+  const TrainingStep direct =
+      ScheduleStep(Divided(mock, Crossing::kCopies), {true, true, false});
   EXPECT_EQ(WriteGraph(direct.graphs[0]).find("/relay"), std::string::npos);
   EXPECT_GT(dependencies(direct), 0u);
+  const TrainingStep read = ScheduleStep(Divided(mock, Crossing::kPlainTiles), {true});
+  EXPECT_EQ(WriteGraph(read.graphs[0]).find("/relay"), std::string::npos)
+      << "no copies of acknowledgements queue";
 }
 
 TEST(TrainingStep, OfOutputsAloneIsOneGraph) {
