@@ -29,9 +29,9 @@ std::shared_ptr<Partitioned> Partition(
     const std::string& fetch, bool share, const std::string& crossing,
     const std::set<std::pair<int, int>>& apart, const PassFunction& on_pass) {
   const py::gil_scoped_release unlock;
-  auto partitioned = std::make_shared<Partitioned>(
-      PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
-                     {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing), apart}));
+  auto partitioned = std::make_shared<Partitioned>(PartitionGraph(
+      plan.graph(), plan.strategies(), plan.plan,
+      {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing), apart}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }

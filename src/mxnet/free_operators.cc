@@ -14,9 +14,9 @@
 // MXNet also hands every input over in the plain layout: an operator without the flag
 // TIsMKLDNN gets a copy of an input in one of oneDNN's layouts. On CPU contexts a
 // retirement only has to run when its inputs are ready. So it gets that flag here, and
-// ends inside our function, without the dispatcher, which would also copy. A fetch gets the
-// flag, too, and views of other workers' arrays (remote_views.h); its dispatcher copies its
-// own worker's arrays if it must.
+// ends inside our function, without the dispatcher, which would also copy. A fetch gets
+// the flag, too, and views of other workers' arrays (remote_views.h); its dispatcher
+// copies its own worker's arrays if it must.
 //
 // This file writes to memory of libmxnet.so whose layout is not part of a public ABI
 // (op_maps.h). The guards:
@@ -118,12 +118,12 @@ struct State {
   // MXNet's, the same for all operators.
   Invoker request = nullptr;
   Invoker dispatchers[kNumDevices] = {};
-  RawAny* flags = nullptr;    // TIsMKLDNN; null if no flag can be set
-  uint32_t fetch = 0;         // the operators' indices
+  RawAny* flags = nullptr;  // TIsMKLDNN; null if no flag can be set
+  uint32_t fetch = 0;       // the operators' indices
   uint32_t retire = 0;
   std::atomic<int> right{0};  // calls that had both resources in place
   std::atomic<int> wrong{0};
-  std::atomic<int> misplaced{0};  // calls whose arrays were not on their contexts
+  std::atomic<int> misplaced{0};        // calls whose arrays were not on their contexts
   std::atomic<bool> is_checked{false};  // the layout can be trusted
   std::atomic<bool> is_viewing{false};  // that of arrays, too
 };
@@ -165,8 +165,8 @@ bool HasOwnArrays(const RawVector<RawArray>* inputs, const RawContext& context) 
   const SafeReader reader;
   RawVector<RawArray> found;
   if (!reader.Read(inputs, &found, sizeof(found))) return false;
-  const auto bytes = reinterpret_cast<uintptr_t>(found.end) -
-                     reinterpret_cast<uintptr_t>(found.begin);
+  const auto bytes =
+      reinterpret_cast<uintptr_t>(found.end) - reinterpret_cast<uintptr_t>(found.begin);
   if (bytes == 0 || bytes % sizeof(RawArray) != 0) return false;
   return std::all_of(found.begin, found.end, [&](const RawArray& array) {
     tofu::RawChunk chunk;

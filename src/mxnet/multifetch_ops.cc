@@ -206,8 +206,7 @@ void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
 constexpr TofuOp kOps[] = {
     {"_tofu_publish", Publish, ParsePublish, InferPublishShapes, InferPublishDtypes,
      ComputePublish},
-    {kFetchName, Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes,
-     ComputeFetch},
+    {kFetchName, Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes, ComputeFetch},
     {kRetireName, Retire, ParseRetire, InferOneElement, InferRetireDtypes, ComputeRetire},
 };
 constexpr int kNumOps = sizeof(kOps) / sizeof(kOps[0]);

@@ -7,8 +7,8 @@
 // another worker's arrays can therefore do without the pass: here each node just gets its
 // device, and the graph stays as it is.
 //
-// This file replaces the pass's function in a registry of libmxnet.so, and reads graphs in
-// memory whose layout is not part of a public ABI. The guards:
+// This file replaces the pass's function in a registry of libmxnet.so, and reads graphs
+// in memory whose layout is not part of a public ABI. The guards:
 //   1. only MXNet 1.9.1, and everything is read through a pipe before it is trusted;
 //   2. the function that is replaced is registered as "PlaceDevice";
 //   3. a graph is placed here only between TofuPlaceBegin and TofuPlaceEnd, on the thread
@@ -167,8 +167,8 @@ std::string Open(const char* path) {
   RawPass* const pass = FindPass(handle, SafeReader());
   if (pass == nullptr) return "MXNet's passes have an unexpected memory layout";
   const auto ours = reinterpret_cast<Invoker>(kPlace);
-  found.mxnets = pass->invoker == ours ? library.mxnets
-                                       : reinterpret_cast<Pass>(pass->invoker);
+  found.mxnets =
+      pass->invoker == ours ? library.mxnets : reinterpret_cast<Pass>(pass->invoker);
   library = found;
   pass->invoker = ours;
   return "";

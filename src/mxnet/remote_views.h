@@ -4,8 +4,8 @@
 // whenever it hands an array to an operator, and operators that read the array write to
 // it. On one worker they take turns; but a fetch reads an array while operators of the
 // array's own worker may read it too. It only does so for arrays in the plain layout
-// (Crossing::kPlainTiles, passes/partition/emit_multifetch.h), so it never needs the note:
-// here it gets views of such arrays that have none.
+// (Crossing::kPlainTiles, passes/partition/emit_multifetch.h), so it never needs the
+// note: here it gets views of such arrays that have none.
 //
 // Layouts of MXNet 1.9.1's NDArray and its chunk, in builds with oneDNN.
 //

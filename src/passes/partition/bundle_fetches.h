@@ -27,8 +27,8 @@
 
 namespace tofu {
 
-// `parameters`: the variables that hold tiles of parameters. `node_workers`: the worker of
-// every node, kept in step with the graph.
+// `parameters`: the variables that hold tiles of parameters. `node_workers`: the worker
+// of every node, kept in step with the graph.
 void BundleFetches(const std::set<std::string>& parameters, Graph* graph,
                    std::vector<int>* node_workers);
 

@@ -142,8 +142,9 @@ NodeEntry MultiFetchEmitter::Fetch(const MultiFetchSpec& spec,
   if (crossing_ != Crossing::kCopies) fetch.attrs[kDirectAttr] = "1";
   Shape shape = spec.shape;
   for (int64_t& extent : shape) extent = std::max<int64_t>(extent, 0);
-  return {builder_.Add(std::move(fetch), worker, {shape, {1}}, {spec.dtype, kHandleDtype}),
-          0};
+  return {
+      builder_.Add(std::move(fetch), worker, {shape, {1}}, {spec.dtype, kHandleDtype}),
+      0};
 }
 
 NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
@@ -159,11 +160,10 @@ NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
     const int worker = builder_.worker(tile);
     const Box box = WholeBox(builder_.shape(tile));
     const FetchSpec spec{worker, box, {{worker, box, box}}};
-    found->second = Fetch(KernelSpec(spec, {worker}, {builder_.shape(tile)}, 0,
-                                     builder_.dtype(tile)),
-                          {tile}, worker,
-                          builder_.graph().nodes[tile.node].name + "/plain" +
-                              std::to_string(tile.index));
+    found->second = Fetch(
+        KernelSpec(spec, {worker}, {builder_.shape(tile)}, 0, builder_.dtype(tile)),
+        {tile}, worker,
+        builder_.graph().nodes[tile.node].name + "/plain" + std::to_string(tile.index));
   }
   return found->second;
 }
@@ -172,8 +172,9 @@ bool MultiFetchEmitter::IsReadDirectly(NodeEntry tile) const {
   if (crossing_ != Crossing::kPlainTiles) return crossing_ == Crossing::kTiles;
   // In prediction, oneDNN's operators move their weights to layouts of their own.
   const Node& node = builder_.graph().nodes[tile.node];
-  return !node.is_variable() && (node.op == kMultiFetchOp || IsSurelyPlain(
-      builder_.shape(tile), builder_.dtype(tile)));
+  return !node.is_variable() &&
+         (node.op == kMultiFetchOp ||
+          IsSurelyPlain(builder_.shape(tile), builder_.dtype(tile)));
 }
 
 NodeEntry MultiFetchEmitter::Handle(NodeEntry tile) {

@@ -10,11 +10,11 @@
 // addresses, and a fetch assembles several regions.
 //
 // Handles and acknowledgements are read where they are, or the executor copies them to
-// their readers (Crossing), as it may hand an operator only arrays of its own worker. The retirement reads the tile after all of its readers, which
-// makes any later use of the tile's memory wait for them. It also reads the handle, which
-// keeps the tile from being published again before that. A fetch that reads the tiles
-// themselves needs none of this: the engine lets no operator write to an array that
-// another still reads.
+// their readers (Crossing), as it may hand an operator only arrays of its own worker. The
+// retirement reads the tile after all of its readers, which makes any later use of the
+// tile's memory wait for them. It also reads the handle, which keeps the tile from being
+// published again before that. A fetch that reads the tiles themselves needs none of
+// this: the engine lets no operator write to an array that another still reads.
 //
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; a tile is published once.

@@ -69,8 +69,8 @@ class Dropper {
       const auto handle = std::find_if(
           node.inputs.begin(), node.inputs.end(),
           [&](NodeEntry input) { return graph_.nodes[input.node].op == kPublishOp; });
-      Publication publication{{node.inputs.begin(), handle}, *handle,      node.name, {},
-                              {},                           IsDirect(node)};
+      Publication publication{
+          {node.inputs.begin(), handle}, *handle, node.name, {}, {}, IsDirect(node)};
       for (auto reader = handle + 1; reader != node.inputs.end(); ++reader) {
         publication.readers.push_back(reader->node);
       }

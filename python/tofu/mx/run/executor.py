@@ -82,9 +82,7 @@ def bind(
 
 
 @contextlib.contextmanager
-def _placed(
-    what: str, graph: _core.Graph, groups: Mapping[str, mx.Context]
-) -> Iterator[None]:
+def _placed(what: str, graph: _core.Graph, groups: Mapping[str, mx.Context]) -> Iterator[None]:
     """Let MXNet put no copies between contexts, if the graph's operators need none."""
     placements = graph.placements
     if not placements:

@@ -137,9 +137,7 @@ def _read_by(reader: int, workers: int, apart: _Pairs) -> list[int]:
     return [worker for worker in range(workers) if (reader, worker) not in apart]
 
 
-def _test_graph(
-    workers: int, apart: _Pairs = frozenset(), crossing: str = "copies"
-) -> _core.Graph:
+def _test_graph(workers: int, apart: _Pairs = frozenset(), crossing: str = "copies") -> _core.Graph:
     direct = {} if crossing == "copies" else {"__direct__": "1"}
     tiles, handles = [], []
     for worker in range(workers):

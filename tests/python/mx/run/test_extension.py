@@ -141,6 +141,30 @@ def test_operators_of_another_library_are_not_freed():
     assert "does not export the functions of MXNet" in free_in_another_process("libc.so.6")
 
 
+def place_in_another_process(libmxnet):
+    code = (
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
+        "library.TofuPlaceOpen.restype = ctypes.c_char_p;"
+        "print(library.TofuPlaceOpen(sys.argv[2].encode()).decode())"
+    )
+    command = [sys.executable, "-c", code, extension._library._name, libmxnet]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_graphs_of_another_library_are_not_placed():
+    assert "no library is loaded from /nowhere.so" in place_in_another_process("/nowhere.so")
+    assert "does not export the functions of MXNet" in place_in_another_process("libc.so.6")
+
+
+def test_graphs_are_placed_here():
+    assert extension.places_nodes() and extension.views_arrays()
+    # A second call, as after a failed load, finds its own function.
+    assert extension._library.TofuPlaceOpen(os.fsencode(find_lib_path()[0])) is None
+    with extension.placed([("x", 0)]) as is_placed:
+        assert not is_placed()
+    assert not is_placed(), "no graph was bound"
+
+
 def test_operators_hold_no_resource_of_mxnet():
     assert extension.frees_operators()
     # A second call, as after a failed load, finds them freed already.

@@ -83,10 +83,19 @@ def observe():
     library.TofuObserveFetches(OBSERVER())
 
 
+DIRECT = Fetch(MULTIFETCH, crossing="plain_tiles")
+
+
 def test_contexts_of_this_machine_can_fetch():
-    assert usable_fetch(MULTIFETCH, CONTEXTS) == Fetch(MULTIFETCH)
-    assert usable_fetch(MULTIFETCH, [mx.cpu(0)]) == Fetch(MULTIFETCH)
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == DIRECT
+    assert usable_fetch(MULTIFETCH, [mx.cpu(0)]) == DIRECT
     assert usable_fetch(PLAIN, CONTEXTS) == Fetch(PLAIN)
+
+
+@pytest.mark.parametrize("missing", ["places_nodes", "views_arrays"])
+def test_handles_are_copied_where_tiles_cannot_be_read(monkeypatch, untested, missing):
+    monkeypatch.setattr(fetch_check, missing, lambda: False)
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == Fetch(MULTIFETCH, crossing="copies")
 
 
 def test_gpus_use_multifetch_only_when_asked(monkeypatch):
@@ -115,8 +124,8 @@ def test_only_workers_out_of_reach_copy(monkeypatch, untested):
     monkeypatch.setattr(fetch_check, "connect_gpus", lambda given: asked.append(given) or found)
     monkeypatch.setattr(fetch_check, "_self_test", lambda *given: asked.append(given))
     fetch = usable_fetch(MULTIFETCH, gpus)
-    assert asked == [[0, 1, 4], (tuple(gpus), found)]
-    assert (fetch.kind, fetch.apart) == (MULTIFETCH, found)
+    assert asked == [[0, 1, 4], (tuple(gpus), found, "copies")]
+    assert (fetch.kind, fetch.apart, fetch.crossing) == (MULTIFETCH, found, "copies")
     assert fetch.reason == (
         "these GPUs cannot read others' memory: GPU 0 that of GPU 4, GPU 1 that of GPU 4, "
         "GPU 4 that of GPU 0, and 1 more pairs"
@@ -146,7 +155,9 @@ def test_gpus_that_reach_each_other_can_fetch():
     if count < 2:
         pytest.skip(f"MXNet sees {count} GPUs, this needs two")
     fetch = usable_fetch(MULTIFETCH, [mx.gpu(0), mx.gpu(1)])
-    assert fetch == Fetch(MULTIFETCH) or "cannot read others' memory" in fetch.reason
+    assert (
+        fetch == Fetch(MULTIFETCH, crossing="tiles") or "cannot read others' memory" in fetch.reason
+    )
 
 
 def test_what_fails_the_self_test_is_not_used(monkeypatch, untested):
@@ -182,7 +193,7 @@ def test_errors_of_the_script_stay_the_scripts(untested):
     with pytest.raises(mx.base.MXNetError, match="potrf"):
         usable_fetch(MULTIFETCH, CONTEXTS)
     del failed
-    assert usable_fetch(MULTIFETCH, CONTEXTS) == Fetch(MULTIFETCH)
+    assert usable_fetch(MULTIFETCH, CONTEXTS) == DIRECT
 
 
 def respecified(change):
@@ -241,6 +252,97 @@ def test_a_tile_is_never_used_again_before_its_last_reader_is_done(observe):
     assert steps == {0, 1, 2}
     # Without retirements sums go wrong, so the test does notice.
     assert wrong_rounds(ROUNDS // 5, retired=False) > 0
+
+
+def tiles_read_directly(count, op="_plus_scalar", **attrs):
+    """Worker 0 makes tiles of x, and again reads each; worker 1 fetches each."""
+    attrs = attrs or {"scalar": "1"}
+    x, fetches, heads = node(VARIABLE, "x", 0), [], []
+    for number in range(count):
+        tile = node("_plus_scalar", f"tile{number}", 0, [Entry(x)], scalar=str(number))
+        fetches.append(node(
+            "_tofu_multifetch", f"fetch{number}", 1, [Entry(tile)], [(WIDTH,), (1,)], [0, 6],
+            spec=f"dtype=0 shape={WIDTH} remote=0 sources={WIDTH}; pieces=0@0>0:{WIDTH}",
+            __direct__="1",
+        ))  # fmt: skip
+        heads.append((node(op, f"own{number}", 0, [Entry(tile)], **attrs),))
+    total = node("add_n", "total", 1, map(Entry, fetches), num_args=str(count))
+    return document([*heads, (total,)])
+
+
+def test_no_tile_is_written_while_another_worker_reads_it(observe):
+    """Tiles share memory, workers dawdle, and the script changes x without waiting."""
+    rng, seen = random.Random(3), set()
+
+    def dawdle(step):
+        seen.add(step)
+        time.sleep(rng.random() * 0.002 if rng.random() < 0.3 else 0)
+
+    observe(dawdle)
+    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+    bound = executor.bind("tiles", tiles_read_directly(TILES), CONTEXTS, {"x": x})
+    assert "_CrossDeviceCopy" not in bound.debug_str()
+    found = []
+    for number in range(ROUNDS):
+        x[:] = number
+        found.append(bound.forward()[-1][:: WIDTH - 1].copy())
+    for number, values in enumerate(found):
+        assert (values.asnumpy() == TILES * number + sum(range(TILES))).all()
+    assert seen == {1}
+
+
+def test_the_owner_may_note_a_layout_while_another_worker_reads():
+    """oneDNN's activation notes on its worker's thread how its input is stored."""
+    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+    graph = tiles_read_directly(16, "Activation", act_type="relu")
+    bound = executor.bind("tiles", graph, CONTEXTS, {"x": x})
+    for number in range(ROUNDS // 2):
+        x[:] = number
+        total = bound.forward()[-1]
+    assert (total.asnumpy() == 16 * number + sum(range(16))).all()
+
+
+def test_a_graph_that_mxnet_places_is_refused(monkeypatch):
+    """Its operators would read copies that it does not know of, in another order."""
+    placed = extension.placed
+    monkeypatch.setattr(executor, "placed", lambda devices: placed(devices[1:]))
+    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+    with pytest.raises(GraphError, match="MXNet copies between contexts, expected"):
+        executor.bind("tiles", tiles_read_directly(2), CONTEXTS, {"x": x})
+    monkeypatch.setattr(executor, "placed", placed)
+    executor.bind("tiles", tiles_read_directly(2), CONTEXTS, {"x": x})
+
+
+def test_a_placement_ends_with_its_bind():
+    """Later graphs of the script get their copies from MXNet."""
+    x = mx.nd.zeros((WIDTH,), CONTEXTS[0])
+    executor.bind("tiles", tiles_read_directly(2), CONTEXTS, {"x": x})
+    bound = executor.bind("tiles", tiles_of_one_owner(2), CONTEXTS, {"x": x})
+    assert bound.debug_str().count("_CrossDeviceCopy") == 4
+    with mx.AttrScope(ctx_group="a"):
+        y = mx.sym.var("y") + 1
+    with mx.AttrScope(ctx_group="b"):
+        y = y * 2
+    groups = {"a": CONTEXTS[0], "b": CONTEXTS[1]}
+    bound = y.bind(mx.cpu(1), {"y": mx.nd.ones((3,), CONTEXTS[0])}, group2ctx=groups)
+    assert (bound.forward()[0].asnumpy() == 4).all()
+
+
+def test_workers_are_placed_by_the_names_of_their_groups():
+    """The groups of eleven workers in MXNet's order: worker0, worker1, worker10, worker2."""
+    contexts = [mx.cpu(number) for number in range(11)]
+    tiles = [node(VARIABLE, f"x{w}", w, shapes=[(1, WIDTH)]) for w in range(11)]
+    rows = f"1,{WIDTH};" * 11
+    pieces = ";".join(f"{w}@0,0>{w},0:1,{WIDTH}" for w in range(11))
+    fetch = node(
+        "_tofu_multifetch", "fetch", 7, map(Entry, tiles), [(11, WIDTH), (1,)], [0, 6],
+        spec=f"dtype=0 shape=11,{WIDTH} remote=0 sources={rows} pieces={pieces}", __direct__="1",
+    )  # fmt: skip
+    arrays = {f"x{w}": mx.nd.full((1, WIDTH), w, contexts[w]) for w in range(11)}
+    bound = executor.bind("rows", document([(fetch,)]), contexts, arrays)
+    (region,) = bound.forward()[:1]
+    assert region.context == contexts[7]
+    assert (region.asnumpy()[:, 0] == range(11)).all()
 
 
 def published(workers):
