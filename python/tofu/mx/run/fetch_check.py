@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import mxnet as mx
 import numpy as np
@@ -138,7 +138,7 @@ def _read_by(reader: int, workers: int, apart: _Pairs) -> list[int]:
 
 
 def _test_graph(workers: int, apart: _Pairs = frozenset(), crossing: str = "copies") -> _core.Graph:
-    direct = {} if crossing == "copies" else {"__direct__": "1"}
+    direct: dict[str, Any] = {} if crossing == "copies" else {"__direct__": "1"}
     tiles, handles = [], []
     for worker in range(workers):
         tiles.append(_node(VARIABLE, f"tile{worker}", worker, [], [(1, _WIDTH)], [_FLOAT32]))
