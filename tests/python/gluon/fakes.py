@@ -147,7 +147,9 @@ def backend():
 
 
 def _usable_fetch(wanted, contexts):
-    return types.SimpleNamespace(kind=wanted or "multifetch", apart=(), reason=None)
+    return types.SimpleNamespace(
+        kind=wanted or "multifetch", apart=(), reason=None, crossing="plain_tiles"
+    )
 
 
 def bound_with(scalars):
