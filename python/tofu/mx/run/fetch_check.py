@@ -25,7 +25,7 @@ from tofu.errors import TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
 from .executor import bind
-from .extension import connect_gpus, load, mxnet_errors
+from .extension import check_fetches, connect_gpus, load, mxnet_errors
 
 __all__ = ["MULTIFETCH", "PLAIN", "Fetch", "usable_fetch"]
 
@@ -117,6 +117,7 @@ def _problem(contexts: tuple[mx.Context, ...], apart: _Pairs) -> Optional[str]:
     executor = bind("MultiFetch test", _test_graph(len(contexts), apart), contexts, tiles)
     with mxnet_errors("running MultiFetch's self-test"):
         regions = [array.asnumpy() for array in executor.forward()[: len(contexts)]]
+    check_fetches()
     for reader, (context, region) in enumerate(zip(contexts, regions)):
         if not np.array_equal(region, rows[_read_by(reader, len(contexts), apart)]):
             return f"MultiFetch's self-test found wrong values on {context}"
@@ -142,6 +143,7 @@ def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
             for number, worker in enumerate([*others, reader])
         ]
         inputs = [*(Entry(handles[worker]) for worker in others), Entry(tiles[reader])]
+        owners = " ".join(f"{number}:0@{worker}" for number, worker in enumerate(others))
         fetches.append(
             _node(
                 "_tofu_multifetch",
@@ -152,6 +154,8 @@ def _test_graph(workers: int, apart: _Pairs = frozenset()) -> _core.Graph:
                 [_FLOAT32, _INT64],
                 spec=f"dtype={_FLOAT32} shape={len(rows)},{_WIDTH} remote={len(others)} "
                 f"sources={f'1,{_WIDTH};' * len(rows)} pieces={';'.join(pieces)}",
+                handles=owners,
+                label="of the self-test",
             )
         )
     retired = []
