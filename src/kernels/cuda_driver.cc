@@ -6,7 +6,8 @@ namespace {
 // Numbers of cuda.h.
 constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kMinor = 76;
-constexpr int kPeerEnabledAlready = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+constexpr unsigned int kForAllDevices = 3;  // CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP
+constexpr int kPeerEnabledAlready = 704;    // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 }  // namespace
 
@@ -25,6 +26,7 @@ CudaDriver::CudaDriver()
   library_.Find("cuModuleGetFunction", &find_);
   library_.Find("cuMemAlloc_v2", &allocate_);
   library_.Find("cuMemFree_v2", &free_);
+  library_.Find("cuMemHostAlloc", &allocate_on_host_);
   library_.Find("cuMemcpyHtoD_v2", &to_device_);
   library_.Find("cuMemcpyDtoH_v2", &to_host_);
   library_.Find("cuMemcpyHtoDAsync_v2", &to_device_in_stream_);
@@ -92,6 +94,13 @@ CudaAddress CudaDriver::Allocate(size_t bytes) const {
 }
 
 void CudaDriver::Free(CudaAddress memory) const { Check(free_(memory), "freeing"); }
+
+void* CudaDriver::AllocateOnHost(size_t bytes) const {
+  void* memory = nullptr;
+  Check(allocate_on_host_(&memory, bytes, kForAllDevices),
+        "allocating " + std::to_string(bytes) + " bytes of the host's memory");
+  return memory;
+}
 
 void CudaDriver::GiveUp(CudaContext context, CudaAddress memory) const {
   if (push_(context) != 0) return;

@@ -45,6 +45,8 @@ class CudaDriver {
   CudaFunction LoadFunction(const std::string& image, const std::string& name) const;
   CudaAddress Allocate(size_t bytes) const;
   void Free(CudaAddress memory) const;
+  // Memory of the host that kernels on all devices can write, at the same address.
+  void* AllocateOnHost(size_t bytes) const;
   // Frees in a context; a device that has failed reports it at its next call.
   void GiveUp(CudaContext context, CudaAddress memory) const;
   void CopyToDevice(CudaAddress to, const void* from, size_t bytes) const;
@@ -76,6 +78,7 @@ class CudaDriver {
   int (*find_)(CudaFunction* function, CudaModule module, const char* name) = nullptr;
   int (*allocate_)(CudaAddress* memory, size_t bytes) = nullptr;
   int (*free_)(CudaAddress memory) = nullptr;
+  int (*allocate_on_host_)(void** memory, size_t bytes, unsigned int flags) = nullptr;
   int (*to_device_)(CudaAddress to, const void* from, size_t bytes) = nullptr;
   int (*to_host_)(void* to, CudaAddress from, size_t bytes) = nullptr;
   int (*to_device_in_stream_)(CudaAddress to, const void* from, size_t bytes,

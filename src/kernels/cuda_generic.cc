@@ -48,6 +48,18 @@ __device__ __forceinline__ Words<kBytes> Value(const long long* cell, long long 
                       place * kBytes);
 }
 
+// Whether all tiles of a cell have an address.
+__device__ __forceinline__ bool AreOpen(const long long* cell, const TofuSources& sources,
+                                        const long long* boxes) {
+  for (long long term = 0; term < boxes[1]; ++term) {
+    const int source = static_cast<int>(cell[2 + 2 * term]);
+    if (source >= 0 && Tile(sources, source, static_cast<int>(boxes[3])) == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // The last cell that starts at or before a chunk.
 __device__ __forceinline__ long long FindCell(const long long* begins, long long cells,
                                               long long chunk) {
@@ -75,6 +87,7 @@ tofu_fetch(char* region, long long* done, const TofuSources sources, const long 
     const long long number = FindCell(begins, cells, chunk);
     const long long* const cell =
         begins + cells + number * (2 + 2 * terms + boxes[2] * (2 + terms));
+    if (!AreOpen(cell, sources, boxes)) return;
     const long long begin = (chunk - begins[number]) * $chunk;
     for (long long i = threadIdx.x; i < $chunk && begin + i < cell[0]; i += $threads) {
       const long long index = begin + i;

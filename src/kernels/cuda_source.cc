@@ -320,17 +320,18 @@ $body  $rows}
   std::string CallText(size_t f) const {
     const Form& form = forms_[f];
     const auto num_cells = static_cast<int64_t>(form.cells.size());
-    const std::string remote = ", " + std::to_string(spec_.num_remote) + ")";
+    const std::string remote = std::to_string(spec_.num_remote);
     std::string body;
     std::string to;
     std::string block = "block";
-    std::vector<std::string> from;
+    std::vector<std::string> tiles;
+    std::vector<std::string> offsets;
     if (num_cells == 1) {
       to = std::to_string(form.example->offset * element_bytes_);
       for (size_t t : ReadTerms(form)) {
         const CellTerm& term = form.example->terms[t];
-        from.push_back("Tile(sources, " + std::to_string(term.source) + remote + " + " +
-                       std::to_string(term.offset * element_bytes_));
+        tiles.push_back(std::to_string(term.source));
+        offsets.push_back(std::to_string(term.offset * element_bytes_));
       }
     } else {
       const std::string blocks = CudaNumber(form.blocks, false);
@@ -340,14 +341,20 @@ $body  $rows}
       to = "place[0]";
       block += " % " + blocks;
       for (size_t i = 0; i < ReadTerms(form).size(); ++i) {
-        from.push_back("Tile(sources, static_cast<int>(place[" +
-                       std::to_string(2 * i + 1) + "])" + remote + " + place[" +
-                       std::to_string(2 * i + 2) + "]");
+        tiles.push_back("static_cast<int>(place[" + std::to_string(2 * i + 1) + "])");
+        offsets.push_back("place[" + std::to_string(2 * i + 2) + "]");
       }
     }
-    body += "    Run" + std::to_string(f) + "(region + " + to;
-    for (const std::string& tile : from) body += ",\n         " + tile;
-    body += ", " + block + ");\n";
+    std::string given = "region + " + to;
+    for (size_t i = 0; i < tiles.size(); ++i) {
+      const std::string tile = "tile" + std::to_string(i);
+      body += Replace(
+          "    const char* const $tile = Tile(sources, $source, $remote);\n"
+          "    if ($tile == nullptr) return;\n",
+          {{"tile", tile}, {"source", tiles[i]}, {"remote", remote}});
+      given.append(", ").append(tile).append(" + ").append(offsets[i]);
+    }
+    body += "    Run" + std::to_string(f) + "(" + given + ", " + block + ");\n";
     std::string text = "  if (block < $blocks) {\n$body    return;\n  }\n";
     if (f + 1 < forms_.size()) text += "  block -= $blocks;\n";
     return Replace(

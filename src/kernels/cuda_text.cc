@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/combine.h"
+#include "kernels/handle.h"
 
 namespace tofu {
 namespace {
@@ -37,9 +38,12 @@ constexpr char kAccess[] = R"(// Made by tofu: one MultiFetch.
 typedef $index Index;
 typedef unsigned long long Address;
 
-// Addresses of sources, or of the handles that hold them.
+// Addresses of sources, or of the handles that hold them, these with the owner above the
+// address; the host's memory for a fault; and the number of the call in it.
 struct TofuSources {
   const char* at[$sources];
+  char* fault;
+  Address site;
 };
 
 namespace {
@@ -77,11 +81,25 @@ __device__ __forceinline__ bool IsAligned(const char* place) {
 }
 
 // The address of a source. The first `remote` ones are given by their handles: a
-// number in this device's memory, the address of a tile in another device's.
+// number in this device's memory, the sealed address of a tile in another device's. Null
+// if the handle is not its owner's; then the host finds the call, source and handle.
 __device__ __forceinline__ const char* Tile(const TofuSources& sources, int source,
                                             int remote) {
-  const char* const given = sources.at[source];
-  return source < remote ? *reinterpret_cast<const char* const*>(given) : given;
+  const Address given = reinterpret_cast<Address>(sources.at[source]);
+  if (source >= remote) return sources.at[source];
+  const Address handle = *reinterpret_cast<const Address*>(given & $maskull);
+  const Address body = (handle & $maskull) | given >> $bits << $bits;
+  const Address check = body * $factorull >> $all << $all;
+  if ((handle & $maskull) != 0 && handle == (body | check)) {
+    return reinterpret_cast<const char*>(handle & $maskull);
+  }
+  Words<16> fault;
+  fault.at[0] = static_cast<unsigned int>(sources.site);
+  fault.at[1] = static_cast<unsigned int>(source);
+  fault.at[2] = static_cast<unsigned int>(handle);
+  fault.at[3] = static_cast<unsigned int>(handle >> 32);
+  Store<16>(sources.fault, fault);
+  return nullptr;
 }
 
 // Eight bytes of the repeated fill value.
@@ -263,7 +281,11 @@ std::string CudaNumber(int64_t value, bool is_wide) {
 
 std::string CudaAccess(int num_sources, bool is_wide) {
   return Replace(kAccess, {{"index", is_wide ? "unsigned long long" : "unsigned int"},
-                           {"sources", std::to_string(num_sources)}});
+                           {"sources", std::to_string(num_sources)},
+                           {"mask", std::to_string(kAddressMask)},
+                           {"bits", std::to_string(kAddressBits)},
+                           {"all", std::to_string(kAddressBits + kOwnerBits)},
+                           {"factor", std::to_string(kHandleFactor)}});
 }
 
 int64_t CudaFill(const MultiFetchSpec& spec) {

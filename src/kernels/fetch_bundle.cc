@@ -18,10 +18,12 @@ std::vector<HandleElement> ReadHandles(const std::string& text) {
   for (std::string word; in >> word;) {
     HandleElement handle;
     char colon = 0;
+    char at = 0;
     std::istringstream part(word);
-    part >> handle.input >> colon >> handle.index;
-    if (!part || colon != ':' || !part.eof() || handle.input < 0 || handle.index < 0) {
-      throw SpecError("handles: found \"" + word + "\", expected input:index");
+    part >> handle.input >> colon >> handle.index >> at >> handle.owner;
+    if (!part || colon != ':' || at != '@' || !part.eof() || handle.input < 0 ||
+        handle.index < 0 || handle.owner < 0) {
+      throw SpecError("handles: found \"" + word + "\", expected input:index@owner");
     }
     handles.push_back(handle);
   }
@@ -55,14 +57,12 @@ std::string JoinSpecs(const std::vector<std::string>& specs) {
 
 std::string WriteHandles(const std::vector<HandleElement>& remote) {
   std::string text;
-  bool is_default = true;
-  for (size_t i = 0; i < remote.size(); ++i) {
-    is_default =
-        is_default && remote[i].input == static_cast<int>(i) && remote[i].index == 0;
-    if (i > 0) text += ' ';
-    text += std::to_string(remote[i].input) + ':' + std::to_string(remote[i].index);
+  for (const HandleElement& handle : remote) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(handle.input) + ':' + std::to_string(handle.index) + '@' +
+            std::to_string(handle.owner);
   }
-  return is_default ? "" : text;
+  return text;
 }
 
 FetchBundle ReadBundle(const std::string& specs, const std::string& handles) {
@@ -75,7 +75,7 @@ FetchBundle ReadBundle(const std::string& specs, const std::string& handles) {
   bundle.remote = ReadHandles(handles);
   const int expected = CountRemote(bundle);
   if (handles.empty()) {
-    for (int i = 0; i < expected; ++i) bundle.remote.push_back({i, 0});
+    for (int i = 0; i < expected; ++i) bundle.remote.push_back({i, 0, 0});
   }
   if (static_cast<int>(bundle.remote.size()) != expected) {
     throw SpecError("handles: found " + std::to_string(bundle.remote.size()) +

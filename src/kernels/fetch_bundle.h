@@ -13,10 +13,12 @@
 
 namespace tofu {
 
-// Where the address of a remote tile is: element `index` of input number `input`.
+// Where the handle of a remote tile is, element `index` of input number `input`, and the
+// worker that publishes it.
 struct HandleElement {
   int input = 0;
   int index = 0;
+  int owner = 0;
 };
 
 // The inputs are the handles, then the local tiles of all specifications in order.
@@ -31,10 +33,10 @@ struct FetchBundle {
 // The specifications (multifetch_spec.h) separated by "|".
 std::string JoinSpecs(const std::vector<std::string>& specs);
 
-// "input:index" for every remote source, separated by spaces; empty if each has an input
-// of its own, in order.
+// "input:index@owner" for every remote source, separated by spaces.
 std::string WriteHandles(const std::vector<HandleElement>& remote);
 
+// Without text for `handles`, each has an input of its own, in order, from worker 0.
 FetchBundle ReadBundle(const std::string& specs, const std::string& handles);
 
 }  // namespace tofu

@@ -4,12 +4,15 @@
 #include <exception>
 #include <vector>
 
+#include "kernels/handle.h"
+
 namespace tofu {
 
 GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
-                   CudaContext context)
+                   CudaContext context, const FaultRecord& faults)
     : driver_(driver),
       context_(context),
+      faults_(faults),
       blocks_(compiled.kernel.blocks),
       threads_(compiled.kernel.threads),
       num_sources_(compiled.kernel.num_sources) {
@@ -20,11 +23,17 @@ GpuFetch::GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver,
   boxes_.emplace(driver_, context_, boxes.data(), boxes.size() * sizeof(boxes[0]));
 }
 
-void GpuFetch::Launch(const void* const* sources, int num_sources, void* region,
-                      void* done, void* stream) const {
-  // The driver copies the arguments, including all of TofuSources, before it returns.
-  std::vector<const void*> given(sources, sources + num_sources);
+void GpuFetch::Launch(const FetchCall& call, void* region, void* done,
+                      void* stream) const {
+  // TofuSources: the driver copies it, as all arguments, before it returns.
+  std::vector<uint64_t> given;
+  for (size_t i = 0; i < call.sources.size(); ++i) {
+    const bool is_remote = i < call.owners.size();
+    given.push_back(WithOwner(call.sources[i], is_remote ? call.owners[i] : 0));
+  }
   given.resize(static_cast<size_t>(num_sources_));
+  given.push_back(reinterpret_cast<uintptr_t>(faults_.address()));
+  given.push_back(call.number);
   CudaAddress boxes = boxes_ ? boxes_->address() : 0;
   void* arguments[] = {static_cast<void*>(&region), static_cast<void*>(&done),
                        static_cast<void*>(given.data()), &boxes};
@@ -53,7 +62,8 @@ const GpuFetch& Gpus::Prepare(const std::string& text, int device) {
       CompileFetch(ReadSpec(text),
                    [&](const CudaKernel& kernel) { return Image(kernel, known.arch); });
   TellOfFallback(compiled);
-  auto fetch = std::make_unique<GpuFetch>(compiled, CudaDriver::Default(), known.context);
+  auto fetch = std::make_unique<GpuFetch>(compiled, CudaDriver::Default(), known.context,
+                                          *known.faults);
   lock.lock();
   if (kept == nullptr) kept = std::move(fetch);
   return *kept;
@@ -115,12 +125,27 @@ CudaContext Gpus::Context(int device) {
   return Open(device).context;
 }
 
+std::optional<HandleFault> Gpus::TakeFault(int device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return Open(device).faults->Take();
+}
+
+std::vector<int> Gpus::Opened() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<int> opened;
+  for (const auto& [device, known] : devices_) {
+    if (known.faults != nullptr) opened.push_back(device);
+  }
+  return opened;
+}
+
 Gpus::Device& Gpus::Open(int device) {
   Device& known = devices_[device];
-  if (known.context == nullptr) {
+  if (known.faults == nullptr) {
     const CudaDriver& driver = CudaDriver::Default();
     known.arch = driver.Arch(device);
     known.context = driver.PrimaryContext(device);
+    known.faults = std::make_unique<FaultRecord>(driver, known.context);
   }
   return known;
 }

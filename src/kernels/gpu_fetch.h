@@ -23,23 +23,32 @@
 
 #include "kernels/cuda_compile.h"
 #include "kernels/cuda_driver.h"
+#include "kernels/fault_record.h"
 
 namespace tofu {
+
+// What one launch reads.
+struct FetchCall {
+  std::vector<const void*> sources;  // their addresses, or of handles if they are remote
+  std::vector<int> owners;           // of the remote sources
+  uint32_t number = 1;               // of this call in faults; not 0
+};
 
 // A kernel on one device, ready to run.
 class GpuFetch {
  public:
-  GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver, CudaContext context);
+  // `faults`: this device's record, which outlives the kernel.
+  GpuFetch(const CompiledFetch& compiled, const CudaDriver& driver, CudaContext context,
+           const FaultRecord& faults);
 
-  // Runs after everything that is already in the stream. `sources[i]` is the address
-  // of source i, or of its handle if it is remote; `done`, a number on this device,
-  // becomes 0.
-  void Launch(const void* const* sources, int num_sources, void* region, void* done,
-              void* stream) const;
+  // Runs after everything that is already in the stream; `done`, a number on this
+  // device, becomes 0.
+  void Launch(const FetchCall& call, void* region, void* done, void* stream) const;
 
  private:
   const CudaDriver& driver_;
   CudaContext context_;
+  const FaultRecord& faults_;
   CudaFunction function_;
   int blocks_;
   int threads_;
@@ -64,11 +73,18 @@ class Gpus {
 
   CudaContext Context(int device);
 
+  // A handle that a kernel on the device has refused since the last call.
+  std::optional<HandleFault> TakeFault(int device);
+
+  // The devices that have been opened.
+  std::vector<int> Opened();
+
  private:
   // What is known about one device.
   struct Device {
     CudaContext context = nullptr;
     int arch = 0;
+    std::unique_ptr<FaultRecord> faults;
     std::map<std::string, std::unique_ptr<GpuFetch>> fetches;
     std::set<int> reached;
   };

@@ -20,14 +20,15 @@ namespace tofu {
 constexpr char kContextAttr[] = "__ctx_group__";
 std::string WorkerContext(int worker);
 
-// tofu's own operators (multifetch_ops.h): the attribute of kMultiFetchOp that says
-// what it assembles (kernels/multifetch_spec.h), and that of kRetireOp with its number
-// of inputs.
+// tofu's own operators (multifetch_ops.h): the attributes of kMultiFetchOp that say what
+// it assembles, from where (kernels/fetch_bundle.h), and the node's name, which MXNet
+// does not tell operators; and that of kRetireOp with its number of inputs.
 constexpr char kPublishOp[] = "_tofu_publish";
 constexpr char kMultiFetchOp[] = "_tofu_multifetch";
 constexpr char kRetireOp[] = "_tofu_retire";
 constexpr char kSpecAttr[] = "spec";
 constexpr char kHandlesAttr[] = "handles";
+constexpr char kLabelAttr[] = "label";
 constexpr char kNumArgsAttr[] = "num_args";
 constexpr char kNumTilesAttr[] = "num_tiles";
 // Of kMultiFetchOp and kRetireOp: the node reads other workers' arrays itself, so the

@@ -6,7 +6,11 @@
 // MXNet has waited for the stream that computes the tile
 // (docs/design/0003-multifetch.md).
 //
-// Errors: CudaError and SpecError (kernels/gpu_fetch.h).
+// A kernel that finds a handle which is not its owner's leaves its region unwritten. The
+// host learns of it from the next of these operators to run, which throws, or from
+// TofuTakeFault, which Python calls before every step.
+//
+// Errors: CudaError and SpecError (kernels/gpu_fetch.h); HandleError (kernels/handle.h).
 #ifndef TOFU_MXNET_MULTIFETCH_GPU_H_
 #define TOFU_MXNET_MULTIFETCH_GPU_H_
 
@@ -17,12 +21,21 @@
 
 namespace tofu {
 
-void PublishOnGpu(const OpArrays& arrays);
-// For each of the specifications, `sources` has the arrays that hold the addresses of
-// its remote tiles, then the local tiles.
-void FetchOnGpu(const std::vector<std::string>& specs,
-                const std::vector<std::vector<const void*>>& sources,
-                const OpArrays& arrays);
+void PublishOnGpu(int owner, const OpArrays& arrays);
+
+// What one region is made of: the arrays that hold the handles of its remote tiles, with
+// their owners, then the local tiles.
+struct RegionSources {
+  std::vector<const void*> arrays;
+  std::vector<int> owners;
+};
+
+// A region for each of the specifications.
+void FetchOnGpu(const OpAttrs& attrs, const std::vector<std::string>& specs,
+                const std::vector<RegionSources>& sources, const OpArrays& arrays);
+
+// Throws a fault that a kernel has reported.
+void ThrowFault();
 
 }  // namespace tofu
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "kernels/fetch_bundle.h"
+#include "kernels/handle.h"
 #include "kernels/multifetch.h"
 #include "multifetch_gpu.h"
 
@@ -25,6 +27,10 @@ constexpr char kSpecAttr[] = "spec";
 constexpr char kHandlesAttr[] = "handles";
 constexpr char kNumArgsAttr[] = "num_args";
 constexpr char kNumTilesAttr[] = "num_tiles";
+constexpr char kLabelAttr[] = "label";
+// The worker of a node, as "worker2".
+constexpr char kContextAttr[] = "__ctx_group__";
+constexpr char kWorkerText[] = "worker";
 
 // Called before each step of a fetch by tests that vary the order of events.
 enum class Step { kPublish, kFetch, kRetire };
@@ -36,45 +42,73 @@ void Observe(Step step) {
   if (observer != nullptr) observer(static_cast<int>(step));
 }
 
-// What one fetch assembles, ready to run.
-struct Prepared {
-  explicit Prepared(FetchBundle given) : bundle(std::move(given)) {
-    for (const MultiFetchSpec& spec : bundle.specs) {
+// What is made of a text, once per process.
+template <typename Made>
+class MadeOnce {
+ public:
+  template <typename Make>
+  const Made& Get(const std::string& text, const Make& make) {
+    {
+      const std::shared_lock<std::shared_mutex> lock(mutex_);
+      const auto found = known_.find(text);
+      if (found != known_.end()) return *found->second;
+    }
+    auto made = std::make_unique<Made>(make());
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    return *known_.emplace(text, std::move(made)).first->second;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<Made>> known_;
+};
+
+// The regions of a specification, ready to run.
+struct Regions {
+  explicit Regions(const std::vector<MultiFetchSpec>& specs) {
+    for (const MultiFetchSpec& spec : specs) {
       fetches.emplace_back(spec);
       texts.push_back(WriteSpec(spec));
     }
   }
 
-  FetchBundle bundle;
   std::vector<MultiFetch> fetches;
   std::vector<std::string> texts;  // of the specifications
 };
 
-// Equal texts are parsed once per process.
-const Prepared& Prepare(const char* spec, const char* handles) {
-  static auto* const known =
-      new std::unordered_map<std::string, std::unique_ptr<Prepared>>;
-  static auto* const mutex = new std::shared_mutex;
-  std::string key = spec;
-  if (handles != nullptr) (key += '\n') += handles;
-  {
-    const std::shared_lock<std::shared_mutex> lock(*mutex);
-    const auto found = known->find(key);
-    if (found != known->end()) return *found->second;
-  }
-  auto prepared =
-      std::make_unique<Prepared>(ReadBundle(spec, handles == nullptr ? "" : handles));
-  const std::unique_lock<std::shared_mutex> lock(*mutex);
-  return *known->emplace(key, std::move(prepared)).first->second;
+// What one fetch assembles, and from where. Many fetches differ only in the owners.
+struct Prepared {
+  FetchBundle bundle;
+  const Regions& regions;
+};
+
+const Prepared& Prepare(const std::string& spec, const std::string& handles) {
+  static auto* const known = new MadeOnce<Prepared>;
+  static auto* const known_regions = new MadeOnce<Regions>;
+  return known->Get(spec + '\n' + handles, [&] {
+    FetchBundle bundle = ReadBundle(spec, handles);
+    const Regions& regions =
+        known_regions->Get(spec, [&] { return Regions(bundle.specs); });
+    return Prepared{std::move(bundle), regions};
+  });
 }
 
 const Prepared& Prepare(const OpAttrs& attrs) {
-  return Prepare(attrs.Get(kSpecAttr), attrs.Find(kHandlesAttr));
+  const char* const handles = attrs.Find(kHandlesAttr);
+  return Prepare(attrs.Get(kSpecAttr), handles == nullptr ? "" : handles);
 }
 
 int NumTiles(const OpAttrs& attrs) {
   const char* count = attrs.Find(kNumTilesAttr);
   return count == nullptr ? 1 : static_cast<int>(std::strtol(count, nullptr, 10));
+}
+
+// The worker that runs a node; without a context group 0.
+int WorkerOf(const OpAttrs& attrs) {
+  const char* const group = attrs.Find(kContextAttr);
+  const size_t begin = sizeof(kWorkerText) - 1;
+  if (group == nullptr || std::strncmp(group, kWorkerText, begin) != 0) return 0;
+  return static_cast<int>(std::strtol(group + begin, nullptr, 10));
 }
 
 // --- _tofu_publish -----------------------------------------------------------
@@ -95,13 +129,14 @@ void InferPublishDtypes(const OpAttrs& /*attrs*/, int* /*inputs*/, int /*num_inp
   outputs[0] = kInt64;
 }
 
-void ComputePublish(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
+void ComputePublish(const OpAttrs& attrs, const OpArrays& arrays) {
   Observe(Step::kPublish);
-  if (arrays.on_gpu) return PublishOnGpu(arrays);
-  auto* const handle = static_cast<char*>(arrays.outputs[0]);
+  const int owner = WorkerOf(attrs);
+  if (arrays.on_gpu) return PublishOnGpu(owner, arrays);
+  auto* const handles = static_cast<char*>(arrays.outputs[0]);
   for (int i = 0; i < arrays.num_inputs; ++i) {
-    const auto address = reinterpret_cast<uintptr_t>(arrays.inputs[i]);
-    std::memcpy(handle + i * sizeof(int64_t), &address, sizeof(address));
+    const uint64_t handle = SealHandle(arrays.inputs[i], owner);
+    std::memcpy(handles + i * sizeof(handle), &handle, sizeof(handle));
   }
 }
 
@@ -143,36 +178,51 @@ void InferFetchDtypes(const OpAttrs& attrs, int* inputs, int /*num_inputs*/,
   *outputs = kInt64;
 }
 
-// Where the addresses of remote tiles are, and the local tiles, of every region.
-std::vector<std::vector<const void*>> Sources(const FetchBundle& bundle,
-                                              const OpArrays& arrays) {
-  std::vector<std::vector<const void*>> sources;
+std::vector<RegionSources> Sources(const FetchBundle& bundle, const OpArrays& arrays) {
+  std::vector<RegionSources> sources;
   auto remote = bundle.remote.begin();
   int input = bundle.num_handles();
   for (const MultiFetchSpec& spec : bundle.specs) {
-    std::vector<const void*>& own = sources.emplace_back();
-    own.reserve(spec.sources.size());
+    RegionSources& own = sources.emplace_back();
+    own.arrays.reserve(spec.sources.size());
     for (int i = 0; i < spec.num_remote; ++i, ++remote) {
-      own.push_back(static_cast<const int64_t*>(arrays.inputs[remote->input]) +
-                    remote->index);
+      own.arrays.push_back(static_cast<const int64_t*>(arrays.inputs[remote->input]) +
+                           remote->index);
+      own.owners.push_back(remote->owner);
     }
-    while (own.size() < spec.sources.size()) own.push_back(arrays.inputs[input++]);
+    while (own.arrays.size() < spec.sources.size()) {
+      own.arrays.push_back(arrays.inputs[input++]);
+    }
   }
   return sources;
+}
+
+bool HasElements(const Extents& shape) {
+  return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+// Puts the address of every remote tile in the place of where its handle is.
+void OpenHandles(const OpAttrs& attrs, const MultiFetchSpec& spec, RegionSources* own) {
+  for (int i = 0; i < spec.num_remote; ++i) {
+    uint64_t handle = 0;
+    std::memcpy(&handle, own->arrays[i], sizeof(handle));
+    own->arrays[i] = OpenHandle(handle, own->owners[i]);
+    // A tile without elements may have no memory.
+    if (own->arrays[i] == nullptr && HasElements(spec.sources[i])) {
+      throw HandleError(RefusalText(ReaderText(attrs), handle, own->owners[i]));
+    }
+  }
 }
 
 void ComputeFetch(const OpAttrs& attrs, const OpArrays& arrays) {
   Observe(Step::kFetch);
   const Prepared& prepared = Prepare(attrs);
-  std::vector<std::vector<const void*>> sources = Sources(prepared.bundle, arrays);
-  if (arrays.on_gpu) return FetchOnGpu(prepared.texts, sources, arrays);
+  std::vector<RegionSources> sources = Sources(prepared.bundle, arrays);
+  if (arrays.on_gpu) return FetchOnGpu(attrs, prepared.regions.texts, sources, arrays);
   for (size_t region = 0; region < sources.size(); ++region) {
-    std::vector<const void*>& own = sources[region];
-    for (int i = 0; i < prepared.bundle.specs[region].num_remote; ++i) {
-      // The tile's address.
-      std::memcpy(static_cast<void*>(&own[i]), own[i], sizeof(own[i]));
-    }
-    prepared.fetches[region].Run(own.data(), arrays.outputs[region]);
+    OpenHandles(attrs, prepared.bundle.specs[region], &sources[region]);
+    prepared.regions.fetches[region].Run(sources[region].arrays.data(),
+                                         arrays.outputs[region]);
   }
   std::memset(arrays.outputs[sources.size()], 0, sizeof(int64_t));
 }
@@ -199,7 +249,7 @@ void InferOneElement(const OpAttrs& /*attrs*/, OpShapes* shapes) {
 // a GPU, writing it would be a call of the driver's.
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
   Observe(Step::kRetire);
-  if (arrays.on_gpu) return;
+  if (arrays.on_gpu) return ThrowFault();
   std::memset(arrays.outputs[0], 0, sizeof(int64_t));
 }
 
@@ -214,6 +264,19 @@ constexpr int kNumOps = sizeof(kOps) / sizeof(kOps[0]);
 }  // namespace
 
 void RetireUnseen() { Observe(Step::kRetire); }
+
+std::string ReaderText(const OpAttrs& attrs) {
+  const char* const label = attrs.Find(kLabelAttr);
+  return std::string("MultiFetch ") + (label == nullptr ? "" : label) +
+         (label == nullptr ? "" : " ") + "on worker " + std::to_string(WorkerOf(attrs));
+}
+
+std::string RefusalText(const std::string& reader, uint64_t handle, int owner) {
+  return reader + ": found " + DescribeHandle(handle) +
+         ", expected an address that worker " + std::to_string(owner) +
+         " published; the copy of a handle between these two "
+         "workers failed, use TOFU_FETCH=plain";
+}
 
 const char* OpAttrs::Find(const char* key) const {
   for (int i = 0; i < count; ++i) {
@@ -253,7 +316,7 @@ extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetch(
     const char* spec, const void* const* sources, void* region) {
   thread_local std::string problem;
   try {
-    tofu::Prepare(spec, nullptr).fetches.at(0).Run(sources, region);
+    tofu::Prepare(spec, "").regions.fetches.at(0).Run(sources, region);
     return nullptr;
   } catch (const std::exception& error) {
     problem = error.what();

@@ -1,10 +1,10 @@
 // The operators that carry out a fetch inside MXNet's executors
 // (passes/partition/emit_multifetch.h says how they work together):
 //
-//   _tofu_publish(tiles...) -> handle         the tiles' addresses, in int64
+//   _tofu_publish(tiles...) -> handle         the tiles' addresses, sealed, in int64
 //       attribute `num_tiles`, by default 1
 //   _tofu_multifetch(handles..., tiles...) -> regions..., acknowledgement
-//       attributes `spec`, `handles` (kernels/fetch_bundle.h)
+//       attributes `spec`, `handles` (kernels/fetch_bundle.h), `label` (for messages)
 //   _tofu_retire(tiles..., handles..., acknowledgements...) -> token
 //       attributes `num_args`, `num_tiles`
 //
@@ -12,11 +12,14 @@
 // layouts is copied; MXNet keeps the copy until the operator runs again, so its
 // address stays valid as long as the handle.
 //
+// A fetch reads no tile whose handle is not of the owner's making (kernels/handle.h).
+//
 // Errors: std::exception with the text for MXNet.
 #ifndef TOFU_MXNET_MULTIFETCH_OPS_H_
 #define TOFU_MXNET_MULTIFETCH_OPS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tofu {
@@ -31,6 +34,12 @@ struct OpAttrs {
   const char* Find(const char* key) const;
   const char* Get(const char* key) const;
 };
+
+// "MultiFetch LABEL on worker 2": a fetch, for messages.
+std::string ReaderText(const OpAttrs& attrs);
+
+// Why a fetch refuses what it found instead of a handle of `owner`.
+std::string RefusalText(const std::string& reader, uint64_t handle, int owner);
 
 // The arrays of one call.
 struct OpArrays {

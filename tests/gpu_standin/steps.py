@@ -20,7 +20,7 @@ from tofu import _core
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor
-from tofu.mx.run.extension import load, mxnet_errors
+from tofu.mx.run.extension import check_fetches, load, mxnet_errors
 from tofu.mx.run.fetch_check import usable_fetch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -128,8 +128,9 @@ def _fetch_graph(spec, of):
         handles.append(_node(*publish))
     inputs = [Entry(handles[0]), Entry(handles[1]), Entry(tiles[2])]
     fetch = _node(
-        *("_tofu_multifetch", "fetch", 2, inputs, [shape, (1,)], [int(dtype), 6]), spec=spec
-    )
+        *("_tofu_multifetch", "fetch", 2, inputs, [shape, (1,)], [int(dtype), 6]), spec=spec,
+        handles="0:0@0 1:0@1", label="of rows",
+    )  # fmt: skip
     retired = []
     for worker in range(2):
         inputs = [Entry(tiles[worker]), Entry(handles[worker]), Entry(fetch, 1)]
@@ -186,6 +187,28 @@ def failing_launches():
     pending = pending_error()
     found = on_gpus.forward()[0].asnumpy()
     return {"error": error, "pending": pending, "right": bool(np.array_equal(found, expected))}
+
+
+def lost_handle():
+    """What a step, waitall after it, and the next step do when the copy of a handle fails.
+
+    MXNet does not look at the result of such a copy.
+    """
+    load()
+    on_gpus, arrays = _fetch_graph(SPECS["rows"], contexts()[:3])
+    expected = np.concatenate([array.asnumpy() for array in arrays.values()])
+    mx.nd.waitall()
+    runtime().fail("cudaMemcpyPeerAsync")
+    on_gpus.forward()
+    error = pending_error()
+    mx.nd.waitall()
+    found = on_gpus.forward()[0].asnumpy()
+    check_fetches()
+    return {
+        "error": error,
+        "pending": pending_error(),
+        "right": bool(np.array_equal(found, expected)),
+    }
 
 
 def failing_training(name):

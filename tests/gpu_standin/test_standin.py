@@ -6,6 +6,7 @@ run on the CPU, and MXNet's compute nothing.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_fetches_of_every_kind_give_what_cpus_do():
 def test_a_failed_launch_is_reported_once():
     found, _ = run("4", "failing_launches")
     assert "CUDA's driver failed at launching a kernel" in found["error"]
+    assert found["pending"] is None and found["right"]
+
+
+def test_a_lost_handle_is_reported_once_with_reader_and_owner():
+    found, _ = run("4", "lost_handle")
+    assert re.search(
+        r"MultiFetch of rows on worker 2: found .*, expected an address that worker [01] published",
+        found["error"],
+    )
     assert found["pending"] is None and found["right"]
 
 

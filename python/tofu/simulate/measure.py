@@ -200,7 +200,11 @@ def fetch_seconds(size: int, engine: Engine, *, workers: int) -> float:
         for worker in range(workers):
             owner = (worker + 1) % workers
             fetch = builder.node(
-                "_tofu_multifetch", {"spec": spec}, [handles[owner]], [tile, handle], worker
+                "_tofu_multifetch",
+                {"spec": spec, "handles": f"0:0@{owner}"},
+                [handles[owner]],
+                [tile, handle],
+                worker,
             )
             builder.head(fetch)
     spent = _spent(builder.bind(workers)).process / (copies * workers)

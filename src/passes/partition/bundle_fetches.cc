@@ -218,8 +218,8 @@ class Bundler {
           continue;
         }
         const auto found = std::find(handles.begin(), handles.end(), source.node);
-        remote.push_back(
-            {static_cast<int>(found - handles.begin()), handle_index_[input.node]});
+        remote.push_back({static_cast<int>(found - handles.begin()),
+                          handle_index_[input.node], workers_[input.node]});
         if (found == handles.end()) handles.push_back(source.node);
       }
       Output({members[region], 0}, {number, static_cast<int>(region)});
@@ -229,6 +229,7 @@ class Bundler {
     Node fetch = std::move(graph_.nodes[members[0]]);
     fetch.num_outputs = static_cast<int>(members.size()) + 1;
     fetch.attrs[kSpecAttr] = JoinSpecs(specs);
+    fetch.attrs[kLabelAttr] = fetch.name;
     const std::string text = WriteHandles(remote);
     if (!text.empty()) fetch.attrs[kHandlesAttr] = text;
     fetch.inputs.clear();

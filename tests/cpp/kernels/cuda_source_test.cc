@@ -1,16 +1,21 @@
 #include "kernels/cuda_source.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <stdexcept>
 #include <string>
 
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_kernels.h"
 #include "kernels/emitted/emitted_specs.h"
+#include "kernels/handle.h"
 #include "kernels/multifetch.h"
 #include "support/indices.h"
 
@@ -30,8 +35,9 @@ TEST(CudaSource, HasTheBoxesAsConstants) {
       "dtype=0 shape=8,64 remote=1 sources=8,32;9,64; "
       "pieces=0@0,0>0,0:8,32;1@1,4>0,32:8,32");
   ExpectText(text, "8 rows of 128 bytes");
-  ExpectText(text, "i0 * 256u");                  // stride of the region
-  ExpectText(text, "Tile(sources, 1, 1) + 272");  // 1 * 256 + 4 * 4
+  ExpectText(text, "i0 * 256u");  // stride of the region
+  ExpectText(text, "tile0 = Tile(sources, 1, 1);");
+  ExpectText(text, "tile0 + 272");  // 1 * 256 + 4 * 4
   ExpectText(text, "unsigned int Index");
   EXPECT_EQ(text.find("kPlaces"), std::string::npos) << "two forms, each of one cell";
 }
@@ -138,6 +144,20 @@ TEST(CudaSource, GenericKernelsDifferByElementAndReductionOnly) {
 
 // --- Values: the kernels, compiled for the CPU ------------------------------------
 
+// What a kernel is called with: sources, or their handles with the owners.
+using Given = std::vector<uint64_t>;
+
+// Source i is handle i's, if there is one, and then worker i owns it.
+Given GivenOf(const std::vector<const char*>& data,
+              const std::vector<uint64_t>& handles) {
+  Given given;
+  for (size_t i = 0; i < data.size(); ++i) {
+    given.push_back(i < handles.size() ? WithOwner(&handles[i], static_cast<int>(i))
+                                       : reinterpret_cast<uintptr_t>(data[i]));
+  }
+  return given;
+}
+
 // Sources of random numbers, `shift` elements after a multiple of 16 bytes.
 class Sources {
  public:
@@ -157,11 +177,9 @@ class Sources {
       blocks_.push_back(block);
       data_.push_back(data);
     }
-    given_ = data_;
     for (int i = 0; i < spec.num_remote; ++i) {
-      given_[i] = reinterpret_cast<const char*>(&data_[i]);
+      handles_.push_back(SealHandle(data_[i], i));
     }
-    given_.resize(kMaxCudaSources);
   }
   Sources(const Sources&) = delete;
   Sources& operator=(const Sources&) = delete;
@@ -170,12 +188,12 @@ class Sources {
   }
 
   const char* const* tiles() const { return data_.data(); }
-  const char* const* given() const { return given_.data(); }
+  Given given() const { return GivenOf(data_, handles_); }
 
  private:
   std::vector<char*> blocks_;
   std::vector<const char*> data_;
-  std::vector<const char*> given_;  // handles for those that are remote
+  std::vector<uint64_t> handles_;  // for those that are remote, each of another owner
 };
 
 // A region of known content, `shift` elements after a multiple of 16 bytes.
@@ -202,12 +220,25 @@ std::vector<CudaKernel> Kernels(const MultiFetchSpec& spec) {
   return kernels;
 }
 
-void Execute(const CudaKernel& kernel, char* region, long long* done,
-             const char* const* sources) {
+// What kernels report: call, source, and both halves of the handle.
+struct alignas(16) Fault {
+  uint32_t words[4] = {0, 0, 0, 0};
+};
+constexpr uint64_t kCall = 77;
+
+// Returns what the kernel reports; no words where it could not run.
+Fault Execute(const CudaKernel& kernel, char* region, long long* done, Given given) {
   const RunEmitted run = FindEmitted(kernel.source.c_str());
-  ASSERT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
+  EXPECT_NE(run, nullptr) << "not compiled:\n" << kernel.source;
+  Fault fault;
+  if (run == nullptr) return fault;
   const std::vector<long long> boxes(kernel.boxes.begin(), kernel.boxes.end());
-  run(kernel.blocks, region, done, sources, boxes.data());
+  given.resize(static_cast<size_t>(kernel.num_sources));
+  given.push_back(reinterpret_cast<uintptr_t>(fault.words));
+  given.push_back(kCall);
+  run(kernel.blocks, region, done, reinterpret_cast<const char* const*>(given.data()),
+      boxes.data());
+  return fault;
 }
 
 class CudaValues : public testing::TestWithParam<size_t> {};
@@ -228,8 +259,9 @@ TEST_P(CudaValues, AreThoseOfTheCpu) {
     for (const CudaKernel& kernel : Kernels(spec)) {
       Region region(bytes, element, GetParam());
       long long done = 7;
-      Execute(kernel, region.data, &done, sources.given());
+      const Fault fault = Execute(kernel, region.data, &done, sources.given());
       EXPECT_EQ(done, 0);
+      EXPECT_EQ(fault.words[0], 0u) << "all handles are their owners'";
       ASSERT_EQ(region.Written(bytes), expected.Written(bytes));
     }
   }
@@ -268,26 +300,161 @@ TEST(CudaValues, OfHalfPrecisionAreRoundedAsOnTheCpu) {
     std::mt19937 random(static_cast<unsigned>(s));
     std::vector<std::vector<uint16_t>> data;
     std::vector<const void*> tiles;
-    std::vector<const char*> given(kMaxCudaSources);
     for (const Extents& shape : spec.sources) {
       data.emplace_back(Elements(shape) + 1);
       for (uint16_t& bits : data.back()) bits = static_cast<uint16_t>(random());
     }
     for (const auto& source : data) tiles.push_back(source.data());
-    for (size_t i = 0; i < data.size(); ++i) {
-      const bool is_remote = static_cast<int>(i) < spec.num_remote;
-      given[i] = static_cast<const char*>(is_remote ? &tiles[i] : tiles[i]);
-    }
+    std::vector<const char*> addresses;
+    std::vector<uint64_t> handles;
+    for (const void* tile : tiles) addresses.push_back(static_cast<const char*>(tile));
+    for (int i = 0; i < spec.num_remote; ++i) handles.push_back(SealHandle(tiles[i], i));
     std::vector<uint16_t> expected(Elements(spec.shape));
     MultiFetch(spec).Run(tiles.data(), expected.data());
     for (const CudaKernel& kernel : Kernels(spec)) {
       std::vector<uint16_t> found(expected.size());
-      Execute(kernel, reinterpret_cast<char*>(found.data()), nullptr, given.data());
+      Execute(kernel, reinterpret_cast<char*>(found.data()), nullptr,
+              GivenOf(addresses, handles));
       EXPECT_EQ(found, expected);
     }
     ++checked;
   }
   EXPECT_GT(checked, 2);
+}
+
+// --- Handles -------------------------------------------------------------------
+
+// The first tile's handle is replaced; the region must stay as it was where it reads
+// that.
+TEST(CudaHandles, ThoseOfNoOneOrOfOthersAreRefused) {
+  const float local[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<const char*> data(2, reinterpret_cast<const char*>(local));
+  const MultiFetchSpec spec = RefusedSpec();
+  for (const uint64_t wrong :
+       {uint64_t{0}, SealHandle(nullptr, 0), SealHandle(local, 1),
+        static_cast<uint64_t>(reinterpret_cast<uintptr_t>(local)) | 1u << 30,
+        uint64_t{0x3f8000003f800000}}) {
+    const std::vector<uint64_t> handles = {wrong};
+    for (const CudaKernel& kernel : Kernels(spec)) {
+      std::vector<float> region(16, -1);
+      long long done = 7;
+      const Fault fault = Execute(kernel, reinterpret_cast<char*>(region.data()), &done,
+                                  GivenOf(data, handles));
+      EXPECT_EQ(done, 0) << "the owner must not wait for ever";
+      EXPECT_EQ(fault.words[0], kCall);
+      EXPECT_EQ(fault.words[1], 0u) << "the source";
+      EXPECT_EQ(fault.words[2], static_cast<uint32_t>(wrong));
+      EXPECT_EQ(fault.words[3], static_cast<uint32_t>(wrong >> 32));
+      EXPECT_EQ(std::vector<float>(region.begin(), region.begin() + 8),
+                std::vector<float>(8, -1));
+    }
+  }
+}
+
+// --- Indices of 64 bits ----------------------------------------------------------
+
+// A pattern of bytes, repeated in the address space but not in memory. The period divides
+// no power of 2, so an index that lost its upper bits would read something else.
+class Repeated {
+ public:
+  explicit Repeated(int64_t bytes) : bytes_(bytes + kPeriod) {
+    const int file = memfd_create("pattern", 0);
+    if (file < 0 || ftruncate(file, kPeriod) != 0) throw std::runtime_error("no memory");
+    data_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_NONE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    for (int64_t at = 0; at + kPeriod <= bytes_; at += kPeriod) {
+      mmap(data_ + at, kPeriod, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    }
+    close(file);
+    for (int64_t at = 0; at < kPeriod; ++at) data_[at] = At(at);
+  }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+  ~Repeated() { munmap(data_, bytes_); }
+
+  // From 1 to 63, so that the sum of two is neither 0 nor too large.
+  static char At(int64_t place) {
+    const auto number = static_cast<uint64_t>(place % kPeriod) * kHandleFactor;
+    return static_cast<char>(1 + number % 63);
+  }
+  const char* data() const { return data_; }
+
+ private:
+  static constexpr int64_t kPeriod = 3 << 20;
+  int64_t bytes_;
+  char* data_;
+};
+
+// A region of which only those pages exist that are written.
+class Sparse {
+ public:
+  explicit Sparse(int64_t bytes) : bytes_(bytes) {
+    data_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    madvise(data_, bytes_, MADV_NOHUGEPAGE);
+  }
+  Sparse(const Sparse&) = delete;
+  Sparse& operator=(const Sparse&) = delete;
+  ~Sparse() { munmap(data_, bytes_); }
+
+  char* data() const { return data_; }
+
+  // Calls `see(place)` for every byte that is not 0.
+  template <typename See>
+  void ForEach(const See& see) const {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    std::vector<unsigned char> is_there((bytes_ + page - 1) / page);
+    ASSERT_EQ(mincore(data_, bytes_, is_there.data()), 0);
+    for (size_t p = 0; p < is_there.size(); ++p) {
+      if ((is_there[p] & 1) == 0) continue;
+      const int64_t begin = static_cast<int64_t>(p) * page;
+      for (int64_t at = begin; at < std::min(begin + page, bytes_); ++at) {
+        if (data_[at] != 0) see(at);
+      }
+    }
+  }
+
+ private:
+  int64_t bytes_;
+  char* data_;
+};
+
+// One block in the middle walks through the whole region, at a distance.
+TEST(CudaWide, RegionsOf4GiBOf2To31ElementsAreRight) {
+  for (const WideSpec& wide : WideSpecs()) {
+    const MultiFetchSpec spec = ReadSpec(wide.text);
+    SCOPED_TRACE(wide.text);
+    const int64_t element = ElementBytes(spec.dtype);
+    const int64_t bytes = Elements(spec.shape) * element;
+    ASSERT_GT(bytes, int64_t{1} << 32);
+    ASSERT_GT(Elements(spec.shape), int64_t{1} << 31);
+    const Repeated pattern(Elements(spec.sources[0]) * element);
+    const std::vector<const char*> data(spec.sources.size(), pattern.data());
+    const std::vector<uint64_t> handles = {SealHandle(pattern.data(), 0)};
+    for (const CudaKernel& kernel : Kernels(spec)) {
+      const Sparse region(bytes);
+      RunOnlyBlock(kernel.blocks - 1);
+      const Fault fault = Execute(kernel, region.data(), nullptr, GivenOf(data, handles));
+      RunOnlyBlock(-1);
+      EXPECT_EQ(fault.words[0], 0u);
+      int64_t written = 0;
+      int64_t last = 0;
+      int64_t wrong = 0;
+      region.ForEach([&](int64_t at) {
+        ++written;
+        last = at;
+        const int64_t row = at / wide.row_bytes;
+        const int64_t from =
+            row * wide.from_row_bytes + at % wide.row_bytes + wide.skipped_bytes;
+        wrong +=
+            region.data()[at] != static_cast<char>(spec.num_terms * Repeated::At(from));
+      });
+      EXPECT_EQ(wrong, 0);
+      EXPECT_GT(last, int64_t{1} << 32);
+      const double share = static_cast<double>(bytes) / kernel.blocks;
+      EXPECT_NEAR(static_cast<double>(written), share, share / 100);
+    }
+  }
 }
 
 }  // namespace

@@ -22,14 +22,15 @@ std::string Complaint(const std::string& specs, const std::string& handles) {
 }
 
 TEST(FetchBundle, ReadsWhatItWrites) {
-  const FetchBundle bundle = ReadBundle(Two(), "0:0 0:1");
+  const FetchBundle bundle = ReadBundle(Two(), "0:0@3 0:1@4");
   ASSERT_EQ(bundle.specs.size(), 2u);
   EXPECT_EQ(bundle.specs[1].dtype, 1);
   EXPECT_EQ(bundle.num_handles(), 1) << "both addresses come in one input";
   EXPECT_EQ(bundle.num_inputs(), 2) << "and the local tile";
   EXPECT_EQ(bundle.remote[1].index, 1);
+  EXPECT_EQ(bundle.remote[1].owner, 4);
   EXPECT_EQ(WriteSpec(bundle.specs[0]) + "|" + WriteSpec(bundle.specs[1]), Two());
-  EXPECT_EQ(WriteHandles(bundle.remote), "0:0 0:1");
+  EXPECT_EQ(WriteHandles(bundle.remote), "0:0@3 0:1@4");
 }
 
 TEST(FetchBundle, WithoutHandlesEverySourceHasAnInputOfItsOwn) {
@@ -37,14 +38,16 @@ TEST(FetchBundle, WithoutHandlesEverySourceHasAnInputOfItsOwn) {
   EXPECT_EQ(bundle.num_handles(), 2);
   EXPECT_EQ(bundle.num_inputs(), 3);
   EXPECT_EQ(bundle.remote[1].input, 1);
-  EXPECT_EQ(WriteHandles(bundle.remote), "") << "nothing to say";
+  EXPECT_EQ(WriteHandles(bundle.remote), "0:0@0 1:0@0");
+  EXPECT_EQ(WriteHandles({}), "") << "all tiles are local";
 }
 
 TEST(FetchBundle, SaysWhatIsWrong) {
-  EXPECT_NE(Complaint(Two(), "0:0").find("found 1, expected one for each of the 2"),
+  EXPECT_NE(Complaint(Two(), "0:0@0").find("found 1, expected one for each of the 2"),
             std::string::npos);
-  for (const char* bad : {"0:x 0:1", "0 0:1", "-1:0 0:1", "0:0;0:1", "0:-1 0:1"}) {
-    EXPECT_NE(Complaint(Two(), bad).find("expected input:index"), std::string::npos)
+  for (const char* bad : {"0:x@0 0:1@0", "0 0:1@0", "-1:0@0 0:1@0", "0:0@0;0:1@0",
+                          "0:-1@0 0:1@0", "0:0 0:1@0", "0:0@-1 0:1@0", "0:0@x 0:1@0"}) {
+    EXPECT_NE(Complaint(Two(), bad).find("expected input:index@owner"), std::string::npos)
         << bad;
   }
   EXPECT_NE(Complaint(Two() + "|", ""), "") << "an empty specification";

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/handle.h"
+
 extern "C" const char* TofuRunMultiFetch(const char* spec, const void* const* sources,
                                          void* region);
 extern "C" void TofuObserveFetches(void (*observer)(int step));
@@ -106,7 +108,7 @@ TEST(MultiFetchOps, PublishFetchAndRetire) {
   int64_t token = 7;
   std::vector<float> region(6, -1);
   Call("_tofu_publish", "", {remote}, {&handle});
-  EXPECT_EQ(handle, static_cast<int64_t>(reinterpret_cast<uintptr_t>(remote)));
+  EXPECT_EQ(OpenHandle(static_cast<uint64_t>(handle), 0), remote);
   Call("_tofu_multifetch", kSpec, {&handle, local}, {region.data(), &acknowledgement});
   EXPECT_EQ(region, (std::vector<float>{0, 1, 2, 3, 5, 6}));
   EXPECT_EQ(acknowledgement, 0);
@@ -120,7 +122,7 @@ TEST(MultiFetchOps, ABundleAssemblesSeveralRegions) {
   const std::string specs =
       std::string("dtype=0 shape=2 remote=1 sources=2; pieces=0@0>0:2|") + kSpec;
   const char* const keys[] = {"spec", "handles"};
-  const char* const values[] = {specs.c_str(), "0:1 0:0"};
+  const char* const values[] = {specs.c_str(), "0:1@0 0:0@0"};
   const OpAttrs attrs{keys, values, 2};
   int num_inputs = 0;
   int num_outputs = 0;
@@ -163,6 +165,63 @@ TEST(MultiFetchOps, ARetirementOfSeveralTilesKeepsTheirDtypes) {
   Op("_tofu_retire").infer_dtypes(count.attrs(), inputs, 4, outputs);
   EXPECT_EQ(std::vector<int>(inputs, inputs + 4),
             (std::vector<int>{kFloat32, 1, kInt64, kInt64}));
+}
+
+// Calls with the attributes that partition writes.
+struct Owned {
+  explicit Owned(const std::string& group) : values{group.c_str()} {}
+  const char* const keys[1] = {"__ctx_group__"};
+  const char* const values[1];
+};
+
+std::string FetchFrom3(int64_t handle, std::vector<float>* region) {
+  const char* const keys[] = {"spec", "handles", "label", "__ctx_group__"};
+  const char* const values[] = {kSpec, "0:0@3", "net/dense@1/fetch", "worker1"};
+  float local[] = {4, 5, 6};
+  int64_t acknowledgement = 7;
+  void* const in[] = {&handle, local};
+  void* const out[] = {region->data(), &acknowledgement};
+  try {
+    Op("_tofu_multifetch").compute({keys, values, 4}, {in, 2, out, 2, false, 0, nullptr});
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MultiFetchOps, AFetchRefusesHandlesThatAreNotItsOwners) {
+  float tile[] = {0, 1, 2, 3};
+  int64_t handles[5];
+  for (int worker = 0; worker < 5; ++worker) {
+    const std::string group = "worker" + std::to_string(worker);
+    const Owned owned(group);
+    void* const in[] = {tile};
+    void* const out[] = {&handles[worker]};
+    Op("_tofu_publish")
+        .compute({owned.keys, owned.values, 1}, {in, 1, out, 1, false, 0, nullptr});
+  }
+  std::vector<float> region(6, -1);
+  const std::string begin = "MultiFetch net/dense@1/fetch on worker 1: found ";
+  const std::string end =
+      ", expected an address that worker 3 published; the copy of a handle between "
+      "these two workers failed, use TOFU_FETCH=plain";
+  EXPECT_EQ(FetchFrom3(handles[4], &region), begin + "an address of worker 4's" + end);
+  EXPECT_EQ(FetchFrom3(0, &region), begin + "a null address" + end);
+  EXPECT_EQ(FetchFrom3(0x3f8000003f800000, &region),
+            begin + "the number 0x3f8000003f800000, which is no handle" + end);
+  EXPECT_EQ(region, std::vector<float>(6, -1)) << "nothing is read";
+  EXPECT_EQ(FetchFrom3(handles[3], &region), "");
+  EXPECT_EQ(region, (std::vector<float>{0, 1, 2, 3, 5, 6}));
+}
+
+// It may have no memory, and nothing of it is read.
+TEST(MultiFetchOps, ATileWithoutElementsNeedsNoAddress) {
+  int64_t handle = 0;
+  int64_t acknowledgement = 7;
+  float region[] = {-1};
+  Call("_tofu_multifetch", "dtype=0 shape=0 remote=1 sources=0; pieces=0@0>0:0",
+       {&handle}, {region, &acknowledgement});
+  EXPECT_EQ(acknowledgement, 0);
 }
 
 std::vector<int> g_steps;

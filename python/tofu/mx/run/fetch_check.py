@@ -25,7 +25,14 @@ from tofu.errors import TofuError
 
 from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
 from .executor import bind
-from .extension import connect_gpus, load, mxnet_errors, places_nodes, views_arrays
+from .extension import (
+    check_fetches,
+    connect_gpus,
+    load,
+    mxnet_errors,
+    places_nodes,
+    views_arrays,
+)
 
 __all__ = ["MULTIFETCH", "PLAIN", "Fetch", "usable_fetch"]
 
@@ -127,6 +134,7 @@ def _problem(contexts: tuple[mx.Context, ...], apart: _Pairs, crossing: str) -> 
     executor = bind("MultiFetch test", graph, contexts, tiles)
     with mxnet_errors("running MultiFetch's self-test"):
         regions = [array.asnumpy() for array in executor.forward()[: len(contexts)]]
+    check_fetches()
     for reader, (context, region) in enumerate(zip(contexts, regions)):
         if not np.array_equal(region, rows[_read_by(reader, len(contexts), apart)]):
             return f"MultiFetch's self-test found wrong values on {context}"
@@ -156,6 +164,7 @@ def _test_graph(workers: int, apart: _Pairs = frozenset(), crossing: str = "copi
         ]
         sources = handles or tiles
         inputs = [*(Entry(sources[worker]) for worker in others), Entry(tiles[reader])]
+        owners = [f"{number}:0@{worker}" for number, worker in enumerate(others) if handles]
         fetches.append(
             _node(
                 "_tofu_multifetch",
@@ -167,6 +176,8 @@ def _test_graph(workers: int, apart: _Pairs = frozenset(), crossing: str = "copi
                 spec=f"dtype={_FLOAT32} shape={len(rows)},{_WIDTH} "
                 f"remote={len(others) if handles else 0} "
                 f"sources={f'1,{_WIDTH};' * len(rows)} pieces={';'.join(pieces)}",
+                handles=" ".join(owners),
+                label="of the self-test",
                 **direct,
             )
         )

@@ -27,7 +27,7 @@ from tofu.errors import GraphError
 from tofu.plan.layout import Head, Layout, heads_of, variables_of
 
 from .executor import bind, bind_apart
-from .extension import load, run_part, runs_parts
+from .extension import check_fetches, load, run_part, runs_parts
 from .fault import failing_operator
 from .first_run import is_memory_scarce, run_one_by_one
 from .transfer import Tiles, gather, relay, scatter
@@ -105,8 +105,10 @@ class Program:
             The outputs, valid until the program runs again.
 
         Raises:
-            GraphError: an input is missing or has another shape.
+            GraphError: an input is missing or has another shape, or a fetch of an earlier
+                step has found no address of its tile.
         """
+        check_fetches()
         for name, variable in self._variables.items():
             if variable.role == "data":
                 if name not in inputs:
@@ -134,6 +136,7 @@ class Program:
         """
         if not self._halves.has_backward:
             raise GraphError("backward: this graph was made without gradients")
+        check_fetches()
         for name, variable in self._variables.items():
             kind, _, index = variable.role.partition(":")
             if kind == "head_grad":

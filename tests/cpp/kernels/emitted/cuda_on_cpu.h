@@ -12,12 +12,15 @@ struct Index3 {
 inline Index3 block_index;
 inline Index3 thread_index;
 inline Index3 grid_size;
+inline int only_block = -1;  // or all
 
 // Runs `thread` as a grid of blocks.
 template <typename Thread>
 void Launch(int blocks, int threads, const Thread& thread) {
   grid_size.x = static_cast<unsigned int>(blocks);
   for (block_index.x = 0; block_index.x < grid_size.x; ++block_index.x) {
+    if (only_block >= 0 && block_index.x != static_cast<unsigned int>(only_block))
+      continue;
     for (thread_index.x = 0; thread_index.x < static_cast<unsigned int>(threads);
          ++thread_index.x) {
       thread();

@@ -4,10 +4,13 @@
 
 namespace tofu {
 
-// Runs a kernel with its own number of threads. `sources` has as many addresses as its
-// TofuSources; only the generic kernel reads `boxes`.
+// Runs a kernel with its own number of threads. `sources` is its TofuSources, in words;
+// only the generic kernel reads `boxes`.
 using RunEmitted = void (*)(int blocks, char* region, long long* done,
                             const char* const* sources, const long long* boxes);
+
+// From now on, kernels run only this one of their blocks; -1: all.
+void RunOnlyBlock(int block);
 
 // A text; kernels of several specifications may share one. The last has no `run`.
 struct EmittedText {

@@ -49,4 +49,23 @@ std::vector<MultiFetchSpec> EmittedSpecs() {
   return specs;
 }
 
+MultiFetchSpec RefusedSpec() {
+  return ReadSpec("dtype=0 shape=16 remote=1 sources=8;8; pieces=0@0>0:8;1@0>8:8");
+}
+
+std::vector<WideSpec> WideSpecs() {
+  constexpr int64_t kAll = 5000000000;
+  constexpr int64_t kRow = int64_t{2} * 32768;
+  return {
+      {"dtype=3 shape=5000000000 remote=1 sources=5000000000; pieces=0@0>0:5000000000",
+       kAll, kAll, 0},
+      {"dtype=2 shape=70000,32768 remote=1 sources=70000,32776; "
+       "pieces=0@0,8>0,0:70000,32768",
+       kRow, kRow + 16, 16},
+      {"dtype=5 shape=5000000000 remote=1 sources=5000000000;5000000000; "
+       "pieces=0@0>0:5000000000#0;1@0>0:5000000000#1 terms=2 reduce=sum",
+       kAll, kAll, 0},
+  };
+}
+
 }  // namespace tofu

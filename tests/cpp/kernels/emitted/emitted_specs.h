@@ -11,6 +11,18 @@ namespace tofu {
 
 std::vector<MultiFetchSpec> EmittedSpecs();
 
+// Two tiles side by side, the first of another worker.
+MultiFetchSpec RefusedSpec();
+
+// Regions of more than 4 GiB and 2^31 elements, in rows of one source.
+struct WideSpec {
+  const char* text;
+  int64_t row_bytes;
+  int64_t from_row_bytes;
+  int64_t skipped_bytes;  // of every row of the source
+};
+std::vector<WideSpec> WideSpecs();
+
 }  // namespace tofu
 
 #endif  // TOFU_TESTS_CPP_KERNELS_EMITTED_EMITTED_SPECS_H_

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda_generic.h"
 #include "kernels/cuda_source.h"
@@ -33,8 +34,7 @@ void Write(const tofu::CudaKernel& kernel, const std::string& number, std::ostre
       << kernel.source
       << "void Run(int blocks, char* region, long long* done, const char* const* given,\n"
          "         const long long* boxes) {\n  TofuSources sources;\n"
-         "  std::copy(given, given + "
-      << kernel.num_sources << ", sources.at);\n  tofu_cuda::Launch(blocks, "
+         "  std::memcpy(&sources, given, sizeof(sources));\n  tofu_cuda::Launch(blocks, "
       << kernel.threads << ", [&] { tofu_fetch(region, done, sources" << boxes
       << "); });\n}\nconst char kText[] = " << Literals(kernel.source)
       << ";\n}\n#undef tofu_fetch\n";
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::ofstream out(argv[1]);
-  out << "#include <algorithm>\n#include \"kernels/emitted/cuda_on_cpu.h\"\n"
+  out << "#include <cstring>\n#include \"kernels/emitted/cuda_on_cpu.h\"\n"
          "#include \"kernels/emitted/emitted_kernels.h\"\n";
   std::set<std::string> written;
   std::string table;
@@ -59,11 +59,17 @@ int main(int argc, char** argv) {
     table.append("    {kernel").append(number).append("::kText, kernel");
     table.append(number).append("::Run},\n");
   };
-  for (const tofu::MultiFetchSpec& spec : tofu::EmittedSpecs()) {
+  std::vector<tofu::MultiFetchSpec> specs = tofu::EmittedSpecs();
+  specs.push_back(tofu::RefusedSpec());
+  for (const tofu::WideSpec& wide : tofu::WideSpecs()) {
+    specs.push_back(tofu::ReadSpec(wide.text));
+  }
+  for (const tofu::MultiFetchSpec& spec : specs) {
     if (const auto own = tofu::EmitCuda(spec)) write(*own);
     write(tofu::EmitGenericCuda(spec));
   }
-  out << "const tofu::EmittedText tofu::kEmittedTexts[] = {\n"
+  out << "void tofu::RunOnlyBlock(int block) { tofu_cuda::only_block = block; }\n"
+         "const tofu::EmittedText tofu::kEmittedTexts[] = {\n"
       << table << "    {nullptr, nullptr},\n};\n";
   return out.good() ? 0 : 1;
 }

@@ -18,6 +18,7 @@
 #include "kernels/combine.h"
 #include "kernels/cuda_generic.h"
 #include "kernels/emitted/emitted_specs.h"
+#include "kernels/handle.h"
 #include "kernels/multifetch.h"
 #include "mxnet/multifetch_ops.h"
 #include "support/indices.h"
@@ -71,18 +72,20 @@ class GpuFetchTest : public testing::Test {
                                int owner, size_t shift) {
     const CudaDriver& driver = CudaDriver::Default();
     std::vector<std::unique_ptr<DeviceArray>> arrays;
-    std::vector<const void*> sources;
+    FetchCall call;
     for (size_t i = 0; i < data.size(); ++i) {
       const bool is_remote = static_cast<int>(i) < spec.num_remote;
       arrays.push_back(std::make_unique<DeviceArray>(
           is_remote ? owner : reader, data[i].data(), data[i].size(), shift));
       CudaAddress address = arrays.back()->address();
       if (is_remote) {
+        call.owners.push_back(static_cast<int>(i));
+        address = SealHandle(reinterpret_cast<const void*>(address), call.owners.back());
         arrays.push_back(
             std::make_unique<DeviceArray>(reader, &address, sizeof(address), 0));
         address = arrays.back()->address();
       }
-      sources.push_back(reinterpret_cast<const void*>(address));
+      call.sources.push_back(reinterpret_cast<const void*>(address));
     }
     const size_t bytes = Elements(spec.shape) * ElementBytes(spec.dtype);
     std::vector<char> region(bytes, 'x');
@@ -90,15 +93,16 @@ class GpuFetchTest : public testing::Test {
     const uint64_t seven = 7;
     const DeviceArray done(reader, &seven, sizeof(seven), 0);
     const CudaContext context = Gpus::Default().Context(reader);
-    const GpuFetch fetch(compiled, driver, context);
-    fetch.Launch(sources.data(), static_cast<int>(sources.size()),
-                 reinterpret_cast<void*>(target.address()),
+    FaultRecord faults(driver, context);
+    const GpuFetch fetch(compiled, driver, context, faults);
+    fetch.Launch(call, reinterpret_cast<void*>(target.address()),
                  reinterpret_cast<void*>(done.address()), nullptr);
     const CudaDriver::Current current(driver, context);
     driver.Wait(nullptr);
     uint64_t written = 1;
     driver.CopyToHost(&written, done.address(), sizeof(written));
     EXPECT_EQ(written, 0u);
+    EXPECT_FALSE(faults.Take().has_value());
     driver.CopyToHost(region.data(), target.address(), bytes);
     return region;
   }
@@ -322,7 +326,8 @@ TEST_F(GpuFetchTest, OperatorsPublishFetchAndRetire) {
   const DeviceArray target(0, region.data(), region.size(), 0);
 
   Call("_tofu_publish", "", owner, {&remote}, {&published});
-  EXPECT_EQ(NumberAt(published, owner), remote.address());
+  EXPECT_EQ(NumberAt(published, owner),
+            SealHandle(reinterpret_cast<const void*>(remote.address()), 0));
   // MXNet copies the handle to the reader.
   const uint64_t address = NumberAt(published, owner);
   const DeviceArray handle(0, &address, sizeof(address), 0);
@@ -338,6 +343,46 @@ TEST_F(GpuFetchTest, OperatorsPublishFetchAndRetire) {
   const CudaDriver::Current current(driver, Gpus::Default().Context(0));
   driver.CopyToHost(region.data(), target.address(), region.size());
   EXPECT_EQ(region, expected);
+}
+
+// The text that an operator throws; empty if it does not.
+std::string Complaint(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(GpuFetchTest, ALostHandleIsReportedOnceByTheNextOperator) {
+  const std::string spec = WriteSpec(RefusedSpec());
+  const std::vector<char> zeros(64, 0);
+  const uint64_t nothing = 0;
+  const DeviceArray tile(0, zeros.data(), 32, 0);
+  const DeviceArray lost(0, &nothing, sizeof(nothing), 0);
+  const DeviceArray region(0, zeros.data(), 64, 0);
+  const DeviceArray number(0, &nothing, sizeof(nothing), 0);
+  Call("_tofu_multifetch", spec, 0, {&lost, &tile}, {&region, &number});
+  NumberAt(number, 0);  // waits
+  EXPECT_EQ(Complaint([&] { Call("_tofu_retire", "", 0, {&tile}, {&number}); }),
+            "MultiFetch on worker 0: found a null address, expected an address that "
+            "worker 0 published; the copy of a handle between these two workers failed, "
+            "use TOFU_FETCH=plain");
+  EXPECT_EQ(Complaint([&] { Call("_tofu_retire", "", 0, {&tile}, {&number}); }), "");
+  for (const char* const op : {"_tofu_publish", "_tofu_multifetch"}) {
+    Call("_tofu_multifetch", spec, 0, {&lost, &tile}, {&region, &number});
+    NumberAt(number, 0);
+    const bool is_fetch = std::string(op) == "_tofu_multifetch";
+    const auto call = [&] {
+      if (is_fetch) {
+        Call(op, spec, 0, {&lost, &tile}, {&region, &number});
+      } else {
+        Call(op, "", 0, {&tile}, {&number});
+      }
+    };
+    EXPECT_NE(Complaint(call).find("found a null address"), std::string::npos) << op;
+  }
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ TEST_F(BundleFetchesTest, WhatOneOperatorReadsIsOneFetchOfOnePublication) {
   ASSERT_EQ(fetches.size(), 1u);
   EXPECT_EQ(fetches[0].num_outputs, 3);
   ASSERT_EQ(fetches[0].inputs.size(), 1u) << "one handle";
-  EXPECT_EQ(fetches[0].attrs.at(kHandlesAttr), "0:0 0:1");
+  EXPECT_EQ(fetches[0].attrs.at(kHandlesAttr), "0:0@0 0:1@0");
   const Graph& graph = builder_.graph();
   const Node& publish = graph.nodes[fetches[0].inputs[0].node];
   EXPECT_EQ(publish.op, kPublishOp);
@@ -95,7 +95,7 @@ TEST_F(BundleFetchesTest, APublicationHasAtMostFourTiles) {
   const Node& user = builder_.graph().nodes[builder_.graph().heads[0].node];
   const Node& fetch = builder_.graph().nodes[user.inputs[0].node];
   EXPECT_EQ(fetch.num_outputs, 7);
-  EXPECT_EQ(fetch.attrs.at(kHandlesAttr), "0:0 0:1 0:2 0:3 1:0 1:1");
+  EXPECT_EQ(fetch.attrs.at(kHandlesAttr), "0:0@0 0:1@0 0:2@0 0:3@0 1:0@0 1:1@0");
 }
 
 // A handle of two numbers might take the memory of a tensor of up to 32 elements.

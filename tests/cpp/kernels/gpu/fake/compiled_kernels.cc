@@ -33,9 +33,7 @@ void Call(Generic* kernel, char* region, long long* done, const TofuSources& sou
 extern "C" void Run(int blocks, char* region, long long* done, const char* const* given,
                     const long long* boxes) {
   TofuSources sources;
-  for (unsigned i = 0; i < sizeof(sources.at) / sizeof(*sources.at); ++i) {
-    sources.at[i] = given[i];
-  }
+  __builtin_memcpy(&sources, given, sizeof(sources));
   tofu_cuda::Launch(blocks, 256, [&] { Call(tofu_fetch, region, done, sources, boxes); });
 }
 )";

@@ -108,6 +108,13 @@ FAKE int cuMemFree_v2(uint64_t memory) {
   return HasContext() ? 0 : kInvalidContext;
 }
 
+FAKE int cuMemHostAlloc(void** memory, size_t bytes, unsigned int flags) {
+  if (!HasContext()) return kInvalidContext;
+  if (flags != 3) return kInvalidValue;  // all devices write there
+  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return 0;
+}
+
 FAKE int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return HasContext() ? 0 : kInvalidContext;
