@@ -79,6 +79,7 @@ class HeadGradient:
         self._backend = backend
         self._contexts = contexts
         self._parts: list[tuple[int, Any]] = []
+        self._is_taken = False
         self._error: Optional[Exception] = None
 
     def add(self, serial: int, part: Any) -> None:
@@ -86,7 +87,7 @@ class HeadGradient:
 
         Args:
             serial: the reader's number. The latest comes first in sums, as in MXNet's.
-            part: a whole array, or tiles, that stay as they are until ``take``.
+            part: a whole array, or tiles, that stay as they are until ``is_empty``.
         """
         self._parts.append((serial, part))
 
@@ -95,20 +96,23 @@ class HeadGradient:
         self._error = error
 
     def is_empty(self) -> bool:
-        """Whether all that was added is taken."""
-        return not self._parts
+        """Whether all that was added is taken, and no longer read."""
+        return not (self._parts or self._is_taken)
 
     def clear(self) -> None:
-        """Forget what a backward call that failed has left."""
-        self._parts, self._error = [], None
+        """Forget what was added: it is used, or a backward call that failed has left it."""
+        self._parts, self._is_taken, self._error = [], False, None
 
     def take(self, layout: Any) -> Optional[Any]:
         """The sum, as a whole array or as tiles; None if nothing was added.
 
+        These may lie with the program of a reader, so call ``clear`` when all that reads them
+        is pushed to the engine. Until then another thread must not run that program.
+
         layout: how the output is divided; sums are.
         """
         error, parts = self._error, self._parts
-        self.clear()
+        self._parts, self._error, self._is_taken = [], None, True
         if error is not None:
             raise error
         values = [part for _, part in sorted(parts, key=lambda part: part[0], reverse=True)]

@@ -146,7 +146,7 @@ class Recording:
             self._is_abandoned = self._asked > self._answered
 
     def forget_heads(self) -> None:
-        """Before a backward call: drop what one that has failed may have left."""
+        """Drop what readers have added: it is used, or a backward call that failed has left it."""
         for slot, _ in self._heads or ():
             slot.clear()
 
@@ -200,11 +200,14 @@ class Recording:
                     "backward: this graph was recorded before tofu.disable(), which made its "
                     "parameters whole again; expected backward before disable. Record it again"
                 )
-            own = self._head_gradients(heads)
-            self.arrived.set()
-            self._take_turn()
-            with self._calls.pushing:
-                of_inputs, tile_gradients = self._differentiated(own, requests)
+            try:
+                own = self._head_gradients(heads)
+                self.arrived.set()
+                self._take_turn()
+                with self._calls.pushing:
+                    of_inputs, tile_gradients = self._differentiated(own, requests)
+            finally:
+                self.forget_heads()
             values = [*of_inputs, *[None] * (len(gradients) - self._num_inputs)]
             gates = requests[self._num_inputs + len(self._links) : -2]
             self._ran = True

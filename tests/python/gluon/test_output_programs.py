@@ -291,6 +291,24 @@ def test_gradients_on_their_way_keep_their_program(two):
     assert not bound.free()
 
 
+def test_gradients_keep_their_program_until_they_are_read(two, monkeypatch):
+    """Another thread that ran the loss's program before then would overwrite them."""
+    net, loss_of, _, loss = recorded_pair()
+    (of_loss,), (of_net,) = bound_of(loss_of), bound_of(net)
+    kind, was_free = type(of_net.program), {}
+    backward = kind.backward
+
+    def watched(program, heads):
+        was_free[program] = of_loss.free()
+        return backward(program, heads)
+
+    monkeypatch.setattr(kind, "backward", watched)
+    loss.backward()
+    assert was_free == {of_loss.program: False, of_net.program: False}
+    assert of_loss.free()
+    assert of_net.free()
+
+
 class ThrowingLoss(gluon.HybridBlock):
     def hybrid_forward(self, F, x):
         return F.Custom(x, op_type="tofu_test_throwing").mean(axis=1)
