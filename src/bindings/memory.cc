@@ -73,6 +73,7 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
                        const std::vector<int>& external_heads) {
   ExecutorMemory memory;
   std::vector<LiveRecord> peak;
+  std::vector<std::pair<std::string, int64_t>> moments;
   {
     const py::gil_scoped_release unlock;
     const SharedGraph& graph = uses.graph;
@@ -87,13 +88,19 @@ py::dict PredictMemory(const GraphUses& uses, const std::vector<Rule>& rules, in
     memory = PlanExecutorMemory(OrderAsBound(*graph, NodeWorkers(*graph, workers)), table,
                                 options);
     for (const LiveTensor& live : memory.peak) peak.push_back(Record(*graph, live));
+    for (const LiveMoment& moment : memory.moments) {
+      const bool is_copy = moment.node < 0;
+      moments.emplace_back(is_copy ? "" : graph->nodes[moment.node].name, moment.bytes);
+    }
   }
   py::dict result;
   result["match_range"] = memory.match_range;
   result["planned_bytes"] = memory.planned_bytes;
   result["bytes_per_worker"] = memory.bytes_per_worker;
   result["live_per_worker"] = memory.live_per_worker;
+  result["peak_worker"] = memory.peak_worker;
   result["peak"] = peak;
+  result["moments"] = moments;
   return result;
 }
 

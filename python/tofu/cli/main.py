@@ -8,6 +8,7 @@
     tofu run --plan train.plan train.py
     tofu compare --workers 2,4,8 mlp
     tofu check --workers 4 train.py --epochs 3
+    tofu trace --workers 4 train.py --epochs 3
     tofu show --layers train.plan
     tofu diff train.plan other.plan
     tofu calibrate --output here.json
@@ -35,6 +36,7 @@ from tofu.cli.run import run
 from tofu.cli.show import diff, show
 from tofu.cli.simulate import simulate
 from tofu.cli.solve import solve
+from tofu.cli.trace import trace
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
 from tofu.uncaught import BAD_INPUT
@@ -49,7 +51,7 @@ def cli() -> None:
 
 
 COMMANDS = (
-    run, plan, compare_command, check, show, diff, simulate, calibrate,
+    run, plan, compare_command, check, trace, show, diff, simulate, calibrate,
     operators.ops, operators.verify, operators.suggest, solve,
 )  # fmt: skip
 for command in COMMANDS:

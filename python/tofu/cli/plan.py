@@ -43,6 +43,7 @@ from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
 from tofu.plan.render.layers import render_layers
+from tofu.plan.render.peak import render_peak
 from tofu.planning.memory import with_memory
 from tofu.planning.problems import (
     SymbolRequest,
@@ -121,6 +122,11 @@ FORMATS = ("text", "json", "html")
 )
 @click.option("--layers", is_flag=True, help="Text format: bytes by layer and direction.")
 @click.option(
+    "--peak",
+    is_flag=True,
+    help="Text format: what a worker holds at the worst moment of a step.",
+)
+@click.option(
     "--explain",
     multiple=True,
     metavar="TENSOR|OP",
@@ -156,6 +162,7 @@ def plan(
     form: str,
     everything: bool,
     layers: bool,
+    peak: bool,
     explain: tuple[str, ...],
     save: Optional[str],
     memory: str,
@@ -199,8 +206,10 @@ def plan(
     else:
         find_problem = functools.partial(from_script, Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    if peak and memory != "exact":
+        raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     output = Output(
-        form, everything, layers, explain, Path(save) if save else None, memory, config.fetch
+        form, everything, layers, peak, explain, Path(save) if save else None, memory, config.fetch
     )
 
     def run() -> None:
@@ -256,6 +265,7 @@ class Output:
         form: one of FORMATS.
         everything: whether text has a line for every tensor and operator.
         layers: whether text is a table of layers instead of tensors and operators.
+        peak: whether it is what a worker holds at the worst moment.
         explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
@@ -265,6 +275,7 @@ class Output:
     form: str
     everything: bool = False
     layers: bool = False
+    peak: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
     memory: str = "estimate"
@@ -316,6 +327,8 @@ def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output)
         return "\n".join(explanation.to_text() for explanation in found)
     if output.layers:
         return render_layers(plan)
+    if output.peak:
+        return render_peak(plan, everything=output.everything)
     return render_text(plan, everything=output.everything)
 
 

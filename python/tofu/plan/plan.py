@@ -18,6 +18,8 @@ from typing import Any, Optional
 from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
+from .peak import Peak
+
 __all__ = [
     "OperatorPlan",
     "Plan",
@@ -126,6 +128,7 @@ class Plan:
         memory: "exact" if MXNet will allocate just that, else "estimate".
         fetch: how tiles are fetched, or "" if unknown.
         fetched_bytes: bytes that workers really fetch, sharing equal fetches; None if unknown.
+        peak: what a worker holds over a step; None if unknown. Not part of the document.
     """
 
     workers: int
@@ -145,6 +148,7 @@ class Plan:
     memory: str = "estimate"
     fetch: str = ""
     fetched_bytes: Optional[int] = None
+    peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Optional
 
@@ -45,4 +46,4 @@ def with_memory(problem: Problem, plan: Plan, fetch: Optional[str] = None) -> Pl
         "fetched_bytes": partitioned.fetched_bytes,
         "shared_bytes": partitioned.shared_bytes,
     }
-    return Plan.from_json(json.dumps(exact))
+    return dataclasses.replace(Plan.from_json(json.dumps(exact)), peak=found.peak)

@@ -46,18 +46,20 @@ class Planner {
     return memory;
   }
 
-  // The tensors alive at the peak of the worker that needs most. Call it instead of Run.
-  std::vector<LiveTensor> Peak(const ExecutorMemory& found) {
-    const auto& needed = found.live_per_worker;
+  // What is alive over time on the worker that needs most. Call it instead of Run.
+  void Trace(ExecutorMemory* found) {
+    const auto& needed = found->live_per_worker;
     const auto most = std::max_element(needed.begin(), needed.end());
     stop_worker_ = static_cast<int>(most - needed.begin());
     stop_bytes_ = *most;
-    for (int node = 0; node < graph_.num_nodes() && at_stop_.empty(); ++node) {
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
       if (!graph_.nodes[node].is_variable()) Visit(node);
     }
     std::stable_sort(at_stop_.begin(), at_stop_.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-    return std::move(at_stop_);
+    found->peak_worker = stop_worker_;
+    found->peak = std::move(at_stop_);
+    found->moments = std::move(moments_);
   }
 
  private:
@@ -116,6 +118,9 @@ class Planner {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (auto it = wanted.rbegin(); it != wanted.rend(); ++it) {
       Request(bound_.workers[node], it->second);
+    }
+    if (bound_.workers[node] == stop_worker_) {
+      moments_.push_back({bound_.sources[node], live_[stop_worker_]});
     }
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       const int block = block_of_[graph_.entry_id(n.inputs[i])];
@@ -215,6 +220,7 @@ class Planner {
   int stop_worker_ = -1;
   int64_t stop_bytes_ = 0;
   std::vector<LiveTensor> at_stop_;
+  std::vector<LiveMoment> moments_;
 };
 
 bool Fits(const MemoryRule& rule, const Node& node) {
@@ -257,7 +263,7 @@ ExecutorMemory PlanExecutorMemory(const BoundGraph& bound, const MemoryTable& ta
     ExecutorMemory memory = Planner(bound, table, options, range).Run();
     if (memory.planned_bytes < best.planned_bytes) best = std::move(memory);
   }
-  best.peak = Planner(bound, table, options, best.match_range).Peak(best);
+  Planner(bound, table, options, best.match_range).Trace(&best);
   return best;
 }
 

@@ -15,7 +15,7 @@
 // Input:      a graph in the executor's order, the worker of each node
 //             (bound_graph.h) and what its operators do in place. Variables are
 //             the caller's arrays and do not count.
-// Output:     bytes per worker, and the tensors alive when most memory is needed.
+// Output:     bytes per worker; for the one that needs most, what is alive over time.
 // Errors:     none; CheckMemoryTable checks whether a table fits.
 // Position:   last: it changes nothing.
 // Complexity: O(N log N + E) for one match range, N nodes and E edges.
@@ -68,13 +68,21 @@ struct LiveTensor {
   bool is_head = false;
 };
 
+// A node of the worker that needs most, and the bytes alive while it runs.
+struct LiveMoment {
+  int node = 0;  // number in the graph which `bound` was made from; -1: a copy
+  int64_t bytes = 0;
+};
+
 struct ExecutorMemory {
   int match_range = 0;
   int64_t planned_bytes = 0;              // what debug_str() prints, all workers
   std::vector<int64_t> bytes_per_worker;  // allocated
   std::vector<int64_t> live_per_worker;   // the most that is alive at one moment
-  // The tensors alive at that moment on the worker that needs most, largest first.
+  int peak_worker = 0;                    // the one that needs most
+  // The tensors alive at that moment on that worker, largest first.
   std::vector<LiveTensor> peak;
+  std::vector<LiveMoment> moments;  // of that worker, in the executor's order
   // [entry of the bound graph]: the block that holds it; negative: the caller's array.
   std::vector<int> blocks;
 };

@@ -141,7 +141,7 @@ def test_wheel_holds_the_package_the_descriptions_and_the_switch(distributions):
     assert SWITCH_FILE in names
     assert package_files("python/tofu", "tofu") | package_files("tdl", "tofu/tdl") <= set(names)
     libraries = {name.split(".")[0] for name in names if name.endswith(".so")}
-    assert libraries == {"tofu/_core", "tofu/libtofu_mxnet"}
+    assert libraries == {"tofu/_core", "tofu/libtofu_mxnet", "tofu/libtofu_profiler"}
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"tofu", SWITCH_FILE}
 

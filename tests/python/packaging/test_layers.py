@@ -110,7 +110,8 @@ TOP = ["tofu._import_hook", "tofu.__main__", "tofu"]
 # Descriptions use the package's public names; the extension uses its folder.
 USE_THE_ROOT = ("tofu.tdl", "tofu.mx.run.extension")
 USE_MXNET = (
-    "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.planning", "tofu.simulate"
+    "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.planning", "tofu.simulate",
+    "tofu.trace",
 )  # fmt: skip
 
 

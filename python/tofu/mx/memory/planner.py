@@ -82,6 +82,9 @@ class ExecutorMemory:
         bytes_per_worker: the bytes allocated.
         live_per_worker: the most bytes needed at one moment.
         peak: the tensors alive at that moment on the worker that needs most, largest first.
+        peak_worker: that worker.
+        moments: the nodes that it runs, in order, and the bytes alive while each runs; "" for
+            a copy.
     """
 
     match_range: int
@@ -89,6 +92,8 @@ class ExecutorMemory:
     bytes_per_worker: tuple[int, ...]
     live_per_worker: tuple[int, ...]
     peak: tuple[LiveTensor, ...] = ()
+    peak_worker: int = 0
+    moments: tuple[tuple[str, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +160,8 @@ def predict(
         bytes_per_worker=tuple(found["bytes_per_worker"]),
         live_per_worker=tuple(found["live_per_worker"]),
         peak=tuple(LiveTensor(*record) for record in found["peak"]),
+        peak_worker=found["peak_worker"],
+        moments=tuple(found["moments"]),
     )
 
 

@@ -13,16 +13,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Optional
 
 import mxnet as mx
 
 from tofu import _core
 from tofu.dtypes import dtype_bytes, dtype_flag
 from tofu.plan.layout import Layout, heads_of, variables_of
+from tofu.plan.peak import Held, Peak
 
 from ..run.executor import planner_settings
 from ..run.extension import MATCH_RANGE
-from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, predict
+from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, LiveTensor, predict
 
 __all__ = ["KINDS", "StepMemory", "step_memory"]
 
@@ -41,10 +43,12 @@ class StepMemory:
             tensors between operators, and unused memory between them. Fetch buffers are
             those alive when most memory is needed.
         bytes_per_worker: the sum on every worker.
+        peak: what the worker with the most tensors between operators holds over the step.
     """
 
     kinds: Mapping[str, int]
     bytes_per_worker: tuple[int, ...]
+    peak: Optional[Peak] = None
 
 
 def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> StepMemory:
@@ -61,14 +65,15 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
     for variable in variables_of(step).values():
         for count, size in zip(counts, _tile_bytes(variable.layout)):
             count[_kind(variable.role)] += size
+    pools = [0] * workers
+    fetched = 0
+    fixed = [sum(count.values()) for count in counts]
     for head in heads_of(step.backward_heads):
         if head.role.startswith(_GRADIENT):
             for count, size in zip(counts, _tile_bytes(head.layout)):
                 count["gradients"] += size
-    pools = [0] * workers
-    fetched = 0
-    for graph in step.graphs:
-        found = _predict(graph, contexts)
+    predictions = [_predict(graph, contexts) for graph in step.graphs]
+    for found in predictions:
         pools = [a + b for a, b in zip(pools, found.bytes_per_worker)]
         fetched = max(fetched, _fetch_buffers(found))
     totals = []
@@ -78,7 +83,28 @@ def step_memory(step: _core.TrainingStep, contexts: Sequence[mx.Context]) -> Ste
         count["fetch_buffers"] = min(fetched, others)
         count["activations"] += others - count["fetch_buffers"]
         totals.append(sum(count.values()))
-    return StepMemory(counts[totals.index(max(totals))], tuple(totals))
+    # Of two halves, the one that needs more at a moment.
+    worst = max(predictions, key=lambda found: max(found.live_per_worker))
+    peak = _peak(worst, fixed[worst.peak_worker])
+    return StepMemory(counts[totals.index(max(totals))], tuple(totals), peak)
+
+
+def _peak(found: ExecutorMemory, fixed_bytes: int) -> Peak:
+    return Peak(
+        worker=found.peak_worker,
+        fixed_bytes=fixed_bytes,
+        nodes=tuple(name for name, _ in found.moments),
+        bytes=tuple(count for _, count in found.moments),
+        held=tuple(
+            Held(live.node, live.output, live.bytes, "result" if live.is_head else _held(live))
+            for live in found.peak
+        ),
+        allocated_bytes=found.bytes_per_worker[found.peak_worker],
+    )
+
+
+def _held(live: LiveTensor) -> str:
+    return "fetched" if live.op == _MULTIFETCH or not live.node else "tensor"
 
 
 def _kind(role: str) -> str:
@@ -105,8 +131,4 @@ def _predict(graph: _core.Graph, contexts: Sequence[mx.Context]) -> ExecutorMemo
 
 def _fetch_buffers(found: ExecutorMemory) -> int:
     """Bytes of fetched tensors when most memory is needed, except gradients' tiles."""
-    return sum(
-        live.bytes
-        for live in found.peak
-        if (live.op == _MULTIFETCH or not live.node) and not live.is_head
-    )
+    return sum(live.bytes for live in found.peak if _held(live) == "fetched" and not live.is_head)

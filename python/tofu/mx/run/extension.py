@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Protocol
 
 import mxnet as mx
 import numpy as np
@@ -38,11 +38,13 @@ __all__ = [
     "environment",
     "frees_operators",
     "is_stateful_backward",
+    "label_nodes",
     "load",
     "mxnet_errors",
     "placed",
     "places_nodes",
     "run_part",
+    "run_whole",
     "runs_parts",
     "taught",
     "untaught",
@@ -71,6 +73,28 @@ _places_nodes = False
 
 class UnsupportedMXNetError(TofuError):
     """This MXNet cannot run partitioned graphs."""
+
+
+class NodeLabels(Protocol):
+    """Labels the nodes of executors for MXNet's profiler (tofu.trace)."""
+
+    def count(self, executor: mx.executor.Executor) -> int:
+        """The number of its nodes."""
+
+    def begin(self, executor: mx.executor.Executor, number: int) -> None:
+        """Label what this thread pushes from now on."""
+
+    def end(self) -> None:
+        """End that."""
+
+
+_labels: Optional[NodeLabels] = None
+
+
+def label_nodes(labels: Optional[NodeLabels]) -> None:
+    """Push nodes one by one from now on, each with its label; None ends that."""
+    global _labels
+    _labels = labels
 
 
 @contextlib.contextmanager
@@ -277,6 +301,26 @@ def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: 
 
     Raises GraphError if MXNet refuses.
     """
+    if _labels is None:
+        _push(executor, begin, end, is_train)
+        return
+    try:
+        for number in range(begin, end):
+            _labels.begin(executor, number)
+            _push(executor, number, number + 1, is_train)
+    finally:
+        _labels.end()
+
+
+def run_whole(executor: mx.executor.Executor, *, is_train: bool) -> None:
+    """Run an executor that has no gradient graph of MXNet's. Raises GraphError or MXNetError."""
+    if _labels is None:
+        executor.forward(is_train=is_train)
+    else:
+        run_part(executor, 0, _labels.count(executor), is_train=is_train)
+
+
+def _push(executor: mx.executor.Executor, begin: int, end: int, is_train: bool) -> None:
     if _library is None or not _runs_parts:
         raise InternalError("run_part: this MXNet has no such function, see runs_parts()")
     reason = _library.TofuRunPart(

@@ -27,7 +27,7 @@ from tofu.errors import GraphError
 from tofu.plan.layout import Head, Layout, heads_of, variables_of
 
 from .executor import bind, bind_apart
-from .extension import check_fetches, load, run_part, runs_parts
+from .extension import check_fetches, load, run_part, run_whole, runs_parts
 from .fault import failing_operator
 from .first_run import is_memory_scarce, run_one_by_one
 from .transfer import Tiles, gather, relay, scatter
@@ -233,11 +233,12 @@ class _Apart:
             self._backward = bind_apart("backward", step.graphs[1], contexts, {**tiles, **saved})
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
-        self._forward.forward(is_train=is_train)
+        run_whole(self._forward, is_train=is_train)
         return self._arrays
 
     def backward(self) -> list[mx.nd.NDArray]:
-        gradients: list[mx.nd.NDArray] = self._backward.forward(is_train=True)
+        run_whole(self._backward, is_train=True)
+        gradients: list[mx.nd.NDArray] = self._backward.outputs
         return gradients
 
     def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
@@ -273,7 +274,7 @@ class _Joint:
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
         for executor in self._draws:
-            executor.forward(is_train=is_train)
+            run_whole(executor, is_train=is_train)
         self._is_train = is_train
         self._run_forward()
         return self._arrays

@@ -147,6 +147,25 @@ TEST(ExecutorMemory, NamesWhatIsAliveAtTheWorstMoment) {
   EXPECT_EQ(memory.peak[2].bytes, 16);
 }
 
+TEST(ExecutorMemory, CountsWhatIsAliveWhileEachNodeOfTheFullestWorkerRuns) {
+  GraphBuilder builder;
+  const NodeEntry other = builder.Copy("other", 1, AddVariable(&builder, "x", 1, {4}));
+  NodeEntry at = AddVariable(&builder, "y", 0, {16});
+  for (const char* name : {"a", "b", "c"}) at = builder.Copy(name, 0, at);
+  const BoundGraph bound = Bound(&builder, {other, at});
+  ExecutorMemoryOptions options;
+  options.num_workers = 2;
+  const ExecutorMemory memory = PlanExecutorMemory(bound, NoRules(builder), options);
+  EXPECT_EQ(memory.peak_worker, 0);
+  std::vector<std::pair<std::string, int64_t>> moments;
+  for (const LiveMoment& moment : memory.moments) {
+    moments.emplace_back(builder.graph().nodes[moment.node].name, moment.bytes);
+  }
+  // While b runs, a is alive too; nothing of the other worker counts.
+  EXPECT_EQ(moments, (std::vector<std::pair<std::string, int64_t>>{
+                         {"a", 64}, {"b", 128}, {"c", 128}}));
+}
+
 // A free block of 64 bytes can hold 4 bytes with a match range of 16, but not of 2.
 TEST(ExecutorMemory, TakesBlocksWithinTheMatchRange) {
   GraphBuilder builder;

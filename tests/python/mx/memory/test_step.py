@@ -49,6 +49,24 @@ def test_kinds_are_tiles_and_what_mxnet_allocates(divided, joint):
     assert (sum(found.bytes_per_worker) - fixed) / 2**20 == pytest.approx(planned, rel=0.01, abs=2)
 
 
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_is_held_at_the_worst_moment_adds_up(divided, joint):
+    step = _core.schedule(divided, joint=joint)
+    peak = step_memory(step, [mx.cpu(worker) for worker in range(WORKERS)]).peak
+    assert peak is not None
+    assert sum(held.bytes for held in peak.held) == max(peak.bytes) == peak.bytes[peak.moment]
+    assert peak.allocated_bytes >= max(peak.bytes)
+    own = sum(
+        4 * math.prod(variable.layout.boxes[peak.worker].shape)
+        for variable in variables_of(step).values()
+    )
+    assert peak.fixed_bytes == own
+    nodes = {node.name for graph in step.graphs for node in graph.nodes}
+    assert set(peak.nodes) - {""} <= nodes
+    assert {held.kind for held in peak.held} <= {"tensor", "fetched", "result"}
+    assert any(held.kind == "result" for held in peak.held)
+
+
 def _deep(rate):
     """A training step of a deep net with dropout before every layer, over four workers."""
     layers, units, batch = 8, 1024, 2048

@@ -1,0 +1,190 @@
+"""``tofu trace``: profiles training steps of a script, and says what bounds them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from tofu.cli.options import (
+    Script,
+    check_script,
+    describe_option,
+    device_option,
+    fetch_option,
+    log_option,
+    search_option,
+    set_fetch,
+    set_search,
+    switch_on,
+    tell_misplaced,
+    workers_option,
+)
+from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
+from tofu.tables import table
+
+__all__ = ["bounds", "trace"]
+
+_RECORD = "tofu.trace.record"
+_LONGEST = 4
+# The profiler's names of operators grow with every step.
+_MOST_STEPS = 100
+
+
+@click.command(
+    cls=Script,
+    context_settings={"allow_interspersed_args": False},
+    short_help="Profile training steps of a script.",
+)
+@workers_option
+@device_option
+@fetch_option
+@log_option
+@describe_option
+@search_option
+@click.option("--plan", metavar="PLAN", help="Use a plan that tofu plan --save wrote.")
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    metavar="M",
+    help="Training steps before; the first ones plan and allocate.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1, _MOST_STEPS),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Training steps to profile.",
+)
+@click.option(
+    "--output", default="trace.json", show_default=True, metavar="FILE",
+    help="The trace, for ui.perfetto.dev or chrome://tracing.",
+)  # fmt: skip
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def trace(
+    workers: Optional[str],
+    device: Optional[str],
+    fetch: Optional[str],
+    log: Optional[str],
+    search: Optional[str],
+    plan: Optional[str],
+    skip: int,
+    steps: int,
+    output: str,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run SCRIPT partitioned with MXNet's profiler on, and say what bounds a training step.
+
+    Prints for each worker how long it computes, fetches and waits, and writes all of it as a
+    trace. The script ends after the last profiled step.
+    """
+    check_script(script)
+    check_mxnet("tofu trace", load=False)
+    _check_output(Path(output), script)
+    set_search(search, (), None, False)
+    if plan is not None:
+        os.environ["TOFU_PLAN"] = plan
+    set_fetch(fetch)
+    config = switch_on(workers, device, log)
+    tell_misplaced(click.get_current_context(), script, args)
+    sys.stdout.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "document.json"
+        line = [sys.executable, "-m", _RECORD, str(out), str(skip), str(steps), script, *args]
+        status = subprocess.run(line, check=False).returncode
+        if status:
+            raise SystemExit(status if status > 0 else 128 - status)
+        document: dict[str, Any] = {"seen": 0}
+        if out.is_file():
+            document = json.loads(out.read_text(encoding="utf-8"))
+    if "trace" not in document:
+        raise ConfigError(f"tofu trace {script}: {_missing(document['seen'], skip, steps)}")
+    try:
+        Path(output).write_text(json.dumps(document["trace"]), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--output {output}: {error.strerror}") from None
+    click.echo("\n".join([*_table(document, steps), "", *bounds(document, steps)]))
+    cores = len(os.sched_getaffinity(0))
+    if config.device != "gpu" and len(document["workers"]) > cores:
+        click.echo(
+            f"tofu: {len(document['workers'])} workers share {cores} cores, so operators "
+            "also take the time of others that run meanwhile",
+            err=True,
+        )
+    click.echo(f"tofu: {output} has all of it; open it in ui.perfetto.dev", err=True)
+
+
+def bounds(document: Mapping[str, Any], steps: int) -> list[str]:
+    """Three lines: what the busiest worker does, what bounds the step, its longest operators."""
+    duration, busiest = document["duration"], document["busiest"]
+    share = document["shares"][busiest]
+    computation, fetch, others = (share[k] / duration for k in ("computation", "fetch", "others"))
+    script = 1 - computation - fetch - others
+    mean = f"steps of {_time(duration / steps)} (mean of {steps})"
+    reasons = {
+        f"computation bounds the step: worker {busiest} computes {computation:.0%} of it": (
+            computation
+        ),
+        f"fetches bound the step: worker {busiest} moves data {fetch:.0%} of it": fetch,
+        f"dependencies bound the step: worker {busiest} waits for other workers {others:.0%} "
+        "of it": others,
+        f"the script bounds the step: worker {busiest} and all others wait for it {script:.0%} of "
+        "the time (Python, data, starting operators)": script,
+    }
+    longest = ", ".join(
+        f"{name} {_time(count / steps)}" for name, count in document["longest"][:_LONGEST]
+    )
+    return [
+        f"{f'a step of {_time(duration)}' if steps == 1 else mean}: worker {busiest}, the busiest, "
+        f"computes {computation:.0%}, fetches {fetch:.0%}, waits {others + script:.0%}",
+        max(reasons, key=lambda reason: reasons[reason]),
+        f"longest on worker {busiest}: {longest}",
+    ]
+
+
+def _table(document: Mapping[str, Any], steps: int) -> list[str]:
+    header = ("worker", "computes", "fetches", "waits for workers", "for the script", "step")
+    rows = []
+    for number, (device, share) in enumerate(zip(document["workers"], document["shares"])):
+        alone = share["waiting"] - share["others"]
+        parts = (share["computation"], share["fetch"], share["others"], alone)
+        times = (_time(part / steps) for part in (*parts, document["duration"]))
+        rows.append((f"{number} {device}", *times))
+    return list(table(header, rows, right=range(1, len(header))))
+
+
+def _time(microseconds: float) -> str:
+    if microseconds < 1e6:
+        return f"{microseconds / 1e3:.1f} ms"
+    return f"{microseconds / 1e6:.2f} s"
+
+
+def _missing(seen: int, skip: int, steps: int) -> str:
+    if seen >= skip + steps:
+        return "no partitioned block ran in the profiled steps; TOFU_STRICT=1 tells why"
+    found = f"{seen} training step{'s' * (seen != 1)}" if seen else "no training step"
+    return (
+        f"it ended after {found}; expected {skip + steps} calls of gluon.Trainer.step (--skip "
+        f"{skip}, --steps {steps})"
+    )
+
+
+def _check_output(path: Path, script: str) -> None:
+    """Raise ConfigError for a file that must not be written over."""
+    if path.suffix == ".py" or path.resolve() == Path(script).resolve():
+        raise ConfigError(f"--output {path}: expected a .json file, not a script")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--output {path}: there is no folder {path.parent}")

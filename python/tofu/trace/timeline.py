@@ -1,0 +1,234 @@
+"""Orders the operators of a profile by worker, and adds up what a worker's time goes to.
+
+At every moment of a step a worker computes, fetches or waits; the three add up to the step::
+
+    timeline = Timeline.of(operators, steps=[(0.0, 1500.0)], workers=["cpu/0", "cpu/1"])
+    timeline.shares[0].computation      # microseconds
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["COMPUTATION", "FETCH", "WAITING", "Operator", "Share", "Slice", "Timeline"]
+
+COMPUTATION, FETCH, WAITING = "computation", "fetch", "waiting"
+Interval = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """An operator that ran.
+
+    Attributes:
+        worker: the number of the worker.
+        begin, end: when, in microseconds.
+        name: what to call it.
+        kind: COMPUTATION or FETCH.
+        layer: the layer that it belongs to.
+        details: more to show, such as its direction and its operator.
+    """
+
+    worker: int
+    begin: float
+    end: float
+    name: str
+    kind: str
+    layer: str
+    details: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """What a worker does for some time; `operator` is None where it waits.
+
+    Attributes:
+        others: while it waits, the microseconds for which another worker works.
+    """
+
+    begin: float
+    end: float
+    kind: str
+    operator: Operator | None = None
+    others: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """A worker's time, in microseconds.
+
+    Attributes:
+        computation, fetch: in operators that compute, and in those that move data.
+        waiting: the rest.
+        others: the part of the waiting in which another worker works; in the rest of it, none
+            does, and all wait for the script.
+    """
+
+    computation: float
+    fetch: float
+    waiting: float
+    others: float
+
+    @property
+    def busy(self) -> float:
+        """In operators."""
+        return self.computation + self.fetch
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """The steps of a profile.
+
+    Attributes:
+        workers: the device of each worker.
+        steps: begin and end of each step, without gaps.
+        slices: for each worker, what it does, without gaps or overlaps.
+        shares: for each worker, the sums.
+    """
+
+    workers: tuple[str, ...]
+    steps: tuple[Interval, ...]
+    slices: tuple[tuple[Slice, ...], ...]
+    shares: tuple[Share, ...]
+
+    @classmethod
+    def of(
+        cls, operators: Iterable[Operator], steps: Sequence[Interval], workers: Sequence[str]
+    ) -> Timeline:
+        """Order operators; parts outside of the steps are left out."""
+        window = steps[0][0], steps[-1][1]
+        busy = [
+            _apart([each for each in operators if each.worker == worker], window)
+            for worker in range(len(workers))
+        ]
+        unions = [_union((each.begin, each.end) for each in slices) for slices in busy]
+        slices = []
+        for worker, own in enumerate(busy):
+            others = _union(
+                interval
+                for other, union in enumerate(unions)
+                if other != worker
+                for interval in union
+            )
+            slices.append(tuple(_with_waiting(own, window, others)))
+        return cls(tuple(workers), tuple(steps), tuple(slices), tuple(map(_share, slices)))
+
+    @property
+    def duration(self) -> float:
+        """All steps, in microseconds."""
+        return self.steps[-1][1] - self.steps[0][0]
+
+    @property
+    def busiest(self) -> int:
+        """The worker that works most."""
+        return max(range(len(self.shares)), key=lambda worker: self.shares[worker].busy)
+
+    def longest(self, worker: int) -> list[tuple[str, float]]:
+        """What a worker's operators take by layer, direction and kind, longest first."""
+        sums: dict[str, float] = {}
+        for each in self.slices[worker]:
+            operator = each.operator
+            if operator is not None:
+                words = (
+                    operator.layer,
+                    operator.details.get("direction"),
+                    "fetches" if operator.kind == FETCH else None,
+                )
+                key = " ".join(filter(None, words))
+                sums[key] = sums.get(key, 0.0) + each.end - each.begin
+        return sorted(sums.items(), key=lambda item: (-item[1], item[0]))
+
+    def to_document(self, title: str) -> dict[str, Any]:
+        """The trace-event document that Perfetto and Chrome read: a track for each worker."""
+        start = self.steps[0][0]
+        events: list[dict[str, Any]] = [_named("process_name", title)]
+        tracks = ["steps", *(f"worker {w} ({device})" for w, device in enumerate(self.workers))]
+        for track, name in enumerate(tracks):
+            events.append(_named("thread_name", name, track))
+            events.append(
+                {**_named("thread_sort_index", name, track), "args": {"sort_index": track}}
+            )
+        for number, (begin, end) in enumerate(self.steps, 1):
+            events.append(_event(f"step {number}", "step", 0, begin - start, end - begin))
+        for worker, slices in enumerate(self.slices):
+            for each in slices:
+                event = _event(
+                    _name(each), each.kind, worker + 1, each.begin - start, each.end - each.begin
+                )
+                if each.operator is not None:
+                    event["args"] = {"layer": each.operator.layer, **each.operator.details}
+                events.append(event)
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _named(kind: str, name: str, track: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "pid": 1, "tid": track, "name": kind, "args": {"name": name}}
+
+
+def _event(name: str, kind: str, track: int, begin: float, duration: float) -> dict[str, Any]:
+    times = {"ts": round(begin, 3), "dur": round(duration, 3)}
+    return {"ph": "X", "pid": 1, "tid": track, "name": name, "cat": kind, **times}
+
+
+def _name(each: Slice) -> str:
+    if each.operator is not None:
+        return each.operator.name
+    for_others = each.others > (each.end - each.begin) / 2
+    return "waiting for other workers" if for_others else "waiting for the script"
+
+
+def _apart(operators: Sequence[Operator], window: Interval) -> list[Slice]:
+    """One slice after another; where two operators overlap, the first one's."""
+    slices = []
+    until = window[0]
+    for each in sorted(operators, key=lambda operator: (operator.begin, operator.end)):
+        begin, end = max(each.begin, until), min(each.end, window[1])
+        if end > begin:
+            slices.append(Slice(begin, end, each.kind, each))
+            until = end
+    return slices
+
+
+def _with_waiting(
+    slices: Sequence[Slice], window: Interval, others: Sequence[Interval]
+) -> Iterable[Slice]:
+    until = window[0]
+    for each in slices:
+        if each.begin > until:
+            yield Slice(until, each.begin, WAITING, None, _covered((until, each.begin), others))
+        yield each
+        until = each.end
+    if window[1] > until:
+        yield Slice(until, window[1], WAITING, None, _covered((until, window[1]), others))
+
+
+def _union(intervals: Iterable[Interval]) -> list[Interval]:
+    found: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _covered(interval: Interval, union: Sequence[Interval]) -> float:
+    """How much of an interval a union covers."""
+    begin, end = interval
+    total = 0.0
+    first = max(bisect.bisect_left(union, (begin, begin)) - 1, 0)
+    for low, high in union[first:]:
+        if low >= end:
+            break
+        total += max(0.0, min(high, end) - max(low, begin))
+    return total
+
+
+def _share(slices: Sequence[Slice]) -> Share:
+    sums = dict.fromkeys((COMPUTATION, FETCH, WAITING), 0.0)
+    for each in slices:
+        sums[each.kind] += each.end - each.begin
+    return Share(sums[COMPUTATION], sums[FETCH], sums[WAITING], sum(each.others for each in slices))
