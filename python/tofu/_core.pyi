@@ -177,6 +177,7 @@ def plan(
     coarsen: bool = True,
     time_limit_s: float = 60,
     on_pass: _OnPass | None = None,
+    on_progress: Callable[[str, int | None, int], None] | None = None,
 ) -> Plan:
     """Search a plan.
 
@@ -192,6 +193,8 @@ def plan(
         coarsen: whether tensors and operators that are partitioned alike are decided once.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
+        on_progress: called with what the search does now, the bytes of its best plan (None:
+            there is none yet) and a lower bound, whenever one of them changes.
 
     Raises:
         tofu.errors.PlanError: an option does not fit the graph.

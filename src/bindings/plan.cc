@@ -26,11 +26,22 @@ namespace {
 
 using SharedPlan = std::shared_ptr<TablePlan>;
 
+// Calls a Python function from a search, which has released the interpreter's lock.
+ProgressCallback OnProgress(const py::function& function) {
+  return [&function](const SearchProgress& now) {
+    const py::gil_scoped_acquire lock;
+    const py::object best =
+        now.best_bytes < 0 ? py::none() : py::object(py::int_(now.best_bytes));
+    function(now.stage, best, now.lower_bound_bytes);
+  };
+}
+
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
                   bool allow_replication, bool coarsen, double time_limit_s,
-                  const PassFunction& on_pass) {
+                  const PassFunction& on_pass,
+                  const std::optional<py::function>& on_progress) {
   PlanOptions options;
   options.workers = workers;
   options.pins = pins;
@@ -42,7 +53,8 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
   const py::gil_scoped_release unlock;
   const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TablePlan>(
-      TablePlan{table, MakePlan(*table->graph, table->table, options, callback)});
+      TablePlan{table, MakePlan(*table->graph, table->table, options, callback,
+                                on_progress ? OnProgress(*on_progress) : nullptr)});
 }
 
 std::string ToJson(const TablePlan& plan) {
@@ -162,7 +174,8 @@ void BindPlan(py::module_* module) {
               py::arg("allow_replication") = defaults.allow_replication,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
-              py::arg("on_pass") = py::none(), "Search a plan.");
+              py::arg("on_pass") = py::none(), py::arg("on_progress") = py::none(),
+              "Search a plan.");
   module->def(
       "solve_step_problem", &SolveStepProblem, py::arg("problem"),
       py::call_guard<py::gil_scoped_release>(),

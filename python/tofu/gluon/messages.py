@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from tofu.errors import ConfigError
-from tofu.plan import Compiled
+from tofu.plan import Compiled, progress
 from tofu.plan.plan import format_bytes, undescribed_text
 
 from .session import Session, describe_contexts
@@ -64,6 +64,7 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
+        progress.clear()
         super().emit(record)
 
 
