@@ -118,6 +118,7 @@ class Plan:
         status: "optimal", "steps-optimal" or "feasible".
         search_seconds: time from graph to plan.
         num_operators: operators of the graph.
+        memory_bytes: what the fullest worker holds, an estimate.
     """
 
     def __init__(self, text: str, table: StrategyTable) -> None:
@@ -165,6 +166,8 @@ class Plan:
     def search_seconds(self) -> float: ...
     @property
     def num_operators(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
 
 def plan(
     table: StrategyTable,

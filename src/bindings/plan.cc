@@ -113,6 +113,11 @@ std::map<std::string, int64_t> IndivisibleBytes(const TablePlan& plan) {
   return bytes;
 }
 
+// Of the fullest worker, an estimate.
+int64_t MemoryBytes(const TablePlan& plan) {
+  return EstimateMemory(plan.graph(), plan.strategies(), plan.plan).total();
+}
+
 int NumOperators(const TablePlan& plan) {
   const auto& nodes = plan.graph().nodes;
   return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
@@ -158,7 +163,8 @@ void BindPlanClass(py::module_* module) {
                              [](const TablePlan& p) { return StatusText(p.plan.status); })
       .def_property_readonly("search_seconds",
                              [](const TablePlan& p) { return p.plan.search_seconds; })
-      .def_property_readonly("num_operators", &NumOperators);
+      .def_property_readonly("num_operators", &NumOperators)
+      .def_property_readonly("memory_bytes", &MemoryBytes);
 }
 
 }  // namespace
