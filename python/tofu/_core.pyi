@@ -122,6 +122,7 @@ class Plan:
         status: "optimal", "steps-optimal" or "feasible".
         search_seconds: time from graph to plan.
         num_operators: operators of the graph.
+        memory_bytes: what the fullest worker holds, an estimate.
     """
 
     def __init__(self, text: str, table: StrategyTable) -> None:
@@ -169,6 +170,8 @@ class Plan:
     def search_seconds(self) -> float: ...
     @property
     def num_operators(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
 
 def plan(
     table: StrategyTable,
@@ -181,6 +184,7 @@ def plan(
     coarsen: bool = True,
     time_limit_s: float = 60,
     on_pass: _OnPass | None = None,
+    on_progress: Callable[[str, int | None, int], None] | None = None,
 ) -> Plan:
     """Search a plan.
 
@@ -196,6 +200,8 @@ def plan(
         coarsen: whether tensors and operators that are partitioned alike are decided once.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.
+        on_progress: called with what the search does now, the bytes of its best plan (None:
+            there is none yet) and a lower bound, whenever one of them changes.
 
     Raises:
         tofu.errors.PlanError: an option does not fit the graph.

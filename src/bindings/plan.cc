@@ -26,11 +26,22 @@ namespace {
 
 using SharedPlan = std::shared_ptr<TablePlan>;
 
+// Calls a Python function from a search, which has released the interpreter's lock.
+ProgressCallback OnProgress(const py::function& function) {
+  return [&function](const SearchProgress& now) {
+    const py::gil_scoped_acquire lock;
+    const py::object best =
+        now.best_bytes < 0 ? py::none() : py::object(py::int_(now.best_bytes));
+    function(now.stage, best, now.lower_bound_bytes);
+  };
+}
+
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
                   bool allow_replication, bool coarsen, double time_limit_s,
-                  const PassFunction& on_pass) {
+                  const PassFunction& on_pass,
+                  const std::optional<py::function>& on_progress) {
   PlanOptions options;
   options.workers = workers;
   options.pins = pins;
@@ -42,7 +53,8 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
   const py::gil_scoped_release unlock;
   const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TablePlan>(
-      TablePlan{table, MakePlan(*table->graph, table->table, options, callback)});
+      TablePlan{table, MakePlan(*table->graph, table->table, options, callback,
+                                on_progress ? OnProgress(*on_progress) : nullptr)});
 }
 
 std::string ToJson(const TablePlan& plan) {
@@ -101,6 +113,11 @@ std::map<std::string, int64_t> IndivisibleBytes(const TablePlan& plan) {
   return bytes;
 }
 
+// Of the fullest worker, an estimate.
+int64_t MemoryBytes(const TablePlan& plan) {
+  return EstimateMemory(plan.graph(), plan.strategies(), plan.plan).total();
+}
+
 int NumOperators(const TablePlan& plan) {
   const auto& nodes = plan.graph().nodes;
   return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
@@ -146,7 +163,8 @@ void BindPlanClass(py::module_* module) {
                              [](const TablePlan& p) { return StatusText(p.plan.status); })
       .def_property_readonly("search_seconds",
                              [](const TablePlan& p) { return p.plan.search_seconds; })
-      .def_property_readonly("num_operators", &NumOperators);
+      .def_property_readonly("num_operators", &NumOperators)
+      .def_property_readonly("memory_bytes", &MemoryBytes);
 }
 
 }  // namespace
@@ -162,7 +180,8 @@ void BindPlan(py::module_* module) {
               py::arg("allow_replication") = defaults.allow_replication,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
-              py::arg("on_pass") = py::none(), "Search a plan.");
+              py::arg("on_pass") = py::none(), py::arg("on_progress") = py::none(),
+              "Search a plan.");
   module->def(
       "solve_step_problem", &SolveStepProblem, py::arg("problem"),
       py::call_guard<py::gil_scoped_release>(),

@@ -11,6 +11,7 @@ from typing import Any, Optional
 import click
 
 from tofu.errors import ConfigError, PlanError
+from tofu.plan.plan import gap_text
 
 __all__ = ["NO_CHOICE", "solve"]
 
@@ -39,13 +40,7 @@ class _Lines:
 def _state_text(cost: Optional[int], bound: int) -> str:
     if cost is None:
         return f"no choice yet  bound {bound:,}"
-    return f"cost {cost:,}  bound {bound:,}  gap {_gap_text(cost, bound)}"
-
-
-def _gap_text(cost: int, bound: int) -> str:
-    if cost == bound:
-        return "0%"
-    return f"{100 * (cost - bound) / bound:.3g}%" if bound > 0 else "unknown"
+    return f"cost {cost:,}  bound {bound:,}  gap {gap_text(cost, bound)}"
 
 
 def _read_text(path: Path) -> str:

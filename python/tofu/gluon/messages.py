@@ -9,6 +9,7 @@ import logging
 import math
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from tofu.errors import ConfigError
-from tofu.plan import Compiled
+from tofu.plan import Compiled, progress
 from tofu.plan.plan import format_bytes, undescribed_text
 
 from .session import Session, describe_contexts
@@ -64,6 +65,7 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
+        progress.clear()
         super().emit(record)
 
 
@@ -94,6 +96,7 @@ class Partitioned(NamedTuple):
         name: the block's.
         operators, parameters: how many it has.
         fetched_bytes: what workers fetch from each other per step.
+        memory_bytes: what a worker holds, an estimate.
         search_seconds: from graph to plan.
         plan_file: the file of the saved plan that was used instead of a search, or None.
     """
@@ -102,27 +105,28 @@ class Partitioned(NamedTuple):
     operators: int
     parameters: int
     fetched_bytes: int
+    memory_bytes: int
     search_seconds: float
     plan_file: Optional[Path] = None
 
 
 @contextlib.contextmanager
-def phase(name: str, doing: str) -> Iterator[None]:
-    """Tell what a block waits for, if it takes more than two seconds.
+def phase(name: str, doing: str, session: Session) -> Iterator[None]:
+    """Count the time of a part of a block's set-up; tell of it if that exceeds two seconds.
 
     Only a terminal is told, or those who want every detail: logs and pipes get no such lines.
     """
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if not (is_terminal or _log.isEnabledFor(logging.DEBUG)):
-        yield
-        return
+    begin = time.monotonic()
     timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
     timer.daemon = True
-    timer.start()
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if is_terminal or _log.isEnabledFor(logging.DEBUG):
+        timer.start()
     try:
         yield
     finally:
         timer.cancel()
+        session.state.depth.setup_seconds += time.monotonic() - begin
 
 
 def _tell_plan(name: str, compiled: Compiled) -> None:
@@ -166,6 +170,7 @@ def partitioned(
         plan.num_operators,
         parameters,
         compiled.fetched_bytes,
+        plan.memory_bytes,
         plan.search_seconds,
         plan_file,
     )
@@ -195,7 +200,8 @@ def _tell(
 ) -> None:
     _log.log(
         level,
-        "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, %s",
+        "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, "
+        "about %s on a worker, %s, set up in %.2f s",
         name,
         count,
         f"{sum(each.operators for each in found):,}",
@@ -204,8 +210,11 @@ def _tell(
         "" if session.workers == 1 else "s",
         describe_contexts(session.contexts),
         format_bytes(sum(each.fetched_bytes for each in found)),
+        format_bytes(sum(each.memory_bytes for each in found)),
         _found_by(found),
+        session.state.depth.setup_seconds,
     )
+    session.state.depth.setup_seconds = 0.0
 
 
 def _found_by(found: Sequence[Partitioned]) -> str:

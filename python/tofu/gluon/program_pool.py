@@ -235,7 +235,7 @@ class Pool:
             links[name] = value.arrays
             lenders.append(lender)
             tiles.update(zip(variables[name].tiles, value.arrays))
-        with messages.phase(self._name, "binding the graphs of all workers"):
+        with messages.phase(self._name, "binding the graphs of all workers", self._session):
             program = self._backend.program(self._compiled.step, self._session.contexts, tiles)
         bound = _Bound(program, links, [weakref.ref(lender) for lender in lenders])
         for lender in lenders:
@@ -353,7 +353,7 @@ def make_pool(
     session.state.runs_python |= any(
         node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]
     )
-    with messages.phase(name, "preparing the training graph"):
+    with messages.phase(name, "preparing the training graph", session):
         graph = _training_graph(symbol, parameters, signature, session)
         table, unknown = backend.strategy_table(graph)
     fetch = backend.usable_fetch(session.fetch, session.contexts)
@@ -370,7 +370,7 @@ def make_pool(
 
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
         doing = "partitioning" if saved else "searching a plan and partitioning"
-        with saved_plans.checked_pins(options), messages.phase(name, doing):
+        with saved_plans.checked_pins(options), messages.phase(name, doing, session):
             compiled: Compiled = backend.compile_graph(
                 table,
                 workers=session.workers,

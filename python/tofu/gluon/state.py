@@ -34,6 +34,7 @@ class _Depth(threading.local):
         untold: whether the user is to be told of these.
         checking: whether hybridized blocks run as MXNet runs them, too.
         inside: how many blocks that were never hybridized run as they are.
+        setup_seconds: spent on setting up what was partitioned since the last message.
         handled: ids of blocks that tofu.gluon.unhybridized has taken care of.
     """
 
@@ -41,6 +42,7 @@ class _Depth(threading.local):
     touched = False
     quiet = untold = checking = False
     inside = 0
+    setup_seconds = 0.0
 
     def __init__(self) -> None:
         self.partitioned: list[Any] = []

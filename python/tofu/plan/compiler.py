@@ -21,6 +21,7 @@ from tofu import _core
 from .layout import Variable, variables_of
 from .options import Pins, SearchOptions, check_pins
 from .plan import Plan
+from .progress import following
 
 __all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
 
@@ -167,10 +168,10 @@ def plan_graph(
     Raises:
         PlanError: an option does not fit the graph.
     """
-    plan = _search(
-        problem.table, problem.workers, {}, options or SearchOptions(), _dumper(dump_dir)
-    )
-    return Plan.from_json(json.dumps({"model": problem.name, **json.loads(plan.to_json())}))
+    chosen = options or SearchOptions()
+    plan = _search(problem.table, problem.workers, {}, chosen, _dumper(dump_dir))
+    document = {"model": problem.name, **json.loads(plan.to_json())}
+    return Plan.from_json(json.dumps({**document, "stopped": _stopped(plan, chosen)}))
 
 
 Interceptor = Callable[[_core.StrategyTable, int], None]
@@ -213,7 +214,22 @@ def _search(
     if options.pins:
         given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
         fixed = {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
-    return _core.plan(table, workers=workers, pins=fixed, on_pass=on_pass, **options.arguments())
+    with following(options.limit_s) as heard:
+        return _core.plan(
+            table,
+            workers=workers,
+            pins=fixed,
+            on_pass=on_pass,
+            on_progress=heard,
+            **options.arguments(),
+        )
+
+
+def _stopped(plan: _core.Plan, options: SearchOptions) -> str:
+    """Why a search ended, one of plan.STOPPED."""
+    if plan.total_bytes <= plan.lower_bound_bytes:
+        return "proven"
+    return "time limit" if plan.search_seconds >= options.limit_s else "nothing left to try"
 
 
 def _dumper(directory: Optional[Path]) -> Optional[OnPass]:

@@ -10,8 +10,9 @@ from tofu.errors import PlanError
 
 from .names import is_pattern, matching, near_text
 
-__all__ = ["Pins", "SearchOptions", "check_pins", "pinned"]
+__all__ = ["Pins", "TIME_LIMIT_S", "SearchOptions", "check_pins", "pinned"]
 
+TIME_LIMIT_S = 60.0  # as PlanOptions has it (src/passes/search/make_plan.h)
 Pins = Mapping[str, Sequence[int]]
 
 
@@ -21,7 +22,7 @@ class SearchOptions:
 
     Attributes:
         mode: one of config.MODES.
-        time_limit_s: seconds after which the search takes its best plan; None: the default.
+        time_limit_s: seconds after which the search takes its best plan; None: TIME_LIMIT_S.
         pins: tensor and the dimension to cut, one for all steps or one per step;
             -1 leaves it whole. A tensor is a name, a pattern ("*_weight"), or the end of one
             name ("dense0_weight").
@@ -36,6 +37,11 @@ class SearchOptions:
     allow_replication: bool = False
     coarsen: bool = True
     parts: tuple[int, ...] = ()
+
+    @property
+    def limit_s(self) -> float:
+        """The time limit, given or not."""
+        return TIME_LIMIT_S if self.time_limit_s is None else self.time_limit_s
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``_core.plan`` that differ from its defaults."""

@@ -102,6 +102,14 @@ class OperatorPlan:
     bytes: int
 
 
+# What ends a search, and what a reader is told of it.
+STOPPED = {
+    "proven": "",
+    "time limit": "; the time limit stopped the search",
+    "nothing left to try": "; the search had nothing left to try",
+}
+
+
 def _percent(share: float) -> str:
     """A percentage, rounded up to a tenth."""
     return f"{math.ceil(share * 10) / 10:.1f}%"
@@ -128,6 +136,7 @@ class Plan:
         memory: "exact" if MXNet will allocate just that, else "estimate".
         fetch: how tiles are fetched, or "" if unknown.
         fetched_bytes: bytes that workers really fetch, sharing equal fetches; None if unknown.
+        stopped: what ended the search, a key of STOPPED, or "" if unknown.
         peak: what a worker holds over a step; None if unknown. Not part of the document.
     """
 
@@ -148,6 +157,7 @@ class Plan:
     memory: str = "estimate"
     fetch: str = ""
     fetched_bytes: Optional[int] = None
+    stopped: str = ""
     peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
@@ -204,6 +214,7 @@ class Plan:
             memory=str(document.get("memory", "estimate")),
             fetch=str(document.get("fetch", "")),
             fetched_bytes=document.get("fetched_bytes"),
+            stopped=str(document.get("stopped", "")),
             source=text,
         )
 
@@ -286,6 +297,16 @@ def undescribed_text(name: str, operators: Mapping[str, str], cost_bytes: int) -
         f"{name}: {'; '.join(parts)}; every worker computes them whole, which costs "
         f"{format_bytes(cost_bytes)} of communication per step{advice}"
     )
+
+
+def gap_text(best: int, bound: int) -> str:
+    """How far a cost may be above the least, in words."""
+    if best <= bound:
+        return "0%"
+    if bound <= 0:
+        return "unknown"
+    share = 100 * (best - bound) / bound
+    return f"{share:,.0f}%" if share >= 100 else f"{share:.3g}%"
 
 
 def format_bytes(count: float) -> str:

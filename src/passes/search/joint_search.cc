@@ -30,18 +30,27 @@ class JointSearch {
       : given_(given), options_(options), searcher_(searcher) {}
 
   JointResult Run() {
+    Tell("bounding all plans");
     if (!options_.is_quick) BoundByProfiles();
     if (!options_.is_quick && !IsDone()) Refine();
+    Tell("deciding all steps together");
     if (IsDone() || SolveOrders(nullptr)) return std::move(result_);
     const double gap = static_cast<double>(Best() - result_.lower_bound_bytes);
     if (options_.is_quick || gap > kMaxRestrictedGap * static_cast<double>(Best())) {
       return std::move(result_);
     }
+    Tell("deciding what a cheaper plan can have");
     SolveRestricted();
     return std::move(result_);
   }
 
  private:
+  void Tell(const char* stage) const {
+    if (options_.on_progress) {
+      options_.on_progress({stage, Best(), result_.lower_bound_bytes});
+    }
+  }
+
   int64_t Best() const {
     return result_.found ? std::min(result_.found->bytes, options_.best_bytes)
                          : options_.best_bytes;
@@ -84,6 +93,7 @@ class JointSearch {
     options.max_nodes = 0;
     options.max_cells = kMaxCells;
     for (int round = 0; round < kMaxRefinements && !IsDone(); ++round) {
+      Tell("telling profiles apart");
       if (!searcher_->TellApart(chosen_, &exact)) return;
       SearchResult found = searcher_->Search(given_, options);
       if (found.status == EliminateStatus::kTooBig) return;

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "passes/search/progress.h"
 #include "passes/search/step_search.h"
 
 namespace tofu {
@@ -32,6 +33,7 @@ struct JointOptions {
   SearchOptions search;  // the time limit
   int64_t best_bytes = 0;
   bool is_quick = false;  // only a small problem of all orders, and no profiles
+  ProgressCallback on_progress;
 };
 
 struct JointResult {

@@ -72,6 +72,7 @@ struct PlanSearch {
   const PlanOptions& options;
   const Clock::time_point start;
   const PassCallback& on_pass;
+  const ProgressCallback& on_progress;
 
   // `better`: a plan of fewer classes to improve; null: none.
   Plan Run(const CoalesceOptions& merged, const Plan* better) const {
@@ -92,6 +93,7 @@ struct PlanSearch {
     recursive.start = better;
     recursive.is_quick = better != nullptr;
     if (better == nullptr) recursive.on_search = on_pass;
+    recursive.on_progress = on_progress;
     return SearchRecursively(graph, table, coarse, recursive);
   }
 
@@ -105,6 +107,9 @@ struct PlanSearch {
       return tie.reason == Tie::Reason::kTimestep;
     };
     if (std::none_of(coarse.ties.begin(), coarse.ties.end(), is_timestep)) return plan;
+    if (on_progress) {
+      on_progress({"releasing timesteps", plan.total_bytes(), plan.lower_bound_bytes});
+    }
     Plan released = Run({false, false}, &plan);
     if (on_pass) {
       on_pass("release", DumpImprovement(plan.total_bytes(), released.total_bytes(),
@@ -129,14 +134,14 @@ struct PlanSearch {
 }  // namespace
 
 Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions& options,
-              const PassCallback& on_pass) {
+              const PassCallback& on_pass, const ProgressCallback& on_progress) {
   const Clock::time_point start = Clock::now();
   CheckOptions(options);
 
   const Groups groups = GroupForwardBackward(graph, table);
   if (on_pass) on_pass("group", DumpGroups(graph, groups));
 
-  PlanSearch search{graph, table, groups, options, start, on_pass};
+  PlanSearch search{graph, table, groups, options, start, on_pass, on_progress};
   if (!options.coarsen) return search.Finish(search.Run({false, false}, nullptr));
   const Plan coarse = search.Run({true, true}, nullptr);
   return search.Finish(search.Release(coarse));

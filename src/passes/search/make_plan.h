@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
+#include "passes/search/progress.h"
 
 namespace tofu {
 
@@ -39,7 +40,8 @@ using PassCallback =
     std::function<void(const std::string& name, const std::string& dump)>;
 
 Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions& options,
-              const PassCallback& on_pass = nullptr);
+              const PassCallback& on_pass = nullptr,
+              const ProgressCallback& on_progress = nullptr);
 
 }  // namespace tofu
 

@@ -84,6 +84,7 @@ class Recursion {
   }
 
   void DecideAllAtOnce() {
+    Tell("all steps at once");
     SearchOptions options = Options();
     options.max_cells = kFlatCells;
     options.tables_deadline = options_.deadline;
@@ -103,6 +104,11 @@ class Recursion {
     best_ = std::move(found.cuts);
   }
 
+  void Tell(std::string stage) const {
+    if (!options_.on_progress) return;
+    options_.on_progress({std::move(stage), best_bytes_, lower_bound_});
+  }
+
   bool IsOver() const { return searches_left_ <= 0 || IsPast(options_.deadline); }
 
   void Start() {
@@ -118,6 +124,7 @@ class Recursion {
     cuts.operators.resize(coarse_.operators.size());
     int64_t before = 0;
     for (size_t step = 0; step < parts_.size(); ++step) {
+      Tell("step " + std::to_string(step + 1) + " of " + std::to_string(parts_.size()));
       for (size_t c = 0; c < cuts.tensors.size(); ++c) {
         cuts.tensors[c].push_back(given_.tensors[c][step]);
       }
@@ -157,6 +164,12 @@ class Recursion {
     joint.search = Options();
     joint.best_bytes = best_bytes_;
     joint.is_quick = options_.is_quick;
+    if (options_.on_progress) {
+      joint.on_progress = [this](SearchProgress now) {
+        now.lower_bound_bytes = std::max(now.lower_bound_bytes, lower_bound_);
+        options_.on_progress(now);
+      };
+    }
     JointResult found = SearchJointly(given_, joint, &searcher_);
     lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
     if (found.found) Accept(std::move(*found.found));
@@ -198,6 +211,7 @@ class Recursion {
       ++unchanged;
       if (i / steps >= i % steps) continue;
       if (--left < 0 || best_bytes_ == lower_bound_ || IsPast(options_.deadline)) return;
+      Tell("deciding two steps again");
       ClassCuts cuts = best_;
       Free(i / steps, &cuts);
       Free(i % steps, &cuts);
@@ -233,6 +247,7 @@ class Recursion {
     for (size_t i = 0; i < sweeps * parts_.size(); ++i) {
       if (unchanged == parts_.size() || IsOver()) return;
       --searches_left_;
+      Tell("deciding each step again");
       const std::vector<int> before = Free(i % parts_.size(), &cuts);
       SearchResult found = searcher_.Search(cuts, Options());
       unchanged = found.bytes < bytes ? 0 : unchanged + 1;
@@ -343,7 +358,7 @@ class Recursion {
   int searches_left_ = kMaxSearches;
   std::map<std::vector<int>, std::vector<int64_t>> bytes_by_steps_;
   ClassCuts best_;
-  int64_t best_bytes_ = 0;
+  int64_t best_bytes_ = -1;  // none yet
   int64_t recursion_bytes_ = 0;
   int64_t lower_bound_ = 0;
   bool optimal_ = true;  // every step of the recursion is
@@ -359,6 +374,12 @@ Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
   // Other orders are searched in full only where a quick search of them finds more.
   RecursiveOptions other = options;
   other.on_search = nullptr;
+  if (options.on_progress) {
+    other.on_progress = [&](const SearchProgress&) {
+      options.on_progress(
+          {"other orders of the parts", best.total_bytes(), best.lower_bound_bytes});
+    };
+  }
   std::sort(other.parts.begin(), other.parts.end());
   for (int tried = 1; options.may_reorder && tried < kMaxPartOrders; ++tried) {
     if (best.total_bytes() == 0 || IsPast(options.deadline)) break;

@@ -38,6 +38,7 @@
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
+#include "passes/search/progress.h"
 #include "passes/search/step_search.h"
 
 namespace tofu {
@@ -64,6 +65,7 @@ struct RecursiveOptions {
   Deadline deadline = Deadline::max();
   // Called with "search step 1", ..., "improve" and a readable dump of the result.
   std::function<void(const std::string& name, const std::string& text)> on_search;
+  ProgressCallback on_progress;
 };
 
 // Sets everything in the plan except search_seconds.

@@ -258,6 +258,7 @@ def _plan(graph, cuts_of, parts):
         status="optimal",
         parts=list(parts),
         search_seconds=0.01,
+        memory_bytes=512,
         cuts=lambda name: list(cuts_of[name]),
         operator_bytes=lambda ops: 2048 if undescribed and UNDESCRIBED in ops else 0,
         indivisible_bytes=lambda: indivisible,

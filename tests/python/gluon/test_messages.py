@@ -14,7 +14,8 @@ from tofu.gluon import messages
 
 @pytest.fixture
 def session():
-    state = types.SimpleNamespace(told=set(), depth=types.SimpleNamespace(level=0, partitioned=[]))
+    depth = types.SimpleNamespace(level=0, partitioned=[], setup_seconds=0.0)
+    state = types.SimpleNamespace(told=set(), depth=depth)
     context = types.SimpleNamespace(device_type="cpu", device_id=0)
     made = types.SimpleNamespace(state=state, dump_dir=None, workers=1, contexts=(context,))
     yield made
@@ -25,6 +26,7 @@ def compiled(indivisible, serial_bytes):
     graph = types.SimpleNamespace(hash="4d57e742f154af8d")
     searched = types.SimpleNamespace(
         indivisible_bytes=lambda: indivisible, num_operators=3, search_seconds=0.5, parts=[2, 2],
+        memory_bytes=1536,
         status="steps-optimal", table=types.SimpleNamespace(graph=graph),
     )  # fmt: skip
     return types.SimpleNamespace(
@@ -48,6 +50,7 @@ def test_debug_tells_more_than_info(session, capsys):
     messages.partitioned("net", compiled({}, 4096), 10, session, first=True)
     debug = capsys.readouterr().err
     assert debug.endswith(info)
+    assert info.endswith("about 1.5 KiB on a worker, search 0.50 s, set up in 0.00 s\n")
     assert debug.splitlines()[0] == (
         "tofu: net: plan of graph 4d57e742f154af8d: 2 x 2, steps-optimal; tensors of 4.0 KiB as "
         "a whole, 2.0 KiB on the fullest worker; fetches: multifetch, 256 bytes saved by sharing"
@@ -95,21 +98,38 @@ def test_the_line_tells_which_plan_was_used(session, capsys, files, text):
         messages.partitioned("net", compiled({}, 1), 9, session, first=True, plan_file=file)
     messages.tell_partitioned("net", session)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(f" communicated per step, {text}")
+    size = f"{1.5 * len(files):.1f} KiB"
+    assert line.endswith(
+        f" communicated per step, about {size} on a worker, {text}, set up in 0.00 s"
+    )
+
+
+def test_the_set_up_time_is_that_of_all_phases(session, capsys):
+    messages.set_level("info")
+    session.state.depth.level = 1
+    for doing, seconds in (("partitioning", 0.25), ("binding", 0.5)):
+        with messages.phase("net", doing, session):
+            time.sleep(seconds)
+    for name in ("net", "another"):
+        messages.partitioned(name, compiled({}, 1), 9, session, first=True)
+        messages.tell_partitioned(name, session)
+    first, second = capsys.readouterr().err.splitlines()
+    assert 0.75 <= float(first.split()[-2]) < 60
+    assert second.endswith("set up in 0.00 s")
 
 
 def test_what_takes_long_says_what_it_is_doing(monkeypatch, capsys, session):
     messages.set_level("info")
     monkeypatch.setattr(messages, "_PATIENCE_S", 0.01)
-    with messages.phase("net", "binding"):
+    with messages.phase("net", "binding", session):
         time.sleep(0.3)
     assert capsys.readouterr().err == "", "a log"
     monkeypatch.setattr(messages.sys.stderr, "isatty", lambda: True, raising=False)
-    with messages.phase("net", "binding"):
+    with messages.phase("net", "binding", session):
         time.sleep(0.3)
     assert capsys.readouterr().err == "tofu: net: binding ...\n"
     monkeypatch.setattr(messages, "_PATIENCE_S", 0.3)
-    with pytest.raises(ValueError, match="no"), messages.phase("net", "binding"):
+    with pytest.raises(ValueError, match="no"), messages.phase("net", "binding", session):
         raise ValueError("no")
     time.sleep(0.5)
     assert capsys.readouterr().err == ""

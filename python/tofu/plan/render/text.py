@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tofu.tables import table
 
-from ..plan import REPLICATED, OperatorPlan, Plan, TensorPlan, format_bytes
+from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
 __all__ = ["cuts_text", "render_text", "tiles_text"]
@@ -45,7 +45,7 @@ def summary(plan: Plan) -> list[str]:
     lines = [
         f"{_workers(plan)}, "
         f"{format_bytes(plan.total_bytes)} communicated per training step "
-        f"({plan.quality()}), found in {plan.search_seconds:.3f} s"
+        f"({plan.quality()}), found in {plan.search_seconds:.3f} s{STOPPED.get(plan.stopped, '')}"
     ]
     if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
         saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
