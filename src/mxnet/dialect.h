@@ -38,7 +38,7 @@ constexpr char kDirectAttr[] = "__direct__";
 constexpr int kHandleDtype = 6;
 
 // Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU, and a
-// fetch may read it on another worker (mxnet/remote_views.h).
+// fetch may read it on another worker (remote_views.h).
 bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
 
 constexpr char kCopyOp[] = "_copy";

@@ -39,7 +39,7 @@ namespace tofu {
 
 // What a worker's fetches read of other workers.
 enum class Crossing {
-  kCopies,  // copies of handles, which the executor makes: any MXNet 1.9.1
+  kCopies,  // copies of handles, which the executor makes: anywhere
   // Tiles that are surely in the plain layout, small copies of small ones, and handles of
   // the others: CPU contexts, where oneDNN's operators leave tensors in layouts of their
   // own.

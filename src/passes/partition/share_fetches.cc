@@ -40,7 +40,7 @@ class Sharer {
     for (const auto& [gap, place, earlier, later] : Candidates()) {
       if (!Pays(earlier, later)) continue;
       replaced_[later] = earlier;
-      shared[worker(later)] += RemoteBytes(graph_.nodes[later]);
+      shared[worker(later)] += RemoteBytes(later);
     }
     RemoveReplaced();
     return shared;
@@ -158,12 +158,15 @@ class Sharer {
     return true;
   }
 
-  static int64_t RemoteBytes(const Node& fetch) {
-    const MultiFetchSpec spec = ReadSpec(fetch.attrs.at(kSpecAttr));
+  // Each source of a fetch is an input, a tile or its handle.
+  int64_t RemoteBytes(int fetch) const {
+    const Node& node = graph_.nodes[fetch];
+    const MultiFetchSpec spec = ReadSpec(node.attrs.at(kSpecAttr));
     int64_t elements = 0;
     for (const TilePiece& piece : spec.pieces) {
-      const bool remote = piece.source != kNoSource && piece.source < spec.num_remote;
-      if (remote) elements += NumElements(piece.extents);
+      if (piece.source == kNoSource) continue;
+      if (worker(node.inputs[piece.source].node) == worker(fetch)) continue;
+      elements += NumElements(piece.extents);
     }
     return elements * ElementBytes(spec.dtype);
   }
