@@ -39,9 +39,10 @@ def test_all_gpus_fetch_from_each_other(count):
     assert (found["kind"], found["reason"], found["apart"]) == ("multifetch", None, [])
     assert found["pending"] is None
     calls = found["calls"]
-    assert calls["cuLaunchKernel"] == calls["cuMemcpyHtoDAsync"] == count
-    assert calls["cudaMemcpyPeerAsync"] == 2 * count * (count - 1)  # handles, acknowledgements
-    assert calls["cudaMemsetAsync"] == 0
+    assert calls["cuLaunchKernel"] == count
+    # Nothing but the kernels moves data: no handle, no acknowledgement.
+    for call in ("cuMemcpyHtoDAsync", "cudaMemcpyPeerAsync", "cudaMemsetAsync"):
+        assert calls[call] == 0, call
 
 
 @pytest.mark.parametrize(("groups", "pairs"), [("1,1", 2), ("2,2", 8), ("3,1", 6), ("4,4", 32)])
