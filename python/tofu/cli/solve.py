@@ -87,7 +87,7 @@ def _parse_limit(text: Optional[str]) -> Optional[int]:
     show_default=True,
     help="Number of threads; the answer does not depend on it.",
 )
-@click.option("--save", metavar="SOLUTION", help="Write the solution to a file, not the choices here.")
+@click.option("--save", metavar="SOLUTION", help="Write the solution to this file.")
 @click.argument("file", metavar="FILE")
 def solve(
     limit: Optional[str], seconds: float, threads: int, save: Optional[str], file: str
