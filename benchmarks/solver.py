@@ -6,7 +6,8 @@ Each FILE (a step problem or one of the IOPDDL contest, gzipped or not) is solve
 with its limit and five times without. Reports medians of processor time, including reading, and
 of the time until the best choice was within 1% and 0.5% of the proven bound. Then solves random
 problems of 50 to 500 variables, also with HiGHS and, if pytoulbar2 is installed, with toulbar2;
-all must find the same cost. Needs `pip install '.[test]'`.
+all must find the same cost. Needs `pip install '.[test,benchmark]'`, of which `benchmark` is
+pytoulbar2.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ def main() -> None:
         for record in measure_file(path, repeats, options.time, options.threads):
             files.append(record)
             print(json.dumps(record), flush=True)
+    if importlib.util.find_spec("pytoulbar2") is None:
+        print("toulbar2 is left out: pytoulbar2 is not installed", file=sys.stderr)
     random_problems = []
     for seed in range(1, 3 if options.smoke else 1 + NUM_RANDOM):
         random_problems.append(compare(seed))

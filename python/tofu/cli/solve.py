@@ -1,4 +1,4 @@
-"""``tofu solve``: reads a problem of costs and memory, solves it, and writes the choices."""
+"""``tofu solve``: reads a problem of costs and memory, solves it, and tells the choices."""
 
 from __future__ import annotations
 
@@ -51,11 +51,6 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read: {error}; expected a problem's JSON") from None
 
 
-def _solution_path(path: Path) -> Path:
-    name = path.name[: -len(".gz")] if path.suffix == ".gz" else path.name
-    return Path(Path(name).stem + ".solution.json")
-
-
 def _parse_limit(text: Optional[str]) -> Optional[int]:
     """None: the problem's own; -1: no limit."""
     if text is None:
@@ -87,17 +82,18 @@ def _parse_limit(text: Optional[str]) -> Optional[int]:
     show_default=True,
     help="Number of threads; the answer does not depend on it.",
 )
-@click.option("--save", metavar="SOLUTION", help="Output file. Default: FILE's name.solution.json.")
+@click.option("--save", metavar="SOLUTION", help="Write the solution to this file.")
 @click.argument("file", metavar="FILE")
 def solve(
     limit: Optional[str], seconds: float, threads: int, save: Optional[str], file: str
 ) -> None:
-    """Solve a problem of costs and memory, and write its choices.
+    """Solve a problem of costs and memory, and print its choices.
 
     FILE is a step problem or one of the IOPDDL contest (docs/formats.md), gzipped or not.
     Prints the cost of the best choice, a lower bound and the gap between them whenever they
-    improve. A separate checker recounts the result before it is written. Exits with status 1
-    if there is no choice, and prints the smallest limit that leaves one.
+    improve, and at last the value of every variable. A separate checker recounts the result
+    first. Exits with status 1 if there is no choice, and prints the smallest limit that leaves
+    one.
     """
     from tofu import _core
     from tofu.verify.solution import check_solution
@@ -116,18 +112,25 @@ def solve(
     if solution["values"] is None:
         _refuse(solution, seconds)
     counted = check_solution(json.loads(text), solution, solution["limit"])
-    target = Path(save) if save is not None else _solution_path(path)
-    try:
-        target.write_text(json.dumps(solution) + "\n")
-    except OSError as error:
-        raise ConfigError(f"{target}: cannot be written: {error}") from None
+    if save is not None:
+        _write(Path(save), solution)
     click.echo(
         f"{solution['status']}: {_state_text(solution['cost'], solution['bound'])}  "
         f"{solution['cpu_seconds']:.2f} s of processor time"
     )
     share = "no limit" if solution["limit"] is None else f"of {solution['limit']:,}"
     click.echo(f"memory: {counted.peak:,} bytes at moment {counted.moment}, {share}")
-    click.echo(f"recounted; written to {target}")
+    if save is not None:
+        click.echo(f"recounted; written to {save}")
+    else:
+        click.echo(f"recounted; values: {json.dumps(solution['values'])}")
+
+
+def _write(target: Path, solution: dict[str, Any]) -> None:
+    try:
+        target.write_text(json.dumps(solution) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{target}: cannot be written: {error}") from None
 
 
 def _refuse(solution: dict[str, Any], seconds: float) -> None:

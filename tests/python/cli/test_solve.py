@@ -36,8 +36,17 @@ def run(*args: object) -> int:
     return int(end.value.code or 0)
 
 
-def test_the_choices_are_written(problem_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_choices_are_printed(problem_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(Path().iterdir())
     assert run(problem_file) == 0
+    assert sorted(Path().iterdir()) == before, "no file is written unless one is named"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].startswith("optimal: cost 3  bound 3  gap 0%  0.0")
+    assert lines[-1] == "recounted; values: [0, 2]"
+
+
+def test_the_choices_are_written(problem_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--save", "small.solution.json", problem_file) == 0
     solution = json.loads(Path("small.solution.json").read_text())
     assert solution["format"] == "tofu-solution" and solution["values"] == [0, 2]
     assert solution["cost"] == solution["bound"] == 3 and solution["peak_bytes"] == 10
@@ -61,7 +70,7 @@ def test_a_limit_of_the_command_line_counts(
 def test_without_a_choice_the_least_limit_is_said(
     problem_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("--limit", "3", problem_file) == 1
+    assert run("--limit", "3", "--save", "small.solution.json", problem_file) == 1
     assert capsys.readouterr().out.splitlines() == [
         "infeasible: no choice fits into 3 bytes",
         "the smallest limit that leaves one: 4 bytes",
