@@ -26,7 +26,7 @@ __all__ = ["page_data"]
 _MOST_POINTS = 600
 _NONE = -1
 _UPDATE = "_update"
-# With more pieces a drawing would be a grey square.
+# With more pieces a drawing would be a grey square, and a list of workers too long to read.
 _MOST_CELLS = 1024
 
 
@@ -132,13 +132,14 @@ def _tensors(plans: Sequence[Plan], names: _Numbers, layers: _Numbers) -> dict[s
 def _picture(tensor: TensorPlan, parts: Sequence[int]) -> dict[str, Any]:
     """The tiles as a grid, and the piece of each worker; no cells if there are too many."""
     drawn = draw(tensor, parts)
+    pieces = worker_pieces(tensor, parts)
     axes = [axis for axis in (drawn.row_dimension, drawn.column_dimension) if axis is not None]
     cells = [[cell.row, cell.column, cell.workers] for cell in drawn.cells]
     return {
         "grid": [drawn.rows, drawn.columns, drawn.planes],
         "axes": axes,
         "cells": cells if len(cells) <= _MOST_CELLS else None,
-        "pieces": worker_pieces(tensor, parts),
+        "pieces": pieces if len(pieces) <= _MOST_CELLS else None,
     }
 
 

@@ -291,6 +291,17 @@ def test_planes_of_tiles_stand_apart(page):
     assert (columns[0][0], columns[-1][1]) == pytest.approx((0, 320))
 
 
+def test_more_workers_than_can_be_drawn(page):
+    steps = [{"parts": 2, "groups": 2**i, "bytes": 0} for i in range(11)]
+    tensor = {"node": "w", "output": 0, "shape": [2048], "dtype": 0, "cuts": [0] * 11}
+    plan = net(workers=2048, parts=[2] * 11, steps=steps, tensors=[tensor], operators=[])
+    browser = page(render_html(plan))
+    click(browser, "#tensors .link")
+    (body,) = texts(browser, "#details-body")
+    assert "more tiles than can be seen" in body and "null" not in body
+    assert texts(browser, "#details .tiles") == []
+
+
 def test_pins_collect_into_a_command(page):
     browser = page(
         render_html(net(), command=("tofu plan --batch-size 8 --workers 4", "train.py --x '1 2'"))

@@ -131,7 +131,7 @@ def test_more_pieces_than_can_be_seen_are_not_drawn():
     steps = [{"parts": 2, "groups": 2**i, "bytes": 0} for i in range(11)]
     plan = document(workers=2048, parts=[2] * 11, steps=steps, tensors=tensors, operators=[])
     *_, picture = Page(render_html(Plan.from_json(json.dumps(plan)))).tensors()["w", 0]
-    assert picture["cells"] is None
+    assert picture["cells"] is None and picture["pieces"] is None
 
 
 def test_colours_differ():

@@ -176,7 +176,7 @@ class Page {
     if (!byId("details").contains(document.activeElement)) this.before = document.activeElement;
     const parts = item.what === "tensor" ? this.tensorDetails(item) : this.operatorDetails(item);
     byId("details-title").textContent = item.name;
-    byId("details-body").replaceChildren(...parts);
+    byId("details-body").replaceChildren(...parts.filter((part) => part !== null));
     byId("details").hidden = false;
     document.body.classList.add("has-details");
     byId("details").scrollTop = 0;
@@ -217,6 +217,7 @@ class Page {
   }
 
   owners(own) {
+    if (!own.picture.pieces) return null;
     const rows = own.picture.pieces.map((piece, worker) =>
       make("tr", {},
         make("td", {}, make("span", { class: "swatch",

@@ -25,7 +25,7 @@ function workersText(workers) {
 /** An SVG of the tiles in the colours of their owners; null if there are too many to see. */
 function drawTiles(own, colours) {
   const { grid: [rows, columns, planes], cells, pieces } = own.picture;
-  if (!cells) return null;
+  if (!cells || !pieces) return null;
   const [width, height, gap] = [320, 200, 10];
   const across = (width - gap * (planes - 1)) / (planes * columns);
   const down = height / rows;
