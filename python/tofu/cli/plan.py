@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Callable, Optional
@@ -13,6 +14,7 @@ from typing import Callable, Optional
 import click
 from click.core import ParameterSource
 
+from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
 from tofu.cli.inputs import from_script
@@ -209,7 +211,15 @@ def plan(
     if peak and memory != "exact":
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     output = Output(
-        form, everything, layers, peak, explain, Path(save) if save else None, memory, config.fetch
+        form,
+        everything,
+        layers,
+        peak,
+        explain,
+        Path(save) if save else None,
+        memory,
+        config.fetch,
+        _command(context),
     )
 
     def run() -> None:
@@ -270,6 +280,7 @@ class Output:
         save: file to save the plan to, or None.
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
         fetch: one of config.FETCHES; None: the default of a run.
+        command: the command line that plans it again, before and after pins.
     """
 
     form: str
@@ -280,6 +291,7 @@ class Output:
     save: Optional[Path] = None
     memory: str = "estimate"
     fetch: Optional[str] = None
+    command: tuple[str, str] = ("", "")
 
 
 def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> None:
@@ -302,7 +314,26 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
         plan = with_memory(problem, plan, output.fetch)
     if output.form != "json":
         plan = _with_names(problem, plan)
-    click.echo(_render(plan, explanations, output), nl=False)
+    click.echo(_render(plan, explanations, output, problem.graph), nl=False)
+
+
+_AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
+          "allow_replication", "fetch", "device")  # fmt: skip
+
+
+def _command(context: click.Context) -> tuple[str, str]:
+    """The command line, without pins and output, in two parts: options, and the target."""
+    words = ["tofu", "plan"]
+    for option in context.command.params:
+        name = option.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not given or name not in _AGAIN:
+            continue
+        value = context.params[name]
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [option.opts[0]] if each is True else [option.opts[0], str(each)]
+    target = [context.params["target"], *context.params["args"]]
+    return shlex.join(words), shlex.join(target)
 
 
 def _with_names(problem: Problem, plan: Plan) -> Plan:
@@ -315,9 +346,14 @@ def _with_names(problem: Problem, plan: Plan) -> Plan:
     return dataclasses.replace(plan, operators=tuple(operators)) if names else plan
 
 
-def _render(plan: Plan, found: Sequence[explaining.Explanation], output: Output) -> str:
+def _render(
+    plan: Plan, found: Sequence[explaining.Explanation], output: Output, graph: _core.Graph
+) -> str:
     if output.form == "html":
-        return render_html(plan, [section for each in found for section in each.sections])
+        sections = [section for each in found for section in each.sections]
+        before, after = output.command
+        command = f"{before} --workers {plan.workers}", after
+        return render_html(plan, sections, graph=graph, command=command)
     if output.form == "json":
         if not found:
             return plan.to_json()

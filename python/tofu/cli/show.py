@@ -14,6 +14,7 @@ from tofu.plan import Plan, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.names import matching
 from tofu.plan.render.difference import differ, render_difference
+from tofu.plan.render.html import render_html_difference
 from tofu.plan.render.layers import render_layers
 
 __all__ = ["diff", "show"]
@@ -76,16 +77,27 @@ def show(
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="K", help="Only plans for K workers."
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "html"]),
+    default="text",
+    show_default=True,
+    help="Tables, or a web page of both plans.",
+)
 @click.argument("first", metavar="PLAN")
 @click.argument("second", metavar="PLAN")
-def diff(everything: bool, workers: Optional[int], first: str, second: str) -> None:
+def diff(everything: bool, workers: Optional[int], form: str, first: str, second: str) -> None:
     """Print how the plans of two files differ: bytes, memory, layers and cuts.
 
     Exits with status 1 if they do.
     """
     before, after = _one_each(first, second, workers)
     names = (first, second) if first != second else ("first", "second")
-    click.echo(render_difference(before, after, names, everything=everything), nl=False)
+    if form == "html":
+        click.echo(render_html_difference(before, after, names), nl=False)
+    else:
+        click.echo(render_difference(before, after, names, everything=everything), nl=False)
     if differ(before, after):
         raise SystemExit(DIFFERENT)
 

@@ -138,7 +138,7 @@ class GraphPlan:
 
     def to_html(self) -> str:
         """The self-contained page of ``tofu plan --format html``."""
-        return render_html(self.details)
+        return render_html(self.details, graph=self.problem.graph)
 
     def __str__(self) -> str:
         return self.to_text()

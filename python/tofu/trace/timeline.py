@@ -104,16 +104,9 @@ class Timeline:
             _apart([each for each in operators if each.worker == worker], window)
             for worker in range(len(workers))
         ]
-        unions = [_union((each.begin, each.end) for each in slices) for slices in busy]
-        slices = []
-        for worker, own in enumerate(busy):
-            others = _union(
-                interval
-                for other, union in enumerate(unions)
-                if other != worker
-                for interval in union
-            )
-            slices.append(tuple(_with_waiting(own, window, others)))
+        # While a worker waits, it is not among those that work.
+        working = _union((each.begin, each.end) for slices in busy for each in slices)
+        slices = [tuple(_with_waiting(own, window, working)) for own in busy]
         return cls(tuple(workers), tuple(steps), tuple(slices), tuple(map(_share, slices)))
 
     @property

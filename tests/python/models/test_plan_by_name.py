@@ -93,6 +93,36 @@ def test_a_plan_is_saved_and_shown_as_a_page(capsys, tmp_path):
     assert plan_file.read(path).workers == (2,)
 
 
+def test_a_page_has_the_graph_the_memory_and_the_command(capsys):
+    args = ["mlp", "--batch-size=64", "--optimizer=adam", "--workers=4", "--allow-replication"]
+    _, out, _ = run(capsys, *args, "--pin=mlp_dense0_weight=0", "--format=html")
+    data = json.loads(out.partition('id="data">')[2].partition("</script>")[0])
+    assert data["command"] == [
+        "tofu plan --allow-replication --optimizer adam --batch-size 64 --workers 4", "mlp",
+    ]  # fmt: skip
+    names, tensors, operators = data["names"], data["tensors"], data["operators"]
+    reads = {
+        names[name]: [names[tensors["name"][tensor]] for tensor in read]
+        for name, read in zip(operators["name"], operators["reads"])
+    }
+    assert reads["mlp_dense0_fwd"] == ["data", "mlp_dense0_weight", "mlp_dense0_bias"]
+    peak = data["plans"][0]["peak"]
+    kinds = dict(data["plans"][0]["kinds"])
+    most = max(bytes_ for _, bytes_, _ in peak["points"])
+    assert most == sum(group[-1] for group in peak["held"]) <= peak["allocated"]
+    assert peak["fixed"] + peak["allocated"] <= sum(kinds.values())
+    assert len(peak["points"]) == peak["count"]
+
+
+def test_a_plans_worst_moment(capsys):
+    _, out, _ = run(capsys, "mlp", "--workers=2", "--batch-size=64", "--peak")
+    assert "needs most while it runs mlp_dense" in out
+    assert "mlp_dense*_fwd_backward[1]" in out
+    status, _, err = run(capsys, "mlp", "--workers=2", "--peak", "--memory=estimate")
+    assert status == 2
+    assert err == "tofu: --peak needs --memory exact: an estimate has no moments\n"
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [

@@ -130,7 +130,11 @@ def test_source_archive_holds_what_a_build_needs(distributions):
 
 def package_files(folder, package):
     """A package's files in the checkout, with the names that they should have in the wheel."""
-    found = (path for kind in ("py", "json", "html") for path in (ROOT / folder).rglob(f"*.{kind}"))
+    found = (
+        path
+        for kind in ("py", "json", "html", "css", "js")
+        for path in (ROOT / folder).rglob(f"*.{kind}")
+    )
     return {f"{package}/{path.relative_to(ROOT / folder).as_posix()}" for path in found}
 
 

@@ -1,75 +1,98 @@
-"""A plan as one self-contained web page with pictures of tiles."""
+"""A plan, or two to compare, as one self-contained web page that fetches nothing.
+
+The page holds the data as JSON (page_data.py) and JavaScript that shows it (page/*.js): layers
+that unfold, tables to search and sort, tiles, memory over a step, and pins to collect.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ..plan import OperatorPlan, Plan, TensorPlan, format_bytes
+from tofu import _core
+
+from ..plan import Plan
 from .explain import Section
-from .grouping import repeated_operators, repeated_tensors
-from .picture import Picture, draw
-from .text import cuts_text, summary, tiles_text
+from .page_data import page_data
+from .text import summary
 
-__all__ = ["render_html", "worker_colour"]
+__all__ = ["render_html", "render_html_difference", "worker_colour"]
 
-_TEMPLATE = "plan.html"
-# With more pieces a drawing would be a grey square.
-_MOST_CELLS = 256
-_WIDTH, _HEIGHT = 96, 48
+_PAGE = Path(__file__).with_name("page")
+# In the order in which they are put together.
+_SCRIPTS = ("data.js", "elements.js", "tiles.js", "tree.js", "tables.js", "memory.js", "main.js")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rect:
-    """A piece to draw, in pixels; `colours` are those of its owners, one stripe each."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    owners: str
-    colours: tuple[str, ...]
-
-
-def render_html(plan: Plan, sections: Sequence[Section] = ()) -> str:
-    """The plan as a self-contained HTML document.
+def render_html(
+    plan: Plan,
+    sections: Sequence[Section] = (),
+    *,
+    graph: Optional[_core.Graph] = None,
+    command: tuple[str, str] = ("", ""),
+) -> str:
+    """The plan as an HTML document.
 
     Args:
         plan: the plan.
         sections: explanations of the cuts of tensors and operators.
+        graph: its graph, to show what each operator reads.
+        command: the command line that plans it again, before and after the pins.
     """
+    title = f"Plan of {plan.model or f'graph {plan.graph_hash}'} over {plan.workers} workers"
+    return _render(title, [("", plan)], sections, graph, command)
+
+
+def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) -> str:
+    """Two plans, and how they differ, as an HTML document.
+
+    Args:
+        first: a plan.
+        second: another one.
+        names: what to call them.
+    """
+    title = f"Plans {names[0]} and {names[1]}"
+    return _render(title, list(zip(names, (first, second))), (), None, ("", ""))
+
+
+def _render(
+    title: str,
+    plans: Sequence[tuple[str, Plan]],
+    sections: Sequence[Section],
+    graph: Optional[_core.Graph],
+    command: tuple[str, str],
+) -> str:
     import jinja2
+    import markupsafe
 
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FileSystemLoader(_PAGE), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    environment.filters["size"] = format_bytes
-    pictures: dict[tuple[Any, ...], Optional[list[_Rect]]] = {}
-
-    def tiles(tensor: TensorPlan) -> Optional[list[_Rect]]:
-        key = (len(tensor.shape), tensor.cuts)
-        if key not in pictures:
-            pictures[key] = _rects(draw(tensor, plan.parts), plan.workers)
-        return pictures[key]
-
-    return environment.get_template(_TEMPLATE).render(
-        plan=plan,
-        summary=summary(plan),
-        tensors=repeated_tensors(plan),
-        operators=repeated_operators(plan),
+    workers = max(plan.workers for _, plan in plans)
+    data = page_data(plans, graph)
+    before, after = command
+    data["command"] = [before or f"tofu plan --workers {workers}", after or "SCRIPT|MODEL"]
+    data["colours"] = [worker_colour(worker, workers) for worker in range(workers)]
+    return environment.get_template("page.html").render(
+        title=title,
+        summaries=[(name, summary(plan)) for name, plan in plans],
         sections=sections,
-        tiles=tiles,
-        tiles_text=lambda tensor: tiles_text(tensor, plan.parts),
-        cuts_text=cuts_text,
-        split_text=_split_text,
-        width=_WIDTH,
-        height=_HEIGHT,
-        colours=[worker_colour(w, plan.workers) for w in range(plan.workers)],
+        style=markupsafe.Markup((_PAGE / "page.css").read_text(encoding="utf-8")),
+        data=markupsafe.Markup(_in_script(data)),
+        script=markupsafe.Markup(
+            "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+        ),
     )
+
+
+def _in_script(data: Any) -> str:
+    """JSON that cannot end the element that holds it, whatever the names of a net are."""
+    text = json.dumps(data, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def worker_colour(worker: int, workers: int) -> str:
@@ -82,27 +105,3 @@ def worker_colour(worker: int, workers: int) -> str:
 
     red, green, blue = colorsys.hls_to_rgb(worker / workers, 0.7 if worker % 2 else 0.665, 0.565)
     return "#" + "".join(f"{round(255 * part):02x}" for part in (red, green, blue))
-
-
-def _rects(picture: Picture, workers: int) -> Optional[list[_Rect]]:
-    """The pieces as rectangles, with a gap between planes; None if there are too many."""
-    if len(picture.cells) > _MOST_CELLS:
-        return None
-    gap = 4
-    across = (_WIDTH - gap * (picture.planes - 1)) / (picture.planes * picture.columns)
-    down = _HEIGHT / picture.rows
-    return [
-        _Rect(
-            x=round(cell.column * across + gap * (cell.column // picture.columns), 2),
-            y=round(cell.row * down, 2),
-            width=round(across, 2),
-            height=round(down, 2),
-            owners=", ".join(map(str, cell.workers)),
-            colours=tuple(worker_colour(worker, workers) for worker in cell.workers[:8]),
-        )
-        for cell in picture.cells
-    ]
-
-
-def _split_text(operator: OperatorPlan) -> str:
-    return " ".join(cut or "-" for cut in operator.cuts)
