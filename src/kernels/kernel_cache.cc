@@ -1,16 +1,17 @@
 #include "kernels/kernel_cache.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "kernels/sha256.h"
 
 namespace tofu {
 namespace {
@@ -18,30 +19,71 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kEnding[] = ".kernel";
-constexpr size_t kHashDigits = 16;
+constexpr size_t kHashDigits = 64;
 // A process scans the folder when it adds its first file, and again when it has added
 // this fraction of the limit, which is left free.
 constexpr int64_t kParts = 16;
 
-// FNV-1a.
-uint64_t Hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+// An open file; closed at the end.
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags)
+      : descriptor_(
+            open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR)) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() {
+    if (descriptor_ >= 0) close(descriptor_);
   }
-  return hash;
+  int descriptor() const { return descriptor_; }
+
+  // Whether only the user can have written it.
+  bool IsOwn(mode_t kind) const {
+    struct stat found{};
+    return descriptor_ >= 0 && fstat(descriptor_, &found) == 0 &&
+           (found.st_mode & S_IFMT) == kind && found.st_uid == geteuid() &&
+           (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  }
+
+ private:
+  const int descriptor_;
+};
+
+bool IsOwnFolder(const std::string& folder) {
+  return OpenFile(folder, O_RDONLY | O_DIRECTORY).IsOwn(S_IFDIR);
 }
 
-std::string HexText(uint64_t value) {
-  char text[kHashDigits + 1];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+// The file's text; nothing unless it is the user's own.
+std::optional<std::string> ReadOwn(const std::string& path) {
+  const OpenFile file(path, O_RDONLY | O_NONBLOCK);
+  if (!file.IsOwn(S_IFREG)) return {};
+  std::string text;
+  char part[1 << 14];
+  ssize_t count = 0;
+  while ((count = read(file.descriptor(), part, sizeof(part))) > 0) {
+    text.append(part, static_cast<size_t>(count));
+  }
+  if (count < 0) return {};
   return text;
+}
+
+// Writes a new file; false if it exists or is not written in full.
+bool WriteNew(const std::string& path, const std::string& text) {
+  const OpenFile file(path, O_WRONLY | O_CREAT | O_EXCL);
+  size_t done = 0;
+  while (file.descriptor() >= 0 && done < text.size()) {
+    const ssize_t count =
+        write(file.descriptor(), text.data() + done, text.size() - done);
+    if (count <= 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return done == text.size();
 }
 
 // The text before the image.
 std::string Head(const std::string& key, const std::string& image) {
-  return "tofu kernel 1 " + std::to_string(key.size()) + " " +
-         std::to_string(image.size()) + " " + HexText(Hash(image)) + "\n" + key + "\n";
+  return "tofu kernel 2 " + std::to_string(key.size()) + " " +
+         std::to_string(image.size()) + " " + Sha256(image) + "\n" + key + "\n";
 }
 
 // Whether a file belongs to a cache, finished or not.
@@ -83,14 +125,12 @@ KernelCache::KernelCache(std::string folder, int64_t max_bytes)
       added_bytes_(std::make_shared<std::atomic<int64_t>>(max_bytes)) {}
 
 std::string KernelCache::PathOf(const std::string& key) const {
-  return folder_ + "/" + HexText(Hash(key)) + kEnding;
+  return folder_ + "/" + Sha256(key) + kEnding;
 }
 
 std::optional<std::string> KernelCache::Find(const std::string& key) const {
-  if (folder_.empty()) return {};
-  std::ifstream file(PathOf(key), std::ios::binary);
-  std::string all((std::istreambuf_iterator<char>(file)),
-                  std::istreambuf_iterator<char>());
+  if (folder_.empty() || !IsOwnFolder(folder_)) return {};
+  const std::string all = ReadOwn(PathOf(key)).value_or("");
   // The first line, the key and a line end, as Head writes them.
   const size_t begin = all.find('\n') + 1 + key.size() + 1;
   if (begin > all.size()) return {};
@@ -105,20 +145,17 @@ void KernelCache::Keep(const std::string& key, const std::string& image) const {
   const std::string head = Head(key, image);
   const auto bytes = static_cast<int64_t>(head.size() + image.size());
   if (folder_.empty() || bytes > max_bytes_ / kParts) return;
+  std::error_code failed;
+  if (fs::create_directories(folder_, failed)) {
+    fs::permissions(folder_, fs::perms::owner_all, failed);
+  }
+  if (!IsOwnFolder(folder_)) return;
   MakeRoom(bytes);
   static std::atomic<int> number{0};
-  std::error_code failed;
-  fs::create_directories(folder_, failed);
   const std::string path = PathOf(key);
   const std::string unfinished =
       path + "." + std::to_string(getpid()) + "." + std::to_string(++number);
-  bool is_written = false;
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file << head << image;
-    file.flush();
-    is_written = file.good();
-  }
+  const bool is_written = WriteNew(unfinished, head + image);
   if (is_written) fs::rename(unfinished, path, failed);
   if (!is_written || failed) fs::remove(unfinished, failed);
 }

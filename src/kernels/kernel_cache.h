@@ -1,7 +1,11 @@
 // Compiled kernels on disk: compiling one takes about 50 ms, reading it almost none.
 //
-// A file belongs to one text, architecture and compiler version. Its name is a hash of
-// them, and it starts with them; a file that does not match is not used.
+// A file belongs to one text, architecture and compiler version. Its name is the SHA-256
+// of them, and it starts with them; a file that does not match is not used.
+//
+// Kernels run with the user's rights, so the folder is the user's own: a folder or a file
+// that belongs to somebody else, that others can write to, or that is a link, is not
+// used.
 //
 // The folder has a size limit. The least recently used files are removed first; a file's
 // modification time is that of its last use. Any number of threads and processes may

@@ -15,9 +15,11 @@ from typing import Any, Callable, Optional
 
 import click
 
+from tofu import _core
 from tofu.cli.inputs import from_script
 from tofu.cli.options import (
     Script,
+    check_devices,
     check_script,
     describe_option,
     device_option,
@@ -28,7 +30,7 @@ from tofu.cli.options import (
 from tofu.config import MODES, parse_mode, parse_workers
 from tofu.errors import ConfigError
 from tofu.plan import Plan, Problem
-from tofu.plan.plan import format_bytes
+from tofu.plan.plan import format_bytes, format_seconds
 from tofu.planning.comparison import Alternative, advice, compare
 from tofu.planning.problems import (
     SymbolRequest,
@@ -44,7 +46,7 @@ __all__ = ["compare_command", "render"]
 FORMATS = ("text", "json", "csv", "html")
 _FIELDS = (
     "workers", "mode", "replication", "bytes", "memory_bytes", "status", "lower_bound_bytes",
-    "search_seconds", "reason",
+    "search_seconds", "step_seconds", "reason",
 )  # fmt: skip
 
 
@@ -81,6 +83,11 @@ _FIELDS = (
     show_default=True,
     help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
 )
+@click.option(
+    "--machine",
+    metavar="FILE|NAME",
+    help="Predict the time of a step on this machine, as tofu simulate does.",
+)
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=D,D,...", help="As for tofu plan.")
 @click.option("--optimizer", type=click.Choice(["none", "sgd", "sgd_mom", "adam"]), default="sgd")
 @click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="As for tofu plan.")
@@ -97,6 +104,7 @@ def compare_command(
     modes: str,
     time_limit: Optional[float],
     memory: str,
+    machine: Optional[str],
     shapes: tuple[str, ...],
     optimizer: str,
     batch_size: Optional[int],
@@ -119,7 +127,8 @@ def compare_command(
         )
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
-    switch_on(str(counts[0]), device, log)
+    config = switch_on(str(counts[0]), device, log)
+    step_seconds = None if machine is None else _predictor(machine, counts, config.fetch)
     problem_for = _problems(
         target, args, is_model, shapes, None if optimizer == "none" else optimizer, batch_size
     )
@@ -130,9 +139,29 @@ def compare_command(
             modes=chosen,
             time_limit_s=time_limit,
             exact_memory=memory == "exact",
+            step_seconds=step_seconds,
         )
     )
     click.echo(render(target, found, form), nl=False)
+
+
+def _predictor(
+    machine: str, counts: Sequence[int], fetch: Optional[str]
+) -> Callable[[Problem, Plan], float]:
+    """Predicts the time of a step. Raises ConfigError for a machine that is too small."""
+    from tofu.simulate.machine_files import read_machine
+
+    described = read_machine(machine)
+    check_devices(max(counts), described)
+    kind = fetch or ("plain" if described.is_gpu else "multifetch")
+
+    def predict(problem: Problem, plan: Plan) -> float:
+        from tofu.simulate.step import simulate_plan
+
+        found = _core.Plan(plan.to_json(), problem.table)
+        return simulate_plan(found, described, fetch=kind).step_seconds
+
+    return predict
 
 
 def _problems(
@@ -178,12 +207,13 @@ def render(target: str, found: Sequence[Alternative], form: str) -> str:
         writer.writeheader()
         writer.writerows(records)
         return text.getvalue()
+    is_timed = any(each.step_seconds is not None for each in found)
     header = ("workers", "search", "replication", "communicated", "a worker holds", "proven",
-              "search time")  # fmt: skip
-    rows = [_row(each) for each in found]
+              "search time", *(["a step takes"] if is_timed else []))  # fmt: skip
+    rows = [(*_row(each), *([_step_text(each)] if is_timed else [])) for each in found]
     if form == "html":
         return _page(target, header, rows, told)
-    lines = table(header, rows, right=(0, 3, 4, 6))
+    lines = table(header, rows, right=(0, 3, 4, 6, 7)[: 5 if is_timed else 4])
     return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
 
 
@@ -198,6 +228,7 @@ def _record(each: Alternative) -> dict[str, Any]:
         "status": plan.status if plan else "none",
         "lower_bound_bytes": plan.lower_bound_bytes if plan else None,
         "search_seconds": plan.search_seconds if plan else None,
+        "step_seconds": each.step_seconds,
         "reason": each.reason,
     }
 
@@ -215,6 +246,10 @@ def _row(each: Alternative) -> tuple[str, ...]:
         _proven(each.plan),
         f"{each.plan.search_seconds:.3f} s",
     )
+
+
+def _step_text(each: Alternative) -> str:
+    return "" if each.step_seconds is None else format_seconds(each.step_seconds)
 
 
 def _proven(plan: Plan) -> str:

@@ -13,6 +13,7 @@ from typing import Optional
 import click
 from click.core import ParameterSource
 
+from tofu import _core
 from tofu.config import (
     DEVICES,
     FETCHES,
@@ -28,6 +29,7 @@ from tofu.errors import ConfigError
 __all__ = [
     "Script",
     "allow_replication_option",
+    "check_devices",
     "check_script",
     "describe_option",
     "device_option",
@@ -117,6 +119,15 @@ describe_option = click.option(
     callback=_use_files,
     help="A Python file that describes your operators; adds to $TOFU_DESCRIBE.",
 )
+
+
+def check_devices(workers: int, machine: _core.Machine) -> None:
+    """Raise ConfigError if a machine has fewer devices than there are workers."""
+    if workers > machine.devices:
+        raise ConfigError(
+            f"--workers {workers}: {machine.name} has {machine.devices} devices; "
+            "expected at most one worker for each"
+        )
 
 
 def check_script(name: str) -> None:

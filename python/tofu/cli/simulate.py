@@ -10,6 +10,7 @@ import click
 from tofu import _core
 from tofu.cli.options import (
     allow_replication_option,
+    check_devices,
     fetch_option,
     log_option,
     search_option,
@@ -18,7 +19,6 @@ from tofu.cli.options import (
     switch_on,
     workers_option,
 )
-from tofu.errors import ConfigError
 from tofu.plan import SearchOptions, plan_graph
 from tofu.planning.problems import from_model
 
@@ -92,11 +92,7 @@ def simulate(
         workers = os.environ.get("TOFU_WORKERS") or str(described.devices)
     config = switch_on(workers, "cpu", log)
     problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
-    if problem.workers > described.devices:
-        raise ConfigError(
-            f"--workers {problem.workers}: {described.name} has {described.devices} devices; "
-            "expected at most one worker for each"
-        )
+    check_devices(problem.workers, described)
     from tofu.simulate.step import simulate_plan
 
     plan = plan_graph(problem, SearchOptions(config.search, allow_replication=config.replication))

@@ -309,6 +309,13 @@ def gap_text(best: int, bound: int) -> str:
     return f"{share:,.0f}%" if share >= 100 else f"{share:.3g}%"
 
 
+def format_seconds(seconds: float) -> str:
+    """A time in seconds, milliseconds or microseconds."""
+    if seconds >= 1:
+        return f"{seconds:.3f} s"
+    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
 def format_bytes(count: float) -> str:
     """`count` bytes in the largest binary unit that keeps it at 1 or more."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):

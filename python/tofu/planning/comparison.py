@@ -13,7 +13,7 @@ from typing import Callable, Optional
 from tofu.config import MODES
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
-from tofu.plan.plan import format_bytes
+from tofu.plan.plan import format_bytes, format_seconds
 
 from .memory import with_memory
 
@@ -33,6 +33,7 @@ class Alternative:
         replication: whether tensors could stay whole.
         plan: the plan, or None if there is none.
         reason: why there is none.
+        step_seconds: the predicted time of a step; None without a machine.
     """
 
     workers: int
@@ -40,6 +41,7 @@ class Alternative:
     replication: bool
     plan: Optional[Plan]
     reason: str = ""
+    step_seconds: Optional[float] = None
 
     @property
     def memory_bytes(self) -> int:
@@ -62,6 +64,7 @@ def compare(
     replication: Sequence[bool] = (False, True),
     time_limit_s: Optional[float] = None,
     exact_memory: bool = False,
+    step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
 ) -> Iterator[Alternative]:
     """Every combination, as it is found.
 
@@ -72,6 +75,7 @@ def compare(
         replication: whether tensors may stay whole.
         time_limit_s: seconds for each search; None: the default.
         exact_memory: whether to count memory exactly, which takes as long as a small search.
+        step_seconds: predicts the time of a step; None: it is not predicted.
     """
     for count in workers:
         problem = problem_for(count)
@@ -87,7 +91,8 @@ def compare(
                     continue
                 if exact_memory:
                     plan = with_memory(problem, plan)
-                yield Alternative(count, mode, whole, plan)
+                seconds = step_seconds(problem, plan) if step_seconds is not None else None
+                yield Alternative(count, mode, whole, plan, step_seconds=seconds)
 
 
 def advice(found: Sequence[Alternative]) -> list[str]:
@@ -106,7 +111,20 @@ def advice(found: Sequence[Alternative]) -> list[str]:
                 f"{format_bytes(after)}; a worker then holds {format_bytes(other.memory_bytes)} "
                 f"instead of {format_bytes(each.memory_bytes)}"
             )
-    return lines + _of_workers(best)
+    return lines + _of_workers(best) + _of_times(found)
+
+
+def _of_times(found: Sequence[Alternative]) -> list[str]:
+    """Which plan is predicted to be fastest."""
+    timed = [(each.step_seconds, each) for each in found if each.step_seconds is not None]
+    if len(timed) < 2:
+        return []
+    seconds, best = min(timed, key=lambda pair: pair[0])
+    whole = " with --allow-replication" if best.replication else ""
+    return [
+        f"fastest step predicted: {format_seconds(seconds)}, {best.mode} over {best.workers} "
+        f"workers{whole}"
+    ]
 
 
 def _of_workers(best: dict[tuple[int, bool], Alternative]) -> list[str]:

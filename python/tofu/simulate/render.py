@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-from tofu.plan.plan import format_bytes
+from tofu.plan.plan import format_bytes, format_seconds
 from tofu.tables import table
 
 from .step import Simulation
@@ -38,9 +38,10 @@ def render_text(found: Simulation, *, model: str, batch_size: int) -> str:
     lines = [
         f"simulated: {model}, batch {batch_size:,}, {workers} worker{'s' * (workers != 1)} on "
         f"{found.machine} ({kind}), fetch {found.fetch}",
-        f"a step takes {_time(found.step_seconds)}: {batch_size / found.step_seconds:,.2f} samples "
-        f"per second; the script hands over {found.operations:,} operators in "
-        f"{_time(found.script_seconds)}",
+        f"a step takes {format_seconds(found.step_seconds)}: "
+        f"{batch_size / found.step_seconds:,.2f} samples per second; "
+        f"the script hands over {found.operations:,} operators in "
+        f"{format_seconds(found.script_seconds)}",
         _memory_line(found),
         "",
         *_worker_table(found),
@@ -50,12 +51,6 @@ def render_text(found: Simulation, *, model: str, batch_size: int) -> str:
         *_path(found),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _time(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.3f} s"
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
 
 
 def _memory_line(found: Simulation) -> str:
@@ -80,7 +75,7 @@ def _worker_table(found: Simulation) -> list[str]:
         )
         peak = worker["static_bytes"] + max(worker["live_bytes"], default=0)
         memory = (format_bytes(worker["allocated_bytes"]), format_bytes(peak))
-        rows.append((str(number), *map(_time, times), *memory))
+        rows.append((str(number), *map(format_seconds, times), *memory))
     header = ("worker", "compute", "links", "host", "busy", "waiting", "allocated", "in use")
     return table(header, rows, right=range(1, 8))
 
@@ -93,7 +88,7 @@ def _link_table(found: Simulation) -> list[str]:
             link["name"],
             f"{link['devices'][0]}-{link['devices'][1]}",
             format_bytes(int(link["bytes"])),
-            _time(link["busy_seconds"]),
+            format_seconds(link["busy_seconds"]),
             _rate(link["bytes"], link["busy_seconds"]),
         )
         for link in found.links
@@ -107,7 +102,7 @@ def _rate(size: float, seconds: float) -> str:
 
 def _path(found: Simulation) -> list[str]:
     path = found.critical_path
-    parts = ", ".join(f"{name} {_time(spent)}" for name, spent in path["seconds"].items())
+    parts = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in path["seconds"].items())
     lines = [f"critical path of {path['length']:,} operators: {parts}"]
     return lines + table(
         ("operator", "of type", "worker", "seconds"),
@@ -119,4 +114,9 @@ def _path(found: Simulation) -> list[str]:
 def _path_row(operator: Mapping[str, object]) -> tuple[str, str, str, str]:
     seconds = operator["seconds"]
     assert isinstance(seconds, float)
-    return str(operator["name"]), str(operator["op"]), str(operator["worker"]), _time(seconds)
+    return (
+        str(operator["name"]),
+        str(operator["op"]),
+        str(operator["worker"]),
+        format_seconds(seconds),
+    )

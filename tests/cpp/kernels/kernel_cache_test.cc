@@ -1,6 +1,7 @@
 #include "kernels/kernel_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,9 @@ class Folder {
  private:
   std::string path_;
 };
+
+// As in the names of files.
+const std::string kDigits(64, 'a');
 
 TEST(KernelCache, FindsWhatItKeeps) {
   const Folder folder;
@@ -81,6 +85,95 @@ TEST(KernelCache, WorksWithoutAFolder) {
   }
 }
 
+// --- The user's own ---------------------------------------------------------------
+
+std::string Kept(const std::string& folder, const std::string& key) {
+  KernelCache(folder).Keep(key, "image");
+  return KernelCache(folder).PathOf(key);
+}
+
+TEST(KernelCache, UsesNoFolderThatOthersCanWriteTo) {
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    const Folder folder;
+    const KernelCache cache(folder.path());
+    cache.Keep("key", "image");
+    ASSERT_TRUE(cache.Find("key").has_value());
+    fs::permissions(folder.path(), others, fs::perm_options::add);
+    EXPECT_FALSE(cache.Find("key").has_value());
+    cache.Keep("other", "image");
+    EXPECT_FALSE(fs::exists(cache.PathOf("other")));
+    fs::permissions(folder.path(), fs::perms::owner_all);
+    EXPECT_TRUE(cache.Find("key").has_value());
+  }
+}
+
+TEST(KernelCache, UsesNoFolderOfSomebodyElse) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  const Folder folder;
+  const KernelCache cache(folder.path());
+  const std::string path = Kept(folder.path(), "key");
+  ASSERT_EQ(chown(path.c_str(), 1, 1), 0);
+  EXPECT_FALSE(cache.Find("key").has_value()) << "the file";
+  ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+  EXPECT_TRUE(cache.Find("key").has_value());
+  ASSERT_EQ(chown(folder.path().c_str(), 1, 1), 0);
+  EXPECT_FALSE(cache.Find("key").has_value()) << "the folder";
+  cache.Keep("other", "image");
+  EXPECT_FALSE(fs::exists(cache.PathOf("other")));
+}
+
+TEST(KernelCache, UsesNoFileThatOthersCanWriteTo) {
+  const Folder folder;
+  const KernelCache cache(folder.path());
+  const std::string path = Kept(folder.path(), "key");
+  fs::permissions(path, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_FALSE(cache.Find("key").has_value());
+}
+
+TEST(KernelCache, FollowsNoLinks) {
+  const Folder folder;
+  const Folder elsewhere;
+  const std::string path = Kept(elsewhere.path(), "key");
+  const KernelCache cache(folder.path());
+  fs::create_symlink(path, cache.PathOf("key"));
+  EXPECT_FALSE(cache.Find("key").has_value()) << "a file";
+  fs::create_directory_symlink(elsewhere.path(), folder.path() + "/link");
+  const KernelCache linked(folder.path() + "/link");
+  EXPECT_FALSE(linked.Find("key").has_value()) << "the folder";
+  linked.Keep("other", "image");
+  EXPECT_FALSE(fs::exists(linked.PathOf("other")));
+}
+
+TEST(KernelCache, WritesToNoFileThatWaitsForIt) {
+  const Folder folder;
+  const KernelCache cache(folder.path());
+  const std::string target = folder.path() + "/target";
+  // The names under which the next files are written: the process and a number.
+  for (int number = 1; number < 64; ++number) {
+    fs::create_symlink(target, cache.PathOf("key") + "." + std::to_string(getpid()) +
+                                   "." + std::to_string(number));
+  }
+  cache.Keep("key", "image");
+  EXPECT_FALSE(fs::exists(target));
+}
+
+TEST(KernelCache, AnswersAtOnceWhereAPipeWaits) {
+  const Folder folder;
+  const KernelCache cache(folder.path());
+  ASSERT_EQ(mkfifo(cache.PathOf("key").c_str(), 0600), 0);
+  EXPECT_FALSE(cache.Find("key").has_value());
+}
+
+TEST(KernelCache, MakesAFolderForTheUserAlone) {
+  const Folder folder;
+  const mode_t before = umask(0);
+  const std::string path = Kept(folder.path() + "/new", "key");
+  umask(before);
+  EXPECT_EQ(fs::status(folder.path() + "/new").permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(path).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
 // --- The limit --------------------------------------------------------------------
 
 // Every file takes 1000 bytes, and 16 of them fit. A process scans the folder again after
@@ -88,7 +181,7 @@ TEST(KernelCache, WorksWithoutAFolder) {
 constexpr int64_t kLimit = 16000;
 
 void KeepOne(const KernelCache& cache, const std::string& key) {
-  const size_t head = std::string("tofu kernel 1 2 950 0123456789abcdef\n\n").size();
+  const size_t head = std::string("tofu kernel 2 2 900 \n\n").size() + kDigits.size();
   cache.Keep(key, std::string(1000 - head - key.size(), 'x'));
 }
 
@@ -160,11 +253,11 @@ TEST(KernelCache, LeavesOtherFilesAndRemovesUnfinishedOnes) {
   const Folder folder;
   const KernelCache cache(folder.path(), kLimit);
   const std::string others[] = {folder.path() + "/notes", folder.path() + "/0.kernel",
-                                folder.path() + "/0123456789abcdef.txt"};
+                                folder.path() + "/" + kDigits + ".txt"};
   for (const std::string& path : others) std::ofstream(path) << std::string(20000, 'x');
   const std::string unfinished = cache.PathOf("key") + ".1.1";
   std::ofstream(unfinished) << std::string(20000, 'x');
-  fs::create_directory(folder.path() + "/0123456789abcdef.kernel");
+  fs::create_directory(folder.path() + "/" + kDigits + ".kernel");
   KeepOne(cache, Key(0));
   EXPECT_TRUE(cache.Find(Key(0)).has_value());
   for (const std::string& path : others) EXPECT_TRUE(fs::exists(path)) << path;

@@ -11,6 +11,7 @@ import json
 import random
 import subprocess
 import sys
+from importlib import resources
 
 import pytest
 
@@ -105,7 +106,37 @@ def problem_text(rng):
     return data if rng.random() < 0.7 else damaged(data, rng)
 
 
+CONTEST = {
+    "problem": {
+        "name": "two",
+        "nodes": {
+            "intervals": [[0, 2], [1, 3]],
+            "costs": [[4, 5], [1, 2, 3]],
+            "usages": [[4, 5], [1, 2, 3]],
+        },
+        "edges": {"nodes": [[0, 1]], "costs": [[4, 4, 0, 1, 0, 9]]},
+        "usage_limit": 9,
+    }
+}
+
+
+def contest_text(rng):
+    data = json.dumps(edited(CONTEST, rng)).encode()
+    return data if rng.random() < 0.7 else damaged(data, rng)
+
+
+def machine_text(rng):
+    path = resources.files("tofu.simulate") / "machines" / "p2.8xlarge.json"
+    data = json.dumps(edited(json.loads(path.read_text("utf-8")), rng)).encode()
+    return data if rng.random() < 0.7 else damaged(data, rng)
+
+
 FORMATS = {
+    "contest's problem": (
+        contest_text,
+        lambda path: ["solve", "--time=0.05", f"--save={path}.solution", path],
+    ),
+    "machine": (machine_text, lambda path: ["simulate", "--machine", path, "nosuch-model"]),
     "shown plan": (plan_text, lambda path: ["show", path]),
     "layers of a plan": (plan_text, lambda path: ["show", "--layers", path, "*weight"]),
     "page of a plan": (plan_text, lambda path: ["show", "--format=html", "--workers=2", path]),

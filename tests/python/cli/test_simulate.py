@@ -85,3 +85,35 @@ def test_a_calibrated_machine_can_be_simulated(tmp_path: Path) -> None:
     assert "(measured), fetch multifetch" in text.splitlines()[0]
     error = tofu("calibrate", "--output", tmp_path / "none" / "x.json", status=2)
     assert "found no folder" in error
+
+
+# --- tofu compare --machine -----------------------------------------------------------------------
+
+
+def compared(*options: object, status: int = 0) -> str:
+    return tofu("compare", "--machine", "p2.8xlarge", *options, "mlp", status=status)
+
+
+def test_a_comparison_predicts_times() -> None:
+    options = ("--workers=2", "--search=tofu,allrow-greedy", "--batch-size=64")
+    header, *rows = compared(*options).splitlines()
+    assert header.split()[-3:] == ["a", "step", "takes"]
+    assert all(row.split()[-1] in ("s", "ms", "us") for row in rows[:4])
+    assert rows[-1].startswith("fastest step predicted: ")
+    document = json.loads(compared(*options, "--format=json"))
+    seconds = {(p["mode"], p["replication"]): p["step_seconds"] for p in document["plans"]}
+    simulated = ("--workers=2", "--machine=p2.8xlarge", "--batch-size=64", "--format=json", "mlp")
+    alone = json.loads(tofu("simulate", *simulated))
+    assert alone["step_seconds"] == pytest.approx(seconds["tofu", False])
+    page = compared(*options, "--format=html")
+    assert "<th>a step takes</th>" in page and page.count("<tr>") == 5
+
+
+def test_a_comparison_needs_a_device_for_each_worker() -> None:
+    complaint = compared("--workers=2,16", "--search=tofu", status=2)
+    assert "--workers 16: p2.8xlarge has 8 devices" in complaint
+
+
+def test_without_a_machine_no_time_is_predicted() -> None:
+    text = tofu("compare", "--workers=2", "--search=tofu", "mlp")
+    assert "a step takes" not in text and "fastest" not in text

@@ -112,7 +112,7 @@ def test_the_third_user_steers_and_checks_a_plan(folder):
     ):
         status, found = run(folder, command)
         assert status == expected, f"{command}:\n{found}"
-    assert ", plan pinned.plan\n" in found
+    assert ", plan pinned.plan, set up in " in found
     for command, printed in sessions("docs/plans.md", "tofu check"):
         status, found = run(folder, command)
         assert status == 0, found
