@@ -5,7 +5,8 @@ arrays that the operator should have written, and raises it when the script read
 them. Operators that read or write these arrays do not run. In a partitioned graph every
 worker that takes part in the operator throws; the remaining errors would surface in later
 steps and spoil them. So when the script gets one error, tofu clears all of them. MXNet's
-messages name no operator, so tofu then searches for it.
+messages name no operator, so tofu then searches for it, among the operators of partitioned
+graphs and the copies that gather their outputs.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import Any, Callable
+from collections.abc import Iterator
+from typing import Any, Callable, Optional
 
 from mxnet.base import _LIB, MXNetError
+from mxnet.ndarray import waitall
+
+from tofu.mx.run import error_list
 
 from .session import Session, active
+from .state import State
 
-__all__ = ["READERS", "explain", "explaining", "settle", "settling"]
+__all__ = ["READERS", "explain", "explaining", "naming", "settle", "settling"]
 
 # The functions that a script reads arrays with.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
@@ -34,7 +40,7 @@ def settling(original: Callable[..., int]) -> Callable[..., int]:
     def reader(*args: Any) -> int:
         status = original(*args)
         session = active()
-        if status != 0 and session is not None:
+        if status != 0 and session is not None and not session.state.errors.is_named:
             session.state.errors.missing = settle(session)
         return status
 
@@ -53,6 +59,29 @@ def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
         return original() + missing.encode()
 
     return last_error
+
+
+@contextlib.contextmanager
+def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> Iterator[None]:
+    """Raise what an operator of tofu's throws in here as an error of `what`, and clear others.
+
+    Args:
+        what: what does not work if it throws.
+        session: the session.
+        kind: the error to raise.
+    """
+    errors = session.state.errors
+    errors.is_named = True
+    try:
+        yield
+    except MXNetError as error:
+        with contextlib.suppress(MXNetError):
+            waitall()  # on other workers it may have thrown, too
+        with contextlib.suppress(MXNetError):
+            error_list.refill()
+        raise kind(f"{what} failed: {error}") from error
+    finally:
+        errors.is_named = False
 
 
 def explain(error: Exception, session: Session) -> None:
@@ -87,14 +116,28 @@ def settle(session: Session) -> str:
             for program in programs:
                 if parameter._tofu.gradients is not None:
                     parameter._tofu.gradients.reclaim(program)
-        for program in programs:
-            where = program.failing_operator()
+        for look_at in (_failing_operator, _failing_gather):
+            where = next(filter(None, (look_at(program, state) for program in programs)), None)
             if where is not None:
                 found.append(where)
                 break
         _LIB.MXNDArrayWaitAll()
+        error_list.refill()
 
     looking = threading.Thread(target=look, name="tofu-errors", daemon=True)
     looking.start()
     looking.join(_PATIENCE_S)
     return f"\ntofu: thrown by {found[0]}" if found else ""
+
+
+def _failing_operator(program: Any, _: State) -> Optional[str]:
+    where: Optional[str] = program.failing_operator()
+    return where
+
+
+def _failing_gather(program: Any, state: State) -> Optional[str]:
+    """Gather again what the script has read of a program; say which output cannot be gathered."""
+    for number, (what, context) in state.gathered.pop(program, {}).items():
+        if program.fails_to_gather(number, context):
+            return f"the copies that gather {what} on {context}"
+    return None

@@ -27,7 +27,7 @@ from tofu.errors import ConfigError, TofuError
 from . import messages, outputs, views
 from .arrays import classic, gives_numpy, shown
 from .autograd_hooks import free_dropped, in_graph
-from .parameter import is_tiled, peeking
+from .parameter import TilingError, is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
 from .session import Session, active
 
@@ -144,7 +144,7 @@ class PartitionedBlock:
                 self._make(training, current)
             pool = self._make(signature, current)
             pool.prepare(inputs)
-        except ConfigError:
+        except (ConfigError, TilingError):
             raise
         except (TofuError, MXNetError) as error:
             self._pools.pop(signature, None)  # where the warning is an error, the next one is, too

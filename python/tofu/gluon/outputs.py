@@ -27,7 +27,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 from mxnet import autograd, nd
-from mxnet.base import _LIB, NDArrayHandle, check_call
+from mxnet.base import _LIB, MXNetError, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import NDArrayBase
 from mxnet.util import is_np_shape, np_shape
@@ -140,6 +140,7 @@ class Memory:
         lender: what returns the program that the tiles lie with, or None.
 
     Args:
+        what: a name for the output, for errors.
         tiles: its tiles, in arrays that a program may overwrite after ``keep``.
         parts: into how many parts each step of the plan that made them cuts.
         context: the script's.
@@ -149,12 +150,14 @@ class Memory:
 
     def __init__(
         self,
+        what: str,
         tiles: Any,
         parts: tuple[int, ...],
         context: Any,
         backend: Backend,
         on_gather: Callable[[Any], None],
     ) -> None:
+        self._what = what
         self.layout = tiles.layout
         self.parts = parts
         self.context = context
@@ -185,12 +188,20 @@ class Memory:
         This is the one place where an output is gathered: because a script reads it, with an
         operator, ``asnumpy()``, a metric, or a block that runs serially. The tiles are
         dropped, as the script may write into the array.
+
+        Raises:
+            MXNetError: there is no memory for it; the output stays tiles.
         """
         with self.lock:
             if self._whole is None:
                 assert self._tiles is not None
                 self._on_gather(self._tiles)
-                self._whole = self._backend.gather(*self._tiles, self.context)
+                try:
+                    self._whole = self._backend.gather(*self._tiles, self.context)
+                except MXNetError as error:
+                    raise MXNetError(
+                        f"{self._what}: gathering it on {self.context} failed: {error}"
+                    ) from error
                 self._tiles = None
                 if self._is_waited_for:
                     self._whole.wait_to_read()

@@ -15,11 +15,13 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 from mxnet import autograd, context, nd
+from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from tofu.errors import InternalError, PlanError
 
 from .arrays import classic, is_numpy, shown
+from .async_errors import naming
 from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .recording import Recording
 from .session import Session
@@ -29,6 +31,7 @@ from .views import View, handed_out
 __all__ = [
     "TileState",
     "Tiled",
+    "TilingError",
     "check_tileable",
     "gated_tiles",
     "is_tiled",
@@ -38,6 +41,10 @@ __all__ = [
     "untile",
     "zero_grad",
 ]
+
+
+class TilingError(MXNetError):  # type: ignore[misc]
+    """An operator failed while a parameter was divided, most likely for want of memory."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -327,6 +334,9 @@ def tile(
         session: the session that the parameter then belongs to.
         cuts: the dimension that each step of the plan cuts, -1 for none.
         parts: the number of parts that each step cuts into.
+
+    Raises:
+        TilingError: an operator failed; the parameter is as it was.
     """
     if is_tiled(parameter):
         raise InternalError(f"parameter {parameter.name} is tiled already")
@@ -335,8 +345,7 @@ def tile(
     gradient = None if parameter._grad is None else classic(parameter._grad[0])
     numpy = is_numpy(parameter._data[0])
     state = TileState(layout, session, tuple(cuts), tuple(parts), numpy=numpy)
-    with autograd.pause():
-        state.tiles = state.scatter(whole)
+    state.tiles, gradients = _spread(parameter, whole, gradient, state)
     fresh = gradient is not None and bool(whole._fresh_grad)
     plain: type = type(parameter)
     del parameter._grad
@@ -344,12 +353,30 @@ def tile(
     parameter._tofu = state
     parameter._data = [array.detach() for array in state.tiles]
     session.state.tiled.add(parameter)
-    if gradient is not None and is_overwritten(parameter) and not _has_values(gradient):
+    if gradient is not None and gradients is None:
         _mark_zeros(parameter, fresh)
     else:
-        with autograd.pause():
-            gradients = state.scatter(gradient) if gradient is not None else None
         _mark(parameter, gradients, fresh)
+
+
+def _spread(
+    parameter: Any, whole: Any, gradient: Optional[Any], state: TileState
+) -> tuple[list[Any], Optional[list[Any]]]:
+    """The tiles of a value and of its gradient, computed.
+
+    There are none of a gradient of 0 that every backward pass overwrites, nor where there is
+    no gradient.
+    """
+    gradients = None
+    what = f"parameter {parameter.name}: dividing it over the workers"
+    with naming(what, state.session, TilingError):
+        with autograd.pause():
+            tiles = state.scatter(whole)
+            if gradient is not None and (not is_overwritten(parameter) or _has_values(gradient)):
+                gradients = state.scatter(gradient)
+        for array in (*tiles, *(gradients or ())):
+            array.wait_to_read()
+    return tiles, gradients
 
 
 def untile(parameter: Any) -> None:

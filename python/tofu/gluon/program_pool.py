@@ -155,6 +155,7 @@ class Pool:
         values = {name: outputs.value(found) for name, found in inputs.items()}
         bound = self._take(inputs, values)
         self._session.state.ran.add(bound.program)
+        self._session.state.gathered.pop(bound.program, None)
         self._reclaim(bound.program)
         bound.keep_outputs()
         recording = autograd.set_recording(False)
@@ -162,7 +163,8 @@ class Pool:
             found = bound.program.forward_tiles(values, is_train=self._signature.train)
         finally:
             autograd.set_recording(recording)
-        memories = [self._memory(i, tiles, context) for i, tiles in enumerate(found)]
+        program = bound.program
+        memories = [self._memory(program, i, tiles, context) for i, tiles in enumerate(found)]
         for memory in memories:
             memory.lender = weakref.ref(bound)
         bound.lent = [weakref.ref(memory) for memory in memories]
@@ -242,13 +244,18 @@ class Pool:
             lender.readers.append(weakref.ref(bound))
         return bound
 
-    def _memory(self, number: int, tiles: Any, context: Any) -> outputs.Memory:
+    def _memory(self, program: Any, number: int, tiles: Any, context: Any) -> outputs.Memory:
         parts, name, session = tuple(self._compiled.searched.parts), self._name, self._session
+        what, source = f"output {number} of {name}", weakref.ref(program)
 
         def on_gather(tiles: Any) -> None:
+            made_by = source()
+            if made_by is not None:
+                gathered = session.state.gathered.setdefault(made_by, {})
+                gathered[number] = (what, context)
             messages.gathered(name, number, tiles, session)
 
-        return outputs.Memory(tiles, parts, context, self._backend, on_gather)
+        return outputs.Memory(what, tiles, parts, context, self._backend, on_gather)
 
     def _record(
         self,

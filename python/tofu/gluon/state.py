@@ -54,9 +54,11 @@ class _Errors(threading.local):
 
     Attributes:
         missing: text to append to it.
+        is_named: whether the reader of an array says by itself what has failed.
     """
 
     missing = ""
+    is_named = False
 
 
 class State:
@@ -81,6 +83,8 @@ class State:
         pins_checked: whether the pins were compared with a training graph.
         errors: MXNet's last error, by thread.
         ran: the programs that have run since errors were last cleared.
+        gathered: which outputs the script has read since a program ran: program -> number of
+            the output -> its name for errors, and where it was gathered.
         runs_python: whether a partitioned graph has operators written in Python (Custom).
         undo: functions that restore MXNet, called from last to first.
     """
@@ -102,6 +106,9 @@ class State:
         self.plan_matched = self.plan_missing = self.pins_checked = False
         self.errors = _Errors()
         self.ran = Living()
+        self.gathered: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, Any]]] = (
+            weakref.WeakKeyDictionary()
+        )
         self.runs_python = False
         self.undo: list[Callable[[], None]] = []
         self._backend: Optional[backend.Backend] = None

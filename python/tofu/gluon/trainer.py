@@ -25,6 +25,7 @@ from .arrays import classic
 from .autograd_hooks import free_dropped
 from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
+from .optimizer_states import make_states
 from .parameter import TileState, is_tiled
 from .session import active, describe_contexts
 
@@ -198,7 +199,9 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                     jobs.append((index, gradient, weight))
             else:
                 (gathered if own.rule is None else spread).append((index, parameter))
-        _split_states(self, own, [job[0] for job in (*tiles[0], *spread)])
+        divided = [job[0] for job in (*tiles[0], *spread)]
+        _split_states(self, own, divided)
+        make_states(own.optimizer, own.updaters, [(i, self._params[i]) for i in divided])
         for updater, jobs in zip([*own.updaters, _updater(self)], [*tiles, whole]):
             if jobs:
                 updater(*zip(*jobs))
@@ -378,14 +381,9 @@ def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any
 
 
 def _spread_of(own: _Updaters, index: int, parameter: Any) -> Spread:
-    """A tiled parameter with its optimizer states, made at the first update."""
+    """A tiled parameter with its optimizer states."""
     tile_state = parameter._tofu
-    states = []
-    for updater, tile in zip(own.updaters, parameter._data):
-        if index not in updater.states:
-            updater.states[index] = own.optimizer.create_state_multi_precision(index, tile)
-            updater.states_synced[index] = True
-        states.append(updater.states[index])
+    states = [updater.states[index] for updater in own.updaters]
     gradients = tile_state.gradients.tiles()
     return Spread(index, parameter._data, gradients, states, tile_state.layout.boxes)
 

@@ -15,7 +15,7 @@ import tofu.gluon
 from tofu.gluon.backward_calls import BackwardCalls
 from tofu.gluon.recording import Recording
 from tofu.gluon.session import active
-from tofu.mx.run import program
+from tofu.mx.run import error_list, program
 
 from . import fakes
 from .models import assert_same, data, make_net, plain, plainly, weights
@@ -151,6 +151,15 @@ def test_a_fetch_that_throws(real, dtype, monkeypatch):
         expected = Steps(dtype).run(None)
     assert_same(found.losses[-2:], expected.losses[-2:])
     assert_same(found.values(), expected.values())
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_the_list_of_errors_is_filled_again(real, where, monkeypatch):
+    """Otherwise errors that race in it could name one that is gone."""
+    filled = []
+    monkeypatch.setattr(error_list, "refill", lambda: filled.append(where))
+    assert len(Steps("float32").run(where, bad=(1, 3)).errors) == 2
+    assert len(filled) >= 2
 
 
 def test_an_error_while_looking_for_the_operator(real, monkeypatch):

@@ -5,6 +5,10 @@ MXNet's engine appends the errors that its threads meet to one list, without a l
 two threads append, it corrupts the heap: a process in which several workers ran out of memory
 ended with "double free or corruption", in one of ten runs under load. The list keeps its capacity
 when it is cleared. So operators that fail one after another, in one thread, make it long enough.
+
+Two threads that append at once may also count a slot that neither has written. It then names an
+error of an earlier time, which must still be alive. So after errors of partitioned graphs were
+cleared, operators that fail fill the slots once more.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import functools
 
 import mxnet as mx
 
-__all__ = ["reserve"]
+__all__ = ["refill", "reserve"]
 
 # More than the operators that fail by themselves in one step; those that depend on them share
 # their errors.
@@ -31,6 +35,21 @@ def reserve() -> list[mx.nd.NDArray]:
         MXNetError: an operator that the script called earlier has failed.
     """
     mx.nd.waitall()
+    return _fill()
+
+
+def refill() -> None:
+    """Let the slots of MXNet's list name errors that stay alive, after it was cleared.
+
+    Keeps a few kilobytes for good: the list may count such an error once too little.
+    """
+    _kept.append(_fill())
+
+
+_kept: list[list[mx.nd.NDArray]] = []
+
+
+def _fill() -> list[mx.nd.NDArray]:
     matrix = mx.nd.full((1, 1), -1, ctx=mx.cpu())
     failed = []
     try:

@@ -1,25 +1,27 @@
-"""Runs an executor's forward half where memory may not suffice: one operator at a time.
+"""Runs executors for the first time where memory may not suffice: one operator at a time.
 
 MXNet allocates an executor's memory when operators first write it, on the workers' threads.
 If several workers run out of memory at once, their errors race: the engine keeps them in lists
 and pointers without locks (``AddToGlobalExceptions`` and ``var_exception`` in
 src/engine/threaded_engine.h of 1.9.1), and the process may crash instead of raising an error. So
-where an executor needs most of the free memory, the first forward runs its operators one after
-another. What was allocated once is there in later runs. The backward half runs as always: MXNet
-calls for it on a thread that must not wait for the engine.
+where executors need most of the free memory, their operators first run one after another. What
+was allocated once is there in later runs.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import resource
 from collections.abc import Sequence
+from typing import Optional
 
 import mxnet as mx
 
 from tofu import _core
 
 from .extension import run_part
+from .fault import nodes_of
 
 __all__ = ["free_bytes", "is_memory_scarce", "run_one_by_one"]
 
@@ -29,14 +31,14 @@ _TOTAL = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
 
 
 def is_memory_scarce(
-    executor: mx.executor.Executor, graph: _core.Graph, contexts: Sequence[mx.Context]
+    bound: Sequence[tuple[mx.executor.Executor, _core.Graph]], contexts: Sequence[mx.Context]
 ) -> bool:
-    """Whether an executor of a graph may need more memory than is free on its contexts."""
+    """Whether executors, given with their graphs, may need more memory than their contexts have."""
     free = _SHARE * free_bytes(contexts)
-    if graph.tensor_bytes <= free:  # the executor's text would take a moment
+    if sum(graph.tensor_bytes for _, graph in bound) <= free:  # executors' texts take a moment
         return False
-    found = _TOTAL.search(executor.debug_str())
-    return found is None or (int(found[1]) + 1) * 2**20 > free
+    found = [_TOTAL.search(executor.debug_str()) for executor, _ in bound]
+    return sum((int(each[1]) + 1) * 2**20 if each else math.inf for each in found) > free
 
 
 def free_bytes(contexts: Sequence[mx.Context]) -> int:
@@ -54,12 +56,20 @@ def free_bytes(contexts: Sequence[mx.Context]) -> int:
     return free
 
 
-def run_one_by_one(executor: mx.executor.Executor, begin: int, end: int, *, is_train: bool) -> None:
+def run_one_by_one(
+    executor: mx.executor.Executor, begin: int = 0, end: Optional[int] = None, *, is_train: bool
+) -> None:
     """Run the nodes `begin` up to but excluding `end`, each after the one before has finished.
+
+    Args:
+        executor: the executor.
+        begin: the number of the first node.
+        end: the number of the node to stop before; None runs all.
+        is_train: whether operators behave as in training.
 
     Raises:
         MXNetError: of the first operator that fails; none behind it has run.
     """
-    for number in range(begin, end):
+    for number in range(begin, len(nodes_of(executor)) if end is None else end):
         run_part(executor, number, number + 1, is_train=is_train)
         mx.nd.waitall()

@@ -16,11 +16,13 @@ They are arguments of the one for both halves, so a second backward finds the sa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
 import mxnet as mx
 import numpy as np
+from mxnet.base import _LIB
 
 from tofu import _core
 from tofu.errors import GraphError
@@ -161,9 +163,21 @@ class Program:
     def failing_operator(self) -> Optional[str]:
         """Run the last step again up to the first operator that throws, and describe it.
 
-        Returns None if none throws this time. Overwrites gradients returned earlier.
+        Runs the backward half only if it has run since the last forward. Returns None if no
+        operator throws this time. Overwrites gradients returned earlier.
         """
         return self._halves.failing_operator(self._contexts) if runs_parts() else None
+
+    def fails_to_gather(self, number: int, ctx: mx.Context) -> bool:
+        """Whether a copy throws when an output of the last forward is gathered on `ctx`.
+
+        Clears errors. Memory for the whole output that cannot be had now is no copy's fault.
+        """
+        head = self._outputs[number]
+        tiles = [self._halves.arrays[each] for each in head.numbers]
+        with contextlib.suppress(mx.MXNetError):
+            gather(tiles, head.layout, ctx)
+        return bool(_LIB.MXNDArrayWaitAll() != 0)
 
     def _as_variable(
         self, name: str, head: Head, tiles: list[mx.nd.NDArray]
@@ -226,24 +240,42 @@ class _Apart:
         tiles: Mapping[str, mx.nd.NDArray],
     ) -> None:
         self._forward = bind("forward", step.graphs[0], contexts, tiles)
-        self._arrays: list[mx.nd.NDArray] = self._forward.outputs
+        self.arrays: list[mx.nd.NDArray] = self._forward.outputs
         self.has_backward = bool(step.backward_heads)
+        self._ran_backward = False
         if self.has_backward:
-            saved = {name: self._arrays[head] for name, head in step.saved}
+            saved = {name: self.arrays[head] for name, head in step.saved}
             self._backward = bind_apart("backward", step.graphs[1], contexts, {**tiles, **saved})
+        executors = [self._forward, *([self._backward] if self.has_backward else [])]
+        bound = list(zip(executors, step.graphs))
+        self._may_run_out = runs_parts() and is_memory_scarce(bound, contexts)
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
-        run_whole(self._forward, is_train=is_train)
-        return self._arrays
+        self._ran_backward = False
+        if self._may_run_out:
+            self._allocate(is_train=is_train)
+        else:
+            run_whole(self._forward, is_train=is_train)
+        return self.arrays
+
+    def _allocate(self, *, is_train: bool) -> None:
+        """Run forward, and have MXNet allocate what backward needs, as _Joint._allocate does."""
+        run_one_by_one(self._forward, is_train=is_train)
+        if self.has_backward:
+            self._ran_backward = True
+            run_one_by_one(self._backward, is_train=True)
+            self._ran_backward = False
+        self._may_run_out = False
 
     def backward(self) -> list[mx.nd.NDArray]:
+        self._ran_backward = True
         run_whole(self._backward, is_train=True)
         gradients: list[mx.nd.NDArray] = self._backward.outputs
         return gradients
 
     def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
         found = failing_operator(self._forward, contexts, is_train=True)
-        if found is None and self.has_backward:
+        if found is None and self._ran_backward:
             found = failing_operator(self._backward, contexts, is_train=True)
         return found
 
@@ -265,36 +297,49 @@ class _Joint:
         drawn = [array for executor in self._draws for array in executor.outputs]
         saved = {name: drawn[head] for name, head in step.saved}
         self._executor = bind_apart("training", both, contexts, {**tiles, **saved})
-        self._arrays: list[mx.nd.NDArray] = self._executor.outputs
+        self.arrays: list[mx.nd.NDArray] = self._executor.outputs
         self._middle = step.forward_nodes
         self._end = step.nodes
         self._is_train = True
         self.is_used_up = False
-        self._may_run_out = is_memory_scarce(self._executor, both, contexts)
+        self._may_run_out = is_memory_scarce([(self._executor, both)], contexts)
 
     def forward(self, *, is_train: bool) -> list[mx.nd.NDArray]:
         for executor in self._draws:
             run_whole(executor, is_train=is_train)
         self._is_train = is_train
         self._run_forward()
-        return self._arrays
+        return self.arrays
 
     def _run_forward(self) -> None:
-        run = run_one_by_one if self._may_run_out else run_part
-        run(self._executor, 0, self._middle, is_train=self._is_train)
-        self._may_run_out = self.is_used_up = False
+        if self._may_run_out:
+            self._allocate()
+        run_part(self._executor, 0, self._middle, is_train=self._is_train)
+        self.is_used_up = False
+
+    def _allocate(self) -> None:
+        """Have MXNet allocate what both halves need, with operators that run one by one.
+
+        The backward half, too: it otherwise runs on a thread that must not wait for the engine.
+        It computes nothing of use here, and overwrites what the forward half has left.
+        """
+        run_one_by_one(self._executor, 0, self._middle, is_train=self._is_train)
+        self.is_used_up = True
+        run_one_by_one(self._executor, self._middle, self._end, is_train=True)
+        self._may_run_out = False
 
     def backward(self) -> list[mx.nd.NDArray]:
         if self.is_used_up:
             self._run_forward()
         run_part(self._executor, self._middle, self._end, is_train=True)
         self.is_used_up = True
-        return self._arrays
+        return self.arrays
 
     def failing_operator(self, contexts: Sequence[mx.Context]) -> Optional[str]:
+        end = self._end if self.is_used_up else self._middle
         self.is_used_up = True
-        for executor in (*self._draws, self._executor):
+        for executor in self._draws:
             found = failing_operator(executor, contexts, is_train=True)
             if found is not None:
                 return found
-        return None
+        return failing_operator(self._executor, contexts, is_train=True, end=end)

@@ -29,6 +29,16 @@ def test_leaves_no_error_behind(fresh):
         failing().asnumpy()
 
 
+def test_is_filled_again_without_an_error():
+    failing()
+    with pytest.raises(mx.MXNetError, match="potrf"):
+        mx.nd.waitall()
+    before = len(error_list._kept)
+    error_list.refill()
+    mx.nd.waitall()
+    assert [len(arrays) for arrays in error_list._kept[before:]] == [128]
+
+
 def test_an_error_of_the_script_is_not_lost(fresh):
     failing()
     with pytest.raises(mx.MXNetError, match="potrf"):

@@ -1,4 +1,4 @@
-"""Where memory may not suffice, the first forward runs its operators one after another."""
+"""Where memory may not suffice, operators first run one after another."""
 
 import mxnet as mx
 import numpy as np
@@ -43,14 +43,42 @@ def gradients(steps=2):
         tofu.disable()
 
 
-def test_only_the_first_forward_and_only_where_memory_is_scarce(runs, monkeypatch):
+def test_only_once_and_only_where_memory_is_scarce(runs, monkeypatch):
+    """Both halves: the backward one runs later on a thread that must not wait for the engine."""
     forward, backward = False, True
     plenty = gradients()
-    assert runs == 2 * [(forward, False), (backward, False)]
+    steps = 2 * [(forward, False), (backward, False)]
+    assert runs == steps
     runs.clear()
     monkeypatch.setattr(first_run, "free_bytes", lambda contexts: 100)
     np.testing.assert_array_equal(gradients(), plenty)
-    assert runs == [(forward, True), (backward, False), (forward, False), (backward, False)]
+    assert runs == [(forward, True), (backward, True), *steps]
+
+
+def test_predictions_too(monkeypatch):
+    """They have an executor without a backward half, which runs all at once."""
+
+    def predicted():
+        tofu.enable(workers=2, device="cpu", log="quiet")
+        try:
+            net = gluon.nn.Dense(8, in_units=6, prefix="net_")
+            net.initialize(mx.init.One())
+            net.hybridize()
+            return [net(mx.nd.arange(24).reshape((4, 6)) + i).asnumpy() for i in range(2)]
+        finally:
+            tofu.disable()
+
+    plenty, whole = predicted(), []
+    own = program.run_one_by_one
+
+    def spy(executor, *bounds, is_train):
+        whole.append((bounds, is_train))
+        own(executor, *bounds, is_train=is_train)
+
+    monkeypatch.setattr(program, "run_one_by_one", spy)
+    monkeypatch.setattr(first_run, "free_bytes", lambda contexts: 100)
+    np.testing.assert_array_equal(predicted(), plenty)
+    assert whole == [((), False)]
 
 
 def test_stops_at_the_operator_that_fails():
@@ -85,7 +113,7 @@ def test_executors_that_need_most_of_it_are_told_apart(free, scarce, monkeypatch
     class Graph:
         tensor_bytes = 2 * 2**21
 
-    assert first_run.is_memory_scarce(executor, Graph, [mx.cpu()]) is scarce
+    assert first_run.is_memory_scarce([(executor, Graph)], [mx.cpu()]) is scarce
 
 
 @pytest.mark.parametrize(("mib", "scarce"), [(2, True), (40, False)])
@@ -100,4 +128,4 @@ def test_the_bytes_that_mxnet_plans_decide(mib, scarce, monkeypatch):
         tensor_bytes = 64 * 2**20
 
     monkeypatch.setattr(first_run, "free_bytes", lambda contexts: mib * 2**20)
-    assert first_run.is_memory_scarce(executor, Graph, [mx.cpu()]) is scarce
+    assert first_run.is_memory_scarce([(executor, Graph)], [mx.cpu()]) is scarce
