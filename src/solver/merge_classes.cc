@@ -99,20 +99,19 @@ class Merger {
   }
 
   // For each of alive_[a], the position in alive_[b] of the one value that goes with it;
-  // empty if the pair does not tie its variables.
+  // empty if the pair does not tie its variables. Every value has a partner (arc
+  // consistency), so equally many values with one partner each have different ones.
   std::vector<int> Tie(const Pair& pair, int a) const {
     const int b = Other(pair, a);
     std::vector<int> partner;
     if (alive_[a].size() != alive_[b].size() || alive_[a].size() < 2) return {};
-    std::vector<char> taken(alive_[b].size(), 0);
     for (int x : alive_[a]) {
       int found = -1;
       for (size_t y = 0; y < alive_[b].size(); ++y) {
         if (!Allowed(pair, a, x, alive_[b][y])) continue;
-        if (found >= 0 || taken[y]) return {};
+        if (found >= 0) return {};
         found = static_cast<int>(y);
       }
-      taken[found] = 1;
       partner.push_back(found);
     }
     return partner;
