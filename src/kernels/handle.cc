@@ -37,6 +37,7 @@ uint64_t SealHandle(const void* tile, int owner) {
 const void* OpenHandle(uint64_t handle, int owner) {
   const uint64_t address = handle & kAddressMask;
   if ((handle & ~kAddressMask) != Seal(address, Residue(owner))) return nullptr;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): that is what a handle is for
   return reinterpret_cast<const void*>(address);
 }
 

@@ -1,0 +1,80 @@
+"""benchmarks/gpu_calls.py counts what MXNet's executor would do."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_calls.py"
+
+
+@pytest.fixture(scope="module")
+def gpu_calls():
+    spec = importlib.util.spec_from_file_location("gpu_calls", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def graph(*nodes, heads):
+    """Nodes as (operator, worker, numbers of inputs)."""
+    return {
+        "nodes": [
+            {
+                "op": op,
+                "attrs": {"__ctx_group__": f"worker{worker}"},
+                "inputs": [[i, 0, 0] for i in inputs],
+            }
+            for op, worker, inputs in nodes
+        ],
+        "heads": [[head, 0, 0] for head in heads],
+    }
+
+
+def test_a_copy_ends_a_segment_and_readers_on_one_worker_share_it(gpu_calls):
+    example = graph(
+        ("null", 0, []),
+        ("relu", 0, [0]),
+        ("sigmoid", 0, [1]),
+        ("relu", 1, [2]),  # copied to worker 1 before this
+        ("sigmoid", 1, [2, 3]),  # the same copy
+        heads=[4],
+    )
+    assert [op for op, _ in gpu_calls.executed(example)] == [
+        *("null", "relu", "sigmoid", "_CrossDeviceCopy", "relu", "sigmoid")
+    ]
+    found = gpu_calls.count(example)
+    assert (found["copies"], found["launches"], found["waits"]) == (1, 2, 3)
+
+
+def test_what_is_read_in_place_is_not_copied(gpu_calls):
+    example = graph(("null", 0, []), ("_tofu_multifetch", 1, [0]), heads=[1])
+    example["nodes"][1]["attrs"]["__direct__"] = "1"
+    assert gpu_calls.count(example)["copies"] == 0
+
+
+def test_nodes_of_several_workers_are_no_segment(gpu_calls):
+    example = graph(
+        ("null", 0, []), ("null", 1, []), ("relu", 0, [0]), ("relu", 1, [1]), heads=[2, 3]
+    )
+    assert gpu_calls.count(example)["launches"] == 2
+
+
+def test_nodes_that_no_head_needs_do_not_run(gpu_calls):
+    example = graph(("null", 0, []), ("relu", 0, [0]), ("relu", 1, [0]), heads=[1])
+    assert dict(gpu_calls.count(example)) == {
+        "copies": 0, "launches": 1, "waits": 1, "kernels": 0, "publications": 0,
+    }  # fmt: skip
+
+
+def test_it_prints_both_kinds_of_fetches():
+    command = [sys.executable, str(SCRIPT), "--smoke", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    calls = json.loads(done.stdout)["calls"]
+    assert set(calls) == {"in place", "with handles", "plain"}
+    assert calls["in place"]["copies"] == calls["in place"]["publications"] == 0
+    assert calls["with handles"]["copies"] >= calls["with handles"]["publications"] > 0
+    assert all(of["waits"] == of["copies"] + of["launches"] > 0 for of in calls.values())
