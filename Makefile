@@ -3,6 +3,7 @@
 # make test-all   runs those of which make test takes a sample, too
 # make test-tsan  runs the tests of what threads share under ThreadSanitizer
 # make test-gpu-standin  runs MXNet's wheel for GPUs on libraries that stand in for CUDA's
+# make gpu-check  checks the kernels on this machine's GPU, without MXNet, in ten minutes
 # make test-mxnet DIR=PATH  runs MXNet 1.9.1's own tests of Gluon from a checkout of its sources
 # make check  checks formatting, lint, types and dead code
 # make build  creates .venv and installs tofu from this folder (editable)
@@ -30,7 +31,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-all test-cpp test-python test-tsan test-gpu-standin test-mxnet check format clean
+.PHONY: help build demo test test-all test-cpp test-python test-tsan test-gpu-standin gpu-check test-mxnet check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -110,6 +111,10 @@ test-tsan: $(VENV)/.requirements
 # Without a GPU. The wheel and its environment take 1.2 GB in $(BUILD)/gpu_standin.
 test-gpu-standin: $(VENV)/.build
 	@BUILD="$(BUILD)" VENV="$(VENV)" tests/gpu_standin/run.sh
+
+# Needs no environment and downloads nothing. Exit status 2: there is no GPU.
+gpu-check:
+	@"$${PYTHON:-python3}" scripts/gpu_check.py --build $(BUILD)/gpu_check --out $(BUILD)/gpu_check.json
 
 # Plainly and under the switch; the report goes into $(BUILD)/mxnet_tests.
 test-mxnet: $(VENV)/.build

@@ -99,6 +99,22 @@ class Driver:
         self.use(device)
         self.call("cuMemFree_v2", ctypes.c_uint64(address))
 
+    def write(self, address: int, data: bytes) -> None:
+        """Copy bytes to a device."""
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+
+    def free_bytes(self) -> int:
+        """The memory that is left on the device in use."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    def stream(self) -> ctypes.c_void_p:
+        """A new stream of the device in use."""
+        stream = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(stream), 0)
+        return stream
+
     def reaches(self, reader: int, owner: int) -> bool:
         """Whether kernels on one device can read the memory of another."""
         can = ctypes.c_int()
@@ -155,7 +171,7 @@ class GpuCase:
 
     @property
     def tiles(self) -> int:
-        """Number of tiles: two adjacent ones, or one of which half of every row is read."""
+        """Number of tiles: two adjacent ones, or one, of which "slice" reads half of every row."""
         return 2 if self.pattern == "gather" else 1
 
     @property
@@ -166,7 +182,7 @@ class GpuCase:
     @property
     def tile_pitch(self) -> int:
         """Bytes from row to row of a tile."""
-        return self.row_bytes * (1 if self.pattern == "gather" else 2)
+        return self.row_bytes * (2 if self.pattern == "slice" else 1)
 
     @property
     def region_pitch(self) -> int:

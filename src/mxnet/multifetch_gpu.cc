@@ -151,6 +151,7 @@ extern "C" __attribute__((visibility("default"))) const char* TofuRunMultiFetchO
     tofu::FetchCall call;
     call.sources.assign(sources, sources + num_sources);
     call.owners.resize(tofu::ReadSpec(spec).num_remote);
+    call.number = tofu::Sites().NumberOf({"MultiFetch", call.owners});
     gpus.Prepare(spec, device).Launch(call, region, nullptr, stream);
     return nullptr;
   } catch (const std::exception& error) {

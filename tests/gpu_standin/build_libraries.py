@@ -20,7 +20,7 @@ FAKE = ROOT / "tests/cpp/kernels/gpu/fake"
 # Library -> how the names of its functions begin, and the sources that stand in for some.
 LIBRARIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "libcudart.so.11.0": (("cuda", "__cuda"), ("fake_runtime.cc",)),
-    "libcuda.so.1": (("cu",), ("fake_driver.cc", "compiled_kernels.cc")),
+    "libcuda.so.1": (("cu",), ("fake_driver.cc", "fake_measuring.cc", "compiled_kernels.cc")),
     "libnvrtc.so.11.2": (("nvrtc",), ("fake_nvrtc.cc",)),
     "libcudnn.so.8": (("cudnn",), ("fake_cudnn.cc",)),
     "libcublas.so.11": (("cublas",), ()),

@@ -70,6 +70,11 @@ FAKE int cuDevicePrimaryCtxRetain(int** context, int device) {
   return 0;
 }
 
+FAKE int cuCtxSetCurrent(int* context) {
+  g_current.assign(1, context);
+  return 0;
+}
+
 FAKE int cuCtxPushCurrent_v2(int* context) {
   g_current.push_back(context);
   return 0;
