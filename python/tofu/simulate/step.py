@@ -78,7 +78,8 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
         GraphError: MXNet refuses an operator.
     """
     roles = list(plan.table.graph.head_roles)
-    partitioned = _core.partition(plan, fetch=fetch, heads=roles)
+    crossing = "tiles" if machine.is_gpu else "plain_tiles"
+    partitioned = _core.partition(plan, fetch=fetch, crossing=crossing, heads=roles)
     step = _core.schedule(partitioned, joint=True)
     graph = step.graphs[0]
     updates = [

@@ -145,7 +145,7 @@ class Maker {
     ++operation->num_flows;
   }
 
-  // The worker whose tile a fetch reads through its handle number `input`.
+  // The worker whose tile a fetch reads as its input number `input`, or through it.
   int Owner(int fetch, int input) const {
     int node = graph_.nodes[fetch].inputs[input].node;
     while (IsCopy(node)) node = graph_.nodes[node].inputs[0].node;
@@ -159,18 +159,22 @@ class Maker {
         n.attrs.at(kSpecAttr), handles == n.attrs.end() ? "" : handles->second);
     std::map<int, double> bytes;  // by worker
     size_t first_remote = 0;
+    int first_tile = bundle.num_handles();
     for (const MultiFetchSpec& spec : bundle.specs) {
       for (const TilePiece& piece : spec.pieces) {
         double size = static_cast<double>(ElementBytes(spec.dtype));
         for (int64_t extent : piece.extents) size *= static_cast<double>(extent);
-        const bool is_remote =
-            piece.source != kNoSource && piece.source < spec.num_remote;
-        const int worker =
-            is_remote ? Owner(node, bundle.remote[first_remote + piece.source].input)
-                      : bound_.workers[node];
+        int worker = bound_.workers[node];
+        if (piece.source != kNoSource) {
+          const bool by_handle = piece.source < spec.num_remote;
+          worker = Owner(node, by_handle
+                                   ? bundle.remote[first_remote + piece.source].input
+                                   : first_tile + piece.source - spec.num_remote);
+        }
         bytes[worker] += size;
       }
       first_remote += static_cast<size_t>(spec.num_remote);
+      first_tile += static_cast<int>(spec.sources.size()) - spec.num_remote;
     }
     for (const auto& [worker, size] : bytes) {
       if (worker != bound_.workers[node]) {

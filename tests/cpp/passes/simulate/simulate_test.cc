@@ -200,6 +200,29 @@ TEST(Simulate, AFetchReadsItsOwnersTileOverTheLink) {
   EXPECT_EQ(simulation.operations.flows[1].to, 1);
 }
 
+TEST(Simulate, AFetchReadsOthersTilesInPlaceOverTheLinkToo) {
+  Case fetch(2);
+  const NodeEntry own = Variable(fetch.builder(), "own", 1);
+  const NodeEntry tile = Variable(fetch.builder(), "tile", 0);
+  Node regions;
+  regions.op = kMultiFetchOp;
+  regions.name = "fetch";
+  regions.inputs = {own, tile, own};
+  regions.num_outputs = 3;
+  regions.attrs[kDirectAttr] = "1";
+  regions.attrs[kSpecAttr] =
+      "dtype=0 shape=8 remote=0 sources=8; pieces=0@0>0:8|"
+      "dtype=0 shape=16 remote=0 sources=8;8; pieces=0@0>0:8;1@0>8:8";
+  const NodeEntry at = {
+      fetch.builder()->Add(regions, 1, {{8}, {16}, {1}}, {0, 0, kHandleDtype}), 0};
+  const Simulation simulation = fetch.Run({at}, {});
+  const Ran& ran = fetch.RanOf(simulation, "fetch");
+  EXPECT_DOUBLE_EQ(ran.link_s, 3.2);     // 32 bytes from worker 0
+  EXPECT_DOUBLE_EQ(ran.compute_s, 128);  // twice 32 bytes of its own
+  ASSERT_EQ(simulation.operations.flows.size(), 1u) << "no copy of a handle";
+  EXPECT_EQ(simulation.operations.flows[0].from, 0);
+}
+
 TEST(Simulate, NeighboursOfADeviceAreOneSegment) {
   Case segments(2);
   *segments.machine() = ExampleGpus(2);
