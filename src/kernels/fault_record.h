@@ -1,8 +1,8 @@
 // Where the kernels of a device report a handle that is not its owner's (cuda_text.h): in
 // the host's memory, so the host sees it without a call of the driver's.
 //
-// A record holds one fault. If kernels report several before the host looks, one stays, or
-// the call of one and the handle of another.
+// A record holds one fault. If kernels report several before the host looks, one stays,
+// or the call of one and the handle of another.
 //
 // Errors: CudaError if the driver has no memory.
 #ifndef TOFU_KERNELS_FAULT_RECORD_H_

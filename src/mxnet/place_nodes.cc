@@ -112,15 +112,19 @@ bool Assign(const void* graph, const Placement& placement) {
   return true;
 }
 
-void* Place(void* result, const void* functor, void* graph) {
-  bool is_placed = false;
-  if (current != nullptr) {
-    try {
-      is_placed = Assign(graph, *current);
-    } catch (const std::exception&) {  // the graph has no attribute "device"
-    }
+// The same; false if the graph has no attribute "device", for which MXNet throws.
+bool Assigned(const void* graph, const Placement& placement) {
+  try {
+    return Assign(graph, placement);
+  } catch (const std::exception&) {
+    return false;
   }
-  if (!is_placed) return library.mxnets(result, functor, graph);
+}
+
+void* Place(void* result, const void* functor, void* graph) {
+  if (current == nullptr || !Assigned(graph, *current)) {
+    return library.mxnets(result, functor, graph);
+  }
   ++current->placed;
   library.move(result, graph);
   return result;
@@ -136,7 +140,8 @@ RawPass* FindPass(void* handle, const SafeReader& reader) {
   }
   const auto size = static_cast<size_t>(passes.end - passes.begin);
   std::vector<RawPass*> all(size <= kMaxPasses ? size : 0);
-  if (!reader.Read(passes.begin, all.data(), all.size() * sizeof(RawPass*))) {
+  if (!reader.Read(static_cast<const void*>(passes.begin), static_cast<void*>(all.data()),
+                   all.size() * sizeof(RawPass*))) {
     return nullptr;
   }
   for (RawPass* pass : all) {

@@ -1,8 +1,8 @@
 // The order in which variable elimination takes its variables: min-fill. The next is the
-// variable whose neighbours need the fewest new edges among them, then the one that leaves
-// the smallest table, then the one with the lowest number. A new edge also makes its ends'
-// common neighbours cheaper; that is noticed only when they are neighbours of the next
-// variables themselves, so the order may differ from true min-fill.
+// variable whose neighbours need the fewest new edges among them, then the one that
+// leaves the smallest table, then the one with the lowest number. A new edge also makes
+// its ends' common neighbours cheaper; that is noticed only when they are neighbours of
+// the next variables themselves, so the order may differ from true min-fill.
 //
 // Output:     the order, and the cost of eliminating in this order.
 // Complexity: O(V log V) for graphs of bounded width. A variable that would leave

@@ -167,9 +167,9 @@ class Maker {
         int worker = bound_.workers[node];
         if (piece.source != kNoSource) {
           const bool by_handle = piece.source < spec.num_remote;
-          worker = Owner(node, by_handle
-                                   ? bundle.remote[first_remote + piece.source].input
-                                   : first_tile + piece.source - spec.num_remote);
+          worker =
+              Owner(node, by_handle ? bundle.remote[first_remote + piece.source].input
+                                    : first_tile + piece.source - spec.num_remote);
         }
         bytes[worker] += size;
       }
