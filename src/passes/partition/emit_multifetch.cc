@@ -13,6 +13,10 @@ namespace {
 // retirement, and two operators cost more than a copy.
 constexpr int64_t kSmallBytes = 16 << 10;
 
+// A fetch on a CPU reads others' tiles through views, which know shapes of at most this
+// rank (remote_views.h): each look at a larger one would leave memory behind.
+constexpr size_t kMaxViewedRank = 4;
+
 Combine CombineOf(Reducer reduce) {
   switch (reduce) {
     case Reducer::kMax:
@@ -150,7 +154,8 @@ NodeEntry MultiFetchEmitter::Fetch(const MultiFetchSpec& spec,
 NodeEntry MultiFetchEmitter::Readable(NodeEntry tile) {
   const int64_t bytes =
       NumElements(builder_.shape(tile)) * DtypeBytes(builder_.dtype(tile));
-  if (crossing_ != Crossing::kPlainTiles || IsReadDirectly(tile) || bytes > kSmallBytes) {
+  if (crossing_ != Crossing::kPlainTiles || IsReadDirectly(tile) || bytes > kSmallBytes ||
+      builder_.shape(tile).size() > kMaxViewedRank) {
     return tile;
   }
   if (builder_.graph().nodes[tile.node].is_variable()) return tile;
@@ -172,7 +177,7 @@ bool MultiFetchEmitter::IsReadDirectly(NodeEntry tile) const {
   if (crossing_ != Crossing::kPlainTiles) return crossing_ == Crossing::kTiles;
   // In prediction, oneDNN's operators move their weights to layouts of their own.
   const Node& node = builder_.graph().nodes[tile.node];
-  return !node.is_variable() &&
+  return !node.is_variable() && builder_.shape(tile).size() <= kMaxViewedRank &&
          (node.op == kMultiFetchOp ||
           IsSurelyPlain(builder_.shape(tile), builder_.dtype(tile)));
 }

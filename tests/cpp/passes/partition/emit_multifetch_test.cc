@@ -194,6 +194,19 @@ TEST_F(EmitDirectly, SmallTilesOfOtherLayoutsAreCopiedAndLargeOnesPublished) {
   EXPECT_EQ(Fetch(Crossing::kTiles).inputs[0].node, tiles_[1].node);
 }
 
+// A view of an array knows four dimensions.
+TEST_F(EmitDirectly, TilesOfFiveDimensionsArePublishedWhoeverMadeThem) {
+  for (const char* op : {"made", kMultiFetchOp}) {
+    tiles_.clear();
+    Tiles({4, 2, 1, 1, 1}, op);
+    EXPECT_EQ(NodeOf(Fetch(Crossing::kPlainTiles).inputs[0]).op, kPublishOp) << op;
+    EXPECT_EQ(Fetch(Crossing::kTiles).inputs[0].node, tiles_[1].node) << op;
+  }
+  tiles_.clear();
+  Tiles({4, 2, 1, 513}, kMultiFetchOp);
+  EXPECT_EQ(Fetch(Crossing::kPlainTiles).inputs[0].node, tiles_[1].node);
+}
+
 TEST_F(EmitDirectly, ASmallTileIsCopiedOnce) {
   Tiles({4, 2, 1});
   const auto region = [&](int64_t rows) {

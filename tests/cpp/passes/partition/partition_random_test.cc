@@ -118,6 +118,7 @@ void ExpectCrossing(Crossing crossing, const Partitioned& partitioned) {
       EXPECT_NE(crossing, Crossing::kCopies) << reader.name;
       if (crossing == Crossing::kTiles) continue;
       EXPECT_FALSE(source.is_variable()) << reader.name;
+      EXPECT_LE(graph.shape(input).size(), 4u) << reader.name;
       EXPECT_TRUE(source.op == kMultiFetchOp ||
                   IsSurelyPlain(graph.shape(input), graph.dtype(input)))
           << reader.name;

@@ -126,14 +126,21 @@ def test_a_library_that_is_not_mxnet_cannot_be_taught():
     assert "does not export the functions of MXNet 1.9.1 0" in answer("libc.so.6")
 
 
-def free_in_another_process(libmxnet):
+def in_another_process(libmxnet, answer):
+    """What the library answers there; `answer` is an expression of `library` and `path`."""
     code = (
-        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
-        "library.TofuFreeOpen.restype = ctypes.c_char_p;"
-        "print(library.TofuFreeOpen(sys.argv[2].encode()).decode(), library.TofuFreeBegin())"
+        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); path = sys.argv[2].encode();"
+        "library.TofuFreeOpen.restype = library.TofuPlaceOpen.restype = ctypes.c_char_p;"
+        f"print({answer})"
     )
     command = [sys.executable, "-c", code, extension._library._name, libmxnet]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def free_in_another_process(libmxnet):
+    return in_another_process(
+        libmxnet, "library.TofuFreeOpen(path).decode(), library.TofuFreeBegin()"
+    )
 
 
 def test_operators_of_another_library_are_not_freed():
@@ -142,13 +149,7 @@ def test_operators_of_another_library_are_not_freed():
 
 
 def place_in_another_process(libmxnet):
-    code = (
-        "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]);"
-        "library.TofuPlaceOpen.restype = ctypes.c_char_p;"
-        "print(library.TofuPlaceOpen(sys.argv[2].encode()).decode())"
-    )
-    command = [sys.executable, "-c", code, extension._library._name, libmxnet]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return in_another_process(libmxnet, "library.TofuPlaceOpen(path).decode()")
 
 
 def test_graphs_of_another_library_are_not_placed():
