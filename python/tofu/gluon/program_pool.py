@@ -375,29 +375,16 @@ def make_pool(
         saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
-    def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
-        doing = "partitioning" if saved else "searching a plan and partitioning"
-        with saved_plans.checked_pins(options), messages.phase(name, doing, session):
-            compiled: Compiled = backend.compile_graph(
-                table,
-                workers=session.workers,
-                pins=pins,
-                options=dataclasses.replace(options, parts=parts),
-                saved=saved,
-                fetch=fetch.kind,
-                crossing=fetch.crossing,
-                apart=fetch.apart,
-                relays=session.contexts[0].device_type == "cpu",
-                dump_dir=session.dump_dir,
-            )
-        return compiled
-
-    try:
-        compiled = compile_graph({**pins, **of_inputs})
-    except PlanError:
-        if not of_inputs:
-            raise
-        compiled = compile_graph(pins)  # inputs that do not go together are divided otherwise
+    compiled = _compiled(
+        name,
+        table,
+        session,
+        fetch,
+        pins=pins,
+        of_inputs=of_inputs,
+        options=dataclasses.replace(options, parts=parts),
+        saved=saved,
+    )
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
     _tile_parameters(name, parameters, compiled, session)
@@ -410,6 +397,44 @@ def make_pool(
         if unknown:
             messages.undescribed(name, unknown, compiled)
     return Pool(compiled, parameters, signature, session, name)
+
+
+def _compiled(
+    name: str,
+    table: Any,
+    session: Session,
+    fetch: Any,
+    *,
+    pins: Mapping[str, tuple[int, ...]],
+    of_inputs: Mapping[str, tuple[int, ...]],
+    options: SearchOptions,
+    saved: Any,
+) -> Compiled:
+    """Plan, partition and schedule; inputs that do not go together are divided otherwise."""
+
+    def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
+        doing = "partitioning" if saved else "searching a plan and partitioning"
+        with saved_plans.checked_pins(options), messages.phase(name, doing, session):
+            compiled: Compiled = session.state.backend.compile_graph(
+                table,
+                workers=session.workers,
+                pins=pins,
+                options=options,
+                saved=saved,
+                fetch=fetch.kind,
+                crossing=fetch.crossing,
+                apart=fetch.apart,
+                relays=session.contexts[0].device_type == "cpu",
+                dump_dir=session.dump_dir,
+            )
+        return compiled
+
+    try:
+        return compile_graph({**pins, **of_inputs})
+    except PlanError:
+        if not of_inputs:
+            raise
+        return compile_graph(pins)
 
 
 def _tile_parameters(
