@@ -65,8 +65,11 @@ def operator_text(name: str, operators: Sequence[Document]) -> str:
         return "\n".join([*lines, f"No strategies to show: {reason}"]) + "\n"
     _, _, call, analysis = max(found, key=lambda each: each[0])
     lines += [_example(call, analysis), "", "Index variables:"]
-    words = [(name, _words(extent, analysis)) for name, extent in analysis.extents.items()]
-    lines += [f"  {line}" for line in table(("variable", "what it is"), words)]
+    words = [
+        (name, description.words(name), _words(extent, analysis))
+        for name, extent in analysis.extents.items()
+    ]
+    lines += [f"  {line}" for line in table(("variable", "what it is", "where"), words)]
     lines += ["", "Ways to split it:", *str(analysis).splitlines()[1:], "", _LEGEND]
     return "\n".join(lines) + "\n"
 

@@ -91,12 +91,12 @@ def _all(plan: Plan) -> list[str]:
     lines = ["", "Tensors (pieces along each dimension; '=' marks a replicated one)", ""]
     lines += table(
         ("tensor", "shape", "dtype", "tiles", "cut per step"),
-        ((tensor.name, *_tensor_cells(tensor, plan)) for tensor in plan.tensors),
+        ((tensor.label, *_tensor_cells(tensor, plan)) for tensor in plan.tensors),
     )
     lines += ["", "Operators (index variable split at each step)", ""]
     lines += table(
         ("operator", "kind", "split per step", "bytes fetched"),
-        ((o.node, o.op, _split_text(o), f"{o.bytes:,}") for o in plan.operators),
+        ((o.label, o.op, _split_text(o), f"{o.bytes:,}") for o in plan.operators),
     )
     return lines
 
