@@ -105,11 +105,14 @@ def _words(extent: Extent, analysis: Analysis) -> str:
     return f"reduced: {extent.constant} values"
 
 
-def used_text(problem: Problem, operators: Sequence[Document]) -> str:
-    """The operators of a training graph, and which of them are described."""
+def used_text(problems: Sequence[Problem], operators: Sequence[Document]) -> str:
+    """The operators of training graphs, and which of them are described."""
     known = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
     uses = Counter(
-        described_name(node.op, node.attrs)[0] for node in problem.graph.nodes if node.op
+        described_name(node.op, node.attrs)[0]
+        for problem in problems
+        for node in problem.graph.nodes
+        if node.op
     )
     rows, missing = [], 0
     for name, count in sorted(uses.items(), key=lambda each: (-each[1], each[0])):
