@@ -36,6 +36,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
@@ -57,8 +58,6 @@ from tofu.planning.problems import (
 )
 
 __all__ = ["plan"]
-
-FORMATS = ("text", "json", "html")
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -118,7 +117,8 @@ FORMATS = ("text", "json", "html")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="Tables, the JSON document of docs/formats.md, or a web page.",
+    help="Tables, the JSON document of docs/formats.md, a web page, or (with --mesh) the "
+    "placements as Python.",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
@@ -150,8 +150,13 @@ FORMATS = ("text", "json", "html")
     metavar="N",
     help="Only the N-th of a script's graphs. Default: all that its first training step trains.",
 )
+@click.option(
+    "--mesh",
+    metavar="N,N,...",
+    help="The sizes of a mesh of devices, for a module of PyTorch.",
+)
 @fetch_option
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
     workers: Optional[str],
@@ -176,6 +181,7 @@ def plan(
     save: Optional[str],
     memory: str,
     graph: Optional[int],
+    mesh: Optional[str],
     fetch: Optional[str],
     target: str,
     args: tuple[str, ...],
@@ -184,9 +190,16 @@ def plan(
 
     SCRIPT is run to the end of its first training step, without computing it. SYMBOL.json
     is a symbol that MXNet saved; give the shapes of its inputs. MODEL is a name that
-    docs/models.md lists, such as wresnet-152-10.
+    docs/models.md lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
+    module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
     update = None if optimizer == "none" else optimizer
+    if mesh is not None or is_module(target):
+        set_search(search, pins, pin_file, allow_replication)
+        _plan_module(target, mesh, form, update, everything, time_limit)
+        return
+    if form == "python":
+        raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
     is_model = names_model(target)
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
@@ -239,6 +252,39 @@ def plan(
         )
     else:
         run()
+
+
+def _plan_module(
+    target: str,
+    mesh: Optional[str],
+    form: str,
+    optimizer: Optional[str],
+    everything: bool,
+    time_limit: Optional[float],
+) -> None:
+    """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
+    context = click.get_current_context()
+    for name in _NOT_OF_MODULES:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ConfigError(f"tofu plan --mesh: --{name.replace('_', '-')} is not for PyTorch")
+    if mesh is None:
+        raise ConfigError(f"tofu plan {target}: give the devices, such as --mesh 2,4")
+    if not is_module(target):
+        raise ConfigError(
+            f"tofu plan --mesh: {target}: expected package.module:function or FILE.pt2"
+        )
+    config = Config.from_environment()
+    given = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    plan_module(
+        target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
+        everything=everything,
+    )  # fmt: skip
+
+
+_NOT_OF_MODULES = (
+    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
+    "explain", "save", "memory", "fetch",
+)  # fmt: skip
 
 
 def _check_target(
