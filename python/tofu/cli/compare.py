@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 import click
 
-from tofu.cli.inputs import from_script
+from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     check_script,
@@ -166,7 +166,7 @@ def _problems(
 
     @functools.cache
     def of_script() -> Problem:
-        return from_script(Path(target), args)
+        return first_of_script(Path(target), args)
 
     return lambda count: dataclasses.replace(of_script(), workers=count)
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 import click
 
-from tofu.cli.inputs import from_script
+from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     check_script,
@@ -185,7 +185,7 @@ def _problems(
 
     @functools.cache
     def of_script() -> Problem:
-        return from_script(Path(target), args)
+        return first_of_script(Path(target), args)
 
     return lambda k, batch: dataclasses.replace(of_script(), workers=k), False
 

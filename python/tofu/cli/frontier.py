@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import click
 
-from tofu.cli.inputs import from_script
+from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     check_script,
@@ -104,7 +104,7 @@ def frontier_command(
         chosen = None if optimizer == "none" else optimizer
         problem = from_model(target, batch_size=batch_size, optimizer=chosen)
     else:
-        problem = from_script(Path(target), args)
+        problem = first_of_script(Path(target), args)
     predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
     points = list(
         frontier(
