@@ -38,7 +38,7 @@ class TileMemory {
     for (size_t now = 0; now < order_.size(); ++now) {
       int64_t alive = 0;
       for (int entry = 0; entry < graph_.num_entries(); ++entry) {
-        if (IsAlive(entry, now, plan)) alive += Tile(entry, plan);
+        if (IsAlive(entry, now)) alive += Tile(entry, plan);
       }
       peak = std::max(peak, alive);
     }
@@ -72,17 +72,17 @@ class TileMemory {
     return {made, last};
   }
 
-  bool IsAlive(int entry, size_t now, const Plan& plan) const {
+  bool IsAlive(int entry, size_t now) const {
     if (keep_[entry] == Keep::kInPlace) return false;
     if (keep_[entry] != Keep::kUntilRead) return true;
     const auto [made, last] = Life(entry);
     if (now < made || now > last) return false;
-    return now < last || made == last || !IsOverwritten(entry, order_[now], plan);
+    return now < last || made == last || !IsOverwritten(entry, order_[now]);
   }
 
   // Whether the first input of the output's size that dies at an element-wise operator
   // is this one.
-  bool IsOverwritten(int entry, int node, const Plan& plan) const {
+  bool IsOverwritten(int entry, int node) const {
     const StrategyRow* row = table_.row(node);
     const int output = graph_.first_entry[node];
     if (row == nullptr || !row->elementwise || graph_.nodes[node].num_outputs != 1 ||
