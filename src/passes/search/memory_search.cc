@@ -30,7 +30,7 @@ class MemorySearch {
     if (parts_.size() <= kMaxJointSteps) DecideTogether();
     const bool is_done =
         result_.found && result_.found->bytes <= result_.lower_bound_bytes;
-    for (size_t first = 0; !is_done && first < parts_.size(); ++first) Sweep(first);
+    if (!is_done) Sweep();
     return std::move(result_);
   }
 
@@ -45,15 +45,14 @@ class MemorySearch {
     Accept(std::move(found));
   }
 
-  void Sweep(size_t first) {
+  void Sweep() {
     ClassCuts cuts = start_;
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t unchanged = 0;
     for (size_t i = 0; i < kMaxSweeps * parts_.size(); ++i) {
       if (unchanged == parts_.size() || IsPast(options_.eliminate.deadline)) return;
       ++unchanged;
-      SearchResult found =
-          searcher_->Search(Freed(cuts, (first + i) % parts_.size()), options_);
+      SearchResult found = searcher_->Search(Freed(cuts, i % parts_.size()), options_);
       if (found.status == EliminateStatus::kTooBig || found.bytes >= bytes) continue;
       bytes = found.bytes;
       cuts = found.cuts;
@@ -62,10 +61,7 @@ class MemorySearch {
     }
   }
 
-  // A hurried search does not heed the limit.
   void Accept(SearchResult found) {
-    const int64_t peak = options_.memory->PeakBytes(found.cuts.tensors, parts_);
-    if (peak > options_.memory->limit_bytes) return;
     if (!result_.found || found.bytes < result_.found->bytes) {
       result_.found = std::move(found);
     }

@@ -1,15 +1,14 @@
 // Searches the plan with the fewest bytes whose tiles stay within a memory limit.
 //
 // Every step is decided again, given the others, within the limit, until nothing
-// improves; once for each step to begin with, since the first ones take what memory there
-// is. Up to two steps are also decided together, which is exact.
+// improves. Up to two steps are also decided together, which is exact.
 //
 // Input:      what is given of every step; a plan to start from, within the limit or not.
 // Output:     the best plan within the limit, with a bound of all such plans; nothing if
 //             none was found.
 // Errors:     none.
 // Position:   after the searches without a limit (recursive_search.h).
-// Complexity: kMaxSweeps * steps^2 searches of one step (solve.h, with a fixed number of
+// Complexity: kMaxSweeps * steps searches of one step (solve.h, with a fixed number of
 //             nodes): equal input, equal output unless the deadline ends it.
 #ifndef TOFU_PASSES_SEARCH_MEMORY_SEARCH_H_
 #define TOFU_PASSES_SEARCH_MEMORY_SEARCH_H_

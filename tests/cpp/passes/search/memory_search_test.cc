@@ -187,6 +187,49 @@ TEST(MemorySearch, LimitsOnlyModesThatImproveSteps) {
   }
 }
 
+// x and h = relu(x): h takes x's place, where x is not read later.
+TEST(MemoryLimit, ElementwiseOperatorsOverwriteWhatDies) {
+  for (const bool is_read_later : {false, true}) {
+    ExampleGraph example;
+    const NodeEntry data = example.Variable("data", {8, 8});
+    const NodeEntry x = example.SumRows("x", data);
+    const NodeEntry h = example.Elementwise("h", {x});
+    std::vector<NodeEntry> last = {h};
+    if (is_read_later) last.push_back(x);
+    example.Head(example.Elementwise("out", last, "add"), "output");
+    const Graph& graph = example.graph();
+    const CoarseGraph coarse =
+        Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
+    const MemoryLimit limit = LimitMemory(graph, example.table(), coarse, 1);
+    const std::vector<Cuts> whole(coarse.tensors.size(), Cuts(1, kReplicated));
+    // The data and the output are always there.
+    const int64_t tensor = 8 * 4;
+    EXPECT_EQ(limit.PeakBytes(whole, {2}), 8 * tensor + tensor * (is_read_later ? 3 : 2));
+    const std::vector<Cuts> halves(coarse.tensors.size(), Cuts(1, 0));
+    EXPECT_EQ(limit.PeakBytes(halves, {2}), limit.PeakBytes(whole, {2}) / 2);
+  }
+}
+
+// A search out of time decides without the limit; such a plan must not be taken.
+TEST(MemorySearch, ASearchOutOfTimeFitsOrFails) {
+  ExampleGraph example = Mlp(64, 64, 4);
+  const Graph& graph = example.graph();
+  const TileMemory memory(graph, example.table());
+  PlanOptions options;
+  options.workers = 8;
+  const int64_t least = memory.Peak(MakePlan(graph, example.table(), options));
+  options.allow_replication = true;
+  options.time_limit_s = 1e-9;
+  for (const int64_t limit : {least / 2, least, 2 * least}) {
+    options.memory_limit_bytes = limit;
+    try {
+      EXPECT_LE(memory.Peak(MakePlan(graph, example.table(), options)), limit);
+    } catch (const UserError&) {
+      EXPECT_LT(limit, 2 * least);
+    }
+  }
+}
+
 // Eight workers are searched step by step; less memory never costs fewer bytes.
 TEST(MemorySearch, StepsShareTheMemoryThereIs) {
   ExampleGraph example = Mlp(64, 64, 4);
