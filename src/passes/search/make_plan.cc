@@ -117,7 +117,7 @@ struct PlanSearch {
   Plan RunWithinLimit() const {
     const CoarseGraph coarse = Coalesce(graph, table, groups);
     if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
-    const Plan any = Run(coarse, nullptr, options.allow_replication, nullptr);
+    Plan any = Run(coarse, nullptr, options.allow_replication, nullptr);
     const MemoryLimit memory =
         LimitMemory(graph, table, coarse, options.memory_limit_bytes);
     const auto peak = [&](const Plan& plan) {
