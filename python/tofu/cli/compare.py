@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 import click
 
 from tofu import _core
-from tofu.cli.inputs import from_script
+from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     check_devices,
@@ -186,7 +186,7 @@ def _problems(
 
     @functools.cache
     def of_script() -> Problem:
-        return from_script(Path(target), args)
+        return first_of_script(Path(target), args)
 
     return lambda count: dataclasses.replace(of_script(), workers=count)
 

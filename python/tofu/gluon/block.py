@@ -42,13 +42,17 @@ class PartitionedBlock:
 
     Args:
         block: the block, traced and with its parameters initialized.
+
+    Attributes:
+        name: its name.
+        gives_numpy: whether its outputs are arrays of ``mx.np``.
     """
 
     def __init__(self, block: Any) -> None:
         self.cached_op = block._cached_op
         self.name = block.name or type(block).__name__
         self._symbol = block._cached_graph[1]
-        self._gives_numpy = gives_numpy(self._symbol)
+        self.gives_numpy = gives_numpy(self._symbol)
         arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
         self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
         self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
@@ -100,7 +104,7 @@ class PartitionedBlock:
             return None
         views.flush(current.state.views)
         results = pool.run(inputs, record=record, context=arrays[0].ctx)
-        return shown(results, numpy=self._gives_numpy)
+        return shown(results, numpy=self.gives_numpy)
 
     def check_not_strict(self, current: Session) -> None:
         """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
