@@ -69,9 +69,7 @@ def _backward_sizes(shapes, groups=1, **_):
 
 
 @tofu.op(name="aten.convolution_backward.default", rewrites=_backward_sizes)
-def convolution_backward(
-    grad, data, weight, *, output_mask, groups=1, transposed=False
-):
+def convolution_backward(grad, data, weight, *, output_mask, groups=1, transposed=False):
     """The gradients of data, weight and bias that are asked for."""
     filters, channels = _filters(weight, transposed, groups)
     kernel = _kernel(weight, transposed, groups)

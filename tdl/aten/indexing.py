@@ -28,6 +28,14 @@ def scatter(data, *others, dim):
     return lambda *i: place(data[whole(i, axis)], *(x[whole(i, axis)] for x in others))[i[axis]]
 
 
+@tofu.op(name="aten.index_add.default")
+def index_add(data, index, source, *, dim):
+    """The data, with slices of another tensor added where an index says so."""
+    axis = axis_of(dim, data.ndim)
+    add = tofu.Opaque("Add")
+    return lambda *i: add(data[whole(i, axis)], index[:], source[whole(i, axis)])[i[axis]]
+
+
 @tofu.op(name="aten.index_select.default")
 def index_select(data, index, *, dim):
     """Slices of a dimension, which is whole."""

@@ -34,7 +34,7 @@ _TORCHS = (
     aten.binary_cross_entropy, aten.binary_cross_entropy_backward, aten.soft_margin_loss,
     aten.native_batch_norm_backward, aten.logsumexp, aten.glu, aten.glu_backward,
     aten.linalg_vector_norm, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
-    aten.rsub, aten.addcmul, aten.addcdiv,
+    aten.binary_cross_entropy_with_logits, aten.rsub, aten.addcmul, aten.addcdiv,
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from tofu.torch.program import Program
 from tofu.torch.ranks import agreed, check_alike, distribute
 from tofu.torch.tracing import Entry, trace, without_data
 
-__all__ = ["parallelize"]
+__all__ = ["parallelize", "program_of"]
 
 _HERE = "tofu.torch.parallelize"
 GivenPlan = Union[None, TorchPlan, str, "os.PathLike[str]"]
@@ -68,6 +68,13 @@ def parallelize(
     return model
 
 
+def program_of(model: torch.nn.Module) -> Program:
+    """The program of a distributed module's first kind of call: its plan, and what it received."""
+    runner = model.forward.__self__
+    assert isinstance(runner, _Runner)
+    return next(iter(runner.programs.values()))
+
+
 def _mesh(mesh: Union[DeviceMesh, Sequence[int]]) -> DeviceMesh:
     given = mesh.mesh.shape if isinstance(mesh, DeviceMesh) else mesh
     sizes = check_mesh(given, f"{_HERE}: mesh")
@@ -87,7 +94,11 @@ def _world_size() -> int:
 
 
 class _Runner:
-    """The forward of a distributed module: a program for each kind of call."""
+    """The forward of a distributed module.
+
+    Attributes:
+        programs: one for each kind of call.
+    """
 
     def __init__(
         self, model: torch.nn.Module, mesh: DeviceMesh, options: Optional[SearchOptions]
@@ -97,7 +108,7 @@ class _Runner:
         self._options = options or SearchOptions()
         self._seed = agreed(torch.initial_seed)
         self._skeleton = without_data(model, "meta")
-        self._programs: dict[Any, Program] = {}
+        self.programs: dict[Any, Program] = {}
         self._tiles: dict[str, DTensor] = {}
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> None:
@@ -142,9 +153,9 @@ class _Runner:
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
         key = _kind(self._model, args, kwargs)
-        if key not in self._programs:
-            self._programs[key] = self._planned(args, kwargs, given)
-        return self._programs[key]
+        if key not in self.programs:
+            self.programs[key] = self._planned(args, kwargs, given)
+        return self.programs[key]
 
     def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
         for name, module in self._model.named_modules():
@@ -198,7 +209,7 @@ class _Call:
         return (WHOLE,) * len(kept) if self.whole else kept
 
 
-class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
+class _Step(torch.autograd.Function):
     """A program in torch's autograd graph: tiles of parameters and inputs in, outputs out."""
 
     @staticmethod

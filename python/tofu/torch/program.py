@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from tofu.analysis import row_for
 from tofu.analysis.apply_row import part_of
-from tofu.lang import parse_attribute
+from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.exchange import WHOLE, Exchange, Placement
 from tofu.torch.placements import Placing, placing
 from tofu.torch.planning import TorchPlan
@@ -47,7 +47,7 @@ class _Call:
     Attributes:
         function: what to call.
         inputs: every tensor, how it is placed, and whether this rank gets zeros instead.
-        positional, named: arguments; a tensor is its number among `inputs`, as `_Input`.
+        positional, named: arguments; a tensor is its number among `inputs`, see `filled`.
         outputs: the outputs that something reads.
         drops: tensors that no later call reads.
         seed: for random operators, what tells this rank's part from others; else None.
@@ -60,13 +60,6 @@ class _Call:
     outputs: tuple[_Output, ...]
     drops: tuple[Entry, ...]
     seed: Optional[str]
-
-
-@dataclass(frozen=True)
-class _Input:
-    """Stands for an input in the arguments of a call."""
-
-    number: int
 
 
 class Program:
@@ -160,8 +153,8 @@ class Program:
                 known[wanted] = self.moved(known[kept], entry, kept, wanted)
             value = known[wanted]
             values.append(torch.zeros_like(value) if is_zero else value)
-        positional = [_filled(each, values) for each in call.positional]
-        named = {name: _filled(each, values) for name, each in call.named.items()}
+        positional = [filled(each, values) for each in call.positional]
+        named = {name: filled(each, values) for name, each in call.named.items()}
         if call.seed is None:
             result = call.function(*positional, **named)
         else:
@@ -225,11 +218,11 @@ class Program:
             for entry in [Entry(operator.name, k)]
             if entry in read
         ]
-        positional, named = _arguments(operator, changed, self.mesh.device_type)
-        random = torch.Tag.nondeterministic_seeded in operator.target.tags
-        seed = f"{operator.name}/{','.join(where)}" if random else None
-        function = _TILES_MAY_NEED.get(operator.target, operator.target)
-        return _Call(function, tuple(inputs), positional, named, tuple(outputs), drops, seed)
+        positional, named = arguments_of(operator, changed, self.mesh.device_type)
+        seed = f"{operator.name}/{','.join(where)}" if is_random(operator) else None
+        return _Call(
+            function_of(operator), tuple(inputs), positional, named, tuple(outputs), drops, seed
+        )
 
     def _needed(self, split: Sequence[Optional[Placing]], number: int) -> Placement:
         dims = [None if each is None else each.inputs[number] for each in split]
@@ -242,13 +235,6 @@ class Program:
         )
 
 
-# A tile may be a view of a larger tensor, so its elements cannot always be viewed.
-_TILES_MAY_NEED = {
-    torch.ops.aten.view.default: torch.ops.aten.reshape.default,
-    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
-}
-
-
 def _made(split: Sequence[Optional[Placing]], number: int) -> Placement:
     """How the parts lie in an output."""
     found: list[Any] = []
@@ -257,43 +243,6 @@ def _made(split: Sequence[Optional[Placing]], number: int) -> Placement:
         cut = None if each is None else each.outputs[number]
         found.append(reduction if reduction is not None else WHOLE if cut is None else cut)
     return tuple(found)
-
-
-def _arguments(
-    operator: Operator, changed: Mapping[str, str], device: str
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments by position and by name, with those that a part changes."""
-    numbers = iter(range(len(operator.inputs)))
-
-    def numbered(value: Any) -> Any:
-        if isinstance(value, Entry):
-            return _Input(next(numbers))
-        if isinstance(value, list):
-            return [numbered(each) for each in value]
-        return device if isinstance(value, torch.device) else value
-
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for argument in operator.target._schema.arguments:
-        if argument.name not in operator.arguments:
-            continue
-        value = numbered(operator.arguments[argument.name])
-        if argument.name in changed:
-            value = parse_attribute(changed[argument.name])
-            value = list(value) if isinstance(value, tuple) else value
-        if argument.kwarg_only:
-            named[argument.name] = value
-        else:
-            positional.append(value)
-    return tuple(positional), named
-
-
-def _filled(value: Any, values: Sequence[Any]) -> Any:
-    if isinstance(value, _Input):
-        return values[value.number]
-    if isinstance(value, list):
-        return [_filled(each, values) for each in value]
-    return value
 
 
 class _seeded:  # noqa: N801 - a context manager

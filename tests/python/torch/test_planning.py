@@ -10,20 +10,19 @@ from torch.distributed.tensor import Shard
 
 import tofu.torch
 from tofu.errors import ConfigError, PlanError
+from tofu.torch.models import MODELS
 from tofu.torch.planning import read_plan
 from tofu.torch.tracing import Entry
-
-from .models import gpt, mlp
 
 
 @pytest.fixture(scope="module")
 def planned() -> tofu.torch.TorchPlan:
-    model, inputs = mlp(torch.float32)
+    model, inputs = MODELS["mlp"](torch.float32)
     return tofu.torch.plan(model, inputs, mesh=(2, 2))
 
 
 def test_every_parameter_input_and_output_has_a_placement(planned) -> None:
-    model, _ = mlp(torch.float32)
+    model, _ = MODELS["mlp"](torch.float32)
     assert set(planned.placements["parameters"]) == {n for n, _ in model.named_parameters()}
     assert set(planned.placements["buffers"]) == {n for n, _ in model.named_buffers()}
     assert set(planned.placements["inputs"]) == {"input0", "input1"}
@@ -31,7 +30,7 @@ def test_every_parameter_input_and_output_has_a_placement(planned) -> None:
 
 
 def test_steps_are_the_dimensions_of_the_mesh() -> None:
-    model, inputs = gpt(torch.float32)
+    model, inputs = MODELS["gpt"](torch.float32)
     plan = tofu.torch.plan(model, inputs, mesh=(2, 4))
     assert plan.details.parts == (2, 4)
     assert plan.details.workers == 8
@@ -65,14 +64,14 @@ def test_a_plan_for_another_mesh_is_rejected(planned) -> None:
 
 
 def test_a_plan_for_other_shapes_is_rejected(planned) -> None:
-    model, inputs = mlp(torch.float32, batch=16)
-    traced = tofu.torch.trace(model, inputs)
+    model, inputs = MODELS["mlp"](torch.float32)
+    traced = tofu.torch.trace(model, [torch.cat([x, x]) for x in inputs])
     with pytest.raises(PlanError, match=r"input0 had the shape \(8, 16\), but now has \(16, 16\)"):
         read_plan(planned.to_json(), traced, (2, 2), "file")
 
 
 def test_a_plan_for_another_module_is_rejected(planned) -> None:
-    traced = tofu.torch.trace(*gpt(torch.float32))
+    traced = tofu.torch.trace(*MODELS["gpt"](torch.float32))
     with pytest.raises(PlanError, match="is not in it: the module has changed since"):
         read_plan(planned.to_json(), traced, (2, 2), "file")
 
@@ -85,14 +84,14 @@ def test_another_document_is_rejected(planned, text: str) -> None:
 
 @pytest.mark.parametrize("mesh", [(), (0,), (2, -1), "ab", 4])
 def test_a_mesh_has_sizes(mesh) -> None:
-    model, inputs = mlp(torch.float32)
+    model, inputs = MODELS["mlp"](torch.float32)
     with pytest.raises(ConfigError, match="expected sizes of at least 1"):
         tofu.torch.plan(model, inputs, mesh=mesh)
 
 
 def test_a_module_without_data_is_planned() -> None:
     with torch.device("meta"):
-        model, inputs = gpt(torch.float32)
+        model, inputs = MODELS["gpt"](torch.float32)
     plan = tofu.torch.plan(model, inputs, mesh=(2,))
-    model, inputs = gpt(torch.float32)
+    model, inputs = MODELS["gpt"](torch.float32)
     assert plan.placements == tofu.torch.plan(model, inputs, mesh=(2,)).placements

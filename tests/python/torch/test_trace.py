@@ -10,12 +10,11 @@ from torch import nn
 
 import tofu.torch
 from tofu.errors import GraphError
-
-from .models import mlp
+from tofu.torch.models import MODELS
 
 
 def test_variables_and_results_have_their_names() -> None:
-    model, inputs = mlp(torch.float32)
+    model, inputs = MODELS["mlp"](torch.float32)
     traced = tofu.torch.trace(model, inputs)
     kinds = {v.name: v.kind for v in traced.variables}
     assert kinds["first.weight"] == "parameter" and kinds["batch.running_var"] == "buffer"
@@ -26,7 +25,7 @@ def test_variables_and_results_have_their_names() -> None:
 
 
 def test_backward_operators_share_a_number_with_forward_ones() -> None:
-    model, inputs = mlp(torch.float32)
+    model, inputs = MODELS["mlp"](torch.float32)
     traced = tofu.torch.trace(model, inputs)
     forward = {o.sequence for o in traced.operators if o.name in traced.forward}
     backward = [o for o in traced.operators if o.name not in traced.forward]
@@ -34,7 +33,7 @@ def test_backward_operators_share_a_number_with_forward_ones() -> None:
 
 
 def test_a_frozen_parameter_has_no_gradient() -> None:
-    model, inputs = mlp(torch.float32)
+    model, inputs = MODELS["mlp"](torch.float32)
     model.first.weight.requires_grad_(False)
     assert "first.weight" not in tofu.torch.trace(model, inputs).gradients
 
