@@ -27,6 +27,8 @@ from tofu.cli.options import (
     device_option,
     fetch_option,
     log_option,
+    machine_option,
+    objective_option,
     pin_file_option,
     pin_option,
     search_option,
@@ -39,7 +41,7 @@ from tofu.cli.options import (
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
+from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.plan import undescribed_text
@@ -54,6 +56,7 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
+from tofu.simulate.choose import plan_fastest
 
 __all__ = ["plan"]
 
@@ -75,6 +78,8 @@ FORMATS = ("text", "json", "html")
     help="Stop after this many seconds and take the best plan so far.  [default: 60]",
 )
 @allow_replication_option
+@objective_option
+@machine_option
 @click.option(
     "--shape",
     "shapes",
@@ -155,6 +160,8 @@ def plan(
     pin_file: Optional[str],
     time_limit: Optional[float],
     allow_replication: bool,
+    objective: Optional[str],
+    machine: Optional[str],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -188,7 +195,7 @@ def plan(
     tell_misplaced(context, target, args)
     if save is not None:
         plan_file.check_target(Path(save))
-    set_search(search, pins, pin_file, allow_replication)
+    set_search(search, pins, pin_file, allow_replication, objective, machine)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
@@ -207,7 +214,14 @@ def plan(
         find_problem = functools.partial(from_symbol, request)
     else:
         find_problem = functools.partial(from_script, Path(target), args)
-    options = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    options = SearchOptions(
+        config.search,
+        time_limit,
+        config.pins,
+        config.replication,
+        objective=config.objective,
+        machine=config.machine,
+    )
     if peak and memory != "exact":
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     output = Output(
@@ -302,7 +316,8 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
         PlanError: an option does not fit the graph.
     """
     explained = _explained(problem, output.explain)
-    plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
+    dump_dir = Config.from_environment().dump_dir
+    plan = plan_fastest(problem, options, fetch=output.fetch, dump_dir=dump_dir)
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
@@ -318,7 +333,7 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
-          "allow_replication", "fetch", "device")  # fmt: skip
+          "allow_replication", "objective", "machine", "fetch", "device")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:

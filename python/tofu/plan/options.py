@@ -27,6 +27,8 @@ class SearchOptions:
             -1 leaves it whole. A tensor is a name, a pattern ("*_weight"), or the end of one
             name ("dense0_weight").
         allow_replication: whether large tensors may stay whole if that is cheaper.
+        objective: what to minimise, one of config.OBJECTIVES.
+        machine: a machine file or name that predicts a step's time; "" for none.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
         parts: the number of parts that each step cuts into; empty: the search chooses.
     """
@@ -37,6 +39,8 @@ class SearchOptions:
     allow_replication: bool = False
     coarsen: bool = True
     parts: tuple[int, ...] = ()
+    objective: str = "bytes"
+    machine: str = ""
 
     @property
     def limit_s(self) -> float:

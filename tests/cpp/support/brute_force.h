@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/plan.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
 
@@ -20,6 +22,14 @@ namespace tofu {
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
                         size_t limit, const std::vector<bool>& may_be_whole = {});
+
+// The same for any cost of a node under a plan. Where tensors may be whole, so may the
+// operators that `operators` tells; element-wise ones are cut like their tensors.
+using NodeCost = std::function<int64_t(const Plan& plan, int node)>;
+int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
+                       const CoarseGraph& coarse, const std::vector<int>& parts,
+                       size_t limit, const std::vector<bool>& may_be_whole,
+                       bool operators, const NodeCost& cost);
 
 }  // namespace tofu
 
