@@ -8,6 +8,8 @@
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       the search mode, one of MODES; unset: ``tofu``.
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
+``TOFU_OBJECTIVE``    ``bytes`` or ``time``, what the search minimises; unset: ``bytes``.
+``TOFU_MACHINE``      a machine file or name, which predicts the time of plans; unset: none.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
@@ -36,6 +38,7 @@ __all__ = [
     "LOG_LEVELS",
     "MAX_WORKERS",
     "MODES",
+    "OBJECTIVES",
     "MXNET_ENVIRONMENT",
     "TIMEOUT_S",
     "VARIABLES",
@@ -64,6 +67,7 @@ MODES = (
     "icml18",
     "data-parallel",
 )
+OBJECTIVES = ("bytes", "time")  # what a search minimises
 # MXNet's settings for binding partitioned graphs. Its common-subexpression elimination merges
 # equal nodes even of different workers, and loses control dependencies on them.
 MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
@@ -75,6 +79,8 @@ VARIABLES = (
     "TOFU_LOG",
     "TOFU_SEARCH",
     "TOFU_REPLICATION",
+    "TOFU_OBJECTIVE",
+    "TOFU_MACHINE",
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
@@ -106,6 +112,8 @@ class Config:
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
         replication: whether large tensors may stay whole if that is cheaper.
+        objective: what the search minimises, one of OBJECTIVES.
+        machine: a machine file, or the name of a machine that tofu ships; "" for none.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
@@ -121,6 +129,8 @@ class Config:
     dump_dir: Optional[Path] = None
     search: str = MODES[0]
     replication: bool = False
+    objective: str = OBJECTIVES[0]
+    machine: str = ""
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -165,6 +175,13 @@ class Config:
                 f"{where['TOFU_SEARCH']}={mode}: {where['TOFU_PLAN']}={plan} is used instead of a "
                 f"search; {advice}"
             )
+        objective = _parse_objective(env.get("TOFU_OBJECTIVE", ""), where["TOFU_OBJECTIVE"])
+        machine = env.get("TOFU_MACHINE", "").strip()
+        if objective == "time" and not machine:
+            raise ConfigError(
+                f"{where['TOFU_OBJECTIVE']}=time: expected {where['TOFU_MACHINE']} as well, a "
+                "machine file (tofu calibrate writes one) or name, to predict times"
+            )
         return cls(
             workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
@@ -173,6 +190,8 @@ class Config:
             dump_dir=dump_dir,
             search=parse_mode(mode, where["TOFU_SEARCH"]) if mode else MODES[0],
             replication=_parse_switch(env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION"),
+            objective=objective,
+            machine=machine,
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
@@ -180,6 +199,15 @@ class Config:
             timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
             hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
+
+
+def _parse_objective(text: str, where: str) -> str:
+    found = text.strip().lower() or OBJECTIVES[0]
+    if found not in OBJECTIVES:
+        raise ConfigError(
+            f"{where}={text!r}: expected 'bytes' or 'time'; unset it to minimise bytes"
+        )
+    return found
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -27,6 +27,8 @@ from tofu.cli.options import (
     device_option,
     fetch_option,
     log_option,
+    machine_option,
+    objective_option,
     pin_file_option,
     pin_option,
     search_option,
@@ -40,7 +42,7 @@ from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
+from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.options import check_pins
@@ -56,6 +58,7 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
+from tofu.simulate.choose import plan_fastest
 
 __all__ = ["plan"]
 
@@ -75,6 +78,8 @@ __all__ = ["plan"]
     help="Stop after this many seconds and take the best plan so far.  [default: 60]",
 )
 @allow_replication_option
+@objective_option
+@machine_option
 @click.option(
     "--shape",
     "shapes",
@@ -167,6 +172,8 @@ def plan(
     pin_file: Optional[str],
     time_limit: Optional[float],
     allow_replication: bool,
+    objective: Optional[str],
+    machine: Optional[str],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -209,7 +216,7 @@ def plan(
     tell_misplaced(context, target, args)
     if save is not None:
         plan_file.check_target(Path(save))
-    set_search(search, pins, pin_file, allow_replication)
+    set_search(search, pins, pin_file, allow_replication, objective, machine)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
@@ -226,7 +233,14 @@ def plan(
         find = lambda: [from_symbol(request)]  # noqa: E731
     else:
         find = functools.partial(graphs_of_script, Path(target), args)
-    options = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    options = SearchOptions(
+        config.search,
+        time_limit,
+        config.pins,
+        config.replication,
+        objective=config.objective,
+        machine=config.machine,
+    )
     if peak and memory != "exact":
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     output = Output(
@@ -360,11 +374,12 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
         )
     explained = _explained(problems, output.explain)
     pins = _shared_out(problems, options)
+    dump_dir = Config.from_environment().dump_dir
     texts: list[str] = []
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
-        plan = plan_graph(problem, own, dump_dir=Config.from_environment().dump_dir)
+        plan = plan_fastest(problem, own, fetch=output.fetch, dump_dir=dump_dir)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         texts.append(_told(problem, plan, explained[number], output))
     if len(problems) == 1:
@@ -445,7 +460,7 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
-          "allow_replication", "fetch", "device")  # fmt: skip
+          "allow_replication", "objective", "machine", "fetch", "device")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:

@@ -15,6 +15,7 @@ class Backend:
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
         strategy_table: tofu.analysis.strategy_table.strategy_table
+        choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
         compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
@@ -28,6 +29,7 @@ class Backend:
 
     training_graph: Callable[..., Any]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
+    choose_plan: Callable[..., Any]
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., Any]
     program: Callable[..., Any]
@@ -50,9 +52,15 @@ def own() -> Backend:
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
 
+    def choose(*args: Any, **options: Any) -> Any:
+        from tofu.simulate.choose import choose_plan  # only for the objective time
+
+        return choose_plan(*args, **options).plan
+
     return Backend(
         training_graph=training_graph.training_graph,
         strategy_table=strategy_table.strategy_table,
+        choose_plan=choose,
         compile_graph=compile_joint,
         usable_fetch=fetch_check.usable_fetch,
         program=program.Program,

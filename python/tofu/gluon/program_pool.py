@@ -415,12 +415,17 @@ def _compiled(
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
         doing = "partitioning" if saved else "searching a plan and partitioning"
         with saved_plans.checked_pins(options), messages.phase(name, doing, session):
+            found = saved
+            if saved is None and options.objective == "time":
+                found = session.state.backend.choose_plan(
+                    table, session.workers, pins, options, fetch=fetch.kind
+                )
             compiled: Compiled = session.state.backend.compile_graph(
                 table,
                 workers=session.workers,
                 pins=pins,
                 options=options,
-                saved=saved,
+                saved=found,
                 fetch=fetch.kind,
                 crossing=fetch.crossing,
                 apart=fetch.apart,

@@ -81,7 +81,11 @@ class Session:
             log_level=config.log_level,
             dump_dir=config.dump_dir,
             options=SearchOptions(
-                mode=config.search, pins=config.pins, allow_replication=config.replication
+                mode=config.search,
+                pins=config.pins,
+                allow_replication=config.replication,
+                objective=config.objective,
+                machine=config.machine,
             ),
             plans=plans,
             strict=config.strict,

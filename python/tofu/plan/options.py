@@ -29,6 +29,8 @@ class SearchOptions:
         allow_replication: whether large tensors may stay whole if that is cheaper.
         memory_limit_bytes: what the tiles of a worker may take at a time, without fetched
             regions (tofu.planning.within counts all); None: any size.
+        objective: what to minimise, one of config.OBJECTIVES.
+        machine: a machine file or name that predicts a step's time; "" for none.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
         parts: the number of parts that each step cuts into; empty: the search chooses.
     """
@@ -40,6 +42,8 @@ class SearchOptions:
     memory_limit_bytes: Optional[int] = None
     coarsen: bool = True
     parts: tuple[int, ...] = ()
+    objective: str = "bytes"
+    machine: str = ""
 
     @property
     def limit_s(self) -> float:

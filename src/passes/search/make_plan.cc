@@ -100,9 +100,13 @@ struct PlanSearch {
     recursive.given.operators.assign(coarse.operators.size(),
                                      Cuts(recursive.parts.size(), kFree));
     if (allow_replication) {
-      recursive.restrictions.may_be_whole = ReplicableTensors(graph, coarse);
+      recursive.restrictions.may_be_whole =
+          options.time == nullptr ? ReplicableTensors(graph, coarse)
+                                  : std::vector<bool>(coarse.tensors.size(), true);
+      recursive.restrictions.operators_may_be_whole = options.time != nullptr;
     }
     SetMode(options.mode, graph, table, coarse, &recursive);
+    recursive.time = options.time;
     recursive.max_table = options.max_table;
     recursive.deadline = Limit();
     recursive.start = better;
@@ -133,7 +137,9 @@ struct PlanSearch {
         << " bytes or less on a worker; the least found is " << needed
         << "; use more workers, a smaller batch or a higher limit";
     if (any.parts == plan.parts) {
-      plan.lower_bound_bytes = std::max(plan.lower_bound_bytes, any.lower_bound_bytes);
+      int64_t* bound =
+          plan.predicted ? &plan.predicted->lower_bound_ns : &plan.lower_bound_bytes;
+      *bound = std::max(*bound, any.lower_bound());
     }
     return plan;
   }
@@ -142,22 +148,22 @@ struct PlanSearch {
   // timesteps, and the element-wise operators among them.
   Plan Release(Plan plan) const {
     if (!ReleasesTimesteps(options.mode) || plan.parts.size() < 2) return plan;
-    if (plan.total_bytes() == 0 || Clock::now() > Limit()) return plan;
+    if (plan.cost() == 0 || Clock::now() > Limit()) return plan;
     const CoarseGraph coarse = Coalesce(graph, table, groups);
     const auto is_timestep = [](const Tie& tie) {
       return tie.reason == Tie::Reason::kTimestep;
     };
     if (std::none_of(coarse.ties.begin(), coarse.ties.end(), is_timestep)) return plan;
     if (on_progress) {
-      on_progress({"releasing timesteps", plan.total_bytes(), plan.lower_bound_bytes});
+      on_progress({"releasing timesteps", plan.cost(), plan.lower_bound()});
     }
     Plan released = Run({false, false}, &plan);
     if (on_pass) {
-      on_pass("release", DumpImprovement(plan.total_bytes(), released.total_bytes(),
-                                         released.lower_bound_bytes));
+      on_pass("release",
+              DumpImprovement(plan.cost(), released.cost(), released.lower_bound(),
+                              options.time == nullptr ? "bytes" : "ns"));
     }
-    return released.total_bytes() < plan.total_bytes() ||
-                   released.status == PlanStatus::kOptimal
+    return released.cost() < plan.cost() || released.status == PlanStatus::kOptimal
                ? released
                : plan;
   }

@@ -28,8 +28,7 @@ class MemorySearch {
 
   MemorySearchResult Run() {
     if (parts_.size() <= kMaxJointSteps) DecideTogether();
-    const bool is_done =
-        result_.found && result_.found->bytes <= result_.lower_bound_bytes;
+    const bool is_done = result_.found && result_.found->cost <= result_.lower_bound;
     if (!is_done) Sweep();
     return std::move(result_);
   }
@@ -41,20 +40,20 @@ class MemorySearch {
     options.max_cells = kMaxCells;
     SearchResult found = searcher_->Search(given_, options);
     if (found.status == EliminateStatus::kTooBig) return;
-    result_.lower_bound_bytes = found.lower_bound_bytes;
+    result_.lower_bound = found.lower_bound;
     Accept(std::move(found));
   }
 
   void Sweep() {
     ClassCuts cuts = start_;
-    int64_t bytes = std::numeric_limits<int64_t>::max();
+    int64_t cost = std::numeric_limits<int64_t>::max();
     size_t unchanged = 0;
     for (size_t i = 0; i < kMaxSweeps * parts_.size(); ++i) {
       if (unchanged == parts_.size() || IsPast(options_.eliminate.deadline)) return;
       ++unchanged;
       SearchResult found = searcher_->Search(Freed(cuts, i % parts_.size()), options_);
-      if (found.status == EliminateStatus::kTooBig || found.bytes >= bytes) continue;
-      bytes = found.bytes;
+      if (found.status == EliminateStatus::kTooBig || found.cost >= cost) continue;
+      cost = found.cost;
       cuts = found.cuts;
       unchanged = 0;
       Accept(std::move(found));
@@ -62,7 +61,7 @@ class MemorySearch {
   }
 
   void Accept(SearchResult found) {
-    if (!result_.found || found.bytes < result_.found->bytes) {
+    if (!result_.found || found.cost < result_.found->cost) {
       result_.found = std::move(found);
     }
   }

@@ -1,4 +1,4 @@
-// Searches the plan with the fewest bytes whose tiles stay within a memory limit.
+// Searches the plan with the least cost whose tiles stay within a memory limit.
 //
 // Every step is decided again, given the others, within the limit, until nothing
 // improves. Up to two steps are also decided together, which is exact.
@@ -23,7 +23,7 @@ namespace tofu {
 
 struct MemorySearchResult {
   std::optional<SearchResult> found;
-  int64_t lower_bound_bytes = 0;
+  int64_t lower_bound = 0;
 };
 
 // `options.memory` is the limit; `parts` are those of the searcher.

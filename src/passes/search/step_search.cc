@@ -148,16 +148,20 @@ class SearchProblem {
     const OpClass& op = coarse_.operators[p];
     operators_.push_back(nullptr);
     operator_variables_.push_back(-1);
-    if (op.elementwise && (!tables_->IsRandom(p) || op.slots.empty())) return true;
+    if (op.elementwise && !tables_->HasCosts(p)) return true;
     const OperatorChoices* choices =
         tables_->Operator(p, OfOperator(p), tensors_, options_.max_alternatives);
     if (choices == nullptr) return false;
     const int variable = AddVariable(choices->alternatives.size());
+    AddOwn(variable, choices->own);
+    if (op.elementwise) {
+      AddCosts(-1, tensor_variables_[tables_->TensorOf(p)], choices->matrices[0]);
+      return true;
+    }
     for (size_t i = 0; i < choices->slots.size(); ++i) {
       const OpSlot& slot = op.slots[choices->slots[i]];
       AddCosts(variable, tensor_variables_[slot.tensor_class], choices->matrices[i]);
     }
-    if (op.elementwise) return true;
     operators_.back() = choices;
     operator_variables_.back() = variable;
     return true;
@@ -170,6 +174,15 @@ class SearchProblem {
       AddUnary(of_operator >= 0 ? of_operator : of_tensor, matrix.vector());
     } else {
       problem_.constant += matrix[0];
+    }
+  }
+
+  void AddOwn(int variable, const std::vector<int64_t>& costs) {
+    if (costs.empty()) return;
+    if (variable >= 0) {
+      AddUnary(variable, costs);
+    } else {
+      problem_.constant += costs[0];
     }
   }
 
@@ -245,18 +258,22 @@ EliminateResult Branch(const SearchProblem& search, const std::vector<int>& part
 PartitionSearcher::PartitionSearcher(const Graph& graph, const StrategyTable& table,
                                      const CoarseGraph& coarse,
                                      const std::vector<int>& parts,
-                                     const Restrictions& restrictions)
+                                     const Restrictions& restrictions,
+                                     const TimeModel* time)
     : graph_(graph),
       table_(table),
       coarse_(coarse),
       parts_(parts),
-      restrictions_(restrictions) {}
+      restrictions_(restrictions),
+      time_(time == nullptr ? std::nullopt
+                            : std::optional<TimeCost>(std::in_place, graph, table, coarse,
+                                                      *time, parts)) {}
 
 SearchTables* PartitionSearcher::TablesOf(size_t ordered) {
   ordered = std::min(ordered, parts_.size());
   return &tables_
               .try_emplace(ordered, graph_, table_, coarse_, parts_, restrictions_,
-                           ordered)
+                           ordered, time_ ? &*time_ : nullptr)
               .first->second;
 }
 
@@ -277,8 +294,8 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
                                                       : EliminateStatus::kFeasible;
   }
   result.status = solved.status;
-  result.bytes = solved.cost;
-  result.lower_bound_bytes = solved.lower_bound;
+  result.cost = solved.cost;
+  result.lower_bound = solved.lower_bound;
   result.num_variables = static_cast<int>(problem.domain.size());
   if (solved.status != EliminateStatus::kTooBig) {
     result.cuts = search.Decode(solved.values);
@@ -342,7 +359,7 @@ SearchResult PartitionSearcher::Hurry(ClassCuts given, SearchOptions options) {
   SearchResult result = Search(given, options);
   if (result.status == EliminateStatus::kOptimal)
     result.status = EliminateStatus::kFeasible;
-  result.lower_bound_bytes = 0;
+  result.lower_bound = 0;
   return result;
 }
 

@@ -25,6 +25,14 @@ int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         size_t limit, const std::vector<bool>& may_be_whole = {},
                         const std::function<bool(const Plan&)>& fits = nullptr);
 
+// The same for any cost of a node under a plan. Where tensors may be whole, so may the
+// operators that `operators` tells; element-wise ones are cut like their tensors.
+using NodeCost = std::function<int64_t(const Plan& plan, int node)>;
+int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
+                       const CoarseGraph& coarse, const std::vector<int>& parts,
+                       size_t limit, const std::vector<bool>& may_be_whole,
+                       bool operators, const NodeCost& cost);
+
 }  // namespace tofu
 
 #endif  // TOFU_TESTS_CPP_SUPPORT_BRUTE_FORCE_H_

@@ -134,6 +134,7 @@ def backend():
     return Backend(
         training_graph=training_graph,
         strategy_table=strategy_table,
+        choose_plan=None,
         compile_graph=compile_graph,
         usable_fetch=_usable_fetch,
         program=Program,
