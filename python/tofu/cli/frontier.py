@@ -44,8 +44,8 @@ _RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
 @click.option(
     "--machine",
     metavar="FILE|NAME",
-    help="Predict the time of a step on this machine, as tofu simulate does; without it, bytes "
-    "communicated are traded against memory.",
+    help="Trade the time of a step on this machine, which tofu simulate predicts; without it, "
+    "bytes communicated are traded against memory.",
 )
 @click.option("--memory", metavar="SIZE", help="Leave out plans that hold more, such as 12GiB.")
 @click.option(
@@ -109,7 +109,9 @@ def frontier_command(
     points = list(
         frontier(
             problem,
-            SearchOptions(),
+            SearchOptions()
+            if machine is None
+            else SearchOptions(objective="time", machine=machine),
             limits=limits,
             most_bytes=most,
             rivals=[mode.strip() for mode in rivals.split(",") if mode.strip()],
