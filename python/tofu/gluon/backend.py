@@ -14,6 +14,7 @@ class Backend:
 
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
+        whole_statistics: tofu.mx.build.lower.fused_norm.whole_statistics
         strategy_table: tofu.analysis.strategy_table.strategy_table
         compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
@@ -27,6 +28,7 @@ class Backend:
     """
 
     training_graph: Callable[..., Any]
+    whole_statistics: Callable[[Any], frozenset[str]]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., Any]
@@ -44,6 +46,7 @@ def own() -> Backend:
     from tofu.analysis import strategy_table
     from tofu.analysis.described import is_random
     from tofu.mx.build import training_graph
+    from tofu.mx.build.lower import fused_norm
     from tofu.mx.run import extension, fetch_check, program, transfer
     from tofu.plan import compile_graph, layout
 
@@ -52,6 +55,7 @@ def own() -> Backend:
 
     return Backend(
         training_graph=training_graph.training_graph,
+        whole_statistics=fused_norm.whole_statistics,
         strategy_table=strategy_table.strategy_table,
         compile_graph=compile_joint,
         usable_fetch=fetch_check.usable_fetch,
