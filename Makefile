@@ -86,7 +86,7 @@ test-cpp: $(BUILD)/tests/.built
 # ROTATE=KEY also takes a sample of the tests that only test-all runs, a different one per key.
 ROTATE ?=
 # A worker takes whole files, so fixtures of a file, such as the wheel, are built once.
-PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-python: $(VENV)/.build
 	@$(PYTEST) $(if $(ROTATE),--rotate=$(ROTATE))

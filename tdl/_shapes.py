@@ -10,6 +10,8 @@ from tofu.errors import InconclusiveError
 from tofu.lang import Opaque, Over, Reindex, Sum
 
 Axes = Union[None, int, Sequence[int]]
+# What the index variables of convolutions stand for.
+CHANNELS = {"b": "batch", "ci": "input channels", "co": "output channels", "g": "groups"}
 
 
 def axis_of(axis: int, ndim: int) -> int:

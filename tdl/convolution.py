@@ -6,9 +6,12 @@ import math
 
 import tofu
 from tofu.lang import Over, Reindex, Rewrite, Unread, adjoint, apply, like
-from tofu.tdl._shapes import Strides, names
+from tofu.tdl._shapes import CHANNELS, Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
+_WORDS = {**CHANNELS, "y": "output positions", "k": "window"}
+_GRADIENT_WORDS = {**_WORDS, "data_": "data positions", "weight_": "window"}
+_POOLING_WORDS = {"b": "batch", "c": "channels", "y": "output positions", "k": "window"}
 
 
 def _check_layout(layout):
@@ -186,7 +189,7 @@ def _no_pad(n, taps):
     return Rewrite("pad", {"const": str((0,) * n)}, (*names(n, "y"), *taps))
 
 
-@tofu.op(name=("Convolution", "Convolution_v1"), rewrites=_padded_sizes)
+@tofu.op(name=("Convolution", "Convolution_v1"), rewrites=_padded_sizes, variables=_WORDS)
 def convolution(
     data,
     weight,
@@ -209,7 +212,11 @@ def convolution(
     return _convolution(data, weight, bias, _Window(kernel, stride, dilate, pad), num_group)
 
 
-@tofu.op(name=("_backward_Convolution", "_backward_Convolution_v1"), rewrites=_convolution_sizes)
+@tofu.op(
+    name=("_backward_Convolution", "_backward_Convolution_v1"),
+    rewrites=_convolution_sizes,
+    variables=_GRADIENT_WORDS,
+)
 def backward_convolution(
     ograd,
     data,
@@ -249,7 +256,7 @@ def _pooling_sizes(shapes, kernel=(), global_pool=False, **_):
     return [_no_pad(len(kernel), ())]
 
 
-@tofu.op(name=("Pooling", "Pooling_v1"), rewrites=_pooling_sizes)
+@tofu.op(name=("Pooling", "Pooling_v1"), rewrites=_pooling_sizes, variables=_POOLING_WORDS)
 def pooling(
     data,
     *,
@@ -308,7 +315,7 @@ def _opaque_pooling(data, space):
     return Over(["b", "c", *space], lambda b, c, *y: pool(data[b, c, whole])[y])
 
 
-@tofu.op(name=("_backward_Pooling", "_backward_Pooling_v1"))
+@tofu.op(name=("_backward_Pooling", "_backward_Pooling_v1"), variables=_POOLING_WORDS)
 def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, layout=None):
     """The gradient of data: per batch and channel, and per window if windows do not overlap.
 

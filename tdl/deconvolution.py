@@ -6,7 +6,7 @@ import dataclasses
 
 import tofu
 from tofu.lang import Over, Reindex, Rewrite
-from tofu.tdl._shapes import Strides, names
+from tofu.tdl._shapes import CHANNELS, Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
 
@@ -113,7 +113,7 @@ def _sizes(
     return [*rewrites, *(Rewrite(k, {"const": str(v)}, moving) for k, v in texts.items())]
 
 
-@tofu.op(name="Deconvolution", rewrites=_sizes)
+@tofu.op(name="Deconvolution", rewrites=_sizes, variables=CHANNELS)
 def deconvolution(
     data,
     weight,
@@ -192,7 +192,7 @@ def _gradient_sizes(shapes, kernel=(), **_):
     ]
 
 
-@tofu.op(name="_backward_Deconvolution", rewrites=_gradient_sizes)
+@tofu.op(name="_backward_Deconvolution", rewrites=_gradient_sizes, variables=CHANNELS)
 def backward_deconvolution(
     ograd,
     data,

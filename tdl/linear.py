@@ -9,6 +9,7 @@ from tofu.lang import Over, Reindex, Rewrite, adjoint, like
 from tofu.tdl._shapes import instances, names
 
 _OUT = Rewrite("num_hidden", {"size": "o"})
+_WORDS = {"b": "batch", "o": "output features", "i": "input features", "c": "input features"}
 
 
 def _strides(shape):
@@ -48,13 +49,13 @@ def _fully_connected(data, weight, bias, flatten):
     return Over([*batch, "o"], lambda *v: element(*v) + bias[v[-1]])
 
 
-@tofu.op(name="FullyConnected", rewrites=[_OUT])
+@tofu.op(name="FullyConnected", rewrites=[_OUT], variables=_WORDS)
 def fully_connected(data, weight, bias=None, *, flatten=True):
     """The product data weight^T + bias, over the last dimension or over all but the first."""
     return _fully_connected(data, weight, bias, flatten)
 
 
-@tofu.op(name="_backward_FullyConnected", rewrites=[_OUT])
+@tofu.op(name="_backward_FullyConnected", rewrites=[_OUT], variables=_WORDS)
 def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False):
     """The gradients of data, weight and bias."""
     if not flatten or data.ndim == 2:

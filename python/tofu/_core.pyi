@@ -181,6 +181,7 @@ def plan(
     mode: str = "tofu",
     parts: Sequence[int] = [],
     allow_replication: bool = False,
+    memory_limit: int = 0,
     coarsen: bool = True,
     time_limit_s: float = 60,
     on_pass: _OnPass | None = None,
@@ -197,6 +198,8 @@ def plan(
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.
         allow_replication: whether tensors may stay whole where that is cheaper.
+        memory_limit: the most bytes that the tiles of a worker may take at a time, fetched
+            regions not counted; 0: any number. Only with modes that improve steps.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
         time_limit_s: after which the best plan found so far is returned.
         on_pass: called with the name and a readable dump after every pass.

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 __all__ = ["find_spec", "install"]
 
@@ -24,6 +24,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self._busy = False
+        self.then: Callable[[], None] = _nothing
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
@@ -88,6 +89,11 @@ class _Loader:
         from tofu import gluon
 
         gluon.enable()
+        _FINDER.then()
+
+
+def _nothing() -> None:
+    pass
 
 
 _FINDER = _Finder()  # a single one, to detect its own recursive calls
@@ -100,8 +106,12 @@ def find_spec(
     return _FINDER.find_spec(name, path, target)
 
 
-def install() -> None:
-    """Enable tofu when MXNet is imported, or at once if it already is; idempotent."""
+def install(then: Optional[Callable[[], None]] = None) -> None:
+    """Enable tofu when MXNet is imported, or at once if it already is; idempotent.
+
+    then: what to call once tofu is enabled.
+    """
+    _FINDER.then = then or _nothing
     if _FINDER in sys.meta_path:
         return
     sys.meta_path.insert(0, _FINDER)
@@ -112,6 +122,7 @@ def install() -> None:
         uncaught.end_runs()
         if graph_pass() is not None:
             gluon.enable()
+            _FINDER.then()
 
 
 def _spec_of(

@@ -20,7 +20,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import stat
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
@@ -39,6 +41,7 @@ __all__ = [
     "VARIABLES",
     "cache_directory",
     "graph_pass",
+    "parse_bytes",
     "parse_mode",
     "parse_pins",
     "parse_workers",
@@ -81,6 +84,12 @@ VARIABLES = (
 Pin = tuple[str, tuple[int, ...]]
 TIMEOUT_S = 600.0
 MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
+_UNITS = {
+    "": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+_SIZE = re.compile(rf"(\d+(?:\.\d*)?)\s*({'|'.join(_UNITS)})", re.IGNORECASE)
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
@@ -261,6 +270,15 @@ def parse_workers(value: object, where: str) -> int:
             f"1 to {MAX_WORKERS:,}; one GPU or CPU context is one worker"
         )
     return workers
+
+
+def parse_bytes(text: str, where: str) -> int:
+    """A size such as "12GiB", "800 MB" or "1000000" in bytes; `where` names its source."""
+    found = _SIZE.fullmatch(text.strip())
+    size = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
+    if not 1 <= size <= sys.maxsize:
+        raise ConfigError(f"{where}={text}: expected a size, such as 12GiB or 800MiB")
+    return int(size)
 
 
 def parse_mode(text: str, where: str) -> str:

@@ -39,8 +39,8 @@ ProgressCallback OnProgress(const py::function& function) {
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
-                  bool allow_replication, bool coarsen, double time_limit_s,
-                  const PassFunction& on_pass,
+                  bool allow_replication, int64_t memory_limit, bool coarsen,
+                  double time_limit_s, const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
   PlanOptions options;
   options.workers = workers;
@@ -48,6 +48,7 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
   options.mode = mode;
   options.parts = parts;
   options.allow_replication = allow_replication;
+  options.memory_limit_bytes = memory_limit;
   options.coarsen = coarsen;
   options.time_limit_s = time_limit_s;
   const py::gil_scoped_release unlock;
@@ -178,6 +179,7 @@ void BindPlan(py::module_* module) {
               py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
               py::arg("parts") = defaults.parts,
               py::arg("allow_replication") = defaults.allow_replication,
+              py::arg("memory_limit") = defaults.memory_limit_bytes,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("on_pass") = py::none(), py::arg("on_progress") = py::none(),

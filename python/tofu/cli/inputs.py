@@ -1,70 +1,132 @@
-"""The training graph of a script's first training call."""
+"""The training graphs of a script: those of its first training step."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import runpy
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tofu import _core
+import click
+
 from tofu.config import Config
 from tofu.errors import ConfigError, TofuError
 from tofu.installation import check_mxnet
-from tofu.plan import Problem, intercept
+from tofu.plan import Problem
 from tofu.uncaught import without_ours
 
-__all__ = ["from_script"]
+__all__ = ["first_of_script", "graphs_of_script"]
 
 _WHO = "tofu plan"
+_INPUT = "data"  # the role of a block's inputs
 
 
-class _GraphReady(BaseException):
-    """Ends a script as soon as the graph of its first training call is known."""
-
-    def __init__(self, table: _core.StrategyTable, workers: int) -> None:
-        super().__init__()
-        self.table, self.workers = table, workers
+class _FirstFound(BaseException):
+    """Ends a script as soon as one graph is known."""
 
 
-def from_script(script: Path, args: Sequence[str]) -> Problem:
-    """Run `script` until its first partitioned training call and return that call's graph.
+def first_of_script(script: Path, args: Sequence[str]) -> Problem:
+    """The graph of a script's first training call; see ``graphs_of_script``."""
+    return graphs_of_script(script, args, most=1)[0]
 
-    What the script prints goes to standard error.
+
+def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> list[Problem]:
+    """Run `script` until the end of its first training step, and return the graphs it trains.
+
+    Blocks compute nothing meanwhile (tofu.gluon.dry_run). What the script prints goes to
+    standard error. If there are several graphs, the name of each says which block it is of.
+
+    Args:
+        script: its path.
+        args: its arguments.
+        most: how many graphs are enough; 0: all of them.
 
     Raises:
-        ConfigError: the script ended before that call.
+        ConfigError: the script ended before its first training call.
     """
     check_mxnet(_WHO, load=False)
     from tofu import _import_hook
 
-    _import_hook.install()
     if Config.from_environment().workers is not None:
         # Nothing will run, so planning works with fewer GPUs than workers.
         os.environ["TOFU_DEVICE"] = "cpu"
     sys.argv = [str(script), *args]
     sys.path[0] = str(script.resolve().parent)
-    try:
-        with contextlib.redirect_stdout(sys.stderr), intercept(_stop_at_training):
+    found: list[Any] = []
+
+    def note(graph: Any) -> None:
+        found.append(graph)
+        if len(found) == most:
+            raise _FirstFound
+
+    ended: BaseException = SystemExit(0)
+    with contextlib.ExitStack() as dry, contextlib.redirect_stdout(sys.stderr):
+
+        def begin() -> None:
+            from tofu.gluon.dry_run import DryRun
+
+            dry.enter_context(DryRun(note))
+
+        _import_hook.install(begin)
+        try:
             runpy.run_path(str(script), run_name="__main__")
-            status: object = 0
-    except _GraphReady as ready:
-        return Problem(script.name, ready.table, ready.workers)
-    except SystemExit as end:
-        status = end.code or 0
-    except TofuError:
-        raise
-    except Exception as error:
-        _show_own(error, script)
-        raise SystemExit(1) from None
+        except BaseException as error:
+            ended = error
+    if isinstance(ended, KeyboardInterrupt):
+        raise ended
+    if found:
+        if isinstance(ended, Exception):
+            click.echo(_cut_short(script, ended), err=True)
+        return _named(script.name, found)
+    if isinstance(ended, TofuError):
+        raise ended
+    if isinstance(ended, Exception):
+        _show_own(ended, script)
+        raise SystemExit(1)
     raise ConfigError(
-        f"{script} ended (status {status}) before its first partitioned training call: "
-        "nothing to plan; its net must be a HybridBlock, or a Sequential of them, and called "
-        "under autograd.record()"
+        f"{script} ended (status {getattr(ended, 'code', 0) or 0}) before its first partitioned "
+        "training call: nothing to plan; its net must be a HybridBlock, or a Sequential of them, "
+        "and called under autograd.record()"
     )
+
+
+def _cut_short(script: Path, error: Exception) -> str:
+    text = str(error).strip().splitlines() or [""]
+    return (
+        f"tofu: {script} ended within its first training step, in which blocks give zeros "
+        f"({type(error).__name__}: {text[-1]}); there may be more graphs than those found"
+    )
+
+
+def _named(script: str, found: Sequence[Any]) -> list[Problem]:
+    """The problems, with names that tell several graphs apart."""
+    if len(found) == 1:
+        return [Problem(script, found[0].table, found[0].workers)]
+    problems = []
+    for graph in found:
+        roles = set(graph.table.graph.head_roles)
+        inputs = [
+            node.name
+            for node in graph.table.graph.nodes
+            if not node.op and f"gradient:{node.name}" in roles
+            and node.attrs.get("__tofu_role__") == _INPUT
+        ]  # fmt: skip
+        name = f"{script}, {graph.block}"
+        if inputs:
+            name += f" with the gradient of {', '.join(inputs)}"
+        problems.append(Problem(name, graph.table, graph.workers))
+    seen: dict[str, int] = {}
+    for number, problem in enumerate(problems):
+        seen[problem.name] = seen.get(problem.name, 0) + 1
+        if seen[problem.name] > 1:
+            name = f"{problem.name} ({seen[problem.name]})"
+            problems[number] = dataclasses.replace(problem, name=name)
+    return problems
 
 
 def _show_own(error: Exception, script: Path) -> None:
@@ -73,8 +135,3 @@ def _show_own(error: Exception, script: Path) -> None:
     while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
         frames = frames.tb_next
     traceback.print_exception(type(error), error, without_ours(frames))
-
-
-def _stop_at_training(table: _core.StrategyTable, workers: int) -> None:
-    if any(role.startswith("gradient:") for role in table.graph.head_roles):
-        raise _GraphReady(table, workers)

@@ -65,8 +65,11 @@ def operator_text(name: str, operators: Sequence[Document]) -> str:
         return "\n".join([*lines, f"No strategies to show: {reason}"]) + "\n"
     _, _, call, analysis = max(found, key=lambda each: each[0])
     lines += [_example(call, analysis), "", "Index variables:"]
-    words = [(name, _words(extent, analysis)) for name, extent in analysis.extents.items()]
-    lines += [f"  {line}" for line in table(("variable", "what it is"), words)]
+    words = [
+        (name, description.words(name), _words(extent, analysis))
+        for name, extent in analysis.extents.items()
+    ]
+    lines += [f"  {line}" for line in table(("variable", "what it is", "where"), words)]
     lines += ["", "Ways to split it:", *str(analysis).splitlines()[1:], "", _LEGEND]
     return "\n".join(lines) + "\n"
 
@@ -102,11 +105,14 @@ def _words(extent: Extent, analysis: Analysis) -> str:
     return f"reduced: {extent.constant} values"
 
 
-def used_text(problem: Problem, operators: Sequence[Document]) -> str:
-    """The operators of a training graph, and which of them are described."""
+def used_text(problems: Sequence[Problem], operators: Sequence[Document]) -> str:
+    """The operators of training graphs, and which of them are described."""
     known = {alias: o for o in operators for alias in (o["name"], *o["aliases"])}
     uses = Counter(
-        described_name(node.op, node.attrs)[0] for node in problem.graph.nodes if node.op
+        described_name(node.op, node.attrs)[0]
+        for problem in problems
+        for node in problem.graph.nodes
+        if node.op
     )
     rows, missing = [], 0
     for name, count in sorted(uses.items(), key=lambda each: (-each[1], each[0])):

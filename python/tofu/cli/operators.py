@@ -170,13 +170,13 @@ def _load_mxnet(who: str) -> None:
 
 
 def _used(script: str, args: Sequence[str], operators: Sequence[Mapping[str, object]]) -> str:
-    """The operators of a script's first training graph."""
-    from tofu.cli.inputs import from_script
+    """The operators of a script's training graphs."""
+    from tofu.cli.inputs import graphs_of_script
 
     check_script(script)
     os.environ.pop("TOFU_PLAN", None)
     switch_on(None, None, None)
-    problem = from_script(Path(script), args)
+    problems = graphs_of_script(Path(script), args)
     from tofu.cli.operator_page import used_text
 
-    return used_text(problem, operators)
+    return used_text(problems, operators)

@@ -190,7 +190,8 @@ def set_search(
 
 
 def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
-    return f"{pin[0]}={','.join(map(str, pin[1]))}"
+    # Spaces separate pins; tofu.plan.names.matching does without them.
+    return f"{pin[0].replace(' ', '')}={','.join(map(str, pin[1]))}"
 
 
 def switch_on(workers: Optional[str], device: Optional[str], log: Optional[str]) -> Config:

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
-from tofu.cli.inputs import from_script
+from tofu.cli.inputs import graphs_of_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import (
     Script,
@@ -36,12 +36,14 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
+from tofu.plan.options import check_pins
 from tofu.plan.plan import undescribed_text
 from tofu.plan.render import explain as explaining
 from tofu.plan.render.layers import render_layers
@@ -56,8 +58,6 @@ from tofu.planning.problems import (
 )
 
 __all__ = ["plan"]
-
-FORMATS = ("text", "json", "html")
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -117,7 +117,8 @@ FORMATS = ("text", "json", "html")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="Tables, the JSON document of docs/formats.md, or a web page.",
+    help="Tables, the JSON document of docs/formats.md, a web page, or (with --mesh) the "
+    "placements as Python.",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
@@ -143,8 +144,19 @@ FORMATS = ("text", "json", "html")
     show_default=True,
     help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
 )
+@click.option(
+    "--graph",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the N-th of a script's graphs. Default: all that its first training step trains.",
+)
+@click.option(
+    "--mesh",
+    metavar="N,N,...",
+    help="The sizes of a mesh of devices, for a module of PyTorch.",
+)
 @fetch_option
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
     workers: Optional[str],
@@ -168,17 +180,26 @@ def plan(
     explain: tuple[str, ...],
     save: Optional[str],
     memory: str,
+    graph: Optional[int],
+    mesh: Optional[str],
     fetch: Optional[str],
     target: str,
     args: tuple[str, ...],
 ) -> None:
     """Print how every tensor and operator would be partitioned, and what it costs.
 
-    SCRIPT is run until its first partitioned training call. SYMBOL.json is a symbol
-    that MXNet saved; give the shapes of its inputs. MODEL is a name that docs/models.md
-    lists, such as wresnet-152-10.
+    SCRIPT is run to the end of its first training step, without computing it. SYMBOL.json
+    is a symbol that MXNet saved; give the shapes of its inputs. MODEL is a name that
+    docs/models.md lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
+    module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
     update = None if optimizer == "none" else optimizer
+    if mesh is not None or is_module(target):
+        set_search(search, pins, pin_file, allow_replication)
+        _plan_module(target, mesh, form, update, everything, time_limit)
+        return
+    if form == "python":
+        raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
     is_model = names_model(target)
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
@@ -192,11 +213,9 @@ def plan(
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
-    find_problem: Callable[[], Problem]
+    find: Callable[[], list[Problem]]
     if is_model:
-        find_problem = functools.partial(
-            from_model, target, batch_size=batch_size, optimizer=update
-        )
+        find = lambda: [from_model(target, batch_size=batch_size, optimizer=update)]  # noqa: E731
     elif is_symbol:
         request = SymbolRequest.parse(
             Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
@@ -204,9 +223,9 @@ def plan(
         )  # fmt: skip
         check_symbol_text(request.path)
         check_mxnet("tofu plan", load=False)
-        find_problem = functools.partial(from_symbol, request)
+        find = lambda: [from_symbol(request)]  # noqa: E731
     else:
-        find_problem = functools.partial(from_script, Path(target), args)
+        find = functools.partial(graphs_of_script, Path(target), args)
     options = SearchOptions(config.search, time_limit, config.pins, config.replication)
     if peak and memory != "exact":
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
@@ -223,7 +242,7 @@ def plan(
     )
 
     def run() -> None:
-        plan_and_print(find_problem(), options, output)
+        plan_and_print(_chosen(find(), graph, target), options, output)
 
     if is_symbol:
         isolated(
@@ -233,6 +252,39 @@ def plan(
         )
     else:
         run()
+
+
+def _plan_module(
+    target: str,
+    mesh: Optional[str],
+    form: str,
+    optimizer: Optional[str],
+    everything: bool,
+    time_limit: Optional[float],
+) -> None:
+    """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
+    context = click.get_current_context()
+    for name in _NOT_OF_MODULES:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ConfigError(f"tofu plan --mesh: --{name.replace('_', '-')} is not for PyTorch")
+    if mesh is None:
+        raise ConfigError(f"tofu plan {target}: give the devices, such as --mesh 2,4")
+    if not is_module(target):
+        raise ConfigError(
+            f"tofu plan --mesh: {target}: expected package.module:function or FILE.pt2"
+        )
+    config = Config.from_environment()
+    given = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    plan_module(
+        target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
+        everything=everything,
+    )  # fmt: skip
+
+
+_NOT_OF_MODULES = (
+    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
+    "explain", "save", "memory", "fetch",
+)  # fmt: skip
 
 
 def _check_target(
@@ -294,15 +346,88 @@ class Output:
     command: tuple[str, str] = ("", "")
 
 
-def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> None:
-    """Plan `problem`, save the plan if asked, and print it on standard output.
+def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
+    """Plan one or several graphs, save the plans if asked, and print them on standard output.
 
     Raises:
-        ConfigError: the graph lacks a name to explain, or the file cannot be written.
-        PlanError: an option does not fit the graph.
+        ConfigError: the graphs lack a name to explain, or the file cannot be written.
+        PlanError: an option does not fit the graphs.
     """
-    explained = _explained(problem, output.explain)
-    plan = plan_graph(problem, options, dump_dir=Config.from_environment().dump_dir)
+    if output.form == "html" and len(problems) > 1:
+        raise ConfigError(
+            f"a page shows one plan, and there are {len(problems)} graphs: "
+            f"{_listed(problems)}; --graph N chooses one"
+        )
+    explained = _explained(problems, output.explain)
+    pins = _shared_out(problems, options)
+    texts: list[str] = []
+    known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
+    for number, problem in enumerate(problems):
+        own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
+        plan = plan_graph(problem, own, dump_dir=Config.from_environment().dump_dir)
+        known.update({name: plan for name in _parameters(problem) if name not in known})
+        texts.append(_told(problem, plan, explained[number], output))
+    if len(problems) == 1:
+        click.echo(texts[0], nl=False)
+    elif output.form == "json":
+        click.echo(f"[{', '.join(texts)}]")
+    else:
+        shown = [
+            f"Graph {number} of {len(problems)}: {problem.name}\n{text}"
+            for number, (problem, text) in enumerate(zip(problems, texts), 1)
+            if text
+        ]
+        click.echo("\n".join(shown), nl=False)
+
+
+def _chosen(problems: Sequence[Problem], number: Optional[int], target: str) -> Sequence[Problem]:
+    """All graphs, or the one of this number. Raises ConfigError if there is none."""
+    if number is None:
+        return problems
+    if number > len(problems):
+        raise ConfigError(
+            f"--graph {number}: {target} has {len(problems)} graph{'s' * (len(problems) > 1)}: "
+            f"{_listed(problems)}"
+        )
+    return problems[number - 1 : number]
+
+
+def _listed(problems: Sequence[Problem]) -> str:
+    return "; ".join(f"{number}: {each.name}" for number, each in enumerate(problems, 1))
+
+
+def _shared_out(
+    problems: Sequence[Problem], options: SearchOptions
+) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
+    """For each graph the pins whose tensors it has. Raises PlanError for pins of none."""
+    names = [dict.fromkeys(problem.graph.tensor_names) for problem in problems]
+    every = {name for own in names for name in own}
+    check_pins(options.pins, every)
+    return [tuple(pin for pin in options.pins if matching(pin[0], own)) for own in names]
+
+
+def _following(
+    problem: Problem, options: SearchOptions, known: Mapping[str, Plan]
+) -> SearchOptions:
+    """The options for a graph whose parameters may have tiles already, as in a run."""
+    tiled = [name for name in _parameters(problem) if name in known]
+    if not tiled:
+        return options
+    tiles = tuple((name, known[name].tensor(name).cuts) for name in tiled)
+    others = tuple(pin for pin in options.pins if pin[0] not in tiled)
+    return dataclasses.replace(options, pins=(*others, *tiles), parts=known[tiled[0]].parts)
+
+
+def _parameters(problem: Problem) -> list[str]:
+    return [
+        node.name
+        for node in problem.graph.nodes
+        if not node.op and node.attrs.get("__tofu_role__") == "parameter"
+    ]
+
+
+def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output) -> str:
+    """Save a plan and return what to print of it."""
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
@@ -310,11 +435,13 @@ def plan_and_print(problem: Problem, options: SearchOptions, output: Output) -> 
     explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
         plan_file.save(output.save, plan, problem.graph)
+    if output.explain and not explanations and output.form == "text":
+        return ""  # another graph has those names
     if output.memory == "exact":
         plan = with_memory(problem, plan, output.fetch)
     if output.form != "json":
         plan = _with_names(problem, plan)
-    click.echo(_render(plan, explanations, output, problem.graph), nl=False)
+    return _render(plan, explanations, output, problem.graph)
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
@@ -368,20 +495,24 @@ def _render(
     return render_text(plan, everything=output.everything)
 
 
-def _explained(problem: Problem, names: Sequence[str]) -> list[str]:
-    """The tensors and operators that names and patterns stand for. Raises ConfigError."""
-    if not names:
-        return []
-    nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
-    outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
-    found: dict[str, None] = {}
+def _explained(problems: Sequence[Problem], names: Sequence[str]) -> list[list[str]]:
+    """For each graph the tensors and operators that names and patterns stand for.
+
+    Raises ConfigError for a name of none.
+    """
+    found: list[dict[str, None]] = [{} for _ in problems]
     for name in names:
-        fitting = matching(name, nodes) or matching(name, outputs)
-        if not fitting:
+        known: dict[str, None] = {}
+        for problem, own in zip(problems, found):
+            nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
+            outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
+            known.update(nodes)
+            own.update(dict.fromkeys(matching(name, nodes) or matching(name, outputs)))
+        if not any(matching(name, {**known, **own}) for own in found):
             what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
-                f"--explain {name}: {problem.name} has no tensor or operator {what}"
-                + near_text(name, nodes)
+                f"--explain {name}: {' and '.join(p.name for p in problems)} "
+                f"{'have' if len(problems) > 1 else 'has'} no tensor or operator {what}"
+                + near_text(name, known)
             )
-        found.update(dict.fromkeys(fitting))
-    return list(found)
+    return [list(own) for own in found]

@@ -26,7 +26,7 @@ from tofu.errors import ConfigError, TofuError
 
 from . import messages, outputs, views
 from .arrays import classic, gives_numpy, shown
-from .autograd_hooks import free_dropped, in_graph
+from .autograd_hooks import in_graph
 from .parameter import TilingError, is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
 from .session import Session, active
@@ -42,13 +42,17 @@ class PartitionedBlock:
 
     Args:
         block: the block, traced and with its parameters initialized.
+
+    Attributes:
+        name: its name.
+        gives_numpy: whether its outputs are arrays of ``mx.np``.
     """
 
     def __init__(self, block: Any) -> None:
         self.cached_op = block._cached_op
         self.name = block.name or type(block).__name__
         self._symbol = block._cached_graph[1]
-        self._gives_numpy = gives_numpy(self._symbol)
+        self.gives_numpy = gives_numpy(self._symbol)
         arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
         self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
         self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
@@ -71,12 +75,15 @@ class PartitionedBlock:
                 pool.release()
             return
 
-    def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
+    def run(
+        self, arrays: Sequence[Any], current: Session, *, is_trial: bool = False
+    ) -> Optional[list[Any]]:
         """The outputs as MXNet gives them, or None where the block has to run serially.
 
         Args:
             arrays: the inputs of the call, flattened.
             current: the session.
+            is_trial: whether the same call is recorded next: it uses the same program then.
         """
         inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
@@ -85,7 +92,7 @@ class PartitionedBlock:
         trained = {name for name, p in self._parameters.items() if p.grad_req != "null"}
         train, record = autograd.is_training(), autograd.is_recording()
         gradients = set(trained)
-        if record:
+        if record or is_trial:
             tokens = {name: outputs.token(array) for name, array in inputs.items()}
             gradients |= {n for n, token in tokens.items() if token is not None and in_graph(token)}
         record = record and bool(gradients)
@@ -97,7 +104,7 @@ class PartitionedBlock:
             return None
         views.flush(current.state.views)
         results = pool.run(inputs, record=record, context=arrays[0].ctx)
-        return shown(results, numpy=self._gives_numpy)
+        return shown(results, numpy=self.gives_numpy)
 
     def check_not_strict(self, current: Session) -> None:
         """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
@@ -187,7 +194,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         current = active()
         if current is None or current.state.depth.checking:
             return original(self, *args)
-        free_dropped()
+        current.state.calls.free()
         if self._cached_op is None:
             self._build_cache(*args)
         blocks = current.state.blocks

@@ -19,6 +19,7 @@ import numpy as np
 
 from tofu.errors import ConfigError
 from tofu.plan import Compiled, progress
+from tofu.plan.names import readable
 from tofu.plan.plan import format_bytes, undescribed_text
 
 from .session import Session, describe_contexts
@@ -345,7 +346,7 @@ def replicated(name: str, compiled: Compiled) -> None:
     mostly_whole = sum(sizes.values()) >= _MOST * compiled.serial_bytes
     if not large or (max(large.values()) < _LARGE_BYTES and not mostly_whole):
         return
-    shown = [f"{tensor} ({format_bytes(size)})" for tensor, size in large.items()]
+    shown = [f"{readable(tensor)} ({format_bytes(size)})" for tensor, size in large.items()]
     more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
     warn(
         f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "

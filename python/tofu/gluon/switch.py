@@ -14,6 +14,7 @@ from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet import np as mx_np
 from mxnet.base import _LIB
+from mxnet.ndarray import NDArray
 
 from tofu import uncaught
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers, pins_of
@@ -183,6 +184,7 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Block, "save_parameters", checkpoints.once),
         (gluon.HybridBlock, "export", checkpoints.once),
         (mx_autograd, "grad", delivery.grad),
+        (NDArray, "grad", views.grad),
         (mx_np.ndarray, "grad", views.grad),
         # Every backward call of MXNet's Python goes through this one function.
         (_LIB, "MXAutogradBackwardEx", _backward),

@@ -21,6 +21,7 @@ __all__ = ["Description", "Rewrite", "lookup", "op", "parse_attribute", "registe
 _REGISTRY: dict[str, Description] = {}
 _NAMED: set[str] = set()  # operators whose descriptions give a name explicitly
 _OUT_SHAPES = "out_shapes"
+_DIGITS = "0123456789"
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,12 @@ class Description:
         names: tuple[str, ...],
         rewrites: Rewrites,
         random: bool,
+        variables: Optional[Mapping[str, str]] = None,
     ) -> None:
         self.names = names
         self.source = Source(names[0], function)
         self.random = random
+        self._variables = dict(variables or {})
         self._function = function
         self._rewrites = rewrites
         self._tensors: list[inspect.Parameter] = []
@@ -111,6 +114,16 @@ class Description:
     def location(self) -> str:
         """File and line."""
         return self.source.location
+
+    def words(self, variable: str) -> str:
+        """What an index variable stands for, or "" if the description does not say."""
+        return self._variables.get(variable) or self._variables.get(variable.rstrip(_DIGITS), "")
+
+    def input_name(self, slot: int) -> str:
+        """The name of an input."""
+        if slot < len(self._tensors):
+            return self._tensors[slot].name
+        return f"{self._variadic or 'input'}[{slot - len(self._tensors)}]"
 
     def __repr__(self) -> str:
         return f"<tofu.op {self.names[0]} at {self.location}>"
@@ -234,6 +247,7 @@ def op(
     name: Union[str, Sequence[str], None] = ...,
     rewrites: Rewrites = ...,
     random: bool = ...,
+    variables: Optional[Mapping[str, str]] = ...,
 ) -> Callable[[Callable[..., Any]], Description]: ...
 
 
@@ -243,6 +257,7 @@ def op(
     name: Union[str, Sequence[str], None] = None,
     rewrites: Rewrites = (),
     random: bool = False,
+    variables: Optional[Mapping[str, str]] = None,
 ) -> Any:
     """Describe an operator by a function of its tensors that returns a lambda.
 
@@ -258,6 +273,8 @@ def op(
         rewrites: attributes that change in parts of the operator, or a function of the
             input shapes and the attributes that returns them.
         random: whether two runs of the operator differ.
+        variables: what index variables stand for, such as ``{"ci": "input channels"}``, for
+            ``tofu plan --explain`` and ``tofu ops``; "y" stands for "y0", "y1", ... as well.
 
     Raises:
         TdlError: another description already names this operator. Only functions
@@ -276,7 +293,7 @@ def op(
 
     def register(described: Callable[..., Any]) -> Description:
         names = (name,) if isinstance(name, str) else tuple(name or (described.__name__,))
-        description = Description(described, names, rewrites, random)
+        description = Description(described, names, rewrites, random, variables)
         _enter(description, names, named=name is not None)
         return description
 

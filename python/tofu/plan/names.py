@@ -2,16 +2,23 @@
 
 ``conv1_weight`` is a name, ``*_weight`` a pattern, and ``dense0_weight`` is short for
 ``net_dense0_weight`` if no other name ends like that.
+
+An operator that tofu takes apart gives its stages names of its own: ``net_norm0_fwd::mean`` and
+``net_norm0_fwd_backward::mean``. People read them as "net_norm0: mean" and "net_norm0: gradient,
+mean", and can give them like that.
 """
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-__all__ = ["is_pattern", "matching", "near_text"]
+__all__ = ["STAGE", "is_pattern", "matching", "near_text", "readable"]
 
+# Between the name of an operator and that of a stage; optimizer states have one colon.
+STAGE = "::"
+_FORWARD, _BACKWARD = "_fwd", "_backward"
 _CLOSE_NAMES = 3
 
 
@@ -30,15 +37,46 @@ def matching(name: str, known: Collection[str]) -> list[str]:
     """
     if name in known:
         return [name]
+    if ":" in name and STAGE not in name:  # as readable writes it; pins have no spaces
+        shown = {each: _close(readable(each)) for each in known}
+        name = _close(name)
+        return [each for each in known if shown[each] == name] or _ending(name, shown)
     if is_pattern(name):
         pattern = name.replace("[", "[[]")
         return [each for each in known if fnmatch.fnmatchcase(each, pattern)]
-    ends = [each for each in known if each.endswith(f"_{name}")]
+    return _ending(name, {each: each for each in known})
+
+
+def _close(text: str) -> str:
+    return text.replace(" ", "")
+
+
+def _ending(name: str, shown: Mapping[str, str]) -> list[str]:
+    """The name that ends like this, if it is the only one."""
+    ends = [each for each, text in shown.items() if text.endswith(f"_{name}")]
     return ends if len(ends) == 1 else []
+
+
+def readable(name: str) -> str:
+    """The name of a stage in words; any other name as it is.
+
+    >>> readable("net_norm0_fwd_backward::mean_2[1]"), readable("net_norm0_fwd::total_backward")
+    ('net_norm0: gradient, mean 2[1]', 'net_norm0: gradient, total')
+    >>> readable("net_norm0_gamma"), readable("net_norm0_gamma:mom")
+    ('net_norm0_gamma', 'net_norm0_gamma:mom')
+    """
+    operator, colon, stage = name.partition(STAGE)
+    if not colon:
+        return name
+    is_gradient = _BACKWARD in operator or _BACKWARD in stage
+    operator = operator.partition(_FORWARD)[0].partition(_BACKWARD)[0] or operator
+    words = stage.replace(_BACKWARD, "").replace(STAGE, ", ").replace("_", " ").strip()
+    return f"{operator}: {'gradient, ' * is_gradient}{words}"
 
 
 def near_text(name: str, known: Collection[str]) -> str:
     """A guess at what was meant by a name that stands for nothing; may be empty."""
+    known = [readable(each) for each in known]
     ends = [each for each in known if each.endswith(f"_{name}")]
     near = ends or difflib.get_close_matches(name, known, n=_CLOSE_NAMES, cutoff=0.4)
     shown = ", ".join(near[:_CLOSE_NAMES])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from .names import readable
+
 __all__ = ["Held", "Peak", "operator_of"]
 
 
@@ -26,7 +28,7 @@ class Held:
     @property
     def name(self) -> str:
         """The operator that wrote it or that it was fetched for, in the training graph."""
-        name = operator_of(self.node)
+        name = readable(operator_of(self.node))
         return f"{name}[{self.output}]" if self.output and self.kind != "fetched" else name
 
 

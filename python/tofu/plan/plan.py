@@ -18,6 +18,7 @@ from typing import Any, Optional
 from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
+from .names import readable
 from .peak import Peak
 
 __all__ = [
@@ -82,6 +83,11 @@ class TensorPlan:
         return self.node if self.output == 0 else f"{self.node}[{self.output}]"
 
     @property
+    def label(self) -> str:
+        """The name for people."""
+        return readable(self.name)
+
+    @property
     def dtype_name(self) -> str:
         """The data type in words; its number where MXNet has no such type."""
         return dtype_name(self.dtype)
@@ -100,6 +106,11 @@ class OperatorPlan:
     op: str
     cuts: tuple[Optional[str], ...]
     bytes: int
+
+    @property
+    def label(self) -> str:
+        """The name for people."""
+        return readable(self.node)
 
 
 # What ends a search, and what a reader is told of it.

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from tofu.plan import OperatorPlan
 from tofu.plan.layers import direction_of, layer_of
+from tofu.plan.names import readable
 
 from .labels import Node
 from .timeline import COMPUTATION, FETCH, Operator
@@ -74,5 +75,6 @@ def _of_node(worker: int, begin: float, end: float, node: Node) -> Operator:
     layer = layer_of(base, is_variable=node.of_variable)
     direction = direction_of(OperatorPlan(base, node.op, (), 0))
     details = {"direction": direction, "operator": node.op, "node": node.name}
-    name = f"{base}: {part or 'copy'}" if moves else base
+    label = readable(base)
+    name = f"{label}: {part or 'copy'}" if moves else label
     return Operator(worker, begin, end, name, FETCH if moves else COMPUTATION, layer, details)

@@ -28,6 +28,9 @@ struct PlanOptions {
   std::string mode = "tofu";  // one of SearchModes() (modes.h)
   // Tensors may stay whole at any step where that is cheaper.
   bool allow_replication = false;
+  // What the tiles of a worker may take at any moment, fetched regions not counted
+  // (memory_limit.h); 0: any size. Only for modes that improve steps.
+  int64_t memory_limit_bytes = 0;
   // Whether to decide once for what is partitioned alike (coalesce.h).
   bool coarsen = true;
   double time_limit_s = 60;

@@ -11,6 +11,7 @@
 #include "passes/search/class_cuts.h"
 #include "passes/search/dump.h"
 #include "passes/search/joint_search.h"
+#include "passes/search/memory_search.h"
 
 namespace tofu {
 namespace {
@@ -56,6 +57,10 @@ class Recursion {
   Plan Run() {
     if (options_.start != nullptr) {
       Start();
+      if (options_.memory != nullptr) {
+        FitMemory();
+        return MakePlan();
+      }
       if (parts_.size() > 1) SolveJointly();
       return MakePlan();
     }
@@ -115,6 +120,20 @@ class Recursion {
     best_ = ClassCutsOf(graph_, coarse_, *options_.start);
     optimal_ = options_.start->status != PlanStatus::kFeasible;
     recursion_bytes_ = best_bytes_ = options_.start->total_bytes();
+  }
+
+  // Keeps the start if no plan within the limit is found.
+  void FitMemory() {
+    Tell("searching within the memory limit");
+    SearchOptions options = Options();
+    options.memory = options_.memory;
+    optimal_ = false;
+    MemorySearchResult found =
+        SearchWithinMemory(given_, best_, parts_, options, &searcher_);
+    lower_bound_ = found.lower_bound_bytes;
+    if (!found.found) return;
+    best_bytes_ = found.found->bytes;
+    best_ = std::move(found.found->cuts);
   }
 
   // The paper's recursion: step i given steps 1 .. i-1.

@@ -60,6 +60,8 @@ struct RecursiveOptions {
   // A plan of these parts. A joint search improves it, if one is possible, whatever the
   // method.
   const Plan* start = nullptr;
+  // A limit within which `start` is searched again, and nothing else; null: none.
+  const MemoryLimit* memory = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;
   Deadline deadline = Deadline::max();

@@ -66,6 +66,22 @@ class SearchProblem {
     return variables;
   }
 
+  // The tiles that a worker holds, with one more variable for those that are decided.
+  void AddUses(const MemoryLimit& memory, const std::vector<int>& parts,
+               LimitedProblem* limited) const {
+    limited->limit = memory.limit_bytes;
+    const int decided = limited->costs.AddVariable(1);
+    for (const MemoryLimit::Life& life : memory.lives) {
+      std::vector<int64_t> bytes;
+      for (const Cuts& cuts : tensors_[life.tensor_class]->alternatives) {
+        bytes.push_back(TileBytes(life.bytes, cuts, parts));
+      }
+      const int variable = tensor_variables_[life.tensor_class];
+      limited->uses.push_back({variable < 0 ? decided : variable, life.begin, life.end,
+                               SharedCells(std::move(bytes))});
+    }
+  }
+
   // Whether time was up before the problem was made.
   bool is_late() const { return is_late_; }
 
@@ -204,17 +220,18 @@ struct KindProfiles {
   }
 };
 
-EliminateResult Branch(const PairwiseProblem& problem, const SearchOptions& options,
-                       SolveCache* cache) {
+EliminateResult Branch(const SearchProblem& search, const std::vector<int>& parts,
+                       const SearchOptions& options, SolveCache* cache) {
   LimitedProblem limited;
-  limited.costs = problem;
+  limited.costs = search.problem();
+  if (options.memory != nullptr) search.AddUses(*options.memory, parts, &limited);
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
   solve.cache = cache;
   SolveResult solved = Solve(limited, solve);
   EliminateResult result;
-  if (solved.values.empty() && !problem.domain.empty()) return result;
+  if (solved.values.empty() && !limited.costs.domain.empty()) return result;
   result.status = solved.status == SolveStatus::kOptimal ? EliminateStatus::kOptimal
                                                          : EliminateStatus::kFeasible;
   result.values = std::move(solved.values);
@@ -250,7 +267,7 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
   const PairwiseProblem& problem = search.problem();
   EliminateResult solved = options.method == SolveBy::kBranch
-                               ? Branch(problem, options, &solve_cache_)
+                               ? Branch(search, parts_, options, &solve_cache_)
                                : Eliminate(problem, options.eliminate, &cache_);
   if (options.method == SolveBy::kGreedy && solved.status != EliminateStatus::kTooBig) {
     // The mode's optimum still bounds what the greedy choice finds.

@@ -35,6 +35,7 @@
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
+#include "passes/search/memory_limit.h"
 #include "passes/search/search_tables.h"
 #include "solver/eliminate.h"
 #include "solver/solve_cache.h"
@@ -70,7 +71,8 @@ enum class SolveBy {
 struct SearchOptions {
   SolveBy method = SolveBy::kElimination;
   EliminateOptions eliminate;
-  int64_t max_nodes = 1;  // of kBranch
+  int64_t max_nodes = 1;                // of kBranch
+  const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
   // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
   const ClassProfiles* profiles = nullptr;  // null: all

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "graph/cuts.h"
-#include "graph/plan.h"
 #include "support/recount.h"
 
 namespace tofu {
@@ -18,11 +17,13 @@ constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 class BruteForce {
  public:
   BruteForce(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-             const std::vector<int>& parts, const std::vector<bool>& may_be_whole)
+             const std::vector<int>& parts, const std::vector<bool>& may_be_whole,
+             const std::function<bool(const Plan&)>& fits)
       : graph_(graph),
         table_(table),
         coarse_(coarse),
         may_be_whole_(may_be_whole),
+        fits_(fits),
         read_(ReadTensors(graph)) {
     plan_.parts = parts;
     plan_.tensor_cuts.resize(graph.shapes.size());
@@ -78,6 +79,7 @@ class BruteForce {
       }
       return;
     }
+    if (fits_ && !fits_(plan_)) return;
     int64_t sum = 0;
     for (int node = 0; node < graph_.num_nodes() && sum < best_; ++node) {
       if (!graph_.nodes[node].is_variable()) sum += Operator(node);
@@ -105,6 +107,7 @@ class BruteForce {
   const StrategyTable& table_;
   const CoarseGraph& coarse_;
   const std::vector<bool>& may_be_whole_;
+  const std::function<bool(const Plan&)>& fits_;
   const std::vector<bool> read_;
   std::vector<std::vector<Cuts>> choices_;
   Plan plan_;
@@ -115,8 +118,9 @@ class BruteForce {
 
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
-                        size_t limit, const std::vector<bool>& may_be_whole) {
-  return BruteForce(graph, table, coarse, parts, may_be_whole).Run(limit);
+                        size_t limit, const std::vector<bool>& may_be_whole,
+                        const std::function<bool(const Plan&)>& fits) {
+  return BruteForce(graph, table, coarse, parts, may_be_whole, fits).Run(limit);
 }
 
 }  // namespace tofu

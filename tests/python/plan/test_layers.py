@@ -10,7 +10,7 @@ import pytest
 from tofu.errors import PlanError
 from tofu.plan import Plan
 from tofu.plan.layers import direction_of, layer_of, layers_of
-from tofu.plan.names import matching, near_text
+from tofu.plan.names import matching, near_text, readable
 from tofu.plan.options import check_pins, pinned
 from tofu.plan.plan import OperatorPlan
 from tofu.plan.render.difference import differ, render_difference
@@ -49,7 +49,9 @@ def net(**changes):
 @pytest.mark.parametrize(
     ("name", "layer"),
     [
-        ("wresnet_batchnorm0_fwd_backward_Convolution7", "wresnet_batchnorm0"),
+        ("wresnet_batchnorm0_fwd_backward::mean_2", "wresnet_batchnorm0"),
+        ("wresnet_batchnorm0_fwd::mean", "wresnet_batchnorm0"),
+        ("transformer_attention1_softmax0::total_backward", "transformer_attention1"),
         ("wresnet_batchnorm0_gamma:mom", "wresnet_batchnorm0"),
         ("rnn_lstm0_t12_i2h", "rnn_lstm0"),
         ("rnn_lstm0_i2h_weight", "rnn_lstm0"),
@@ -68,6 +70,37 @@ def test_the_direction_of_an_operator():
     found = [direction_of(each) for each in net().operators]
     assert found == ["forward", "backward", "update"]
     assert direction_of(OperatorPlan("grad_sum_3", "add_n", (), 0)) == "backward"
+    # A variance as a sum of products, which MXNet has as a gradient only.
+    stage = OperatorPlan("norm0_fwd::variance", "_backward_Convolution", (), 0)
+    assert direction_of(stage) == "forward"
+    for name in ("norm0_fwd_backward::mean", "norm0_fwd::mean_backward"):
+        assert direction_of(OperatorPlan(name, "sum", (), 0)) == "backward"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("net_norm0_fwd::mean", "net_norm0: mean"),
+        ("net_norm0_fwd_backward::mean_3[1]", "net_norm0: gradient, mean 3[1]"),
+        ("net_layernorm0_fwd::mean_backward", "net_layernorm0: gradient, mean"),
+        ("net_rnn0_fwd::layer1_step3::sum", "net_rnn0: layer1 step3, sum"),
+        ("net_softmax0::total", "net_softmax0: total"),
+        ("net_weight:mean", "net_weight:mean"),
+        ("conv0_fwd_backward[1]", "conv0_fwd_backward[1]"),
+    ],
+)
+def test_stages_are_named_after_their_operator(name, shown):
+    assert readable(name) == shown
+    known = ["net_norm0_fwd", name, "other_norm0_fwd::other"]
+    assert matching(shown, known) == matching(shown.replace(" ", ""), known) == [name]
+
+
+def test_a_stage_needs_no_whole_name():
+    known = ["net_norm0_fwd::mean", "net_norm0_fwd::mean_2", "net_norm10_fwd::mean"]
+    assert matching("norm0: mean", known) == ["net_norm0_fwd::mean"]
+    assert matching("norm0: mean 2", known) == ["net_norm0_fwd::mean_2"]
+    assert matching("norm: mean", known) == []
+    assert near_text("norm0: meen", known).startswith("; did you mean net_norm0: mean")
 
 
 def test_layers_have_the_bytes_of_their_tensors_and_operators():

@@ -93,7 +93,7 @@ def _layers(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
 
 
 def _tensors(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
-    before, after = ({tensor.name: tensor for tensor in p.tensors} for p in (first, second))
+    before, after = ({tensor.label: tensor for tensor in p.tensors} for p in (first, second))
 
     def told(tensor: TensorPlan | None, plan: Plan) -> str:
         if tensor is None:
@@ -113,7 +113,9 @@ def _tensors(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
 
 
 def _operators(first: Plan, second: Plan) -> Iterator[tuple[str, ...]]:
-    before, after = ({operator.node: operator for operator in p.operators} for p in (first, second))
+    before, after = (
+        {operator.label: operator for operator in p.operators} for p in (first, second)
+    )
 
     def told(operator: OperatorPlan | None) -> str:
         if operator is None:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Callable, Optional
 
 from tofu import _core
+from tofu.analysis.words import variable_words
 from tofu.dtypes import dtype_name
 from tofu.errors import PlanError
 from tofu.tables import table
 
 from ..compiler import Problem
+from ..names import readable
 from ..plan import REPLICATED, Plan
 
 __all__ = ["Explanation", "Section", "explain"]
@@ -70,18 +72,32 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     Raises:
         PlanError: the graph has no such name.
     """
-    return read(_core.Plan(plan.to_json(), problem.table).explain(name))
+    text = _core.Plan(plan.to_json(), problem.table).explain(name)
+    operator = json.loads(text).get("operator") or {}
+    found = [node for node in problem.graph.nodes if node.name == operator.get("name")]
+    return read(text, _words(found[0]) if found else {})
 
 
-def read(text: str) -> Explanation:
-    """Read an explanation from the passes' document."""
+def _words(node: _core.Node) -> dict[str, str]:
+    """What the index variables of an operator stand for."""
+    ins, outs = ([shape for shape, _ in side] for side in (node.inputs, node.outputs))
+    return variable_words(node.op, node.attrs, ins, outs)
+
+
+def read(text: str, words: Optional[Mapping[str, str]] = None) -> Explanation:
+    """Read an explanation from the passes' document.
+
+    Args:
+        text: the document.
+        words: what the operator's index variables stand for.
+    """
     document = json.loads(text)
     if document.get("format") != FORMAT:
         raise PlanError(f'explanation: no "format": "{FORMAT}"; build tofu again')
     total = document["total_bytes"]
     sections = list(_tensor_sections(document["tensor"], total))
     if document["operator"] is not None:
-        sections += _operator_sections(document["operator"])
+        sections += _operator_sections(document["operator"], words or {})
     return Explanation(document, tuple(sections))
 
 
@@ -90,7 +106,7 @@ def _tensor_sections(tensor: Mapping[str, Any], total: int) -> Iterator[Section]
     tied = tensor["tied"] - 1
     for number, step in enumerate(tensor["steps"], 1):
         title = (
-            f"Tensor {tensor['name']} ({shape} {dtype_name(tensor['dtype'])}), "
+            f"Tensor {readable(tensor['name'])} ({shape} {dtype_name(tensor['dtype'])}), "
             f"{_step(number, tensor['steps'])}: {_cut(step['chosen'])}"
         )
         reason = _tensor_reason(step, total)
@@ -150,23 +166,34 @@ def _tensor_reason(step: Mapping[str, Any], total: int) -> str:
     return text
 
 
-def _operator_sections(operator: Mapping[str, Any]) -> Iterator[Section]:
+def _operator_sections(operator: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Section]:
+    def named(variable: object) -> str:
+        return _variable(variable, words)
+
     for number, step in enumerate(operator["steps"], 1):
         title = (
-            f"Operator {operator['name']} ({operator['op']}), "
-            f"{_step(number, operator['steps'])}: {_variable(step['chosen'])}"
+            f"Operator {readable(operator['name'])} ({operator['op']}), "
+            f"{_step(number, operator['steps'])}: {named(step['chosen'])}"
         )
         ways = step["strategies"]
-        slots = [slot["tensor"] for slot in (*ways[0]["inputs"], *ways[0]["outputs"])]
+        slots = [readable(slot["tensor"]) for slot in (*ways[0]["inputs"], *ways[0]["outputs"])]
         header = ("variable", "", "bytes", *_distinct(slots))
         yield Section(
-            title, _operator_reason(step), header, tuple(_strategy_row(way, step) for way in ways)
+            title,
+            _operator_reason(step, named),
+            header,
+            tuple(_strategy_row(way, step, named) for way in ways),
         )
 
 
-def _strategy_row(way: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, ...]:
+_Named = Callable[[object], str]
+
+
+def _strategy_row(
+    way: Mapping[str, Any], step: Mapping[str, Any], named: _Named
+) -> tuple[str, ...]:
     return (
-        _variable(way["variable"]),
+        named(way["variable"]),
         _CHOSEN if way["variable"] == step["chosen"] else "",
         f"{way['bytes']:,}",
         *(f"{slot['bytes']:,}" for slot in way["inputs"]),
@@ -174,7 +201,7 @@ def _strategy_row(way: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str,
     )
 
 
-def _operator_reason(step: Mapping[str, Any]) -> str:
+def _operator_reason(step: Mapping[str, Any], named: _Named) -> str:
     ways = {way["variable"]: way for way in step["strategies"]}
     chosen = ways[step["chosen"]]
     others = [way for name, way in ways.items() if name not in (step["chosen"], None)]
@@ -184,11 +211,11 @@ def _operator_reason(step: Mapping[str, Any]) -> str:
     more = best["bytes"] - chosen["bytes"]
     told = f"With the tensors cut like this it fetches {chosen['bytes']:,} bytes;"
     if more > 0:
-        return f"{told} the next best, {_variable(best['variable'])}, would fetch {more:,} more."
+        return f"{told} the next best, {named(best['variable'])}, would fetch {more:,} more."
     if more == 0:
-        return f"{told} {_variable(best['variable'])} would fetch the same."
+        return f"{told} {named(best['variable'])} would fetch the same."
     return (
-        f"{told} {_variable(best['variable'])} would fetch {-more:,} less; the search mode "
+        f"{told} {named(best['variable'])} would fetch {-more:,} less; the search mode "
         "or the time limit kept the search from it."
     )
 
@@ -206,8 +233,11 @@ def _cut(dimension: int) -> str:
     return "whole" if dimension == REPLICATED else f"dimension {dimension}"
 
 
-def _variable(name: object) -> str:
-    return "whole" if name is None else f"split along {name}"
+def _variable(name: object, words: Mapping[str, str]) -> str:
+    if name is None:
+        return "whole"
+    meaning = words.get(str(name))
+    return f"split along {name}" + (f" ({meaning})" if meaning else "")
 
 
 def _change(size: int, total: int) -> str:

@@ -47,7 +47,7 @@ def repeated_tensors(plan: Plan) -> list[Repeated[TensorPlan]]:
     """The tensors of a plan, grouped by shape, data type and cuts, largest first."""
     return repeated(
         plan.tensors,
-        name=lambda tensor: tensor.name,
+        name=lambda tensor: tensor.label,
         alike=lambda tensor: (tensor.shape, tensor.dtype, tensor.cuts),
         size=lambda tensor: tensor.bytes,
     )
@@ -57,7 +57,7 @@ def repeated_operators(plan: Plan) -> list[Repeated[OperatorPlan]]:
     """The operators of a plan, grouped by kind, split and cost, most expensive first."""
     return repeated(
         plan.operators,
-        name=lambda operator: operator.node,
+        name=lambda operator: operator.label,
         alike=lambda operator: (operator.op, operator.cuts, operator.bytes),
         size=lambda operator: operator.bytes,
     )

@@ -14,6 +14,7 @@ from tofu import _core
 from tofu.dtypes import dtype_bytes
 
 from ..layers import DIRECTIONS, direction_of, layer_of
+from ..names import readable
 from ..peak import Peak, operator_of
 from ..plan import Plan, TensorPlan
 from .peak import held_groups
@@ -65,7 +66,14 @@ def page_data(
         "directions": list(DIRECTIONS),
         "layers": layers.values,
         "names": names.values,
+        "labels": _labels(names.values),
     }
+
+
+def _labels(names: Sequence[str]) -> dict[int, str]:
+    """The names that people read otherwise, by number."""
+    shown = enumerate(map(readable, names))
+    return {number: text for number, text in shown if text != names[number]}
 
 
 def _plan(name: str, plan: Plan, names: _Numbers) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tofu.errors import PlanError
 from tofu.tables import table
 
+from ..names import readable
 from ..peak import Held, operator_of
 from ..plan import Plan, format_bytes
 from .grouping import Repeated, repeated
@@ -56,7 +57,7 @@ def peak_text(plan: Plan) -> list[str]:
         return []
     needed, at = peak.bytes[peak.moment], peak.moment
     return [
-        f"worker {peak.worker} needs most while it runs {operator_of(peak.nodes[at])} "
+        f"worker {peak.worker} needs most while it runs {readable(operator_of(peak.nodes[at]))} "
         f"(operator {at + 1:,} of {len(peak.nodes):,}): {format_bytes(peak.fixed_bytes + needed)}",
         f"{format_bytes(peak.fixed_bytes)} of that are parameters, states and inputs, which stay; "
         f"{format_bytes(needed)} are tensors between operators, for which MXNet allocates "

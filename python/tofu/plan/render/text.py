@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tofu.tables import table
 
+from ..names import readable
 from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
@@ -72,7 +73,7 @@ def _whole(plan: Plan) -> list[str]:
     whole, total = sum(sizes.values()), plan.tensor_bytes
     if not whole or whole < _MOST * total:
         return []
-    shown = ", ".join(f"{name} ({format_bytes(sizes[name])})" for name in list(sizes)[:3])
+    shown = ", ".join(f"{readable(name)} ({format_bytes(sizes[name])})" for name in list(sizes)[:3])
     return [
         f"{format_bytes(whole)} of the {format_bytes(total)} of all tensors stay whole on every "
         f"worker, as no dimension divides by {' x '.join(map(str, plan.parts))}: {shown}"
@@ -91,12 +92,12 @@ def _all(plan: Plan) -> list[str]:
     lines = ["", "Tensors (pieces along each dimension; '=' marks a replicated one)", ""]
     lines += table(
         ("tensor", "shape", "dtype", "tiles", "cut per step"),
-        ((tensor.name, *_tensor_cells(tensor, plan)) for tensor in plan.tensors),
+        ((tensor.label, *_tensor_cells(tensor, plan)) for tensor in plan.tensors),
     )
     lines += ["", "Operators (index variable split at each step)", ""]
     lines += table(
         ("operator", "kind", "split per step", "bytes fetched"),
-        ((o.node, o.op, _split_text(o), f"{o.bytes:,}") for o in plan.operators),
+        ((o.label, o.op, _split_text(o), f"{o.bytes:,}") for o in plan.operators),
     )
     return lines
 

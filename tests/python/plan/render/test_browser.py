@@ -339,6 +339,26 @@ def test_pins_collect_into_a_command(page):
     assert texts(browser, "#pins") == []
 
 
+def test_stages_are_shown_by_their_operator(page):
+    """The page shows words and searches both; a pin needs the tensor's name."""
+    stage = {
+        "node": "net_norm0_fwd_backward::mean_2", "output": 0, "shape": [8, 6], "dtype": 0,
+        "cuts": [0, 0],
+    }  # fmt: skip
+    browser = page(render_html(net(tensors=[stage], operators=[])))
+    for text in ("gradient, mean", "backward::mean"):
+        type_into(browser, "#search", text)
+        assert [row[0] for row in cells(browser, "tensors")] == ["net_norm0: gradient, mean 2"]
+    browser.run("document.querySelector('#tensors .link').click()")
+    assert texts(browser, "#details-title") == ["net_norm0: gradient, mean 2"]
+    browser.run(
+        "(() => { const e = document.querySelector('.pin select'); e.value = '1';"
+        " e.dispatchEvent(new Event('change')); })()"
+    )
+    click(browser, ".pin button")
+    assert "net_norm0_fwd_backward::mean_2=1,0" in texts(browser, "#command")[0]
+
+
 def test_memory_over_a_step(page):
     nodes = ("net_fc0_fwd@0", "net_fc1_fwd@0", "net_fc0_fwd_backward@0")
     held = (Held(nodes[1], 0, 2048, "tensor"), Held("", 0, 1024, "fetched"))

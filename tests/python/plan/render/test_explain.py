@@ -130,3 +130,36 @@ def test_a_pin_that_costs_is_named(problem):
         for section in explain(problem, plan_graph(problem, pinned), "mlp_dense0_weight").sections
     ]
     assert any("bytes less; a pin" in reason for reason in reasons)
+
+
+def problem_of(name):
+    graph = models.build(name, 8, reduced=True).training_graph()
+    return Problem(name, strategy_table(graph)[0], 2)
+
+
+def test_index_variables_in_words():
+    problem = problem_of("alexnet")
+    plan = plan_graph(problem)
+    _, convolution = [o for o in plan.operators if o.op == "Convolution"][:2]
+    text = explain(problem, plan, convolution.node).to_text()
+    assert "split along b (batch)" in text
+    assert "split along ci (input channels)" in text
+    activation = next(o for o in plan.operators if o.op == "Activation")
+    text = explain(problem, plan, activation.node).to_text()
+    assert "split along i0 (dimension 0 of the output)" in text
+
+
+def test_stages_in_words():
+    """A lowered operator's stages carry its name, and say what they compute."""
+    problem = problem_of("wresnet-50-4")
+    plan = plan_graph(problem)
+    stages = [o for o in plan.operators if "::" in o.node]
+    shown = [o.label for o in stages]
+    assert {"mean", "variance", "gradient, slope"} <= {
+        text.partition(": ")[2].rstrip(" 0123456789") for text in shown
+    }
+    assert len(set(shown)) == len(shown)
+    assert "Convolution" not in " ".join(shown)
+    mean = next(o for o in stages if o.label.endswith(": mean"))
+    section = explain(problem, plan, mean.node).sections[-1]
+    assert section.title.startswith(f"Operator {mean.label} (")

@@ -65,7 +65,8 @@ def softmax_output(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
         return None
     lines = data if form.lines == data.shape else build.reshape(data, form.lines)
     shifted, total = softmax_parts(build, lines, form.axis)
-    out = build.op("broadcast_div", build.op("exp", shifted), total)
+    with build.stage("shares"):
+        out = build.op("broadcast_div", build.op("exp", shifted), total)
     build.shared[node] = (out,)
     return [out if form.lines == data.shape else build.reshape(out, data.shape)]
 
@@ -83,14 +84,17 @@ def backward_softmax_output(node: Node, build: Builder) -> Optional[Sequence[Ent
     if stages is None:
         return _fused(node, build, form)
     node.control_deps[:] = [stages[0].node]  # the forward operator of this one
-    gradient = _difference(node, build, form, stages[0], label)
+    with build.stage("difference"):
+        gradient = _difference(node, build, form, stages[0], label)
     scale = number(node, "grad_scale", 1.0)
     if not form.dense:
-        gradient, scale = _weighed(node, build, form, gradient, label)
-    if scale != 1.0:
-        gradient = build.op("_mul_scalar", gradient, scalar=scale)
-    if form.lines != out.shape:
-        gradient = build.reshape(gradient, out.shape)
+        with build.stage("labels"):
+            gradient, scale = _weighed(node, build, form, gradient, label)
+    with build.stage("scaled"):
+        if scale != 1.0:
+            gradient = build.op("_mul_scalar", gradient, scalar=scale)
+        if form.lines != out.shape:
+            gradient = build.reshape(gradient, out.shape)
     return [gradient, build.zeros(label.shape, dtype_name(label.dtype))]
 
 

@@ -59,18 +59,22 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     if data.dtype == _FLOAT16:  # statistics in single precision, as in MXNet
         centered = build.op("Cast", data, dtype="float32")
     if use_batch:
-        mean = per_channel.mean(centered)
-    negative = build.op("negative", mean)
-    centered = per_channel.scale(centered, None, negative)
+        with build.stage("mean"):
+            mean = per_channel.mean(centered)
+    with build.stage("centered"):
+        centered = per_channel.scale(centered, None, build.op("negative", mean))
     if use_batch:
-        variance = per_channel.mean_square(centered)
+        with build.stage("variance"):
+            variance = per_channel.mean_square(centered)
         if build.updates_statistics:
             _update_running(node, build, mean, variance)
     inverse_std = _inverse_std(build, variance, number(node, "eps", _EPS))
     # With fix_gamma, gamma counts as one.
     fixed = flag(node, "fix_gamma", default=True)
-    scale = inverse_std if fixed else build.op("elemwise_mul", inverse_std, gamma)
-    out = per_channel.scale(centered, scale, beta)
+    with build.stage("scale"):
+        scale = inverse_std if fixed else build.op("elemwise_mul", inverse_std, gamma)
+    with build.stage("scaled"):
+        out = per_channel.scale(centered, scale, beta)
     build.shared[node] = centered, inverse_std, scale, out
     if data.dtype == _FLOAT16:
         out = build.op("Cast", out, dtype=dtype_name(_FLOAT16))
@@ -96,18 +100,23 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     per_channel = _PerChannel(node, data, build)
     if data.dtype == _FLOAT16:
         gradient = build.op("Cast", gradient, dtype="float32")
-    by_scaled, product, total = per_channel.gradients(gradient, centered, scale, out.node)
-    by_gamma = build.op("elemwise_mul", product, inverse_std)
-    if flag(node, "fix_gamma", default=True):
-        by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
+    with build.stage("products"):
+        by_scaled, product, total = per_channel.gradients(gradient, centered, scale, out.node)
+    with build.stage("gamma"):
+        by_gamma = build.op("elemwise_mul", product, inverse_std)
+        if flag(node, "fix_gamma", default=True):
+            by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
     if _uses_batch(node, build):
         # Divided last: then the shift rounds as the scaled gradients do that it cancels.
-        shift = build.op("elemwise_mul", scale, total)
-        shift = build.op("_div_scalar", shift, scalar=-per_channel.count)
-        slope = build.op("elemwise_mul", scale, build.op("square", inverse_std))
-        slope = build.op("elemwise_mul", slope, product)
-        slope = build.op("_div_scalar", slope, scalar=-per_channel.count)
-        by_data = build.op("elemwise_add", by_scaled, per_channel.scale(centered, slope, shift))
+        with build.stage("mean"):
+            shift = build.op("elemwise_mul", scale, total)
+            shift = build.op("_div_scalar", shift, scalar=-per_channel.count)
+        with build.stage("slope"):
+            slope = build.op("elemwise_mul", scale, build.op("square", inverse_std))
+            slope = build.op("elemwise_mul", slope, product)
+            slope = build.op("_div_scalar", slope, scalar=-per_channel.count)
+        with build.stage("data"):
+            by_data = build.op("elemwise_add", by_scaled, per_channel.scale(centered, slope, shift))
     else:
         by_data = by_scaled
     if data.dtype == _FLOAT16:
@@ -124,13 +133,17 @@ def instance_norm(node: Node, build: Builder) -> Sequence[Entry]:
     shape = data.shape
     axes = tuple(range(2, len(shape)))
     per_channel = (1, shape[1]) + (1,) * len(axes)
-    mean = _mean(build, data, axes, shape)
-    centered = build.op("broadcast_sub", data, mean)
-    variance = _mean(build, build.op("square", centered), axes, shape)
+    with build.stage("mean"):
+        mean = _mean(build, data, axes, shape)
+    with build.stage("centered"):
+        centered = build.op("broadcast_sub", data, mean)
+    with build.stage("variance"):
+        variance = _mean(build, build.op("square", centered), axes, shape)
     inverse_std = _inverse_std(build, variance, single(node, "eps", 1e-3))
-    normal = build.op("broadcast_mul", centered, inverse_std)
-    scaled = build.op("broadcast_mul", normal, build.reshape(gamma, per_channel))
-    out = build.op("broadcast_add", scaled, build.reshape(beta, per_channel))
+    with build.stage("scaled"):
+        normal = build.op("broadcast_mul", centered, inverse_std)
+        scaled = build.op("broadcast_mul", normal, build.reshape(gamma, per_channel))
+        out = build.op("broadcast_add", scaled, build.reshape(beta, per_channel))
     return [out, mean, variance]
 
 
@@ -146,12 +159,12 @@ def l2_normalization(node: Node, build: Builder) -> Sequence[Entry]:
         "channel": (1,),
         "spatial": tuple(range(2, rank)),
     }[node.attrs.get("mode", "instance")]
-    squares = build.op("sum", build.op("square", data), axis=axes, keepdims=True)
-    norm = build.op(
-        "sqrt",
-        build.op("_plus_scalar", squares, scalar=single(node, "eps", 1e-10)),
-    )
-    return [build.op("broadcast_div", data, norm), norm]
+    with build.stage("norm"):
+        squares = build.op("sum", build.op("square", data), axis=axes, keepdims=True)
+        squares = build.op("_plus_scalar", squares, scalar=single(node, "eps", 1e-10))
+        norm = build.op("sqrt", squares)
+    with build.stage("scaled"):
+        return [build.op("broadcast_div", data, norm), norm]
 
 
 class _PerChannel:
@@ -283,15 +296,16 @@ def _update_running(node: Node, build: Builder, mean: Entry, variance: Entry) ->
     """Momentum times the running value plus the rest of the batch's; biased variance."""
     momentum = single(node, "momentum", 0.9)
 
-    def update(batch: Entry, running: Entry) -> Entry:
-        return build.op(
-            "elemwise_add",
-            build.op("_mul_scalar", running, scalar=momentum),
-            build.op("_mul_scalar", batch, scalar=1.0 - momentum),
-        )
+    def update(name: str, batch: Entry, running: Entry) -> Entry:
+        with build.stage(name):
+            return build.op(
+                "elemwise_add",
+                build.op("_mul_scalar", running, scalar=momentum),
+                build.op("_mul_scalar", batch, scalar=1.0 - momentum),
+            )
 
-    build.aux_updates[node.inputs[3]] = functools.partial(update, mean)
-    build.aux_updates[node.inputs[4]] = functools.partial(update, variance)
+    build.aux_updates[node.inputs[3]] = functools.partial(update, "running_mean", mean)
+    build.aux_updates[node.inputs[4]] = functools.partial(update, "running_variance", variance)
 
 
 def _mean(
@@ -307,4 +321,5 @@ def _mean(
 
 
 def _inverse_std(build: Builder, variance: Entry, eps: float) -> Entry:
-    return build.op("rsqrt", build.op("_plus_scalar", variance, scalar=eps))
+    with build.stage("deviation"):
+        return build.op("rsqrt", build.op("_plus_scalar", variance, scalar=eps))

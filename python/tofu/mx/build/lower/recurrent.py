@@ -69,7 +69,8 @@ def rnn(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
         for way in range(directions):
             at = number_of_layer * directions + way
             start = [state[at] for state in first]
-            outputs, end = _run(build, weights[at], data, start, length, backwards=way == 1)
+            label = f"layer{at}"
+            outputs, end = _run(build, weights[at], data, start, length, label, backwards=way == 1)
             ways.append(_stacked(build, outputs))
             last.append(end)
         data = ways[0]
@@ -86,30 +87,39 @@ def _run(
     data: Entry,
     state: list[Entry],
     length: int,
+    label: str,
     *,
     backwards: bool,
 ) -> tuple[list[Entry], list[Entry]]:
     """The outputs of all steps in the data's order, and the state after the last step."""
-    gates = build.op(
-        "FullyConnected",
-        *(data, layer.to_hidden, layer.to_hidden_bias),
-        num_hidden=layer.width,
-        flatten=False,
-    )
-    steps = _split(build, gates, length)
-    outputs: list[Entry] = []
-    for step in reversed(steps) if backwards else steps:
-        recurrent = build.op(
+    with build.stage(f"{label}_inputs"):
+        gates = build.op(
             "FullyConnected",
-            *(state[0], layer.recurrent, layer.recurrent_bias),
+            *(data, layer.to_hidden, layer.to_hidden_bias),
             num_hidden=layer.width,
+            flatten=False,
         )
-        state = _STEPS[layer.mode](build, step, recurrent, state)
-        if layer.projection is not None:
-            attrs = {"num_hidden": layer.projected, "no_bias": True}
-            state[0] = build.op("FullyConnected", state[0], layer.projection, **attrs)
+        steps = _split(build, gates, length)
+    outputs: list[Entry] = []
+    for number_of_step in reversed(range(length)) if backwards else range(length):
+        with build.stage(f"{label}_step{number_of_step}"):
+            state = _step(build, layer, steps[number_of_step], state)
         outputs.append(state[0])
     return outputs[::-1] if backwards else outputs, state
+
+
+def _step(build: Builder, layer: _Layer, inputs: Entry, state: list[Entry]) -> list[Entry]:
+    """The state after one step, whose first tensor is the step's output."""
+    recurrent = build.op(
+        "FullyConnected",
+        *(state[0], layer.recurrent, layer.recurrent_bias),
+        num_hidden=layer.width,
+    )
+    state = _STEPS[layer.mode](build, inputs, recurrent, state)
+    if layer.projection is not None:
+        attrs = {"num_hidden": layer.projected, "no_bias": True}
+        state[0] = build.op("FullyConnected", state[0], layer.projection, **attrs)
+    return state
 
 
 def _tanh_step(build: Builder, step: Entry, recurrent: Entry, _: list[Entry]) -> list[Entry]:

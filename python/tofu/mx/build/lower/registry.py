@@ -8,6 +8,7 @@ def mean(node, build):
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from tofu.analysis.strategy_table import WHOLE
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import Entry, Graph, Node, format_shape
+from tofu.plan.names import STAGE
 
 __all__ = [
     "AFTER",
@@ -33,6 +35,7 @@ __all__ = [
 
 _log = logging.getLogger("tofu")
 
+_BACKWARD = "backward_"
 AttrValue = Union[str, bool, int, float, tuple[int, ...]]
 
 
@@ -75,19 +78,33 @@ class Builder:
         self.is_fused = is_fused
         self.on_gpus = on_gpus
         self._node = node
-        self._count = 0
+        self._stage: Optional[str] = None
+        self._counts: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Call the nodes that are made in this context after what they compute: "mean"."""
+        before, self._stage = self._stage, self._stage or name
+        try:
+            yield
+        finally:
+            self._stage = before
 
     def op(self, op: str, *inputs: Entry, **attrs: Optional[AttrValue]) -> Entry:
         """Output 0 of a new node. Attributes that are None are left out."""
-        self._count += 1
         node = Node(
             op,
-            f"{self._node.name}_{op.strip('_')}{self._count}",
+            f"{self._node.name}{STAGE}{self._next(self._stage or _plain(op))}",
             {key: _format(value) for key, value in attrs.items() if value is not None},
             list(inputs),
             list(self._node.control_deps),
         )
         return Entry(node)
+
+    def _next(self, stage: str) -> str:
+        """The stage's name, with a number after its first node."""
+        count = self._counts[stage] = self._counts.get(stage, 0) + 1
+        return stage if count == 1 else f"{stage}_{count}"
 
     def forget(self) -> None:
         """Discard what has been built."""
@@ -265,6 +282,12 @@ def number(node: Node, name: str, default: float) -> float:
 def single(node: Node, name: str, default: float) -> float:
     """A number attribute that MXNet keeps in single precision, whatever the data's is."""
     return float(np.float32(number(node, name, default)))
+
+
+def _plain(op: str) -> str:
+    """An operator as the name of a stage, which says nothing of directions."""
+    name = op.strip("_")
+    return f"{name[len(_BACKWARD) :].strip('_')}_gradient" if name.startswith(_BACKWARD) else name
 
 
 def _format(value: AttrValue) -> str:

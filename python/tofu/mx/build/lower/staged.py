@@ -57,11 +57,16 @@ def _normal(
     build: Builder, data: Entry, axes: tuple[int, ...], count: int, eps: float
 ) -> tuple[Entry, Entry, Entry]:
     """The normalized data, its mean and its standard deviation."""
-    mean = _axes_mean(build, data, axes, count)
-    centered = build.op("broadcast_sub", data, mean)
-    variance = _axes_mean(build, build.op("square", centered), axes, count)
-    deviation = build.op("sqrt", build.op("_plus_scalar", variance, scalar=eps))
-    return build.op("broadcast_div", centered, deviation), mean, deviation
+    with build.stage("mean"):
+        mean = _axes_mean(build, data, axes, count)
+    with build.stage("centered"):
+        centered = build.op("broadcast_sub", data, mean)
+    with build.stage("variance"):
+        variance = _axes_mean(build, build.op("square", centered), axes, count)
+    with build.stage("deviation"):
+        deviation = build.op("sqrt", build.op("_plus_scalar", variance, scalar=eps))
+    with build.stage("normal"):
+        return build.op("broadcast_div", centered, deviation), mean, deviation
 
 
 def _eps(node: Node) -> float:
@@ -72,8 +77,9 @@ def _eps(node: Node) -> float:
 def _scaled(
     build: Builder, normal: Entry, gamma: Entry, beta: Entry, shape: Sequence[int]
 ) -> Entry:
-    scaled = build.op("broadcast_mul", normal, build.reshape(gamma, shape))
-    return build.op("broadcast_add", scaled, build.reshape(beta, shape))
+    with build.stage("scaled"):
+        scaled = build.op("broadcast_mul", normal, build.reshape(gamma, shape))
+        return build.op("broadcast_add", scaled, build.reshape(beta, shape))
 
 
 @STAGES.lowering("LayerNorm", reason=_REASON, where=indivisible)
@@ -115,15 +121,19 @@ def group_norm(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
 def softmax_parts(build: Builder, data: Entry, axis: int) -> tuple[Entry, Entry]:
     """The data minus its maximum along an axis, and the sum of the exponentials of that."""
     # Subtracting a constant does not change softmax, so the maximum needs no gradient.
-    largest = build.op("BlockGrad", build.op("max", data, axis=(axis,), keepdims=True))
-    shifted = build.op("broadcast_sub", data, largest)
-    return shifted, build.op("sum", build.op("exp", shifted), axis=(axis,), keepdims=True)
+    with build.stage("maximum"):
+        largest = build.op("BlockGrad", build.op("max", data, axis=(axis,), keepdims=True))
+    with build.stage("shifted"):
+        shifted = build.op("broadcast_sub", data, largest)
+    with build.stage("total"):
+        return shifted, build.op("sum", build.op("exp", shifted), axis=(axis,), keepdims=True)
 
 
 def positions(build: Builder, count: int, axis: int, ndim: int, dtype: str) -> Entry:
     """0, 1, 2, ... along one of `ndim` dimensions."""
-    numbers = build.op("_arange", start=0, stop=count, dtype=dtype)
-    return build.reshape(numbers, tuple(count if d == axis else 1 for d in range(ndim)))
+    with build.stage("positions"):
+        numbers = build.op("_arange", start=0, stop=count, dtype=dtype)
+        return build.reshape(numbers, tuple(count if d == axis else 1 for d in range(ndim)))
 
 
 def _scaled_data(node: Node, build: Builder, sign: float) -> Entry:
@@ -145,7 +155,8 @@ def _softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry
     if len(node.inputs) > 1:
         return _masked_softmax(node, build, sign)
     shifted, total = softmax_parts(build, _scaled_data(node, build, sign), _axis(node))
-    return [build.op("broadcast_div", build.op("exp", shifted), total)]
+    with build.stage("shares"):
+        return [build.op("broadcast_div", build.op("exp", shifted), total)]
 
 
 def _masked_softmax(node: Node, build: Builder, sign: float) -> Optional[Sequence[Entry]]:
@@ -157,18 +168,24 @@ def _masked_softmax(node: Node, build: Builder, sign: float) -> Optional[Sequenc
     if data.dtype == _FLOAT16 or kind == "float16":
         return None
     lines = tuple(1 if d == axis else size for d, size in enumerate(shape))
-    counts = build.reshape(build.op("Cast", build.op("BlockGrad", length), dtype="int32"), lines)
-    at = positions(build, shape[axis], axis, len(shape), "int32")
-    mask = build.op("Cast", build.op("broadcast_lesser", at, counts), dtype=kind)
-    # Move masked elements far below all others, so the maximum is never one of them.
-    below = build.op("_mul_scalar", build.op("_minus_scalar", mask, scalar=1.0), scalar=_FAR)
-    kept = build.op("elemwise_mul", _scaled_data(node, build, sign), mask)
-    shifted, _ = softmax_parts(build, build.op("elemwise_add", kept, below), axis)
-    powers = build.op("elemwise_mul", build.op("exp", shifted), mask)
-    total = build.op("sum", powers, axis=(axis,), keepdims=True)
-    # In a line of length 0 the total is 0; divide by 1 instead.
-    empty = build.op("BlockGrad", build.op("_equal_scalar", total, scalar=0.0))
-    return [build.op("broadcast_div", powers, build.op("elemwise_add", total, empty))]
+    with build.stage("mask"):
+        counts = build.op("Cast", build.op("BlockGrad", length), dtype="int32")
+        counts = build.reshape(counts, lines)
+        at = positions(build, shape[axis], axis, len(shape), "int32")
+        mask = build.op("Cast", build.op("broadcast_lesser", at, counts), dtype=kind)
+        # Move masked elements far below all others, so the maximum is never one of them.
+        below = build.op("_mul_scalar", build.op("_minus_scalar", mask, scalar=1.0), scalar=_FAR)
+    with build.stage("masked"):
+        kept = build.op("elemwise_mul", _scaled_data(node, build, sign), mask)
+        kept = build.op("elemwise_add", kept, below)
+    shifted, _ = softmax_parts(build, kept, axis)
+    with build.stage("total"):
+        powers = build.op("elemwise_mul", build.op("exp", shifted), mask)
+        total = build.op("sum", powers, axis=(axis,), keepdims=True)
+    with build.stage("shares"):
+        # In a line of length 0 the total is 0; divide by 1 instead.
+        empty = build.op("BlockGrad", build.op("_equal_scalar", total, scalar=0.0))
+        return [build.op("broadcast_div", powers, build.op("elemwise_add", total, empty))]
 
 
 @STAGES.lowering("softmax", reason=_REASON, where=indivisible)
@@ -189,7 +206,8 @@ def log_softmax(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
     if len(node.inputs) > 1:
         return None
     shifted, total = softmax_parts(build, _scaled_data(node, build, 1.0), _axis(node))
-    return [build.op("broadcast_sub", shifted, build.op("log", total))]
+    with build.stage("logarithm"):
+        return [build.op("broadcast_sub", shifted, build.op("log", total))]
 
 
 @STAGES.lowering("softmax_cross_entropy", reason=_REASON, where=indivisible)
@@ -198,11 +216,14 @@ def softmax_cross_entropy(node: Node, build: Builder) -> Sequence[Entry]:
     data, label = node.inputs
     rows, classes = data.shape
     shifted, total = softmax_parts(build, data, 1)
-    logarithm = build.op("broadcast_sub", shifted, build.op("log", total))
-    at = positions(build, classes, 1, 2, dtype_name(label.dtype))
-    chosen = build.op("broadcast_equal", build.reshape(label, (rows, 1)), at)
-    picked = build.op("sum", build.op("elemwise_mul", logarithm, chosen), axis=(0, 1))
-    return [build.op("negative", picked)]
+    with build.stage("logarithm"):
+        logarithm = build.op("broadcast_sub", shifted, build.op("log", total))
+    with build.stage("labels"):
+        at = positions(build, classes, 1, 2, dtype_name(label.dtype))
+        chosen = build.op("broadcast_equal", build.reshape(label, (rows, 1)), at)
+    with build.stage("loss"):
+        picked = build.op("sum", build.op("elemwise_mul", logarithm, chosen), axis=(0, 1))
+        return [build.op("negative", picked)]
 
 
 # --- Attention with interleaved heads -----------------------------------------------------
@@ -214,27 +235,30 @@ def _projection(
     """One of `of` interleaved projections, in shape (batch * heads, length, size)."""
     length, batch, channels = shape
     size = channels // heads // of
-    parts = build.reshape(entry, (length, batch, heads, of, size))
-    if of > 1:
-        parts = build.op("slice_axis", parts, axis=3, begin=which, end=which + 1)
-    parts = build.reshape(parts, (length, batch, heads, size))
-    parts = build.op("transpose", parts, axes=(1, 2, 0, 3))
-    return build.reshape(parts, (batch * heads, length, size))
+    with build.stage("heads"):
+        parts = build.reshape(entry, (length, batch, heads, of, size))
+        if of > 1:
+            parts = build.op("slice_axis", parts, axis=3, begin=which, end=which + 1)
+        parts = build.reshape(parts, (length, batch, heads, size))
+        parts = build.op("transpose", parts, axes=(1, 2, 0, 3))
+        return build.reshape(parts, (batch * heads, length, size))
 
 
 def _scores(build: Builder, queries: Entry, keys: Entry, size: int) -> Sequence[Entry]:
-    scaled = build.op("_mul_scalar", queries, scalar=1.0 / math.sqrt(size))
-    return [build.op("batch_dot", scaled, keys, transpose_b=True)]
+    with build.stage("scores"):
+        scaled = build.op("_mul_scalar", queries, scalar=1.0 / math.sqrt(size))
+        return [build.op("batch_dot", scaled, keys, transpose_b=True)]
 
 
 def _weighted(
     build: Builder, attention: Entry, values: Entry, batch: int, heads: int, size: int
 ) -> Sequence[Entry]:
     length = attention.shape[1]
-    out = build.op("batch_dot", attention, values)
-    out = build.reshape(out, (batch, heads, length, size))
-    out = build.op("transpose", out, axes=(2, 0, 1, 3))
-    return [build.reshape(out, (length, batch, heads * size))]
+    with build.stage("weighted"):
+        out = build.op("batch_dot", attention, values)
+        out = build.reshape(out, (batch, heads, length, size))
+        out = build.op("transpose", out, axes=(2, 0, 1, 3))
+        return [build.reshape(out, (length, batch, heads * size))]
 
 
 _HEADS = "interleaves the projections of its heads, so heads cannot be separated"
@@ -336,15 +360,19 @@ def embedding(node: Node, build: Builder) -> Sequence[Entry]:
     rows, size = weight.shape
     blocks = math.gcd(build.workers, rows)
     height, count = rows // blocks, math.prod(data.shape)
-    token = build.op("Cast", build.op("BlockGrad", data), dtype="int32")
-    token = build.op("clip", build.reshape(token, (count,)), a_min=0, a_max=rows - 1)
-    within = build.op("_mod_scalar", token, scalar=height)
-    first = build.reshape(build.op("elemwise_sub", token, within), (1, count, 1))
-    starts = build.op("_mul_scalar", positions(build, blocks, 0, 3, "int32"), scalar=height)
-    here = build.op("broadcast_equal", first, starts)
-    here = build.op("Cast", here, dtype=dtype_name(weight.dtype))
-    parts = build.reshape(weight, (blocks, height, size))
-    found = build.op("take", parts, within, axis=1, mode="clip")
-    found = build.op("broadcast_mul", found, here)
-    out = build.op("sum", found, axis=(0,), keepdims=False)
-    return [build.reshape(out, (*data.shape, size))]
+    with build.stage("tokens"):
+        token = build.op("Cast", build.op("BlockGrad", data), dtype="int32")
+        token = build.op("clip", build.reshape(token, (count,)), a_min=0, a_max=rows - 1)
+    with build.stage("blocks"):
+        within = build.op("_mod_scalar", token, scalar=height)
+        first = build.reshape(build.op("elemwise_sub", token, within), (1, count, 1))
+        starts = build.op("_mul_scalar", positions(build, blocks, 0, 3, "int32"), scalar=height)
+        here = build.op("broadcast_equal", first, starts)
+        here = build.op("Cast", here, dtype=dtype_name(weight.dtype))
+    with build.stage("rows"):
+        parts = build.reshape(weight, (blocks, height, size))
+        found = build.op("take", parts, within, axis=1, mode="clip")
+        found = build.op("broadcast_mul", found, here)
+    with build.stage("sum"):
+        out = build.op("sum", found, axis=(0,), keepdims=False)
+        return [build.reshape(out, (*data.shape, size))]

@@ -42,6 +42,11 @@ function tileBytes(shape, cuts, parts, elementBytes) {
   return shape.reduce((size, extent, d) => size * Math.ceil(extent / pieces[d]), elementBytes);
 }
 
+/** A name as people read it, by its number. */
+function labelOf(data, name) {
+  return data.labels[name] || data.names[name];
+}
+
 /** The rows of tensors; `of[i]` is what plan i does with it, null if it has no such tensor. */
 function readTensors(data) {
   const table = data.tensors;
@@ -65,6 +70,7 @@ function readTensors(data) {
       row,
       what: "tensor",
       name: output ? `${data.names[name]}[${output}]` : data.names[name],
+      label: output ? `${labelOf(data, name)}[${output}]` : labelOf(data, name),
       node: data.names[name],
       dtype,
       layer: table.layer[row],
@@ -89,6 +95,7 @@ function readOperators(data, tensors) {
       row,
       what: "operator",
       name: data.names[name],
+      label: labelOf(data, name),
       kind: table.kinds[table.kind[row]],
       layer: table.layer[row],
       direction: data.directions[table.direction[row]],

@@ -35,7 +35,7 @@ function byId(id) {
 /** A button that looks like a link and opens the details of a tensor or an operator. */
 function linkTo(item, open) {
   return make("button", { class: "link", type: "button", on: { click: () => open(item) } },
-    item.name);
+    item.label);
 }
 
 /** A bar, as long and as strong in colour as its share. */

@@ -24,7 +24,7 @@ class Page {
         { items: this.operators, fits: this.fits, open: this.open }),
     ];
     this.tree = new Tree(this);
-    byId("memory").replaceChildren(...data.plans.flatMap((plan) => memoryView(plan, data.names)));
+    byId("memory").replaceChildren(...data.plans.flatMap((plan) => memoryView(plan, data)));
     this.listen();
     this.search();
     this.showPins();
@@ -62,7 +62,7 @@ class Page {
       value: (item) => (item.of[plan] ? text(item.of[plan]) : "(none)"),
     }));
     this.tensorColumns = [
-      { title: "tensor", value: (item) => item.name },
+      { title: "tensor", value: (item) => item.label },
       ...texts("shape", (own) => shapeText(own.shape)).slice(0, 1),
       { title: "dtype", value: (item) => item.dtype },
       ...texts("tiles", (own) => own.pieces.join(" × ") + (own.cuts.includes(REPLICATED) ? " =" : "")),
@@ -71,7 +71,7 @@ class Page {
       ...numbers("bytes", (own) => (own ? own.bytes : 0)).slice(0, 1),
     ];
     this.operatorColumns = [
-      { title: "operator", value: (item) => item.name },
+      { title: "operator", value: (item) => item.label },
       { title: "kind", value: (item) => item.kind },
       { title: "direction", value: (item) => item.direction },
       ...texts("split per step", (own) => splitText(own.split)),
@@ -148,8 +148,9 @@ class Page {
     const fits = matcher(byId("search").value);
     const onlyDifferent = byId("different").checked;
     const words = (item) => (item.what === "operator"
-      ? [item.name, item.kind, item.direction, this.data.layers[item.layer]]
-      : [item.name, item.dtype, item.isParameter ? "parameter" : "", this.data.layers[item.layer]]);
+      ? [item.name, item.label, item.kind, item.direction, this.data.layers[item.layer]]
+      : [item.name, item.label, item.dtype, item.isParameter ? "parameter" : "",
+        this.data.layers[item.layer]]);
     this.fitting = new Set([...this.tensors, ...this.operators].filter((item) =>
       (!onlyDifferent || differs(item)) && fits(...words(item))));
     const count = this.fitting.size;
@@ -175,7 +176,7 @@ class Page {
   showDetails(item) {
     if (!byId("details").contains(document.activeElement)) this.before = document.activeElement;
     const parts = item.what === "tensor" ? this.tensorDetails(item) : this.operatorDetails(item);
-    byId("details-title").textContent = item.name;
+    byId("details-title").textContent = item.label;
     byId("details-body").replaceChildren(...parts.filter((part) => part !== null));
     byId("details").hidden = false;
     document.body.classList.add("has-details");

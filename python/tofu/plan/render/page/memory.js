@@ -1,6 +1,6 @@
 // What a worker holds over a step, as a chart, and at its worst moment, as a table.
 
-function memoryChart(peak, names) {
+function memoryChart(peak, data) {
   const [width, height, left, bottom] = [960, 260, 84, 28];
   const most = Math.max(1, peak.fixed + Math.max(0, ...peak.points.map((point) => point[1])));
   const x = (at) => left + ((width - left - 8) * at) / Math.max(1, peak.count - 1);
@@ -26,7 +26,7 @@ function memoryChart(peak, names) {
     marker.setAttribute("x1", x(at));
     marker.setAttribute("x2", x(at));
     said.textContent = `operator ${(at + 1).toLocaleString("en")} of ` +
-      `${peak.count.toLocaleString("en")}, ${names[name]}: ${formatBytes(peak.fixed + bytes)}`;
+      `${peak.count.toLocaleString("en")}, ${labelOf(data, name)}: ${formatBytes(peak.fixed + bytes)}`;
   };
   slider.addEventListener("input", read);
   svg.addEventListener("pointermove", (event) => {
@@ -43,7 +43,7 @@ function memoryChart(peak, names) {
   return make("div", {}, svg, slider, said);
 }
 
-function memoryView(plan, names) {
+function memoryView(plan, data) {
   const { peak } = plan;
   const title = plan.name ? [make("h3", {}, plan.name)] : [];
   const kinds = plan.kinds.map(([kind, count]) =>
@@ -64,7 +64,7 @@ function memoryView(plan, names) {
     make("p", { class: "note" }, "Below the line are parameters, states and inputs ",
       `(${formatBytes(peak.fixed)}), above it tensors between operators, for which MXNet `,
       `allocates ${formatBytes(peak.allocated)}. Move the slider or the pointer.`),
-    memoryChart(peak, names),
+    memoryChart(peak, data),
     make("h3", {}, "At the worst moment"),
     make("div", { class: "wide" }, make("table", { class: "small held" },
       make("thead", {}, make("tr", {}, heads.map((head, i) =>

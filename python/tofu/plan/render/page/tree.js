@@ -119,7 +119,7 @@ class Tree {
       .map((item) => make("div", { role: "treeitem", class: `row leaf ${item.what}`,
         "aria-level": level, tabindex: -1, style: { "--level": level },
         on: { click: () => this.page.open(item) } },
-        make("span", { class: "name" }, item.name,
+        make("span", { class: "name" }, item.label,
           make("small", {}, item.what === "operator"
             ? ` ${item.kind}, ${item.direction}`
             : ` ${shapeText((item.of[0] || item.of[1]).shape)}${item.isParameter ? ", parameter" : ""}`)),
