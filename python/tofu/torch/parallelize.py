@@ -24,8 +24,9 @@ from tofu.plan import SearchOptions
 from tofu.torch.exchange import WHOLE, Placement, of_dtensor, to_dtensor
 from tofu.torch.planning import TorchPlan, check_mesh, plan_traced, read_plan
 from tofu.torch.program import Program
-from tofu.torch.ranks import agreed, check_alike, distribute
+from tofu.torch.ranks import agreed, alike, distribute
 from tofu.torch.tracing import Entry, trace, without_data
+from tofu.torch.training_graph import training_graph
 
 __all__ = ["parallelize", "program_of"]
 
@@ -162,15 +163,18 @@ class _Runner:
             self._skeleton.get_submodule(name).training = module.training
         for name, parameter in self._model.named_parameters():
             self._skeleton.get_parameter(name).requires_grad_(parameter.requires_grad)
-        traced = trace(self._skeleton, args, kwargs, device=self._mesh.device_type)
-        sizes = tuple(self._mesh.mesh.shape)
+        device, sizes = self._mesh.device_type, tuple(self._mesh.mesh.shape)
+        traced = alike(
+            lambda: trace(self._skeleton, args, kwargs, device=device),
+            lambda made: training_graph(made).hash,
+            type(self._model).__name__,
+        )
         if given is None:
             options = dataclasses.replace(self._options, pins=self._pins())
             text = agreed(lambda: plan_traced(traced, sizes, options=options).to_json())
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
         found = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
-        check_alike(found.graph.hash, type(self._model).__name__)
         return Program(found, self._mesh, self._seed)
 
     def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:

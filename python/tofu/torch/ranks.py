@@ -13,7 +13,7 @@ from torch.distributed.tensor import empty as empty_dtensor
 
 from tofu.errors import PlanError, TofuError
 
-__all__ = ["agreed", "check_alike", "distribute"]
+__all__ = ["agreed", "alike", "distribute"]
 
 Value = TypeVar("Value")
 
@@ -33,16 +33,35 @@ def agreed(compute: Callable[[], Value]) -> Value:
     return value
 
 
-def check_alike(graph_hash: str, name: str) -> None:
-    """Raise PlanError on all ranks if they have different modules or inputs."""
+def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: str) -> Value:
+    """What every rank computes for itself, if all compute the same; else all raise an error.
+
+    Args:
+        compute: what to compute.
+        identity: a text that is equal for equal values.
+        name: the module's, for errors.
+    """
+    value, error, told = None, None, ""
+    try:
+        value = compute()
+        told = identity(value)
+    except TofuError as found:
+        error = found
     every: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(every, graph_hash)
-    different = [rank for rank, each in enumerate(every) if each != every[0]]
+    dist.all_gather_object(every, (told, None if error is None else str(error)))
+    if error is not None:
+        raise error
+    failed = [(rank, text) for rank, (_, text) in enumerate(every) if text is not None]
+    if failed:
+        raise PlanError(f"{name}: rank {failed[0][0]} ended with: {failed[0][1]}")
+    different = [rank for rank, (text, _) in enumerate(every) if text != every[0][0]]
     if different:
         raise PlanError(
             f"{name}: rank {different[0]} has another module or inputs of other shapes than rank "
             "0; give all ranks the same module and inputs of the whole batch"
         )
+    assert value is not None
+    return value
 
 
 def distribute(

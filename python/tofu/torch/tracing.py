@@ -139,6 +139,7 @@ def trace(
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         fake = without_data(model, device)
+        fake.forward = functools.partial(_with_own_outputs, fake.forward)
         inputs = pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), tuple(args))
         named = pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), dict(kwargs or {}))
     with contextlib.ExitStack() as stack:
@@ -152,6 +153,21 @@ def trace(
         except Exception as error:  # whatever torch or the module's code raises
             raise _untraceable(model, error) from error
     return _Reader(joint, fake).read()
+
+
+def _with_own_outputs(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    """Outputs that share no memory with inputs or each other: the graph has no aliases."""
+    module = forward.__self__
+    given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
+    known = {id(each) for each in given}
+
+    def own(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and (id(value) in known or value._is_view()):
+            return value.clone()
+        known.add(id(value))
+        return value
+
+    return pytree.tree_map(own, forward(*args, **kwargs))
 
 
 def _like(tensor: Any, device: str) -> Any:
@@ -216,6 +232,7 @@ class _Reader:
         self._module = module
         self._out_spec = joint.out_spec
         self._same: dict[Any, Entry] = {}  # of identities and getitem: the tensor
+        self._first: dict[str, str] = {}
         self._variables: list[Variable] = []
         self._operators: list[Operator] = []
         self._by_name: dict[str, Operator] = {}
@@ -233,6 +250,17 @@ class _Reader:
         output = next(n for n in reversed(self._graph.graph.nodes) if n.op == "output")
         return self._result(output)
 
+    def _first_name(self, name: str) -> str:
+        """The name of a parameter or buffer that the module knows by several."""
+        if name not in self._first:
+            known: dict[int, str] = {}
+            for own, tensor in [
+                *self._module.named_parameters(remove_duplicate=False),
+                *self._module.named_buffers(remove_duplicate=False),
+            ]:
+                self._first[own] = known.setdefault(id(tensor), own)
+        return self._first[name]
+
     def _free_name(self, name: str) -> str:
         while name in self._names:
             name += "_"
@@ -244,10 +272,12 @@ class _Reader:
         if not isinstance(value, torch.Tensor):
             return
         number = -1
-        if isinstance(desc, descriptors.ParamAOTInput):
-            name, kind = desc.target, "parameter"
-        elif isinstance(desc, descriptors.BufferAOTInput):
-            name, kind = desc.target, "buffer"
+        if isinstance(desc, (descriptors.ParamAOTInput, descriptors.BufferAOTInput)):
+            name = self._first_name(desc.target)
+            if name != desc.target:
+                self._same[node] = Entry(name)
+                return
+            kind = "parameter" if isinstance(desc, descriptors.ParamAOTInput) else "buffer"
         elif isinstance(desc, descriptors.PlainAOTInput):
             name, kind, number = self._free_name(f"input{desc.idx}"), "input", desc.idx
         elif isinstance(desc, descriptors.TangentAOTInput) and isinstance(
@@ -336,7 +366,8 @@ class _Reader:
             elif isinstance(desc, descriptors.GradAOTOutput) and entry is not None:
                 of = desc.grad_of
                 known = isinstance(of, descriptors.PlainAOTInput)
-                gradients[plain[of.idx] if known else of.target] = entry
+                name = plain[of.idx] if known else self._first_name(of.target)
+                gradients[name] = self._sum(name, gradients.get(name), entry)
         outputs = tuple(found[k] for k in range(len(found)))
         operators = self._needed([*found.values(), *gradients.values(), *mutations.values()])
         return Traced(
@@ -349,6 +380,18 @@ class _Reader:
             constants,
             tuple(sorted(wanted)),
         )
+
+    def _sum(self, name: str, one: Optional[Entry], other: Entry) -> Entry:
+        """A gradient, or the sum of those of a parameter that the module knows by two names."""
+        if one is None:
+            return other
+        meta = next(v.meta for v in self._variables if v.name == name)
+        made = self._free_name(f"{name}/gradient")
+        arguments = {"self": one, "other": other, "alpha": 1}
+        inputs = (("self", one), ("other", other))
+        add = torch.ops.aten.add.Tensor
+        self._operators.append(Operator(made, add, arguments, inputs, (meta,), (0,)))
+        return Entry(made)
 
     def _changed(self, desc: Any) -> str:
         if isinstance(desc, descriptors.BufferAOTInput):

@@ -30,7 +30,7 @@ def compare(
     dtype: torch.dtype,
     steps: int = STEPS,
 ) -> float:
-    """Train for some steps and compare; the share of the plan's bytes that was received."""
+    """Train for some steps, and compare; returns the received share of the plan's bytes."""
     torch.manual_seed(0)
     whole, inputs = make(dtype)
     parts = tofu.torch.parallelize(copy.deepcopy(whole), mesh, inputs)
