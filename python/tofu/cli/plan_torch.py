@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Optional
+from typing import Any, Optional
 
 import click
 
@@ -11,7 +11,7 @@ from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan.render.html import render_html
 
-__all__ = ["FORMATS", "is_module", "parse_mesh", "plan_module"]
+__all__ = ["FORMATS", "is_module", "parse_mesh", "plan_module", "torch_module"]
 
 FORMATS = ("text", "json", "html", "python")
 
@@ -32,6 +32,17 @@ def parse_mesh(text: str) -> tuple[int, ...]:
     return sizes
 
 
+def torch_module(name: str, who: str) -> Any:
+    """A module of ``tofu.torch``. Raises ConfigError if torch is not installed."""
+    try:
+        return importlib.import_module(f"tofu.torch.{name}")
+    except ImportError as error:
+        raise ConfigError(
+            f"{who} needs torch 2.9, but it cannot be imported ({error}); install tofu with the "
+            "extra [torch], in an environment without MXNet"
+        ) from error
+
+
 def plan_module(
     target: str,
     mesh: tuple[int, ...],
@@ -48,14 +59,8 @@ def plan_module(
         GraphError: the module cannot be traced.
         PlanError: a pin does not fit.
     """
-    try:
-        loading = importlib.import_module("tofu.torch.loading")
-        planning = importlib.import_module("tofu.torch.planning")
-    except ImportError as error:
-        raise ConfigError(
-            f"tofu plan --mesh needs torch 2.9, but it cannot be imported ({error}); install tofu "
-            "with the extra [torch]"
-        ) from error
+    loading = torch_module("loading", "tofu plan --mesh")
+    planning = torch_module("planning", "tofu plan --mesh")
     model, args, kwargs = loading.load(target)
     found = planning.plan(
         model, args, kwargs, mesh=mesh, optimizer=optimizer, options=options, name=target

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["MODELS"]
+__all__ = ["MODELS", "SMALL"]
 
 Made = tuple[nn.Module, tuple[Any, ...]]
 
@@ -323,3 +323,5 @@ MODELS: Mapping[str, Callable[[torch.dtype], Made]] = {
     "gpt-2": _gpt2,
     "llama-8b": _llama_8b,
 }
+
+SMALL = tuple(name for name in MODELS if name not in ("resnet-50", "gpt-2", "llama-8b"))

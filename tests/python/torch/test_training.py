@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tofu.torch.models import MODELS
+from tofu.torch.models import MODELS, SMALL
 
 from .ranks import on_ranks
 from .training import compare
-
-SMALL = [name for name in MODELS if name not in ("resnet-50", "gpt-2", "llama-8b")]
-
 
 # Of the others it takes minutes to train one.
 QUICK = ("resnet", "unet", "llama")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
-from tofu.torch.models import MODELS
+from tofu.torch.models import MODELS, SMALL
 from tofu.torch.verify import verify_module
 
-SMALL = [name for name in MODELS if name not in ("resnet-50", "gpt-2", "llama-8b")]
 # Elsewhere the sample of --full's tests is enough.
 ALWAYS = ("gpt", "unet", "functions")
 
 
-def every(names: list[str]) -> list[object]:
+def every(names: Sequence[str]) -> list[object]:
     return [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.whole) for n in names]
 
 
