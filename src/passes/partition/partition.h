@@ -6,12 +6,12 @@
 //             variables and heads, and the bytes that its fetches move.
 // Invariants: instances are in memory_order.h's order of the serial graph; an
 //             output is brought to its tiles once, and consumers fetch from tiles;
-//             every worker reduces only its own tile, with terms in the same order
-//             everywhere; the bytes fetched for an operator are exactly those that
-//             the plan's cost counts, for a plan of the same heads, and shared
-//             fetches (share_fetches.h) are counted separately. Either all outputs
-//             of an instance that are read in the serial graph are read, or none; the
-//             rest become additional heads of the graph.
+//             every worker reduces only its own tile or piece of it (plan_output.h),
+//             with terms in the same order everywhere; the bytes fetched for an
+//             operator are exactly those that the plan's cost counts, for a plan of the
+//             same heads, and what shared fetches (share_fetches.h) save is
+//             counted separately. Either all outputs of an instance that are read in
+//             the serial graph are read, or none; the rest become additional heads.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
