@@ -11,6 +11,7 @@
 #include "graph/memory_order.h"
 #include "graph/verify_graph.h"
 #include "passes/partition/bundle_fetches.h"
+#include "passes/partition/constants.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/emit_plain.h"
 #include "passes/partition/fetch.h"
@@ -54,6 +55,7 @@ class Partitioner {
         used_(graph.num_entries(), false),
         tiles_(graph.num_entries()),
         boxes_(graph.num_entries()),
+        constants_(graph, table, &builder_),
         multifetch_(options.apart.empty() ? options.crossing : Crossing::kCopies,
                     &builder_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
@@ -222,6 +224,10 @@ class Partitioner {
     for (int w : preference_[worker]) sources.push_back({w, boxes_[entry][w]});
     FetchSpec spec = PlanFetch(worker, region, WholeBox(graph_.shapes[entry]), sources);
     spec.fill = fill;
+    if (shares_ && constants_.CanMake(input, region)) {
+      result_.shared_bytes += FetchedElements(spec) * DtypeBytes(graph_.dtypes[entry]);
+      return constants_.Make(input, region, worker, name);
+    }
     return EmitCounted(spec, tiles_[entry], graph_.dtypes[entry], name);
   }
 
@@ -380,6 +386,7 @@ class Partitioner {
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
+  ConstantMaker constants_;
   MultiFetchEmitter multifetch_;
   Partitioned result_;
 };
