@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -10,11 +11,13 @@
 #include "graph/memory_order.h"
 #include "graph/verify_graph.h"
 #include "passes/partition/bundle_fetches.h"
+#include "passes/partition/constants.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/emit_plain.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/operator_parts.h"
+#include "passes/partition/plan_output.h"
 #include "passes/partition/share_fetches.h"
 #include "passes/partition/verify_tiles.h"
 
@@ -45,12 +48,14 @@ class Partitioner {
         table_(table),
         plan_(plan),
         fetch_(options.fetch),
+        shares_(options.share && options.fetch == FetchKind::kMultiFetch),
         apart_(options.apart),
         workers_(plan.workers()),
         preference_(FetchPreference(plan.parts)),
         used_(graph.num_entries(), false),
         tiles_(graph.num_entries()),
         boxes_(graph.num_entries()),
+        constants_(graph, table, &builder_),
         multifetch_(options.apart.empty() ? options.crossing : Crossing::kCopies,
                     &builder_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
@@ -75,7 +80,7 @@ class Partitioner {
     }
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
-    if (options.share && fetch_ == FetchKind::kMultiFetch) ShareEqual();
+    if (shares_) ShareEqual();
     if (fetch_ == FetchKind::kMultiFetch) {
       BundleFetches(ParameterTiles(), &builder_.graph(), &builder_.node_workers());
     }
@@ -219,6 +224,10 @@ class Partitioner {
     for (int w : preference_[worker]) sources.push_back({w, boxes_[entry][w]});
     FetchSpec spec = PlanFetch(worker, region, WholeBox(graph_.shapes[entry]), sources);
     spec.fill = fill;
+    if (shares_ && constants_.CanMake(input, region)) {
+      result_.shared_bytes += FetchedElements(spec) * DtypeBytes(graph_.dtypes[entry]);
+      return constants_.Make(input, region, worker, name);
+    }
     return EmitCounted(spec, tiles_[entry], graph_.dtypes[entry], name);
   }
 
@@ -227,49 +236,40 @@ class Partitioner {
   void AddTiles(NodeEntry output, const std::vector<OperatorPart>& parts,
                 const std::vector<int>& instances) {
     const int entry = graph_.entry_id(output);
-    boxes_[entry] = EntryTiles(graph_, plan_, entry);
+    const std::vector<Box>& boxes = boxes_[entry] = EntryTiles(graph_, plan_, entry);
     const OutputReduction reduction =
         ReductionOf(graph_, table_, plan_, output.node, output.index);
     std::vector<NodeEntry> produced;
     for (int instance : instances) produced.push_back({instance, output.index});
-    for (int w = 0; w < workers_; ++w) {
-      const Box& own = parts[w].outputs[output.index];
-      if (reduction.steps.empty() && parts[w].active && own == boxes_[entry][w]) {
-        tiles_[entry].push_back(produced[w]);
-        continue;
-      }
-      const FetchSpec spec = PlanTile(output, w, parts, reduction);
-      const std::string name = AtWorker(graph_.nodes[output.node].name, w) + "/out" +
-                               std::to_string(output.index);
-      const NodeEntry tile = EmitCounted(spec, produced, graph_.dtypes[entry], name);
-      tiles_[entry].push_back(OnWorker(tile, w, name));
+    const auto is_tile = [&](int w) {
+      return reduction.steps.empty() && parts[w].active &&
+             parts[w].outputs[output.index] == boxes[w];
+    };
+    std::vector<int> workers(workers_);
+    std::iota(workers.begin(), workers.end(), 0);
+    if (std::all_of(workers.begin(), workers.end(), is_tile)) {
+      tiles_[entry] = produced;
+      return;
     }
-  }
-
-  FetchSpec PlanTile(NodeEntry output, int worker, const std::vector<OperatorPart>& parts,
-                     const OutputReduction& reduction) const {
-    int num_terms = 1;
-    for (int step : reduction.steps) num_terms *= plan_.parts[step];
-    std::vector<std::vector<FetchSource>> terms(num_terms);
-    for (int w : preference_[worker]) {
-      if (!parts[w].active) continue;
-      const std::vector<int> digits = WorkerDigits(w, plan_.parts);
-      int term = 0;
-      for (int step : reduction.steps) term = term * plan_.parts[step] + digits[step];
-      terms[term].push_back({w, parts[w].outputs[output.index]});
+    const OutputFetches fetches =
+        PlanOutput(graph_, plan_, output, parts, reduction, boxes);
+    const std::string suffix = "/out" + std::to_string(output.index);
+    const auto emit = [&](const FetchSpec& spec, const std::vector<NodeEntry>& sources,
+                          const std::string& name) {
+      const NodeEntry made = EmitCounted(spec, sources, graph_.dtypes[entry], name);
+      return OnWorker(made, spec.worker, name);
+    };
+    std::vector<NodeEntry> made;
+    for (int w : workers) {
+      const std::string name = AtWorker(graph_.nodes[output.node].name, w) + suffix;
+      made.push_back(is_tile(w) ? produced[w]
+                                : emit(fetches.first[w], produced,
+                                       fetches.gather.empty() ? name : name + "/piece"));
     }
-    const Box& tile = boxes_[graph_.entry_id(output)][worker];
-    try {
-      return PlanReduction(worker, tile, terms, reduction.reduce);
-    } catch (const FetchGap& gap) {
-      throw UserError(Blame::kTable,
-                      "node " + graph_.nodes[output.node].name + " (" +
-                          graph_.nodes[output.node].op + "), output " +
-                          std::to_string(output.index) + ": no part produces " +
-                          BoxText(gap.box()) + " of the tile " + BoxText(tile) +
-                          " of worker " + std::to_string(worker) +
-                          ", expected the parts to cover the output; correct the "
-                          "operator's description");
+    tiles_[entry] = made;
+    for (const FetchSpec& spec : fetches.gather) {
+      tiles_[entry][spec.worker] = emit(
+          spec, made, AtWorker(graph_.nodes[output.node].name, spec.worker) + suffix);
     }
   }
 
@@ -375,6 +375,7 @@ class Partitioner {
   const StrategyTable& table_;
   const Plan& plan_;
   const FetchKind fetch_;
+  const bool shares_;
   const std::set<std::pair<int, int>>& apart_;
   const int workers_;
   const std::vector<std::vector<int>> preference_;
@@ -385,6 +386,7 @@ class Partitioner {
   std::vector<std::pair<int, int>> instances_;  // node of the result, serial node
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
+  ConstantMaker constants_;
   MultiFetchEmitter multifetch_;
   Partitioned result_;
 };

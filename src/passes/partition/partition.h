@@ -6,12 +6,12 @@
 //             variables and heads, and the bytes that its fetches move.
 // Invariants: instances are in memory_order.h's order of the serial graph; an
 //             output is brought to its tiles once, and consumers fetch from tiles;
-//             every worker reduces only its own tile, with terms in the same order
-//             everywhere; the bytes fetched for an operator are exactly those that
-//             the plan's cost counts, for a plan of the same heads, and shared
-//             fetches (share_fetches.h) are counted separately. Either all outputs
-//             of an instance that are read in the serial graph are read, or none; the
-//             rest become additional heads of the graph.
+//             every worker reduces only its own tile or piece of it (plan_output.h),
+//             with terms in the same order everywhere; the bytes fetched for an
+//             operator are exactly those that the plan's cost counts, for a plan of the
+//             same heads, and what shared fetches (share_fetches.h) and constants save
+//             is counted separately. Either all outputs of an instance that are read in
+//             the serial graph are read, or none; the rest become additional heads.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
@@ -49,7 +49,9 @@ struct PartitionOptions {
   // ("gradient"). Default: all except "update".
   std::optional<std::vector<std::string>> heads;
   FetchKind fetch = FetchKind::kPlain;
-  bool share = true;  // share equal fetches (share_fetches.h); only with MultiFetch
+  // Share equal fetches (share_fetches.h), and make constants where they are read
+  // (constants.h); only with MultiFetch.
+  bool share = true;
   // What MultiFetch reads of other workers; kCopies if any workers are apart.
   Crossing crossing = Crossing::kPlainTiles;
   // Pairs (reader, owner) of workers whose devices do not reach each other: fetches

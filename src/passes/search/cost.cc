@@ -12,7 +12,10 @@
 namespace tofu {
 namespace {
 
-StepSet Bit(size_t step) { return StepSet{1} << step; }
+template <typename Step>
+StepSet Bit(Step step) {
+  return StepSet{1} << step;
+}
 
 // Number of digit combinations of `steps`.
 size_t NumDigits(StepSet steps, const std::vector<int>& parts) {
@@ -97,6 +100,33 @@ Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
     intervals = std::move(next);
   }
   return intervals;
+}
+
+// The groups' pieces of their tiles, which the splits' steps do not cut.
+GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits) {
+  GroupBoxes pieces = tiles;
+  for (const TileSplit& split : splits) {
+    const int parts = tiles.parts[split.step];
+    const Intervals& whole = pieces.dims[split.dim];
+    Intervals divided{whole.steps | Bit(split.step), {}, {}};
+    const Indices of_whole = Project(divided.steps, whole.steps, 0, tiles.parts);
+    const Indices digits = Project(divided.steps, Bit(split.step), 0, tiles.parts);
+    for (size_t g = 0; g < digits->size(); ++g) {
+      const int i = (*of_whole)[g];
+      const int64_t size = (whole.end[i] - whole.begin[i]) / parts;
+      divided.begin.push_back(whole.begin[i] + size * (*digits)[g]);
+      divided.end.push_back(divided.begin.back() + size);
+    }
+    pieces.dims[split.dim] = std::move(divided);
+    pieces.volume /= parts;
+  }
+  return pieces;
+}
+
+// What is fetched if `copies` terms are reduced into pieces of the tiles, of which
+// `shared` is there already, and the rest of each tile is gathered.
+int64_t ElementsInPieces(int64_t copies, int64_t pieces, int64_t shared, int64_t tiles) {
+  return copies * pieces - shared + tiles - pieces;
 }
 
 // The steps whose cut `applies`.
@@ -408,6 +438,7 @@ OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
     if (access.reduce.count(cuts[i]) == 0) continue;
     result.copies *= parts[i];
     if (i >= steps) result.later_copies *= parts[i];
+    result.reduces |= Bit(i);
   }
   return result;
 }
@@ -419,7 +450,47 @@ int64_t OperatorRegions::InputElements(int slot, const GroupBoxes& tiles) const 
 
 int64_t OperatorRegions::OutputElements(int index, const GroupBoxes& tiles) const {
   const Slot& output = outputs_[index];
-  return output.copies * tiles.volume - SumOverlap(output.boxes, tiles);
+  int64_t least = output.copies * tiles.volume - SumOverlap(output.boxes, tiles);
+  StepSet cut = 0;
+  for (const Intervals& dim : tiles.dims) cut |= dim.steps;
+  for (const TileSplits& splits : Tilings(index, LongestSides(tiles), ~cut)) {
+    const GroupBoxes pieces = Pieces(tiles, splits);
+    least =
+        std::min(least, ElementsInPieces(output.copies, pieces.volume,
+                                         SumOverlap(output.boxes, pieces), tiles.volume));
+  }
+  return least;
+}
+
+int64_t OperatorRegions::LeastOutputElements(int index, const Shape& tile, int64_t volume,
+                                             StepSet whole, int64_t shared,
+                                             TileOverlap* overlap) const {
+  const Slot& output = outputs_[index];
+  int64_t least = output.copies * volume - shared;
+  for (const TileSplits& splits : Tilings(index, tile, whole)) {
+    Shape piece = tile;
+    int64_t pieces = volume;
+    for (const TileSplit& split : splits) {
+      piece[split.dim] /= output.boxes.parts[split.step];
+      pieces /= output.boxes.parts[split.step];
+    }
+    least = std::min(
+        least, ElementsInPieces(output.copies, pieces, overlap->Most(piece), volume));
+  }
+  return least;
+}
+
+std::vector<TileSplits> OperatorRegions::Tilings(int index, const Shape& tile,
+                                                 StepSet whole) const {
+  const Slot& output = outputs_[index];
+  std::vector<SharedStep> steps;
+  const std::vector<int>& parts = output.boxes.parts;
+  for (size_t i = 0; i < parts.size() && output.copies > 1; ++i) {
+    if ((whole & Bit(i)) == 0) continue;
+    steps.push_back({static_cast<int>(i), parts[i], (output.reduces & Bit(i)) != 0});
+  }
+  if (steps.empty()) return {};
+  return ReductionTilings(tile, steps);
 }
 
 }  // namespace tofu

@@ -6,7 +6,11 @@
 // box N of an input and owns a tile T of it: it fetches |N| - |N intersect T|.
 // It must own a tile T of an output of which it has produced P: it fetches
 //   C * |T| - |T intersect P|
-// where C is the number of parts that are reduced into the output (1: none).
+// where C is the number of parts that are reduced into the output (1: none). If several
+// groups own the same tile T of a reduced output, each may also reduce a piece U of it
+// and gather the rest (reduction_tiles.h):
+//   C * |U| - |U intersect P| + |T| - |U|
+// The cheapest way counts, and the generated graph takes it.
 // If some step leaves an operator of random numbers whole, only digit 0 of that
 // step computes it; the others need and produce nothing.
 //
@@ -30,10 +34,13 @@
 // Least bytes. Whatever the order in which steps of equal parts cut a tensor, its
 // tiles have one size and lie on a grid. A box N shares with a tile at most
 //   product over d of (the most that N's interval shares with one of the grid's),
-// which is summed over the groups as above: a bound of the overlap for every order.
+// which is summed over the groups as above: a bound of the overlap for every order. It
+// holds for pieces of a reduced tile too, which lie on a finer grid and whose sizes do
+// not depend on the order either.
 //
-// Complexity: O(rank * digits of the largest component) time per slot; O(rank) if
-//             no step cuts.
+// Complexity: O(rank * digits of the largest component) time per slot, O(rank) times
+//             that for a reduced output whose tile several groups own; O(rank) if no step
+//             cuts.
 #ifndef TOFU_PASSES_SEARCH_COST_H_
 #define TOFU_PASSES_SEARCH_COST_H_
 
@@ -44,6 +51,7 @@
 
 #include "graph/cuts.h"
 #include "graph/graph.h"
+#include "graph/reduction_tiles.h"
 #include "graph/strategy_table.h"
 
 namespace tofu {
@@ -121,21 +129,25 @@ class OperatorRegions {
   }
   // The copies of an output that a group of the first `steps` steps has produced.
   int64_t LaterCopies(int index) const { return outputs_[index].later_copies; }
-  // The elements fetched if so many are shared, tiles having `tile_volume` in all.
+  // The elements fetched if so many are shared.
   int64_t InputElementsSharing(int slot, int64_t shared) const {
     return inputs_[slot].boxes.volume - shared;
   }
-  int64_t OutputElementsSharing(int index, int64_t shared, int64_t tile_volume) const {
-    return outputs_[index].copies * tile_volume - shared;
-  }
+  // The least that tiles of an extent leave possible, `volume` in all, that the steps in
+  // `whole` do not cut; `shared` of them if nothing is reduced in pieces.
+  int64_t LeastOutputElements(int index, const Shape& tile, int64_t volume, StepSet whole,
+                              int64_t shared, TileOverlap* overlap) const;
 
  private:
   struct Slot {
     GroupBoxes boxes;
     int64_t copies = 1;        // parts that are reduced into an output
     int64_t later_copies = 1;  // of these, parts of the steps after the first ones
+    StepSet reduces = 0;       // the steps that make them
   };
 
+  // How groups that own the same tile can share its reduction.
+  std::vector<TileSplits> Tilings(int index, const Shape& tile, StepSet whole) const;
   Slot MakeInput(const Graph& graph, const StrategyRow* row, int node, int slot,
                  const Cuts& cuts) const;
   Slot MakeOutput(const Graph& graph, const StrategyRow* row, int node, int index,

@@ -471,8 +471,13 @@ void SearchTables::AddLeastBytes(int node, const OpSlot& slot, const Splits& spl
       for (size_t d = 0; d < most.size(); ++d) most[d] = std::min(sides[d], tile[d]);
       shared = std::min(shared, divided * SumOverlap(first, tensor.tiles[c], most));
     }
+    StepSet whole = 0;
+    for (size_t i = 0; i < tensor.alternatives[c].size(); ++i) {
+      if (tensor.alternatives[c][i] == kReplicated) whole |= StepSet{1} << i;
+    }
     const int64_t elements =
-        slot.is_output ? last.OutputElementsSharing(slot.index, shared, tensor.volumes[c])
+        slot.is_output ? last.LeastOutputElements(slot.index, tile, tensor.volumes[c],
+                                                  whole, shared, &overlap)
                        : last.InputElementsSharing(slot.index, shared);
     matrix->push_back(bytes * elements);
   }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "mxnet/dialect.h"
+
 namespace tofu {
 namespace {
 
@@ -122,6 +124,23 @@ NodeEntry MockGraph::Noise(const Shape& shape) {
   row.random = true;
   row.outputs = {{AtVars(Iota(rank)), {}}};
   return Add("noise", {}, {shape}, {}, &row);
+}
+
+NodeEntry MockGraph::Filled(const Shape& shape, const std::string& value) {
+  const int rank = static_cast<int>(shape.size());
+  StrategyRow row;
+  row.op = "_full";
+  for (int d = 0; d < rank; ++d) {
+    row.vars.push_back(OutputVar("i" + std::to_string(d), 0, d));
+    row.splittable.push_back(d);
+  }
+  row.outputs = {{AtVars(Iota(rank)), {}}};
+  AttrRewrite rewrite;
+  rewrite.name = "shape";
+  rewrite.vars = Iota(rank);
+  rewrite.kind = AttrRewrite::Kind::kOutputShape;
+  row.attrs = {rewrite};
+  return Add("_full", {}, {shape}, {{"shape", TupleText(shape)}, {"value", value}}, &row);
 }
 
 NodeEntry MockGraph::ReduceAxis(const std::string& op, NodeEntry in, int axis) {

@@ -26,6 +26,8 @@ class MockGraph {
   NodeEntry Elementwise(const std::string& op, const std::vector<NodeEntry>& inputs);
   // "noise" without inputs.
   NodeEntry Noise(const Shape& shape);
+  // A constant: "_full".
+  NodeEntry Filled(const Shape& shape, const std::string& value);
   // "sum_axis", "prod_axis", "max_axis", "min_axis".
   NodeEntry ReduceAxis(const std::string& op, NodeEntry in, int axis);
   NodeEntry Moments(NodeEntry in);

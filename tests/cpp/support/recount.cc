@@ -1,6 +1,7 @@
 #include "support/recount.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -106,6 +107,9 @@ bool Mentions(const AffineForm& form, const std::vector<int>& cuts) {
   return false;
 }
 
+// Steps that divide a tile into the workers' pieces of it, and their dimensions.
+using Division = std::vector<std::pair<size_t, int>>;
+
 // One operator, and one worker's part of it.
 class Operator {
  public:
@@ -131,12 +135,21 @@ class Operator {
     return (Count(needed) - Count(Common(needed, Tile(entry)))) * BytesOf(entry);
   }
 
-  // The tile, once for every part that is reduced into it, minus this worker's part.
-  int64_t OutputBytes(int index) const {
+  // Reduces, of the tile or of this worker's piece of it, every part that others hold,
+  // and brings the rest of the tile.
+  int64_t OutputBytes(int index, const Division& division) const {
     const NodeEntry entry{node_, index};
     const Region tile = Tile(entry);
-    const int64_t own = Count(Common(Made(index), tile));
-    return (Copies(index).first * Count(tile) - own) * BytesOf(entry);
+    Region piece = tile;
+    for (const auto& [step, dimension] : division) {
+      Span& span = piece[dimension];
+      const int64_t size = (span.end - span.begin) / plan_.parts[step];
+      span.begin += size * which_[step];
+      span.end = span.begin + size;
+    }
+    const int64_t own = Count(Common(Made(index), piece));
+    return (Copies(index).first * Count(piece) - own + Count(tile) - Count(piece)) *
+           BytesOf(entry);
   }
 
   WorkerPart Part() const {
@@ -154,6 +167,38 @@ class Operator {
       part.copy.push_back(Copies(index).second);
     }
     return part;
+  }
+
+  // The ways in which workers that need the same tile can share its reduction: none, or
+  // in pieces. Steps that leave the tensor whole divide the tile, those of most parts
+  // first, along the first dimension that divides, counted from each dimension in turn.
+  // The piece of a step that reduces nothing is divided by the steps that do.
+  std::vector<Division> Divisions(int index) const {
+    std::vector<Division> divisions(1);
+    std::vector<size_t> steps;
+    bool reduces_any = false;
+    for (size_t step = 0; step < cuts_.size(); ++step) {
+      reduces_any = reduces_any || Reduces(index, step);
+      if (plan_.tensor_cuts[EntryOf(graph_, {node_, index})][step] == kWhole) {
+        steps.push_back(step);
+      }
+    }
+    if (!reduces_any) return divisions;
+    const auto by_reducing = [&](size_t a, size_t b) {
+      return !Reduces(index, a) && Reduces(index, b);
+    };
+    std::stable_sort(steps.begin(), steps.end(), by_reducing);
+    std::stable_sort(steps.begin(), steps.end(),
+                     [&](size_t a, size_t b) { return plan_.parts[a] > plan_.parts[b]; });
+    const Region tile = Tile({node_, index});
+    for (size_t first = 0; first < tile.size(); ++first) {
+      Division division = DivisionFrom(first, tile, steps);
+      std::stable_sort(
+          division.begin(), division.end(),
+          [&](const auto& a, const auto& b) { return by_reducing(a.first, b.first); });
+      divisions.push_back(std::move(division));
+    }
+    return divisions;
   }
 
  private:
@@ -201,6 +246,28 @@ class Operator {
   Region Tile(NodeEntry entry) const {
     const size_t number = EntryOf(graph_, entry);
     return Piece(graph_.shapes[number], plan_.tensor_cuts[number], plan_.parts, which_);
+  }
+
+  Division DivisionFrom(size_t first, const Region& tile,
+                        const std::vector<size_t>& steps) const {
+    std::vector<int64_t> left;
+    for (const Span& span : tile) left.push_back(span.end - span.begin);
+    Division division;
+    for (size_t step : steps) {
+      for (size_t turn = first; turn < first + tile.size(); ++turn) {
+        const size_t d = turn % tile.size();
+        if (left[d] % plan_.parts[step] > 0) continue;
+        left[d] /= plan_.parts[step];
+        division.emplace_back(step, static_cast<int>(d));
+        break;
+      }
+    }
+    return division;
+  }
+
+  bool Reduces(int index, size_t step) const {
+    return row_ != nullptr && index < static_cast<int>(row_->outputs.size()) &&
+           row_->outputs[index].reduce.count(cuts_[step]) > 0;
   }
 
   bool Splits(const std::vector<int>& vars) const {
@@ -292,10 +359,21 @@ int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& 
   int workers = 1;
   for (int count : plan.parts) workers *= count;
   int64_t bytes = 0;
+  std::vector<Operator> all;
   for (int worker = 0; worker < workers; ++worker) {
-    const Operator op(graph, table, plan, node, worker);
-    for (size_t slot = 0; slot < n.inputs.size(); ++slot) bytes += op.InputBytes(slot);
-    for (int index : outputs) bytes += op.OutputBytes(index);
+    all.emplace_back(graph, table, plan, node, worker);
+    for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
+      bytes += all.back().InputBytes(slot);
+    }
+  }
+  for (int index : outputs) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const Division& division : all[0].Divisions(index)) {
+      int64_t sum = 0;
+      for (const Operator& op : all) sum += op.OutputBytes(index, division);
+      least = std::min(least, sum);
+    }
+    bytes += least;
   }
   return bytes;
 }

@@ -188,6 +188,53 @@ TEST(Partition, ComputesUndescribedOperatorsWholeOnEveryWorker) {
   EXPECT_EQ(Fetched(divided), 2 * 2 * 8);
 }
 
+// The constant is cut by rows and read by columns, twice.
+TEST(Partition, MakesConstantsWhereTheyAreReadWithMultiFetch) {
+  MockGraph mock;
+  const NodeEntry ones = mock.Filled({4, 4}, "1");
+  const NodeEntry x = mock.Variable("x", {4, 4});
+  const NodeEntry y = mock.Elementwise("add", {ones, x});
+  mock.Head(mock.Elementwise("mul", {y, ones}), "output");
+  Plan plan = ReplicatedPlan(mock, {2});
+  plan.tensor_cuts = {{0}, {1}, {1}, {1}};
+  plan.op_cuts = {{0}, {kReplicated}, {1}, {1}};
+  PartitionOptions options{{}, FetchKind::kMultiFetch};
+  const Partitioned made = PartitionGraph(mock.graph, mock.table, plan, options);
+  int constants = 0;
+  for (const Node& node : made.graph.nodes) {
+    EXPECT_NE(node.op, "_tofu_multifetch") << node.name;
+    if (node.name.find("/constant") == std::string::npos) continue;
+    ++constants;
+    EXPECT_EQ(node.attrs.at("shape"), "(4, 2)");
+    EXPECT_EQ(node.attrs.at("value"), "1");
+  }
+  EXPECT_EQ(constants, 2) << "one for both readers of each worker";
+  EXPECT_EQ(Fetched(made), 0);
+  EXPECT_EQ(made.shared_bytes, 2 * 2 * 4 * 8);
+  options.share = false;
+  const Partitioned fetched = PartitionGraph(mock.graph, mock.table, plan, options);
+  EXPECT_EQ(Fetched(fetched), 2 * 2 * 4 * 8);
+}
+
+// Larger ones would take memory from their first reader to their last.
+TEST(Partition, MakesALargeConstantForEachReader) {
+  MockGraph mock;
+  const NodeEntry ones = mock.Filled({64, 128}, "1");
+  const NodeEntry x = mock.Variable("x", {64, 128});
+  const NodeEntry y = mock.Elementwise("add", {ones, x});
+  mock.Head(mock.Elementwise("mul", {y, ones}), "output");
+  Plan plan = ReplicatedPlan(mock, {2});
+  plan.tensor_cuts = {{0}, {1}, {1}, {1}};
+  plan.op_cuts = {{0}, {kReplicated}, {1}, {1}};
+  const Partitioned made =
+      PartitionGraph(mock.graph, mock.table, plan, {{}, FetchKind::kMultiFetch});
+  int constants = 0;
+  for (const Node& node : made.graph.nodes) {
+    if (node.name.find("/constant") != std::string::npos) ++constants;
+  }
+  EXPECT_EQ(constants, 4);
+}
+
 TEST(Partition, LaysAGradientAsItsVariable) {
   MockGraph mock;
   const NodeEntry w = mock.Variable("w", {4, 2});

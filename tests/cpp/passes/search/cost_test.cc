@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <vector>
+
 #include "graph/box.h"
 #include "graph/plan.h"
 #include "support/example_graphs.h"
@@ -55,6 +59,30 @@ TEST_P(OneTensor, NeededWholeOrCutOtherwiseOrAsOwned) {
   EXPECT_EQ(input(0, 0), 0) << "needed as owned";
   const OperatorRegions reduced(example.graph(), example.table(), 2, {2}, {k});
   EXPECT_EQ(reduced.OutputElements(0, TileBoxes({24, 24}, {0}, {k})), (k - 1) * kSize);
+}
+
+// Workers that all need a sum reduce a piece each and gather the others, if some
+// dimension divides into the pieces.
+TEST_P(OneTensor, ReducedAndNeededWhole) {
+  const int k = GetParam();
+  const auto output = [&](int64_t rows, int64_t columns) {
+    ExampleGraph example;
+    const NodeEntry x = example.Variable("x", {rows, 24});
+    example.Head(example.MatMul("y", x, example.Variable("w", {24, columns})), "output");
+    const OperatorRegions reduced(example.graph(), example.table(), 2, {2}, {k});
+    Plan plan;
+    plan.parts = {k};
+    plan.tensor_cuts = {{1}, {0}, {kReplicated}};
+    plan.op_cuts = {{kReplicated}, {kReplicated}, {2}};
+    const int64_t elements =
+        reduced.OutputElements(0, TileBoxes({rows, columns}, {kReplicated}, {k}));
+    EXPECT_EQ(Recount(example.graph(), example.table(), plan), elements * 4);
+    return elements;
+  };
+  EXPECT_EQ(output(24, 24), 2 * (k - 1) * kSize);
+  EXPECT_EQ(output(5, 24), 2 * (k - 1) * 5 * 24);
+  EXPECT_EQ(output(24, 5), 2 * (k - 1) * 5 * 24);
+  EXPECT_EQ(output(5, 7), k * (k - 1) * 5 * 7) << "nothing divides";
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, OneTensor, testing::Values(2, 3, 4, 6, 8));
@@ -129,8 +157,62 @@ TEST(Cost, EveryReductionOfAStepAddsItsParts) {
   };
   // Tiles of 3 elements on 6 workers; a worker does not fetch its own elements.
   EXPECT_EQ(output({0, kReplicated}), 2 * 18 - 18);
-  EXPECT_EQ(output({0, 1}), 2 * 18 - 6) << "a third of each tile is made at its owner";
+  // Each reduces a third of its tile, of which two workers have made their own term.
+  EXPECT_EQ(output({0, 1}), 2 * 6 - 2 + 12);
   EXPECT_EQ(output({kReplicated, 1}), 18 - 6);
+}
+
+// Four workers add two terms of a 4 x 4 product that all need whole. Each has made a
+// half of its term.
+TEST(Cost, APieceLiesWithinWhatItsWorkerHasMade) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 4});
+  example.Head(example.MatMul("y", x, example.Variable("w", {4, 4})), "output");
+  for (int split : {0, 1}) {
+    const OperatorRegions regions(example.graph(), example.table(), 2, {2, split},
+                                  {2, 2});
+    const GroupBoxes whole = TileBoxes({4, 4}, {kReplicated, kReplicated}, {2, 2});
+    EXPECT_EQ(regions.OutputElements(0, whole), 4 * (2 * 4 - 4 + 12)) << split;
+  }
+}
+
+// Every cut of three halvings, of the product and of its output.
+TEST(Cost, TheLeastOfAnOutputHoldsForEveryOrderOfTheSteps) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {8, 8});
+  example.Head(example.MatMul("y", x, example.Variable("w", {8, 8})), "output");
+  const std::vector<int> parts = {2, 2, 2};
+  std::vector<Cuts> all;
+  for (int i = 0; i < 27; ++i) all.push_back({i / 9, i / 3 % 3, i % 3});
+  const auto tensor_cuts = [](Cuts cuts) {
+    std::replace(cuts.begin(), cuts.end(), 2, kReplicated);
+    return cuts;
+  };
+  int reached = 0;
+  for (const Cuts& op : all) {
+    const OperatorRegions last(example.graph(), example.table(), 2, op, parts);
+    TileOverlap overlap(last.Boxes(true, 0));
+    for (const Cuts& tensor : all) {
+      const GroupBoxes tiles = TileBoxes({8, 8}, tensor_cuts(tensor), parts);
+      StepSet whole = 0;
+      for (size_t i = 0; i < 3; ++i) {
+        if (tensor[i] == 2) whole |= StepSet{1} << i;
+      }
+      const Shape tile = LongestSides(tiles);
+      const int64_t least = last.LeastOutputElements(0, tile, tiles.volume, whole,
+                                                     overlap.Most(tile), &overlap);
+      int64_t best = std::numeric_limits<int64_t>::max();
+      Cuts order = tensor;
+      std::sort(order.begin(), order.end());
+      do {
+        best = std::min(
+            best, last.OutputElements(0, TileBoxes({8, 8}, tensor_cuts(order), parts)));
+      } while (std::next_permutation(order.begin(), order.end()));
+      ASSERT_LE(least, best);
+      reached += least == best ? 1 : 0;
+    }
+  }
+  EXPECT_GT(reached, 600) << "of 729";
 }
 
 TEST(Cost, OnlyTheFirstPartReadsTheBiasOfASum) {

@@ -125,6 +125,33 @@ void ExpectFirstStepsBound(ExampleGraph* example, const std::vector<int>& parts,
   }
 }
 
+// A sum that several workers need whole is reduced in pieces or not; both the bound and
+// the plan must know what is cheaper.
+TEST_P(AllSteps, EqualBruteForceWhereTensorsMayStayWhole) {
+  int compared = 0;
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 4));
+    const Graph& graph = example.graph();
+    const CoarseGraph coarse =
+        Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
+    for (const std::vector<int>& parts : GetParam().orders) {
+      const int64_t best = BruteForceBytes(graph, example.table(), coarse, parts, 300,
+                                           ReplicableTensors(graph, coarse));
+      if (best < 0) continue;
+      ++compared;
+      PlanOptions options;
+      options.workers = GetParam().workers;
+      options.parts = parts;
+      options.allow_replication = true;
+      const Plan plan = MakePlan(graph, example.table(), options);
+      ASSERT_EQ(plan.total_bytes(), best) << WriteGraph(graph);
+      ASSERT_LE(plan.lower_bound_bytes, best);
+    }
+  }
+  EXPECT_GE(compared, 20);
+}
+
 TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
   int compared = 0;
   Gaps recursion;

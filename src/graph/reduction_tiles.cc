@@ -1,0 +1,70 @@
+#include "graph/reduction_tiles.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tofu {
+namespace {
+
+// Divides a tile over the steps in their order, along `first` and the dimensions after
+// it.
+TileSplits SplitFrom(size_t first, Shape extents, const std::vector<SharedStep>& steps) {
+  TileSplits splits;
+  for (const SharedStep& step : steps) {
+    for (size_t i = 0; i < extents.size(); ++i) {
+      const size_t d = (first + i) % extents.size();
+      if (extents[d] % step.parts != 0) continue;
+      extents[d] /= step.parts;
+      splits.push_back({step.step, static_cast<int>(d)});
+      break;
+    }
+  }
+  return splits;
+}
+
+}  // namespace
+
+std::vector<TileSplits> ReductionTilings(const Shape& tile,
+                                         const std::vector<SharedStep>& steps) {
+  // Equal steps trade places without effect on the extents.
+  std::vector<SharedStep> sorted = steps;
+  std::sort(sorted.begin(), sorted.end(), [](const SharedStep& a, const SharedStep& b) {
+    return std::tuple(-a.parts, a.reduces, a.step) <
+           std::tuple(-b.parts, b.reduces, b.step);
+  });
+  const auto reduces = [&](int step) {
+    return std::any_of(steps.begin(), steps.end(), [&](const SharedStep& shared) {
+      return shared.step == step && shared.reduces;
+    });
+  };
+  std::vector<TileSplits> tilings;
+  for (size_t first = 0; first < tile.size(); ++first) {
+    TileSplits splits = SplitFrom(first, tile, sorted);
+    std::stable_partition(splits.begin(), splits.end(),
+                          [&](const TileSplit& split) { return !reduces(split.step); });
+    if (splits.empty() ||
+        std::find(tilings.begin(), tilings.end(), splits) != tilings.end()) {
+      continue;
+    }
+    tilings.push_back(std::move(splits));
+  }
+  return tilings;
+}
+
+Box PieceBox(Box tile, const TileSplits& splits, const std::vector<int>& parts,
+             const std::vector<int>& digits) {
+  for (const TileSplit& split : splits) {
+    const int64_t extent = tile.end[split.dim] - tile.begin[split.dim];
+    TOFU_CHECK(extent % parts[split.step] == 0)
+        << "extent " << extent << " cut in " << parts[split.step];
+    const int64_t piece = extent / parts[split.step];
+    tile.begin[split.dim] += piece * digits[split.step];
+    tile.end[split.dim] = tile.begin[split.dim] + piece;
+  }
+  return tile;
+}
+
+}  // namespace tofu

@@ -1,0 +1,66 @@
+#include "passes/partition/constants.h"
+
+#include <algorithm>
+
+#include "mxnet/dialect.h"
+#include "passes/partition/operator_parts.h"
+
+namespace tofu {
+namespace {
+
+// Constants up to this size live until their last reader; of larger ones each reader has
+// its own.
+constexpr int64_t kSharedBytes = 16 << 10;
+
+bool ChangesOnlyItsShape(const StrategyRow& row) {
+  return row.attrs.size() == 1 && row.attrs[0].kind == AttrRewrite::Kind::kOutputShape &&
+         row.attrs[0].output == 0;
+}
+
+// Whether the operator can be split along the dimension, each part making its indices.
+bool IsSplittable(const StrategyRow& row, const DimAccess& dim) {
+  if (dim.whole || dim.lo.terms.size() != 1) return false;
+  const int var = dim.lo.terms[0].var;
+  return std::count(row.splittable.begin(), row.splittable.end(), var) > 0 &&
+         std::count(row.attrs[0].vars.begin(), row.attrs[0].vars.end(), var) > 0;
+}
+
+}  // namespace
+
+bool ConstantMaker::CanMake(NodeEntry output, const Box& region) const {
+  const Node& node = graph_.nodes[output.node];
+  const StrategyRow* row = table_.row(output.node);
+  if (node.is_variable() || !node.inputs.empty() || node.num_outputs != 1 ||
+      row == nullptr || row->random || row->outputs.empty() ||
+      !row->outputs[0].reduce.empty() || !ChangesOnlyItsShape(*row)) {
+    return false;
+  }
+  const Box whole = WholeBox(graph_.shape(output));
+  if (region.Volume() == 0 || !Contains(whole, region)) return false;
+  const std::vector<DimAccess>& dims = row->outputs[0].dims;
+  for (int d = 0; d < region.rank(); ++d) {
+    if (region.begin[d] == whole.begin[d] && region.end[d] == whole.end[d]) continue;
+    if (d >= static_cast<int>(dims.size()) || !IsSplittable(*row, dims[d])) return false;
+  }
+  return true;
+}
+
+NodeEntry ConstantMaker::Make(NodeEntry output, const Box& region, int worker,
+                              const std::string& name) {
+  const Shape shape = region.Extents();
+  const int dtype = graph_.dtype(output);
+  const auto key = std::make_pair(output.node, std::make_pair(worker, shape));
+  const auto found = shared_.find(key);
+  if (found != shared_.end()) return found->second;
+  const Node& node = graph_.nodes[output.node];
+  Node constant;
+  constant.op = node.op;
+  constant.name = name + "/constant";
+  constant.attrs = WithoutTofuAttrs(node.attrs);
+  constant.attrs[table_.row(output.node)->attrs[0].name] = TupleText(shape);
+  const NodeEntry made = {builder_.Add(std::move(constant), worker, {shape}, {dtype}), 0};
+  if (NumElements(shape) * DtypeBytes(dtype) <= kSharedBytes) shared_.emplace(key, made);
+  return made;
+}
+
+}  // namespace tofu

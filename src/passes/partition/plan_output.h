@@ -1,0 +1,41 @@
+// Plans how the parts of an operator's output become the output's tiles.
+//
+// Where several workers own the same tile and its parts are reduced, each may reduce a
+// piece of the tile and gather the others (graph/reduction_tiles.h), if that fetches
+// less.
+//
+// Input:      what the workers' instances produce, and the tiles that they must own.
+// Output:     one fetch per worker, or two one after the other.
+// Invariants: all workers that own the same tile get the same bits where they reduce it
+//             in pieces; the elements fetched are those of cost.h.
+// Errors:     UserError(kTable) if the parts leave out some of a tile.
+// Complexity: O(d * k^2 * r) for k workers and rank r; d is r for shared reduced tiles,
+//             else 1.
+#ifndef TOFU_PASSES_PARTITION_PLAN_OUTPUT_H_
+#define TOFU_PASSES_PARTITION_PLAN_OUTPUT_H_
+
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "passes/partition/fetch.h"
+#include "passes/partition/operator_parts.h"
+
+namespace tofu {
+
+struct OutputFetches {
+  // Per worker, from what the instances produced: of its tile, or of its piece of it.
+  std::vector<FetchSpec> first;
+  // Per worker, from the pieces; empty if the first fetches make tiles.
+  std::vector<FetchSpec> gather;
+};
+
+// `tiles` and `parts`: one per worker.
+OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
+                         const std::vector<OperatorPart>& parts,
+                         const OutputReduction& reduction, const std::vector<Box>& tiles);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_PLAN_OUTPUT_H_

@@ -1,0 +1,96 @@
+#include "passes/partition/plan_output.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/example_graphs.h"
+
+namespace tofu {
+namespace {
+
+// The product of x (rows x 8) and w (8 x columns), with `op_cuts`, into tiles with
+// `tensor_cuts`.
+OutputFetches Product(int64_t rows, int64_t columns, const std::vector<int>& parts,
+                      const std::vector<int>& op_cuts,
+                      const std::vector<int>& tensor_cuts) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {rows, 8});
+  example.Head(example.MatMul("y", x, example.Variable("w", {8, columns})), "output");
+  Plan plan;
+  plan.parts = parts;
+  plan.tensor_cuts.assign(3, std::vector<int>(parts.size(), kReplicated));
+  plan.tensor_cuts[2] = tensor_cuts;
+  plan.op_cuts.assign(3, std::vector<int>(parts.size(), kReplicated));
+  plan.op_cuts[2] = op_cuts;
+  const Graph& graph = example.graph();
+  return PlanOutput(graph, plan, {2, 0}, OperatorParts(graph, example.table(), plan, 2),
+                    ReductionOf(graph, example.table(), plan, 2, 0),
+                    EntryTiles(graph, plan, 2));
+}
+
+int64_t Elements(const std::vector<FetchSpec>& specs) {
+  int64_t sum = 0;
+  for (const FetchSpec& spec : specs) sum += FetchedElements(spec);
+  return sum;
+}
+
+TEST(PlanOutput, ASumThatAllNeedIsReducedInPiecesAndGathered) {
+  const OutputFetches fetches = Product(8, 6, {4}, {2}, {kReplicated});
+  ASSERT_EQ(fetches.first.size(), 4u);
+  ASSERT_EQ(fetches.gather.size(), 4u);
+  for (int w = 0; w < 4; ++w) {
+    EXPECT_EQ(fetches.first[w].region, (Box{{2 * w, 0}, {2 * w + 2, 6}}));
+    EXPECT_EQ(fetches.first[w].num_terms, 4);
+    EXPECT_EQ(fetches.gather[w].region, (Box{{0, 0}, {8, 6}}));
+    EXPECT_EQ(fetches.gather[w].num_terms, 1);
+    EXPECT_EQ(fetches.gather[w].pieces.size(), 4u);
+  }
+  EXPECT_EQ(Elements(fetches.first), 3 * 48);
+  EXPECT_EQ(Elements(fetches.gather), 3 * 48);
+}
+
+TEST(PlanOutput, PiecesLieAlongADimensionThatDivides) {
+  const OutputFetches fetches = Product(3, 8, {4}, {2}, {kReplicated});
+  ASSERT_EQ(fetches.gather.size(), 4u);
+  EXPECT_EQ(fetches.first[1].region, (Box{{0, 2}, {3, 4}}));
+}
+
+TEST(PlanOutput, ASumThatDoesNotDivideIsReducedByAll) {
+  const OutputFetches fetches = Product(3, 5, {4}, {2}, {kReplicated});
+  EXPECT_TRUE(fetches.gather.empty());
+  EXPECT_EQ(Elements(fetches.first), 4 * 3 * 15);
+}
+
+// In pieces two workers would fetch as much, with more operators.
+TEST(PlanOutput, OverTwoWorkersEachFetchesTheOthersTerm) {
+  EXPECT_TRUE(Product(8, 6, {2}, {2}, {kReplicated}).gather.empty());
+}
+
+TEST(PlanOutput, WhatEachWorkerOwnsAPieceOfIsReducedOnce) {
+  const OutputFetches fetches = Product(8, 6, {4}, {2}, {0});
+  EXPECT_TRUE(fetches.gather.empty());
+  EXPECT_EQ(Elements(fetches.first), 3 * 48);
+}
+
+TEST(PlanOutput, WhatIsNotReducedIsOnlyGathered) {
+  const OutputFetches fetches = Product(8, 6, {4}, {0}, {kReplicated});
+  EXPECT_TRUE(fetches.gather.empty());
+  EXPECT_EQ(Elements(fetches.first), 3 * 48);
+}
+
+// Workers 0 and 1 hold a term of the whole, 2 and 3 the other; the step that cuts the
+// tile is not the one that reduces.
+TEST(PlanOutput, OnlyWorkersWithTheSameTileShareItsReduction) {
+  const OutputFetches fetches = Product(8, 6, {2, 2}, {2, 2}, {kReplicated, 0});
+  ASSERT_EQ(fetches.gather.size(), 4u);
+  EXPECT_EQ(fetches.gather[1].region, (Box{{4, 0}, {8, 6}}));
+  EXPECT_EQ(fetches.first[1].region, (Box{{4, 0}, {6, 6}}));
+  EXPECT_EQ(fetches.first[3].region, (Box{{6, 0}, {8, 6}}));
+  // Each of four reduces a quarter of three other terms, and gathers another quarter.
+  EXPECT_EQ(Elements(fetches.first), 4 * 3 * 12);
+  EXPECT_EQ(Elements(fetches.gather), 4 * 12);
+}
+
+}  // namespace
+}  // namespace tofu
