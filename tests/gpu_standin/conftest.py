@@ -1,4 +1,4 @@
-"""The option that records budgets instead of comparing with them."""
+"""Options: recording budgets instead of comparing with them, and leaving out slow tests."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,18 @@ BUDGETS = Path(__file__).resolve().parent / "budgets.json"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="record the calls of a step as budgets")
+    parser.addoption("--sample", action="store_true", help="leave out the slow tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: left out with --sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--sample"):
+        left_out = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture

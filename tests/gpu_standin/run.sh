@@ -8,12 +8,15 @@ cd "$(dirname "$0")/../.."
 readonly build=$(realpath "${BUILD:-build}") base=$(realpath "${VENV:-.venv}")
 readonly own=$build/gpu_standin
 readonly python=$own/venv/bin/python
+readonly patience=900  # seconds
 
 if [[ ! -e $own/.installed ]]; then
   mkdir -p "$own"
   "$base/bin/python" -m venv "$own/venv"
-  if ! "$python" -m pip --disable-pip-version-check -q download --no-deps -d "$own/wheel" \
-      'mxnet-cu112==1.9.1' >"$own/download.log" 2>&1; then
+  # 500 MB.
+  if ! timeout "$patience" "$python" -m pip --disable-pip-version-check -q download --no-deps \
+      -d "$own/wheel" 'mxnet-cu112==1.9.1' >"$own/download.log" 2>&1; then
+    rm -rf "$own/wheel"
     echo "skipped: the wheel mxnet-cu112 1.9.1 cannot be downloaded (see $own/download.log)"
     exit 0
   fi

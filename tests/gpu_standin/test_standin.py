@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 COUNTS = (2, 4, 8)
 # MXNet waits once more where a thread of the engine finds two operators in its queue.
 _SLACK = 1.05
+_SAMPLED = "text_lstm", "4"
 
 
 def run(gpus, function, *args, **variables):
@@ -112,9 +113,16 @@ def test_what_has_work_pending_may_be_deleted():
     assert (found["wrong"], found["pending"]) == ([], None)
 
 
-@pytest.mark.parametrize("fetch", ["multifetch", "plain"])
-@pytest.mark.parametrize("gpus", ["2", "4", "8", "4,4"])
-@pytest.mark.parametrize("name", ["digits_resnet", "text_lstm"])
+# A sample compiles the kernels of one network only, for four GPUs.
+_STEPS = [
+    pytest.param(name, gpus, fetch, marks=() if (name, gpus) == _SAMPLED else pytest.mark.slow)
+    for name in ("digits_resnet", "text_lstm")
+    for gpus in ("2", "4", "8", "4,4")
+    for fetch in ("multifetch", "plain")
+]
+
+
+@pytest.mark.parametrize(("name", "gpus", "fetch"), _STEPS)
 def test_a_step_of_the_examples_makes_as_few_calls_as_recorded(name, gpus, fetch, budget):
     calls, told = run(gpus, "example", name, MXNET_GRAPH_PASS="tofu", TOFU_FETCH=fetch)
     assert f"over {sum(map(int, gpus.split(',')))} workers" in told

@@ -7,7 +7,10 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plan.compiler import observe
+from tofu.analysis.strategy_table import strategy_table
+from tofu.mx.build.lower.fused_norm import whole_statistics
+from tofu.mx.build.training_graph import training_graph
+from tofu.plan import SearchOptions, compile_graph, observe
 
 from .test_norms import TOLERANCES, Drawn
 
@@ -87,6 +90,28 @@ def test_whole_norms(name, workers, twice, dtype):
         np.testing.assert_allclose(
             found[each], value, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype], err_msg=each
         )
+
+
+def test_a_norm_of_an_operators_second_output():
+    """The plan knows that tensor by another name than the operator's."""
+    parts = mx.sym.split(mx.sym.var("x"), num_outputs=2, axis=1, name="split0")
+    symbol = mx.sym.BatchNorm(parts[1], name="norm")
+    _, _, aux = symbol.infer_shape(x=(4, 8, 6))
+    graph = training_graph(
+        symbol,
+        inputs={},
+        parameters={"x": ((4, 8, 6), "float32"), "norm_gamma": ((4,), "float32"),
+                    "norm_beta": ((4,), "float32")},
+        aux=dict(zip(symbol.list_auxiliary_states(), ((shape, "float32") for shape in aux))),
+        gradients=["x"],
+        train=True,
+        on_gpus=True,
+    )  # fmt: skip
+    table, _ = strategy_table(graph)
+    for dim, whole in ((1, {"norm"}), (2, set())):
+        pins = SearchOptions(pins=(("split0[1]", (dim,)),))
+        plan = compile_graph(table, workers=2, options=pins).searched
+        assert whole_statistics(plan) == whole
 
 
 def test_a_norm_whose_statistics_are_divided_is_taken_apart():

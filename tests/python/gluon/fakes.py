@@ -63,7 +63,8 @@ def logged(backend, log):
 
     def training_graph(symbol, **options):
         keys = ("train", "gradients", "optimizer", "parameters")
-        log.graphs.append({key: options[key] for key in keys})
+        if not options["fused"]:  # else one that is there already, with whole BatchNorms
+            log.graphs.append({key: options[key] for key in keys})
         return backend.training_graph(symbol, **options)
 
     def compile_graph(table, **options):

@@ -64,8 +64,9 @@ def whole_statistics(plan: _core.Plan) -> frozenset[str]:
         norm: Optional[str] = attrs.get(STATISTICS)
         if norm is None:
             continue
-        reduced = set(ast.literal_eval(attrs["axis"]))
-        if reduced.isdisjoint(plan.cuts(names[node["inputs"][0][0]])):
+        number, output, *_ = node["inputs"][0]
+        tensor = f"{names[number]}[{output}]" if output else names[number]
+        if set(ast.literal_eval(attrs["axis"])).isdisjoint(plan.cuts(tensor)):
             found.add(norm)
     return frozenset(found)
 
