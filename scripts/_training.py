@@ -17,13 +17,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Optional, Union
 
 from tofu import errors
 from tofu.config import graph_pass
 from tofu.models import LABEL, Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
+# Those of tofu.simulate.systems, which imports mxnet.
+SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.01, "momentum": 0.9},
     "adam": {"learning_rate": 0.001},
@@ -97,7 +99,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", metavar="NAME", help="a model by name instead of sizes")
     add("--reduced", action="store_true", help="with --model: the small version for tests")
-    add("--batch-size", type=int, metavar="N", help="examples per step; default: the model's own")
+    add(
+        "--batch-size",
+        type=_batch_size,
+        metavar="N",
+        help="examples per step; auto: the most that fit, with --system; default: the model's own",
+    )
     add("--train-steps", type=int, default=20, metavar="N", help="number of measured steps (20)")
     add("--warm-up", type=int, default=2, metavar="N", help="number of steps before them (2)")
     add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="optimizer; sgd has momentum")
@@ -106,6 +113,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--workers", type=int, metavar="K", help="partition over K workers")
     how.add_argument("--serial", action="store_true", help="stock MXNet, even if tofu is on")
     add("--fetch", choices=FETCHES, help="how workers fetch; default: TOFU_FETCH")
+    how.add_argument("--system", metavar="NAME", help="simulate one of " + ", ".join(SYSTEMS))
+    add("--machine", metavar="FILE|NAME", help="with --system: the machine (p2.8xlarge)")
+
+
+def _batch_size(text: str) -> Optional[Union[int, str]]:
+    return text if text == "auto" else int(text)
 
 
 def run(
@@ -125,6 +138,9 @@ def run(
     args = parser.parse_args()
     try:
         model = _model(args, family, make_model, sizes)
+        if args.system:
+            _simulate(model, args)
+            return
         with _switched(args), _observed() as planned:
             measured = train(model, args)
     except (errors.ConfigError, ValueError) as error:
@@ -132,6 +148,34 @@ def run(
     record = result(model, args, measured, planned)
     for line in describe(record):
         print(line)
+    print(json.dumps(record), flush=True)
+
+
+def _simulate(model: Model, args: argparse.Namespace) -> None:
+    """Print a simulated step of a system, with JSON in the last line."""
+    from tofu.plan.machine_files import read_machine
+    from tofu.simulate.systems import simulate_system
+
+    size = model.batch_size if args.batch_size is None else args.batch_size
+    found = simulate_system(
+        args.system,
+        model,
+        read_machine(args.machine or "p2.8xlarge"),
+        batch_size=None if size == "auto" else size,
+        reduced=args.reduced,
+        fetch=args.fetch or "multifetch",
+    )
+    record = {**dataclasses.asdict(found), "machine": args.machine or "p2.8xlarge"}
+    print(f"simulated: {model.name}, {args.system}, batch {found.batch_size}, {record['machine']}")
+    print(
+        f"  {found.samples_per_second:,.2f} samples per second on {found.devices} devices"
+        if found.fits
+        else f"  out of memory: a device would hold {found.memory_bytes:,} bytes"
+    )
+    print(
+        f"  a step takes {found.step_seconds:.4f} s: computing {found.compute_seconds:.4f} s, "
+        f"fetching {found.fetch_seconds:.4f} s, waiting {found.waiting_seconds:.4f} s"
+    )
     print(json.dumps(record), flush=True)
 
 
@@ -281,14 +325,21 @@ def _model(
     for name, value in (("train-steps", args.train_steps), ("workers", workers)):
         if value < 1:
             raise ValueError(f"--{name} {value}: expected at least 1")
-    if args.batch_size is not None and args.batch_size < 1:
+    if args.batch_size == "auto":
+        if args.system is None:
+            raise ValueError("--batch-size auto: expected --system; a run has a size of its own")
+    elif args.batch_size is not None and args.batch_size < 1:
         raise ValueError(f"--batch-size {args.batch_size}: expected at least 1")
     if args.warm_up < 0:
         raise ValueError(f"--warm-up {args.warm_up}: expected at least 0")
     if args.fetch and args.serial:
         raise ValueError(f"--fetch {args.fetch}: --serial fetches nothing; leave one out")
-    if args.fetch and args.workers is None and graph_pass() is None:
+    if args.fetch and args.workers is None and args.system is None and graph_pass() is None:
         raise ValueError(f"--fetch {args.fetch}: expected --workers, or MXNET_GRAPH_PASS=tofu")
+    if args.system is not None and args.system not in SYSTEMS:
+        raise ValueError(f"--system {args.system}: expected one of {', '.join(SYSTEMS)}")
+    if args.machine and args.system is None:
+        raise ValueError(f"--machine {args.machine}: expected --system as well")
     if args.model is None:
         if args.reduced:
             raise ValueError("--reduced: expected --model NAME as well")

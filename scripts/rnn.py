@@ -3,9 +3,11 @@
     python scripts/rnn.py --layers 6 --hidden 4096 --batch-size 512 --workers 8
     python scripts/rnn.py --model rnn-6-4k --reduced --workers 2
     MXNET_GRAPH_PASS=tofu TOFU_WORKERS=8 python scripts/rnn.py --layers 10 --hidden 8192
+    python scripts/rnn.py --layers 10 --hidden 8192 --system swap --batch-size auto
 
 Each worker is one GPU, or one CPU context if there are none. The sequences are synthetic.
-The last line printed is JSON (docs/models.md).
+With --system nothing runs: the step is simulated (docs/simulation.md). The last line printed is
+JSON (docs/models.md).
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
     python scripts/wresnet.py --depth 50 --width 4 --batch-size 128 --workers 8
     python scripts/wresnet.py --model wresnet-50-4 --reduced --workers 2
     MXNET_GRAPH_PASS=tofu TOFU_WORKERS=8 python scripts/wresnet.py --depth 152 --width 10
+    python scripts/wresnet.py --depth 152 --width 10 --system swap --batch-size auto
 
-Each worker is one GPU, or one CPU context if there are none. The images are synthetic. The
-last line printed is JSON (docs/models.md).
+Each worker is one GPU, or one CPU context if there are none. The images are synthetic. With
+--system nothing runs: the step is simulated (docs/simulation.md). The last line printed is JSON
+(docs/models.md).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from tofu import _core
 from tofu.errors import ConfigError
 
-__all__ = ["read_machine", "shipped_machines"]
+__all__ = ["machine_text", "read_machine", "shipped_machines"]
 
 _FOLDER = Path(__file__).parents[1] / "simulate" / "machines"
 
@@ -27,6 +27,20 @@ def read_machine(text: str) -> _core.Machine:
     Raises:
         ConfigError: there is no such file or name, or the file is not a machine's.
     """
+    return _core.Machine(machine_text(text), where=f"machine file {_path(text)}")
+
+
+def machine_text(text: str) -> str:
+    """The text of a machine's file. Raises ConfigError as read_machine."""
+    path = _path(text)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ConfigError(f"--machine {text}: cannot be read ({what})") from None
+
+
+def _path(text: str) -> Path:
     path = Path(text)
     if text in shipped_machines():
         path = _FOLDER / f"{text}.json"
@@ -35,9 +49,4 @@ def read_machine(text: str) -> _core.Machine:
             f"--machine {text}: found no such file or machine, expected a file that tofu "
             f"calibrate wrote, or one of {', '.join(shipped_machines())}"
         )
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise ConfigError(f"--machine {text}: cannot be read ({what})") from None
-    return _core.Machine(content, where=f"machine file {path}")
+    return path

@@ -22,7 +22,14 @@ from tofu.mx.run.executor import planner_settings
 from tofu.mx.run.extension import MATCH_RANGE
 from tofu.plan.layout import heads_of
 
-__all__ = ["Simulation", "WorkRecord", "node_work", "simulate_plan"]
+__all__ = [
+    "Simulation",
+    "WorkRecord",
+    "node_work",
+    "simulate_graph",
+    "simulate_plan",
+    "step_graph",
+]
 
 _UPDATE = "update:"
 _LONGEST = 32  # operators of the critical path that are kept
@@ -74,6 +81,14 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
         ConfigError: the machine has too few devices.
         GraphError: MXNet refuses an operator.
     """
+    graph, updates = step_graph(plan, machine, fetch=fetch)
+    return simulate_graph(graph, updates, machine, workers=plan.workers, fetch=fetch)
+
+
+def step_graph(
+    plan: _core.Plan, machine: _core.Machine, *, fetch: str
+) -> tuple[_core.Graph, list[int]]:
+    """The graph of a training step as one executor runs it, and which heads are updates."""
     roles = list(plan.table.graph.head_roles)
     crossing = "tiles" if machine.is_gpu else "plain_tiles"
     partitioned = _core.partition(plan, fetch=fetch, crossing=crossing, heads=roles)
@@ -85,10 +100,22 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
         if head.role.startswith(_UPDATE)
         for number in head.numbers
     ]
+    return graph, updates
+
+
+def simulate_graph(
+    graph: _core.Graph,
+    updates: Sequence[int],
+    machine: _core.Machine,
+    *,
+    workers: int,
+    fetch: str,
+) -> Simulation:
+    """Simulate a graph whose nodes are placed on workers; `updates` are heads kept outside."""
     uses = _core.OperatorUses(graph)
     calls = _core.OperatorCalls(graph)
     context = mx.gpu if machine.is_gpu else mx.cpu
-    settings = planner_settings(graph, [context(worker) for worker in range(plan.workers)])
+    settings = planner_settings(graph, [context(worker) for worker in range(workers)])
     match_range = settings.get(MATCH_RANGE)
     found = _core.simulate(
         uses,
@@ -96,10 +123,10 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
         calls,
         [node_work(node) for node in calls.nodes],
         machine,
-        workers=plan.workers,
+        workers=workers,
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
         search_match_range=match_range is None,
-        external_heads=updates,
+        external_heads=list(updates),
     )
     return Simulation(
         **{**found, "critical_path": _shortened(found["critical_path"])},

@@ -148,6 +148,21 @@ def test_sizes_make_a_model():
     assert record["first_loss"] == record["last_loss"]
 
 
+@pytest.mark.parametrize("size", ["8", "auto"])
+def test_a_simulated_system(size):
+    status, printed, _ = run_here(
+        "rnn", "--model", "rnn-6-4k", "--reduced", "--system", "smallbatch", "--batch-size", size
+    )
+    assert status == 0
+    assert printed.startswith("simulated: rnn-6-4k, smallbatch")
+    record = json.loads(printed.splitlines()[-1])
+    assert record["simulated"] and record["fits"]
+    assert record["batch_size"] == (8 if size == "8" else 512)
+    spent = ("compute_seconds", "fetch_seconds", "waiting_seconds")
+    assert all(record[name] >= 0 for name in spent)
+    assert record["compute_seconds"] + record["waiting_seconds"] <= 1.01 * record["step_seconds"]
+
+
 @pytest.mark.parametrize(
     ("script", "args", "error"),
     [
@@ -165,6 +180,10 @@ def test_sizes_make_a_model():
         ("rnn", ["--serial", "--fetch", "plain"], "--serial fetches nothing"),
         ("rnn", ["--fetch", "plain"], "expected --workers, or MXNET_GRAPH_PASS=tofu"),
         ("rnn", ["--fetch", "fast"], "invalid choice: 'fast'"),
+        ("rnn", ["--batch-size", "auto"], "--batch-size auto: expected --system"),
+        ("rnn", ["--system", "magic"], "--system magic: expected one of tofu"),
+        ("rnn", ["--machine", "8xh100"], "--machine 8xh100: expected --system"),
+        ("rnn", ["--system", "tofu", "--workers", "2"], "not allowed with argument"),
     ],
 )
 def test_a_bad_option_is_one_clear_error(script, args, error):

@@ -1,0 +1,263 @@
+"""The systems that section 7.1 of the paper compares, simulated on a machine.
+
+    found = simulate_system("swap", find("rnn-6-4k"), read_machine("p2.8xlarge"), batch_size=512)
+    found.samples_per_second
+
+tofu: this one.
+ideal: one device with memory without end; its throughput, once per device.
+smallbatch: one device, with a batch that fits; its throughput, once per device.
+swap: one device that keeps least recently used tensors in the host's memory (swapping.py); its
+    throughput, once per device, which share the bandwidth to the host.
+placement: the layers of one graph, placed on the devices in turn.
+dataparallel: the mode data-parallel of the search.
+
+Everything is simulated; nothing runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
+from tofu.errors import ConfigError
+from tofu.models import Model, build
+from tofu.plan import SearchOptions
+from tofu.plan.compiler import search_plan
+from tofu.plan.layers import layer_of
+
+from .step import Simulation, simulate_graph, simulate_plan, step_graph
+from .swapping import HOST_BYTES_PER_S, simulate_swapping
+
+__all__ = ["SYSTEMS", "Outcome", "simulate_system"]
+
+SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
+OPTIMIZER = "sgd_mom"  # with a history, as the paper counts: three times the weights
+_FAR = 1.3  # how far an estimate of memory may be wrong
+_CONTEXT = "__ctx_group__"
+_UPDATE = "_update"  # ends the names of operators that change a parameter
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A system's simulated training step.
+
+    Attributes:
+        system, model, batch_size, devices: what was simulated.
+        fits: whether it fits the devices' memory; if not, the rest says what would be.
+        samples_per_second: of all devices together.
+        step_seconds: of one step.
+        compute_seconds, fetch_seconds, waiting_seconds: of the slowest device: computing (with
+            what the host does for it), moving bytes, and neither. Moving may overlap computing.
+        memory_bytes: of the fullest device.
+        simulated: True; a measured outcome says False.
+    """
+
+    system: str
+    model: str
+    batch_size: int
+    devices: int
+    fits: bool
+    samples_per_second: float
+    step_seconds: float
+    compute_seconds: float
+    fetch_seconds: float
+    waiting_seconds: float
+    memory_bytes: int
+    simulated: bool = True
+
+
+def simulate_system(
+    system: str,
+    model: Model,
+    machine: _core.Machine,
+    *,
+    batch_size: Optional[int] = None,
+    devices: Optional[int] = None,
+    reduced: bool = False,
+    mode: str = "tofu",
+    fetch: str = "multifetch",
+) -> Outcome:
+    """Simulate a training step of a model under a system.
+
+    Args:
+        system: one of SYSTEMS.
+        model: the model.
+        machine: the machine.
+        batch_size: examples per step; None: the largest power of two that fits, up to the model's
+            own. "ideal" has the model's own.
+        devices: number of devices; None: all.
+        reduced: whether to take the small version of the model.
+        mode: of the search, for "tofu".
+        fetch: how workers fetch, for "tofu" and "dataparallel".
+
+    Raises:
+        ConfigError: there is no such system, or the machine has fewer devices.
+    """
+    count = machine.devices if devices is None else devices
+    if not 1 <= count <= machine.devices:
+        raise ConfigError(
+            f"{count} devices: {machine.name} has {machine.devices}, expected at most that"
+        )
+    run = _Run(system, model, machine, count, reduced, mode, fetch)
+    simulate = run.runs().get(system)
+    if simulate is None:
+        raise ConfigError(f"system {system!r}: expected one of {', '.join(SYSTEMS)}")
+    if batch_size is not None or system == "ideal":
+        return simulate(batch_size or model.batch_size)
+    found = None
+    for size in _batch_sizes(model.batch_size):
+        if size > 1 and run.is_hopeless(size):
+            continue
+        found = simulate(size)
+        if found.fits:
+            break
+    assert found is not None
+    return found
+
+
+def _batch_sizes(largest: int) -> Iterator[int]:
+    size = largest
+    while size >= 1:
+        yield size
+        size //= 2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    system: str
+    model: Model
+    machine: _core.Machine
+    devices: int
+    reduced: bool
+    mode: str
+    fetch: str
+    plans: dict[tuple[int, int, str], _core.Plan] = dataclasses.field(default_factory=dict)
+
+    def is_hopeless(self, batch_size: int) -> bool:
+        """Whether an estimate of a worker's memory exceeds a device's by far."""
+        if self.system in ("swap", "placement"):
+            return False
+        workers = 1 if self.system == "smallbatch" else self.devices
+        mode = "data-parallel" if self.system == "dataparallel" else self.mode
+        plan = self._plan(batch_size, workers, mode)
+        return plan.memory_bytes > _FAR * self.machine.memory_bytes
+
+    def runs(self) -> dict[str, Callable[[int], Outcome]]:
+        return {
+            "tofu": lambda size: self._partitioned(size, self.mode),
+            "dataparallel": lambda size: self._partitioned(size, "data-parallel"),
+            "ideal": lambda size: self._alone(size, unlimited=True),
+            "smallbatch": lambda size: self._alone(size, unlimited=False),
+            "swap": self._swapping,
+            "placement": self._placed,
+        }
+
+    def _plan(self, batch_size: int, workers: int, mode: str = "tofu") -> _core.Plan:
+        key = batch_size, workers, mode
+        if key not in self.plans:
+            graph = build(self.model, batch_size, reduced=self.reduced)
+            table = strategy_table(graph.training_graph(optimizer=OPTIMIZER))[0]
+            options = SearchOptions(mode=mode)
+            self.plans[key] = search_plan(table, workers, {}, options, None)
+        return self.plans[key]
+
+    def _outcome(self, batch_size: int, found: Simulation, *, copies: int = 1) -> Outcome:
+        slowest = max(found.workers, key=lambda worker: float(worker["busy_seconds"]))
+        seconds = slowest["seconds"]
+        memory = max(worker["allocated_bytes"] for worker in found.workers)
+        return Outcome(
+            self.system,
+            self.model.name,
+            batch_size,
+            self.devices,
+            memory <= self.machine.memory_bytes,
+            copies * batch_size / found.step_seconds,
+            found.step_seconds,
+            seconds["compute"] + seconds["host"],
+            seconds["links"],
+            slowest["waiting_seconds"],
+            memory,
+        )
+
+    def _partitioned(self, batch_size: int, mode: str) -> Outcome:
+        plan = self._plan(batch_size, self.devices, mode)
+        found = simulate_plan(plan, self.machine, fetch=self.fetch)
+        return self._outcome(batch_size, found)
+
+    def _alone(self, batch_size: int, *, unlimited: bool) -> Outcome:
+        found = simulate_plan(self._plan(batch_size, 1), self.machine, fetch="plain")
+        outcome = self._outcome(batch_size, found, copies=self.devices)
+        return dataclasses.replace(outcome, fits=True) if unlimited else outcome
+
+    def _placed(self, batch_size: int) -> Outcome:
+        graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
+        placed = place_layers(graph, self.devices)
+        found = simulate_graph(placed, updates, self.machine, workers=self.devices, fetch="plain")
+        return self._outcome(batch_size, found)
+
+    def _swapping(self, batch_size: int) -> Outcome:
+        graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
+        alone = simulate_graph(graph, updates, self.machine, workers=1, fetch="plain")
+        swapped = simulate_swapping(
+            graph,
+            self.machine,
+            bytes_per_s=HOST_BYTES_PER_S / self.devices,
+            alone_seconds=alone.step_seconds,
+        )
+        return Outcome(
+            self.system,
+            self.model.name,
+            batch_size,
+            self.devices,
+            swapped.fits,
+            self.devices * batch_size / swapped.step_seconds,
+            swapped.step_seconds,
+            swapped.compute_seconds,
+            swapped.copy_seconds,
+            swapped.step_seconds - swapped.compute_seconds,
+            swapped.memory_bytes,
+        )
+
+
+def place_layers(graph: _core.Graph, devices: int) -> _core.Graph:
+    """The graph of one worker with its layers on the devices in turn, as group2ctx does.
+
+    A layer is what has parameters, with its backward operators and updates. Other operators are
+    placed where their first input is computed, data where they are read.
+    """
+    document = json.loads(graph.to_json())
+    nodes = document["nodes"]
+    turns: dict[str, int] = {}
+    for name in _updated(nodes):
+        turns.setdefault(layer_of(name, is_variable=True), len(turns) % devices)
+    placed: list[Optional[int]] = []
+    for node in nodes:
+        is_variable = node["op"] == "null"
+        device = turns.get(layer_of(_plain(node), is_variable=is_variable))
+        if device is None and not is_variable:
+            before = (placed[source] for source, *_ in node["inputs"])
+            device = next((found for found in before if found is not None), 0)
+        placed.append(device)
+    for number, node in enumerate(nodes):
+        for source, *_ in node["inputs"]:
+            if placed[source] is None:
+                placed[source] = placed[number]
+    for node, device in zip(nodes, placed):
+        node["attrs"][_CONTEXT] = f"worker{device or 0}"
+        node.pop("control_deps", None)
+    return _core.Graph(json.dumps(document))
+
+
+def _plain(node: Mapping[str, Any]) -> str:
+    """A node's name without its worker."""
+    return str(node["name"]).rpartition("@")[0] or str(node["name"])
+
+
+def _updated(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the parameters, in the order of the graph."""
+    numbers = {node["inputs"][0][0] for node in nodes if node["op"].endswith(_UPDATE)}
+    return [_plain(nodes[number]) for number in sorted(numbers)]

@@ -1,0 +1,171 @@
+"""What section 7 of the paper states of its measurements, and whether the simulation agrees.
+
+Each statement reads the raw data of figure8.py, figure9.py and table3.py and says "holds", or what
+was found instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["check_statements"]
+
+Document = Mapping[str, Any]
+Rows = dict[tuple[str, str], Mapping[str, Any]]
+HOLDS = "holds"
+SMALL = {"wresnet-50-4", "wresnet-50-6", "wresnet-101-4"}  # all that SmallBatch fits
+TABLE3 = {
+    ("rnn-6-4k", "tofu"): 210,
+    ("rnn-8-4k", "tofu"): 154,
+    ("rnn-10-4k", "tofu"): 122,
+    ("rnn-6-4k", "placement"): 107,
+    ("rnn-8-4k", "placement"): 95,
+    ("rnn-10-4k", "placement"): 59,
+}
+NEAR = 0.30  # how far a row of Table 3 may be from the paper's
+
+
+def check_statements(documents: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
+    """(statement, "holds" or why not) for every statement whose raw data there is.
+
+    documents: by name: "figure8", "figure9", "table3".
+    """
+    checks: dict[str, list[tuple[str, Callable[[Rows], list[str]]]]] = {
+        "figure8": [
+            ("tofu reaches 60-95% of ideal (WResNet)", lambda rows: _share(rows, 0.60, 0.95)),
+            ("SmallBatch fits WResNet-50-4, 50-6 and 101-4 only", _small_batch),
+            ("SmallBatch beats tofu by 12% on WResNet-50-4", _beats("wresnet-50-4", 0.12)),
+            ("SmallBatch beats tofu by 15% on WResNet-101-4", _beats("wresnet-101-4", 0.15)),
+            (
+                "swapping is 20-63% slower than tofu (WResNet)",
+                lambda rows: _against_tofu(rows, "swap", 0.37, 0.80),
+            ),
+            ("tofu fits batch 8 of WResNet-152-10", _batch("wresnet-152-10", 8)),
+            ("tofu fits batch 32 of WResNet-152-4", _batch("wresnet-152-4", 32)),
+        ],
+        "figure9": [
+            ("tofu reaches 70-98% of ideal (RNN)", lambda rows: _share(rows, 0.70, 0.98)),
+            (
+                "swapping has 23-30% of tofu's throughput where weights are large (RNN, 8K)",
+                lambda rows: _against_tofu(_of(rows, "8k"), "swap", 0.23, 0.30),
+            ),
+            (
+                "operator placement has 38-61% of tofu's throughput (RNN)",
+                lambda rows: _against_tofu(rows, "placement", 0.38, 0.61),
+            ),
+            ("operator placement is out of memory on RNN-10-8K", _is_out("placement")),
+            ("tofu fits batch 128 of RNN-10-8K", _batch("rnn-10-8k", 128)),
+        ],
+        "table3": [
+            ("Table 3's rows are in the paper's order", _order),
+            ("Table 3's rows are within 30% of the paper's", _near),
+        ],
+    }
+    for name, statements in checks.items():
+        if name not in documents:
+            continue
+        rows = {(row["model"], row["system"]): row for row in documents[name]["rows"]}
+        for statement, problems in statements:
+            found = problems(rows)
+            yield statement, "; ".join(found) if found else HOLDS
+
+
+def _rate(rows: Rows, model: str, system: str) -> float:
+    """The throughput; 0 if it does not fit."""
+    row = rows[model, system]
+    return float(row["samples_per_second"]) if row["fits"] else 0.0
+
+
+def _models(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(model for model, _ in rows))
+
+
+def _of(rows: Rows, ending: str) -> Rows:
+    return {key: row for key, row in rows.items() if key[0].endswith(ending)}
+
+
+def _outside(model: str, share: float, low: float, high: float) -> list[str]:
+    return [] if low <= round(share, 2) <= high else [f"{model}: {share:.0%}"]
+
+
+def _share(rows: Rows, low: float, high: float) -> list[str]:
+    return [
+        problem
+        for model in _models(rows)
+        for problem in _outside(
+            model, _rate(rows, model, "tofu") / _rate(rows, model, "ideal"), low, high
+        )
+    ]
+
+
+def _against_tofu(rows: Rows, system: str, low: float, high: float) -> list[str]:
+    problems = []
+    for model in _models(rows):
+        ours, other = _rate(rows, model, "tofu"), _rate(rows, model, system)
+        if ours and other:
+            problems += _outside(model, other / ours, low, high)
+        elif not ours:
+            problems.append(f"{model}: tofu is out of memory")
+    return problems
+
+
+def _small_batch(rows: Rows) -> list[str]:
+    problems = []
+    for model in _models(rows):
+        fits = bool(rows[model, "smallbatch"]["fits"])
+        if fits != (model in SMALL):
+            problems.append(f"{model}: {'fits' if fits else 'does not fit'}")
+    return problems
+
+
+def _beats(model: str, by: float) -> Callable[[Rows], list[str]]:
+    def problems(rows: Rows) -> list[str]:
+        if (model, "tofu") not in rows:
+            return [f"{model} was not simulated"]
+        found = _rate(rows, model, "smallbatch") / (_rate(rows, model, "tofu") or 1) - 1
+        return [] if abs(found - by) <= 0.05 else [f"by {found:.0%}"]
+
+    return problems
+
+
+def _batch(model: str, size: int) -> Callable[[Rows], list[str]]:
+    def problems(rows: Rows) -> list[str]:
+        if (model, "tofu") not in rows:
+            return [f"{model} was not simulated"]
+        row = rows[model, "tofu"]
+        if not row["fits"]:
+            return [f"not even batch {row['batch_size']}"]
+        return [] if row["batch_size"] == size else [f"batch {row['batch_size']}"]
+
+    return problems
+
+
+def _is_out(system: str) -> Callable[[Rows], list[str]]:
+    def problems(rows: Rows) -> list[str]:
+        row = rows.get(("rnn-10-8k", system))
+        if row is None:
+            return ["rnn-10-8k was not simulated"]
+        return [f"it fits batch {row['batch_size']}"] if row["fits"] else []
+
+    return problems
+
+
+def _order(rows: Rows) -> list[str]:
+    problems = []
+    for system in ("tofu", "placement"):
+        rates = [_rate(rows, f"rnn-{layers}-4k", system) for layers in (6, 8, 10)]
+        if rates != sorted(rates, reverse=True):
+            problems.append(f"{system}: {', '.join(f'{rate:.0f}' for rate in rates)}")
+    for model in _models(rows):
+        if _rate(rows, model, "placement") >= _rate(rows, model, "tofu"):
+            problems.append(f"{model}: placement is faster")
+    return problems
+
+
+def _near(rows: Rows) -> list[str]:
+    return [
+        f"{model}, {system}: {_rate(rows, model, system):.0f}, the paper {paper}"
+        for (model, system), paper in TABLE3.items()
+        if abs(_rate(rows, model, system) / paper - 1) > NEAR
+    ]

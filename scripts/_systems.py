@@ -1,0 +1,160 @@
+"""Compares systems on models, simulated: shared by figure8.py, figure9.py and table3.py."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from _common import context, write
+from _training import progress
+
+from tofu.models import find
+from tofu.plan.machine_files import read_machine
+from tofu.simulate.systems import Outcome, simulate_system
+from tofu.tables import table
+
+MACHINE = "p2.8xlarge"
+SMOKE_BATCH = 8
+LABELS = {
+    "ideal": "Ideal",
+    "smallbatch": "SmallBatch",
+    "swap": "Swapping",
+    "placement": "Op placement",
+    "dataparallel": "data parallel",
+    "tofu": "tofu",
+}
+COLOURS = ("#c9c9c9", "#a9bfd6", "#d6c3a9", "#b9d6a9", "#3b6ea5", "#d6a9c3")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What a script compares.
+
+    Attributes:
+        name: of its files, such as "figure8".
+        title: for the picture.
+        models: their names.
+        systems: their names; "ideal" first, if the others are to be compared with it.
+    """
+
+    name: str
+    title: str
+    models: Sequence[str]
+    systems: Sequence[str]
+
+
+def measure(comparison: Comparison, *, smoke: bool) -> list[Outcome]:
+    """Simulate every system on every model; `smoke` takes reduced models."""
+    machine = read_machine(MACHINE)
+    cases = [(model, system) for model in comparison.models for system in comparison.systems]
+    found = []
+    for number in progress(len(cases), f"simulating {comparison.name}"):
+        model, system = cases[number]
+        batch = SMOKE_BATCH if smoke else None
+        found.append(simulate_system(system, find(model), machine, batch_size=batch, reduced=smoke))
+    return found
+
+
+def to_json(comparison: Comparison, found: Sequence[Outcome], *, smoke: bool) -> dict[str, Any]:
+    """The outcomes for a program."""
+    return {
+        "name": comparison.name,
+        "title": comparison.title,
+        "simulated": True,
+        "machine": MACHINE,
+        "context": context(),
+        "reduced": smoke,
+        "rows": [dataclasses.asdict(outcome) for outcome in found],
+    }
+
+
+def to_text(document: dict[str, Any]) -> str:
+    """A table; everything in it is simulated."""
+    header = (
+        "model", "system", "batch", "samples/s", "of ideal", "step", "compute", "fetch", "waiting",
+        "a device holds",
+    )  # fmt: skip
+    lines = [f"{document['title']}, simulated on {document['machine']}", ""]
+    lines += table(header, list(_cells(document)), right=range(2, 10))
+    return "\n".join(lines) + "\n"
+
+
+def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    ideal = {
+        row["model"]: row["samples_per_second"]
+        for row in document["rows"]
+        if row["system"] == "ideal"
+    }
+    for row in document["rows"]:
+        share = row["samples_per_second"] / ideal[row["model"]] if row["model"] in ideal else None
+        rate = f"{row['samples_per_second']:.2f}" if row["fits"] else "out of memory"
+        of_ideal = f"{share:.0%}" if share is not None and row["fits"] else "-"
+        times = ("step_seconds", "compute_seconds", "fetch_seconds", "waiting_seconds")
+        yield (
+            row["model"],
+            LABELS[row["system"]],
+            str(row["batch_size"]),
+            rate,
+            of_ideal,
+            *(f"{row[name]:.3f} s" for name in times),
+            f"{row['memory_bytes'] / 2**30:.1f} GiB",
+        )
+
+
+def draw(document: dict[str, Any], path: Path) -> None:
+    """Groups of bars, a group for each model; relative to ideal if that is there."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": document["name"], "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    models = list(dict.fromkeys(row["model"] for row in document["rows"]))
+    systems = list(dict.fromkeys(row["system"] for row in document["rows"]))
+    rates = {(row["model"], row["system"]): row for row in document["rows"]}
+    width = 0.8 / len(systems)
+    figure, axes = pyplot.subplots(
+        figsize=(max(8, 1.5 + 1.5 * len(models)), 4.5), layout="constrained"
+    )
+    for at, system in enumerate(systems):
+        for group, model in enumerate(models):
+            row = rates[model, system]
+            base = rates[model, systems[0]]["samples_per_second"] if systems[0] == "ideal" else 1
+            height = row["samples_per_second"] / base if row["fits"] else 0
+            place = group + at * width
+            axes.bar(place, height, width, color=COLOURS[at], label=LABELS[system] * (group == 0))
+            text = f" {row['samples_per_second']:.3g}" if row["fits"] else " OOM"
+            axes.text(place, height, text, rotation=90, ha="center", va="bottom", fontsize=7)
+    axes.set_xticks([group + 0.4 - width / 2 for group in range(len(models))], models, fontsize=8)
+    axes.set_ylabel("throughput" + ", relative to ideal" * (systems[0] == "ideal"))
+    axes.set_ylim(top=axes.get_ylim()[1] * 1.25)
+    axes.legend(ncol=len(systems), fontsize=8, loc="upper right")
+    axes.set_title(
+        f"{document['title']}, simulated on {document['machine']} (samples per second on bars)",
+        fontsize=9,
+    )
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main(comparison: Comparison, description: str) -> None:
+    """Simulate, print, save and draw."""
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
+    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
+    args = parser.parse_args()
+    if args.draw is not None:
+        document = json.loads(args.draw.read_text(encoding="utf-8"))
+        draw(document, args.draw.with_suffix(".svg"))
+        return
+    document = to_json(comparison, measure(comparison, smoke=args.smoke), smoke=args.smoke)
+    print(to_text(document))
+    if args.output is not None:
+        path = write(args.output, comparison.name, document)
+        draw(document, path.with_suffix(".svg"))
+        print(f"written: {path}, {path.with_suffix('.svg')}")

@@ -1,0 +1,137 @@
+"""Every table and figure of the papers: runs the scripts, and writes one page about them.
+
+    python scripts/paper.py --output build/paper      # paper.md, paper.html, raw data, pictures
+    python scripts/paper.py --smoke --output DIR      # reduced models
+    python scripts/paper.py --page docs/results       # only the page, from raw data there
+
+The page has the papers' numbers beside ours, and says of each statement of section 7 whether it
+holds. `make paper` runs this; the full run takes hours of processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from _statements import check_statements
+from _systems import to_text
+from _training import progress
+
+FOLDER = Path(__file__).resolve().parent
+SCRIPTS = (
+    "table1", "table2", "table3", "figure8", "figure9", "figure10", "figure11", "soybean",
+)  # fmt: skip
+SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
+ONLY_PRINTS = ("table2",)  # which takes no time, and has no raw data
+
+
+def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str]:
+    """Run scripts; return what each printed, or why it failed."""
+    printed = {}
+    for number in progress(len(names), "tables and figures"):
+        name = names[number]
+        command = [sys.executable, str(FOLDER / f"{name}.py"), *["--smoke"] * smoke]
+        command += ["--output", str(output)]
+        if name in ONLY_PRINTS:
+            command = command[:2]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        failed = f"{name}.py failed: {(ran.stderr.splitlines() or ['no message'])[-1]}"
+        printed[name] = ran.stdout if ran.returncode == 0 else failed
+        (output / f"{name}.txt").write_text(printed[name], encoding="utf-8")
+    return printed
+
+
+def read_texts(folder: Path) -> dict[str, str]:
+    """What the scripts of an earlier run printed, or tables of their raw data."""
+    found = {}
+    for name in SCRIPTS:
+        text, raw = folder / f"{name}.txt", folder / f"{name}.json"
+        if text.is_file():
+            found[name] = text.read_text(encoding="utf-8")
+        elif raw.is_file() and name in SYSTEMS:
+            found[name] = to_text(json.loads(raw.read_text(encoding="utf-8")))
+    return found
+
+
+def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The parts of the page: ("title", "statements", "text" or "picture", content)."""
+    documents: dict[str, Any] = {}
+    for name in SYSTEMS:
+        raw = folder / f"{name}.json"
+        if raw.is_file():
+            documents[name] = json.loads(raw.read_text(encoding="utf-8"))
+    yield "title", "The papers' tables and figures"
+    reduced = any(document["reduced"] for document in documents.values())
+    about = "reduced models, which say nothing of the statements" if reduced else "the full models"
+    lines = [f"{said}: **{found}**" for said, found in check_statements(documents)]
+    yield "statements", "\n".join([f"Simulated p2.8xlarge, {about}.", *lines])
+    for name, text in printed.items():
+        yield "title", name
+        if (folder / f"{name}.svg").is_file():
+            yield "picture", f"{name}.svg"
+        yield "text", text
+
+
+def to_markdown(parts: Sequence[tuple[str, str]]) -> str:
+    """The page as Markdown."""
+    lines = []
+    for kind, content in parts:
+        if kind == "title":
+            lines += [f"{'#' if not lines else '##'} {content}", ""]
+        elif kind == "statements":
+            first, *rest = content.splitlines()
+            lines += [first, "", *(f"- {line}" for line in rest), ""]
+        elif kind == "picture":
+            lines += [f"![{content}]({content})", ""]
+        else:
+            lines += ["```", content.rstrip("\n"), "```", ""]
+    return "\n".join(lines)
+
+
+def to_html(parts: Sequence[tuple[str, str]]) -> str:
+    """The page as HTML, next to its pictures."""
+    lines = ["<!doctype html>", '<meta charset="utf-8">', f"<title>{parts[0][1]}</title>"]
+    for kind, content in parts:
+        safe = html.escape(content)
+        if kind == "title":
+            level = 1 if len(lines) == 3 else 2
+            lines.append(f"<h{level}>{safe}</h{level}>")
+        elif kind == "statements":
+            first, *rest = safe.replace("**", "").splitlines()
+            lines += [f"<p>{first}</p>", "<ul>", *(f"<li>{line}</li>" for line in rest), "</ul>"]
+        elif kind == "picture":
+            lines.append(f'<img src="{safe}" alt="{safe}">')
+        else:
+            lines.append(f"<pre>{safe}</pre>")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run everything and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser.add_argument("--only", nargs="+", choices=SCRIPTS, default=SCRIPTS, help="some scripts")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--output", type=Path, help="folder for everything")
+    where.add_argument("--page", type=Path, metavar="FOLDER", help="only the page, of this folder")
+    args = parser.parse_args()
+    folder: Path = args.page or args.output
+    if args.page is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        printed = run_all(folder, args.only, smoke=args.smoke)
+    else:
+        printed = read_texts(folder)
+    parts = list(page(folder, printed))
+    (folder / "paper.md").write_text(to_markdown(parts), encoding="utf-8")
+    (folder / "paper.html").write_text(to_html(parts), encoding="utf-8")
+    print(f"written: {folder / 'paper.md'}, {folder / 'paper.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The page about the papers' tables and figures, and the statements that it checks."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+NAMES = ("_statements", "paper", "_systems", "_training", "_common")
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    pytest.importorskip("mxnet")
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    yield {name: importlib.import_module(name) for name in ("_statements", "paper")}
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def row(model, system, rate, *, batch=8, fits=True):
+    return {
+        "model": model,
+        "system": system,
+        "samples_per_second": rate,
+        "batch_size": batch,
+        "fits": fits,
+        "step_seconds": 1.0,
+        "compute_seconds": 0.5,
+        "fetch_seconds": 0.25,
+        "waiting_seconds": 0.25,
+        "memory_bytes": 1 << 30,
+    }
+
+
+def document(name, rows):
+    return {
+        "name": name, "title": name, "machine": "p2.8xlarge", "reduced": False, "rows": rows,
+    }  # fmt: skip
+
+
+def table3(scale):
+    paper = {"tofu": (210, 154, 122), "placement": (107, 95, 59)}
+    return document(
+        "table3",
+        [
+            row(f"rnn-{layers}-4k", system, rate * scale)
+            for system, rates in paper.items()
+            for layers, rate in zip((6, 8, 10), rates)
+        ],
+    )
+
+
+def test_table3_within_thirty_percent(scripts):
+    check = scripts["_statements"].check_statements
+    assert [found for _, found in check({"table3": table3(1.29)})] == ["holds", "holds"]
+    order, near = [found for _, found in check({"table3": table3(1.31)})]
+    assert order == "holds"
+    assert "rnn-6-4k, tofu: 275, the paper 210" in near
+
+
+def test_a_wrong_order_is_told(scripts):
+    wrong = table3(1.0)
+    wrong["rows"][0]["samples_per_second"] = 130  # tofu on rnn-6-4k, less than on rnn-8-4k
+    order = dict(scripts["_statements"].check_statements({"table3": wrong}))
+    assert order["Table 3's rows are in the paper's order"] == "tofu: 130, 154, 122"
+
+
+@pytest.mark.parametrize(("rate", "found"), [(80, "holds"), (50, "wresnet-50-4: 50%"), (97, "97%")])
+def test_the_share_of_ideal(scripts, rate, found):
+    rows = [row("wresnet-50-4", "ideal", 100), row("wresnet-50-4", "tofu", rate)]
+    rows += [row("wresnet-50-4", system, 40) for system in ("smallbatch", "swap")]
+    said = dict(scripts["_statements"].check_statements({"figure8": document("figure8", rows)}))
+    assert said["tofu reaches 60-95% of ideal (WResNet)"].endswith(found)
+
+
+def test_the_page_has_statements_tables_and_pictures(scripts, tmp_path, monkeypatch, capsys):
+    (tmp_path / "table3.json").write_text(json.dumps(table3(1.0)))
+    (tmp_path / "table3.svg").write_text("<svg/>")
+    monkeypatch.setattr(sys, "argv", ["paper.py", "--page", str(tmp_path)])
+    scripts["paper"].main()
+    assert "paper.html" in capsys.readouterr().out
+    markdown = (tmp_path / "paper.md").read_text()
+    assert "- Table 3's rows are in the paper's order: **holds**" in markdown
+    assert "![table3.svg](table3.svg)" in markdown
+    assert "rnn-10-4k" in markdown
+    page = (tmp_path / "paper.html").read_text()
+    assert '<img src="table3.svg"' in page
+    assert "<li>Table 3&#x27;s rows are in the paper&#x27;s order: holds</li>" in page
+
+
+def test_a_script_that_fails_is_told_and_does_not_end_the_others(scripts, tmp_path, monkeypatch):
+    paper = scripts["paper"]
+    (tmp_path / "bad.py").write_text("raise SystemExit('no such thing')")
+    (tmp_path / "good.py").write_text("print('fine')")
+    monkeypatch.setattr(paper, "FOLDER", tmp_path)
+    printed = paper.run_all(tmp_path, ["bad", "good"], smoke=True)
+    assert printed["bad"] == "bad.py failed: no such thing"
+    assert printed["good"] == "fine\n"

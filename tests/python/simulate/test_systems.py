@@ -1,0 +1,102 @@
+"""The systems of section 7.1, simulated: swapping by hand, the others on reduced models."""
+
+import pytest
+
+from tofu.errors import ConfigError
+from tofu.models import find
+from tofu.plan.machine_files import read_machine
+from tofu.simulate.swapping import Tensors, run_swapping
+from tofu.simulate.systems import SYSTEMS, simulate_system
+
+MACHINE = read_machine("p2.8xlarge")
+
+
+def chain(sizes, *, kept=(), seconds=1.0):
+    """Operator i reads tensor i and writes tensor i + 1."""
+    count = len(sizes) - 1
+    return Tensors(
+        sizes, frozenset(kept), [[i] for i in range(count)], [[i + 1] for i in range(count)],
+        [seconds] * count,
+    )  # fmt: skip
+
+
+def test_nothing_is_copied_where_everything_fits():
+    found = run_swapping(chain([10, 10, 10, 10], kept=[0]), 1000, bytes_per_s=1.0)
+    assert (found.fits, found.copied_bytes, found.step_seconds) == (True, 0, 3.0)
+    assert found.memory_bytes == 30  # a tensor without further readers is dropped
+
+
+def test_an_operator_that_does_not_fit():
+    assert not run_swapping(chain([10, 10], kept=[0]), 19, bytes_per_s=1.0).fits
+
+
+def weights(*, changed, memory):
+    """Ten operators, each with a weight of its own, which it reads and may change."""
+    reads = [[i] for i in range(10)]
+    writes = [[i] if changed else [] for i in range(10)]
+    tensors = Tensors([100] * 10, frozenset(range(10)), reads, writes, [0.0] * 10)
+    return run_swapping(tensors, memory, bytes_per_s=100.0)
+
+
+def test_what_is_only_read_is_copied_out_never_what_changes_is():
+    assert weights(changed=False, memory=1000).copied_bytes == 0
+    read_only = weights(changed=False, memory=500)
+    assert read_only.copied_bytes == 10 * 100  # in: least recently used misses every time
+    assert weights(changed=True, memory=500).copied_bytes == 2 * 10 * 100
+    assert read_only.step_seconds == pytest.approx(10.0)
+
+
+def test_copies_run_ahead_of_operators():
+    """Ten weights of a second each, and operators of a second: nearly all copies hide."""
+    reads = [[i] for i in range(10)]
+    tensors = Tensors([100] * 10, frozenset(range(10)), reads, [[]] * 10, [1.0] * 10)
+    found = run_swapping(tensors, 500, bytes_per_s=100.0)
+    assert found.copy_seconds == pytest.approx(10.0)
+    assert 10.0 < found.step_seconds < 13.0
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_on_a_reduced_rnn(system):
+    found = simulate_system(system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+    assert found.simulated
+    assert found.fits
+    assert found.step_seconds > 0
+    assert found.compute_seconds > 0
+    copies = MACHINE.devices if system in ("ideal", "smallbatch", "swap") else 1
+    assert found.samples_per_second == pytest.approx(copies * 8 / found.step_seconds)
+    if system in ("tofu", "dataparallel", "placement"):
+        assert found.fetch_seconds > 0
+
+
+def test_swapping_is_never_faster_than_memory_without_end():
+    ideal, swap = (
+        simulate_system(system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+        for system in ("ideal", "swap")
+    )
+    assert swap.samples_per_second <= ideal.samples_per_second * 1.000001
+
+
+def test_layers_are_placed_in_turn():
+    from tofu.analysis.strategy_table import strategy_table
+    from tofu.models import build
+    from tofu.plan import SearchOptions
+    from tofu.plan.compiler import search_plan
+    from tofu.simulate.step import step_graph
+    from tofu.simulate.systems import place_layers
+
+    graph = build("rnn-6-4k", 8, reduced=True).training_graph(optimizer="sgd_mom")
+    plan = search_plan(strategy_table(graph)[0], 1, {}, SearchOptions(), None)
+    placed = place_layers(step_graph(plan, MACHINE, fetch="plain")[0], 2)
+    where = {node.name.rpartition("@")[0]: node.attrs["__ctx_group__"] for node in placed.nodes}
+    cells = {where[name] for name in where if "lstm0_" in name and "weight" in name}
+    assert len(cells) == 1
+    assert set(where.values()) == {"worker0", "worker1"}
+    first, second = (where[f"rnn_lstm{layer}_i2h_weight"] for layer in (0, 1))
+    assert first != second
+
+
+def test_unknown_systems_and_too_many_devices():
+    with pytest.raises(ConfigError, match="expected one of tofu"):
+        simulate_system("magic", find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+    with pytest.raises(ConfigError, match="9 devices"):
+        simulate_system("tofu", find("rnn-6-4k"), MACHINE, devices=9)
