@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -32,8 +32,10 @@ from tofu.tables import table
 __all__ = ["check"]
 
 FAULT = 1  # exit status
-DTYPES = ("float32", "float64")
+_OTHERS = (("float32", False), ("float64", False), ("float64", True))
+_TOLD = ("random", "own", "steps", "graphs")  # what runs tell besides arrays
 _RECORD = "tofu.verify.script.record"
+_OPERATORS = "tofu.verify.script.find_operator"
 
 
 @click.command(cls=Script, short_help="Compare a script's training whole and partitioned.")
@@ -73,17 +75,31 @@ def check(
     tell_misplaced(click.get_current_context(), script, args)
     set_fetch(fetch)
     switch_on(workers, device, None)
-    command = [str(steps), script, *args]
+    runs: dict[tuple[str, bool], dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        runs = {
-            (dtype, parted): _run(Path(folder), command, dtype, parted, plan)
-            for dtype in DTYPES
-            for parted in (False, True)
-        }
+        # This one first: it knows how many steps there must be.
+        for dtype, parted in (("float32", True), *_OTHERS):
+            count = str(steps) if runs else f"{steps}+"
+            try:
+                ran = _run(Path(folder), [count, script, *args], dtype, parted, plan)
+            except ConfigError:
+                if not runs:  # the script itself may fail
+                    _run(Path(folder), [str(steps), script, *args], dtype, False, None)
+                raise
+            runs[dtype, parted] = ran
+            steps = max(steps, int(ran["steps"]))
+            if parted and ran["steps"] and not ran["graphs"]:
+                raise ConfigError(
+                    f"tofu check {script}: no block runs partitioned in {dtype}; TOFU_STRICT=1 "
+                    f"tofu run {script} tells why"
+                )
     # With MXNet off: these modules need only NumPy.
     from tofu.verify.script.compare import compare, first_fault
 
-    is_random = any(arrays.pop("random", False) for arrays in runs.values())
+    is_random, is_own = (any(ran[key] for ran in runs.values()) for key in ("random", "own"))
+    for ran in runs.values():  # what stays would be taken for a tensor
+        for key in _TOLD:
+            ran.pop(key)
     found = compare(
         (runs["float32", False], runs["float32", True]),
         (runs["float64", False], runs["float64", True]),
@@ -94,15 +110,52 @@ def check(
             "gluon.Trainer, after a call of a block under autograd.record()"
         )
     fault = first_fault(found)
-    verdict = _verdict(fault, found, bool(is_random))
+    wrong: list[dict[str, Any]] = []
+    if fault is not None or is_own:
+        wrong = _wrong_operators(script, args)
+    verdict = "\n".join([_verdict(fault, found, is_random), *map(_wrong_text, wrong)])
+    is_fault = fault is not None or bool(wrong)
     if form == "json":
-        document = {"format": "tofu-check", "version": 1, "fault": fault is not None}
+        document = {"format": "tofu-check", "version": 1, "fault": is_fault, "operators": wrong}
         tensors = [{**dataclasses.asdict(each), "fault": each.is_fault} for each in found]
         click.echo(json.dumps({**document, "verdict": verdict, "tensors": tensors}, indent=1))
     else:
         click.echo("\n".join([*_table(found, everything), "", verdict]))
-    if fault is not None:
+    if is_fault:
         raise SystemExit(FAULT)
+
+
+def _wrong_operators(script: str, args: Sequence[str]) -> list[dict[str, Any]]:
+    """The operators whose parts do not give the whole, each run alone, in the graph's order."""
+    environ = {k: v for k, v in os.environ.items() if k != "TOFU_PLAN"}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "operators.json"
+        line = [sys.executable, "-m", _OPERATORS, str(out), script, *args]
+        ran = subprocess.run(
+            line, env={**environ, "MXNET_GRAPH_PASS": "tofu"}, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        if ran.returncode or not out.is_file():
+            last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
+            click.echo(f"tofu: its operators cannot be run one by one: {last}", err=True)
+            return []
+        found: list[dict[str, Any]] = json.loads(out.read_text(encoding="utf-8"))
+        return found
+
+
+def _wrong_text(wrong: Mapping[str, Any]) -> str:
+    splits = [each for each in wrong["splits"] if each is not None]
+    along = ", ".join(dict.fromkeys(splits))
+    found = (
+        f"does not run in parts: {wrong['error']}"
+        if wrong["error"]
+        else f"gives something else in parts than as a whole (by {wrong['difference']:.1e})"
+    )
+    used = "" if wrong["used"] else "; this plan does not split it so, but another may"
+    return (
+        f"operator {wrong['label']} ({wrong['op']}), split along {along}, {found}{used}; "
+        f"{wrong['source']} describes it, and tofu verify {wrong['op']} checks that"
+    )
 
 
 def _run(

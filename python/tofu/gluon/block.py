@@ -68,6 +68,15 @@ class PartitionedBlock:
         """The parameters that the symbol reads."""
         return list(self._parameters.values())
 
+    @property
+    def inputs(self) -> list[tuple[str, int]]:
+        """The symbol's inputs, with their places among the arrays of a call."""
+        return self._inputs
+
+    def whole_parameters(self) -> dict[str, Any]:
+        """The values of the parameters that the symbol reads, as NumPy arrays."""
+        return {name: p.data().asnumpy() for name, p in self._parameters.items()}
+
     def release_last(self) -> None:
         """Free the memory of the last program that ran unless it is for training."""
         for signature, pool in reversed(self._pools.items()):

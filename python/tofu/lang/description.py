@@ -22,6 +22,7 @@ _REGISTRY: dict[str, Description] = {}
 _NAMED: set[str] = set()  # operators whose descriptions give a name explicitly
 _OUT_SHAPES = "out_shapes"
 _DIGITS = "0123456789"
+_SHIPPED = "tofu.tdl."
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,11 @@ class Description:
     def location(self) -> str:
         """File and line."""
         return self.source.location
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it is one of tofu's own."""
+        return self._function.__module__.startswith(_SHIPPED)
 
     def words(self, variable: str) -> str:
         """What an index variable stands for, or "" if the description does not say."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import runpy
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from tofu.trace.timeline import Interval, Timeline
 __all__ = ["main"]
 
 FAILED = 1  # exit status of a script that raises
+_EXIT_S = 10  # what ending may take
 
 
 class _Ended(BaseException):
@@ -147,6 +149,13 @@ def main() -> None:
             sys.stderr.flush()
             raise SystemExit(FAILED) from None
         _write(out, recorder, recorder.timeline() if len(recorder.steps) == int(steps) else None)
+    _limit_exit()
+
+
+def _limit_exit() -> None:
+    """End this process soon, even if MXNet's threads do not: all is written."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_EXIT_S)
 
 
 def _of_script(error: Exception, script: str) -> Optional[TracebackType]:

@@ -46,3 +46,119 @@ def test_scripts_that_cannot_be_checked(tmp_path):
     assert line.endswith("train.py: it does not run whole, in float32: ValueError: no data")
     line = one_line(check(tmp_path, "print('done')"))
     assert "train.py: it ended without a training step; expected one of gluon.Trainer" in line
+
+
+# Its output at c depends on all of the row, so only the batch may be split.
+CUSTOM = """
+import mxnet as mx
+from mxnet import autograd, gluon
+
+class Centre(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        mean = in_data[0].mean(axis=1, keepdims=True)
+        self.assign(out_data[0], req[0], in_data[0] - mean)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        mean = out_grad[0].mean(axis=1, keepdims=True)
+        self.assign(in_grad[0], req[0], out_grad[0] - mean)
+
+@mx.operator.register("centre")
+class Property(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Centre()
+
+class Net(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__(prefix="net_")
+        with self.name_scope():
+            self.first, self.last = gluon.nn.Dense(16), gluon.nn.Dense(8)
+
+    def hybrid_forward(self, F, x):
+        return self.last(F.Custom(self.first(x), op_type="centre"))
+
+mx.random.seed(1)
+net = Net()
+net.initialize()
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+x = mx.nd.random.normal(shape=(BATCH, 12))
+for step in range(4):
+    with autograd.record():
+        loss = net(x).square().sum()
+    loss.backward()
+    trainer.step(4)
+"""
+DESCRIBED = """
+import tofu
+from tofu.lang import apply
+
+@tofu.op(name="Custom:centre")
+def centre(x):
+    return lambda b, c: FORWARD
+
+@tofu.op(name="_backward_Custom:centre")
+def centre_gradient(g, x, y):
+    return lambda b, c: BACKWARD
+"""
+RIGHT = ("apply('f', x[b, :])[c]", "apply('g', g[b, :], x[b, :], y[b, :])[c]")
+FALSE = ("apply('f', x[b, c])", "apply('g', g[b, c], x[b, c], y[b, c])")
+
+
+def check_custom(folder, forward, backward, *options, batch=4):
+    described = DESCRIBED.replace("FORWARD", forward).replace("BACKWARD", backward)
+    (folder / "described.py").write_text(described)
+    script = CUSTOM.replace("BATCH", str(batch))
+    return check(folder, script, "--describe=described.py", *options)
+
+
+def test_a_right_description(tmp_path):
+    ran = check_custom(tmp_path, *RIGHT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    # Its block runs serially in the first step, which would compare nothing.
+    assert "\n   2  output" in ran.stdout and "\n   3  output" not in ran.stdout
+
+
+def test_a_false_description_is_named(tmp_path):
+    ran = check_custom(tmp_path, *FALSE, "--format=json")
+    assert ran.returncode == 1, ran.stderr
+    document = json.loads(ran.stdout)
+    assert document["fault"] is True
+    assert document["operators"][0]["op"] == "Custom:centre"
+    assert document["operators"][0]["splits"] == ["c"]
+    lines = document["verdict"].splitlines()
+    assert "operator net_custom0 (Custom:centre), split along c, gives something else" in lines[1]
+    assert "described.py:5 describes it, and tofu verify Custom:centre checks that" in lines[1]
+    assert {each["op"] for each in document["operators"]} <= {
+        "Custom:centre", "_backward_Custom:centre",
+    }  # fmt: skip
+
+
+def test_a_false_description_that_the_plan_does_not_use(tmp_path):
+    """Only the gradient is false, and the batch is split, which is right."""
+    ran = check_custom(tmp_path, RIGHT[0], FALSE[1], batch=512)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    *table, verdict, line = ran.stdout.splitlines()
+    assert verdict.startswith("rounding only: ")
+    assert not any(row.endswith("fault") for row in table)
+    assert "(_backward_Custom:centre), split along c, gives something else" in line
+    assert "; this plan does not split it so, but another may; " in line
+
+
+def test_a_script_that_runs_serially(tmp_path):
+    serial = TRAIN.replace("net.initialize()", "net.initialize()\nnet.hybridize()").replace(
+        "net(mx.nd.ones((4, 12)))", "net(mx.nd.ones((4, 12)).tostype('csr'))"
+    )
+    ran = check(tmp_path, serial)
+    assert ran.returncode == 2, ran.stdout
+    assert "no block runs partitioned in float32; TOFU_STRICT=1 tofu run train.py tells why" in (
+        ran.stderr
+    )
+
+
+def test_a_net_that_draws_random_numbers(tmp_path):
+    """Nothing that a run says of itself is taken for a tensor."""
+    noise = "lambda F, x: x + F.random.uniform_like(x)"
+    added = f"net.add(gluon.nn.HybridLambda({noise}))\nnet.initialize()\nnet.hybridize()"
+    ran = check(tmp_path, TRAIN.replace("net.initialize()", added), "--format=json")
+    assert ran.returncode in (0, 1), ran.stderr
+    document = json.loads(ran.stdout)
+    assert {each["kind"] for each in document["tensors"]} == {"output", "gradient", "weight"}

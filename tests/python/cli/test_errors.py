@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -41,15 +42,31 @@ def run_python(*args, cwd, **variables):
         for name, value in os.environ.items()
         if not name.startswith("TOFU_") and name != "MXNET_GRAPH_PASS"
     }
-    return subprocess.run(
-        [sys.executable, *map(str, args)],
-        cwd=cwd,
-        env={**environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_group([sys.executable, *map(str, args)], cwd=cwd, env={**environ, **variables})
+
+
+def run_group(command, *, timeout=300, **options):
+    """Run a command; at the time limit, end it with all processes that it has started.
+
+    subprocess.run would end the command alone and wait on for those that hold its pipes.
+    """
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, **options,
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def test_a_time_limit_ends_a_command_and_what_it_started(tmp_path):
+    child = "import subprocess; subprocess.run(['sleep', '600'])"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_group([sys.executable, "-c", child], cwd=tmp_path, timeout=2)
 
 
 def one_line(ran, status=2):

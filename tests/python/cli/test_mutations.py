@@ -7,7 +7,9 @@ there are fewer of them.
 from __future__ import annotations
 
 import copy
+import gzip
 import json
+import os
 import random
 import subprocess
 import sys
@@ -15,7 +17,9 @@ from importlib import resources
 
 import pytest
 
+from tofu.analysis.described import load_described
 from tofu.cli import main
+from tofu.lang import description
 from tofu.plan import file as plan_file
 
 from .test_cli import environment  # noqa: F401  (a fixture)
@@ -144,6 +148,11 @@ FORMATS = {
     "plan as a script": (plan_text, lambda path: ["run", "--pins", path, path]),
     "pins": (pins_text, lambda path: ["run", "--pins", path, "/nonexistent.py"]),
     "pins of a plan": (pins_text, lambda path: ["plan", "--search=nosuch", "--pins", path, "mlp"]),
+    "compressed problem": (
+        lambda rng: damaged(gzip.compress(json.dumps(PROBLEM).encode(), mtime=0), rng),
+        lambda path: ["solve", "--time=0.05", f"--save={path}.solution", path],
+        ".json.gz",
+    ),
     "problem": (
         problem_text,
         lambda path: ["solve", "--time=0.05", f"--save={path}.solution", path],
@@ -153,8 +162,8 @@ FORMATS = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_damaged_file_ends_in_a_traceback(name, tmp_path, capsys, full):
-    make, command = FORMATS[name]
-    path = tmp_path / "file"
+    make, command, *suffix = FORMATS[name]
+    path = tmp_path / "".join(["file", *suffix])
     for seed in range(FULL // 2 if full else SAMPLE // 5):
         data = make(random.Random(f"{name} {seed}"))
         path.write_bytes(data)
@@ -170,6 +179,48 @@ def test_no_damaged_file_ends_in_a_traceback(name, tmp_path, capsys, full):
             assert captured.err.count("\n") == 1, (seed, captured.err)
         else:
             assert captured.out, seed
+
+
+DESCRIBED = b"""
+import tofu
+from tofu.lang import Rewrite, apply
+
+@tofu.op(name="Custom:mutant", rewrites=[Rewrite("size", {"size": "o"})], variables={"o": "out"})
+def mutant(x, w, bias=None, *, size=1, axes=(0, 1)):
+    return lambda b, o: tofu.Sum(lambda i: x[b, 2 * i + 1] * w[o, i]) - 3
+
+@tofu.op(name="_backward_Custom:mutant")
+def mutant_gradient(g, x, w, y):
+    return lambda b, i: apply("f", g[b, :], x[b, i])[0], lambda o, i: tofu.Max(lambda b: g[b, o])
+"""
+
+
+def test_no_damaged_description_ends_in_a_traceback(tmp_path, capsys, full):
+    pytest.importorskip("mxnet")
+    load_described()
+    path = tmp_path / "described.py"
+    known, named = dict(description._REGISTRY), set(description._NAMED)
+    for seed in range(FULL // 5 if full else SAMPLE // 15):
+        data = damaged(DESCRIBED, random.Random(f"description {seed}"))
+        path.write_bytes(data)
+        os.environ.pop("TOFU_DESCRIBE", None)
+        load_described.cache_clear()
+        status = 0
+        try:
+            main.main(["ops", "--describe", str(path), "Custom:mutant"])
+        except SystemExit as end:
+            status = end.code or 0
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {type(error).__name__} of {data!r}") from error
+        finally:
+            description._REGISTRY.clear()
+            description._REGISTRY.update(known)
+            description._NAMED.clear()
+            description._NAMED.update(named)
+        captured = capsys.readouterr()
+        assert status in (0, 2), (seed, status)
+        assert "Traceback" not in captured.err, (seed, captured.err)
+        assert captured.err.startswith("tofu: ") if status else captured.out, seed
 
 
 RUN_ALL = """

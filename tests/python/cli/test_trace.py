@@ -141,3 +141,11 @@ def test_files_that_a_trace_must_not_replace(tmp_path):
     assert line == "tofu: --output train.py: expected a .json file, not a script"
     line = one_line(trace(tmp_path, TRAIN, "--workers=2", "--output=none/trace.json"))
     assert line == "tofu: --output none/trace.json: there is no folder none"
+
+
+def test_a_process_that_does_not_end_is_ended(tmp_path):
+    """What it has written is shown all the same."""
+    stuck = "import atexit, time\natexit.register(time.sleep, 600)\n" + TRAIN
+    ran = trace(tmp_path, stuck, "--workers=2")
+    assert ran.returncode == 0, ran.stderr
+    assert " the step: " in ran.stdout.splitlines()[-2]

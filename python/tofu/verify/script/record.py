@@ -3,7 +3,8 @@
     python -m tofu.verify.script.record OUT STEPS DTYPE SCRIPT [ARGS]...
 
 With ``MXNET_GRAPH_PASS=tofu`` in the environment the script runs partitioned. OUT is an ``.npz``
-file: "STEP/KIND/NAME" -> array, in the order in which they were computed.
+file: "STEP/KIND/NAME" -> array, in the order in which they were computed. With
+STEPS "1+" there are more if no block runs partitioned in the first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import random
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable
 
@@ -19,10 +21,14 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 
-__all__ = ["KINDS", "RANDOM", "Recorder", "main"]
+__all__ = ["GRAPHS", "KINDS", "OWN", "RANDOM", "STEPS", "Recorder", "main", "run_script"]
 
 KINDS = ("output", "gradient", "weight")
-RANDOM = "random"  # the key of the names of random operators
+RANDOM = "random"  # whether operators draw random numbers
+OWN = "own"  # whether the user describes operators
+STEPS = "steps"  # how many steps there are, and GRAPHS how many graphs were partitioned
+GRAPHS = "graphs"
+_MOST_SERIAL = 3
 _SEED = 1
 
 
@@ -33,12 +39,23 @@ class _Ended(BaseException):
 class Recorder:
     """What a script computes.
 
+    Args:
+        steps: how many steps to record.
+        dtype: the data type in which to train.
+        until_partitioned: whether to record more steps until a block runs partitioned. One with
+            operators that may draw random numbers runs serially at first.
+
     Attributes:
         arrays: "STEP/KIND/NAME" -> array.
+        steps: how many steps are recorded.
+        graphs: how many graphs have been partitioned.
     """
 
-    def __init__(self, steps: int, dtype: str) -> None:
+    def __init__(self, steps: int, dtype: str, *, until_partitioned: bool = False) -> None:
         self.arrays: dict[str, Any] = {}
+        self.steps = 0
+        self.graphs = 0
+        self._more = _MOST_SERIAL if until_partitioned else 0
         self._steps = steps
         self._dtype = dtype
         self._step = 1
@@ -115,8 +132,12 @@ class Recorder:
             found = original(trainer, *args, **options)
             for parameter in trained:
                 self._keep("weight", parameter.name, parameter.data())
+            self.steps = self._step
             self._step += 1
             self._calls = 0
+            if not self.graphs and self._more:
+                self._more -= 1
+                self._steps += 1
             if self._step > self._steps:
                 raise _Ended
             return found
@@ -133,28 +154,16 @@ def _arrays(found: Any) -> list[Any]:
     return []
 
 
-def main() -> None:
-    """The process."""
-    out, steps, dtype, script, *args = sys.argv[1:]
-    from tofu.analysis.described import is_random as draws
-    from tofu.plan import intercept
-
+def run_script(recorder: Recorder, script: str, args: Sequence[str]) -> None:
+    """Run a script until the recorder has its steps, or to its end."""
     random.seed(_SEED)
     np.random.seed(_SEED)
     mx.random.seed(_SEED)
-    recorder = Recorder(int(steps), dtype)
-    is_random = False
-
-    def note(table: Any, workers: int) -> None:
-        nonlocal is_random
-        is_random |= any(map(draws, {node.op for node in table.graph.nodes if node.op}))
-
     restore = recorder.patch()
     sys.argv = [script, *args]
     sys.path[0] = str(Path(script).resolve().parent)
     try:
-        with intercept(note):
-            runpy.run_path(script, run_name="__main__")
+        runpy.run_path(script, run_name="__main__")
     except _Ended:
         pass
     except SystemExit as end:
@@ -162,9 +171,32 @@ def main() -> None:
             raise
     finally:
         restore()
+
+
+def main() -> None:
+    """The process."""
+    out, steps, dtype, script, *args = sys.argv[1:]
+    from tofu.analysis.described import is_random as draws
+    from tofu.plan import intercept
+
+    recorder = Recorder(int(steps.rstrip("+")), dtype, until_partitioned=steps.endswith("+"))
+    is_random = is_own = False
+
+    def note(table: Any, workers: int) -> None:
+        nonlocal is_random, is_own
+        from .operators import has_own
+
+        recorder.graphs += 1
+        is_random |= any(map(draws, {node.op for node in table.graph.nodes if node.op}))
+        is_own |= has_own(table.graph)
+
+    with intercept(note):
+        run_script(recorder, script, args)
+    told = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
+    found = {key: np.array(value) for key, value in told.items()}
     # A file object: savez would append ".npz" to a name.
     with open(out, "wb") as file:
-        np.savez(file, **{RANDOM: np.array(is_random)}, **recorder.arrays)
+        np.savez(file, **found, **recorder.arrays)
 
 
 if __name__ == "__main__":
