@@ -1,5 +1,6 @@
 """Settings for all tests before MXNet is imported, and the choice of tests for a run."""
 
+import importlib.util
 import os
 import zlib
 
@@ -7,6 +8,11 @@ import pytest
 
 # One thread per operator, so runs can be compared and workers run in parallel.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The tests of PyTorch's front end run where torch is. Elsewhere not even their folder may be
+# looked at, as pytest would import it under torch's name.
+if importlib.util.find_spec("torch") is None:
+    collect_ignore = ["torch"]
 
 # --rotate takes one in this many of the tests that only --full takes.
 ROTATION = 40
