@@ -1,8 +1,8 @@
-#include "graph/head_roles.h"
 #include "passes/coarsen/group.h"
 
 #include <gtest/gtest.h>
 
+#include "graph/head_roles.h"
 #include "support/example_graphs.h"
 
 namespace tofu {

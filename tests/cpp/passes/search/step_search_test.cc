@@ -1,4 +1,3 @@
-#include "graph/head_roles.h"
 #include "passes/search/step_search.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "graph/box.h"
+#include "graph/head_roles.h"
 #include "passes/search/make_plan.h"
 #include "support/example_graphs.h"
 #include "support/recount.h"
