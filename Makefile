@@ -2,6 +2,7 @@
 # make test   runs all tests, C++ and Python
 # make test-all   runs those of which make test takes a sample, too
 # make test-tsan  runs the tests of what threads share under ThreadSanitizer
+# make test-torch  runs the tests of PyTorch's front end, in an environment of its own
 # make test-gpu-standin  runs MXNet's wheel for GPUs on libraries that stand in for CUDA's
 # make gpu-check  checks the kernels on this machine's GPU, without MXNet, in ten minutes
 # make test-mxnet DIR=PATH  runs MXNet 1.9.1's own tests of Gluon from a checkout of its sources
@@ -31,7 +32,7 @@ CXX_TESTS := $(shell find tests/cpp -type f 2>/dev/null)
 # One thread per worker, because the workers run in parallel.
 RUN_ENV := OMP_NUM_THREADS=1 PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: help build demo test test-all test-cpp test-python test-tsan test-gpu-standin gpu-check test-mxnet check format clean
+.PHONY: help build demo test test-all test-cpp test-python test-tsan test-torch test-gpu-standin gpu-check test-mxnet check format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -86,7 +87,7 @@ test-cpp: $(BUILD)/tests/.built
 # ROTATE=KEY also takes a sample of the tests that only test-all runs, a different one per key.
 ROTATE ?=
 # A worker takes whole files, so fixtures of a file, such as the wheel, are built once.
-PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-python: $(VENV)/.build
 	@$(PYTEST) $(if $(ROTATE),--rotate=$(ROTATE))
@@ -107,6 +108,10 @@ test-tsan: $(VENV)/.requirements
 	@$(BUILD)/tsan/tofu_thread_tests --gtest_brief=1 --gtest_filter='*Threads*:KernelCache*'
 	@$(BUILD)/tsan/tofu_fake_gpu_tests --gtest_brief=1 \
 	  --gtest_filter='*ThreadsAtOnce:*Operators*:*Peers'
+
+# The environment, with torch, takes 1 GB in $(BUILD)/torch, or 5 GB if torch comes with CUDA.
+test-torch: $(VENV)/.build
+	@BUILD="$(BUILD)" VENV="$(VENV)" scripts/test_torch.sh
 
 # Without a GPU. The wheel and its environment take 1.2 GB in $(BUILD)/gpu_standin.
 test-gpu-standin: $(VENV)/.build

@@ -7,6 +7,7 @@
 Needs no GPU and runs nothing: it searches the plan, makes the graph that MXNet would bind, and
 follows MXNet's executor, which copies a tensor to every other worker that reads it, unless
 fetches read it in place, and runs nodes of one worker between two such copies as one, a segment.
+Without copies, tofu says which nodes are a segment (tofu.mx.run.segments).
 The host waits for a stream after every copy, segment, and node outside of segments.
 
 Without ``--model`` the goals are 15,000 copies and 35,000 waits. Expected time: a minute.
@@ -17,11 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Optional
 
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
+from tofu.mx.build.lower.fused_norm import whole_statistics
+from tofu.mx.run.segments import segments
 from tofu.plan import compile_graph
 
 MODEL, WORKERS = "wresnet-50-4", 8
@@ -33,6 +36,7 @@ KINDS = {
     "plain": ("plain", "copies"),
 }
 _COPY = "_CrossDeviceCopy"
+_FETCH = "_tofu_multifetch"
 # A node's operator and worker.
 Placed = tuple[str, str]
 
@@ -82,28 +86,54 @@ def pieces(order: list[Placed]) -> Iterator[list[str]]:
     yield piece
 
 
+def is_direct(graph: dict[str, Any]) -> bool:
+    """Whether MXNet leaves all nodes as they are, and tofu says which are run as one."""
+    return any("__direct__" in node.get("attrs", {}) for node in graph["nodes"])
+
+
 def count(graph: dict[str, Any]) -> Counter[str]:
     """The calls of one run of a graph."""
     order = executed(graph)
     found: Counter[str] = Counter(copies=sum(op == _COPY for op, _ in order))
-    for piece in pieces(order):
-        # MXNet makes no segment of nodes on several workers.
-        found["launches"] += 1 if len(set(piece)) == 1 else len(piece)
+    joined = segments(graph["nodes"], graph["heads"]) if is_direct(graph) else []
+    if joined:
+        runs = [op != "null" for op, _ in order]
+        found["launches"] = sum(runs) - sum(sum(runs[begin:end]) - 1 for begin, end in joined)
+    else:
+        for piece in pieces(order):
+            # MXNet makes no segment of nodes on several workers.
+            found["launches"] += 1 if len(set(piece)) == 1 else len(piece)
     found["waits"] = found["copies"] + found["launches"]
-    for op, _ in order:
-        found["kernels"] += op == "_tofu_multifetch"
-        found["publications"] += op == "_tofu_publish"
+    found["publications"] = sum(op == "_tofu_publish" for op, _ in order)
+    # A fetch assembles a region for each of its specifications.
+    specs = [node["attrs"].get("spec", "") for node in graph["nodes"] if node["op"] == _FETCH]
+    found["kernels"] = sum(1 + spec.count("|") for spec in specs)
     return found
 
 
 def measure(model: str, workers: int, batch_size: Optional[int]) -> dict[str, dict[str, int]]:
     """The calls of a training step, with each kind of fetch."""
     sizes = {} if batch_size is None else {"batch_size": batch_size}
-    table, _ = strategy_table(models.build(model, **sizes).training_graph())
+    built = models.build(model, **sizes)
+
+    def prepare(fused: Collection[str] = ()) -> Any:
+        return strategy_table(built.training_graph(on_gpus=True, fused=fused))[0]
+
+    def refine(plan: Any) -> Any:
+        fused = whole_statistics(plan)
+        return prepare(fused) if fused else None
+
+    table = prepare()
     found = {}
     for kind, (fetch, crossing) in KINDS.items():
         compiled = compile_graph(
-            table, workers=workers, fetch=fetch, crossing=crossing, relays=False, joint=True
+            table,
+            workers=workers,
+            refine=refine,
+            fetch=fetch,
+            crossing=crossing,
+            relays=False,
+            joint=True,
         )
         total: Counter[str] = Counter()
         for graph in compiled.step.graphs:

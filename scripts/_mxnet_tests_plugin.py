@@ -43,6 +43,44 @@ def _raises(*expected: type[BaseException]) -> Callable[..., Any]:
     return decorate
 
 
+def compute_in_float64() -> None:
+    """Make every array and parameter that would be of float32 one of float64."""
+    import mxnet as mx
+
+    for owner, names in (
+        (mx.nd, ("array", "zeros", "ones", "full", "arange", "zeros_like", "ones_like")),
+        (mx.nd.random, ("uniform", "normal", "randn")),
+        (mx.random, ("uniform", "normal", "randn")),
+    ):
+        for name in names:
+            setattr(owner, name, _widened(getattr(owner, name)))
+    of_parameter = mx.gluon.Parameter.__init__
+
+    @functools.wraps(of_parameter)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        of_parameter(self, *args, **kwargs)
+        if self.dtype in ("float32", _float32()):
+            self.dtype = "float64"
+
+    mx.gluon.Parameter.__init__ = init
+
+
+def _widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def widened(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        is_own = kwargs.get("out") is None and found.dtype == _float32()
+        return found.astype("float64") if is_own else found
+
+    return widened
+
+
+def _float32() -> Any:
+    import numpy as np
+
+    return np.float32
+
+
 class Recorder:
     """Writes one line of JSON when a test begins, and one when it ends."""
 
@@ -121,6 +159,8 @@ def pytest_configure(config: pytest.Config) -> None:
     stand_in_for_nose()
     import mxnet  # noqa: F401 - the switch works when it is imported
 
+    if os.environ.get("MXNET_TESTS_FLOAT64") == "1":
+        compute_in_float64()
     recorder = Recorder(os.environ["MXNET_TESTS_RECORD"])
     if os.environ.get("MXNET_GRAPH_PASS"):
         recorder.watch()

@@ -27,9 +27,25 @@ def _batch_norm(tensors, axis, big):
     return full, lambda c: of(c)
 
 
+def _scaled(data, vectors, axis):
+    """Normalized with given statistics, and these."""
+    norm = tofu.Opaque("Normalized")
+    axis = axis_of(axis, data.ndim)
+    every = names(data.ndim)
+    every[axis] = "c"
+
+    def statistics(c):
+        return norm(*(vector[c] for vector in vectors[2:]))
+
+    full = Over(every, lambda *i: norm(data[i], *(vector[i[axis]] for vector in vectors)))
+    return full, statistics, statistics
+
+
 @tofu.op(name=("BatchNorm", "BatchNorm_v1"))
-def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1):
-    """Normalized per channel; statistics are over everything else."""
+def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1, use_global_stats=False):
+    """Normalized per channel; statistics are over everything else, if they are the batch's."""
+    if use_global_stats:
+        return _scaled(data, [gamma, beta, moving_mean, moving_var], axis)
     full, channel = _batch_norm([data, gamma, beta, moving_mean, moving_var], axis, 0)
     return full, channel, channel
 

@@ -118,7 +118,8 @@ class Plan:
         workers: number of workers.
         parts: the number of groups that each step divides a group into.
         total_bytes: bytes all workers together fetch per training step.
-        lower_bound_bytes: no plan of these steps communicates less.
+        lower_bound_bytes: no plan of these steps communicates less; 0 if time was minimised.
+        cost, lower_bound: of what the search minimised: bytes, or nanoseconds.
         status: "optimal", "steps-optimal" or "feasible".
         search_seconds: time from graph to plan.
         num_operators: operators of the graph.
@@ -130,6 +131,9 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as text, with an estimate of a worker's memory."""
+
+    def with_prediction(self, time: TimeModel) -> Plan:
+        """The plan with its predicted time on a machine, in its text."""
 
     def cuts(self, tensor: str) -> list[int]:
         """The dimension that each step cuts, -1 for none. Raises PlanError for other names."""
@@ -163,6 +167,10 @@ class Plan:
     @property
     def total_bytes(self) -> int: ...
     @property
+    def cost(self) -> int: ...
+    @property
+    def lower_bound(self) -> int: ...
+    @property
     def lower_bound_bytes(self) -> int: ...
     @property
     def status(self) -> str: ...
@@ -181,8 +189,10 @@ def plan(
     mode: str = "tofu",
     parts: Sequence[int] = [],
     allow_replication: bool = False,
+    memory_limit: int = 0,
     coarsen: bool = True,
     time_limit_s: float = 60,
+    time: TimeModel | None = None,
     on_pass: _OnPass | None = None,
     on_progress: Callable[[str, int | None, int], None] | None = None,
 ) -> Plan:
@@ -197,10 +207,14 @@ def plan(
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.
         allow_replication: whether tensors may stay whole where that is cheaper.
+        memory_limit: the most bytes that the tiles of a worker may take at a time, fetched
+            regions not counted; 0: any number. Only with modes that improve steps.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
         time_limit_s: after which the best plan found so far is returned.
+        time: minimises the predicted time of a step; None: bytes. With allow_replication
+            operators may be computed by all workers, too.
         on_pass: called with the name and a readable dump after every pass.
-        on_progress: called with what the search does now, the bytes of its best plan (None:
+        on_progress: called with what the search does now, the cost of its best plan (None:
             there is none yet) and a lower bound, whenever one of them changes.
 
     Raises:
@@ -404,6 +418,17 @@ class Machine:
     def memory_bytes(self) -> int: ...
 
 @final
+class TimeModel:
+    """A machine, and the work of every operator of a graph: what predicts a plan's time."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        calls: OperatorCalls,
+        works: Sequence[tuple[str, float, float]],
+    ) -> None:
+        """`works`: (kind, FLOPs, bytes) for each of `calls`, of whole operators."""
+
 class OperatorCalls:
     """The different calls of operators in a graph, by attributes, shapes and dtypes.
 

@@ -8,6 +8,8 @@
 ``TOFU_LOG``          comma-separated: ``quiet``, ``info`` (default), ``debug``, ``dump:DIR``.
 ``TOFU_SEARCH``       the search mode, one of MODES; unset: ``tofu``.
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
+``TOFU_OBJECTIVE``    ``bytes`` or ``time``, what the search minimises; unset: ``bytes``.
+``TOFU_MACHINE``      a machine file or name, which predicts the time of plans; unset: none.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
@@ -20,7 +22,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import stat
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
@@ -34,11 +38,13 @@ __all__ = [
     "LOG_LEVELS",
     "MAX_WORKERS",
     "MODES",
+    "OBJECTIVES",
     "MXNET_ENVIRONMENT",
     "TIMEOUT_S",
     "VARIABLES",
     "cache_directory",
     "graph_pass",
+    "parse_bytes",
     "parse_mode",
     "parse_pins",
     "parse_workers",
@@ -61,6 +67,7 @@ MODES = (
     "icml18",
     "data-parallel",
 )
+OBJECTIVES = ("bytes", "time")  # what a search minimises
 # MXNet's settings for binding partitioned graphs. Its common-subexpression elimination merges
 # equal nodes even of different workers, and loses control dependencies on them.
 MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
@@ -72,6 +79,8 @@ VARIABLES = (
     "TOFU_LOG",
     "TOFU_SEARCH",
     "TOFU_REPLICATION",
+    "TOFU_OBJECTIVE",
+    "TOFU_MACHINE",
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
@@ -81,6 +90,12 @@ VARIABLES = (
 Pin = tuple[str, tuple[int, ...]]
 TIMEOUT_S = 600.0
 MAX_WORKERS = 16_384  # of the passes, too: kMaxWorkers in src/graph/plan.h
+_UNITS = {
+    "": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+_SIZE = re.compile(rf"(\d+(?:\.\d*)?)\s*({'|'.join(_UNITS)})", re.IGNORECASE)
 _SPELLING = 0.8  # how similar two names must be for one to be a misspelling
 
 
@@ -97,6 +112,8 @@ class Config:
         dump_dir: directory for a readable dump after every pass, or None.
         search: one of MODES.
         replication: whether large tensors may stay whole if that is cheaper.
+        objective: what the search minimises, one of OBJECTIVES.
+        machine: a machine file, or the name of a machine that tofu ships; "" for none.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
@@ -112,6 +129,8 @@ class Config:
     dump_dir: Optional[Path] = None
     search: str = MODES[0]
     replication: bool = False
+    objective: str = OBJECTIVES[0]
+    machine: str = ""
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -156,6 +175,13 @@ class Config:
                 f"{where['TOFU_SEARCH']}={mode}: {where['TOFU_PLAN']}={plan} is used instead of a "
                 f"search; {advice}"
             )
+        objective = _parse_objective(env.get("TOFU_OBJECTIVE", ""), where["TOFU_OBJECTIVE"])
+        machine = env.get("TOFU_MACHINE", "").strip()
+        if objective == "time" and not machine:
+            raise ConfigError(
+                f"{where['TOFU_OBJECTIVE']}=time: expected {where['TOFU_MACHINE']} as well, a "
+                "machine file (tofu calibrate writes one) or name, to predict times"
+            )
         return cls(
             workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
@@ -164,6 +190,8 @@ class Config:
             dump_dir=dump_dir,
             search=parse_mode(mode, where["TOFU_SEARCH"]) if mode else MODES[0],
             replication=_parse_switch(env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION"),
+            objective=objective,
+            machine=machine,
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
@@ -171,6 +199,15 @@ class Config:
             timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
             hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
+
+
+def _parse_objective(text: str, where: str) -> str:
+    found = text.strip().lower() or OBJECTIVES[0]
+    if found not in OBJECTIVES:
+        raise ConfigError(
+            f"{where}={text!r}: expected 'bytes' or 'time'; unset it to minimise bytes"
+        )
+    return found
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -261,6 +298,15 @@ def parse_workers(value: object, where: str) -> int:
             f"1 to {MAX_WORKERS:,}; one GPU or CPU context is one worker"
         )
     return workers
+
+
+def parse_bytes(text: str, where: str) -> int:
+    """A size such as "12GiB", "800 MB" or "1000000" in bytes; `where` names its source."""
+    found = _SIZE.fullmatch(text.strip())
+    size = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
+    if not 1 <= size <= sys.maxsize:
+        raise ConfigError(f"{where}={text}: expected a size, such as 12GiB or 800MiB")
+    return int(size)
 
 
 def parse_mode(text: str, where: str) -> str:

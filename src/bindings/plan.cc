@@ -17,6 +17,7 @@
 #include "passes/search/explain.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
+#include "passes/search/predict.h"
 #include "passes/search/step_problem.h"
 
 namespace py = pybind11;
@@ -31,15 +32,16 @@ ProgressCallback OnProgress(const py::function& function) {
   return [&function](const SearchProgress& now) {
     const py::gil_scoped_acquire lock;
     const py::object best =
-        now.best_bytes < 0 ? py::none() : py::object(py::int_(now.best_bytes));
-    function(now.stage, best, now.lower_bound_bytes);
+        now.best_cost < 0 ? py::none() : py::object(py::int_(now.best_cost));
+    function(now.stage, best, now.lower_bound);
   };
 }
 
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
-                  bool allow_replication, bool coarsen, double time_limit_s,
+                  bool allow_replication, int64_t memory_limit, bool coarsen,
+                  double time_limit_s, const std::shared_ptr<TimeModel>& time,
                   const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
   PlanOptions options;
@@ -48,8 +50,10 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
   options.mode = mode;
   options.parts = parts;
   options.allow_replication = allow_replication;
+  options.memory_limit_bytes = memory_limit;
   options.coarsen = coarsen;
   options.time_limit_s = time_limit_s;
+  options.time = time.get();
   const py::gil_scoped_release unlock;
   const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TablePlan>(
@@ -68,6 +72,16 @@ std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
   TOFU_CHECK_USER(entry >= 0, Blame::kPlan)
       << "plan: found no tensor " << tensor << ", expected a name of the graph";
   return plan.plan.tensor_cuts[entry];
+}
+
+// The plan with its predicted time on the model's machine.
+SharedPlan WithPrediction(const TablePlan& plan, const TimeModel& model) {
+  TablePlan predicted = plan;
+  const int64_t bound = plan.plan.predicted ? plan.plan.predicted->lower_bound_ns : -1;
+  predicted.plan.predicted =
+      PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
+  predicted.plan.predicted->lower_bound_ns = bound;
+  return std::make_shared<TablePlan>(std::move(predicted));
 }
 
 // Bytes that the operators named `ops` communicate per step.
@@ -148,6 +162,10 @@ void BindPlanClass(py::module_* module) {
             return Explain(plan.graph(), plan.strategies(), plan.plan, name);
           },
           py::arg("name"), unlocked)
+      .def("with_prediction", &WithPrediction, py::arg("time"), unlocked)
+      .def_property_readonly("cost", [](const TablePlan& p) { return p.plan.cost(); })
+      .def_property_readonly("lower_bound",
+                             [](const TablePlan& p) { return p.plan.lower_bound(); })
       .def("step_problem", &ProblemOfStep, py::kw_only(), py::arg("step"), unlocked)
       .def_property_readonly(
           "table",
@@ -178,10 +196,11 @@ void BindPlan(py::module_* module) {
               py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
               py::arg("parts") = defaults.parts,
               py::arg("allow_replication") = defaults.allow_replication,
+              py::arg("memory_limit") = defaults.memory_limit_bytes,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
-              py::arg("on_pass") = py::none(), py::arg("on_progress") = py::none(),
-              "Search a plan.");
+              py::arg("time") = py::none(), py::arg("on_pass") = py::none(),
+              py::arg("on_progress") = py::none(), "Search a plan.");
   module->def(
       "solve_step_problem", &SolveStepProblem, py::arg("problem"),
       py::call_guard<py::gil_scoped_release>(),

@@ -12,6 +12,7 @@
 #include "bindings/memory_rules.h"
 #include "machine/machine.h"
 #include "passes/partition/partitioned.h"
+#include "passes/search/time_cost.h"
 #include "passes/simulate/operator_calls.h"
 
 namespace py = pybind11;
@@ -33,6 +34,16 @@ std::vector<Work> Works(const std::vector<WorkRecord>& records) {
     works.push_back({ParseKind(kind), flops, bytes});
   }
   return works;
+}
+
+std::shared_ptr<TimeModel> MakeTimeModel(const Machine& machine, const GraphCalls& calls,
+                                         const std::vector<WorkRecord>& works) {
+  const std::vector<Work> of_calls = Works(works);
+  auto model = std::make_shared<TimeModel>(TimeModel{machine, {}});
+  for (int call : calls.calls.node_calls) {
+    model->works.push_back(call < 0 ? Work{} : of_calls.at(call));
+  }
+  return model;
 }
 
 std::vector<NodeView> CalledNodes(const GraphCalls& calls) {
@@ -159,6 +170,10 @@ void BindSimulate(py::module_* module) {
            }),
            py::arg("graph"))
       .def_property_readonly("nodes", &CalledNodes);
+  py::class_<TimeModel, std::shared_ptr<TimeModel>>(
+      *module, "TimeModel", "A machine, and the work of every operator of a graph.")
+      .def(py::init(&MakeTimeModel), py::arg("machine"), py::arg("calls"),
+           py::arg("works"));
   module->def("simulate", &RunSimulation, py::arg("uses"), py::arg("rules"),
               py::arg("calls"), py::arg("works"), py::arg("machine"), py::kw_only(),
               py::arg("workers") = 1, py::arg("match_range") = 16,

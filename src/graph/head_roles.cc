@@ -13,6 +13,15 @@ std::string RoleVariable(const std::string& role) {
   return colon == std::string::npos ? "" : role.substr(colon + 1);
 }
 
+std::string RoleTarget(const std::string& role, const std::string& prefix) {
+  return role.compare(0, prefix.size(), prefix) == 0 ? role.substr(prefix.size()) : "";
+}
+
+std::string VariableRole(const Node& node) {
+  const auto it = node.attrs.find("__tofu_role__");
+  return it == node.attrs.end() ? "" : it->second;
+}
+
 std::string HeadRole(const Graph& graph, size_t head) {
   return graph.head_roles.empty() ? kOutputRole : graph.head_roles[head];
 }

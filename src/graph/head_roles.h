@@ -1,4 +1,4 @@
-// Roles of a training graph's heads (docs/formats.md, "Training graph").
+// Roles of a training graph's heads and variables (docs/formats.md, "Training graph").
 //
 // Errors: UserError(kGraph) for roles that no head has.
 #ifndef TOFU_GRAPH_HEAD_ROLES_H_
@@ -18,6 +18,13 @@ constexpr char kUpdateKind[] = "update";
 // The part of a role before the colon: "gradient" of "gradient:fc_weight".
 std::string RoleKind(const std::string& role);
 std::string RoleVariable(const std::string& role);
+
+// The variable that a head or variable role such as "gradient:fc_weight"
+// names after `prefix` ("gradient:"); empty for other roles.
+std::string RoleTarget(const std::string& role, const std::string& prefix);
+
+// The attribute "__tofu_role__" of a variable, or "".
+std::string VariableRole(const Node& node);
 
 std::string HeadRole(const Graph& graph, size_t head);
 

@@ -23,10 +23,26 @@ int64_t GroupsBefore(const Plan& plan, size_t step) {
 }
 
 double Gap(const Plan& plan) {
-  const int64_t total = plan.total_bytes();
+  const int64_t total = plan.cost();
   return total == 0 ? 0.0
-                    : static_cast<double>(total - plan.lower_bound_bytes) /
+                    : static_cast<double>(total - plan.lower_bound()) /
                           static_cast<double>(total);
+}
+
+Json PredictedJson(const PredictedTime& time) {
+  Json links = Json::array();
+  for (const PredictedTime::Link& link : time.links) {
+    links.push_back({{"name", link.name}, {"bytes", link.bytes}});
+  }
+  Json json = {{"machine", time.machine},
+               {"step_ns", time.step_ns},
+               {"compute_ns", time.compute_ns},
+               {"fetch_ns", time.fetch_ns},
+               {"hidden_ns", time.hidden_ns},
+               {"host_ns", time.host_ns},
+               {"links", links}};
+  if (time.lower_bound_ns >= 0) json["lower_bound_ns"] = time.lower_bound_ns;
+  return json;
 }
 
 Json StepsJson(const Plan& plan) {
@@ -173,6 +189,8 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
         {"optimizer_state", bytes.optimizer_state}, {"activations", bytes.activations},
         {"fetch_buffers", bytes.fetch_buffers},     {"total", bytes.total()}};
   }
+  if (plan.objective == Objective::kTime) json["objective"] = "time";
+  if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   std::string text = DumpJson(json);
   text.pop_back();
   return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +

@@ -38,17 +38,40 @@ struct WorkerBytes {
   }
 };
 
+enum class Objective { kBytes, kTime };
+
+// The time of a step on a machine, as passes/search/predict.h predicts it: means over
+// the workers.
+struct PredictedTime {
+  struct Link {
+    std::string name;
+    int64_t bytes = 0;  // of all workers, that cross this level of links
+  };
+
+  std::string machine;
+  int64_t step_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t fetch_ns = 0;
+  int64_t hidden_ns = 0;  // of these, by computation
+  int64_t host_ns = 0;
+  // No plan of these steps takes less; -1: unknown, because bytes were the objective.
+  int64_t lower_bound_ns = -1;
+  std::vector<Link> links;  // by level, innermost first
+};
+
 struct Plan {
   std::vector<int> parts;                     // k_1, k_2, ...; k is their product
   std::vector<std::vector<int>> tensor_cuts;  // [entry][step]: dimension or kReplicated
   std::vector<std::vector<int>> op_cuts;      // [node][step]: variable or kReplicated
   std::vector<int64_t> step_bytes;            // over all groups of the step
   std::vector<int64_t> node_bytes;            // [node], over all steps
-  int64_t lower_bound_bytes = 0;
+  int64_t lower_bound_bytes = 0;              // 0 where time is the objective
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
   std::optional<WorkerBytes> fullest_worker;  // if it was estimated
+  Objective objective = Objective::kBytes;
+  std::optional<PredictedTime> predicted;  // with Objective::kTime always
 
   int workers() const {
     int k = 1;
@@ -59,6 +82,13 @@ struct Plan {
     int64_t sum = 0;
     for (int64_t b : step_bytes) sum += b;
     return sum;
+  }
+  // What the search minimised, and its bound.
+  int64_t cost() const {
+    return objective == Objective::kTime ? predicted->step_ns : total_bytes();
+  }
+  int64_t lower_bound() const {
+    return objective == Objective::kTime ? predicted->lower_bound_ns : lower_bound_bytes;
   }
 };
 

@@ -51,6 +51,7 @@ class RateTable {
   explicit RateTable(std::vector<Point> points) : points_(std::move(points)) {}
 
   bool empty() const { return points_.empty(); }
+  const std::vector<Point>& points() const { return points_; }
   double At(double amount) const;
 
  private:

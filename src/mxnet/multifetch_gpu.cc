@@ -57,21 +57,24 @@ CallSites& Sites() {
   return *sites;
 }
 
-// The text of a fault that a device has reported; empty if there is none.
+// The text of a fault that a device has reported; empty if there is none. Forgets those
+// of other devices: one lost handle can lead to several, and the script gets one error.
 std::string TakeFault() {
   Gpus& gpus = Gpus::Default();
+  std::string text;
   for (const int device : gpus.Opened()) {
-    if (const auto fault = gpus.TakeFault(device)) return Sites().Describe(*fault);
+    const auto fault = gpus.TakeFault(device);
+    if (fault && text.empty()) text = Sites().Describe(*fault);
   }
-  return "";
+  return text;
 }
-
-}  // namespace
 
 void ThrowFault() {
   const std::string text = TakeFault();
   if (!text.empty()) throw HandleError(text);
 }
+
+}  // namespace
 
 // All handles with one call.
 void PublishOnGpu(int owner, const OpArrays& arrays) {

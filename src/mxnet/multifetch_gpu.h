@@ -7,8 +7,9 @@
 // (docs/design/0003-multifetch.md).
 //
 // A kernel that finds a handle which is not its owner's leaves its region unwritten. The
-// host learns of it from the next of these operators to run, which throws, or from
-// TofuTakeFault, which Python calls before every step.
+// host learns of it from the next publication or fetch, which throws, or from
+// TofuTakeFault, which Python calls before every step and when a script has read an
+// array.
 //
 // Errors: CudaError and SpecError (kernels/gpu_fetch.h); HandleError (kernels/handle.h).
 #ifndef TOFU_MXNET_MULTIFETCH_GPU_H_
@@ -33,9 +34,6 @@ struct RegionSources {
 // A region for each of the specifications.
 void FetchOnGpu(const OpAttrs& attrs, const std::vector<std::string>& specs,
                 const std::vector<RegionSources>& sources, const OpArrays& arrays);
-
-// Throws a fault that a kernel has reported.
-void ThrowFault();
 
 }  // namespace tofu
 

@@ -245,11 +245,12 @@ void InferOneElement(const OpAttrs& /*attrs*/, OpShapes* shapes) {
   shapes->outputs = {{1}};
 }
 
-// Does nothing: the engine has already waited for all inputs. No one reads the token; on
-// a GPU, writing it would be a call of the driver's.
+// Does nothing: the engine has already waited for all inputs. No one reads the token: on
+// a GPU, writing it would be a call of the driver's, and a fault thrown here would not
+// reach the script when it reads an output.
 void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
   Observe(Step::kRetire);
-  if (arrays.on_gpu) return ThrowFault();
+  if (arrays.on_gpu) return;
   std::memset(arrays.outputs[0], 0, sizeof(int64_t));
 }
 

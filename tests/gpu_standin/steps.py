@@ -5,6 +5,7 @@ FAKE_GPUS=4 python steps.py FUNCTION [ARGUMENT...]
 Prints the function's result as the last line, as JSON.
 """
 
+import collections
 import ctypes
 import gc
 import importlib.util
@@ -19,17 +20,20 @@ from mxnet import autograd, gluon
 from tofu import _core
 from tofu.errors import GraphError
 from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
-from tofu.mx.run import executor
+from tofu.mx.run import executor, fetch_check
 from tofu.mx.run.extension import check_fetches, load, mxnet_errors
 from tofu.mx.run.fetch_check import usable_fetch
+from tofu.mx.run.program import Program
+from tofu.plan import observe
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
 RUNTIME_CALLS = ("cudaStreamSynchronize", "cudaMemcpyPeerAsync", "cudaMemsetAsync")
 DRIVER_CALLS = ("cuLaunchKernel", "cuMemcpyHtoDAsync")
 # CUDA's number of an error after which a device goes on: out of resources for a launch.
 LAUNCH_FAILS = 701
 DTYPES = ("float32", "float64", "float16")  # by MXNet's flag
 STEPS = 2
+FAULTS = 12
 # Fetches of two remote tiles and a local one, each of (4, 6) elements; dtypes are MXNet's.
 _TILES = "remote=2 sources=4,6;4,6;4,6; pieces="
 _ROWS = "0@0,0>0,0:4,6;1@0,0>4,0:4,6;2@0,0>8,0:4,6"
@@ -200,8 +204,12 @@ def lost_handle():
     mx.nd.waitall()
     runtime().fail("cudaMemcpyPeerAsync")
     on_gpus.forward()
-    error = pending_error()
     mx.nd.waitall()
+    error = None
+    try:
+        check_fetches()
+    except GraphError as caught:
+        error = str(caught)
     found = on_gpus.forward()[0].asnumpy()
     check_fetches()
     return {
@@ -211,22 +219,69 @@ def lost_handle():
     }
 
 
-def failing_training(name):
-    """The same for a script that trains, in its third step."""
+def _use(crossing):
+    """Let MultiFetch read "tiles" in place, or "handles", as if MXNet could not be kept from
+    copying."""
+    if crossing == "handles":
+        fetch_check.places_nodes = lambda: False
+
+
+def failing_training(name, crossing):
+    """Trains; in every other step a launch fails, each time another. What was not as it should."""
+    _use(crossing)
     step, read = _training(name)
     for _ in range(STEPS):
         step()
         mx.nd.waitall()
-    driver().fail("cuLaunchKernel", after=3)
-    error = None
-    try:
-        step()
-        read()
-    except mx.base.MXNetError as caught:
-        error = str(caught)
-    pending = pending_error()
+    before = driver().calls("cuLaunchKernel")
     step()
-    return {"error": error, "pending": pending, "after": pending_error()}
+    mx.nd.waitall()
+    launches = driver().calls("cuLaunchKernel") - before
+    wrong = []
+    for number in range(FAULTS):
+        driver().fail("cuLaunchKernel", after=number * launches // FAULTS)
+        failing = _errors(step, read, mx.nd.waitall)
+        clean = _errors(mx.nd.waitall, step, read, mx.nd.waitall)
+        if len(failing) != 1 or "CUDA's driver failed at launching" not in failing[0] or clean:
+            wrong.append([number, failing, clean])
+    return {"launches": launches, "wrong": wrong}
+
+
+def lost_handles(name):
+    """Predicts; in every other prediction a copy between GPUs fails, each time another.
+
+    Which of them raised an error when their output was read, and what was raised later.
+    """
+    _use("handles")
+    net, inputs = _net(name)
+
+    def predict():
+        found = net(*inputs)
+        (found[0] if isinstance(found, (list, tuple)) else found).asnumpy()
+
+    for _ in range(STEPS):
+        predict()
+    before = runtime().calls("cudaMemcpyPeerAsync")
+    predict()
+    copies = runtime().calls("cudaMemcpyPeerAsync") - before
+    reported, late = [], []
+    for number in sorted({copies * each // FAULTS for each in range(FAULTS)} | {copies - 1}):
+        runtime().fail("cudaMemcpyPeerAsync", after=number)
+        errors = _errors(predict)
+        reported += errors
+        late += [[number, each] for each in _errors(mx.nd.waitall, predict, mx.nd.waitall)]
+    return {"copies": copies, "reported": reported, "late": late}
+
+
+def _errors(*calls):
+    """The errors of these calls, one after the other; nothing else may happen."""
+    errors = []
+    for call in calls:
+        try:
+            call()
+        except (mx.base.MXNetError, GraphError) as error:
+            errors.append(str(error))
+    return errors
 
 
 def deletion():
@@ -243,14 +298,24 @@ def deletion():
     return {"pending": pending_error(), **fetches()}
 
 
-def _training(name):
-    """Functions that take one step with an example's network, and read its output."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+def _module(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    net, inputs = NETS[name](module)
+    return module
+
+
+def _net(name):
+    """An example's network and its inputs."""
+    net, inputs = NETS[name](_module(ROOT / f"examples/{name}.py"))
     net.initialize(mx.init.Xavier(), ctx=mx.gpu())
     net.hybridize()
+    return net, inputs
+
+
+def _training(name):
+    """Functions that take one step with an example's network, and read its output."""
+    net, inputs = _net(name)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
     outputs = []
 
@@ -274,6 +339,41 @@ def example(name):
     mx.nd.waitall()
     after = counts()
     return {call: after[call] - before[call] for call in after}
+
+
+def counted(name):
+    """The calls of an example's executors in a step, and those that gpu_calls.py counts."""
+    gpu_calls = _module(ROOT / "benchmarks/gpu_calls.py")
+    made = []
+    with observe(made.append):
+        step, _ = _training(name)
+        step()
+    compiled = made[0]
+    tiles = {
+        tile: mx.nd.zeros(box.shape, context, variable.layout.dtype)
+        for variable in compiled.variables.values()
+        for tile, box, context in zip(variable.tiles, variable.layout.boxes, contexts())
+        if variable.role in ("parameter", "aux")
+    }
+    program = Program(compiled.step, contexts(), tiles)
+    expected = sum(
+        (gpu_calls.count(json.loads(graph.to_json())) for graph in compiled.step.graphs),
+        collections.Counter(),
+    )
+    for _ in range(STEPS):
+        mx.nd.waitall()
+        before = counts()
+        program._halves.forward(is_train=True)
+        program._halves.backward()
+        mx.nd.waitall()
+    after = counts()
+    return {
+        "expected": {"copies": 0, **expected},
+        "found": {call: after[call] - before[call] for call in after},
+        "operators": sum(
+            node.op != VARIABLE for graph in compiled.step.graphs for node in graph.nodes
+        ),
+    }
 
 
 def _digits(module):

@@ -48,7 +48,20 @@ def is_left_out(item: pytest.Item, key: str) -> bool:
     return not (mark.kwargs.get("rotates", True) and is_taken(item.nodeid, key))
 
 
+def slow_files_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests, those of files with slow ones first: begun last, one keeps all others waiting."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    return sorted(items, key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out(config, items)
+    items[:] = slow_files_first(items)
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that only --full takes."""
     if config.getoption("--full"):
         return
     key = config.getoption("--rotate")

@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 from tofu.boxes import Box
 from tofu.lang.tracing import Shape
 
-__all__ = ["Part", "Split", "extent_of", "parts_of"]
+__all__ = ["Part", "Split", "extent_of", "part_of", "parts_of"]
 
 Ranges = list[tuple[int, int]]  # per variable, inclusive
 Split = tuple[int, Union[int, tuple[int, ...]]]  # variable; number of equal parts, or sizes
@@ -61,10 +61,10 @@ def parts_of(
     """
     counts = [parts if isinstance(parts, int) else len(parts) for _, parts in splits]
     digits = itertools.product(*map(range, counts))
-    return [_part(row, attributes, in_shapes, out_shapes, splits, each) for each in digits]
+    return [part_of(row, attributes, in_shapes, out_shapes, splits, each) for each in digits]
 
 
-def _part(
+def part_of(
     row: Mapping[str, Any],
     attributes: Mapping[str, str],
     ins: Sequence[Shape],
@@ -72,6 +72,7 @@ def _part(
     splits: Sequence[Split],
     digits: tuple[int, ...],
 ) -> Part:
+    """One of ``parts_of``: that with these digits."""
     ranges: Ranges = [(0, extent_of(var["extent"], ins, outs) - 1) for var in row["vars"]]
     for (var, parts), digit in zip(splits, digits):
         low, high = ranges[var]

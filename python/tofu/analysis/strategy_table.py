@@ -8,7 +8,7 @@ This needs no framework: the graph has all shapes, and tofu.tdl describes the op
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import Callable, Optional
 
 from tofu import _core
 from tofu.analysis.table import Row, described_name, document, row_for
@@ -20,9 +20,18 @@ __all__ = ["WHOLE", "strategy_table", "table_document"]
 # The attribute of a node that must not be split; its value is the reason.
 WHOLE = "__tofu_whole__"
 
+# Of a row, and the shapes of its inputs and outputs: the row that takes its place.
+Restrict = Callable[[Row, Sequence[Shape], Sequence[Shape]], Row]
 
-def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, str]]:
+
+def strategy_table(
+    graph: _core.Graph, restrict: Optional[Restrict] = None
+) -> tuple[_core.StrategyTable, dict[str, str]]:
     """The strategies of every operator of a training graph.
+
+    Args:
+        graph: the graph.
+        restrict: leaves out the strategies of a row that a front end cannot run; None: none.
 
     Returns the table, and the operators without a row, each with the reason ("" if it has no
     description). A description that fails affects only its own operator.
@@ -30,11 +39,13 @@ def strategy_table(graph: _core.Graph) -> tuple[_core.StrategyTable, dict[str, s
     Raises:
         ConfigError: a file or package that should describe operators cannot be loaded.
     """
-    text, undescribed = table_document(graph)
+    text, undescribed = table_document(graph, restrict)
     return _core.StrategyTable(text, graph), undescribed
 
 
-def table_document(graph: _core.Graph) -> tuple[str, dict[str, str]]:
+def table_document(
+    graph: _core.Graph, restrict: Optional[Restrict] = None
+) -> tuple[str, dict[str, str]]:
     """The same, with the table as JSON (docs/formats.md)."""
     rows: list[Optional[Row]] = []
     undescribed: dict[str, str] = {}
@@ -47,6 +58,8 @@ def table_document(graph: _core.Graph) -> tuple[str, dict[str, str]]:
             if row is None:
                 name = described_name(node.op, attrs)[0]
                 undescribed[name] = undescribed.get(name) or reason
+            elif restrict is not None:
+                row = restrict(row, inputs, outputs)
         rows.append(row)
     return document(rows), undescribed
 

@@ -22,14 +22,18 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
+from tofu import _core
 from tofu.analysis.described import description_of
 from tofu.analysis.strategies import concrete_extents, variable_extents
 from tofu.analysis.table import described_name
+from tofu.dtypes import dtype_bytes
 from tofu.errors import TofuError
 from tofu.lang import ir
 from tofu.lang.tracing import Shape, Trace
 
-__all__ = ["KINDS", "Work", "operator_work"]
+__all__ = ["KINDS", "Work", "WorkRecord", "node_work", "operator_work"]
+
+WorkRecord = tuple[str, float, float]  # kind, FLOPs, bytes
 
 KINDS = ("product", "convolution", "reduction", "elementwise", "movement", "other")
 _GRADIENT = "gradient"  # the opaque function of lang.adjoint
@@ -73,6 +77,23 @@ def operator_work(
         return _count(name, tuple(sorted(own.items())), tuple(ins), tuple(outs))
     except TofuError:
         return UNKNOWN
+
+
+def node_work(node: _core.Node) -> WorkRecord:
+    """The work of a node: its kind, its FLOPs, and the bytes that it reads and writes.
+
+    What only moves elements reads as many as it writes, however large its inputs are.
+    """
+    work = operator_work(
+        node.op, node.attrs, [shape for shape, _ in node.inputs], [s for s, _ in node.outputs]
+    )
+    read, written = (
+        sum(math.prod(shape) * dtype_bytes(dtype) for shape, dtype in tensors)
+        for tensors in (node.inputs, node.outputs)
+    )
+    if work.kind == "movement":
+        read = min(read, written)
+    return work.kind, work.flops, float(read + written)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -15,11 +15,9 @@ from typing import Any, Callable, Optional
 
 import click
 
-from tofu import _core
 from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
-    check_devices,
     check_script,
     describe_option,
     device_option,
@@ -27,6 +25,7 @@ from tofu.cli.options import (
     switch_on,
     tell_misplaced,
 )
+from tofu.cli.prediction import step_predictor
 from tofu.config import MODES, parse_mode, parse_workers
 from tofu.errors import ConfigError
 from tofu.plan import Plan, Problem
@@ -128,7 +127,7 @@ def compare_command(
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
     config = switch_on(str(counts[0]), device, log)
-    step_seconds = None if machine is None else _predictor(machine, counts, config.fetch)
+    step_seconds = None if machine is None else step_predictor(machine, max(counts), config.fetch)
     problem_for = _problems(
         target, args, is_model, shapes, None if optimizer == "none" else optimizer, batch_size
     )
@@ -143,25 +142,6 @@ def compare_command(
         )
     )
     click.echo(render(target, found, form), nl=False)
-
-
-def _predictor(
-    machine: str, counts: Sequence[int], fetch: Optional[str]
-) -> Callable[[Problem, Plan], float]:
-    """Predicts the time of a step. Raises ConfigError for a machine that is too small."""
-    from tofu.simulate.machine_files import read_machine
-
-    described = read_machine(machine)
-    check_devices(max(counts), described)
-    kind = fetch or ("plain" if described.is_gpu else "multifetch")
-
-    def predict(problem: Problem, plan: Plan) -> float:
-        from tofu.simulate.step import simulate_plan
-
-        found = _core.Plan(plan.to_json(), problem.table)
-        return simulate_plan(found, described, fetch=kind).step_seconds
-
-    return predict
 
 
 def _problems(

@@ -7,6 +7,8 @@
     tofu plan --workers 8 --save mlp.plan --pin mlp_dense0_weight=0 mlp
     tofu run --plan train.plan train.py
     tofu compare --workers 2,4,8 mlp
+    tofu estimate --gpu-memory 12GiB wresnet-152-10
+    tofu frontier --workers 8 --machine p2.8xlarge wresnet-50-4
     tofu check --workers 4 train.py --epochs 3
     tofu trace --workers 4 train.py --epochs 3
     tofu show --layers train.plan
@@ -31,6 +33,8 @@ from tofu.cli import operators
 from tofu.cli.calibrate import calibrate
 from tofu.cli.check import check
 from tofu.cli.compare import compare_command
+from tofu.cli.estimate import estimate_command
+from tofu.cli.frontier import frontier_command
 from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.show import diff, show
@@ -51,8 +55,8 @@ def cli() -> None:
 
 
 COMMANDS = (
-    run, plan, compare_command, check, trace, show, diff, simulate, calibrate,
-    operators.ops, operators.verify, operators.suggest, solve,
+    run, plan, compare_command, estimate_command, frontier_command, check, trace, show, diff,
+    simulate, calibrate, operators.ops, operators.verify, operators.suggest, solve,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

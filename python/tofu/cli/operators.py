@@ -86,6 +86,13 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
     show_default=True,
     help="Text, or the JSON document.",
 )
+@click.option(
+    "--framework",
+    type=click.Choice(["mxnet", "torch"]),
+    default="mxnet",
+    show_default=True,
+    help="torch: every call of small modules, or of MODULE:FUNCTION instead of OPERATOR.",
+)
 @describe_option
 @click.argument("operators", nargs=-1, metavar="[OPERATOR]...")
 def verify(
@@ -94,6 +101,7 @@ def verify(
     quick: bool,
     record: bool,
     form: str,
+    framework: str,
     operators: tuple[str, ...],
 ) -> None:
     """Check the strategies of OPERATORs (default: all): run the real ones whole and in parts.
@@ -101,6 +109,12 @@ def verify(
     Exits with status 1 if a strategy is false, or nothing of a named OPERATOR could be checked.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
+    if framework == "torch":
+        from tofu.cli.verify_torch import verify_modules
+
+        if not verify_modules(operators, seed):
+            raise SystemExit(FALSE_STRATEGY)
+        return
     _load_mxnet("tofu verify")
     from tofu.cli import operator_report
 

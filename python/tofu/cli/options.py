@@ -18,6 +18,7 @@ from tofu.config import (
     DEVICES,
     FETCHES,
     MODES,
+    OBJECTIVES,
     Config,
     parse_mode,
     parse_pins,
@@ -25,10 +26,13 @@ from tofu.config import (
     read_pins,
 )
 from tofu.errors import ConfigError
+from tofu.plan.machine_files import read_machine
 
 __all__ = [
     "Script",
     "allow_replication_option",
+    "machine_option",
+    "objective_option",
     "check_devices",
     "check_script",
     "describe_option",
@@ -94,6 +98,18 @@ pin_option = click.option(
 )
 pin_file_option = click.option(
     "--pins", "pin_file", metavar="FILE", help="A file of pins, one per line, comments after #."
+)
+objective_option = click.option(
+    "--objective",
+    metavar="|".join(OBJECTIVES),
+    help="What the search minimises: the bytes that workers fetch, or the predicted time of a "
+    "step on --machine. Default: $TOFU_OBJECTIVE, else bytes.",
+)
+machine_option = click.option(
+    "--machine",
+    metavar="FILE|NAME",
+    help="Predict the time of a step on this machine: a machine file (tofu calibrate writes one) "
+    "or a machine that tofu ships (docs/simulation.md). Default: $TOFU_MACHINE.",
 )
 allow_replication_option = click.option(
     "--allow-replication",
@@ -176,11 +192,28 @@ def _is_given(context: click.Context, parameter: str) -> bool:
 
 
 def set_search(
-    search: Optional[str], pins: tuple[str, ...], pin_file: Optional[str], allow_replication: bool
+    search: Optional[str],
+    pins: tuple[str, ...],
+    pin_file: Optional[str],
+    allow_replication: bool,
+    objective: Optional[str] = None,
+    machine: Optional[str] = None,
 ) -> None:
     """Set the variables that configure the search. Raises ConfigError for invalid values."""
     if search is not None:
         os.environ["TOFU_SEARCH"] = parse_mode(search, "--search")
+    if machine is not None:
+        read_machine(machine)
+        os.environ["TOFU_MACHINE"] = machine
+    if objective is not None:
+        if objective not in OBJECTIVES:
+            raise ConfigError(f"--objective {objective}: expected {' or '.join(OBJECTIVES)}")
+        if objective == "time" and not os.environ.get("TOFU_MACHINE"):
+            raise ConfigError(
+                "--objective time: expected --machine as well, to predict times: a machine file "
+                "that tofu calibrate wrote, or a name of docs/simulation.md"
+            )
+        os.environ["TOFU_OBJECTIVE"] = objective
     if allow_replication:
         os.environ["TOFU_REPLICATION"] = "1"
     if pins or pin_file:

@@ -27,6 +27,8 @@ from tofu.cli.options import (
     device_option,
     fetch_option,
     log_option,
+    machine_option,
+    objective_option,
     pin_file_option,
     pin_option,
     search_option,
@@ -36,10 +38,11 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph, render_html, render_text
+from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
 from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.options import check_pins
@@ -55,10 +58,9 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
+from tofu.simulate.choose import plan_fastest
 
 __all__ = ["plan"]
-
-FORMATS = ("text", "json", "html")
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -76,6 +78,8 @@ FORMATS = ("text", "json", "html")
     help="Stop after this many seconds and take the best plan so far.  [default: 60]",
 )
 @allow_replication_option
+@objective_option
+@machine_option
 @click.option(
     "--shape",
     "shapes",
@@ -118,7 +122,8 @@ FORMATS = ("text", "json", "html")
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="Tables, the JSON document of docs/formats.md, or a web page.",
+    help="Tables, the JSON document of docs/formats.md, a web page, or (with --mesh) the "
+    "placements as Python.",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Text format: show every tensor and operator."
@@ -150,8 +155,13 @@ FORMATS = ("text", "json", "html")
     metavar="N",
     help="Only the N-th of a script's graphs. Default: all that its first training step trains.",
 )
+@click.option(
+    "--mesh",
+    metavar="N,N,...",
+    help="The sizes of a mesh of devices, for a module of PyTorch.",
+)
 @fetch_option
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(
     workers: Optional[str],
@@ -162,6 +172,8 @@ def plan(
     pin_file: Optional[str],
     time_limit: Optional[float],
     allow_replication: bool,
+    objective: Optional[str],
+    machine: Optional[str],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -176,6 +188,7 @@ def plan(
     save: Optional[str],
     memory: str,
     graph: Optional[int],
+    mesh: Optional[str],
     fetch: Optional[str],
     target: str,
     args: tuple[str, ...],
@@ -184,9 +197,16 @@ def plan(
 
     SCRIPT is run to the end of its first training step, without computing it. SYMBOL.json
     is a symbol that MXNet saved; give the shapes of its inputs. MODEL is a name that
-    docs/models.md lists, such as wresnet-152-10.
+    docs/models.md lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
+    module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
     update = None if optimizer == "none" else optimizer
+    if mesh is not None or is_module(target):
+        set_search(search, pins, pin_file, allow_replication)
+        _plan_module(target, mesh, form, update, everything, time_limit)
+        return
+    if form == "python":
+        raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
     is_model = names_model(target)
     is_symbol = target.endswith(".json")
     _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
@@ -196,7 +216,7 @@ def plan(
     tell_misplaced(context, target, args)
     if save is not None:
         plan_file.check_target(Path(save))
-    set_search(search, pins, pin_file, allow_replication)
+    set_search(search, pins, pin_file, allow_replication, objective, machine)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
@@ -213,7 +233,14 @@ def plan(
         find = lambda: [from_symbol(request)]  # noqa: E731
     else:
         find = functools.partial(graphs_of_script, Path(target), args)
-    options = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    options = SearchOptions(
+        config.search,
+        time_limit,
+        config.pins,
+        config.replication,
+        objective=config.objective,
+        machine=config.machine,
+    )
     if peak and memory != "exact":
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     output = Output(
@@ -239,6 +266,39 @@ def plan(
         )
     else:
         run()
+
+
+def _plan_module(
+    target: str,
+    mesh: Optional[str],
+    form: str,
+    optimizer: Optional[str],
+    everything: bool,
+    time_limit: Optional[float],
+) -> None:
+    """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
+    context = click.get_current_context()
+    for name in _NOT_OF_MODULES:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ConfigError(f"tofu plan --mesh: --{name.replace('_', '-')} is not for PyTorch")
+    if mesh is None:
+        raise ConfigError(f"tofu plan {target}: give the devices, such as --mesh 2,4")
+    if not is_module(target):
+        raise ConfigError(
+            f"tofu plan --mesh: {target}: expected package.module:function or FILE.pt2"
+        )
+    config = Config.from_environment()
+    given = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    plan_module(
+        target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
+        everything=everything,
+    )  # fmt: skip
+
+
+_NOT_OF_MODULES = (
+    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
+    "explain", "save", "memory", "fetch",
+)  # fmt: skip
 
 
 def _check_target(
@@ -314,11 +374,12 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
         )
     explained = _explained(problems, output.explain)
     pins = _shared_out(problems, options)
+    dump_dir = Config.from_environment().dump_dir
     texts: list[str] = []
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
-        plan = plan_graph(problem, own, dump_dir=Config.from_environment().dump_dir)
+        plan = plan_fastest(problem, own, fetch=output.fetch, dump_dir=dump_dir)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         texts.append(_told(problem, plan, explained[number], output))
     if len(problems) == 1:
@@ -399,7 +460,7 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
-          "allow_replication", "fetch", "device")  # fmt: skip
+          "allow_replication", "objective", "machine", "fetch", "device")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:

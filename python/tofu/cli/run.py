@@ -16,6 +16,8 @@ from tofu.cli.options import (
     device_option,
     fetch_option,
     log_option,
+    machine_option,
+    objective_option,
     pin_file_option,
     pin_option,
     search_option,
@@ -43,6 +45,8 @@ __all__ = ["run"]
 @describe_option
 @search_option
 @allow_replication_option
+@objective_option
+@machine_option
 @pin_option
 @pin_file_option
 @click.option(
@@ -71,6 +75,8 @@ def run(
     log: Optional[str],
     search: Optional[str],
     allow_replication: bool,
+    objective: Optional[str],
+    machine: Optional[str],
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
@@ -91,7 +97,7 @@ def run(
         )
     if strict:
         os.environ["TOFU_STRICT"] = "1"
-    set_search(search, pins, pin_file, allow_replication)
+    set_search(search, pins, pin_file, allow_replication, objective, machine)
     if plan is not None:
         os.environ["TOFU_PLAN"] = plan
     set_fetch(fetch)

@@ -13,13 +13,14 @@ from tofu.cli.options import (
     check_devices,
     fetch_option,
     log_option,
+    objective_option,
     search_option,
     set_fetch,
     set_search,
     switch_on,
     workers_option,
 )
-from tofu.plan import SearchOptions, plan_graph
+from tofu.plan import SearchOptions
 from tofu.planning.problems import from_model
 
 __all__ = ["simulate"]
@@ -37,6 +38,7 @@ __all__ = ["simulate"]
 @fetch_option
 @search_option
 @allow_replication_option
+@objective_option
 @log_option
 @click.option(
     "--optimizer",
@@ -66,6 +68,7 @@ def simulate(
     fetch: Optional[str],
     search: Optional[str],
     allow_replication: bool,
+    objective: Optional[str],
     log: Optional[str],
     optimizer: str,
     batch_size: Optional[int],
@@ -84,7 +87,7 @@ def simulate(
 
     described = read_machine(machine)
     found = models.find(model)
-    set_search(search, (), None, allow_replication)
+    set_search(search, (), None, allow_replication, objective, machine)
     os.environ.pop("TOFU_PLAN", None)
     set_fetch(fetch)
     # Nothing runs, so there may be fewer GPUs here than workers.
@@ -93,14 +96,19 @@ def simulate(
     config = switch_on(workers, "cpu", log)
     problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
     check_devices(problem.workers, described)
+    from tofu.simulate.choose import default_fetch, plan_fastest
     from tofu.simulate.step import simulate_plan
 
-    plan = plan_graph(problem, SearchOptions(config.search, allow_replication=config.replication))
-    simulation = simulate_plan(
-        _core.Plan(plan.to_json(), problem.table),
-        described,
-        fetch=config.fetch or ("plain" if described.is_gpu else "multifetch"),
+    fetch = config.fetch or default_fetch(described)
+    options = SearchOptions(
+        config.search,
+        allow_replication=config.replication,
+        objective=config.objective,
+        machine=config.machine,
     )
+    plan = plan_fastest(problem, options, fetch=fetch)
+    searched = _core.Plan(plan.to_json(), problem.table)
+    simulation = simulate_plan(searched, described, fetch=fetch)
     render = render_json if form == "json" else render_text
     text = render(simulation, model=found.name, batch_size=batch_size or found.batch_size)
     click.echo(text, nl=False)

@@ -7,6 +7,9 @@ worker that takes part in the operator throws; the remaining errors would surfac
 steps and spoil them. So when the script gets one error, tofu clears all of them. MXNet's
 messages name no operator, so tofu then searches for it, among the operators of partitioned
 graphs and the copies that gather their outputs.
+
+A fetch that finds no address of its tile does not throw: its kernel notes that, and tofu looks
+whenever the script has read an array.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from mxnet.base import _LIB, MXNetError
 from mxnet.ndarray import waitall
 
 from tofu.mx.run import error_list
+from tofu.mx.run.extension import fetch_fault
 
 from .session import Session, active
 from .state import State
@@ -29,32 +33,45 @@ __all__ = ["READERS", "explain", "explaining", "naming", "settle", "settling"]
 
 # The functions that a script reads arrays with.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
+_FAILED = -1  # what functions of MXNet's library return if they fail
 # Work that takes longer may never end. Its error is then reported later.
 _PATIENCE_S = 60.0
 
 
 def settling(original: Callable[..., int]) -> Callable[..., int]:
-    """Wrap a function of MXNet's library that reads arrays; if it fails, settle errors."""
+    """Wrap a function of MXNet's library that reads arrays; if it fails, settle errors.
+
+    It also fails if a fetch has found no address of its tile.
+    """
 
     @functools.wraps(original, assigned=(), updated=())
     def reader(*args: Any) -> int:
         status = original(*args)
         session = active()
-        if status != 0 and session is not None and not session.state.errors.is_named:
-            session.state.errors.missing = settle(session)
+        if session is None:
+            return status
+        errors = session.state.errors
+        if status == 0:
+            errors.fault = fetch_fault()
+            return status if errors.fault is None else _FAILED
+        if not errors.is_named:
+            errors.missing = settle(session)
         return status
 
     return reader
 
 
 def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
-    """Wrap MXGetLastError: append what ``settle`` found."""
+    """Wrap MXGetLastError: append what ``settle`` found, or say what a fetch found."""
 
     def last_error() -> bytes:
         session = active()
         if session is None:
             return original()
         errors = session.state.errors
+        fault, errors.fault = errors.fault, None
+        if fault is not None:
+            return fault.encode()
         missing, errors.missing = errors.missing, ""
         return original() + missing.encode()
 

@@ -14,7 +14,9 @@ class Backend:
 
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
+        whole_statistics: tofu.mx.build.lower.fused_norm.whole_statistics
         strategy_table: tofu.analysis.strategy_table.strategy_table
+        choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
         compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
@@ -27,7 +29,9 @@ class Backend:
     """
 
     training_graph: Callable[..., Any]
+    whole_statistics: Callable[[Any], frozenset[str]]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
+    choose_plan: Callable[..., Any]
     compile_graph: Callable[..., Any]
     usable_fetch: Callable[..., Any]
     program: Callable[..., Any]
@@ -44,15 +48,23 @@ def own() -> Backend:
     from tofu.analysis import strategy_table
     from tofu.analysis.described import is_random
     from tofu.mx.build import training_graph
+    from tofu.mx.build.lower import fused_norm
     from tofu.mx.run import extension, fetch_check, program, transfer
     from tofu.plan import compile_graph, layout
 
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
 
+    def choose(*args: Any, **options: Any) -> Any:
+        from tofu.simulate.choose import choose_plan  # only for the objective time
+
+        return choose_plan(*args, **options).plan
+
     return Backend(
         training_graph=training_graph.training_graph,
+        whole_statistics=fused_norm.whole_statistics,
         strategy_table=strategy_table.strategy_table,
+        choose_plan=choose,
         compile_graph=compile_joint,
         usable_fetch=fetch_check.usable_fetch,
         program=program.Program,

@@ -18,6 +18,7 @@ from typing import Any, Callable, Optional, Protocol
 from mxnet import autograd, nd
 from mxnet.base import _LIB, MXNetError, check_call
 
+from .autograd_hooks import free_dropped
 from .living import Living
 
 __all__ = ["BackwardCalls", "Recorded", "variable"]
@@ -59,6 +60,9 @@ class Recorded(Protocol):
     def wait(self) -> None:
         """Wait until the callback has pushed; raise what it raised."""
 
+    def let_go(self) -> None:
+        """Drop what only a backward pass needs, if no further one can come."""
+
 
 class BackwardCalls:
     """Runs the backward calls of a session one at a time, and tracks their recordings.
@@ -88,6 +92,19 @@ class BackwardCalls:
     def watch(self, recorded: Recorded) -> None:
         """Make backward calls wait for this recording's callback."""
         self._recorded.add(recorded)
+
+    def free(self) -> None:
+        """Free what recordings keep that no backward call will go through.
+
+        While another thread's backward call frees graphs, there is nothing to look at.
+        """
+        free_dropped()
+        if self.lock.acquire(blocking=False):
+            try:
+                for each in self.recorded():
+                    each.let_go()
+            finally:
+                self.lock.release()
 
     def must_take_turns(self) -> bool:
         """Whether a callback has to wait until it may proceed.

@@ -26,7 +26,7 @@ from tofu.errors import ConfigError, TofuError
 
 from . import messages, outputs, views
 from .arrays import classic, gives_numpy, shown
-from .autograd_hooks import free_dropped, in_graph
+from .autograd_hooks import in_graph
 from .parameter import TilingError, is_tiled, peeking
 from .program_pool import Pool, Signature, make_pool
 from .session import Session, active
@@ -84,12 +84,15 @@ class PartitionedBlock:
                 pool.release()
             return
 
-    def run(self, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
+    def run(
+        self, arrays: Sequence[Any], current: Session, *, is_trial: bool = False
+    ) -> Optional[list[Any]]:
         """The outputs as MXNet gives them, or None where the block has to run serially.
 
         Args:
             arrays: the inputs of the call, flattened.
             current: the session.
+            is_trial: whether the same call is recorded next: it uses the same program then.
         """
         inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
         if any(array.stype != "default" for array in inputs.values()):
@@ -98,7 +101,7 @@ class PartitionedBlock:
         trained = {name for name, p in self._parameters.items() if p.grad_req != "null"}
         train, record = autograd.is_training(), autograd.is_recording()
         gradients = set(trained)
-        if record:
+        if record or is_trial:
             tokens = {name: outputs.token(array) for name, array in inputs.items()}
             gradients |= {n for n, token in tokens.items() if token is not None and in_graph(token)}
         record = record and bool(gradients)
@@ -200,7 +203,7 @@ def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
         current = active()
         if current is None or current.state.depth.checking:
             return original(self, *args)
-        free_dropped()
+        current.state.calls.free()
         if self._cached_op is None:
             self._build_cache(*args)
         blocks = current.state.blocks

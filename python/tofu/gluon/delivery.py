@@ -20,6 +20,7 @@ from .gradients import is_overwritten
 from .parameter import gated_tiles, is_tiled
 from .session import active
 from .state import Parts, State
+from .views import parameter_of
 
 __all__ = ["after_backward", "before_backward", "grad"]
 
@@ -89,7 +90,7 @@ def _grad_of_tiles(
 def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
     """For each array, the tiled parameter that it is the value or a tile of, or None."""
     by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
-    found = [getattr(array, "parameter", by_tile.get(id(array))) for array in arrays]
+    found = [parameter_of(array) or by_tile.get(id(array)) for array in arrays]
     return [owner if is_tiled(owner) else None for owner in found]
 
 

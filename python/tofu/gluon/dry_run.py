@@ -102,12 +102,14 @@ class DryRun:
         self._undo.close()
 
     def _run(self, original: Any) -> Any:
-        def run(block: Any, arrays: Sequence[Any], current: Session) -> Optional[list[Any]]:
+        def run(
+            block: Any, arrays: Sequence[Any], current: Session, **options: Any
+        ) -> Optional[list[Any]]:
             known = self._known.setdefault(block, {})
             key = _key(arrays)
             if key not in known:
                 try:
-                    found: Optional[list[Any]] = original(block, arrays, current)
+                    found: Optional[list[Any]] = original(block, arrays, current, **options)
                     return found
                 except _Seen as seen:
                     known[key] = seen.table.graph

@@ -1,10 +1,9 @@
 """Outputs of partitioned blocks: tiles until the script reads them.
 
-A block returns an ``Output``, an NDArray without memory of its own. What a script mostly
-does with it is to hand it to another block, a loss above all, which takes the tiles. MXNet's
-functions take an array by its handle; ``Output`` makes that at the first use, from the tiles
-(``Memory.gather``), and is from then on the plain NDArray that MXNet's block would have
-returned.
+A block returns an NDArray without memory of its own. What a script mostly does with it is to
+hand it to another block, a loss above all, which takes the tiles. MXNet's functions take an
+array by its attribute ``handle``. Until something reads it, that holds a ``Delivered``; then it
+becomes a handle, made from the tiles (``Memory.gather``).
 
 Its gradient takes the same way back. In autograd's graph a *token*, a single number, stands
 for the output:
@@ -21,6 +20,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
+import operator
 import threading
 import types
 from typing import Any, Callable, NamedTuple, Optional
@@ -40,7 +41,6 @@ __all__ = [
     "Division",
     "HeadGradient",
     "Memory",
-    "Output",
     "division",
     "is_divided",
     "lender",
@@ -218,7 +218,7 @@ class Memory:
 
 @dataclasses.dataclass(eq=False)
 class Delivered:
-    """What an ``Output`` stands for, and what is known of it without its values.
+    """What an output stands for, and what is known of it without its values.
 
     Attributes:
         memory: its value. Detached arrays share it.
@@ -251,64 +251,9 @@ class Delivered:
         return self.memory.context
 
 
-def _known(name: str) -> property:
-    """An attribute that ``Delivered`` has as well."""
-    plain = getattr(NDArray, name)
-
-    def get(self: Output) -> Any:
-        found = look(self)
-        return getattr(found, name) if isinstance(found, Delivered) else plain.__get__(self)
-
-    return property(get, doc=plain.__doc__)
-
-
-class Output(NDArray):  # type: ignore[misc]
-    """An output that nothing has read; it becomes an NDArray when something does.
-
-    Until then the attribute `handle` of its base class holds a ``Delivered``, and what can be
-    said without the values is.
-    """
-
-    __slots__ = ()
-
-    @property
-    def handle(self) -> Any:
-        """MXNet's handle of the whole array, which is gathered now."""
-        _read(self)
-        return _HANDLE.__get__(self)
-
-    @handle.setter
-    def handle(self, value: Any) -> None:
-        _HANDLE.__set__(self, value)
-
-    def __del__(self) -> None:
-        """Nothing: MXNet knows no array yet."""
-
-    shape = _known("shape")
-    dtype = _known("dtype")
-    context = _known("context")
-    stype = _known("stype")
-    grad = _known("grad")
-
-    def wait_to_read(self) -> None:
-        """Return when the tiles are computed."""
-        found = look(self)
-        if isinstance(found, Delivered):
-            found.memory.wait()
-        else:
-            super().wait_to_read()
-
-    def detach(self) -> Any:
-        """The same value outside of autograd's graph, not gathered either."""
-        found = look(self)
-        if isinstance(found, Delivered):
-            return _output(Delivered(found.memory))
-        return super().detach()
-
-
 def look(array: Any) -> Any:
     """The ``Delivered`` of an output that nothing has read; other arrays as they are."""
-    if type(array) is not Output:
+    if type(array) is not NDArray:
         return array
     found = _HANDLE.__get__(array)
     return found if isinstance(found, Delivered) else array
@@ -351,8 +296,8 @@ def make_output(
     token: Optional[Any] = None,
     gradient: Optional[HeadGradient] = None,
     serial: int = -1,
-) -> Output:
-    """What a block returns.
+) -> Any:
+    """What a block returns: an NDArray.
 
     Args:
         memory: its value.
@@ -368,27 +313,68 @@ def new_token(context: Any) -> Any:
     return nd.zeros((1,), ctx=context)
 
 
-def _output(delivered: Delivered) -> Output:
-    array = Output.__new__(Output)
-    array.handle, array.writable = delivered, True
+def _output(delivered: Delivered) -> Any:
+    _teach()
+    array = NDArray.__new__(NDArray)
+    _HANDLE.__set__(array, delivered)
+    array.writable = True
     return array
 
 
-def _read(array: Output) -> None:
-    """Turn an output into the plain array that MXNet's block would have returned."""
-    found = _HANDLE.__get__(array)
-    if not isinstance(found, Delivered):
-        return
+def _read(array: Any, found: Delivered) -> Any:
+    """Gather an output, and give it the handle that MXNet's block would have returned."""
     with found.memory.lock:
-        if _HANDLE.__get__(array) is not found:
-            return  # another thread was first
+        handle = _HANDLE.__get__(array)
+        if handle is not found:
+            return handle  # another thread was first
         whole = found.memory.gather()
         handle = NDArrayHandle()
         check_call(_LIB.MXNDArrayDetach(whole.handle, ctypes.byref(handle)))
         if found.token is not None:
             _record(found, handle)
         _HANDLE.__set__(array, handle)
-        array.__class__ = NDArray
+        return handle
+
+
+@functools.cache
+def _teach() -> None:
+    """Teach MXNet's class of arrays what an output is.
+
+    This outlasts ``disable``: a script may hold outputs that it has not read.
+    """
+    get, put = _HANDLE.__get__, _HANDLE.__set__
+
+    def handle(self: Any) -> Any:
+        found = get(self)
+        return _read(self, found) if type(found) is Delivered else found
+
+    NDArrayBase.handle = property(handle, put, _HANDLE.__delete__, _HANDLE.__doc__)
+    for name in ("shape", "dtype", "context", "stype"):
+        setattr(NDArray, name, _known(vars(NDArray)[name], operator.attrgetter(name)))
+    NDArray.wait_to_read = _unless_divided(NDArray.wait_to_read, lambda found: found.memory.wait())
+    NDArray.detach = _unless_divided(NDArray.detach, lambda found: _output(Delivered(found.memory)))
+    # MXNet knows no array yet, and so has none to free.
+    NDArrayBase.__del__ = _unless_divided(NDArrayBase.__del__, lambda found: None)
+
+
+def _known(plain: property, known: Callable[[Any], Any]) -> property:
+    """An attribute of arrays that ``Delivered`` has as well."""
+    assert plain.fget is not None
+    return property(_unless_divided(plain.fget, known), plain.fset, plain.fdel, plain.__doc__)
+
+
+def _unless_divided(
+    plain: Callable[[Any], Any], known: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """A method of arrays: `plain`, or `known` of an output that nothing has read."""
+    get, kind = _HANDLE.__get__, Delivered  # at Python's end the module's names may be gone
+
+    @functools.wraps(plain)
+    def method(self: Any) -> Any:
+        found = get(self)
+        return known(found) if type(found) is kind else plain(self)
+
+    return method
 
 
 def _record(found: Delivered, handle: Any) -> None:

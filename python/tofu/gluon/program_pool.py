@@ -8,10 +8,11 @@ tensors saved for its own backward pass.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, Optional
 
 import mxnet as mx
@@ -360,9 +361,8 @@ def make_pool(
     session.state.runs_python |= any(
         node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]
     )
-    with messages.phase(name, "preparing the training graph", session):
-        graph = _training_graph(symbol, parameters, signature, session)
-        table, unknown = backend.strategy_table(graph)
+    prepare = functools.partial(_prepared, name, symbol, parameters, signature, session)
+    table, unknown = prepare()
     fetch = backend.usable_fetch(session.fetch, session.contexts)
     if fetch.reason is not None:
         messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
@@ -384,6 +384,7 @@ def make_pool(
         of_inputs=of_inputs,
         options=dataclasses.replace(options, parts=parts),
         saved=saved,
+        refine=lambda plan: _with_norms(backend.whole_statistics(plan), prepare),
     )
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
@@ -409,18 +410,25 @@ def _compiled(
     of_inputs: Mapping[str, tuple[int, ...]],
     options: SearchOptions,
     saved: Any,
+    refine: Any,
 ) -> Compiled:
     """Plan, partition and schedule; inputs that do not go together are divided otherwise."""
 
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
         doing = "partitioning" if saved else "searching a plan and partitioning"
         with saved_plans.checked_pins(options), messages.phase(name, doing, session):
+            found = saved
+            if saved is None and options.objective == "time":
+                found = session.state.backend.choose_plan(
+                    table, session.workers, pins, options, fetch=fetch.kind
+                )
             compiled: Compiled = session.state.backend.compile_graph(
                 table,
                 workers=session.workers,
                 pins=pins,
                 options=options,
-                saved=saved,
+                saved=found,
+                refine=refine,
                 fetch=fetch.kind,
                 crossing=fetch.crossing,
                 apart=fetch.apart,
@@ -497,8 +505,31 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
     return "adam" if type(optimizer) is mx.optimizer.Adam else None
 
 
+def _prepared(
+    name: str,
+    symbol: Any,
+    parameters: Mapping[str, Any],
+    signature: Signature,
+    session: Session,
+    fused: Collection[str] = (),
+) -> tuple[Any, dict[str, str]]:
+    """The strategy table of the training graph, and the operators without a description."""
+    with messages.phase(name, "preparing the training graph", session):
+        graph = _training_graph(symbol, parameters, signature, session, fused)
+        return session.state.backend.strategy_table(graph)
+
+
+def _with_norms(fused: Collection[str], prepare: Callable[..., tuple[Any, Any]]) -> Any:
+    """The table of the graph that does not take these BatchNorms apart; None if there are none."""
+    return prepare(fused)[0] if fused else None
+
+
 def _training_graph(
-    symbol: Any, parameters: Mapping[str, Any], signature: Signature, session: Session
+    symbol: Any,
+    parameters: Mapping[str, Any],
+    signature: Signature,
+    session: Session,
+    fused: Collection[str],
 ) -> Any:
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
@@ -514,5 +545,6 @@ def _training_graph(
         train=signature.train,
         optimizer=optimizer_kind(parameters) if signature.gradients else None,
         workers=session.workers,
-        statistics_in_forward=any(each.device_type == "gpu" for each in session.contexts),
+        on_gpus=any(each.device_type == "gpu" for each in session.contexts),
+        fused=fused,
     )

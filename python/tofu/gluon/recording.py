@@ -25,7 +25,7 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 from mxnet.util import is_np_shape, np_shape
 
-from tofu.errors import GradientError
+from tofu.errors import GradientError, InternalError
 
 from .autograd_hooks import (
     NULL,
@@ -112,11 +112,20 @@ class Recording:
         True once the graph is gone or a backward pass ran that did not retain it. At that
         point gates may still be about to run on MXNet's threads; this waits for them.
         """
+        return self._is_over() and self._closed.wait(_PATIENCE_S)
+
+    def let_go(self) -> None:
+        """Drop the program once no further backward pass can come.
+
+        The script may hold the outputs, and with them this recording, for much longer.
+        """
+        if self._is_over() and self._closed.is_set():
+            self._differentiate = _over
+
+    def _is_over(self) -> bool:
         if not self._function.dropped() and (not self._ran or self._probe._fresh_grad):
             return False
-        if any(slot is not None and not slot.is_empty() for slot in self._slots):
-            return False
-        return self._closed.wait(_PATIENCE_S)
+        return all(slot is None or slot.is_empty() for slot in self._slots)
 
     def triggered(self) -> bool:
         """Whether a backward call went through this recording since the last query."""
@@ -273,6 +282,10 @@ class Recording:
                 self._closed.set()
 
         return backward
+
+
+def _over(_heads: list[Any]) -> Any:
+    raise InternalError("MXNet asks for a backward pass after the last one")
 
 
 def _wait_for(values: Iterable[Optional[Any]]) -> None:

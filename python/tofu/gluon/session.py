@@ -67,9 +67,8 @@ class Session:
         gpus = _gpus(config)
         plans = plan_file.read(config.plan) if config.plan else None
         workers = number_of_workers(config, plans)
-        if (config.device or ("gpu" if gpus else "cpu")) == "cpu":
-            make = mx.cpu
-        else:
+        make = mx.cpu
+        if uses_gpus(config):
             make = mx.gpu
             _check_gpus(workers, gpus)
             cuda_libraries.check_gpus(range(workers))
@@ -81,7 +80,11 @@ class Session:
             log_level=config.log_level,
             dump_dir=config.dump_dir,
             options=SearchOptions(
-                mode=config.search, pins=config.pins, allow_replication=config.replication
+                mode=config.search,
+                pins=config.pins,
+                allow_replication=config.replication,
+                objective=config.objective,
+                machine=config.machine,
             ),
             plans=plans,
             strict=config.strict,
@@ -125,6 +128,11 @@ def number_of_workers(config: Config, plans: Optional[PlanFile] = None) -> int:
     if plans is not None and len(plans.workers) == 1:
         return plans.workers[0]
     return _gpus(config) or CPU_WORKERS
+
+
+def uses_gpus(config: Config) -> bool:
+    """Whether workers are GPUs: as the user has set, else if there are any."""
+    return config.device == "gpu" if config.device else _gpus(config) > 0
 
 
 def _gpus(config: Config) -> int:

@@ -54,10 +54,12 @@ class _Errors(threading.local):
 
     Attributes:
         missing: text to append to it.
+        fault: the text to have instead: a fetch has found no address of its tile.
         is_named: whether the reader of an array says by itself what has failed.
     """
 
     missing = ""
+    fault: Optional[str] = None
     is_named = False
 
 

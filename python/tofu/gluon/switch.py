@@ -14,6 +14,7 @@ from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet import np as mx_np
 from mxnet.base import _LIB
+from mxnet.ndarray import NDArray
 
 from tofu import uncaught
 from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers, pins_of
@@ -48,6 +49,8 @@ def enable(
     search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     allow_replication: Optional[bool] = None,
+    objective: Optional[str] = None,
+    machine: Union[str, os.PathLike[str], None] = None,
     strict: Optional[bool] = None,
     hybridize: Optional[bool] = None,
 ) -> None:
@@ -67,6 +70,9 @@ def enable(
         pins: parameter to the dimension that all steps, or each one, cut; None: TOFU_PINS.
         allow_replication: whether large tensors may stay whole where that communicates
             less; None: TOFU_REPLICATION, else not.
+        objective: what the search minimises, "bytes" or "time"; None: TOFU_OBJECTIVE, else bytes.
+        machine: the machine file, or the name of a machine, that predicts times; None:
+            TOFU_MACHINE.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
         hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
@@ -79,7 +85,7 @@ def enable(
     config = _config(
         {
             "workers": workers, "device": device, "log": log, "fetch": fetch, "plan": plan,
-            "search": search,
+            "search": search, "objective": objective, "machine": machine,
         },
         pins,
         {"replication": allow_replication, "strict": strict, "hybridize": hybridize},
@@ -139,7 +145,7 @@ def _text(name: str, value: object) -> str:
     """An argument as the environment has it. Raises ConfigError for one of another type."""
     if name == "workers":
         return str(parse_workers(value, "tofu.enable: workers"))
-    path = isinstance(value, os.PathLike) and name == "plan"
+    path = isinstance(value, os.PathLike) and name in ("plan", "machine")
     text = os.fspath(value) if path else value  # type: ignore[call-overload]
     if not isinstance(text, str):
         kind = "the path of a plan file" if name == "plan" else "a text"
@@ -183,6 +189,7 @@ def _patch_mxnet(state: State) -> None:
         (gluon.Block, "save_parameters", checkpoints.once),
         (gluon.HybridBlock, "export", checkpoints.once),
         (mx_autograd, "grad", delivery.grad),
+        (NDArray, "grad", views.grad),
         (mx_np.ndarray, "grad", views.grad),
         # Every backward call of MXNet's Python goes through this one function.
         (_LIB, "MXAutogradBackwardEx", _backward),

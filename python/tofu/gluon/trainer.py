@@ -22,7 +22,6 @@ from tofu.errors import ConfigError
 
 from . import checkpoints, distributed, messages, views
 from .arrays import classic
-from .autograd_hooks import free_dropped
 from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .optimizer_states import make_states
@@ -174,7 +173,7 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             original(self, ignore_stale_grad)
             return
         state = tiled._tofu.state
-        free_dropped()
+        state.calls.free()
         views.flush(state.views)
         if _overflows(self):
             return

@@ -131,6 +131,7 @@ def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session)
         with _quietly(state, handled=False):
             return original(block, *args)
     state.depth.handled.add(id(block))
+    state.calls.free()
     inside = attributes.blocks_in(block)
     parameters = _parameters(inside)
     has_parameters = any(p.grad_req != "null" or is_tiled(p) for p in parameters)
@@ -214,8 +215,9 @@ class _First:
         saved = _Saved(p for p in parameters if p.name in statistics)
         try:
             eager = self._run_code(is_training=is_training)
+            is_trial = autograd.is_recording()
             with autograd.pause(train_mode=is_training):
-                results = partitioned.run(self._arrays, self._session)
+                results = partitioned.run(self._arrays, self._session, is_trial=is_trial)
         except MXNetError as error:
             if not _is_out_of_memory(error):
                 raise

@@ -13,57 +13,77 @@ The next flush frees a copy that the script has dropped; after that it costs not
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from mxnet import autograd
 from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
+from mxnet.numpy import ndarray as np_ndarray
+
+from .outputs import is_divided
 
 if TYPE_CHECKING:
     from .parameter import Tiled
 
 __all__ = [
     "View",
-    "Whole",
     "after_backward",
     "before_backward",
     "flush",
     "grad",
     "handed_out",
+    "parameter_of",
     "refresh",
 ]
 
 
-class Whole(NDArray):  # type: ignore[misc]
-    """A gathered copy of a tiled parameter's value or gradient, as a classic array.
+class _ValueHandle(NDArrayHandle):  # type: ignore[misc]
+    """MXNet's handle of a tiled parameter's whole value, which knows the parameter.
 
-    Differences to NDArray: ``grad`` is the parameter's gradient, and it can be
-    referenced weakly. Of ``mx.np`` scripts get arrays as they are, which have attributes
-    and weak references; see ``grad``.
+    The array is of MXNet's own class, which has no attributes to keep that in.
     """
 
-    __slots__ = ("__weakref__", "parameter")
+    parameter: Callable[[], Optional[Any]]
 
-    @property
-    def grad(self) -> Optional[Any]:
-        """The gradient of the parameter whose value this is, or None."""
-        return _gradient_of(getattr(self, "parameter", None), self.context)
+
+class _Slot:
+    """An object with one attribute, to count references as ``View._is_held`` does."""
+
+    def __init__(self) -> None:
+        self.whole = object()
+
+    def references(self) -> int:
+        """To the attribute's value."""
+        return sys.getrefcount(self.whole)
+
+
+_OWN_REFERENCES = _Slot().references()
 
 
 def grad(original: Any) -> Any:
-    """The property ``mx.np.ndarray.grad``, right for a tiled parameter's value, too."""
+    """The property ``grad`` of an array, right for outputs and parameters' values, too."""
 
     def get(self: Any) -> Optional[Any]:
-        parameter = vars(self).get("parameter", self)
-        if parameter is self:
-            return original.fget(self)
-        return _gradient_of(parameter, self.ctx)
+        if is_divided(self):
+            return None
+        if type(self.handle) is _ValueHandle:
+            return _gradient_of(parameter_of(self), self.context)
+        return original.fget(self)
 
     return property(get, doc=original.__doc__)
+
+
+def parameter_of(array: Any) -> Optional[Any]:
+    """The tiled parameter whose whole value an array is, or None."""
+    if is_divided(array):
+        return None
+    handle = array.handle
+    return handle.parameter() if type(handle) is _ValueHandle else None
 
 
 def _gradient_of(parameter: Any, context: Any) -> Optional[Any]:
@@ -77,8 +97,9 @@ def _gradient_of(parameter: Any, context: Any) -> Optional[Any]:
 class View:
     """The copy handed out for one list of tiles, if there is one.
 
-    The script gets a separate array that shares the copy's memory, because another thread
-    may use the copy at the moment when the script drops its array.
+    The script gets an array that shares the copy's memory. It is of MXNet's own class, which
+    has no weak references, so references to it are counted to see whether the script has
+    dropped it.
 
     Args:
         owner: the parameter.
@@ -91,7 +112,7 @@ class View:
         self._of_gradient = of_gradient
         self._lock = threading.RLock()
         self._copy: Optional[Any] = None  # until the first flush after the script drops it
-        self._whole: Optional[weakref.ref[Any]] = None  # the script's
+        self._whole: Optional[Any] = None  # the script's, as long as something else refers to it
         self._equal = False  # whether nothing but the script can have changed either side
         self._recorded = False  # whether a recorded operator may write to it, backward
         self._before: Optional[Any] = None  # what it then held before the backward pass
@@ -112,15 +133,13 @@ class View:
                 self._whole = None
             if not self._equal:
                 self._gather(self._copy)
-            whole = self._whole() if self._whole is not None else None
-            if whole is None:
+            if not self._is_held():
                 parameter = None if self._of_gradient else owner
-                whole = handed_out(self._copy.detach(), parameter, numpy=owner._tofu.numpy)
-                self._whole = weakref.ref(whole)
+                self._whole = handed_out(self._copy.detach(), parameter, numpy=owner._tofu.numpy)
             # The backward pass writes gradients only to their tiles, never to the copy.
             self._recorded = self._recorded or (autograd.is_recording() and not self._of_gradient)
             self._views.add(self)
-            return whole
+            return self._whole
 
     def before_backward(self) -> None:
         """Flush; save copies that the backward pass may write to (BatchNorm's statistics)."""
@@ -184,7 +203,7 @@ class View:
         return True
 
     def _is_held(self) -> bool:
-        return self._whole is not None and self._whole() is not None
+        return self._whole is not None and sys.getrefcount(self._whole) > _OWN_REFERENCES
 
     def _is_there(self, owner: Tiled) -> bool:
         return owner._data is not None and (
@@ -221,14 +240,11 @@ def handed_out(array: Any, parameter: Optional[Tiled], *, numpy: bool) -> Any:
         parameter: whose value it is; None for a gradient.
         numpy: whether the script gets arrays of ``mx.np``.
     """
-    if numpy:
-        whole = array.as_np_ndarray()
-    else:
-        handle = NDArrayHandle()
-        check_call(_LIB.MXShallowCopyNDArray(array.handle, ctypes.byref(handle)))
-        whole = Whole(handle)
-    whole.parameter = parameter
-    return whole
+    handle = NDArrayHandle() if parameter is None else _ValueHandle()
+    check_call(_LIB.MXShallowCopyNDArray(array.handle, ctypes.byref(handle)))
+    if parameter is not None:
+        handle.parameter = weakref.ref(parameter)
+    return (np_ndarray if numpy else NDArray)(handle)
 
 
 def before_backward(views: Iterable[View]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Optional, Union
 
 import mxnet as mx
@@ -39,7 +39,13 @@ class ModelGraph:
     parameters: Variables
     aux: Variables
 
-    def training_graph(self, *, optimizer: Optional[str] = "sgd") -> _core.Graph:
+    def training_graph(
+        self,
+        *,
+        optimizer: Optional[str] = "sgd",
+        on_gpus: bool = False,
+        fused: Collection[str] = (),
+    ) -> _core.Graph:
         """The graph of forward, backward and update; see tofu.mx.build.training_graph."""
         from tofu.mx.build.training_graph import training_graph
 
@@ -51,6 +57,8 @@ class ModelGraph:
             gradients=tuple(self.parameters),
             train=True,
             optimizer=optimizer,
+            on_gpus=on_gpus,
+            fused=fused,
         )
 
 

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from tofu import _core
+from tofu.errors import PlanError
 
 from .layout import Variable, variables_of
+from .objective import time_model
 from .options import Pins, SearchOptions, check_pins
 from .plan import Plan
 from .progress import following
@@ -26,6 +28,7 @@ from .progress import following
 __all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
 
 OnPass = Callable[[str, str], None]
+Refine = Callable[[_core.Plan], Optional[_core.StrategyTable]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +109,7 @@ def compile_graph(
     pins: Optional[Pins] = None,
     options: Optional[SearchOptions] = None,
     saved: Optional[_core.Plan] = None,
+    refine: Optional[Refine] = None,
     fetch: str = "plain",
     crossing: str = "plain_tiles",
     apart: Collection[tuple[int, int]] = (),
@@ -122,6 +126,9 @@ def compile_graph(
             to the other tensors.
         options: how to search; None: the defaults.
         saved: the plan to use instead of a search, or None.
+        refine: looks at the plan that was found, and returns the table of a graph that computes
+            the same faster if it is planned alike, or None. That graph is used if its plan
+            communicates no more.
         fetch: one of config.FETCHES.
         crossing: what MultiFetch reads of other workers, see _core.partition.
         apart: pairs (reader, owner) of workers that cannot use MultiFetch.
@@ -138,7 +145,17 @@ def compile_graph(
     for interceptor in _interceptors:
         interceptor(table, workers)
     on_pass = _dumper(dump_dir)
-    plan = saved or _search(table, workers, pins or {}, options or SearchOptions(), on_pass)
+    search = functools.partial(
+        search_plan,
+        workers=workers,
+        pins=pins or {},
+        options=options or SearchOptions(),
+        on_pass=on_pass,
+    )
+    plan = saved or search(table)
+    better = refine(plan) if refine is not None and saved is None else None
+    if better is not None:
+        plan = min(search(better), plan, key=lambda found: found.total_bytes)
     partitioned = _core.partition(
         plan, fetch=fetch, crossing=crossing, apart=set(apart), on_pass=on_pass
     )
@@ -169,9 +186,17 @@ def plan_graph(
         PlanError: an option does not fit the graph.
     """
     chosen = options or SearchOptions()
-    plan = _search(problem.table, problem.workers, {}, chosen, _dumper(dump_dir))
-    document = {"model": problem.name, **json.loads(plan.to_json())}
-    return Plan.from_json(json.dumps({**document, "stopped": _stopped(plan, chosen)}))
+    plan = search_plan(problem.table, problem.workers, {}, chosen, _dumper(dump_dir))
+    return read_plan(problem, plan, chosen)
+
+
+def read_plan(problem: Problem, plan: _core.Plan, options: SearchOptions, **notes: Any) -> Plan:
+    """A plan that a search of `problem` found, for readers.
+
+    notes: more of the document.
+    """
+    document = {"model": problem.name, **json.loads(plan.to_json()), **notes}
+    return Plan.from_json(json.dumps({**document, "stopped": _stopped(plan, options)}))
 
 
 Interceptor = Callable[[_core.StrategyTable, int], None]
@@ -203,31 +228,50 @@ def observe(observer: Observer) -> Iterator[None]:
         _observers.remove(observer)
 
 
-def _search(
+def search_plan(
     table: _core.StrategyTable,
     workers: int,
     pins: Pins,
     options: SearchOptions,
     on_pass: Optional[OnPass],
 ) -> _core.Plan:
+    """Search a plan of a graph.
+
+    Args:
+        table: strategy table of the graph.
+        workers: number of workers.
+        pins: exact names and their cuts; those of `options` apply to other tensors.
+        options: how to search.
+        on_pass: called after every pass, or None.
+
+    Raises:
+        ConfigError: there is no such machine.
+        PlanError: an option does not fit the graph.
+    """
     fixed = {name: list(cuts) for name, cuts in pins.items()}
     if options.pins:
         given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
         fixed = {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
-    with following(options.limit_s) as heard:
-        return _core.plan(
+    model = time_model(table, options.machine) if options.machine else None
+    is_time = options.objective == "time"
+    if is_time and model is None:
+        raise PlanError("plan: the objective time needs a machine; give its file or name")
+    with following(options.limit_s, of_time=is_time) as heard:
+        plan = _core.plan(
             table,
             workers=workers,
             pins=fixed,
             on_pass=on_pass,
             on_progress=heard,
+            time=model if is_time else None,
             **options.arguments(),
         )
+    return plan.with_prediction(model) if model is not None and not is_time else plan
 
 
 def _stopped(plan: _core.Plan, options: SearchOptions) -> str:
     """Why a search ended, one of plan.STOPPED."""
-    if plan.total_bytes <= plan.lower_bound_bytes:
+    if plan.cost <= plan.lower_bound:
         return "proven"
     return "time limit" if plan.search_seconds >= options.limit_s else "nothing left to try"
 

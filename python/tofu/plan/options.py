@@ -27,6 +27,10 @@ class SearchOptions:
             -1 leaves it whole. A tensor is a name, a pattern ("*_weight"), or the end of one
             name ("dense0_weight").
         allow_replication: whether large tensors may stay whole if that is cheaper.
+        memory_limit_bytes: what the tiles of a worker may take at a time, without fetched
+            regions (tofu.planning.within counts all); None: any size.
+        objective: what to minimise, one of config.OBJECTIVES.
+        machine: a machine file or name that predicts a step's time; "" for none.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
         parts: the number of parts that each step cuts into; empty: the search chooses.
     """
@@ -35,8 +39,11 @@ class SearchOptions:
     time_limit_s: Optional[float] = None
     pins: tuple[tuple[str, tuple[int, ...]], ...] = ()
     allow_replication: bool = False
+    memory_limit_bytes: Optional[int] = None
     coarsen: bool = True
     parts: tuple[int, ...] = ()
+    objective: str = "bytes"
+    machine: str = ""
 
     @property
     def limit_s(self) -> float:
@@ -52,6 +59,8 @@ class SearchOptions:
             found["parts"] = list(self.parts)
         if self.allow_replication:
             found["allow_replication"] = True
+        if self.memory_limit_bytes is not None:
+            found["memory_limit"] = self.memory_limit_bytes
         if not self.coarsen:
             found["coarsen"] = False
         return found

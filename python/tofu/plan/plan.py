@@ -33,6 +33,7 @@ __all__ = [
 FORMAT = "tofu-plan"
 VERSION = 1
 REPLICATED = -1
+_TIMES = ("step_ns", "compute_ns", "fetch_ns", "hidden_ns", "host_ns")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +149,11 @@ class Plan:
         fetch: how tiles are fetched, or "" if unknown.
         fetched_bytes: bytes that workers really fetch, sharing equal fetches; None if unknown.
         stopped: what ended the search, a key of STOPPED, or "" if unknown.
+        objective: what the search minimised, "bytes" or "time".
+        predicted: the predicted time of a step and the bytes of each level of links
+            (docs/formats.md); None if no machine was given.
+        chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
+        simulated_ns: the simulated step of each candidate, negative if it does not fit.
         peak: what a worker holds over a step; None if unknown. Not part of the document.
     """
 
@@ -169,6 +175,10 @@ class Plan:
     fetch: str = ""
     fetched_bytes: Optional[int] = None
     stopped: str = ""
+    objective: str = "bytes"
+    predicted: Optional[Mapping[str, Any]] = None
+    chosen: str = ""
+    simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
     peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
@@ -226,6 +236,10 @@ class Plan:
             fetch=str(document.get("fetch", "")),
             fetched_bytes=document.get("fetched_bytes"),
             stopped=str(document.get("stopped", "")),
+            objective=str(document.get("objective", "bytes")),
+            predicted=document.get("predicted"),
+            chosen=str(document.get("chosen", "")),
+            simulated_ns=dict(document.get("simulated_ns", {})),
             source=text,
         )
 
@@ -243,6 +257,12 @@ class Plan:
         wrong = [size for size in sizes if type(size) is not int or size < 0]
         if wrong:
             raise ValueError(f"{wrong[0]!r} bytes")
+        times = self.predicted or {}
+        sizes = [times[name] for name in _TIMES if self.predicted is not None]
+        sizes += [link["bytes"] for link in times.get("links", ())]
+        wrong = [size for size in sizes if type(size) is not int or size < 0]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} in the predicted time")
         if not 0 <= self.search_seconds < math.inf:
             raise ValueError(f"{self.search_seconds} seconds")
         for tensor in self.tensors:
@@ -272,12 +292,16 @@ class Plan:
     def quality(self) -> str:
         """The plan's proven quality, in words."""
         of_mode = "" if self.mode in ("", "tofu") else f" of {self.mode}"
-        if self.total_bytes <= self.lower_bound_bytes:
+        cost, bound = self.total_bytes, self.lower_bound_bytes
+        if self.predicted is not None and "lower_bound_ns" in self.predicted:
+            of_mode = f"{of_mode} in predicted time"
+            cost, bound = self.predicted["step_ns"], self.predicted["lower_bound_ns"]
+        if cost <= bound:
             return f"proven optimal{of_mode}"
         steps = "every step optimal by itself; " if self.status == "steps-optimal" else ""
-        if self.lower_bound_bytes <= 0:
+        if bound <= 0:
             return f"{steps}nothing proven of the whole plan{of_mode}"
-        above = 100 * (self.total_bytes / self.lower_bound_bytes - 1)
+        above = 100 * (cost / bound - 1)
         return f"{steps}at most {_percent(above)} above the optimum{of_mode}"
 
     @property

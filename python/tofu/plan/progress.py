@@ -16,7 +16,7 @@ from typing import Callable, Optional
 
 from tofu.config import Config
 
-from .plan import format_bytes, gap_text
+from .plan import format_bytes, format_seconds, gap_text
 
 __all__ = ["Heard", "clear", "following"]
 
@@ -31,17 +31,17 @@ _shown = False  # whether a terminal's last line is one of ours
 
 
 @contextlib.contextmanager
-def following(limit_s: float) -> Iterator[Optional[Heard]]:
+def following(limit_s: float, *, of_time: bool = False) -> Iterator[Optional[Heard]]:
     """What a search calls with its stage, the bytes of its best plan (or None), and its bound.
 
-    None if nothing is to be shown.
+    None if nothing is to be shown. of_time: the cost is nanoseconds instead of bytes.
     """
     level = Config.from_environment().log_level
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     if level == "quiet" or not (is_terminal or level == "debug"):
         yield None
         return
-    follower = _Follower(limit_s, is_terminal)
+    follower = _Follower(limit_s, is_terminal, of_time)
     thread = threading.Thread(target=follower.run, name="tofu-progress", daemon=True)
     thread.start()
     try:
@@ -63,10 +63,11 @@ def clear() -> None:
 
 
 class _Follower:
-    def __init__(self, limit_s: float, is_terminal: bool) -> None:
+    def __init__(self, limit_s: float, is_terminal: bool, of_time: bool) -> None:
         self.ended = threading.Event()
         self._limit_s = limit_s
         self._is_terminal = is_terminal
+        self._of_time = of_time
         self._begin = time.monotonic()
         self._known: Optional[tuple[str, Optional[int], int]] = None
 
@@ -84,7 +85,8 @@ class _Follower:
             if known is None or (known == told and not self._is_terminal):
                 continue
             told = known
-            self._show(f"tofu: {text(*known, time.monotonic() - self._begin, self._limit_s)}")
+            spent = time.monotonic() - self._begin
+            self._show(f"tofu: {text(*known, spent, self._limit_s, of_time=self._of_time)}")
 
     def _show(self, line: str) -> None:
         global _shown
@@ -98,11 +100,23 @@ class _Follower:
             sys.stderr.flush()
 
 
-def text(stage: str, best: Optional[int], bound: int, seconds: float, limit_s: float) -> str:
+def text(
+    stage: str,
+    best: Optional[int],
+    bound: int,
+    seconds: float,
+    limit_s: float,
+    *,
+    of_time: bool = False,
+) -> str:
     """One line: "search 12 s, 48 s left: best 1.2 GiB, bound 1.1 GiB, gap 9.1%; step 2 of 3"."""
-    known = [f"best {format_bytes(best)}" if best is not None else "no plan yet"]
+
+    def form(cost: int) -> str:
+        return format_seconds(cost / 1e9) if of_time else format_bytes(cost)
+
+    known = [f"best {form(best)}" if best is not None else "no plan yet"]
     if bound > 0:
-        known.append(f"bound {format_bytes(bound)}")
+        known.append(f"bound {form(bound)}")
     if best is not None:
         known.append(f"gap {gap_text(best, bound)}")
     left = max(0.0, limit_s - seconds)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from tofu.config import parse_mode, parse_workers, pins_of
+from tofu.config import OBJECTIVES, parse_mode, parse_workers, pins_of
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan, plan_graph
+from tofu.plan import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan
 from tofu.plan import file as plan_file
 from tofu.plan.layers import Layer, layers_of
 from tofu.plan.names import matching, near_text
@@ -20,6 +20,7 @@ from tofu.plan.render.explain import explain
 from tofu.plan.render.html import render_html
 from tofu.plan.render.layers import render_layers
 from tofu.plan.render.text import render_text, summary
+from tofu.simulate.choose import plan_fastest
 
 from .memory import with_memory
 from .problems import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
@@ -164,6 +165,8 @@ def plan(
     search: str = "tofu",
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     allow_replication: bool = False,
+    objective: str = "bytes",
+    machine: Union[str, os.PathLike[str]] = "",
     time_limit_s: Optional[float] = None,
 ) -> GraphPlan:
     """Plan a training graph; nothing is run.
@@ -181,6 +184,8 @@ def plan(
         search: one of the search modes (docs/search.md).
         pins: tensors, by name or pattern, to the dimension to cut, or one per step.
         allow_replication: whether large tensors may stay whole if that communicates less.
+        objective: what to minimise, "bytes" or "time".
+        machine: a machine file or name that predicts times; the objective time needs it.
         time_limit_s: seconds after which the search takes its best plan; None: 60.
 
     Raises:
@@ -201,6 +206,8 @@ def plan(
         time_limit_s=time_limit_s,
         pins=() if pins is None else pins_of(pins, "tofu.plan: pins"),
         allow_replication=bool(allow_replication),
+        objective=_objective(objective, machine),
+        machine=os.fspath(machine),
     )
     problem = _problem(
         model,
@@ -212,7 +219,15 @@ def plan(
         predict,
         batch_size,
     )
-    return GraphPlan(problem, plan_graph(problem, options))
+    return GraphPlan(problem, plan_fastest(problem, options))
+
+
+def _objective(objective: str, machine: Union[str, os.PathLike[str]]) -> str:
+    if objective not in OBJECTIVES:
+        raise ConfigError(f"tofu.plan: objective={objective!r}: expected 'bytes' or 'time'")
+    if objective == "time" and not os.fspath(machine):
+        raise ConfigError("tofu.plan: objective='time': expected machine as well")
+    return objective
 
 
 def _problem(

@@ -154,6 +154,7 @@ def of_symbol(
         train=not request.predict,
         optimizer=request.optimizer,
         workers=count,
+        on_gpus=_on_gpus(),
     )
     return _problem(request.path.name, graph, count)
 
@@ -223,7 +224,7 @@ def from_model(
     check_mxnet(_WHO, load=True)
     from tofu import models
 
-    graph = models.build(name, batch_size).training_graph(optimizer=optimizer)
+    graph = models.build(name, batch_size).training_graph(optimizer=optimizer, on_gpus=_on_gpus())
     return _problem(models.find(name).name, graph, workers)
 
 
@@ -238,6 +239,13 @@ def number_of_workers() -> int:
     from tofu.gluon.session import number_of_workers
 
     return number_of_workers(Config.from_environment())
+
+
+def _on_gpus() -> bool:
+    """Whether a run would use GPUs: their graphs differ from those of CPUs."""
+    from tofu.gluon.session import uses_gpus
+
+    return uses_gpus(Config.from_environment())
 
 
 def check_symbol_text(path: Path) -> None:

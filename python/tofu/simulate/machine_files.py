@@ -1,43 +1,5 @@
-"""Finds machine files: those that tofu ships, by name, and the user's, by path.
+"""Machine files, which tofu.plan finds, for the modules of this package and their users."""
 
->>> read_machine("p2.8xlarge").devices
-8
-"""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-from tofu import _core
-from tofu.errors import ConfigError
+from tofu.plan.machine_files import read_machine, shipped_machines
 
 __all__ = ["read_machine", "shipped_machines"]
-
-_FOLDER = Path(__file__).parent / "machines"
-
-
-def shipped_machines() -> list[str]:
-    """The names of the machines that tofu ships."""
-    return sorted(path.stem for path in _FOLDER.glob("*.json"))
-
-
-def read_machine(text: str) -> _core.Machine:
-    """The machine of a file, or the shipped one of that name.
-
-    Raises:
-        ConfigError: there is no such file or name, or the file is not a machine's.
-    """
-    path = Path(text)
-    if text in shipped_machines():
-        path = _FOLDER / f"{text}.json"
-    elif not path.is_file():
-        raise ConfigError(
-            f"--machine {text}: found no such file or machine, expected a file that tofu "
-            f"calibrate wrote, or one of {', '.join(shipped_machines())}"
-        )
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise ConfigError(f"--machine {text}: cannot be read ({what})") from None
-    return _core.Machine(content, where=f"machine file {path}")

@@ -10,23 +10,20 @@ memory plan is that of MXNet. Nothing runs and nothing is allocated.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
 
 from tofu import _core
-from tofu.analysis.work import operator_work
-from tofu.dtypes import dtype_bytes
+from tofu.analysis.work import WorkRecord, node_work
 from tofu.mx.memory.planner import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.mx.run.extension import MATCH_RANGE
 from tofu.plan.layout import heads_of
 
-__all__ = ["Simulation", "node_work", "simulate_plan"]
+__all__ = ["Simulation", "WorkRecord", "node_work", "simulate_plan"]
 
-WorkRecord = tuple[str, float, float]  # kind, FLOPs, bytes
 _UPDATE = "update:"
 _LONGEST = 32  # operators of the critical path that are kept
 
@@ -125,20 +122,3 @@ def _shortened(path: Mapping[str, Any]) -> dict[str, Any]:
         "length": len(operators),
         "longest": operators[:_LONGEST],
     }
-
-
-def node_work(node: _core.Node) -> WorkRecord:
-    """The work of a node: its kind, its FLOPs, and the bytes that it reads and writes.
-
-    What only moves elements reads as many as it writes, however large its inputs are.
-    """
-    work = operator_work(
-        node.op, node.attrs, [shape for shape, _ in node.inputs], [s for s, _ in node.outputs]
-    )
-    read, written = (
-        sum(math.prod(shape) * dtype_bytes(dtype) for shape, dtype in tensors)
-        for tensors in (node.inputs, node.outputs)
-    )
-    if work.kind == "movement":
-        read = min(read, written)
-    return work.kind, work.flops, float(read + written)

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/union_find.h"
+#include "graph/head_roles.h"
 #include "passes/coarsen/elementwise.h"
 #include "passes/coarsen/timesteps.h"
 

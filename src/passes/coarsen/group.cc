@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "graph/head_roles.h"
 #include "passes/coarsen/elementwise.h"
 
 namespace tofu {
@@ -210,15 +211,6 @@ int FindVariable(const Graph& graph, const std::string& name) {
     if (graph.nodes[node].is_variable() && graph.nodes[node].name == name) return node;
   }
   return -1;
-}
-
-std::string RoleTarget(const std::string& role, const std::string& prefix) {
-  return role.compare(0, prefix.size(), prefix) == 0 ? role.substr(prefix.size()) : "";
-}
-
-std::string VariableRole(const Node& node) {
-  const auto it = node.attrs.find("__tofu_role__");
-  return it == node.attrs.end() ? "" : it->second;
 }
 
 }  // namespace tofu

@@ -38,13 +38,6 @@ Groups GroupForwardBackward(const Graph& graph, const StrategyTable& table);
 // Number of the variable called `name`, or -1.
 int FindVariable(const Graph& graph, const std::string& name);
 
-// The variable that a head or variable role such as "gradient:fc_weight"
-// names after `prefix` ("gradient:"); empty for other roles.
-std::string RoleTarget(const std::string& role, const std::string& prefix);
-
-// The attribute "__tofu_role__" of a variable, or "".
-std::string VariableRole(const Node& node);
-
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_COARSEN_GROUP_H_

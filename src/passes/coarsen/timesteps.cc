@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/union_find.h"
+#include "graph/head_roles.h"
 
 namespace tofu {
 namespace {

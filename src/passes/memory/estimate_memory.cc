@@ -7,25 +7,10 @@
 #include <vector>
 
 #include "graph/box.h"
-#include "graph/memory_order.h"
-#include "passes/coarsen/group.h"
+#include "graph/tensor_lives.h"
 
 namespace tofu {
 namespace {
-
-enum class Keep { kUntilRead, kParameter, kGradient, kState, kInPlace, kAlways };
-
-Keep KeepOfVariable(const std::string& role) {
-  if (role == "parameter" || role == "aux") return Keep::kParameter;
-  return RoleTarget(role, "state:").empty() ? Keep::kAlways : Keep::kState;
-}
-
-Keep KeepOfHead(const std::string& role) {
-  if (!RoleTarget(role, "gradient:").empty()) return Keep::kGradient;
-  const bool in_place =
-      !RoleTarget(role, "update:").empty() || !RoleTarget(role, "aux:").empty();
-  return in_place ? Keep::kInPlace : Keep::kAlways;
-}
 
 // Whether a variable that is split occurs in what is touched of a dimension.
 bool IsDivided(const DimAccess& dim, const std::vector<int>& op_cuts) {
@@ -41,11 +26,7 @@ bool IsDivided(const DimAccess& dim, const std::vector<int>& op_cuts) {
 class MemoryEstimator {
  public:
   MemoryEstimator(const Graph& graph, const StrategyTable& table, const Plan& plan)
-      : graph_(graph),
-        table_(table),
-        plan_(plan),
-        order_(MemoryOrder(graph)),
-        keep_(KeepOfEntries()) {
+      : graph_(graph), table_(table), plan_(plan), lives_(FindTensorLives(graph)) {
     const int k = plan.workers();
     // Workers at the edges of the grid and one inside it.
     for (int worker : std::set<int>{0, k / 2, k - 1}) {
@@ -55,40 +36,25 @@ class MemoryEstimator {
 
   WorkerBytes Run() {
     CountWhatStays();
-    FindLastReaders();
     int64_t alive = 0;
     for (int entry = 0; entry < graph_.num_entries(); ++entry) {
-      if (keep_[entry] == Keep::kAlways) alive += TileBytes(entry);
+      if (lives_.keep[entry] == Keep::kAlways) alive += TileBytes(entry);
     }
     Worst(alive, 0);
-    for (int node : order_) {
+    for (int node : lives_.order) {
       if (graph_.nodes[node].is_variable()) continue;
       const int64_t in_place = InPlaceBytes(node);
       for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
         const int entry = graph_.entry_id({node, i});
-        if (keep_[entry] == Keep::kUntilRead) alive += TileBytes(entry);
+        if (lives_.keep[entry] == Keep::kUntilRead) alive += TileBytes(entry);
       }
       Worst(alive - in_place, BufferBytes(node));
-      for (int entry : dying_[node]) alive -= TileBytes(entry);
+      for (int entry : lives_.dying[node]) alive -= TileBytes(entry);
     }
     return memory_;
   }
 
  private:
-  std::vector<Keep> KeepOfEntries() const {
-    std::vector<Keep> keep(static_cast<size_t>(graph_.num_entries()), Keep::kUntilRead);
-    for (size_t i = 0; i < graph_.heads.size(); ++i) {
-      const std::string role = i < graph_.head_roles.size() ? graph_.head_roles[i] : "";
-      keep[graph_.entry_id(graph_.heads[i])] = KeepOfHead(role);
-    }
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      const Node& n = graph_.nodes[node];
-      if (!n.is_variable()) continue;
-      keep[graph_.first_entry[node]] = KeepOfVariable(VariableRole(n));
-    }
-    return keep;
-  }
-
   int64_t TileBytes(int entry) const {
     int64_t elements = NumElements(graph_.shapes[entry]);
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
@@ -99,30 +65,13 @@ class MemoryEstimator {
 
   void CountWhatStays() {
     for (int entry = 0; entry < graph_.num_entries(); ++entry) {
-      if (keep_[entry] == Keep::kParameter) {
+      if (lives_.keep[entry] == Keep::kParameter) {
         memory_.parameters += TileBytes(entry);
-      } else if (keep_[entry] == Keep::kGradient) {
+      } else if (lives_.keep[entry] == Keep::kGradient) {
         memory_.gradients += TileBytes(entry);
-      } else if (keep_[entry] == Keep::kState) {
+      } else if (lives_.keep[entry] == Keep::kState) {
         memory_.optimizer_state += TileBytes(entry);
       }
-    }
-  }
-
-  // A tensor without readers dies with its own operator.
-  void FindLastReaders() {
-    std::vector<int> last(static_cast<size_t>(graph_.num_entries()), -1);
-    for (int node : order_) {
-      for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
-        last[graph_.entry_id({node, i})] = node;
-      }
-      for (NodeEntry input : graph_.nodes[node].inputs) {
-        last[graph_.entry_id(input)] = node;
-      }
-    }
-    dying_.resize(graph_.nodes.size());
-    for (int entry = 0; entry < graph_.num_entries(); ++entry) {
-      if (keep_[entry] == Keep::kUntilRead) dying_[last[entry]].push_back(entry);
     }
   }
 
@@ -131,11 +80,11 @@ class MemoryEstimator {
     const StrategyRow* row = table_.row(node);
     const int output = graph_.first_entry[node];
     if (row == nullptr || !row->elementwise) return 0;
-    if (graph_.nodes[node].num_outputs != 1 || keep_[output] != Keep::kUntilRead)
+    if (graph_.nodes[node].num_outputs != 1 || lives_.keep[output] != Keep::kUntilRead)
       return 0;
     for (NodeEntry input : graph_.nodes[node].inputs) {
       const int entry = graph_.entry_id(input);
-      const std::vector<int>& dying = dying_[node];
+      const std::vector<int>& dying = lives_.dying[node];
       const bool dies = std::find(dying.begin(), dying.end(), entry) != dying.end();
       if (dies && TileBytes(entry) == TileBytes(output)) return TileBytes(output);
     }
@@ -216,9 +165,7 @@ class MemoryEstimator {
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
-  const std::vector<int> order_;          // of the nodes
-  const std::vector<Keep> keep_;          // [entry]
-  std::vector<std::vector<int>> dying_;   // [node]: entries that it reads last
+  const TensorLives lives_;
   std::vector<std::vector<int>> digits_;  // of some workers
   std::map<std::vector<int64_t>, int64_t> known_;
   WorkerBytes memory_;

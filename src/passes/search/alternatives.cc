@@ -61,6 +61,10 @@ std::vector<Cuts> AlikeCuts(const std::vector<int64_t>& extents,
 
 }  // namespace
 
+bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
+  return restrictions.operators_may_be_whole && row != nullptr && !row->random;
+}
+
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node) {
   SplitVariables variables;
   variables.row = table.row(node);
@@ -145,7 +149,8 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
   *complete = true;
   std::vector<Cuts> all;
   // Whole only if every other way mixes reductions of different kinds.
-  for (const bool may_be_whole : {false, true}) {
+  const bool always = MayComputeWhole(restrictions, variables.row);
+  for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;
     all = restrictions.same_dimension
               ? AlikeCuts(extents, candidates, given, parts, may_be_whole)

@@ -20,6 +20,9 @@ struct Restrictions {
   // [tensor class]: may stay whole at any step, not only if nothing divides;
   // empty: none may.
   std::vector<bool> may_be_whole;
+  // Operators may, too: all workers of the step compute the same. Not those of random
+  // numbers.
+  bool operators_may_be_whole = false;
   // No operator is split along a variable that reduces an output, unless no other
   // variable divides.
   bool forbid_output_reduction = false;
@@ -34,6 +37,9 @@ struct SplitVariables {
   std::vector<int64_t> extents;      // [variable]
   std::vector<int> candidates;       // variables
 };
+
+// Whether an operator may stay whole at a step although it could be split.
+bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row);
 
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "graph/head_roles.h"
 #include "passes/coarsen/group.h"
 
 namespace tofu {

@@ -352,23 +352,27 @@ int64_t TileOverlap::Sum(const Component& component, const Shape& tile) const {
 }
 
 OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
-                                 const Cuts& cuts, const std::vector<int>& parts) {
+                                 const Cuts& cuts, const std::vector<int>& parts,
+                                 size_t steps) {
   const StrategyRow* row = table.row(node);
   ranges_.parts = PartsOf(cuts, parts);
+  Cuts first = cuts;
+  for (size_t i = steps; i < first.size(); ++i) first[i] = kReplicated;
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
     const int var = static_cast<int>(v);
     ranges_.dims.push_back(
-        NestedCuts(VarExtent(*row, var, graph, node), var, cuts, parts));
+        NestedCuts(VarExtent(*row, var, graph, node), var, first, parts));
   }
   if (row != nullptr && row->random) {
     ranges_.first_only = StepsOf(cuts, [](int cut) { return cut == kReplicated; });
+    if (steps < cuts.size()) ranges_.first_only &= Bit(steps) - 1;
   }
   const Node& n = graph.nodes[node];
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     inputs_.push_back(MakeInput(graph, row, node, static_cast<int>(i), cuts));
   }
   for (int i = 0; i < n.num_outputs; ++i) {
-    outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts));
+    outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts, steps));
   }
 }
 
@@ -393,14 +397,17 @@ OperatorRegions::Slot OperatorRegions::MakeInput(const Graph& graph,
 OperatorRegions::Slot OperatorRegions::MakeOutput(const Graph& graph,
                                                   const StrategyRow* row, int node,
                                                   int index, const Cuts& cuts,
-                                                  const std::vector<int>& parts) const {
+                                                  const std::vector<int>& parts,
+                                                  size_t steps) const {
   const bool known = row != nullptr && index < static_cast<int>(row->outputs.size());
   static const OutputAccess kWhole;
   const OutputAccess& access = known ? row->outputs[index] : kWhole;
   Slot result;
   result.boxes = AccessBoxes(access.dims, graph.shape({node, index}), ranges_);
   for (size_t i = 0; i < cuts.size(); ++i) {
-    if (access.reduce.count(cuts[i]) > 0) result.copies *= parts[i];
+    if (access.reduce.count(cuts[i]) == 0) continue;
+    result.copies *= parts[i];
+    if (i >= steps) result.later_copies *= parts[i];
   }
   return result;
 }

@@ -103,11 +103,13 @@ class TileOverlap {
   std::vector<Component> components_;
 };
 
-// What the groups need and produce when a node's operator is split by `cuts`.
+// What the groups need and produce when a node's operator is split by `cuts`. With
+// `steps`, each worker's are those of its whole group of the first so many steps.
 class OperatorRegions {
  public:
   OperatorRegions(const Graph& graph, const StrategyTable& table, int node,
-                  const Cuts& cuts, const std::vector<int>& parts);
+                  const Cuts& cuts, const std::vector<int>& parts,
+                  size_t steps = Cuts::kMaxSteps);
 
   // Elements fetched, over all groups, when the tensor has these tiles.
   int64_t InputElements(int slot, const GroupBoxes& tiles) const;
@@ -117,6 +119,8 @@ class OperatorRegions {
   const GroupBoxes& Boxes(bool is_output, int index) const {
     return is_output ? outputs_[index].boxes : inputs_[index].boxes;
   }
+  // The copies of an output that a group of the first `steps` steps has produced.
+  int64_t LaterCopies(int index) const { return outputs_[index].later_copies; }
   // The elements fetched if so many are shared, tiles having `tile_volume` in all.
   int64_t InputElementsSharing(int slot, int64_t shared) const {
     return inputs_[slot].boxes.volume - shared;
@@ -128,13 +132,14 @@ class OperatorRegions {
  private:
   struct Slot {
     GroupBoxes boxes;
-    int64_t copies = 1;  // parts that are reduced into an output
+    int64_t copies = 1;        // parts that are reduced into an output
+    int64_t later_copies = 1;  // of these, parts of the steps after the first ones
   };
 
   Slot MakeInput(const Graph& graph, const StrategyRow* row, int node, int slot,
                  const Cuts& cuts) const;
   Slot MakeOutput(const Graph& graph, const StrategyRow* row, int node, int index,
-                  const Cuts& cuts, const std::vector<int>& parts) const;
+                  const Cuts& cuts, const std::vector<int>& parts, size_t steps) const;
 
   GroupBoxes ranges_;  // of the row's variables
   std::vector<Slot> inputs_;

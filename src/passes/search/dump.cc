@@ -87,11 +87,12 @@ std::string DumpClasses(const Graph& graph, const CoarseGraph& coarse) {
 }
 
 std::string DumpSearch(const CoarseGraph& coarse, const SearchResult& found,
-                       const std::vector<int>& parts, int64_t bytes_before) {
+                       const std::vector<int>& parts, int64_t cost_before,
+                       const std::string& unit) {
   std::ostringstream text;
-  text << "cut in " << parts.back() << ": " << found.bytes - bytes_before
-       << " bytes more, " << found.bytes << " so far, at least "
-       << found.lower_bound_bytes << " so far; "
+  text << "cut in " << parts.back() << ": " << found.cost - cost_before << ' ' << unit
+       << " more, " << found.cost << " so far, at least " << found.lower_bound
+       << " so far; "
        << (found.status == EliminateStatus::kOptimal ? "optimal" : "feasible") << " over "
        << found.num_variables << " variables\n";
   for (size_t c = 0; c < found.cuts.tensors.size(); ++c) {
@@ -101,10 +102,12 @@ std::string DumpSearch(const CoarseGraph& coarse, const SearchResult& found,
   return text.str();
 }
 
-std::string DumpImprovement(int64_t recursion_bytes, int64_t bytes, int64_t lower_bound) {
+std::string DumpImprovement(int64_t recursion, int64_t improved, int64_t lower_bound,
+                            const std::string& unit) {
   std::ostringstream text;
-  text << "recursion: " << recursion_bytes << " bytes\nimproved: " << bytes
-       << " bytes\nno plan of these steps: less than " << lower_bound << " bytes\n";
+  text << "recursion: " << recursion << ' ' << unit << "\nimproved: " << improved << ' '
+       << unit << "\nno plan of these steps: less than " << lower_bound << ' ' << unit
+       << '\n';
   return text.str();
 }
 

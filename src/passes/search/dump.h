@@ -18,8 +18,10 @@ namespace tofu {
 std::string DumpGroups(const Graph& graph, const Groups& groups);
 std::string DumpClasses(const Graph& graph, const CoarseGraph& coarse);
 std::string DumpSearch(const CoarseGraph& coarse, const SearchResult& found,
-                       const std::vector<int>& parts, int64_t bytes_before);
-std::string DumpImprovement(int64_t recursion_bytes, int64_t bytes, int64_t lower_bound);
+                       const std::vector<int>& parts, int64_t cost_before,
+                       const std::string& unit = "bytes");
+std::string DumpImprovement(int64_t recursion, int64_t improved, int64_t lower_bound,
+                            const std::string& unit = "bytes");
 std::string DumpPlan(const Graph& graph, const StrategyTable& table, const Plan& plan);
 
 }  // namespace tofu

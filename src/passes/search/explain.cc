@@ -139,7 +139,7 @@ class Explainer {
       given.operators[p][step] = kFree;
     }
     given.tensors[tensor] = cuts;
-    return searcher_.Search(given, {}).bytes;
+    return searcher_.Search(given, {}).cost;
   }
 
   // --- An operator.

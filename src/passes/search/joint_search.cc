@@ -35,7 +35,7 @@ class JointSearch {
     if (!options_.is_quick && !IsDone()) Refine();
     Tell("deciding all steps together");
     if (IsDone() || SolveOrders(nullptr)) return std::move(result_);
-    const double gap = static_cast<double>(Best() - result_.lower_bound_bytes);
+    const double gap = static_cast<double>(Best() - result_.lower_bound);
     if (options_.is_quick || gap > kMaxRestrictedGap * static_cast<double>(Best())) {
       return std::move(result_);
     }
@@ -47,18 +47,17 @@ class JointSearch {
  private:
   void Tell(const char* stage) const {
     if (options_.on_progress) {
-      options_.on_progress({stage, Best(), result_.lower_bound_bytes});
+      options_.on_progress({stage, Best(), result_.lower_bound});
     }
   }
 
   int64_t Best() const {
-    return result_.found ? std::min(result_.found->bytes, options_.best_bytes)
-                         : options_.best_bytes;
+    return result_.found ? std::min(result_.found->cost, options_.best_cost)
+                         : options_.best_cost;
   }
 
   bool IsDone() const {
-    return result_.lower_bound_bytes >= Best() ||
-           IsPast(options_.search.eliminate.deadline);
+    return result_.lower_bound >= Best() || IsPast(options_.search.eliminate.deadline);
   }
 
   SearchOptions Options(int64_t nodes) const {
@@ -79,7 +78,7 @@ class JointSearch {
   void BoundByProfiles() {
     const SearchResult found = searcher_->Search(given_, ProfileOptions());
     if (found.status == EliminateStatus::kTooBig) return;
-    result_.lower_bound_bytes = found.lower_bound_bytes;
+    result_.lower_bound = found.lower_bound;
     chosen_ = found.cuts;
   }
 
@@ -97,11 +96,10 @@ class JointSearch {
       if (!searcher_->TellApart(chosen_, &exact)) return;
       SearchResult found = searcher_->Search(given_, options);
       if (found.status == EliminateStatus::kTooBig) return;
-      result_.lower_bound_bytes =
-          std::max(result_.lower_bound_bytes, found.lower_bound_bytes);
+      result_.lower_bound = std::max(result_.lower_bound, found.lower_bound);
       chosen_ = found.cuts;
       ExactProfiles seen = exact;
-      if (searcher_->TellApart(chosen_, &seen) || found.bytes > Best()) continue;
+      if (searcher_->TellApart(chosen_, &seen) || found.cost > Best()) continue;
       result_.found = std::move(found);
     }
   }
@@ -115,10 +113,10 @@ class JointSearch {
     SearchResult found = searcher_->Search(given_, options);
     if (found.status == EliminateStatus::kTooBig) return false;
     // Plans with other profiles cost no less than the best one.
-    const int64_t bound = profiles == nullptr ? found.lower_bound_bytes
-                                              : std::min(found.lower_bound_bytes, Best());
-    result_.lower_bound_bytes = std::max(result_.lower_bound_bytes, bound);
-    if (found.bytes <= Best()) result_.found = std::move(found);
+    const int64_t bound =
+        profiles == nullptr ? found.lower_bound : std::min(found.lower_bound, Best());
+    result_.lower_bound = std::max(result_.lower_bound, bound);
+    if (found.cost <= Best()) result_.found = std::move(found);
     return true;
   }
 
@@ -129,7 +127,7 @@ class JointSearch {
         std::any_of(wanted.tensors.begin(), wanted.tensors.end(),
                     [](const std::vector<Cuts>& profiles) { return profiles.empty(); });
     if (none) {
-      result_.lower_bound_bytes = Best();  // no plan costs less
+      result_.lower_bound = Best();  // no plan costs less
     } else if (!wanted.tensors.empty()) {
       SolveOrders(&wanted);
     }

@@ -31,13 +31,13 @@ namespace tofu {
 
 struct JointOptions {
   SearchOptions search;  // the time limit
-  int64_t best_bytes = 0;
+  int64_t best_cost = 0;
   bool is_quick = false;  // only a small problem of all orders, and no profiles
   ProgressCallback on_progress;
 };
 
 struct JointResult {
-  int64_t lower_bound_bytes = 0;
+  int64_t lower_bound = 0;
   std::optional<SearchResult> found;
 };
 

@@ -7,10 +7,13 @@
 #include "base/error.h"
 #include "passes/coarsen/coalesce.h"
 #include "passes/coarsen/group.h"
+#include "passes/search/class_cuts.h"
 #include "passes/search/dump.h"
+#include "passes/search/memory_limit.h"
 #include "passes/search/modes.h"
 #include "passes/search/pins.h"
 #include "passes/search/recursive_search.h"
+#include "solver/limited_problem.h"
 
 namespace tofu {
 namespace {
@@ -40,6 +43,13 @@ void CheckOptions(const PlanOptions& options) {
                   Blame::kPlan)
       << "plan: found a time limit of " << options.time_limit_s
       << " s, expected more than 0; set it in seconds";
+  TOFU_CHECK_USER(options.memory_limit_bytes >= 0 &&
+                      options.memory_limit_bytes < kUnlimited &&
+                      (options.memory_limit_bytes == 0 || ImprovesSteps(options.mode)),
+                  Blame::kPlan)
+      << "plan: found a memory limit of " << options.memory_limit_bytes
+      << " bytes with mode \"" << options.mode
+      << "\", expected a size of 1 byte or more, and mode \"tofu\"";
   TOFU_CHECK_USER(options.max_table >= 2, Blame::kPlan)
       << "plan: found max_table " << options.max_table << ", expected at least 2 cells";
 }
@@ -78,45 +88,82 @@ struct PlanSearch {
   Plan Run(const CoalesceOptions& merged, const Plan* better) const {
     const CoarseGraph coarse = Coalesce(graph, table, groups, merged);
     if (on_pass && better == nullptr) on_pass("coalesce", DumpClasses(graph, coarse));
+    return Run(coarse, better, options.allow_replication, nullptr);
+  }
+
+  Plan Run(const CoarseGraph& coarse, const Plan* better, bool allow_replication,
+           const MemoryLimit* memory) const {
     RecursiveOptions recursive;
     recursive.parts = better == nullptr ? Parts(options) : better->parts;
     recursive.may_reorder = better == nullptr && options.parts.empty();
     recursive.given.tensors = ResolvePins(graph, coarse, options.pins, recursive.parts);
     recursive.given.operators.assign(coarse.operators.size(),
                                      Cuts(recursive.parts.size(), kFree));
-    if (options.allow_replication) {
-      recursive.restrictions.may_be_whole = ReplicableTensors(graph, coarse);
+    if (allow_replication) {
+      recursive.restrictions.may_be_whole =
+          options.time == nullptr ? ReplicableTensors(graph, coarse)
+                                  : std::vector<bool>(coarse.tensors.size(), true);
+      recursive.restrictions.operators_may_be_whole = options.time != nullptr;
     }
     SetMode(options.mode, graph, table, coarse, &recursive);
+    recursive.time = options.time;
     recursive.max_table = options.max_table;
     recursive.deadline = Limit();
     recursive.start = better;
+    recursive.memory = memory;
     recursive.is_quick = better != nullptr;
     if (better == nullptr) recursive.on_search = on_pass;
     recursive.on_progress = on_progress;
     return SearchRecursively(graph, table, coarse, recursive);
   }
 
+  // The best plan with merged classes within the memory limit.
+  Plan RunWithinLimit() const {
+    const CoarseGraph coarse = Coalesce(graph, table, groups);
+    if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
+    Plan any = Run(coarse, nullptr, options.allow_replication, nullptr);
+    const MemoryLimit memory =
+        LimitMemory(graph, table, coarse, options.memory_limit_bytes);
+    const auto peak = [&](const Plan& plan) {
+      return memory.PeakBytes(ClassCutsOf(graph, coarse, plan).tensors, plan.parts);
+    };
+    if (peak(any) <= memory.limit_bytes) return any;
+    const Plan cut =
+        options.allow_replication ? Run(coarse, nullptr, false, nullptr) : any;
+    Plan plan = Run(coarse, &cut, options.allow_replication, &memory);
+    const int64_t needed = peak(plan);
+    TOFU_CHECK_USER(needed <= memory.limit_bytes, Blame::kPlan)
+        << "plan: found no plan whose tiles take " << memory.limit_bytes
+        << " bytes or less on a worker; the least found is " << needed
+        << "; use more workers, a smaller batch or a higher limit";
+    if (any.parts == plan.parts) {
+      int64_t* bound =
+          plan.predicted ? &plan.predicted->lower_bound_ns : &plan.lower_bound_bytes;
+      *bound = std::max(*bound, any.lower_bound());
+    }
+    return plan;
+  }
+
   // Decides again, starting from the plan, what was merged for the search's sake: the
   // timesteps, and the element-wise operators among them.
   Plan Release(Plan plan) const {
     if (!ReleasesTimesteps(options.mode) || plan.parts.size() < 2) return plan;
-    if (plan.total_bytes() == 0 || Clock::now() > Limit()) return plan;
+    if (plan.cost() == 0 || Clock::now() > Limit()) return plan;
     const CoarseGraph coarse = Coalesce(graph, table, groups);
     const auto is_timestep = [](const Tie& tie) {
       return tie.reason == Tie::Reason::kTimestep;
     };
     if (std::none_of(coarse.ties.begin(), coarse.ties.end(), is_timestep)) return plan;
     if (on_progress) {
-      on_progress({"releasing timesteps", plan.total_bytes(), plan.lower_bound_bytes});
+      on_progress({"releasing timesteps", plan.cost(), plan.lower_bound()});
     }
     Plan released = Run({false, false}, &plan);
     if (on_pass) {
-      on_pass("release", DumpImprovement(plan.total_bytes(), released.total_bytes(),
-                                         released.lower_bound_bytes));
+      on_pass("release",
+              DumpImprovement(plan.cost(), released.cost(), released.lower_bound(),
+                              options.time == nullptr ? "bytes" : "ns"));
     }
-    return released.total_bytes() < plan.total_bytes() ||
-                   released.status == PlanStatus::kOptimal
+    return released.cost() < plan.cost() || released.status == PlanStatus::kOptimal
                ? released
                : plan;
   }
@@ -143,6 +190,7 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
 
   PlanSearch search{graph, table, groups, options, start, on_pass, on_progress};
   if (!options.coarsen) return search.Finish(search.Run({false, false}, nullptr));
+  if (options.memory_limit_bytes > 0) return search.Finish(search.RunWithinLimit());
   const Plan coarse = search.Run({true, true}, nullptr);
   return search.Finish(search.Release(coarse));
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "graph/box.h"
+#include "graph/head_roles.h"
 #include "passes/coarsen/group.h"
 #include "passes/search/batch_dimension.h"
 

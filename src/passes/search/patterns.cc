@@ -157,7 +157,8 @@ std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& tabl
   }
   const SplitVariables variables = VariablesOf(graph, table, node);
   std::vector<Cuts> all;
-  for (const bool may_be_whole : {false, true}) {
+  const bool always = MayComputeWhole(restrictions, variables.row);
+  for (const bool may_be_whole : {always, true}) {
     if (!all.empty() || !*complete) break;
     all = Enumerate(variables.extents, variables.candidates, given, may_be_whole, options,
                     complete);

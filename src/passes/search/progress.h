@@ -9,9 +9,9 @@
 namespace tofu {
 
 struct SearchProgress {
-  std::string stage;              // what it does now, for readers
-  int64_t best_bytes = -1;        // of the best plan yet; -1: there is none
-  int64_t lower_bound_bytes = 0;  // of all plans of these parts
+  std::string stage;        // what it does now, for readers
+  int64_t best_cost = -1;   // of the best plan yet; -1: there is none
+  int64_t lower_bound = 0;  // of all plans of these parts
 };
 
 // Called whenever one of them changes, from the thread that searches.

@@ -11,6 +11,8 @@
 #include "passes/search/class_cuts.h"
 #include "passes/search/dump.h"
 #include "passes/search/joint_search.h"
+#include "passes/search/memory_search.h"
+#include "passes/search/predict.h"
 
 namespace tofu {
 namespace {
@@ -51,11 +53,15 @@ class Recursion {
         options_(options),
         parts_(options.parts),
         given_(options.given),
-        searcher_(graph, table, coarse, parts_, options.restrictions) {}
+        searcher_(graph, table, coarse, parts_, options.restrictions, options.time) {}
 
   Plan Run() {
     if (options_.start != nullptr) {
       Start();
+      if (options_.memory != nullptr) {
+        FitMemory();
+        return MakePlan();
+      }
       if (parts_.size() > 1) SolveJointly();
       return MakePlan();
     }
@@ -66,10 +72,10 @@ class Recursion {
     Recurse();
     if (options_.method == Method::kImproved && parts_.size() > 1) {
       SolveJointly();
-      if (best_bytes_ > lower_bound_) TryOrders();
+      if (best_cost_ > lower_bound_) TryOrders();
       if (options_.on_search) {
-        options_.on_search("improve",
-                           DumpImprovement(recursion_bytes_, best_bytes_, lower_bound_));
+        options_.on_search("improve", DumpImprovement(recursion_cost_, best_cost_,
+                                                      lower_bound_, Unit()));
       }
     }
     return MakePlan();
@@ -96,25 +102,42 @@ class Recursion {
         << " steps at once, expected one that its tables hold within the "
         << "time limit; raise the limit or choose mode \"tofu\", which goes step by step";
     optimal_ = found.status == EliminateStatus::kOptimal;
-    lower_bound_ = found.lower_bound_bytes;
-    best_bytes_ = found.bytes;
+    lower_bound_ = found.lower_bound;
+    best_cost_ = found.cost;
     if (options_.on_search) {
-      options_.on_search("search all steps", DumpSearch(coarse_, found, parts_, 0));
+      options_.on_search("search all steps",
+                         DumpSearch(coarse_, found, parts_, 0, Unit()));
     }
     best_ = std::move(found.cuts);
   }
 
   void Tell(std::string stage) const {
     if (!options_.on_progress) return;
-    options_.on_progress({std::move(stage), best_bytes_, lower_bound_});
+    options_.on_progress({std::move(stage), best_cost_, lower_bound_});
   }
+
+  const char* Unit() const { return options_.time == nullptr ? "bytes" : "ns"; }
 
   bool IsOver() const { return searches_left_ <= 0 || IsPast(options_.deadline); }
 
   void Start() {
     best_ = ClassCutsOf(graph_, coarse_, *options_.start);
     optimal_ = options_.start->status != PlanStatus::kFeasible;
-    recursion_bytes_ = best_bytes_ = options_.start->total_bytes();
+    recursion_cost_ = best_cost_ = options_.start->cost();
+  }
+
+  // Keeps the start if no plan within the limit is found.
+  void FitMemory() {
+    Tell("searching within the memory limit");
+    SearchOptions options = Options();
+    options.memory = options_.memory;
+    optimal_ = false;
+    MemorySearchResult found =
+        SearchWithinMemory(given_, best_, parts_, options, &searcher_);
+    lower_bound_ = found.lower_bound;
+    if (!found.found) return;
+    best_cost_ = found.found->cost;
+    best_ = std::move(found.found->cuts);
   }
 
   // The paper's recursion: step i given steps 1 .. i-1.
@@ -134,23 +157,25 @@ class Recursion {
       SearchResult found = searcher_.Search(cuts, Options());
       optimal_ = optimal_ && found.status == EliminateStatus::kOptimal;
       if (step == 0 && (parts_.size() == 1 || DoFirstStepsBound())) {
-        lower_bound_ = found.lower_bound_bytes;
+        lower_bound_ = found.lower_bound;
       }
       if (options_.on_search) {
-        options_.on_search("search step " + std::to_string(step + 1),
-                           DumpSearch(coarse_, found, Prefix(parts_, step + 1), before));
+        options_.on_search(
+            "search step " + std::to_string(step + 1),
+            DumpSearch(coarse_, found, Prefix(parts_, step + 1), before, Unit()));
       }
-      before = found.bytes;
+      before = found.cost;
       cuts = std::move(found.cuts);
     }
     best_ = std::move(cuts);
-    recursion_bytes_ = best_bytes_ = before;
+    recursion_cost_ = best_cost_ = before;
   }
 
   // Whether no plan of all steps costs less than its first step. An operator that reduces
   // an output in different ways may be whole at the first step of a plan although the
   // first step by itself would split it.
   bool DoFirstStepsBound() const {
+    if (options_.time != nullptr) return false;  // later steps may also save time
     return std::none_of(coarse_.operators.begin(), coarse_.operators.end(),
                         [&](const OpClass& op) {
                           const StrategyRow* row = table_.row(op.nodes[0]);
@@ -162,23 +187,23 @@ class Recursion {
   void SolveJointly() {
     JointOptions joint;
     joint.search = Options();
-    joint.best_bytes = best_bytes_;
+    joint.best_cost = best_cost_;
     joint.is_quick = options_.is_quick;
     if (options_.on_progress) {
       joint.on_progress = [this](SearchProgress now) {
-        now.lower_bound_bytes = std::max(now.lower_bound_bytes, lower_bound_);
+        now.lower_bound = std::max(now.lower_bound, lower_bound_);
         options_.on_progress(now);
       };
     }
     JointResult found = SearchJointly(given_, joint, &searcher_);
-    lower_bound_ = std::max(lower_bound_, found.lower_bound_bytes);
+    lower_bound_ = std::max(lower_bound_, found.lower_bound);
     if (found.found) Accept(std::move(*found.found));
   }
 
   void Accept(SearchResult found) {
-    if (found.bytes >= best_bytes_) return;
+    if (found.cost >= best_cost_) return;
     best_ = std::move(found.cuts);
-    best_bytes_ = found.bytes;
+    best_cost_ = found.cost;
   }
 
   // Steps with equal parts may be reordered: every extent still divides. Each order is
@@ -189,7 +214,7 @@ class Recursion {
     std::iota(order.begin(), order.end(), 0);
     Sweep(start, 1);
     for (int tried = 1; tried < kMaxOrders && !IsOver(); ++tried) {
-      if (best_bytes_ == lower_bound_) return;
+      if (best_cost_ == lower_bound_) return;
       if (!std::next_permutation(order.begin(), order.end())) break;
       if (IsPossible(order)) Sweep(Permuted(start, order), 1);
     }
@@ -210,14 +235,13 @@ class Recursion {
     for (size_t i = 0; unchanged < steps * steps; i = (i + 1) % (steps * steps)) {
       ++unchanged;
       if (i / steps >= i % steps) continue;
-      if (--left < 0 || best_bytes_ == lower_bound_ || IsPast(options_.deadline)) return;
+      if (--left < 0 || best_cost_ == lower_bound_ || IsPast(options_.deadline)) return;
       Tell("deciding two steps again");
       ClassCuts cuts = best_;
       Free(i / steps, &cuts);
       Free(i % steps, &cuts);
       SearchResult found = searcher_.Search(cuts, options);
-      if (found.status == EliminateStatus::kTooBig || found.bytes >= best_bytes_)
-        continue;
+      if (found.status == EliminateStatus::kTooBig || found.cost >= best_cost_) continue;
       Accept(std::move(found));
       unchanged = 0;
     }
@@ -242,7 +266,7 @@ class Recursion {
 
   // Decides every step again, given the others, until none gets cheaper.
   void Sweep(ClassCuts cuts, int sweeps) {
-    int64_t bytes = std::numeric_limits<int64_t>::max();
+    int64_t cost = std::numeric_limits<int64_t>::max();
     size_t unchanged = 0;
     for (size_t i = 0; i < sweeps * parts_.size(); ++i) {
       if (unchanged == parts_.size() || IsOver()) return;
@@ -250,16 +274,16 @@ class Recursion {
       Tell("deciding each step again");
       const std::vector<int> before = Free(i % parts_.size(), &cuts);
       SearchResult found = searcher_.Search(cuts, Options());
-      unchanged = found.bytes < bytes ? 0 : unchanged + 1;
-      if (found.bytes >= bytes) {
+      unchanged = found.cost < cost ? 0 : unchanged + 1;
+      if (found.cost >= cost) {
         Restore(i % parts_.size(), before, &cuts);
         continue;
       }
-      bytes = found.bytes;
+      cost = found.cost;
       cuts = std::move(found.cuts);
-      if (bytes >= best_bytes_) continue;
+      if (cost >= best_cost_) continue;
       best_ = cuts;
-      best_bytes_ = bytes;
+      best_cost_ = cost;
     }
   }
 
@@ -288,10 +312,11 @@ class Recursion {
   Plan MakePlan() {
     Plan plan;
     plan.parts = parts_;
-    plan.status = best_bytes_ <= lower_bound_ ? PlanStatus::kOptimal
-                  : optimal_                  ? PlanStatus::kStepsOptimal
-                                              : PlanStatus::kFeasible;
-    plan.lower_bound_bytes = std::min(lower_bound_, best_bytes_);
+    plan.status = best_cost_ <= lower_bound_ ? PlanStatus::kOptimal
+                  : optimal_                 ? PlanStatus::kStepsOptimal
+                                             : PlanStatus::kFeasible;
+    const bool is_time = options_.time != nullptr;
+    if (!is_time) plan.lower_bound_bytes = std::min(lower_bound_, best_cost_);
     for (int tensor : coarse_.tensor_class) {
       plan.tensor_cuts.push_back(best_.tensors[tensor]);
     }
@@ -302,9 +327,14 @@ class Recursion {
     }
     for (size_t p = 0; p < coarse_.operators.size(); ++p)
       AddBytes(static_cast<int>(p), &plan);
-    TOFU_CHECK(plan.total_bytes() == best_bytes_)
-        << "the plan's operators fetch " << plan.total_bytes() << " bytes, the search "
-        << "found " << best_bytes_;
+    if (is_time) {
+      plan.objective = Objective::kTime;
+      plan.predicted =
+          PredictClasses(graph_, table_, coarse_, best_, parts_, *options_.time);
+      plan.predicted->lower_bound_ns = std::min(lower_bound_, best_cost_);
+    }
+    TOFU_CHECK(plan.cost() == best_cost_) << "the plan's operators cost " << plan.cost()
+                                          << ", the search found " << best_cost_;
     return plan;
   }
 
@@ -358,8 +388,8 @@ class Recursion {
   int searches_left_ = kMaxSearches;
   std::map<std::vector<int>, std::vector<int64_t>> bytes_by_steps_;
   ClassCuts best_;
-  int64_t best_bytes_ = -1;  // none yet
-  int64_t recursion_bytes_ = 0;
+  int64_t best_cost_ = -1;  // none yet
+  int64_t recursion_cost_ = 0;
   int64_t lower_bound_ = 0;
   bool optimal_ = true;  // every step of the recursion is
 };
@@ -376,18 +406,17 @@ Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
   other.on_search = nullptr;
   if (options.on_progress) {
     other.on_progress = [&](const SearchProgress&) {
-      options.on_progress(
-          {"other orders of the parts", best.total_bytes(), best.lower_bound_bytes});
+      options.on_progress({"other orders of the parts", best.cost(), best.lower_bound()});
     };
   }
   std::sort(other.parts.begin(), other.parts.end());
   for (int tried = 1; options.may_reorder && tried < kMaxPartOrders; ++tried) {
-    if (best.total_bytes() == 0 || IsPast(options.deadline)) break;
+    if (best.cost() == 0 || IsPast(options.deadline)) break;
     if (other.parts != options.parts) {
       for (const bool is_quick : {true, false}) {
         other.is_quick = is_quick;
         Plan plan = Recursion(graph, table, coarse, other).Run();
-        if (plan.total_bytes() >= best.total_bytes()) break;
+        if (plan.cost() >= best.cost()) break;
         best = std::move(plan);
       }
     }

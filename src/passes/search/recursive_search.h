@@ -56,10 +56,13 @@ struct RecursiveOptions {
   ClassCuts given;           // a decision or kFree for every class and step
   Method method = Method::kImproved;
   Restrictions restrictions;
+  const TimeModel* time = nullptr;  // the objective; null: bytes
   int64_t max_table = int64_t{1} << 20;
   // A plan of these parts. A joint search improves it, if one is possible, whatever the
   // method.
   const Plan* start = nullptr;
+  // A limit within which `start` is searched again, and nothing else; null: none.
+  const MemoryLimit* memory = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;
   Deadline deadline = Deadline::max();

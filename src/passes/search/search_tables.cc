@@ -89,13 +89,15 @@ Matrix Rows(const Matrix& matrix, size_t count, const std::vector<size_t>& kept)
 
 SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
                            const CoarseGraph& coarse, std::vector<int> parts,
-                           Restrictions restrictions, size_t ordered)
+                           Restrictions restrictions, size_t ordered,
+                           const TimeCost* time)
     : graph_(graph),
       table_(table),
       coarse_(coarse),
       parts_(std::move(parts)),
       restrictions_(std::move(restrictions)),
-      ordered_(ordered) {
+      ordered_(ordered),
+      time_(time) {
   std::map<std::pair<bool, Shape>, int> tensor_kinds;
   for (size_t c = 0; c < coarse.tensors.size(); ++c) {
     const int next = static_cast<int>(tensor_kinds.size());
@@ -111,8 +113,8 @@ SearchTables::SearchTables(const Graph& graph, const StrategyTable& table,
     for (const OpSlot& slot : op.slots) {
       size_t first = 0;
       while (op.slots[first].tensor_class != slot.tensor_class) ++first;
-      key_.insert(key_.end(),
-                  {slot.is_output ? 1 : 0, slot.index, static_cast<int>(first)});
+      key_.insert(key_.end(), {slot.is_output ? 1 : 0, slot.index,
+                               static_cast<int>(first), MayOverlap(slot) ? 1 : 0});
     }
     const int next = static_cast<int>(slot_kinds.size());
     slot_kinds_.push_back(slot_kinds.emplace(key_, next).first->second);
@@ -138,9 +140,10 @@ bool SearchTables::MayBeWhole(int tensor_class) const {
   return !whole.empty() && whole[tensor_class];
 }
 
-bool SearchTables::IsRandom(int op_class) const {
-  const StrategyRow* row = table_.row(coarse_.operators[op_class].nodes[0]);
-  return row != nullptr && row->random;
+bool SearchTables::HasCosts(int op_class) const {
+  const OpClass& op = coarse_.operators[op_class];
+  const StrategyRow* row = table_.row(op.nodes[0]);
+  return time_ != nullptr || (row != nullptr && row->random && !op.slots.empty());
 }
 
 std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
@@ -195,6 +198,10 @@ const TensorChoices* SearchTables::Tensor(int tensor_class, const Given& given,
       << "tensor class " << tensor_class << " has no cuts";
   for (size_t i = 0; i < choices.alternatives.size(); ++i) {
     const Cuts& cuts = choices.alternatives[i];
+    if (time_ != nullptr) {
+      choices.timed.push_back(i < choices.num_patterns ? GroupTiles()
+                                                       : time_->Tiles(shape, cuts));
+    }
     if (AreAllOrdered()) {
       choices.tiles.push_back(TileBoxes(shape, cuts, parts_));
       continue;
@@ -239,14 +246,19 @@ const OperatorChoices* SearchTables::Operator(
   }
   key_.assign({splits == nullptr ? -1 : splits->id, slot_kinds_[op_class]});
   for (const OpSlot& slot : op.slots) key_.push_back(tensors[slot.tensor_class]->id);
+  const TensorChoices* of_elements = nullptr;
+  if (op.elementwise) {
+    of_elements = tensors[ElementwiseTensor(graph_, coarse_, op)];
+    key_.insert(key_.end(), {of_elements->id, time_ == nullptr ? 0 : op_class});
+  }
   const auto found = operators_.find(key_);
   if (found != operators_.end()) return &found->second;
   const Key key = key_;
   return &operators_
-              .emplace(key,
-                       op.elementwise
-                           ? MakeElementwise(op_class, *tensors[op.slots[0].tensor_class])
-                           : MakeChoices(op_class, splits, tensors))
+              .emplace(key, !op.elementwise ? MakeChoices(op_class, splits, tensors)
+                            : time_ == nullptr
+                                ? MakeElementwise(op_class, *of_elements)
+                                : MakeTimedElementwise(op_class, *of_elements))
               .first->second;
 }
 
@@ -290,8 +302,20 @@ OperatorChoices SearchTables::MakeChoices(
       sums[at][j] += costs[j] * static_cast<int64_t>(op.nodes.size());
     }
   }
+  if (time_ != nullptr) {
+    if (splits->regions.empty()) MakeRegions(op.nodes[0], splits);
+    Matrix& own = sums.emplace_back();
+    for (const TimedSplit& split : splits->timed) {
+      own.push_back(Nanoseconds(split.compute_s + time_->host_s()) *
+                    static_cast<int64_t>(op.nodes.size()));
+    }
+  }
   const std::vector<size_t> kept = Undominated(sums, count);
   for (size_t s : kept) choices.alternatives.push_back(splits->alternatives[s]);
+  if (time_ != nullptr) {
+    choices.own = Rows(sums.back(), count, kept);
+    sums.pop_back();
+  }
   for (const Matrix& sum : sums) choices.matrices.emplace_back(Rows(sum, count, kept));
   return choices;
 }
@@ -323,9 +347,41 @@ OperatorChoices SearchTables::MakeElementwise(int op_class,
   return choices;
 }
 
+// Its time depends on its tensors' cuts alone. A class has different operators, unless
+// they draw random numbers (coalesce.h).
+OperatorChoices SearchTables::MakeTimedElementwise(int op_class,
+                                                   const TensorChoices& tensor) const {
+  const OpClass& op = coarse_.operators[op_class];
+  Matrix costs;
+  for (const Cuts& cuts : tensor.alternatives) {
+    int64_t ns = 0;
+    for (int node : op.nodes) {
+      ns += Nanoseconds(time_->ElementwiseSeconds(node, cuts) + time_->host_s());
+    }
+    costs.push_back(ns);
+  }
+  const int node = op.nodes[0];
+  // Of patterns the cost is a bound, without what they fetch.
+  for (size_t c = tensor.num_patterns; table_.row(node)->random && c < costs.size();
+       ++c) {
+    const Cuts& cuts = tensor.alternatives[c];
+    const TimedSplit split = time_->Split(node, ElementwiseCuts(*table_.row(node), cuts));
+    for (const OpSlot& slot : op.slots) {
+      costs[c] +=
+          Nanoseconds(time_->Fetch(node, slot, split, tensor.timed[c]).Counted()) *
+          static_cast<int64_t>(op.nodes.size());
+    }
+  }
+  OperatorChoices choices;
+  choices.alternatives.emplace_back();  // its tensors'
+  choices.matrices.emplace_back(std::move(costs));
+  return choices;
+}
+
 void SearchTables::SetSlotKey(const OpSlot& slot, const Splits& splits,
                               const TensorChoices& tensor) {
-  key_.assign({splits.id, slot.is_output ? 1 : 0, slot.index, tensor.id});
+  key_.assign({splits.id, slot.is_output ? 1 : 0, slot.index, tensor.id,
+               MayOverlap(slot) ? 1 : 0});
 }
 
 const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot& slot,
@@ -338,6 +394,10 @@ const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot&
   if (splits->regions.empty()) MakeRegions(node, splits);
   matrix.reserve(splits->regions.size() * tensor.tiles.size());
   for (size_t split = 0; split < splits->regions.size(); ++split) {
+    if (time_ != nullptr) {
+      AddTimes(node, slot, *splits, split, tensor, &matrix);
+      continue;
+    }
     if (!AreAllOrdered()) {
       AddLeastBytes(node, slot, *splits, split, tensor, &matrix);
       continue;
@@ -350,9 +410,38 @@ const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot&
 }
 
 void SearchTables::MakeRegions(int node, Splits* splits) const {
-  for (const Cuts& cuts : splits->alternatives) {
+  for (size_t i = 0; i < splits->alternatives.size(); ++i) {
+    const Cuts& cuts = splits->alternatives[i];
     splits->regions.emplace_back(graph_, table_, node, Ordered(cuts), parts_);
     if (!AreAllOrdered()) splits->last.emplace_back(graph_, table_, node, cuts, parts_);
+    if (time_ == nullptr) continue;
+    if (i >= splits->num_patterns) {
+      splits->timed.push_back(time_->Split(node, cuts));
+      continue;
+    }
+    splits->timed.emplace_back();
+    splits->timed.back().compute_s =
+        time_->ComputeSeconds(node, splits->last.back(), cuts);
+  }
+}
+
+bool SearchTables::MayOverlap(const OpSlot& slot) const {
+  return time_ != nullptr && time_->MayOverlap(slot);
+}
+
+void SearchTables::AddTimes(int node, const OpSlot& slot, const Splits& splits,
+                            size_t split, const TensorChoices& tensor,
+                            Matrix* matrix) const {
+  Matrix least;
+  if (!AreAllOrdered()) AddLeastBytes(node, slot, splits, split, tensor, &least);
+  const TimedSplit& timed = splits.timed[split];
+  for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
+    if (split < splits.num_patterns || c < tensor.num_patterns) {
+      matrix->push_back(time_->LeastFetchNs(slot, least[c], timed.compute_s));
+    } else {
+      matrix->push_back(
+          Nanoseconds(time_->Fetch(node, slot, timed, tensor.timed[c]).Counted()));
+    }
   }
 }
 
@@ -397,6 +486,10 @@ Cuts SearchTables::Ordered(Cuts cuts) const {
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
   return slot.is_output ? NodeEntry{node, slot.index}
                         : graph.nodes[node].inputs[slot.index];
+}
+
+int ElementwiseTensor(const Graph& graph, const CoarseGraph& coarse, const OpClass& op) {
+  return coarse.tensor_class[graph.first_entry[op.nodes[0]]];
 }
 
 Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts) {

@@ -1,5 +1,7 @@
 // Caches results that the searches of one plan share: the alternatives of tensors and
-// operators, and the bytes of an operator's slots for each pair of them.
+// operators, and the costs of an operator's slots for each pair of them: bytes, or
+// nanoseconds where time is the objective (time_cost.h). Then each alternative of an
+// operator also has a cost of its own.
 //
 // Alternatives are cuts, or patterns of which only the first steps are ordered
 // (patterns.h). What patterns cost is a bound: the least that the sizes of their tiles
@@ -32,6 +34,7 @@
 #include "passes/coarsen/coalesce.h"
 #include "passes/search/alternatives.h"
 #include "passes/search/cost.h"
+#include "passes/search/time_cost.h"
 #include "solver/cost_table.h"
 
 namespace tofu {
@@ -45,6 +48,7 @@ struct TensorChoices {
   // [alternative], of patterns, after all steps: the size of a tile, and of all of them.
   std::vector<Shape> tile_sizes;
   std::vector<int64_t> volumes;
+  std::vector<GroupTiles> timed;  // [alternative] of cuts, for time; of patterns empty
 };
 
 // The ways to split an operator that can be best, given its tensors' cuts.
@@ -52,9 +56,14 @@ struct OperatorChoices {
   std::vector<Cuts> alternatives;
   // For each different tensor class, in the order of the slots:
   std::vector<int> slots;             // the first slot with this class
-  std::vector<SharedCells> matrices;  // [alternative * tensor's + tensor's]: bytes of
+  std::vector<SharedCells> matrices;  // [alternative * tensor's + tensor's]: the cost of
                                       // all nodes of the class
+  std::vector<int64_t> own;           // [alternative]: the same, whatever the tensors
+                                      // are; empty: none
 };
+
+// The class of the tensors of an element-wise class of operators.
+int ElementwiseTensor(const Graph& graph, const CoarseGraph& coarse, const OpClass& op);
 
 class SearchTables {
  public:
@@ -75,11 +84,17 @@ class SearchTables {
   };
 
   // `parts` of all steps; given cuts may cover only the first steps if all are ordered.
+  // `time`: the objective; null: bytes.
   SearchTables(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
                std::vector<int> parts, Restrictions restrictions,
-               size_t ordered = Cuts::kMaxSteps);
+               size_t ordered = Cuts::kMaxSteps, const TimeCost* time = nullptr);
 
-  bool IsRandom(int op_class) const;
+  // Whether an element-wise class costs anything.
+  bool HasCosts(int op_class) const;
+  // The class of its tensors.
+  int TensorOf(int op_class) const {
+    return ElementwiseTensor(graph_, coarse_, coarse_.operators[op_class]);
+  }
 
   // Null if there are more than `limit`.
   const TensorChoices* Tensor(int tensor_class, const Given& given, size_t limit);
@@ -118,6 +133,7 @@ class SearchTables {
     // all.
     std::vector<OperatorRegions> regions;
     std::vector<OperatorRegions> last;
+    std::vector<TimedSplit> timed;  // [alternative], for time; of patterns only the sum
   };
   using Matrix = std::vector<int64_t>;
 
@@ -138,6 +154,10 @@ class SearchTables {
   OperatorChoices MakeChoices(int op_class, Splits* splits,
                               const std::vector<const TensorChoices*>& tensors);
   OperatorChoices MakeElementwise(int op_class, const TensorChoices& tensor) const;
+  OperatorChoices MakeTimedElementwise(int op_class, const TensorChoices& tensor) const;
+  void AddTimes(int node, const OpSlot& slot, const Splits& splits, size_t split,
+                const TensorChoices& tensor, Matrix* matrix) const;
+  bool MayOverlap(const OpSlot& slot) const;
 
   const Graph& graph_;
   const StrategyTable& table_;
@@ -145,6 +165,7 @@ class SearchTables {
   const std::vector<int> parts_;
   const Restrictions restrictions_;
   const size_t ordered_;
+  const TimeCost* const time_;
   // Equal if choices and costs are: per tensor class by shape, per operator class by
   // number of nodes and slots.
   std::vector<int> tensor_kinds_;

@@ -66,6 +66,22 @@ class SearchProblem {
     return variables;
   }
 
+  // The tiles that a worker holds, with one more variable for those that are decided.
+  void AddUses(const MemoryLimit& memory, const std::vector<int>& parts,
+               LimitedProblem* limited) const {
+    limited->limit = memory.limit_bytes;
+    const int decided = limited->costs.AddVariable(1);
+    for (const MemoryLimit::Life& life : memory.lives) {
+      std::vector<int64_t> bytes;
+      for (const Cuts& cuts : tensors_[life.tensor_class]->alternatives) {
+        bytes.push_back(TileBytes(life.bytes, cuts, parts));
+      }
+      const int variable = tensor_variables_[life.tensor_class];
+      limited->uses.push_back({variable < 0 ? decided : variable, life.begin, life.end,
+                               SharedCells(std::move(bytes))});
+    }
+  }
+
   // Whether time was up before the problem was made.
   bool is_late() const { return is_late_; }
 
@@ -132,16 +148,20 @@ class SearchProblem {
     const OpClass& op = coarse_.operators[p];
     operators_.push_back(nullptr);
     operator_variables_.push_back(-1);
-    if (op.elementwise && (!tables_->IsRandom(p) || op.slots.empty())) return true;
+    if (op.elementwise && !tables_->HasCosts(p)) return true;
     const OperatorChoices* choices =
         tables_->Operator(p, OfOperator(p), tensors_, options_.max_alternatives);
     if (choices == nullptr) return false;
     const int variable = AddVariable(choices->alternatives.size());
+    AddOwn(variable, choices->own);
+    if (op.elementwise) {
+      AddCosts(-1, tensor_variables_[tables_->TensorOf(p)], choices->matrices[0]);
+      return true;
+    }
     for (size_t i = 0; i < choices->slots.size(); ++i) {
       const OpSlot& slot = op.slots[choices->slots[i]];
       AddCosts(variable, tensor_variables_[slot.tensor_class], choices->matrices[i]);
     }
-    if (op.elementwise) return true;
     operators_.back() = choices;
     operator_variables_.back() = variable;
     return true;
@@ -154,6 +174,15 @@ class SearchProblem {
       AddUnary(of_operator >= 0 ? of_operator : of_tensor, matrix.vector());
     } else {
       problem_.constant += matrix[0];
+    }
+  }
+
+  void AddOwn(int variable, const std::vector<int64_t>& costs) {
+    if (costs.empty()) return;
+    if (variable >= 0) {
+      AddUnary(variable, costs);
+    } else {
+      problem_.constant += costs[0];
     }
   }
 
@@ -204,17 +233,18 @@ struct KindProfiles {
   }
 };
 
-EliminateResult Branch(const PairwiseProblem& problem, const SearchOptions& options,
-                       SolveCache* cache) {
+EliminateResult Branch(const SearchProblem& search, const std::vector<int>& parts,
+                       const SearchOptions& options, SolveCache* cache) {
   LimitedProblem limited;
-  limited.costs = problem;
+  limited.costs = search.problem();
+  if (options.memory != nullptr) search.AddUses(*options.memory, parts, &limited);
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
   solve.cache = cache;
   SolveResult solved = Solve(limited, solve);
   EliminateResult result;
-  if (solved.values.empty() && !problem.domain.empty()) return result;
+  if (solved.values.empty() && !limited.costs.domain.empty()) return result;
   result.status = solved.status == SolveStatus::kOptimal ? EliminateStatus::kOptimal
                                                          : EliminateStatus::kFeasible;
   result.values = std::move(solved.values);
@@ -228,18 +258,22 @@ EliminateResult Branch(const PairwiseProblem& problem, const SearchOptions& opti
 PartitionSearcher::PartitionSearcher(const Graph& graph, const StrategyTable& table,
                                      const CoarseGraph& coarse,
                                      const std::vector<int>& parts,
-                                     const Restrictions& restrictions)
+                                     const Restrictions& restrictions,
+                                     const TimeModel* time)
     : graph_(graph),
       table_(table),
       coarse_(coarse),
       parts_(parts),
-      restrictions_(restrictions) {}
+      restrictions_(restrictions),
+      time_(time == nullptr ? std::nullopt
+                            : std::optional<TimeCost>(std::in_place, graph, table, coarse,
+                                                      *time, parts)) {}
 
 SearchTables* PartitionSearcher::TablesOf(size_t ordered) {
   ordered = std::min(ordered, parts_.size());
   return &tables_
               .try_emplace(ordered, graph_, table_, coarse_, parts_, restrictions_,
-                           ordered)
+                           ordered, time_ ? &*time_ : nullptr)
               .first->second;
 }
 
@@ -250,7 +284,7 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
   if (!search.Make()) return search.is_late() ? Hurry(given, options) : result;
   const PairwiseProblem& problem = search.problem();
   EliminateResult solved = options.method == SolveBy::kBranch
-                               ? Branch(problem, options, &solve_cache_)
+                               ? Branch(search, parts_, options, &solve_cache_)
                                : Eliminate(problem, options.eliminate, &cache_);
   if (options.method == SolveBy::kGreedy && solved.status != EliminateStatus::kTooBig) {
     // The mode's optimum still bounds what the greedy choice finds.
@@ -260,8 +294,8 @@ SearchResult PartitionSearcher::Search(const ClassCuts& given,
                                                       : EliminateStatus::kFeasible;
   }
   result.status = solved.status;
-  result.bytes = solved.cost;
-  result.lower_bound_bytes = solved.lower_bound;
+  result.cost = solved.cost;
+  result.lower_bound = solved.lower_bound;
   result.num_variables = static_cast<int>(problem.domain.size());
   if (solved.status != EliminateStatus::kTooBig) {
     result.cuts = search.Decode(solved.values);
@@ -325,7 +359,7 @@ SearchResult PartitionSearcher::Hurry(ClassCuts given, SearchOptions options) {
   SearchResult result = Search(given, options);
   if (result.status == EliminateStatus::kOptimal)
     result.status = EliminateStatus::kFeasible;
-  result.lower_bound_bytes = 0;
+  result.lower_bound = 0;
   return result;
 }
 

@@ -6,7 +6,8 @@
 // several at once. With c_v the alternatives of tensor class v and s_p those of
 // operator class p it minimises
 //   sum over p of multiplicity_p * min over s_p of
-//     sum over p's slots of bytes(slot, s_p, c_class(slot)),
+//     sum over p's slots of cost(slot, s_p, c_class(slot)),
+// with costs in bytes, or in nanoseconds, which have another summand for s_p alone,
 // by elimination over variables c and s: an operator with many tensors needs
 // no table over all of them.
 //
@@ -29,12 +30,14 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "graph/cuts.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
 #include "passes/coarsen/coalesce.h"
+#include "passes/search/memory_limit.h"
 #include "passes/search/search_tables.h"
 #include "solver/eliminate.h"
 #include "solver/solve_cache.h"
@@ -70,7 +73,8 @@ enum class SolveBy {
 struct SearchOptions {
   SolveBy method = SolveBy::kElimination;
   EliminateOptions eliminate;
-  int64_t max_nodes = 1;  // of kBranch
+  int64_t max_nodes = 1;                // of kBranch
+  const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
   // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
   const ClassProfiles* profiles = nullptr;  // null: all
@@ -86,18 +90,18 @@ struct SearchOptions {
 struct SearchResult {
   EliminateStatus status = EliminateStatus::kTooBig;
   ClassCuts cuts;
-  int64_t bytes = 0;  // of all steps given and decided
-  int64_t lower_bound_bytes = 0;
+  int64_t cost = 0;  // of all steps given and decided
+  int64_t lower_bound = 0;
   int num_variables = 0;
 };
 
 // Searches of one graph over the same steps, which share cached results.
 class PartitionSearcher {
  public:
-  // `parts` of all steps.
+  // `parts` of all steps. `time`: minimises time on its machine; null: bytes.
   PartitionSearcher(const Graph& graph, const StrategyTable& table,
                     const CoarseGraph& coarse, const std::vector<int>& parts,
-                    const Restrictions& restrictions);
+                    const Restrictions& restrictions, const TimeModel* time = nullptr);
 
   // `given` covers the first steps, or all.
   SearchResult Search(const ClassCuts& given, const SearchOptions& options);
@@ -125,6 +129,7 @@ class PartitionSearcher {
   const CoarseGraph& coarse_;
   const std::vector<int> parts_;
   const Restrictions restrictions_;
+  const std::optional<TimeCost> time_;
   std::map<size_t, SearchTables> tables_;  // by the number of ordered steps
   EliminationCache cache_;
   SolveCache solve_cache_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "graph/cuts.h"
-#include "graph/plan.h"
 #include "support/recount.h"
 
 namespace tofu {
@@ -18,12 +17,15 @@ constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 class BruteForce {
  public:
   BruteForce(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
-             const std::vector<int>& parts, const std::vector<bool>& may_be_whole)
+             const std::vector<int>& parts, const std::vector<bool>& may_be_whole,
+             bool operators, NodeCost cost, const std::function<bool(const Plan&)>& fits)
       : graph_(graph),
         table_(table),
         coarse_(coarse),
         may_be_whole_(may_be_whole),
-        read_(ReadTensors(graph)) {
+        operators_may_be_whole_(operators),
+        cost_(std::move(cost)),
+        fits_(fits) {
     plan_.parts = parts;
     plan_.tensor_cuts.resize(graph.shapes.size());
     plan_.op_cuts.assign(graph.nodes.size(), std::vector<int>(parts.size(), kWhole));
@@ -78,6 +80,7 @@ class BruteForce {
       }
       return;
     }
+    if (fits_ && !fits_(plan_)) return;
     int64_t sum = 0;
     for (int node = 0; node < graph_.num_nodes() && sum < best_; ++node) {
       if (!graph_.nodes[node].is_variable()) sum += Operator(node);
@@ -93,19 +96,36 @@ class BruteForce {
     }
     const std::vector<int> allowed =
         row == nullptr ? std::vector<int>() : row->splittable;
+    std::vector<Cuts> choices = Choices(
+        extents, allowed, operators_may_be_whole_ && row != nullptr && !row->random);
+    if (operators_may_be_whole_ &&
+        coarse_.operators[coarse_.op_class[node]].elementwise) {
+      choices = {LikeTensors(*row, node)};
+    }
     int64_t best = kUnknown;
-    for (const Cuts& cuts : Choices(extents, allowed, false)) {
+    for (const Cuts& cuts : choices) {
       plan_.op_cuts[node] = cuts;
-      best = std::min(best, RecountNode(graph_, table_, plan_, read_, node));
+      best = std::min(best, cost_(plan_, node));
     }
     return best;
+  }
+
+  // The variable of each dimension that its first output's tensor cuts.
+  Cuts LikeTensors(const StrategyRow& row, int node) const {
+    Cuts cuts;
+    for (int dim : plan_.tensor_cuts[graph_.first_entry[node]]) {
+      cuts.push_back(dim == kWhole ? kWhole : row.outputs[0].dims[dim].lo.terms[0].var);
+    }
+    return cuts;
   }
 
   const Graph& graph_;
   const StrategyTable& table_;
   const CoarseGraph& coarse_;
   const std::vector<bool>& may_be_whole_;
-  const std::vector<bool> read_;
+  const bool operators_may_be_whole_;
+  const NodeCost cost_;
+  const std::function<bool(const Plan&)>& fits_;
   std::vector<std::vector<Cuts>> choices_;
   Plan plan_;
   int64_t best_ = kUnknown;
@@ -115,8 +135,22 @@ class BruteForce {
 
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
-                        size_t limit, const std::vector<bool>& may_be_whole) {
-  return BruteForce(graph, table, coarse, parts, may_be_whole).Run(limit);
+                        size_t limit, const std::vector<bool>& may_be_whole,
+                        const std::function<bool(const Plan&)>& fits) {
+  const std::vector<bool> read = ReadTensors(graph);
+  const NodeCost bytes = [&](const Plan& plan, int node) {
+    return RecountNode(graph, table, plan, read, node);
+  };
+  return BruteForce(graph, table, coarse, parts, may_be_whole, false, bytes, fits)
+      .Run(limit);
+}
+
+int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
+                       const CoarseGraph& coarse, const std::vector<int>& parts,
+                       size_t limit, const std::vector<bool>& may_be_whole,
+                       bool operators, const NodeCost& cost) {
+  return BruteForce(graph, table, coarse, parts, may_be_whole, operators, cost, nullptr)
+      .Run(limit);
 }
 
 }  // namespace tofu

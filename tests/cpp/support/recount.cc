@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace tofu {
 namespace {
 
 constexpr int kWhole = -1;  // a step that cuts nothing
-
-// Indices of one dimension, or values of one variable: begin <= i < end.
-struct Span {
-  int64_t begin;
-  int64_t end;
-};
-using Region = std::vector<Span>;
 
 int64_t Count(const Region& region) {
   int64_t count = 1;
@@ -24,6 +18,7 @@ int64_t Count(const Region& region) {
 
 Region Common(const Region& a, const Region& b) {
   Region common;
+  if (a.size() != b.size()) return {{0, 0}};  // nothing of a scalar
   for (size_t d = 0; d < a.size(); ++d) {
     common.push_back({std::max(a[d].begin, b[d].begin), std::min(a[d].end, b[d].end)});
   }
@@ -132,35 +127,69 @@ class Operator {
 
   int64_t InputBytes(size_t slot) const {
     const NodeEntry entry = graph_.nodes[node_].inputs[slot];
-    const Region tile = Tile(entry);
-    Region needed = All(entry);
-    if (IsIdle()) return 0;
-    if (row_ != nullptr && slot < row_->inputs.size()) {
-      const InputAccess& input = row_->inputs[slot];
-      if (IsBehindTheFirst(input.only_first)) return 0;
-      needed = Touched(input.dims, needed, input.pad && Splits(input.pad->vars));
-    }
-    return (Count(needed) - Count(Common(needed, tile))) * BytesOf(entry);
+    const Region needed = Needed(slot);
+    return (Count(needed) - Count(Common(needed, Tile(entry)))) * BytesOf(entry);
   }
 
   // The tile, once for every part that is reduced into it, minus this worker's part.
   int64_t OutputBytes(int index) const {
     const NodeEntry entry{node_, index};
     const Region tile = Tile(entry);
-    Region made = All(entry);
-    int64_t copies = 1;
-    if (row_ != nullptr && index < static_cast<int>(row_->outputs.size())) {
-      const OutputAccess& output = row_->outputs[index];
-      made = Touched(output.dims, made);
-      for (size_t step = 0; step < cuts_.size(); ++step) {
-        if (output.reduce.count(cuts_[step]) > 0) copies *= plan_.parts[step];
-      }
+    const int64_t own = Count(Common(Made(index), tile));
+    return (Copies(index).first * Count(tile) - own) * BytesOf(entry);
+  }
+
+  WorkerPart Part() const {
+    const Node& node = graph_.nodes[node_];
+    WorkerPart part;
+    part.which = which_;
+    for (size_t slot = 0; slot < node.inputs.size(); ++slot) {
+      part.needed.push_back(Needed(slot));
+      part.input_tiles.push_back(Tile(node.inputs[slot]));
     }
-    const int64_t own = IsIdle() ? 0 : Count(Common(made, tile));
-    return (copies * Count(tile) - own) * BytesOf(entry);
+    for (int index = 0; index < node.num_outputs; ++index) {
+      part.made.push_back(Made(index));
+      part.output_tiles.push_back(Tile({node_, index}));
+      part.copies.push_back(Copies(index).first);
+      part.copy.push_back(Copies(index).second);
+    }
+    return part;
   }
 
  private:
+  static Region Nothing(Region region) {
+    for (Span& span : region) span.end = span.begin;
+    return region.empty() ? Region{{0, 0}} : region;
+  }
+
+  Region Needed(size_t slot) const {
+    const Region all = All(graph_.nodes[node_].inputs[slot]);
+    if (IsIdle()) return Nothing(all);
+    if (row_ == nullptr || slot >= row_->inputs.size()) return all;
+    const InputAccess& input = row_->inputs[slot];
+    if (IsBehindTheFirst(input.only_first)) return Nothing(all);
+    return Touched(input.dims, all, input.pad && Splits(input.pad->vars));
+  }
+
+  Region Made(int index) const {
+    const Region all = All({node_, index});
+    if (IsIdle()) return Nothing(all);
+    if (row_ == nullptr || index >= static_cast<int>(row_->outputs.size())) return all;
+    return Touched(row_->outputs[index].dims, all);
+  }
+
+  // How many parts are reduced into an output, and which one this worker made.
+  std::pair<int64_t, int> Copies(int index) const {
+    std::pair<int64_t, int> copies = {1, 0};
+    if (row_ == nullptr || index >= static_cast<int>(row_->outputs.size())) return copies;
+    for (size_t step = 0; step < cuts_.size(); ++step) {
+      if (row_->outputs[index].reduce.count(cuts_[step]) == 0) continue;
+      copies.first *= plan_.parts[step];
+      copies.second = copies.second * plan_.parts[step] + which_[step];
+    }
+    return copies;
+  }
+
   int64_t BytesOf(NodeEntry entry) const {
     return Bytes(graph_.dtypes[EntryOf(graph_, entry)]);
   }
@@ -217,6 +246,15 @@ class Operator {
 };
 
 }  // namespace
+
+WorkerPart RecountPart(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                       int node, int worker) {
+  return Operator(graph, table, plan, node, worker).Part();
+}
+
+int64_t CountElements(const Region& region) { return Count(region); }
+
+int64_t BytesOfType(int dtype) { return Bytes(dtype); }
 
 std::vector<bool> ReadTensors(const Graph& graph) {
   std::vector<bool> read(graph.shapes.size(), false);

@@ -16,6 +16,30 @@
 
 namespace tofu {
 
+// Indices of one dimension: begin <= i < end.
+struct Span {
+  int64_t begin;
+  int64_t end;
+};
+using Region = std::vector<Span>;
+
+// One worker's part of an operator.
+struct WorkerPart {
+  std::vector<int> which;            // [step]: its part
+  std::vector<Region> needed;        // [input]
+  std::vector<Region> input_tiles;   // [input]: what it owns of them
+  std::vector<Region> made;          // [output]
+  std::vector<Region> output_tiles;  // [output]: what it has to own of them
+  std::vector<int64_t> copies;       // [output]: parts that are reduced into it
+  std::vector<int> copy;             // [output]: which of them it made
+};
+
+WorkerPart RecountPart(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                       int node, int worker);
+
+int64_t CountElements(const Region& region);
+int64_t BytesOfType(int dtype);
+
 // Bytes that all workers fetch under the plan.
 int64_t Recount(const Graph& graph, const StrategyTable& table, const Plan& plan);
 

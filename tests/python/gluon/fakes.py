@@ -90,7 +90,8 @@ def backend():
         train,
         optimizer=None,
         workers=1,
-        statistics_in_forward=False,
+        on_gpus=False,
+        fused=(),
     ):
         text = symbol.tojson()
         if f'"op": "{REFUSED}"' in text:
@@ -133,7 +134,9 @@ def backend():
 
     return Backend(
         training_graph=training_graph,
+        whole_statistics=lambda plan: frozenset(),
         strategy_table=strategy_table,
+        choose_plan=None,
         compile_graph=compile_graph,
         usable_fetch=_usable_fetch,
         program=Program,

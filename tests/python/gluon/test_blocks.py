@@ -78,10 +78,10 @@ def test_programs_of_the_signatures_unused_for_longest_are_dropped(two, monkeypa
     for batch in (4, 8, 4, 12, 4, 12):
         with autograd.record():
             net(data(batch))
-    assert len(two.graphs) == 3
+    assert len(two.pins) == 3
     with autograd.record():
         net(data(8))
-    assert len(two.graphs) == 4, "the second one's was dropped for the third's"
+    assert len(two.pins) == 4, "the second one's was dropped for the third's"
 
 
 def test_quiet_is_quiet(fake, capsys):

@@ -223,20 +223,33 @@ def roles(folder, line, **variables):
     ]
 
 
-@pytest.mark.parametrize("fault", ["kill", "exit"])
-def test_heartbeats_tell_of_a_dead_process(tmp_path, fault):
-    """Where no launcher watches. Servers and scheduler run the script up to its import."""
-    processes = roles(
-        tmp_path,
-        [faulty(tmp_path, fault)],
-        PS_HEARTBEAT_INTERVAL="1",
-        PS_HEARTBEAT_TIMEOUT="10",
-    )
+@pytest.fixture(scope="module", autouse=True)
+def unwatched(request, tmp_path_factory):
+    """Runs that no launcher watches, by fault. They mostly wait, so other tests run meanwhile."""
+    name = test_heartbeats_tell_of_a_dead_process.__name__
+    faults = [
+        item.callspec.params["fault"]
+        for item in request.session.items
+        if item.path == request.path and item.originalname == name
+    ]
+    variables = {"PS_HEARTBEAT_INTERVAL": "1", "PS_HEARTBEAT_TIMEOUT": "10"}
+    runs = {}
     try:
-        done = [(*each.communicate(timeout=LIMIT_S), each.returncode) for each in processes]
+        for fault in faults:
+            folder = tmp_path_factory.mktemp(fault)
+            runs[fault] = roles(folder, [faulty(folder, fault)], **variables)
+        yield runs
     finally:
-        for each in processes:
-            each.kill()
+        for process in (process for run in runs.values() for process in run):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["kill", "exit"])
+def test_heartbeats_tell_of_a_dead_process(unwatched, fault):
+    """Where no launcher watches. Servers and scheduler run the script up to its import."""
+    done = [(*each.communicate(timeout=LIMIT_S), each.returncode) for each in unwatched[fault]]
     (_, scheduler, _), (_, server, _), (out, alive, _), (other, _, _) = done
     assert out.startswith("trained 0 ") and other.startswith("trained 1 ")
     assert all(code != 0 for *_, code in done)

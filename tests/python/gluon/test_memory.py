@@ -98,6 +98,35 @@ def test_old_signatures_are_freed(two, without_collector):
     assert len(programs()) == 32
 
 
+def test_a_recording_that_is_over_keeps_no_program(two, without_collector):
+    """As in MXNet, an output that the script still holds keeps only its own memory."""
+    net, inputs = make_net(), data()
+    inputs.attach_grad()
+    with autograd.record():
+        out = net(inputs)
+        loss = out.sum()
+    loss.backward(retain_graph=True)
+    used = programs()
+    net.hybridize()
+    net(inputs)  # the block drops the programs of its former graph
+    assert used and not any(each() is None for each in used)
+    loss.backward()
+    wait_until(all_freed(used), active().state.calls.free)
+    assert out.shape == (12, 6)
+
+
+def test_the_trial_of_a_trace_uses_the_program_of_the_recorded_call(two):
+    net, inputs = make_net(hybrid=False), data()
+    inputs.attach_grad()
+    with autograd.record():
+        loss = net(inputs).sum()
+    loss.backward()
+    (known,) = active().state.traces.values()
+    (trace,) = known.traces
+    (pool,) = trace.partitioned._pools.values()
+    assert len(pool._bound) == 1
+
+
 def test_scopes_still_name_children(two):
     net = make_net()
     net(data())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,17 +41,23 @@ def run(library, *arguments):
     return records
 
 
+# When a state is made, no weight has been updated yet on any worker.
+OF_ONE = {
+    "forward": r"tofu: thrown by operator \S+ \(\S+\) on worker {0}, cpu\({0}\)",
+    "backward": r"tofu: thrown by operator \S+ \(\S+\) on worker {0}, cpu\({0}\)",
+    "states": r"parameter net_a: making its optimizer state on cpu\({0}\) failed",
+}
+
+
 @pytest.mark.parametrize(("workers", "dtype"), [(2, "float64"), (4, "float32")])
-def test_of_the_worker_that_makes_a_state(library, workers, dtype):
-    """No weight has been updated yet on any worker."""
-    records = run(library, "states", "--workers", workers, "--dtype", dtype)
-    assert len(records) == workers
+def test_of_one_worker(library, workers, dtype):
+    records = run(library, *OF_ONE, "--workers", workers, "--dtype", dtype)
+    assert len(records) == workers * len(OF_ONE)
     for record in records:
         assert record["failures"], record
         assert record["right"], record
         (error,) = record["errors"]
-        where = f"cpu({record['worker']})"
-        assert f"parameter net_a: making its optimizer state on {where} failed" in error
+        assert re.search(OF_ONE[record["place"]].format(record["worker"]), error), record
         assert "Failed to allocate CPU Memory" in error
 
 

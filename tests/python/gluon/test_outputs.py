@@ -112,7 +112,7 @@ def test_the_log_names_what_is_gathered(fake, capsys):
 def test_what_is_known_without_gathering(two):
     with gathers() as found:
         out = dense()(batch())
-        assert isinstance(out, mx.nd.NDArray)
+        assert type(out) is type(out.detach()) is mx.nd.NDArray
         assert (out.shape, out.ndim, out.size, len(out)) == ((12, 6), 2, 72, 12)
         assert (out.dtype, out.stype) == (np.float32, "default")
         assert out.context == out.ctx == mx.cpu()
@@ -123,6 +123,19 @@ def test_what_is_known_without_gathering(two):
         mx.nd.waitall()
     assert found == []
     assert outputs.is_divided(out)
+
+
+def test_an_output_is_read_after_tofu_is_disabled():
+    expected = dense()(batch()).asnumpy()
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    mx.random.seed(1)
+    out, dropped = dense()(batch()), dense()(batch())
+    tofu.gluon.disable()
+    assert outputs.is_divided(out)
+    del dropped
+    assert (out.shape, out.grad) == (expected.shape, None)
+    np.testing.assert_allclose(out.asnumpy(), expected, rtol=1e-5)
+    assert not outputs.is_divided(out)
 
 
 def test_an_output_that_was_read_is_a_plain_array(two):

@@ -1,7 +1,9 @@
 """To a script, tiled parameters behave like plain ones."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import mxnet as mx
 import numpy as np
@@ -63,6 +65,38 @@ def test_the_class_says_what_it_is(net):
     parameter = weight(net)
     assert isinstance(parameter, gluon.Parameter)
     assert repr(parameter) == "Parameter net_dense0_weight (shape=(12, 10), dtype=float32)"
+
+
+def test_arrays_are_of_the_class_that_mxnet_gives(net):
+    parameter = weight(net)
+    with autograd.record():
+        recorded = parameter.data()
+    arrays = [recorded, parameter.data(), parameter.grad(), parameter.data().grad]
+    arrays += parameter.list_data() + parameter.list_grad()
+    assert {type(array) for array in arrays} == {mx.nd.NDArray}
+
+
+def test_a_value_is_the_same_array_while_the_script_holds_it(net):
+    held, other = weight(net).data(), weight(net).grad()
+    net(data())
+    assert weight(net).data() is held
+    assert weight(net).grad() is other
+
+
+def test_a_value_knows_its_gradient_while_its_parameter_lives(net):
+    net(data())
+    layer = gluon.nn.Dense(4, in_units=10, prefix="other_")
+    layer.initialize()
+    layer.hybridize()
+    layer(data())
+    value = layer.weight.data()
+    assert value.grad.shape == (4, 10)
+    reference = weakref.ref(layer.weight)
+    del layer
+    gc.collect()
+    assert reference() is None  # the value does not keep it alive
+    assert value.grad is None
+    assert value.shape == (4, 10)
 
 
 def overwrite(net, _trainer):

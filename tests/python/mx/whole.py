@@ -116,10 +116,10 @@ def _tile(name, shape):
     return name, (0,) * len(shape), tuple(shape)
 
 
-def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7, workers=1):
+def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1, seed=7, **options):
     """Outputs, gradients and new auxiliary states of tofu's executors over one worker.
 
-    Composite operators are taken apart as for `workers`.
+    The options are training_graph's: composite operators are taken apart as for `workers`.
     """
     aux = aux or {}
     training = training_graph(
@@ -129,7 +129,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
         aux=shapes_of(aux),
         gradients=list(parameters),
         train=True,
-        workers=workers,
+        **options,
     )
     step = step_of_one(training)
     given = {**parameters, **aux}

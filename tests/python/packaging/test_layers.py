@@ -208,6 +208,12 @@ def test_only_some_packages_know_mxnet(imports: dict[str, set[str]]) -> None:
     assert others <= set()
 
 
+def test_only_one_package_knows_torch(imports: dict[str, set[str]]) -> None:
+    users = {m for m, targets in imports.items() if "torch" in {t.split(".")[0] for t in targets}}
+    assert users and all(module.startswith("tofu.torch") for module in users)
+    assert not {m for m in users if any(t.startswith("tofu.mx") for t in imports[m])}
+
+
 def test_example_calls_need_no_mxnet(imports: dict[str, set[str]]) -> None:
     for module, targets in imports.items():
         if module.startswith("tofu.verify.calls"):

@@ -21,12 +21,16 @@ F32 = "float32"
 
 @pytest.fixture(scope="module")
 def table():
+    return _table()
+
+
+def _table(batch=8):
     """One fully connected layer with a sum as its loss, forward and backward."""
     data, weight = mx.sym.var("data"), mx.sym.var("weight")
     layer = mx.sym.FullyConnected(data, weight, no_bias=True, num_hidden=16, name="fc")
     graph = training_graph(
         mx.sym.tanh(layer, name="tanh"),
-        inputs={"data": ((8, 12), F32)},
+        inputs={"data": ((batch, 12), F32)},
         parameters={"weight": ((16, 12), F32)},
         aux={},
         gradients=["weight"],
@@ -110,6 +114,29 @@ def test_a_saved_plan_is_used_in_place_of_a_search(table):
     compiled = compile_graph(table, workers=2, saved=saved)
     assert compiled.plan.tensor("weight").cuts == (1,)
     assert compiled.searched is saved
+
+
+def test_a_graph_that_is_faster_is_used_if_its_plan_communicates_no_more(table):
+    seen = []
+
+    def refined(start, better, **options):
+        def refine(plan):
+            seen.append(plan.table)
+            return better
+
+        return compile_graph(start, workers=2, refine=refine, **options).searched.table
+
+    again, larger = _table(), _table(batch=32)
+    bytes_of = [compile_graph(each, workers=2).searched.total_bytes for each in (table, larger)]
+    assert bytes_of[0] < bytes_of[1]
+    assert refined(table, again) is again
+    assert refined(larger, table) is table
+    assert refined(table, larger) is table
+    assert refined(table, None) is table
+    assert seen == [table, larger, table, table]
+    saved = compile_graph(table, workers=2).searched
+    assert refined(table, again, saved=saved) is table
+    assert len(seen) == 4  # a saved plan is used as it was saved
 
 
 def test_the_plan_for_people_is_that_of_the_run(table):

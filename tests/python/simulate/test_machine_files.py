@@ -55,7 +55,8 @@ def test_neither_a_file_nor_a_name(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named_with_the_place(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    source = Path(read_machine.__code__.co_filename).parent / "machines" / "p2.8xlarge.json"
+    package = Path(read_machine.__code__.co_filename).parents[1]
+    source = package / "simulate" / "machines" / "p2.8xlarge.json"
     document = json.loads(source.read_text(encoding="utf-8"))
     document["links"][0]["latency_s"] = "fast"
     path.write_text(json.dumps(document), encoding="utf-8")

@@ -45,7 +45,8 @@ def training_graph(
     train: bool,
     optimizer: Optional[str] = None,
     workers: int = 1,
-    statistics_in_forward: bool = False,
+    on_gpus: bool = False,
+    fused: Collection[str] = (),
 ) -> _core.Graph:
     """Build the graph of the forward pass, the backward pass and, for planning, the update.
 
@@ -59,9 +60,11 @@ def training_graph(
         optimizer: "sgd", "sgd_mom" or "adam" appends update nodes (heads "update:..."); None
             appends none.
         workers: composite operators that this many workers cannot share are taken apart.
-        statistics_in_forward: whether BatchNorm updates its running statistics whenever it
-            uses the batch's, as in cuDNN; otherwise only if a gradient flows through it, as
-            in MXNet on CPUs, where the backward operator does the update.
+        on_gpus: whether the graph is for GPUs. There BatchNorm's parts are others, and it
+            updates its running statistics whenever it uses the batch's, as in cuDNN; otherwise
+            only if a gradient flows through it, as in MXNet on CPUs, where the backward
+            operator does the update.
+        fused: the BatchNorms that are not taken apart, by name.
 
     Returns:
         The graph with the shape and dtype of every entry, and a role for every head.
@@ -85,7 +88,7 @@ def training_graph(
     unique_names(draft.graph)
     draft.infer()
     updates = AFTER.apply(
-        draft.graph, train=train, workers=workers, statistics_in_forward=statistics_in_forward
+        draft.graph, train=train, workers=workers, on_gpus=on_gpus, fused=frozenset(fused)
     )
     replay_stateful(draft.graph)
     draft.add_heads("aux", updates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
@@ -19,10 +20,12 @@ from .extension import (
     backward_operators,
     connect_gpus,
     environment,
+    join_nodes,
     mxnet_errors,
     placed,
     taught,
 )
+from .segments import segments
 from .transfer import MIN_BLOCKED_RANK
 
 __all__ = ["bind", "bind_apart", "planner_settings"]
@@ -37,7 +40,7 @@ _MATCH_RANGE = 16
 # MXNet may run consecutive operators of one context as one, a segment. A segment waits for the
 # inputs of all its operators and completes as a whole, so workers would wait for each other's
 # segments. On GPUs segments stay on, because MXNet waits for the stream after every operator
-# or segment.
+# or segment (segments.py).
 _NO_SEGMENTS = {"MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
 
 
@@ -76,9 +79,13 @@ def bind(
     outputs = {node.name: node.outputs for node in graph.nodes_of(backward_operators())}
     doing = f"binding the {what} graph"
     with mxnet_errors(doing), taught(outputs), environment(settings), _placed(what, graph, groups):
-        return symbol.bind(
+        executor = symbol.bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
+    if _joins(contexts) and graph.placements:
+        document = json.loads(graph.to_json())
+        join_nodes(executor, segments(document["nodes"], document["heads"]))
+    return executor
 
 
 @contextlib.contextmanager
@@ -158,6 +165,11 @@ def _safe_match_range(graph: _core.Graph, contexts: Sequence[mx.Context]) -> Opt
     if smallest <= numbers:
         return 0
     return 1 if smallest <= numbers * _MATCH_RANGE else None
+
+
+def _joins(contexts: Sequence[mx.Context]) -> bool:
+    """Whether MXNet's engine gets several operators as one."""
+    return _has_gpu(contexts)
 
 
 def _has_gpu(contexts: Sequence[mx.Context]) -> bool:

@@ -36,8 +36,10 @@ __all__ = [
     "check_fetches",
     "connect_gpus",
     "environment",
+    "fetch_fault",
     "frees_operators",
     "is_stateful_backward",
+    "join_nodes",
     "label_nodes",
     "load",
     "mxnet_errors",
@@ -143,6 +145,7 @@ def load(library: Optional[Path] = None) -> None:
             raise UnsupportedMXNetError(f"MXNet cannot load {path}: {error}") from error
         open_teaching(handle, find_lib_path()[0])
         keep_kernels(handle)
+        handle.TofuTakeFault.restype = handle.TofuJoinNodes.restype = ctypes.c_char_p
         _library = handle
         try:
             self_test()
@@ -232,14 +235,19 @@ def connect_gpus(devices: Sequence[int]) -> frozenset[tuple[int, int]]:
     return frozenset((reader, owner) for reader, owner in found)
 
 
+def fetch_fault() -> Optional[str]:
+    """What a kernel on a GPU has found instead of a handle since the last call."""
+    if _library is None:
+        return None
+    reason: Optional[bytes] = _library.TofuTakeFault()
+    return None if reason is None else reason.decode()
+
+
 def check_fetches() -> None:
     """Raise GraphError if a kernel on a GPU has refused a handle since the last call."""
-    if _library is None:
-        return
-    _library.TofuTakeFault.restype = ctypes.c_char_p
-    reason = _library.TofuTakeFault()
-    if reason is not None:
-        raise GraphError(reason.decode())
+    fault = fetch_fault()
+    if fault is not None:
+        raise GraphError(fault)
 
 
 def is_stateful_backward(op: str) -> bool:
@@ -310,6 +318,22 @@ def run_part(executor: mx.executor.Executor, begin: int, end: int, *, is_train: 
             _push(executor, number, number + 1, is_train)
     finally:
         _labels.end()
+
+
+def join_nodes(executor: mx.executor.Executor, parts: Sequence[tuple[int, int]]) -> None:
+    """Have the engine run nodes `begin` up to but excluding `end` as one, for each part.
+
+    All nodes of a part must be on one context, and the executor must not have run.
+
+    Raises GraphError if MXNet refuses.
+    """
+    if _library is None or not _runs_parts or not parts:
+        return
+    numbers = ctypes.c_size_t * len(parts)
+    begins, ends = (numbers(*each) for each in zip(*parts))
+    reason = _library.TofuJoinNodes(executor.handle, begins, ends, ctypes.c_size_t(len(parts)))
+    if reason is not None:
+        raise GraphError(f"joining operators of a graph: MXNet refused: {reason.decode()}")
 
 
 def run_whole(executor: mx.executor.Executor, *, is_train: bool) -> None:

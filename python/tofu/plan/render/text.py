@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tofu.tables import table
 
 from ..names import readable
-from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes
+from ..plan import REPLICATED, STOPPED, OperatorPlan, Plan, TensorPlan, format_bytes, format_seconds
 from .grouping import Repeated, repeated_operators, repeated_tensors
 
 __all__ = ["cuts_text", "render_text", "tiles_text"]
@@ -51,6 +51,7 @@ def summary(plan: Plan) -> list[str]:
     if plan.fetched_bytes is not None and plan.fetched_bytes < plan.total_bytes:
         saved = format_bytes(plan.total_bytes - plan.fetched_bytes)
         lines.append(f"{saved} of that is not communicated: equal fetches are shared")
+    lines += _time(plan)
     if plan.model:
         lines.append(
             f"{plan.model}: {plan.nodes:,} nodes, {len(plan.operators):,} operators, "
@@ -65,6 +66,39 @@ def summary(plan: Plan) -> list[str]:
         exact = "" if plan.memory == "exact" else " (an estimate)"
         lines.append(f"a worker holds {total}{exact}: {kinds}")
     return [*lines, *_whole(plan)]
+
+
+def _time(plan: Plan) -> Iterator[str]:
+    """The predicted time of a step, and what crosses each level of links."""
+    if plan.predicted is None:
+        return
+    spent = {name: format_seconds(ns / 1e9) for name, ns in plan.predicted.items() if _is_ns(name)}
+    yield (
+        f"predicted on {plan.predicted['machine']}: {spent['step_ns']} a step; operators "
+        f"{spent['compute_ns']}, fetches {spent['fetch_ns']} ({spent['hidden_ns']} of it during "
+        f"operators), host {spent['host_ns']}"
+    )
+    links = plan.predicted["links"]
+    if len(links) > 1:
+        sizes = [f"{format_bytes(link['bytes'])} over {link['name']}" for link in reversed(links)]
+        yield f"of the communication {', '.join(sizes)}"
+    if plan.chosen:
+        yield f"chosen by simulation: {_candidates(plan)}"
+
+
+def _is_ns(name: str) -> bool:
+    return name.endswith("_ns")
+
+
+def _candidates(plan: Plan) -> str:
+    """The plans that were simulated, the fastest that fits first."""
+    order = sorted(plan.simulated_ns.items(), key=lambda each: (each[1] < 0, abs(each[1])))
+    said = [
+        f"the plan for {name} takes {format_seconds(abs(ns) / 1e9)}"
+        f"{' and does not fit' if ns < 0 else ''}"
+        for name, ns in order
+    ]
+    return "; ".join(said)
 
 
 def _whole(plan: Plan) -> list[str]:

@@ -1,3 +1,4 @@
+#include "graph/head_roles.h"
 #include "passes/coarsen/group.h"
 
 #include <gtest/gtest.h>

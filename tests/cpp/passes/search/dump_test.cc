@@ -55,8 +55,8 @@ TEST_F(Dump, ClassesNameTensorsOperatorsAndTheirSlots) {
 TEST_F(Dump, ASearchSaysWhatItAddsAndHowItCuts) {
   SearchResult found;
   found.status = EliminateStatus::kOptimal;
-  found.bytes = 100;
-  found.lower_bound_bytes = 90;
+  found.cost = 100;
+  found.lower_bound = 90;
   found.num_variables = 7;
   found.cuts.tensors = {{0, 1}, {1, kReplicated}, {0, 0}};
   EXPECT_EQ(DumpSearch(Coarse(), found, {3, 2}, 60),

@@ -30,7 +30,7 @@ struct Problem {
   int64_t Least(size_t ordered) {
     SearchOptions options;
     options.ordered = ordered;
-    return searcher.Search(given, options).bytes;
+    return searcher.Search(given, options).cost;
   }
 
   ExampleGraph example;
@@ -76,15 +76,15 @@ TEST(JointSearch, ProfilesToldApartBoundThePlansBetterUntilTheyAreOne) {
       options.ordered = 0;
       SearchResult found = problem.searcher.Search(problem.given, options);
       options.exact = &exact;
-      int64_t before = found.bytes;
+      int64_t before = found.cost;
       while (problem.searcher.TellApart(found.cuts, &exact)) {
         found = problem.searcher.Search(problem.given, options);
-        ASSERT_LE(before, found.bytes) << WriteGraph(problem.graph);
-        ASSERT_LE(found.bytes, all) << WriteGraph(problem.graph);
-        before = found.bytes;
+        ASSERT_LE(before, found.cost) << WriteGraph(problem.graph);
+        ASSERT_LE(found.cost, all) << WriteGraph(problem.graph);
+        before = found.cost;
         ++rounds;
       }
-      ASSERT_EQ(found.bytes, all) << WriteGraph(problem.graph);
+      ASSERT_EQ(found.cost, all) << WriteGraph(problem.graph);
     }
   }
   EXPECT_GT(rounds, 100);
@@ -95,11 +95,11 @@ TEST(JointSearch, FindsAndProvesTheOptimum) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Problem problem(RandomGraph(seed, 8), {2, 2, 2});
     JointOptions options;
-    options.best_bytes = int64_t{1} << 60;
+    options.best_cost = int64_t{1} << 60;
     const JointResult found = SearchJointly(problem.given, options, &problem.searcher);
     ASSERT_TRUE(found.found);
-    EXPECT_EQ(found.found->bytes, problem.Least(3));
-    EXPECT_EQ(found.lower_bound_bytes, problem.Least(3));
+    EXPECT_EQ(found.found->cost, problem.Least(3));
+    EXPECT_EQ(found.lower_bound, problem.Least(3));
   }
 }
 
@@ -116,7 +116,7 @@ TEST(JointSearch, APlanThatIsBestIsProvenSoByTheProfilesItLeaves) {
         problem.searcher.WantedProfiles(problem.given, options, best + 1, 20);
     options.ordered = 3;
     options.profiles = &wanted;
-    EXPECT_EQ(problem.searcher.Search(problem.given, options).bytes, best);
+    EXPECT_EQ(problem.searcher.Search(problem.given, options).cost, best);
   }
 }
 

@@ -194,7 +194,7 @@ TEST(SearchTables, ARandomElementwiseOperatorCostsWhatTheOthersOfAWholeStepFetch
   const NodeEntry x = example.Variable("x", {4, 4});
   example.Head(example.Dropout("y", x), "output");
   Tables t(example, {2}, {"x"});
-  EXPECT_TRUE(t.tables->IsRandom(0));
+  EXPECT_TRUE(t.tables->HasCosts(0));
   const std::vector<const TensorChoices*> tensors = {t.Tensor("x")};
   const OperatorChoices* choices = t.tables->Operator(0, t.Free(), tensors, kLimit);
   EXPECT_EQ(choices->matrices[0].vector(), (std::vector<int64_t>{0, 0, 16 * 4}));

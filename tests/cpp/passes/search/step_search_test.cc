@@ -1,3 +1,4 @@
+#include "graph/head_roles.h"
 #include "passes/search/step_search.h"
 
 #include <gtest/gtest.h>

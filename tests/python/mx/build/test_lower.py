@@ -28,7 +28,7 @@ def operators(symbol, inputs, parameters, aux=None, **options):
 
 
 def assert_equal(
-    symbol, inputs, parameters, aux=None, *, tolerance=1e-10, steps=1, heads=None, workers=1
+    symbol, inputs, parameters, aux=None, *, tolerance=1e-10, steps=1, heads=None, **options
 ):
     if heads is None:
         _, shapes, _ = symbol.infer_shape(
@@ -37,7 +37,7 @@ def assert_equal(
         dtype = next(iter(parameters.values())).dtype
         heads = [random(shape, dtype, seed=i) for i, shape in enumerate(shapes)]
     own = own_gradients(symbol, inputs, parameters, aux, head_gradients=heads, steps=steps)
-    options = {"steps": steps, "workers": workers}
+    options["steps"] = steps
     ours = train(symbol, inputs, parameters, aux, head_gradients=heads, **options)
     for found, expected, name in pairs(ours, own):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=name)
@@ -77,7 +77,7 @@ def pairs(ours, own):
 def batch_norm_case(shape, dtype, **options):
     channels = shape[options.get("axis", 1)]
     names = ("gamma", "beta", "moving_mean", "moving_var")
-    symbol = sym.BatchNorm(sym.var("x"), *(sym.var(name) for name in names), **options)
+    symbol = sym.BatchNorm(sym.var("x"), *(sym.var(name) for name in names), name="norm", **options)
     vector = {name: random((channels,), dtype, seed=i) for i, name in enumerate(names)}
     vector["moving_var"] = mx.nd.abs(vector["moving_var"]) + 0.5
     if options.get("fix_gamma", True):
@@ -96,12 +96,49 @@ BATCH_NORMS = {
 }
 
 
+FORMS = {
+    "for CPUs": {},
+    "for GPUs": {"on_gpus": True},
+    "whole": {"fused": ["norm"]},
+    "whole, for GPUs": {"fused": ["norm"], "on_gpus": True},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", BATCH_NORMS)
 @pytest.mark.parametrize("shape", [(4, 3, 5, 2), (6, 3, 7)], ids=str)
-def test_batch_norm(name, shape):
+def test_batch_norm(name, shape, form):
     symbol, parameters, aux = batch_norm_case(shape, "float64", **BATCH_NORMS[name])
-    assert_equal(symbol, {}, parameters, aux, steps=3)
-    assert "BatchNorm" not in operators(symbol, {}, parameters, aux)
+    assert_equal(symbol, {}, parameters, aux, steps=3, **FORMS[form])
+    found = operators(symbol, {}, parameters, aux, **FORMS[form])
+    # With given statistics it is a product and a sum, which any split leaves as they are.
+    whole = "fused" in FORMS[form] and name != "global statistics"
+    assert ({"BatchNorm", "_backward_BatchNorm"} <= found) == whole
+    is_image = len(shape) == 4 and "axis" not in BATCH_NORMS[name]
+    assert ("Convolution" in found) == (is_image and "GPUs" not in form and not whole)
+
+
+@pytest.mark.parametrize("on_gpus", [False, True])
+def test_a_whole_batch_norm_changes_no_variable_of_the_graph(on_gpus):
+    """MXNet's operator writes the running statistics, and gamma if it counts as one."""
+    symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
+    graph = training_graph(
+        symbol,
+        inputs={},
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux),
+        gradients=list(parameters),
+        train=True,
+        on_gpus=on_gpus,
+        fused=["norm"],
+    )
+    nodes = json.loads(graph.to_json())["nodes"]
+    written = {"BatchNorm": (3, 4), "_backward_BatchNorm": (6, 7)}
+    for node in nodes:
+        for number in written.get(node["op"], ()):
+            assert nodes[node["inputs"][number][0]]["op"] == "_zeros"
+        if node["op"] in written:
+            assert node["attrs"]["fix_gamma"] == "False"
 
 
 def test_batch_norm_of_images_broadcasts_nothing():
@@ -140,7 +177,7 @@ def test_running_statistics_where_no_gradient_passes(name, shape):
         aux=shapes_of(aux),
         gradients=list(parameters),
         train=True,
-        statistics_in_forward=True,
+        on_gpus=True,
     )
     heads = graph.head_roles
     assert {"aux:moving_mean", "aux:moving_var"} < set(heads)
@@ -246,7 +283,8 @@ def test_predict_mode_uses_running_statistics_and_drops_dropout():
     )
     found = json.loads(graph.to_json())
     assert found["attrs"]["tofu_heads"] == ["list_str", ["output"]]
-    assert not {"sum", "Dropout", "BatchNorm"} & {node["op"] for node in found["nodes"]}
+    (norm,) = (node for node in found["nodes"] if node["op"] != "null")
+    assert norm["op"] == "BatchNorm" and norm["attrs"]["use_global_stats"] == "True"
 
 
 def places():

@@ -12,6 +12,7 @@ import numpy as np
 from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape
 
+from . import fused_norm
 from .registry import AFTER, BEFORE, Builder, flag, number, single
 
 __all__: list[str] = []
@@ -42,13 +43,21 @@ def batch_norm_with_relu(node: Node, build: Builder) -> Sequence[Entry]:
 
 @AFTER.lowering("BatchNorm", reason=_STATISTICS, essential=True)
 def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
-    """MXNet's BatchNorm as sums; the running statistics become new values of its states."""
+    """MXNet's BatchNorm as sums, or as it is where a part of the data needs no other part.
+
+    The running statistics become new values of its states.
+    """
+    use_batch = _uses_batch(node, build)
+    if build.is_fused and use_batch:
+        return _fused_batch_norm(node, build)
+    if not build.train and not build.is_differentiated:
+        fused = fused_norm.predict(node, build)
+        return [Entry(fused, output) for output in range(3)]
     data, gamma, beta, running_mean, running_variance = node.inputs
     per_channel = _PerChannel(node, data, build)
     centered, mean, variance = data, running_mean, running_variance
     if data.dtype == _FLOAT16:  # statistics in single precision, as in MXNet
         centered = build.op("Cast", data, dtype="float32")
-    use_batch = _uses_batch(node, build)
     if use_batch:
         with build.stage("mean"):
             mean = per_channel.mean(centered)
@@ -83,7 +92,10 @@ def backward_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     """
     gradient, data, gamma = node.inputs[0], node.inputs[3], node.inputs[4]
     forward = node.inputs[1].node
-    centered, inverse_std, scale, out = build.shared[forward]
+    shared = build.shared[forward]
+    if len(shared) == 1:  # MXNet's own operator
+        return _fused_gradients(node, shared[0].node, build)
+    centered, inverse_std, scale, out = shared
     node.control_deps[:] = [out.node]  # the forward operator of this one
     per_channel = _PerChannel(node, data, build)
     if data.dtype == _FLOAT16:
@@ -162,16 +174,20 @@ class _PerChannel:
     on a CPU as reading the tensor does. So for images, means use average pooling. Scaling is
     a depthwise convolution of a single pixel; its gradient with respect to the scale is a sum
     of products. Both work on oneDNN's own layout, in which its other operators leave tensors.
+
+    On GPUs, MXNet's operators read a tensor about as fast as memory is, but cuDNN computes a
+    depthwise convolution as one small convolution for each channel.
     """
 
     def __init__(self, node: Node, data: Entry, build: Builder) -> None:
         shape = data.shape
         axis = int(node.attrs.get("axis", 1)) % len(shape)
         self._build = build
+        self._norm = node.name
         self._others = tuple(i for i in range(len(shape)) if i != axis)
         self._broadcast = tuple(dim if i == axis else 1 for i, dim in enumerate(shape))
         self._channels = shape[axis]
-        self._image = len(shape) == 4 and axis == 1
+        self._image = len(shape) == 4 and axis == 1 and not build.on_gpus
         self._width = shape[-1]
         self._dtype = "float32" if data.dtype == _FLOAT16 else dtype_name(data.dtype)
         self.count = math.prod(shape[i] for i in self._others)
@@ -182,12 +198,14 @@ class _PerChannel:
 
     def mean(self, entry: Entry) -> Entry:
         """The mean of each channel."""
-        if not self._image:
-            return self._build.op("_div_scalar", self.total(entry), scalar=self.count)
-        # oneDNN pools averages, but not sums. Pooling only rows leaves the height splittable.
-        kernel = (1, self._width)
-        rows = self._build.op("Pooling", entry, kernel=kernel, stride=(1, 1), pool_type="avg")
-        return self._build.op("_div_scalar", self.total(rows), scalar=self.count // self._width)
+        count = self.count
+        if self._image:
+            # oneDNN pools averages, but not sums. Pooling only rows leaves the height splittable.
+            kernel, count = (1, self._width), count // self._width
+            entry = self._build.op("Pooling", entry, kernel=kernel, stride=(1, 1), pool_type="avg")
+        total = self.total(entry)
+        total.node.attrs[fused_norm.STATISTICS] = self._norm
+        return self._build.op("_div_scalar", total, scalar=count)
 
     def mean_square(self, centered: Entry) -> Entry:
         """The mean square of each channel of a tensor that ``scale`` has centered."""
@@ -239,6 +257,26 @@ class _PerChannel:
         if offset is not None:
             entry = build.op("broadcast_add", entry, build.reshape(offset, self._broadcast))
         return entry
+
+
+def _fused_batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
+    fused = fused_norm.forward(node, build)
+    out, mean, inverse_std = (Entry(fused, output) for output in range(3))
+    build.shared[node] = (out,)
+    if build.updates_statistics:
+        squares = build.op("reciprocal", build.op("square", inverse_std))
+        variance = build.op("_plus_scalar", squares, scalar=-number(node, "eps", _EPS))
+        _update_running(node, build, mean, variance)
+    return [out, mean, inverse_std]
+
+
+def _fused_gradients(node: Node, fused: Node, build: Builder) -> Sequence[Entry]:
+    gradients = fused_norm.backward(node, fused, build)
+    gamma = node.inputs[4]
+    by_gamma = Entry(gradients, 1)
+    if flag(node, "fix_gamma", default=True):
+        by_gamma = build.zeros(gamma.shape, dtype_name(gamma.dtype))
+    return [Entry(gradients), by_gamma, Entry(gradients, 2)]
 
 
 def _plain_batch_norm(node: Node, build: Builder, **attrs: str) -> Node:

@@ -50,6 +50,9 @@ class Builder:
             operator, by the forward node.
         read: the outputs of the node that something reads.
         updates_statistics: whether the step changes the node's running statistics.
+        is_differentiated: whether a gradient flows through the node.
+        is_fused: whether a BatchNorm stays one operator.
+        on_gpus: whether the graph is for GPUs.
     """
 
     def __init__(
@@ -61,6 +64,9 @@ class Builder:
         shared: Optional[dict[Node, Sequence[Entry]]] = None,
         read: Collection[int] = (),
         updates_statistics: bool = True,
+        is_differentiated: bool = True,
+        is_fused: bool = False,
+        on_gpus: bool = False,
     ) -> None:
         self.train = train
         self.workers = workers
@@ -68,6 +74,9 @@ class Builder:
         self.shared: dict[Node, Sequence[Entry]] = {} if shared is None else shared
         self.read = frozenset(read)
         self.updates_statistics = updates_statistics
+        self.is_differentiated = is_differentiated
+        self.is_fused = is_fused
+        self.on_gpus = on_gpus
         self._node = node
         self._stage: Optional[str] = None
         self._counts: dict[str, int] = {}
@@ -190,12 +199,15 @@ class Registry:
         *,
         train: bool,
         workers: int = 1,
-        statistics_in_forward: bool = False,
+        on_gpus: bool = False,
+        fused: Collection[str] = (),
     ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
-        statistics_in_forward: whether forward operators update running statistics. Otherwise
-            backward operators do, and without these the statistics do not change.
+        on_gpus: whether the graph is for GPUs. There forward operators update running
+            statistics. On CPUs backward operators do, and without these the statistics do not
+            change.
+        fused: the BatchNorms that stay one operator, by name.
 
         Returns the new values of auxiliary states, by variable name.
 
@@ -218,14 +230,17 @@ class Registry:
                 workers=workers,
                 shared=shared,
                 read=read.get(node, ()),
-                updates_statistics=statistics_in_forward or node in differentiated,
+                updates_statistics=on_gpus or node in differentiated,
+                is_differentiated=node in differentiated,
+                is_fused=node.name in fused,
+                on_gpus=on_gpus,
             )
             outputs = lowering.apply(node, builder)
             if outputs is not None:
                 pairs = ((Entry(node, i), out) for i, out in enumerate(outputs))
                 replacements.update((entry, out) for entry, out in pairs if entry != out)
                 updates[node] = builder.aux_updates
-        values = _updated(updates, updates if statistics_in_forward else differentiated)
+        values = _updated(updates, updates if on_gpus else differentiated)
         count = len(graph.heads)
         graph.kept = list(graph.variables().values())
         graph.heads += values.values()

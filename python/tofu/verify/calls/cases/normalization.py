@@ -16,6 +16,9 @@ def _normalization() -> list[Case]:
         inputs = (In(shape), *states)
         more = {"attrs": attrs, "outputs": 3, "expect": "c"}
         cases.append(case("BatchNorm", *inputs, **more))
+        given = {"attrs": {**attrs, "use_global_stats": "True"}, "outputs": 3}
+        every = " ".join("c" if d == int(axis) % len(shape) else f"i{d}" for d in range(len(shape)))
+        cases.append(case("BatchNorm", *inputs, **given, expect=every))
         reads = "g0 o1 o2 i0 i1 i2 i3 i4"
         cases.append(back("_backward_BatchNorm", reads, *inputs, grads="i0 i1 i2", **more))
     single = {"dtype": "float32", "expect": "c"}

@@ -1,0 +1,197 @@
+"""``tofu frontier``: the plans that trade time against memory, as a table and a picture."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from tofu.cli.inputs import first_of_script
+from tofu.cli.options import (
+    Script,
+    check_script,
+    describe_option,
+    device_option,
+    log_option,
+    switch_on,
+    tell_misplaced,
+    workers_option,
+)
+from tofu.cli.prediction import step_predictor
+from tofu.config import parse_bytes
+from tofu.errors import ConfigError, PlanError
+from tofu.plan import SearchOptions
+from tofu.plan import file as plan_file
+from tofu.plan.plan import format_bytes, format_seconds
+from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planning.frontier_picture import draw
+from tofu.planning.problems import from_model, names_model
+from tofu.tables import table
+
+__all__ = ["frontier_command", "render"]
+
+FORMATS = ("text", "json", "svg", "html")
+_RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
+
+
+@click.command("frontier", cls=Script, short_help="Print the plans that trade time against memory.")
+@workers_option
+@click.option(
+    "--machine",
+    metavar="FILE|NAME",
+    help="Trade the time of a step on this machine, which tofu simulate predicts; without it, "
+    "bytes communicated are traded against memory.",
+)
+@click.option("--memory", metavar="SIZE", help="Leave out plans that hold more, such as 12GiB.")
+@click.option(
+    "--limits",
+    type=click.IntRange(min=1, max=1000),
+    default=8,
+    show_default=True,
+    help="How many memory limits to search between the two ends.",
+)
+@click.option(
+    "--rivals", default=_RIVALS, show_default=True, metavar="MODE,...",
+    help="Search modes whose plans are shown for comparison; empty: none.",
+)  # fmt: skip
+@click.option("--quick", is_flag=True, help="Estimate memory instead of counting it exactly.")
+@device_option
+@log_option
+@describe_option
+@click.option("--optimizer", type=click.Choice(["none", "sgd", "sgd_mom", "adam"]), default="sgd")
+@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="As for tofu plan.")
+@click.option(
+    "--save", metavar="FILE", help="Save the cheapest plan of the frontier for tofu run --plan."
+)
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="A table, a JSON document, a picture, or a web page with both.",
+)  # fmt: skip
+@click.argument("target", metavar="SCRIPT|MODEL")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def frontier_command(
+    workers: Optional[str],
+    machine: Optional[str],
+    memory: Optional[str],
+    limits: int,
+    rivals: str,
+    quick: bool,
+    device: Optional[str],
+    log: Optional[str],
+    optimizer: str,
+    batch_size: Optional[int],
+    save: Optional[str],
+    form: str,
+    target: str,
+    args: tuple[str, ...],
+) -> None:
+    """Search plans within memory limits, and print those that no other one beats."""
+    most = None if memory is None else parse_bytes(memory, "--memory")
+    is_model = names_model(target)
+    if not is_model:
+        check_script(target)
+        if batch_size is not None:
+            raise ConfigError(f"tofu frontier {target}: --batch-size is only for a model")
+    tell_misplaced(click.get_current_context(), target, args)
+    os.environ.pop("TOFU_PLAN", None)
+    config = switch_on(workers, device, log)
+    if is_model:
+        chosen = None if optimizer == "none" else optimizer
+        problem = from_model(target, batch_size=batch_size, optimizer=chosen)
+    else:
+        problem = first_of_script(Path(target), args)
+    predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
+    points = list(
+        frontier(
+            problem,
+            SearchOptions()
+            if machine is None
+            else SearchOptions(objective="time", machine=machine),
+            limits=limits,
+            most_bytes=most,
+            rivals=[mode.strip() for mode in rivals.split(",") if mode.strip()],
+            exact=not quick,
+            step_seconds=predict,
+        )
+    )
+    kept = unbeaten(points)
+    if not kept:
+        raise PlanError(
+            f"tofu frontier {target}: no plan over {problem.workers} workers fits in "
+            f"{format_bytes(most or 0)}; tofu estimate {target} says which number would do"
+        )
+    if save is not None:
+        plan_file.save(Path(save), kept[-1].plan, problem.graph)
+    click.echo(render(target, points, form), nl=False)
+
+
+# --- printing -----------------------------------------------------------------------------------
+
+
+def render(target: str, points: Sequence[Point], form: str) -> str:
+    """The frontier in one of FORMATS."""
+    kept = unbeaten(points)
+    turning = turning_point(kept)
+    rivals = [point for point in points if point.is_rival]
+    if form == "json":
+        document = {
+            "format": "tofu-frontier",
+            "version": 1,
+            "target": target,
+            "workers": kept[0].plan.workers,
+            "frontier": [_record(point, turning) for point in kept],
+            "rivals": [_record(point, None) for point in rivals],
+        }
+        return json.dumps(document, indent=1) + "\n"
+    if form == "svg":
+        return draw(target, kept, rivals, turning)
+    header, rows = _rows(kept, rivals, turning)
+    if form == "html":
+        return _page(target, header, rows, draw(target, kept, rivals, turning))
+    return "\n".join(table(header, rows, right=(0, 1, 2))) + "\n"
+
+
+def _record(point: Point, turning: Optional[Point]) -> dict[str, Any]:
+    return {
+        "name": point.name,
+        "held_bytes": point.held_bytes,
+        "communicated_bytes": point.plan.total_bytes,
+        "step_seconds": point.step_seconds,
+        "turning_point": point is turning,
+    }
+
+
+def _rows(
+    kept: Sequence[Point], rivals: Sequence[Point], turning: Optional[Point]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    is_timed = kept[0].step_seconds is not None
+    header = ("a worker holds", "communicated", *(["a step takes"] if is_timed else []), "plan")
+    rows = []
+    for point in [*kept, *rivals]:
+        seconds = [format_seconds(point.step_seconds)] if point.step_seconds is not None else []
+        name = point.name + (" (turning point)" if point is turning else "")
+        held, moved = format_bytes(point.held_bytes), format_bytes(point.plan.total_bytes)
+        rows.append((held, moved, *seconds, name))
+    return header, rows
+
+
+def _page(target: str, header: Sequence[str], rows: Sequence[Sequence[str]], picture: str) -> str:
+    """One self-contained page."""
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    name = html.escape(target)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>Frontier of {name}</title><style>body{{font:14px sans-serif;margin:2em}}"
+        "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
+        f"<body><h1>Frontier of {name}</h1>\n{picture}\n<table><tr>{cells('th', header)}</tr>\n"
+        f"{body}\n</table></body></html>\n"
+    )

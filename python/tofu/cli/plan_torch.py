@@ -1,0 +1,75 @@
+"""``tofu plan MODEL --mesh 2,4``: plans a module of PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Optional
+
+import click
+
+from tofu.errors import ConfigError
+from tofu.plan import SearchOptions
+from tofu.plan.render.html import render_html
+
+__all__ = ["FORMATS", "is_module", "parse_mesh", "plan_module", "torch_module"]
+
+FORMATS = ("text", "json", "html", "python")
+
+
+def is_module(target: str) -> bool:
+    """Whether a target is a module of PyTorch."""
+    return target.endswith(".pt2") or (":" in target and not target.endswith((".py", ".json")))
+
+
+def parse_mesh(text: str) -> tuple[int, ...]:
+    """The sizes of a mesh, "2,4". Raises ConfigError."""
+    try:
+        sizes = tuple(int(each) for each in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1:
+        raise ConfigError(f"--mesh {text}: expected the sizes of its dimensions, such as 2,4")
+    return sizes
+
+
+def torch_module(name: str, who: str) -> Any:
+    """A module of ``tofu.torch``. Raises ConfigError if torch is not installed."""
+    try:
+        return importlib.import_module(f"tofu.torch.{name}")
+    except ImportError as error:
+        raise ConfigError(
+            f"{who} needs torch 2.9, but it cannot be imported ({error}); install tofu with the "
+            "extra [torch], in an environment without MXNet"
+        ) from error
+
+
+def plan_module(
+    target: str,
+    mesh: tuple[int, ...],
+    *,
+    optimizer: Optional[str],
+    options: SearchOptions,
+    form: str,
+    everything: bool,
+) -> None:
+    """Plan a module and print the plan.
+
+    Raises:
+        ConfigError: torch is not installed, or the target is no module.
+        GraphError: the module cannot be traced.
+        PlanError: a pin does not fit.
+    """
+    loading = torch_module("loading", "tofu plan --mesh")
+    planning = torch_module("planning", "tofu plan --mesh")
+    model, args, kwargs = loading.load(target)
+    found = planning.plan(
+        model, args, kwargs, mesh=mesh, optimizer=optimizer, options=options, name=target
+    )
+    if form == "json":
+        click.echo(found.to_json())
+    elif form == "python":
+        click.echo(found.to_python(), nl=False)
+    elif form == "html":
+        click.echo(render_html(found.details, graph=found.graph))
+    else:
+        click.echo(found.to_text(everything=everything), nl=False)

@@ -1,0 +1,129 @@
+"""Chooses among plans by simulating a step of each: the last word on the objective time.
+
+The search adds up what operators take by themselves (src/passes/search/time_cost.h); only the
+simulator sees what waits for what. So plans for time, with and without operators that all workers
+compute, and the plan for bytes are simulated, and the fastest that fits the machine's memory is
+chosen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from tofu import _core
+from tofu.errors import ConfigError, PlanError
+from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan.compiler import read_plan, search_plan
+from tofu.plan.machine_files import read_machine
+from tofu.plan.options import Pins
+
+if TYPE_CHECKING:
+    from .step import Simulation
+
+__all__ = ["Chosen", "choose_plan", "plan_fastest"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """The fastest plan.
+
+    Attributes:
+        plan: the plan.
+        objective: what its search minimised, "time" or "bytes".
+        simulation: its step.
+        simulated_ns: the simulated step of each candidate, by what it was searched for; of those
+            that do not fit the machine's memory, negative.
+    """
+
+    plan: _core.Plan
+    objective: str
+    simulation: Simulation
+    simulated_ns: Mapping[str, int]
+
+
+def choose_plan(
+    table: _core.StrategyTable,
+    workers: int,
+    pins: Optional[Pins] = None,
+    options: Optional[SearchOptions] = None,
+    *,
+    fetch: Optional[str] = None,
+) -> Chosen:
+    """Search plans for time and for bytes, and take the one whose simulated step is fastest.
+
+    Args:
+        table: strategy table of the training graph.
+        workers: number of workers.
+        pins: exact names and their cuts.
+        options: how to search, with a machine.
+        fetch: one of config.FETCHES; None: what the machine's devices use by default.
+
+    Raises:
+        ConfigError: there is no such machine, or it has too few devices.
+        PlanError: an option does not fit the graph.
+    """
+    from .step import simulate_plan  # which imports mxnet
+
+    options = options or SearchOptions()
+    machine = read_machine(options.machine)
+    if workers > machine.devices:
+        raise ConfigError(
+            f"{machine.name} has {machine.devices} devices, expected at least {workers}, one for "
+            "each worker"
+        )
+    kind = fetch or default_fetch(machine)
+    found = []
+    for name, wanted in _candidates(options).items():
+        plan = search_plan(table, workers, pins or {}, wanted, None)
+        found.append((name, wanted.objective, plan, simulate_plan(plan, machine, fetch=kind)))
+    name, objective, plan, simulation = min(
+        found, key=lambda each: (not each[3].fits, each[3].step_seconds)
+    )
+    return Chosen(plan, objective, simulation, {n: _signed_ns(s) for n, _, _, s in found})
+
+
+def default_fetch(machine: _core.Machine) -> str:
+    """How workers fetch by default on such devices, one of config.FETCHES."""
+    return "plain" if machine.is_gpu else "multifetch"
+
+
+def _candidates(options: SearchOptions) -> dict[str, SearchOptions]:
+    """What to search for, by name; of equally fast plans the first is chosen."""
+    found = {"time": options}
+    if options.allow_replication:
+        found["time, all operators split"] = dataclasses.replace(options, allow_replication=False)
+    found["bytes"] = dataclasses.replace(options, objective="bytes")
+    return found
+
+
+def _signed_ns(simulation: Simulation) -> int:
+    ns = round(simulation.step_seconds * 1e9)
+    return ns if simulation.fits else -ns
+
+
+def plan_fastest(
+    problem: Problem,
+    options: SearchOptions,
+    *,
+    fetch: Optional[str] = None,
+    dump_dir: Optional[Path] = None,
+) -> Plan:
+    """Plan a training graph without preparing to run it, by simulation if time is the objective.
+
+    Raises:
+        ConfigError, PlanError: as choose_plan.
+    """
+    if options.objective != "time":
+        return plan_graph(problem, options, dump_dir=dump_dir)
+    if not options.machine:
+        raise PlanError("plan: the objective time needs a machine; give its file or name")
+    chosen = choose_plan(problem.table, problem.workers, None, options, fetch=fetch)
+    notes: dict[str, Any] = {
+        "objective": "time",
+        "chosen": chosen.objective,
+        "simulated_ns": dict(chosen.simulated_ns),
+    }
+    return read_plan(problem, chosen.plan, options, **notes)

@@ -1,0 +1,15 @@
+"""PyTorch: plans modules with tofu's analysis and search, and trains them with torch.distributed.
+
+    model = tofu.torch.parallelize(model, mesh, example_inputs)      # under torchrun
+    print(tofu.torch.plan(model, example_inputs, mesh=(2, 4)))       # anywhere, runs nothing
+
+docs/torch.md explains both. Only this package knows torch; nothing of MXNet is loaded.
+"""
+
+from __future__ import annotations
+
+from tofu.torch.parallelize import parallelize
+from tofu.torch.planning import TorchPlan, plan
+from tofu.torch.tracing import Traced, trace
+
+__all__ = ["TorchPlan", "Traced", "parallelize", "plan", "trace"]

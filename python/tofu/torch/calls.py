@@ -1,0 +1,77 @@
+"""How an ATen operator is called, on whole tensors or on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tofu.lang import parse_attribute
+from tofu.torch.tracing import Entry, Operator
+
+__all__ = ["arguments_of", "filled", "function_of", "is_random"]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """Stands for an input in the arguments of a call."""
+
+    number: int
+
+
+# A tile may be a view of a larger tensor, so its elements cannot always be viewed.
+_TILES_MAY_NEED = {
+    torch.ops.aten.view.default: torch.ops.aten.reshape.default,
+    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
+}
+
+
+def function_of(operator: Operator) -> Any:
+    """What to call for an operator."""
+    return _TILES_MAY_NEED.get(operator.target, operator.target)
+
+
+def is_random(operator: Operator) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in operator.target.tags
+
+
+def arguments_of(
+    operator: Operator, changed: Mapping[str, str], device: str
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by position and by name, to be ``filled``, with those that a part changes."""
+    numbers = iter(range(len(operator.inputs)))
+
+    def numbered(value: Any) -> Any:
+        if isinstance(value, Entry):
+            return _Input(next(numbers))
+        if isinstance(value, list):
+            return [numbered(each) for each in value]
+        return device if isinstance(value, torch.device) else value
+
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for argument in operator.target._schema.arguments:
+        if argument.name not in operator.arguments:
+            continue
+        value = numbered(operator.arguments[argument.name])
+        if argument.name in changed:
+            value = parse_attribute(changed[argument.name])
+            if isinstance(operator.arguments[argument.name], list):
+                value = list(value) if isinstance(value, tuple) else [value]
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    return tuple(positional), named
+
+
+def filled(value: Any, values: Sequence[Any]) -> Any:
+    """An argument with the values of inputs in their places."""
+    if isinstance(value, _Input):
+        return values[value.number]
+    if isinstance(value, list):
+        return [filled(each, values) for each in value]
+    return value

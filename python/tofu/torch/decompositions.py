@@ -1,0 +1,146 @@
+"""Operators that are taken apart before planning, because no part of them could be shared.
+
+A mean divides by the number of elements, and a batch norm needs statistics of the whole batch: as
+sums, workers can share them. Everything else is planned as torch runs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+import torch
+from torch._decomp import get_decompositions
+
+__all__ = ["table"]
+
+aten: Any = torch.ops.aten
+Tensor = Any  # torch.Tensor, whose methods are untyped
+
+
+@functools.cache
+def table() -> dict[Any, Callable[..., Any]]:
+    """The decompositions, by operator."""
+    return {**get_decompositions(_TORCHS), **_OURS}
+
+
+# Those of torch that end in sums and element-wise operators.
+_TORCHS = (
+    aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward,
+    aten.nll_loss2d_backward, aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss,
+    aten.smooth_l1_loss_backward, aten.huber_loss, aten.huber_loss_backward,
+    aten.binary_cross_entropy, aten.binary_cross_entropy_backward, aten.soft_margin_loss,
+    aten.native_batch_norm_backward, aten.logsumexp, aten.glu, aten.glu_backward,
+    aten.linalg_vector_norm, aten.log_sigmoid_forward, aten.log_sigmoid_backward,
+    aten.binary_cross_entropy_with_logits, aten.rsub, aten.addcmul, aten.addcdiv,
+)  # fmt: skip
+
+
+def _axes(data: Tensor, dim: Any) -> list[int]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(data.ndim))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return [d % max(data.ndim, 1) for d in given]
+
+
+def _mean(
+    data: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Optional[torch.dtype] = None
+) -> Tensor:
+    axes = _axes(data, dim)
+    count = math.prod(data.shape[d] for d in axes)
+    return aten.sum.dim_IntList(data, axes, keepdim, dtype=dtype) / count
+
+
+def _var_mean(
+    data: Tensor, dim: Any = None, *, correction: Optional[float] = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    axes = _axes(data, dim)
+    count = math.prod(data.shape[d] for d in axes)
+    rest = count - (1 if correction is None else correction)
+    mean = _mean(data, axes, True)
+    centred = data - mean
+    total = aten.sum.dim_IntList(centred * centred, axes, keepdim)
+    if not keepdim:
+        mean = aten.view(mean, total.shape)
+    return total / max(rest, 0), mean
+
+
+def _var(data: Tensor, dim: Any = None, **options: Any) -> Tensor:
+    return _var_mean(data, dim, **options)[0]
+
+
+def _std(data: Tensor, dim: Any = None, **options: Any) -> Tensor:
+    return aten.sqrt(_var(data, dim, **options))
+
+
+def _squeeze(data: Tensor) -> Tensor:
+    return aten.view(data, [size for size in data.shape if size != 1])
+
+
+def _per_channel(values: Tensor, ndim: int) -> Tensor:
+    return aten.view(values, [1, -1, *[1] * (ndim - 2)])
+
+
+def _batch_norm(
+    data: Tensor,
+    weight: Optional[Tensor],
+    bias: Optional[Tensor],
+    running_mean: Optional[Tensor],
+    running_var: Optional[Tensor],
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    """Output, mean, inverse deviation, and new running statistics."""
+    ndim = data.ndim
+    new_mean, new_var = running_mean, running_var
+    if training:
+        axes = [0, *range(2, ndim)]
+        count = data.numel() // data.shape[1]
+        mean = aten.sum.dim_IntList(data, axes, False) / count
+        centred = data - _per_channel(mean, ndim)
+        variance = aten.sum.dim_IntList(centred * centred, axes, False) / count
+        if running_mean is not None and running_var is not None:
+            new_mean = momentum * mean + (1 - momentum) * running_mean
+            unbiased = variance * (count / max(count - 1, 1))
+            new_var = momentum * unbiased + (1 - momentum) * running_var
+    else:
+        assert running_mean is not None and running_var is not None
+        mean, variance = running_mean, running_var
+        centred = data - _per_channel(mean, ndim)
+    rstd = aten.rsqrt(variance + eps)
+    out = centred * _per_channel(rstd, ndim)
+    if weight is not None:
+        out = out * _per_channel(weight, ndim)
+    if bias is not None:
+        out = out + _per_channel(bias, ndim)
+    if not training:
+        mean, rstd = data.new_zeros((0,)), data.new_zeros((0,))
+    return out, mean, rstd, new_mean, new_var
+
+
+def _batch_norm_evaluated(
+    data: Tensor, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    return _batch_norm(data, weight, bias, mean, var, False, momentum, eps)[:3]
+
+
+def _batch_norm_without_statistics(
+    data: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    return _batch_norm(data, weight, bias, None, None, training, momentum, eps)[:3]
+
+
+_OURS: dict[Any, Callable[..., Any]] = {
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.var.correction: _var,
+    aten.var_mean.correction: _var_mean,
+    aten.std.correction: _std,
+    aten.squeeze.default: _squeeze,
+    aten._native_batch_norm_legit_functional.default: _batch_norm,
+    aten._native_batch_norm_legit_no_training.default: _batch_norm_evaluated,
+    aten._native_batch_norm_legit.no_stats: _batch_norm_without_statistics,
+}

@@ -1,0 +1,66 @@
+"""The modules that ``tofu plan --mesh`` takes: what a function returns, or a saved program."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tofu.errors import ConfigError
+
+__all__ = ["load"]
+
+_EXPECTED = "expected package.module:function, which returns a module and its inputs, or FILE.pt2"
+
+
+def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """A module, its example inputs by position, and those by name.
+
+    Args:
+        target: ``package.module:function``, whose function returns a module and a tuple of inputs,
+            and perhaps a dict of more; or a file that ``torch.export.save`` wrote.
+
+    Raises:
+        ConfigError: there is no such module, or it returns something else.
+    """
+    if target.endswith(".pt2"):
+        return _saved(Path(target))
+    where, colon, name = target.partition(":")
+    if not colon or not name:
+        raise ConfigError(f"{target}: {_EXPECTED}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        function = getattr(importlib.import_module(where), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{target}: cannot be imported ({error}); {_EXPECTED}") from error
+    return _checked(target, function())
+
+
+def _saved(path: Path) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; {_EXPECTED}")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # whatever torch raises for a damaged file
+        reason = str(error).split("\n", 1)[0]
+        raise ConfigError(
+            f"{path}: cannot be loaded ({reason}); expected a file that torch.export.save wrote"
+        ) from error
+    if program.example_inputs is None:
+        raise ConfigError(f"{path}: has no example inputs; export it with this torch again")
+    args, kwargs = program.example_inputs
+    return program.module(), tuple(args), dict(kwargs)
+
+
+def _checked(target: str, made: Any) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    fits = isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], torch.nn.Module)
+    if not fits or not isinstance(made[1], (tuple, list)):
+        raise ConfigError(
+            f"{target}: returned {type(made).__name__}; expected (module, inputs) or (module, "
+            "inputs, named inputs), with a tuple of inputs"
+        )
+    return made[0], tuple(made[1]), dict(made[2]) if len(made) == 3 else {}

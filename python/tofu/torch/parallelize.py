@@ -1,0 +1,306 @@
+"""``tofu.torch.parallelize``: a module that trains on all devices of a mesh.
+
+Parameters and buffers become DTensors, placed as the plan says; optimizers, gradient clipping and
+``torch.distributed.checkpoint`` work on those. ``forward`` runs the planned graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.utils import _pytree as pytree
+
+from tofu.errors import ConfigError, PlanError
+from tofu.plan import SearchOptions
+from tofu.torch.exchange import WHOLE, Placement, of_dtensor, to_dtensor
+from tofu.torch.planning import TorchPlan, check_mesh, plan_traced, read_plan
+from tofu.torch.program import Program
+from tofu.torch.ranks import agreed, alike, distribute
+from tofu.torch.tracing import Entry, trace, without_data
+from tofu.torch.training_graph import training_graph
+
+__all__ = ["parallelize", "program_of"]
+
+_HERE = "tofu.torch.parallelize"
+GivenPlan = Union[None, TorchPlan, str, "os.PathLike[str]"]
+
+
+def parallelize(
+    model: torch.nn.Module,
+    mesh: Union[DeviceMesh, Sequence[int]],
+    args: Sequence[Any],
+    kwargs: Optional[Mapping[str, Any]] = None,
+    *,
+    plan: GivenPlan = None,
+    options: Optional[SearchOptions] = None,
+) -> torch.nn.Module:
+    """Distribute a module over a mesh; call it on every rank with the same arguments.
+
+    Args:
+        model: the module, which is changed and returned. Every rank has the same parameters.
+        mesh: the devices, or the size of every dimension of a mesh of all ranks.
+        args: example inputs of the whole batch.
+        kwargs: the same by name.
+        plan: a plan, or the file of its document; None: rank 0 searches one.
+        options: how to search.
+
+    Returns:
+        The module. Plain tensors given to it are the whole batch, the same on every rank, and
+        its outputs are whole; given DTensors, it returns DTensors.
+
+    Raises:
+        ConfigError: the mesh does not fit the ranks or the plan.
+        GraphError: the module cannot be traced.
+        PlanError: the plan is for another module or other inputs.
+    """
+    devices = _mesh(mesh)
+    runner = _Runner(model, devices, options)
+    runner.prepare(tuple(args), dict(kwargs or {}), plan)
+    model.forward = runner.call
+    return model
+
+
+def program_of(model: torch.nn.Module) -> Program:
+    """The program of a distributed module's first kind of call: its plan, and what it received."""
+    runner = model.forward.__self__
+    assert isinstance(runner, _Runner)
+    return next(iter(runner.programs.values()))
+
+
+def _mesh(mesh: Union[DeviceMesh, Sequence[int]]) -> DeviceMesh:
+    given = mesh.mesh.shape if isinstance(mesh, DeviceMesh) else mesh
+    sizes = check_mesh(given, f"{_HERE}: mesh")
+    ranks = dist.get_world_size() if dist.is_initialized() else _world_size()
+    if math.prod(sizes) != ranks:
+        raise ConfigError(
+            f"{_HERE}: mesh {sizes} has {math.prod(sizes)} devices, but there are {ranks} ranks; "
+            "give sizes with that product, or start as many ranks"
+        )
+    if isinstance(mesh, DeviceMesh):
+        return mesh
+    return init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", sizes)
+
+
+def _world_size() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class _Runner:
+    """The forward of a distributed module.
+
+    Attributes:
+        programs: one for each kind of call.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, mesh: DeviceMesh, options: Optional[SearchOptions]
+    ) -> None:
+        self._model = model
+        self._mesh = mesh
+        self._options = options or SearchOptions()
+        self._seed = agreed(torch.initial_seed)
+        self._skeleton = without_data(model, "meta")
+        self.programs: dict[Any, Program] = {}
+        self._tiles: dict[str, DTensor] = {}
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> None:
+        """Plan the first kind of call, and distribute parameters and buffers."""
+        program = self._program(args, kwargs, given)
+        placed = {
+            variable.name: to_dtensor(program.placements(Entry(variable.name)))
+            for variable in program.plan.traced.variables
+            if variable.kind in ("parameter", "buffer")
+        }
+        self._tiles = distribute(self._model, self._mesh, placed)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module's forward does now."""
+        program = self._program(args, kwargs, None)
+        flat = pytree.tree_leaves((args, kwargs))
+        traced = program.plan.traced
+        whole = not any(isinstance(each, DTensor) for each in flat)
+        given = [v for v in traced.variables if v.kind in ("parameter", "buffer", "input")]
+        tensors = [flat[v.number] if v.kind == "input" else self._tiles[v.name] for v in given]
+        places = tuple(
+            of_dtensor(x.placements) if isinstance(x, DTensor) else (WHOLE,) * self._mesh.ndim
+            for x in tensors
+        )
+        tiles = [x.to_local() if isinstance(x, DTensor) else x for x in tensors]
+        call = _Call(program, self._tiles, tuple(Entry(v.name) for v in given), places, whole)
+        made = iter(_Step.apply(call, *tiles))
+        results: list[Any] = [traced.constants.get(k) for k in range(len(traced.outputs))]
+        for k, entry in enumerate(traced.outputs):
+            if entry is not None:
+                results[k] = next(made) if whole else self._dtensor(next(made), entry, program)
+        return pytree.tree_unflatten(results, traced.out_spec)
+
+    def _dtensor(self, tile: Any, entry: Entry, program: Program) -> DTensor:
+        shape = program.shape(entry)
+        return DTensor.from_local(
+            tile, self._mesh, to_dtensor(program.placements(entry)), run_check=False,
+            shape=shape, stride=_strides(shape),
+        )  # fmt: skip
+
+    # --- Programs -----------------------------------------------------------------------
+
+    def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
+        key = _kind(self._model, args, kwargs)
+        if key not in self.programs:
+            self.programs[key] = self._planned(args, kwargs, given)
+        return self.programs[key]
+
+    def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
+        for name, module in self._model.named_modules():
+            self._skeleton.get_submodule(name).training = module.training
+        for name, parameter in self._model.named_parameters():
+            self._skeleton.get_parameter(name).requires_grad_(parameter.requires_grad)
+        device, sizes = self._mesh.device_type, tuple(self._mesh.mesh.shape)
+        traced = alike(
+            lambda: trace(self._skeleton, args, kwargs, device=device),
+            lambda made: training_graph(made).hash,
+            type(self._model).__name__,
+        )
+        if given is None:
+            options = dataclasses.replace(self._options, pins=self._pins())
+            text = agreed(lambda: plan_traced(traced, sizes, options=options).to_json())
+        else:
+            text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
+        found = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
+        return Program(found, self._mesh, self._seed)
+
+    def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The user's pins; parameters and buffers stay where an earlier program has them."""
+        sizes = self._mesh.mesh.shape
+        own = [
+            (name, tuple(int(c) for c, n in zip(of_dtensor(tensor.placements), sizes) if n > 1))
+            for name, tensor in self._tiles.items()
+        ]
+        names = {name for name, _ in own}
+        given = [pin for pin in self._options.pins if not own or pin[0] in names]
+        return tuple(own or given)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One call of a distributed module.
+
+    Attributes:
+        program: what it runs.
+        buffers: DTensors by name, some of which get new values.
+        entries: the tensors given.
+        places: how each of them is placed.
+        whole: whether outputs are whole, instead of tiles.
+    """
+
+    program: Program
+    buffers: Mapping[str, DTensor]
+    entries: tuple[Entry, ...]
+    places: tuple[Placement, ...]
+    whole: bool
+
+    def placement_of_output(self, entry: Entry) -> Placement:
+        """How an output is returned."""
+        kept = self.program.placements(entry)
+        return (WHOLE,) * len(kept) if self.whole else kept
+
+
+class _Step(torch.autograd.Function):
+    """A program in torch's autograd graph: tiles of parameters and inputs in, outputs out."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *given: Any) -> tuple[Any, ...]:
+        """Run the forward pass, and give buffers their new values."""
+        program, traced = call.program, call.program.plan.traced
+        inputs = {}
+        for entry, tile, place in zip(call.entries, given, call.places):
+            moved = program.moved(tile, entry, place, program.placements(entry))
+            inputs[entry] = moved.clone() if entry.node in traced.mutations else moved
+        saved, results = program.forward(inputs)
+        for name, entry in traced.mutations.items():
+            place = program.placements(Entry(name))
+            value = program.moved(results[entry], entry, program.placements(entry), place)
+            call.buffers[name].to_local().copy_(value)
+        ctx.call, ctx.saved = call, tuple(saved)
+        ctx.save_for_backward(*saved.values())
+        outputs, fixed = [], []
+        known = {id(tensor) for tensor in (*given, *inputs.values())}
+        for k, output in enumerate(traced.outputs):
+            if output is None:
+                continue
+            kept, place = program.placements(output), call.placement_of_output(output)
+            value = program.moved(results[output], output, kept, place)
+            outputs.append(value.clone() if id(value) in known else value)
+            known.add(id(outputs[-1]))
+            if k not in traced.differentiable:
+                fixed.append(outputs[-1])
+        ctx.mark_non_differentiable(*fixed)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """Run the backward pass."""
+        call: _Call = ctx.call
+        program, traced = call.program, call.program.plan.traced
+        tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
+        given = dict(zip(tensors, grads))
+        tangents = {}
+        for variable in traced.variables:
+            if variable.kind == "tangent":
+                output, entry = traced.outputs[variable.number], Entry(variable.name)
+                assert output is not None
+                place = call.placement_of_output(output)
+                tangents[entry] = program.moved(
+                    given[variable.number], entry, place, program.placements(entry)
+                )
+        found = program.backward(dict(zip(ctx.saved, ctx.saved_tensors)), tangents)
+        results: list[Any] = []
+        for entry, place in zip(call.entries, call.places):
+            gradient = traced.gradients.get(entry.node)
+            if gradient is None:
+                results.append(None)
+            else:
+                kept = program.placements(gradient)
+                results.append(program.moved(found[gradient], gradient, kept, place))
+        return (None, *results)
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    for d in range(len(shape) - 1, 0, -1):
+        strides[d - 1] = strides[d] * shape[d]
+    return tuple(strides)
+
+
+def _named(given: GivenPlan) -> str:
+    return "the plan" if isinstance(given, TorchPlan) else str(given)
+
+
+def _text_of(path: Union[str, os.PathLike[str], None]) -> str:
+    try:
+        return Path(str(path)).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PlanError(
+            f"{path}: cannot be read ({error.strerror}); expected a plan that "
+            "tofu plan --mesh writes with --format json"
+        ) from None
+
+
+def _kind(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+    """What a trace depends on, besides the module's code."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    what = tuple(
+        (tuple(x.shape), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else repr(x)
+        for x in leaves
+    )
+    modes = tuple(module.training for module in model.modules())
+    frozen = tuple(parameter.requires_grad for parameter in model.parameters())
+    return spec, what, modes, frozen

@@ -1,0 +1,103 @@
+"""What a split of an operator means for its tensors, as DTensor's placements.
+
+A step of a plan is a dimension of the mesh. A split of a variable cuts an input or output along one
+dimension (``Shard``), leaves it whole (``Replicate``), or makes terms of an output (``Partial``).
+Splits that need anything else, such as the halos of a window, are not used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tofu.analysis.apply_row import extent_of, parts_of
+from tofu.analysis.table import Row
+from tofu.boxes import Box
+from tofu.lang.tracing import Shape
+
+__all__ = ["Placing", "placeable", "placing"]
+
+importlib.import_module("tofu.tdl.aten")  # the operators that this package plans
+
+# No mesh has a dimension of so many devices that only such a factor divides.
+_LARGEST_FACTOR = 64
+
+
+@dataclass(frozen=True)
+class Placing:
+    """How the parts of one variable lie in an operator's tensors.
+
+    Attributes:
+        inputs: the dimension of each input that is cut, None if all parts read it whole.
+        outputs: the same of each output.
+        reduces: how the parts of each output are put together, None if they are not terms.
+        zeros: the inputs that all parts except the first get as zeros.
+    """
+
+    inputs: tuple[Optional[int], ...]
+    outputs: tuple[Optional[int], ...]
+    reduces: tuple[Optional[str], ...]
+    zeros: tuple[int, ...]
+
+
+def placing(
+    row: Row, variable: int, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]
+) -> Optional[Placing]:
+    """How the parts of a variable of a row lie, or None if placements cannot say it."""
+    extent = extent_of(row["vars"][variable]["extent"], in_shapes, out_shapes)
+    count = next((k for k in range(2, _LARGEST_FACTOR + 1) if extent % k == 0), None)
+    if count is None:
+        return None
+    parts = parts_of(row, {}, in_shapes, out_shapes, [(variable, count)])
+    if any(fill is not None for part in parts for fill in part.fills):
+        return None
+    inputs = [_cut([part.inputs[k] for part in parts], shape) for k, shape in enumerate(in_shapes)]
+    outputs = [
+        _cut([part.outputs[k] for part in parts], shape) for k, shape in enumerate(out_shapes)
+    ]
+    if _OTHER in inputs or _OTHER in outputs:
+        return None
+    kinds = [out["reduce"].get(str(variable)) for out in row["outputs"]]
+    kinds += [None] * (len(out_shapes) - len(kinds))
+    zeros = tuple(k for k, read in enumerate(row["inputs"]) if variable in read["only_first"])
+    return Placing(_dims(inputs), _dims(outputs), tuple(kinds), zeros)
+
+
+_WHOLE, _OTHER = -1, -2
+
+
+def _cut(boxes: Sequence[Box], shape: Shape) -> int:
+    """The dimension along which the boxes are equal parts in order."""
+    found = _WHOLE
+    for d, size in enumerate(shape):
+        sides = [tuple(box[d]) for box in boxes]
+        if all(side == (0, size) for side in sides):
+            continue
+        step, rest = divmod(size, len(boxes))
+        if (
+            rest
+            or found != _WHOLE
+            or sides != [(k * step, k * step + step) for k in range(len(boxes))]
+        ):
+            return _OTHER
+        found = d
+    return found
+
+
+def _dims(found: Sequence[int]) -> tuple[Optional[int], ...]:
+    return tuple(None if d == _WHOLE else d for d in found)
+
+
+def placeable(row: Row, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> Row:
+    """The row without the variables whose parts placements cannot describe."""
+    kept = [v for v in row["splittable"] if placing(row, v, in_shapes, out_shapes) is not None]
+    if kept == row["splittable"]:
+        return row
+    every = {v for v, var in enumerate(row["vars"]) if _is_split(var, in_shapes, out_shapes)}
+    return {**row, "splittable": kept, "elementwise": row["elementwise"] and every <= set(kept)}
+
+
+def _is_split(variable: Any, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> bool:
+    return extent_of(variable["extent"], in_shapes, out_shapes) > 1

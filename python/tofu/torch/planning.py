@@ -1,0 +1,257 @@
+"""``tofu.torch.plan``: the placements of a module's parameters, inputs, outputs and activations."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import torch
+
+from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.table import Row
+from tofu.errors import ConfigError, PlanError
+from tofu.lang.tracing import Shape
+from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan.render.text import render_text
+from tofu.torch.placements import placeable
+from tofu.torch.tracing import Entry, Traced, trace
+from tofu.torch.training_graph import OPTIMIZERS, training_graph
+
+__all__ = ["TorchPlan", "check_mesh", "plan", "plan_traced", "read_plan"]
+
+_FORMAT, _VERSION = "tofu-torch-plan", 1
+
+
+class TorchPlan:
+    """A plan of a module for a mesh.
+
+    Attributes:
+        traced: the module's joint graph.
+        graph: the same as a training graph.
+        mesh: the size of every dimension of the mesh.
+        details: the plan; its steps are the mesh's dimensions.
+        undescribed: operators that every device computes whole, each with the reason.
+        optimizer: the optimizer whose state counts as memory, or None.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        graph: _core.Graph,
+        mesh: tuple[int, ...],
+        details: Plan,
+        undescribed: Mapping[str, str],
+        optimizer: Optional[str],
+    ) -> None:
+        self.traced = traced
+        self.graph = graph
+        self.mesh = mesh
+        self.details = details
+        self.undescribed = undescribed
+        self.optimizer = optimizer
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that all devices together receive in a step."""
+        return self.details.total_bytes
+
+    @functools.cached_property
+    def cuts(self) -> dict[Entry, tuple[int, ...]]:
+        """The dimension along which each dimension of the mesh cuts a tensor, -1 for none."""
+        return {Entry(t.node, t.output): t.cuts for t in self.details.tensors}
+
+    @functools.cached_property
+    def splits(self) -> dict[str, tuple[Optional[str], ...]]:
+        """The variable that each dimension of the mesh splits, by operator; None for none."""
+        return {o.node: o.cuts for o in self.details.operators}
+
+    @functools.cached_property
+    def placements(self) -> dict[str, dict[str, str]]:
+        """Placements as DTensor writes them, of parameters, buffers, inputs and outputs."""
+        found: dict[str, dict[str, str]] = {k: {} for k in _KINDS.values()}
+        for variable in self.traced.variables:
+            if variable.kind in _KINDS:
+                written = placements_text(self.cuts[Entry(variable.name)])
+                found[_KINDS[variable.kind]][variable.name] = written
+        for k, entry in enumerate(self.traced.outputs):
+            if entry is not None:
+                found["outputs"][f"output{k}"] = placements_text(self.cuts[entry])
+        return found
+
+    def to_json(self) -> str:
+        """The document that ``parallelize`` reads, with the plan of tofu's own format in it."""
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "mesh": list(self.mesh),
+                "optimizer": self.optimizer,
+                "placements": self.placements,
+                "undescribed": dict(self.undescribed),
+                "plan": json.loads(self.details.to_json()),
+            }
+        )
+
+    def to_python(self) -> str:
+        """The placements as Python to paste."""
+        lines = ["from torch.distributed.tensor import Replicate, Shard", "", "placements = {"]
+        for kind, tensors in self.placements.items():
+            lines.append(f'    "{kind}": {{')
+            lines += [f'        "{name}": {text},' for name, text in tensors.items()]
+            lines.append("    },")
+        return "\n".join([*lines, "}", ""])
+
+    def to_text(self, *, everything: bool = False) -> str:
+        """The tables of ``tofu plan``, then the placements."""
+        lines = [render_text(self.details, everything=everything), "Placements", ""]
+        names = [name for tensors in self.placements.values() for name in tensors]
+        width = max(map(len, names), default=0)
+        for kind, tensors in self.placements.items():
+            if tensors:
+                lines.append(f"  {kind}")
+                lines += [f"    {name:<{width}}  {text}" for name, text in tensors.items()]
+        for name, reason in self.undescribed.items():
+            lines.append(f"{name}: every device computes it whole" + (reason and f" ({reason})"))
+        return "\n".join(lines) + "\n"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+_KINDS = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "output": "outputs"}
+
+
+def placements_text(cuts: Sequence[int]) -> str:
+    """Cuts as DTensor writes them: ``(Shard(0), Replicate())``."""
+    each = ["Replicate()" if cut < 0 else f"Shard({cut})" for cut in cuts]
+    return f"({', '.join(each)}{',' if len(each) == 1 else ''})"
+
+
+def check_mesh(mesh: Any, where: str) -> tuple[int, ...]:
+    """The sizes of a mesh's dimensions. Raises ConfigError."""
+    try:
+        sizes = tuple(int(size) for size in mesh)
+    except (TypeError, ValueError):
+        sizes = ()
+    if not sizes or any(size < 1 for size in sizes):
+        raise ConfigError(f"{where}: {mesh!r}: expected sizes of at least 1, such as (2, 4)")
+    return sizes
+
+
+def plan(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Optional[Mapping[str, Any]] = None,
+    *,
+    mesh: Sequence[int],
+    device: str = "cpu",
+    optimizer: Optional[str] = "adam",
+    options: Optional[SearchOptions] = None,
+    name: str = "",
+) -> TorchPlan:
+    """Plan a module for a mesh; nothing is run.
+
+    Args:
+        model: the module. Its parameters may be on the device ``meta``.
+        args: example inputs of the whole batch.
+        kwargs: the same by name.
+        mesh: the size of every dimension of the mesh, outermost first.
+        device: the type of the mesh's devices.
+        optimizer: whose state counts as memory: "sgd", "sgd_mom", "adam" or None.
+        options: how to search.
+        name: what readers call the module; "": its class.
+
+    Raises:
+        GraphError: the module cannot be traced.
+        ConfigError: an argument has a value that cannot be used.
+        PlanError: a pin does not fit the module.
+    """
+    sizes = check_mesh(mesh, "tofu.torch.plan: mesh")
+    if optimizer is not None and optimizer not in OPTIMIZERS:
+        raise ConfigError(
+            f"tofu.torch.plan: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
+        )
+    traced = trace(model, args, kwargs, device=device)
+    return plan_traced(
+        traced, sizes, optimizer=optimizer, options=options, name=name or type(model).__name__
+    )
+
+
+def plan_traced(
+    traced: Traced,
+    mesh: tuple[int, ...],
+    *,
+    optimizer: Optional[str] = "adam",
+    options: Optional[SearchOptions] = None,
+    name: str = "",
+) -> TorchPlan:
+    """Plan a traced module: a step of the search for each dimension of the mesh of 2 or more."""
+    graph = training_graph(traced, optimizer)
+    table, undescribed = strategy_table(graph, _Restriction())
+    given = options or SearchOptions()
+    parts = tuple(size for size in mesh if size > 1)
+    chosen = SearchOptions(
+        mode=given.mode,
+        time_limit_s=given.time_limit_s,
+        pins=given.pins,
+        allow_replication=given.allow_replication,
+        coarsen=given.coarsen,
+        parts=parts,
+    )
+    found = plan_graph(Problem(name, table, math.prod(mesh)), chosen)
+    return TorchPlan(traced, graph, mesh, found, undescribed, optimizer)
+
+
+class _Restriction:
+    """Leaves out what placements cannot describe; the same row for the same shapes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Row, Row]] = {}
+
+    def __call__(self, row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
+        key = id(row), tuple(map(tuple, ins)), tuple(map(tuple, outs))
+        if key not in self._known:
+            self._known[key] = row, placeable(row, ins, outs)
+        return self._known[key][1]
+
+
+def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> TorchPlan:
+    """The plan of a document, for a traced module.
+
+    Raises:
+        PlanError: it is no such document, or was made for something else.
+    """
+    try:
+        document = json.loads(text)
+        if document["format"] != _FORMAT or document["version"] != _VERSION:
+            raise KeyError("format")
+        sizes, optimizer = tuple(document["mesh"]), document["optimizer"]
+        undescribed = dict(document["undescribed"])
+        details = Plan.from_json(json.dumps(document["plan"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise PlanError(
+            f"{where}: not a plan of a torch module; expected the document that "
+            "tofu plan --mesh writes with --format json"
+        ) from error
+    if sizes != mesh:
+        raise PlanError(f"{where}: made for the mesh {sizes}, but the mesh is {mesh}; plan again")
+    graph = training_graph(traced, optimizer)
+    if graph.hash != details.graph_hash:
+        raise PlanError(f"{where}: {_difference(details, graph)}; plan again")
+    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer)
+
+
+def _difference(details: Plan, graph: _core.Graph) -> str:
+    """How a graph differs from that of a plan, in short."""
+    planned = {tensor.name: tensor.shape for tensor in details.tensors}
+    for node in graph.nodes:
+        shape = planned.get(node.name)
+        if shape is None:
+            return f"{node.name} is not in it: the module has changed since"
+        if shape != node.outputs[0][0]:
+            return f"{node.name} had the shape {shape}, but now has {node.outputs[0][0]}"
+    return "the module has changed since it was made"

@@ -1,0 +1,113 @@
+"""What ranks agree on: values of rank 0, the same module everywhere, parameters as DTensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor import empty as empty_dtensor
+
+from tofu.errors import PlanError, TofuError
+
+__all__ = ["agreed", "alike", "distribute"]
+
+Value = TypeVar("Value")
+
+
+def agreed(compute: Callable[[], Value]) -> Value:
+    """What rank 0 computes, on all ranks; they all raise the error that it raises."""
+    result: list[Any] = [None]
+    if dist.get_rank() == 0:
+        try:
+            result[0] = compute()
+        except TofuError as error:
+            result[0] = error
+    dist.broadcast_object_list(result, src=0)
+    if isinstance(result[0], TofuError):
+        raise result[0]
+    value: Value = result[0]
+    return value
+
+
+def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: str) -> Value:
+    """What every rank computes for itself, if all compute the same; else all raise an error.
+
+    Args:
+        compute: what to compute.
+        identity: a text that is equal for equal values.
+        name: the module's, for errors.
+    """
+    value, error, told = None, None, ""
+    try:
+        value = compute()
+        told = identity(value)
+    except TofuError as found:
+        error = found
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, (told, None if error is None else str(error)))
+    if error is not None:
+        raise error
+    failed = [(rank, text) for rank, (_, text) in enumerate(every) if text is not None]
+    if failed:
+        raise PlanError(f"{name}: rank {failed[0][0]} ended with: {failed[0][1]}")
+    different = [rank for rank, (text, _) in enumerate(every) if text != every[0][0]]
+    if different:
+        raise PlanError(
+            f"{name}: rank {different[0]} has another module or inputs of other shapes than rank "
+            "0; give all ranks the same module and inputs of the whole batch"
+        )
+    assert value is not None
+    return value
+
+
+def distribute(
+    model: torch.nn.Module, mesh: DeviceMesh, placed: Mapping[str, tuple[Any, ...]]
+) -> dict[str, DTensor]:
+    """Replace a module's parameters and buffers by DTensors of rank 0's values.
+
+    Those that are not among `placed` are whole everywhere. Those on the device ``meta`` get values
+    from ``reset_parameters`` of their modules, tile by tile.
+
+    Returns:
+        The DTensors by name.
+    """
+    made: dict[int, Any] = {}
+    found: dict[str, DTensor] = {}
+    for name, parameter in model.named_parameters():
+        local = _distributed(parameter.detach(), mesh, _placements(placed, name, mesh))
+        made[id(parameter)] = torch.nn.Parameter(local, requires_grad=parameter.requires_grad)
+        found[name] = made[id(parameter)]
+    for name, buffer in model.named_buffers():
+        made[id(buffer)] = _distributed(buffer, mesh, _placements(placed, name, mesh))
+        found[name] = made[id(buffer)]
+    empty = {id(tensor) for tensor in [*model.parameters(), *model.buffers()] if tensor.is_meta}
+    for module in list(model.modules()):
+        own = [
+            t for t in [*module._parameters.values(), *module._buffers.values()] if t is not None
+        ]
+        for group in (module._parameters, module._buffers):
+            for name, tensor in group.items():
+                if tensor is not None:
+                    group[name] = made[id(tensor)]
+        if any(id(tensor) in empty for tensor in own) and hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    return found
+
+
+def _placements(
+    placed: Mapping[str, tuple[Any, ...]], name: str, mesh: DeviceMesh
+) -> tuple[Any, ...]:
+    return placed.get(name, (Replicate(),) * mesh.ndim)
+
+
+def _distributed(tensor: Any, mesh: DeviceMesh, placements: tuple[Any, ...]) -> DTensor:
+    if tensor.is_meta:
+        return empty_dtensor(
+            *tensor.shape, dtype=tensor.dtype, device_mesh=mesh, placements=placements
+        )
+    device = tensor.to(mesh.device_type)
+    return distribute_tensor(device, mesh, placements)

@@ -1,0 +1,423 @@
+"""From a module to the joint graph of its forward and backward pass, in ATen operators.
+
+All tensors are fake: tracing computes nothing and allocates no parameter, so a module of any size
+can be traced, on the device ``meta`` too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import linecache
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from torch._functorch._aot_autograd import descriptors
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from tofu.errors import GraphError
+from tofu.torch.decompositions import table
+
+__all__ = ["Entry", "Operator", "Traced", "Variable", "trace", "without_data"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A tensor of the joint graph: an output of a node.
+
+    Attributes:
+        node: the name of a variable or an operator.
+        index: the number of the operator's output, without those that are None.
+    """
+
+    node: str
+    index: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """An input of the joint graph.
+
+    Attributes:
+        name: of a parameter or buffer its name in the module.
+        kind: "parameter", "buffer", "input", "tangent" or "constant".
+        number: of an input its position among all arguments, of a tangent that of its output.
+        meta: a tensor of its shape and type, without data.
+        value: of a constant its value.
+    """
+
+    name: str
+    kind: str
+    number: int
+    meta: Any
+    value: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """A call of an ATen operator.
+
+    Attributes:
+        name: the node's name.
+        target: the operator.
+        arguments: its arguments by their names in the schema; tensors are entries, in lists too.
+        inputs: the tensors in the schema's order, with their names ("indices.1" in a list).
+        outputs: tensors of the outputs' shapes and types, without those that are None.
+        positions: the position of each output in what the operator returns.
+        sequence: what a forward operator and its backward operators have in common, or -1.
+    """
+
+    name: str
+    target: Any
+    arguments: Mapping[str, Any]
+    inputs: tuple[tuple[str, Entry], ...]
+    outputs: tuple[Any, ...]
+    positions: tuple[int, ...]
+    sequence: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A joint graph.
+
+    Attributes:
+        variables: its inputs.
+        operators: in an order in which they can run.
+        outputs: what the module returns, flat; None where that is no tensor.
+        gradients: of parameters and inputs, by the variable's name.
+        mutations: the new values of buffers.
+        out_spec: how the module nests its outputs.
+        constants: outputs that are no tensors, by position.
+        differentiable: the positions of outputs that have gradients.
+    """
+
+    variables: tuple[Variable, ...]
+    operators: tuple[Operator, ...]
+    outputs: tuple[Optional[Entry], ...]
+    gradients: Mapping[str, Entry]
+    mutations: Mapping[str, Entry]
+    out_spec: Any
+    constants: Mapping[int, Any]
+    differentiable: tuple[int, ...]
+
+    @functools.cached_property
+    def forward(self) -> frozenset[str]:
+        """The operators that outputs and new values of buffers need."""
+        heads = [*self.outputs, *self.mutations.values()]
+        names = {entry.node for entry in heads if entry is not None}
+        for operator in reversed(self.operators):
+            if operator.name in names:
+                names |= {entry.node for _, entry in operator.inputs}
+        return frozenset(operator.name for operator in self.operators if operator.name in names)
+
+
+def trace(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Optional[Mapping[str, Any]] = None,
+    *,
+    device: str = "cpu",
+) -> Traced:
+    """Trace a module's forward and backward pass.
+
+    Args:
+        model: the module; only the shapes and types of its parameters matter.
+        args: example inputs; only the shapes and types of tensors matter.
+        kwargs: the same by name.
+        device: the type of the devices that will run it. Some operators depend on it.
+
+    Raises:
+        GraphError: the module cannot be traced; the message names the line in its code.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        fake = without_data(model, device)
+        fake.forward = functools.partial(_with_own_outputs, fake.forward)
+        inputs = pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), tuple(args))
+        named = pytree.tree_map_only(torch.Tensor, lambda t: _like(t, device), dict(kwargs or {}))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_exporting())
+        try:
+            joint = aot_export_joint_with_descriptors(
+                stack, fake, inputs, named, decompositions=table()
+            )
+        except GraphError:
+            raise
+        except Exception as error:  # whatever torch or the module's code raises
+            raise _untraceable(model, error) from error
+    return _Reader(joint, fake).read()
+
+
+def _with_own_outputs(forward: Any, *args: Any, **kwargs: Any) -> Any:
+    """Outputs that share no memory with inputs or each other: the graph has no aliases."""
+    module = forward.__self__
+    given = [*pytree.tree_leaves((args, kwargs)), *module.parameters(), *module.buffers()]
+    known = {id(each) for each in given}
+
+    def own(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and (id(value) in known or value._is_view()):
+            return value.clone()
+        known.add(id(value))
+        return value
+
+    return pytree.tree_map(own, forward(*args, **kwargs))
+
+
+def _like(tensor: Any, device: str) -> Any:
+    """A tensor of the same shape and type on a device."""
+    made = torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device=device)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def without_data(model: torch.nn.Module, device: str) -> torch.nn.Module:
+    """A copy of a module whose parameters and buffers have no data."""
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        made = _like(parameter.detach(), device)
+        memo[id(parameter)] = torch.nn.Parameter(made, requires_grad=parameter.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = _like(buffer.detach(), device)
+    return copy.deepcopy(model, memo)
+
+
+@contextlib.contextmanager
+def _exporting() -> Iterator[None]:
+    """What torch.export sets: modules then skip checks that depend on data."""
+    before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = before
+
+
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+
+def _untraceable(model: torch.nn.Module, error: Exception) -> GraphError:
+    """An error with the last line of the user's code that led to it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith(_LIBRARIES) and f.filename[:1] != "<"]
+    where = type(model).__name__
+    if own:
+        code = linecache.getline(own[-1].filename, own[-1].lineno or 0).strip()
+        where = f"{own[-1].filename}:{own[-1].lineno}: {code}"
+    reason = str(error).strip().split("\n", 1)[0] or type(error).__name__
+    return GraphError(
+        f"{where}: cannot be traced ({type(error).__name__}: {reason}); expected a forward whose "
+        "operators and shapes do not depend on the values of tensors"
+    )
+
+
+# Operators that return their input; the graph is functional, so nothing distinguishes the two.
+_IDENTITIES = {
+    torch.ops.aten.detach.default,
+    torch.ops.aten.alias.default,
+    torch.ops.aten.lift_fresh_copy.default,
+}
+
+
+class _Reader:
+    """Reads a joint graph of torch."""
+
+    def __init__(self, joint: Any, module: torch.nn.Module) -> None:
+        self._graph = joint.graph_module
+        self._module = module
+        self._out_spec = joint.out_spec
+        self._same: dict[Any, Entry] = {}  # of identities and getitem: the tensor
+        self._first: dict[str, str] = {}
+        self._variables: list[Variable] = []
+        self._operators: list[Operator] = []
+        self._by_name: dict[str, Operator] = {}
+        self._names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+        self._names |= {name for name, _ in module.named_buffers(remove_duplicate=False)}
+
+    def read(self) -> Traced:
+        for node in self._graph.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node)
+            elif node.op == "get_attr":
+                self._constant(node)
+            elif node.op == "call_function":
+                self._call(node)
+        output = next(n for n in reversed(self._graph.graph.nodes) if n.op == "output")
+        return self._result(output)
+
+    def _first_name(self, name: str) -> str:
+        """The name of a parameter or buffer that the module knows by several."""
+        if name not in self._first:
+            known: dict[int, str] = {}
+            for own, tensor in [
+                *self._module.named_parameters(remove_duplicate=False),
+                *self._module.named_buffers(remove_duplicate=False),
+            ]:
+                self._first[own] = known.setdefault(id(tensor), own)
+        return self._first[name]
+
+    def _free_name(self, name: str) -> str:
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+    def _placeholder(self, node: Any) -> None:
+        desc, value = node.meta["desc"], node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return
+        number = -1
+        if isinstance(desc, (descriptors.ParamAOTInput, descriptors.BufferAOTInput)):
+            name = self._first_name(desc.target)
+            if name != desc.target:
+                self._same[node] = Entry(name)
+                return
+            kind = "parameter" if isinstance(desc, descriptors.ParamAOTInput) else "buffer"
+        elif isinstance(desc, descriptors.PlainAOTInput):
+            name, kind, number = self._free_name(f"input{desc.idx}"), "input", desc.idx
+        elif isinstance(desc, descriptors.TangentAOTInput) and isinstance(
+            desc.output, descriptors.PlainAOTOutput
+        ):
+            number = desc.output.idx
+            name, kind = self._free_name(f"tangent{number}"), "tangent"
+        else:
+            raise GraphError(
+                f"{type(self._module).__name__}: {desc} is not supported; expected outputs that "
+                "do not share memory with inputs, and inputs that forward does not change"
+            )
+        self._same[node] = Entry(name)
+        self._variables.append(Variable(name, kind, number, value))
+
+    def _constant(self, node: Any) -> None:
+        value = self._graph
+        for part in node.target.split("."):
+            value = getattr(value, part)
+        name = self._free_name(node.name)
+        self._same[node] = Entry(name)
+        self._variables.append(Variable(name, "constant", -1, value, value))
+
+    def _call(self, node: Any) -> None:
+        if node.target in _IDENTITIES:
+            self._same[node] = self._same[node.args[0]]
+            return
+        if getattr(node.target, "__name__", "") == "getitem":
+            source, number = node.args
+            operator = self._by_name[self._same[source].node]
+            self._same[node] = Entry(operator.name, operator.positions.index(number))
+            return
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise GraphError(
+                f"{type(self._module).__name__}: {node.target} is not an ATen operator; expected "
+                "a module without control flow operators"
+            )
+        self._operator(node)
+
+    def _operator(self, node: Any) -> None:
+        arguments: dict[str, Any] = {}
+        inputs: list[tuple[str, Entry]] = []
+        for argument, value in _bound(node):
+            arguments[argument] = self._replaced(argument, value, inputs)
+        value = node.meta["val"]
+        values = list(value) if isinstance(value, (tuple, list)) else [value]
+        positions = [k for k, each in enumerate(values) if isinstance(each, torch.Tensor)]
+        name = self._free_name(node.name)
+        self._same[node] = Entry(name)
+        operator = Operator(
+            name,
+            node.target,
+            arguments,
+            tuple(inputs),
+            tuple(values[k] for k in positions),
+            tuple(positions),
+            node.meta.get("seq_nr", -1),
+        )
+        self._operators.append(operator)
+        self._by_name[name] = operator
+
+    def _replaced(self, name: str, value: Any, inputs: list[tuple[str, Entry]]) -> Any:
+        """An argument with entries for nodes, which are noted in order."""
+        if isinstance(value, torch.fx.Node):
+            inputs.append((name, self._same[value]))
+            return self._same[value]
+        if isinstance(value, (tuple, list)):
+            return [self._replaced(f"{name}.{k}", each, inputs) for k, each in enumerate(value)]
+        return value
+
+    def _result(self, output: Any) -> Traced:
+        found: dict[int, Optional[Entry]] = {}
+        constants: dict[int, Any] = {}
+        gradients: dict[str, Entry] = {}
+        mutations: dict[str, Entry] = {}
+        wanted = {v.number for v in self._variables if v.kind == "tangent"}
+        plain = {v.number: v.name for v in self._variables if v.kind == "input"}
+        for value, desc in zip(output.args[0], output.meta["desc"]):
+            entry = self._same[value] if isinstance(value, torch.fx.Node) else None
+            if isinstance(desc, descriptors.PlainAOTOutput):
+                found[desc.idx] = entry
+                if entry is None:
+                    constants[desc.idx] = value
+            elif isinstance(desc, descriptors.InputMutationAOTOutput) and entry is not None:
+                mutations[self._changed(desc.mutated_input)] = entry
+            elif isinstance(desc, descriptors.GradAOTOutput) and entry is not None:
+                of = desc.grad_of
+                known = isinstance(of, descriptors.PlainAOTInput)
+                name = plain[of.idx] if known else self._first_name(of.target)
+                gradients[name] = self._sum(name, gradients.get(name), entry)
+        outputs = tuple(found[k] for k in range(len(found)))
+        operators = self._needed([*found.values(), *gradients.values(), *mutations.values()])
+        return Traced(
+            tuple(self._variables),
+            operators,
+            outputs,
+            gradients,
+            mutations,
+            self._out_spec,
+            constants,
+            tuple(sorted(wanted)),
+        )
+
+    def _sum(self, name: str, one: Optional[Entry], other: Entry) -> Entry:
+        """A gradient, or the sum of those of a parameter that the module knows by two names."""
+        if one is None:
+            return other
+        meta = next(v.meta for v in self._variables if v.name == name)
+        made = self._free_name(f"{name}/gradient")
+        arguments = {"self": one, "other": other, "alpha": 1}
+        inputs = (("self", one), ("other", other))
+        add = torch.ops.aten.add.Tensor
+        self._operators.append(Operator(made, add, arguments, inputs, (meta,), (0,)))
+        return Entry(made)
+
+    def _changed(self, desc: Any) -> str:
+        if isinstance(desc, descriptors.BufferAOTInput):
+            return str(desc.target)
+        raise GraphError(
+            f"{type(self._module).__name__}: forward changes {desc} in place; expected changes of "
+            "buffers only"
+        )
+
+    def _needed(self, heads: Sequence[Optional[Entry]]) -> tuple[Operator, ...]:
+        """The operators that results depend on, in order."""
+        names = {entry.node for entry in heads if entry is not None}
+        kept = []
+        for operator in reversed(self._operators):
+            if operator.name in names:
+                kept.append(operator)
+                names |= {entry.node for _, entry in operator.inputs}
+        return tuple(reversed(kept))
+
+
+def _bound(node: Any) -> Iterator[tuple[str, Any]]:
+    """A call's arguments by their names, in the schema's order, defaults included."""
+    for k, argument in enumerate(node.target._schema.arguments):
+        if k < len(node.args) and not argument.kwarg_only:
+            yield argument.name, node.args[k]
+        elif argument.name in node.kwargs:
+            yield argument.name, node.kwargs[argument.name]
+        elif argument.has_default_value():
+            yield argument.name, argument.default_value

@@ -1,0 +1,192 @@
+"""Runs every strategy of every operator that a module calls, whole and in parts, and compares.
+
+The calls are those of the module's joint graph, with the values that they have there. A part gets
+the regions, zeros and attributes that its row of the strategy table says, as on a rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import torch
+
+from tofu.analysis import row_for
+from tofu.analysis.apply_row import Part, extent_of, parts_of
+from tofu.analysis.table import Row
+from tofu.torch.calls import arguments_of, filled, function_of, is_random
+from tofu.torch.placements import placeable
+from tofu.torch.tracing import Entry, Operator, Traced, trace
+from tofu.torch.training_graph import attributes_of, operator_name
+
+__all__ = ["Report", "verify_module"]
+
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
+_JOIN = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+_PARTS = (2, 3, 4)
+_UNSET = ("empty", "new_empty", "empty_like")
+
+
+@dataclass
+class Report:
+    """What was found.
+
+    Attributes:
+        calls: how many calls of operators the module makes.
+        described: how many of them have a description.
+        strategies: how many splits were run.
+        false: those whose parts do not equal the whole, each with the reason.
+        undescribed: operators without a description.
+        operators: the names of the operators that were run in parts.
+    """
+
+    calls: int = 0
+    described: int = 0
+    strategies: int = 0
+    false: list[str] = field(default_factory=list)
+    undescribed: set[str] = field(default_factory=set)
+    operators: set[str] = field(default_factory=set)
+
+
+def verify_module(model: torch.nn.Module, args: Sequence[Any]) -> Report:
+    """Verify the operators of a module's forward and backward pass, on this process's CPU."""
+    traced = trace(model, args)
+    report, seen = Report(), set()
+    for operator, values in _calls(traced, model, args):
+        attrs = attributes_of(operator)
+        ins = [tuple(value.shape) for value in values]
+        outs = [tuple(tensor.shape) for tensor in operator.outputs]
+        report.calls += 1
+        row = row_for(operator_name(operator), attrs, ins, outs)
+        if row is None:
+            report.undescribed.add(operator_name(operator))
+            continue
+        report.described += 1
+        key = operator_name(operator), tuple(sorted(attrs.items())), tuple(ins), tuple(outs)
+        if key not in seen:
+            seen.add(key)
+            _check(operator, placeable(row, ins, outs), values, report)
+    return report
+
+
+def _calls(
+    traced: Traced, model: torch.nn.Module, args: Sequence[Any]
+) -> Iterator[tuple[Operator, list[Any]]]:
+    """Run the joint graph whole; yields every call with the values of its inputs."""
+    known: dict[Entry, Any] = {}
+    flat = torch.utils._pytree.tree_leaves((tuple(args), {}))
+    torch.manual_seed(0)
+    for variable in traced.variables:
+        if variable.kind in ("parameter", "buffer"):
+            getter = model.get_parameter if variable.kind == "parameter" else model.get_buffer
+            value = getter(variable.name).detach().clone()
+        elif variable.kind == "input":
+            value = flat[variable.number]
+        elif variable.kind == "tangent":
+            value = torch.rand(variable.meta.shape, dtype=variable.meta.dtype) + 0.5
+        else:
+            value = variable.value
+        known[Entry(variable.name)] = value
+    for operator in traced.operators:
+        values = [known[entry] for _, entry in operator.inputs]
+        yield operator, values
+        for k, value in enumerate(_run(operator, values, {})):
+            known[Entry(operator.name, k)] = value
+
+
+def _run(operator: Operator, values: Sequence[Any], changed: Mapping[str, str]) -> list[Any]:
+    positional, named = arguments_of(operator, changed, "cpu")
+    result = function_of(operator)(
+        *(filled(each, values) for each in positional),
+        **{name: filled(each, values) for name, each in named.items()},
+    )
+    every = result if isinstance(result, (tuple, list)) else [result]
+    return [every[position] for position in operator.positions]
+
+
+def _check(operator: Operator, row: Row, values: Sequence[Any], report: Report) -> None:
+    """Run every split of a call, alone and in pairs."""
+    whole = _run(operator, values, {})
+    ins = [tuple(value.shape) for value in values]
+    outs = [tuple(value.shape) for value in whole]
+    counts = {}
+    for variable in row["splittable"]:
+        extent = extent_of(row["vars"][variable]["extent"], ins, outs)
+        found = next((k for k in _PARTS if extent % k == 0), None)
+        if found is not None:
+            counts[variable] = found
+    splits = [[(v, n)] for v, n in counts.items()]
+    splits += [list(pair) for pair in itertools.combinations(counts.items(), 2)]
+    splits += [[(v, 2), (v, 2)] for v in counts if _divides(row, v, ins, outs, 4)]
+    for split in splits:
+        report.strategies += 1
+        report.operators.add(operator_name(operator))
+        fault = _fault(operator, row, values, whole, split)
+        if fault is not None:
+            names = ", ".join(f"{row['vars'][v]['name']} in {n}" for v, n in split)
+            report.false.append(f"{operator_name(operator)}{ins}, split by {names}: {fault}")
+
+
+def _divides(row: Row, variable: int, ins: Any, outs: Any, parts: int) -> bool:
+    return bool(extent_of(row["vars"][variable]["extent"], ins, outs) % parts == 0)
+
+
+def _fault(
+    operator: Operator, row: Row, values: Sequence[Any], whole: Sequence[Any], split: Any
+) -> Optional[str]:
+    attrs = attributes_of(operator)
+    ins = [tuple(value.shape) for value in values]
+    outs = [tuple(value.shape) for value in whole]
+    parts = parts_of(row, attrs, ins, outs, split)
+    results = []
+    for part in parts:
+        tiles = [
+            value[tuple(slice(*side) for side in box)].contiguous()
+            for value, box in zip(values, part.inputs)
+        ]
+        tiles = [torch.zeros_like(t) if zero else t for t, zero in zip(tiles, part.zeros)]
+        changed = {n: v for n, v in part.attributes.items() if attrs.get(n) != v}
+        try:
+            results.append(_run(operator, tiles, changed))
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            return f"part {part.digits} fails: {str(error).splitlines()[0]}"
+    for number, expected in enumerate(whole):
+        fault = _differs(operator, number, expected, row, split, parts, results)
+        if fault is not None:
+            return f"output {number}: {fault}"
+    return None
+
+
+def _differs(
+    operator: Operator,
+    number: int,
+    expected: Any,
+    row: Row,
+    split: Any,
+    parts: Sequence[Part],
+    results: Sequence[Sequence[Any]],
+) -> Optional[str]:
+    """What is wrong with an output put together from parts."""
+    for part, result in zip(parts, results):
+        if tuple(result[number].shape) != part.outputs[number].shape:
+            return f"part of shape {tuple(result[number].shape)}, not {part.outputs[number].shape}"
+    if is_random(operator) or operator.target._schema.name.partition("::")[2] in _UNSET:
+        return None
+    reduce = {int(v): kind for v, kind in row["outputs"][number]["reduce"].items()}
+    steps = [k for k, (variable, _) in enumerate(split) if variable in reduce]
+    terms: dict[tuple[int, ...], Any] = {}
+    for part, result in zip(parts, results):
+        key = tuple(part.digits[k] for k in steps)
+        term = terms.setdefault(key, torch.zeros_like(expected))
+        term[tuple(slice(*side) for side in part.outputs[number])] = result[number]
+    kind = reduce[split[steps[0]][0]] if steps else "sum"
+    joined = functools.reduce(_JOIN[kind], terms.values())
+    if not expected.dtype.is_floating_point:
+        return None if torch.equal(joined, expected) else "other values"
+    bound = _TOLERANCE.get(expected.dtype, 2e-2)
+    slack = bound * (1 + float(expected.abs().nan_to_num(0, 0, 0).max()))
+    same = torch.allclose(joined, expected, rtol=bound, atol=slack, equal_nan=True)
+    return None if same else f"differs by {float((joined - expected).abs().max()):.2g}"

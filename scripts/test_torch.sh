@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs the tests of PyTorch's front end in an environment of its own, in build/torch: MXNet and
+# torch need different NumPys. tofu is this folder's, with the extension that make built.
+# TORCH_BUILD=cpu: only if a CPU build of torch can be had. Arguments are pytest's.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${BUILD:-build} venv=${VENV:-.venv}
+environment=${TORCH_VENV:-$build/torch/env} site=$build/torch/site
+needs=('torch>=2.9' numpy click jinja2 rich pytest pytest-xdist 'transformers>=4.57')
+
+skip() {
+  echo "make test-torch: $1; the tests of PyTorch's front end were not run" >&2
+  exit 0
+}
+
+"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+  skip "torch 2.9 needs Python 3.10"
+
+if [[ ! -e $environment/.torch ]]; then
+  "$venv/bin/python" -m venv "$environment"
+  pip=("$environment/bin/python" -m pip --disable-pip-version-check -q)
+  if [[ ${TORCH_BUILD:-} == cpu ]]; then
+    found=$("${pip[@]}" install --dry-run --report - 'torch>=2.9' 2>/dev/null) ||
+      skip "torch 2.9 cannot be installed here"
+    [[ $found != *nvidia-* ]] || skip "only a build of torch for GPUs can be had here"
+  fi
+  echo "installing torch"
+  "${pip[@]}" install "${needs[@]}" || skip "torch 2.9 cannot be installed here"
+  touch "$environment/.torch"
+fi
+
+rm -rf "$site"
+mkdir -p "$site/tofu"
+ln -s "$PWD"/python/tofu/* "$PWD/tdl" "$site/tofu"
+ln -s "$("$venv/bin/python" -c 'from tofu import _core; print(_core.__file__)')" "$site/tofu"
+export PYTHONPATH=$PWD/$site OMP_NUM_THREADS=1
+[[ $site != /* ]] || export PYTHONPATH=$site
+exec "$environment/bin/python" -m pytest "${@:-tests/python/torch}"

@@ -1,0 +1,90 @@
+#include "passes/search/memory_limit.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "graph/box.h"
+#include "graph/tensor_lives.h"
+
+namespace tofu {
+namespace {
+
+// The input that an element-wise operator of one output overwrites; -1: none.
+int Overwritten(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+                const TensorLives& lives, int node) {
+  const StrategyRow* row = table.row(node);
+  const int output = graph.first_entry[node];
+  if (row == nullptr || !row->elementwise || graph.nodes[node].num_outputs != 1 ||
+      lives.keep[output] != Keep::kUntilRead) {
+    return -1;
+  }
+  const std::vector<int>& dying = lives.dying[node];
+  const auto can = [&](int entry) {
+    return coarse.tensor_class[entry] == coarse.tensor_class[output] &&
+           graph.dtypes[entry] == graph.dtypes[output] &&
+           std::find(dying.begin(), dying.end(), entry) != dying.end();
+  };
+  for (NodeEntry input : graph.nodes[node].inputs) {
+    if (can(graph.entry_id(input))) return graph.entry_id(input);
+  }
+  return -1;
+}
+
+}  // namespace
+
+int64_t TileBytes(int64_t bytes, const Cuts& cuts, const std::vector<int>& parts) {
+  for (size_t step = 0; step < parts.size(); ++step) {
+    const bool is_whole = step < cuts.size() && cuts[step] == kReplicated;
+    if (!is_whole) bytes /= parts[step];
+  }
+  return bytes;
+}
+
+int64_t MemoryLimit::PeakBytes(const std::vector<Cuts>& tensor_cuts,
+                               const std::vector<int>& parts) const {
+  std::map<int64_t, int64_t> changes;
+  for (const Life& life : lives) {
+    const int64_t bytes = TileBytes(life.bytes, tensor_cuts[life.tensor_class], parts);
+    changes[life.begin] += bytes;
+    changes[life.end] -= bytes;
+  }
+  int64_t now = 0;
+  int64_t peak = 0;
+  for (const auto& [moment, change] : changes) peak = std::max(peak, now += change);
+  return peak;
+}
+
+MemoryLimit LimitMemory(const Graph& graph, const StrategyTable& table,
+                        const CoarseGraph& coarse, int64_t limit_bytes) {
+  const TensorLives found = FindTensorLives(graph);
+  const auto count = static_cast<int64_t>(found.order.size());
+  std::vector<int64_t> begin(static_cast<size_t>(graph.num_entries()), 0);
+  std::vector<int64_t> end(begin.size(), count);
+  for (int64_t moment = 0; moment < count; ++moment) {
+    const int node = found.order[static_cast<size_t>(moment)];
+    if (graph.nodes[node].is_variable()) continue;
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      const int entry = graph.entry_id({node, i});
+      if (found.keep[entry] == Keep::kUntilRead) begin[entry] = moment;
+    }
+    for (int entry : found.dying[node]) end[entry] = moment + 1;
+    const int overwritten = Overwritten(graph, table, coarse, found, node);
+    if (overwritten >= 0) end[overwritten] = moment;
+  }
+  std::map<std::tuple<int, int64_t, int64_t>, int64_t> bytes;
+  for (int entry = 0; entry < graph.num_entries(); ++entry) {
+    if (found.keep[entry] == Keep::kInPlace) continue;
+    bytes[{coarse.tensor_class[entry], begin[entry], end[entry]}] +=
+        NumElements(graph.shapes[entry]) * DtypeBytes(graph.dtypes[entry]);
+  }
+  MemoryLimit limit;
+  limit.limit_bytes = limit_bytes;
+  for (const auto& [life, size] : bytes) {
+    const auto [tensor_class, from, to] = life;
+    if (from < to) limit.lives.push_back({tensor_class, from, to, size});
+  }
+  return limit;
+}
+
+}  // namespace tofu

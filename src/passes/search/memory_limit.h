@@ -1,0 +1,52 @@
+// The memory of the tiles that a worker holds, for searches within a limit.
+//
+// Tiles are alive as tensor_lives.h says; an element-wise operator overwrites an input
+// that dies there. What operators fetch is not counted: it depends on two decisions at
+// once. So a limit is meant for tiles; callers who know what a plan really needs lower it
+// (python/tofu/planning/within.py).
+//
+// Input:      a training graph, its table and classes.
+// Output:     MemoryLimit: bytes of whole tensors by class, and when they are alive.
+// Errors:     none.
+// Position:   after coalesce; step_search.h turns it into uses (limited_problem.h).
+// Complexity: O(N + E) nodes and edges; PeakBytes as much, times the steps.
+#ifndef TOFU_PASSES_SEARCH_MEMORY_LIMIT_H_
+#define TOFU_PASSES_SEARCH_MEMORY_LIMIT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/cuts.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+
+namespace tofu {
+
+struct MemoryLimit {
+  // Tensors of one class that are alive at the moments begin .. end - 1.
+  struct Life {
+    int tensor_class = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t bytes = 0;  // whole
+  };
+
+  std::vector<Life> lives;
+  int64_t limit_bytes = 0;
+
+  // The most that a worker holds at any moment.
+  int64_t PeakBytes(const std::vector<Cuts>& tensor_cuts,
+                    const std::vector<int>& parts) const;
+};
+
+// A tile of a tensor of so many bytes after the steps that `cuts` has; steps to come are
+// supposed to cut it.
+int64_t TileBytes(int64_t bytes, const Cuts& cuts, const std::vector<int>& parts);
+
+MemoryLimit LimitMemory(const Graph& graph, const StrategyTable& table,
+                        const CoarseGraph& coarse, int64_t limit_bytes);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_MEMORY_LIMIT_H_

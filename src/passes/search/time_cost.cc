@@ -1,0 +1,271 @@
+#include "passes/search/time_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "graph/box.h"
+#include "graph/head_roles.h"
+
+namespace tofu {
+namespace {
+
+int Product(const std::vector<int>& parts, size_t begin, size_t end) {
+  int product = 1;
+  for (size_t i = begin; i < end; ++i) product *= parts[i];
+  return product;
+}
+
+// Into how many parts cuts divide something.
+double Divided(const Cuts& cuts, const std::vector<int>& parts) {
+  double divided = 1;
+  for (size_t step = 0; step < cuts.size(); ++step) {
+    if (cuts[step] != kReplicated) divided *= parts[step];
+  }
+  return divided;
+}
+
+// `cuts` of the first `steps` steps; later ones cut nothing.
+Cuts OnlyFirst(Cuts cuts, size_t steps) {
+  for (size_t i = steps; i < cuts.size(); ++i) cuts[i] = kReplicated;
+  return cuts;
+}
+
+int64_t FloorUnits(int64_t at, int64_t unit) { return at / std::max<int64_t>(unit, 1); }
+
+int64_t CeilUnits(int64_t at, int64_t unit) {
+  unit = std::max<int64_t>(unit, 1);
+  return (at + unit - 1) / unit;
+}
+
+// What boxes touch of a grid of tiles of this size, in units of a tile.
+GroupBoxes InTiles(GroupBoxes boxes, const Shape& size) {
+  for (size_t d = 0; d < boxes.dims.size(); ++d) {
+    Intervals& dim = boxes.dims[d];
+    for (size_t i = 0; i < dim.begin.size(); ++i) {
+      if (dim.begin[i] >= dim.end[i]) {
+        dim.begin[i] = dim.end[i] = 0;
+        continue;
+      }
+      dim.begin[i] = FloorUnits(dim.begin[i], size[d]);
+      dim.end[i] = CeilUnits(dim.end[i], size[d]);
+    }
+  }
+  boxes.volume = SumOverlap(boxes, boxes);
+  return boxes;
+}
+
+// The most bytes per second of a copy alone.
+double MostPerSecond(const LinkLevel& link) {
+  double most = 0;
+  for (const RateTable::Point& point : link.bytes_per_s.points()) {
+    most = std::max(most, point.per_s);
+  }
+  return most;
+}
+
+double Limited(double rate, double share) {
+  return share > 0 ? std::min(rate, share) : rate;
+}
+
+}  // namespace
+
+int64_t Nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
+                   const CoarseGraph& coarse, const TimeModel& model,
+                   std::vector<int> parts)
+    : graph_(graph),
+      table_(table),
+      model_(model),
+      parts_(std::move(parts)),
+      is_parameter_(coarse.tensors.size(), false),
+      workers_(Product(parts_, 0, parts_.size())) {
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (VariableRole(graph.nodes[node]) != "parameter") continue;
+    is_parameter_[coarse.tensor_class[graph.first_entry[node]]] = true;
+  }
+  const Machine& machine = model.machine;
+  for (size_t step = 0; step < parts_.size(); ++step) {
+    const int group = Product(parts_, step, parts_.size());
+    int& level = levels_.emplace_back(0);
+    for (int first = 0; first < workers_; first += group) {
+      level = std::max(level, machine.LevelBetween(first, first + group - 1));
+    }
+  }
+  int below = 1;
+  for (const LinkLevel& link : machine.links) {
+    // All workers read at a time, each from another part of the group.
+    double share = link.port_bytes_per_s / std::min(below, workers_);
+    const double of_group = link.group_bytes_per_s / std::min(link.devices, workers_);
+    if (of_group > 0) share = share > 0 ? std::min(share, of_group) : of_group;
+    share_.push_back(share);
+    below = link.devices;
+  }
+  for (int level : levels_) {
+    most_per_s_ = std::max(most_per_s_,
+                           Limited(MostPerSecond(machine.links[level]), share_[level]));
+  }
+  const Device& device = machine.device;
+  host_s_ = std::max(device.launch_s + (device.has_segments ? 0 : device.synchronize_s),
+                     machine.host.push_s * workers_);
+}
+
+GroupTiles TimeCost::Tiles(const Shape& shape, const Cuts& cuts) const {
+  GroupTiles tiles;
+  for (size_t steps = 0; steps <= cuts.size(); ++steps) {
+    tiles.owned.push_back(TileBoxes(shape, OnlyFirst(cuts, steps), parts_));
+  }
+  tiles.size = LongestSides(tiles.owned.back());
+  for (const GroupBoxes& owned : tiles.owned) {
+    tiles.grid.push_back(InTiles(owned, tiles.size));
+  }
+  return tiles;
+}
+
+TimedSplit TimeCost::Split(int node, const Cuts& cuts) const {
+  TimedSplit split;
+  for (size_t steps = 0; steps <= cuts.size(); ++steps) {
+    split.by.emplace_back(graph_, table_, node, cuts, parts_, steps);
+  }
+  split.compute_s = ComputeSeconds(node, split.by.back(), cuts);
+  return split;
+}
+
+double TimeCost::ComputeSeconds(int node, const OperatorRegions& regions,
+                                const Cuts& cuts) const {
+  const Node& n = graph_.nodes[node];
+  // By steps that are not decided.
+  const double divided = Product(parts_, cuts.size(), parts_.size());
+  double groups = workers_ / divided;
+  const StrategyRow* row = table_.row(node);
+  if (row != nullptr &&
+      row->random) {  // one group computes for those it is not split over
+    groups /= Product(parts_, 0, cuts.size()) / Divided(cuts, parts_);
+  }
+  const auto bytes_of = [&](bool is_output, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; ++i) {
+      const GroupBoxes& boxes = regions.Boxes(is_output, i);
+      const NodeEntry entry = is_output ? NodeEntry{node, i} : n.inputs[i];
+      sum += static_cast<double>(SumOverlap(boxes, boxes)) *
+             static_cast<double>(DtypeBytes(graph_.dtype(entry)));
+    }
+    return sum / groups / divided;
+  };
+  const double read = bytes_of(false, static_cast<int>(n.inputs.size()));
+  const double written = bytes_of(true, n.num_outputs);
+  return PartSeconds(node, read, written, divided * Divided(cuts, parts_));
+}
+
+double TimeCost::ElementwiseSeconds(int node, const Cuts& tensor_cuts) const {
+  const Node& n = graph_.nodes[node];
+  const double divided =
+      Product(parts_, tensor_cuts.size(), parts_.size()) * Divided(tensor_cuts, parts_);
+  const auto bytes_of = [&](NodeEntry entry) {
+    return static_cast<double>(NumElements(graph_.shape(entry)) *
+                               DtypeBytes(graph_.dtype(entry))) /
+           divided;
+  };
+  double read = 0;
+  double written = 0;
+  for (NodeEntry input : n.inputs) read += bytes_of(input);
+  for (int i = 0; i < n.num_outputs; ++i) written += bytes_of({node, i});
+  return PartSeconds(node, read, written, divided);
+}
+
+// Of an operator of which this worker computes one of `divided` parts.
+double TimeCost::PartSeconds(int node, double read, double written,
+                             double divided) const {
+  Work work = model_.works[node];
+  const bool only_moves = work.kind == OperatorKind::kMovement;
+  work.bytes = written + (only_moves ? std::min(read, written) : read);
+  work.flops /= divided;
+  const double seconds =
+      tofu::ComputeSeconds(model_.machine, graph_.nodes[node].op, work);
+  return model_.machine.device.is_gpu ? seconds
+                                      : seconds / model_.machine.HostSpeed(workers_);
+}
+
+FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
+                          const GroupTiles& tiles) const {
+  const size_t steps = tiles.owned.size() - 1;
+  const OperatorRegions& regions = split.by.back();
+  const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
+                                         : graph_.nodes[node].inputs[slot.index];
+  const int64_t bytes = DtypeBytes(graph_.dtype(entry));
+  const GroupBoxes& needed =
+      slot.is_output ? tiles.owned.back() : regions.Boxes(false, slot.index);
+  const auto sources = [&](size_t step) -> const GroupBoxes& {
+    return slot.is_output ? split.by[step].Boxes(true, slot.index) : tiles.owned[step];
+  };
+  // Copies of the sources that the first steps leave, which are added up.
+  const auto copies = [&](size_t step) {
+    return slot.is_output ? split.by[step].LaterCopies(slot.index) : int64_t{1};
+  };
+  FetchTime time;
+  time.bytes_by_step.assign(steps, 0);
+  if (copies(0) * needed.volume == copies(steps) * SumOverlap(needed, sources(steps))) {
+    return time;
+  }
+  const Shape size = slot.is_output ? LongestSides(sources(steps)) : tiles.size;
+  const GroupBoxes touched = InTiles(needed, size);
+  const double groups = static_cast<double>(needed.groups());
+  int64_t held = copies(0) * SumOverlap(needed, sources(0));
+  int64_t held_tiles =
+      copies(0) *
+      SumOverlap(touched, slot.is_output ? InTiles(sources(0), size) : tiles.grid[0]);
+  for (size_t step = 1; step <= steps; ++step) {
+    const int64_t left = copies(step) * SumOverlap(needed, sources(step));
+    const int64_t left_tiles =
+        copies(step) * SumOverlap(touched, slot.is_output ? InTiles(sources(step), size)
+                                                          : tiles.grid[step]);
+    time.bytes_by_step[step - 1] = (held - left) * bytes;
+    time.seconds +=
+        CopiesSeconds(step - 1, static_cast<double>((held - left) * bytes) / workers_,
+                      static_cast<double>(held_tiles - left_tiles) / groups);
+    held = left;
+    held_tiles = left_tiles;
+  }
+  if (MayOverlap(slot)) time.hidden_s = std::min(time.seconds, split.compute_s);
+  int64_t fetched = 0;
+  for (int64_t of_step : time.bytes_by_step) fetched += of_step;
+  time.seconds += PackSeconds(static_cast<double>(fetched) / workers_);
+  time.host_s = host_s_;
+  return time;
+}
+
+int64_t TimeCost::LeastFetchNs(const OpSlot& slot, int64_t bytes,
+                               double compute_s) const {
+  if (bytes <= 0) return 0;
+  double seconds = static_cast<double>(bytes) / workers_ / most_per_s_;
+  if (MayOverlap(slot)) seconds = std::max(seconds - compute_s, 0.0);
+  seconds += PackSeconds(static_cast<double>(bytes) / workers_);
+  // Rounded down: one operation less than Fetch() rounds may have rounded up.
+  return std::max<int64_t>(Nanoseconds(seconds + host_s_) - 1, 0);
+}
+
+bool TimeCost::MayOverlap(const OpSlot& slot) const {
+  return model_.machine.device.threads > 1 && !slot.is_output &&
+         is_parameter_[slot.tensor_class];
+}
+
+double TimeCost::PackSeconds(double bytes) const {
+  if (!model_.machine.device.is_gpu) return 0;
+  return tofu::ComputeSeconds(model_.machine, "",
+                              {OperatorKind::kMovement, 0, 4 * bytes});
+}
+
+double TimeCost::CopyRate(int level, double bytes) const {
+  return Limited(model_.machine.links[level].bytes_per_s.At(bytes), share_[level]);
+}
+
+double TimeCost::CopiesSeconds(size_t step, double bytes, double copies) const {
+  if (bytes <= 0) return 0;
+  copies = std::max(copies, 1.0 / workers_);
+  const double size = bytes / copies;
+  const int level = levels_[step];
+  return copies * (model_.machine.links[level].latency_s + size / CopyRate(level, size));
+}
+
+}  // namespace tofu

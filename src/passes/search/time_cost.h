@@ -1,0 +1,120 @@
+// Predicts what an operator of a plan takes on a machine: the cost of searches whose
+// objective is time. All figures are means over the workers.
+//
+//   operator   the time of its part: the operator's arithmetic, divided by the parts that
+//              it is split into, and the bytes of the part's regions (machine.h)
+//   fetch      step i divides each group of workers; what a worker reads from other parts
+//              of the same group crosses the link of that step: the slowest between two
+//              workers of a group. With T_i the tile that the first i groups around a
+//              worker own, and N what it needs, that is
+//                |N intersect T_(i-1)| - |N intersect T_i|,
+//              and likewise for outputs, whose sources are what groups have produced.
+//              Tiles of other workers are read one after the other: for each a latency,
+//              and its bytes at the link's rate for that size, while all workers read.
+//   host       for every operator and every fetch the longer of what its worker needs to
+//              launch it and what the script's thread needs to hand it to all workers
+//   overlap    parameters are there before the step begins. Where a device runs several
+//              operators at a time, what crosses links for a parameter that an operator
+//              reads counts only as far as it takes longer than the operator itself. All
+//              other fetches count in full: operators wait for them.
+//   packing    on GPUs a fetch slices the sources and joins the slices, which reads and
+//              writes every byte twice; nothing hides that
+//
+// A plan of which only the first steps are decided counts as if the others divided
+// everything evenly and communicated nothing.
+//
+// Errors:     none.
+// Position:   used by search_tables.h and predict.h.
+// Complexity: that of cost.h, for every step.
+#ifndef TOFU_PASSES_SEARCH_TIME_COST_H_
+#define TOFU_PASSES_SEARCH_TIME_COST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "machine/machine.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/cost.h"
+
+namespace tofu {
+
+// A machine, and the work of every operator of a graph, whole.
+struct TimeModel {
+  Machine machine;
+  std::vector<Work> works;  // [node]
+};
+
+// The tiles of a tensor that groups of the first 0, 1, 2, ... steps own.
+struct GroupTiles {
+  std::vector<GroupBoxes> owned;  // [steps]
+  std::vector<GroupBoxes> grid;   // the same in units of one tile
+  Shape size;                     // of a tile
+};
+
+// An operator's part, and what groups of the first 0, 1, 2, ... steps produce.
+struct TimedSplit {
+  std::vector<OperatorRegions> by;  // [steps]
+  double compute_s = 0;
+};
+
+struct FetchTime {
+  double seconds = 0;                  // on links and to pack
+  double hidden_s = 0;                 // of these, by the operator's computation
+  double host_s = 0;                   // not among them
+  std::vector<int64_t> bytes_by_step;  // that cross each step's link, over all groups
+
+  double Counted() const { return seconds - hidden_s + host_s; }
+};
+
+class TimeCost {
+ public:
+  // `parts` of all steps. Cuts below may be those of the first steps only.
+  TimeCost(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+           const TimeModel& model, std::vector<int> parts);
+
+  GroupTiles Tiles(const Shape& shape, const Cuts& cuts) const;
+  TimedSplit Split(int node, const Cuts& cuts) const;
+  // The time of the part, which depends only on the profile of its cuts (patterns.h).
+  double ComputeSeconds(int node, const OperatorRegions& regions, const Cuts& cuts) const;
+
+  // The same for an element-wise operator whose tensors have these cuts.
+  double ElementwiseSeconds(int node, const Cuts& tensor_cuts) const;
+
+  FetchTime Fetch(int node, const OpSlot& slot, const TimedSplit& split,
+                  const GroupTiles& tiles) const;
+  // No fetch of so many bytes over all groups counts less, for an operator that computes
+  // for so long.
+  int64_t LeastFetchNs(const OpSlot& slot, int64_t bytes, double compute_s) const;
+
+  // Whether computation may hide what the slot fetches.
+  bool MayOverlap(const OpSlot& slot) const;
+  double host_s() const { return host_s_; }  // of every operator or fetch
+  int LevelOf(size_t step) const { return levels_[step]; }
+  const Machine& machine() const { return model_.machine; }
+
+ private:
+  double CopyRate(int level, double bytes) const;
+  double PartSeconds(int node, double read, double written, double divided) const;
+  double PackSeconds(double bytes) const;
+  double CopiesSeconds(size_t step, double bytes, double copies) const;
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const TimeModel& model_;
+  const std::vector<int> parts_;
+  std::vector<bool> is_parameter_;  // [tensor class]
+  int workers_ = 1;
+  std::vector<int> levels_;    // of links, [step]
+  std::vector<double> share_;  // [level]: what a worker has of ports and groups; 0: all
+  double most_per_s_ = 0;      // no copy is faster
+  double host_s_ = 0;
+};
+
+int64_t Nanoseconds(double seconds);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_TIME_COST_H_

@@ -1,0 +1,148 @@
+"""Convolution, whose space is whole, and its gradients."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, Reindex, Rewrite, like
+from tofu.tdl._shapes import names
+
+
+def _space(tensor):
+    return (slice(None),) * (tensor.ndim - 2)
+
+
+def _filters(weight, transposed, groups):
+    """Filters and channels of a group."""
+    first, second = weight.shape[:2]
+    return (second, first // groups) if transposed else (first // groups, second)
+
+
+def _kernel(weight, transposed, groups):
+    """The element of the weight of group g, filter co and channel ci, at a place."""
+    filters, channels = _filters(weight, transposed, groups)
+
+    def read(g, co, ci, place):
+        if transposed:
+            return weight[(g * channels + ci, co, *place)]
+        return weight[(g * filters + co, ci, *place)]
+
+    return read
+
+
+def _grouped_sizes(shapes, groups=1, **_):
+    return [Rewrite("groups", {"size": "g"})] if groups > 1 else []
+
+
+@tofu.op(name="aten.convolution.default", rewrites=_grouped_sizes)
+def convolution(data, weight, bias=None, *, groups=1, transposed=False, out_shapes):
+    """The sum over the channels of a group; space is whole."""
+    filters, channels = _filters(weight, transposed, groups)
+    kernel = _kernel(weight, transposed, groups)
+    run = tofu.Opaque("Convolution")
+    space = names(data.ndim - 2, "y")
+
+    def element(b, g, co, *y):
+        def term(ci):
+            return run(
+                data[(b, g * channels + ci, *_space(data))], kernel(g, co, ci, _space(data))
+            )[y]
+
+        total = tofu.Sum(term, extent=channels)
+        return total if bias is None else total + bias[g * filters + co]
+
+    if groups == 1:
+        return Over(["b", "co", *space], lambda b, co, *y: element(b, 0, co, *y))
+    return Reindex(
+        ["b", "g", "co", *space],
+        [out_shapes[0][0], groups, filters, *out_shapes[0][2:]],
+        at=lambda b, g, co, *y: (b, g * filters + co, *y),
+        value=element,
+    )
+
+
+def _backward_sizes(shapes, groups=1, **_):
+    rewrites = [Rewrite("groups", {"size": "g"})] if groups > 1 else []
+    if groups == 1:
+        return [Rewrite("bias_sizes", {"sizes": ["co"]})]
+    filters = shapes[0][1] // groups
+    return [*rewrites, Rewrite("bias_sizes", {"size": "g", "times": filters})]
+
+
+@tofu.op(name="aten.convolution_backward.default", rewrites=_backward_sizes)
+def convolution_backward(grad, data, weight, *, output_mask, groups=1, transposed=False):
+    """The gradients of data, weight and bias that are asked for."""
+    filters, channels = _filters(weight, transposed, groups)
+    kernel = _kernel(weight, transposed, groups)
+    run = tofu.Opaque("ConvolutionGradient")
+    places, taps = names(data.ndim - 2, "x"), names(data.ndim - 2, "k")
+
+    def head(b, g, co):
+        return grad[(b, g * filters + co, *_space(data))]
+
+    def image(b, g, ci, place):
+        return data[(b, g * channels + ci, *place)]
+
+    def by_data(b, g, ci, *x):
+        def term(co):
+            return run(head(b, g, co), kernel(g, co, ci, _space(data)))[x]
+
+        return like(tofu.Sum(term, extent=filters), image(b, g, ci, x))
+
+    def by_weight(g, co, ci, *k):
+        def term(b):
+            return run(head(b, g, co), image(b, g, ci, _space(data)))[k]
+
+        return like(tofu.Sum(term, extent=data.shape[0]), kernel(g, co, ci, k))
+
+    def by_bias(g, co):
+        return tofu.Sum(lambda b: run(head(b, g, co)), extent=data.shape[0])
+
+    if groups == 1:
+        outputs = _ungrouped(by_data, by_weight, by_bias, transposed, places, taps)
+    else:
+        sizes = data.shape, weight.shape
+        outputs = _grouped(by_data, by_weight, by_bias, transposed, groups, sizes)
+    return tuple(out for out, wanted in zip(outputs, output_mask) if wanted)
+
+
+def _ungrouped(by_data, by_weight, by_bias, transposed, places, taps):
+    first, second = ("ci", "co") if transposed else ("co", "ci")
+
+    def of_weight(a, b, *k):
+        return by_weight(0, b, a, *k) if transposed else by_weight(0, a, b, *k)
+
+    return (
+        Over(["b", "ci", *places], lambda b, ci, *x: by_data(b, 0, ci, *x)),
+        Over([first, second, *taps], of_weight),
+        Over(["co"], lambda co: by_bias(0, co)),
+    )
+
+
+def _grouped(by_data, by_weight, by_bias, transposed, groups, sizes):
+    data, weight = sizes
+    places, taps = names(len(data) - 2, "x"), names(len(data) - 2, "k")
+    channels = data[1] // groups
+    filters = weight[1] if transposed else weight[0] // groups
+    lead = channels if transposed else filters
+    inner = (
+        [("ci", channels), ("co", filters)] if transposed else [("co", filters), ("ci", channels)]
+    )
+
+    def of_weight(g, a, b, *k):
+        return by_weight(g, b, a, *k) if transposed else by_weight(g, a, b, *k)
+
+    return (
+        Reindex(
+            ["b", "g", "ci", *places],
+            [data[0], groups, channels, *data[2:]],
+            at=lambda b, g, ci, *x: (b, g * channels + ci, *x),
+            value=by_data,
+        ),
+        Reindex(
+            ["g", *(name for name, _ in inner), *taps],
+            [groups, *(size for _, size in inner), *weight[2:]],
+            at=lambda g, a, b, *k: (g * lead + a, b, *k),
+            value=of_weight,
+        ),
+        Reindex(["g", "co"], [groups, filters], at=lambda g, co: g * filters + co, value=by_bias),
+    )

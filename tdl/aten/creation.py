@@ -1,0 +1,43 @@
+"""Tensors that are made from a shape and a value."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Rewrite, apply
+
+_SIZE = (Rewrite("size", {"output_shape": 0}),)
+
+
+@tofu.op(
+    name=[
+        f"aten.{name}.{overload}"
+        for name in ("full", "zeros", "ones", "empty", "rand", "randn")
+        for overload in ("default", "memory_format")
+    ]
+    + ["aten.scalar_tensor.default"],
+    rewrites=_SIZE,
+)
+def filled():
+    """One value, or one that is drawn, for every element."""
+    return lambda *i: apply("filled")
+
+
+@tofu.op(
+    name=[f"aten.new_{name}.default" for name in ("full", "zeros", "ones", "empty")],
+    rewrites=_SIZE,
+)
+def filled_like(_):
+    """One value for every element, of the type of a tensor that is not read."""
+    return lambda *i: apply("filled")
+
+
+@tofu.op(name=[f"aten.{name}" for name in ("arange.default", "arange.start", "arange.start_step")])
+def numbers():
+    """Each index, or a multiple of it: a part would count from the tensor's begin."""
+    return lambda i: apply("number", i)
+
+
+@tofu.op(name=("aten.eye.default", "aten.eye.m", "aten.tril_indices.default"))
+def matrix():
+    """Ones on a diagonal: likewise."""
+    return lambda i, j: apply("number", i, j)

@@ -1,0 +1,94 @@
+"""Elements at places that data choose."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over
+from tofu.tdl._shapes import at, axis_of, broadcast, broadcast_ones, names, whole
+
+
+@tofu.op(name="aten.gather.default")
+def gather(data, index, *, dim):
+    """Along a dimension, which is whole, the elements that an index of every place chooses."""
+    axis = axis_of(dim, data.ndim)
+    pick = tofu.Opaque("Pick")
+    return lambda *i: pick(data[whole(i, axis)], index[i])
+
+
+@tofu.op(
+    name=(
+        *("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default"),
+        "aten.scatter_reduce.two",
+    )
+)
+def scatter(data, *others, dim):
+    """The data, with other elements where an index says so along a dimension, which is whole."""
+    axis = axis_of(dim, data.ndim)
+    place = tofu.Opaque("Place")
+    return lambda *i: place(data[whole(i, axis)], *(x[whole(i, axis)] for x in others))[i[axis]]
+
+
+@tofu.op(name="aten.index_add.default")
+def index_add(data, index, source, *, dim):
+    """The data, with slices of another tensor added where an index says so."""
+    axis = axis_of(dim, data.ndim)
+    add = tofu.Opaque("Add")
+    return lambda *i: add(data[whole(i, axis)], index[:], source[whole(i, axis)])[i[axis]]
+
+
+@tofu.op(name="aten.index_select.default")
+def index_select(data, index, *, dim):
+    """Slices of a dimension, which is whole."""
+    axis = axis_of(dim, data.ndim)
+    pick = tofu.Opaque("Pick")
+    return lambda *i: pick(data[whole(i, axis)], index[i[axis]])
+
+
+def _indexed(given):
+    """The dimensions that the tensors after the first index, from the names of the inputs."""
+    return [int(name.partition(".")[2]) for name in given.split() if name.startswith("indices.")]
+
+
+def _places(indices, dims, ndim):
+    """Where the result has the indices' dimensions: at the first indexed one, or in front."""
+    near = all(b == a + 1 for a, b in zip(dims, dims[1:]))
+    count = max(x.ndim for x in indices)
+    front = dims[0] if near else 0
+    rest = [d for d in range(ndim) if d not in dims]
+    return front, count, rest
+
+
+@tofu.op(name=("aten.index.Tensor", "aten._unsafe_index.Tensor"))
+def index(data, *indices, given):
+    """The elements at the places that tensors name, along some dimensions, which are whole."""
+    dims = _indexed(given)
+    front, count, rest = _places(indices, dims, data.ndim)
+    ones = broadcast_ones(*indices)
+    pick = tofu.Opaque("Pick")
+
+    def element(*i):
+        chosen = i[front : front + count]
+        own = dict(zip(rest, (*i[:front], *i[front + count :])))
+        place = [own.get(d, slice(None)) for d in range(data.ndim)]
+        return pick(data[place], *(broadcast(x, chosen, ones) for x in indices))
+
+    return Over(names(count + len(rest)), element)
+
+
+@tofu.op(name=("aten.index_put.default", "aten._unsafe_index_put.default"))
+def index_put(data, *others, given):
+    """The data, with other elements at the places that tensors name."""
+    dims = _indexed(given)
+    indices, values = others[:-1], others[-1]
+    front, count, rest = _places(indices, dims, data.ndim)
+    put = tofu.Opaque("Put")
+    skipped = count + len(rest) - values.ndim
+
+    def element(*i):
+        own = [i[d] for d in rest]
+        full = [*own[:front], *[slice(None)] * count, *own[front:]]
+        value = [0 if values.ones[d - skipped] else full[d] for d in range(skipped, len(full))]
+        reads = [values[value], *(x[[slice(None)] * x.ndim] for x in indices)]
+        return put(data[at(i, dims, slice(None))], *reads)[[i[d] for d in dims]]
+
+    return element

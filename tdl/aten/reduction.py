@@ -1,0 +1,79 @@
+"""Reductions over some dimensions. Means are sums by the time they are described."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Over, apply
+from tofu.tdl._shapes import axes_of, axis_of, names, whole
+
+
+def _reduced(data, reducer, axes, keepdim):
+    """The lambda of a reduction: kept dimensions of size 1 have variables of their own."""
+    every = names(data.ndim)
+    own = [
+        f"one{d}" if d in axes else every[d] for d in range(data.ndim) if keepdim or d not in axes
+    ]
+    summed = [every[d] for d in axes]
+
+    def body(*index):
+        known = dict(zip(own, index))
+        return reducer(
+            Over(summed, lambda *v: data[[{**known, **dict(zip(summed, v))}[n] for n in every]])
+        )
+
+    if not summed:
+        return lambda *i: data[i]
+    return Over(own, body)
+
+
+@tofu.op(name=("aten.sum.dim_IntList", "aten.sum.default"))
+def sum_(data, *, dim=None, keepdim=False):
+    """The sum over some dimensions, or all."""
+    return _reduced(data, tofu.Sum, axes_of(dim, data.ndim), keepdim)
+
+
+@tofu.op(name=("aten.amax.default", "aten.max.default"))
+def amax(data, *, dim=None, keepdim=False):
+    """The largest element along some dimensions."""
+    return _reduced(data, tofu.Max, axes_of(dim, data.ndim), keepdim)
+
+
+@tofu.op(name=("aten.amin.default", "aten.min.default"))
+def amin(data, *, dim=None, keepdim=False):
+    """The smallest element along some dimensions."""
+    return _reduced(data, tofu.Min, axes_of(dim, data.ndim), keepdim)
+
+
+@tofu.op(
+    name=(
+        *("aten.max.dim", "aten.min.dim", "aten.argmax.default", "aten.argmin.default"),
+        *("aten.prod.dim_int", "aten.any.dim", "aten.all.dim", "aten.any.dims", "aten.all.dims"),
+        *("aten.var.correction", "aten.var_mean.correction", "aten.linalg_vector_norm.default"),
+        *("aten.std.correction", "aten.logsumexp.default", "aten.any.default", "aten.all.default"),
+        "aten.median.dim",
+    )
+)
+def along(data, *, dim=None, keepdim=False, out_shapes):
+    """Something of all elements along some dimensions, which are whole."""
+    axes = axes_of(dim, data.ndim) if dim != () else tuple(range(data.ndim))
+    function = tofu.Opaque("Along")
+    every = names(data.ndim)
+    own = [
+        f"one{d}" if d in axes else every[d] for d in range(data.ndim) if keepdim or d not in axes
+    ]
+
+    def body(*index):
+        known = dict(zip(own, index))
+        return function(data[[slice(None) if d in axes else known[n] for d, n in enumerate(every)]])
+
+    return (Over(own, body),) * len(out_shapes)
+
+
+@tofu.op(name=("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"))
+def running(data, *, dim):
+    """Something of the elements before, along a dimension, which is whole."""
+    axis = axis_of(dim, data.ndim)
+    function = tofu.Opaque("Running")
+    if not data.ndim:
+        return lambda: apply("running", data[()])
+    return lambda *i: function(data[whole(i, axis)])[i[axis]]

@@ -1,0 +1,48 @@
+"""Pooling and interpolation, whose space is whole, and their gradients."""
+
+from __future__ import annotations
+
+import tofu
+from tofu.lang import Rewrite
+from tofu.tdl._shapes import instances
+
+
+def _planes(tensors, out_shapes):
+    """Every output plane from the same planes of the tensors."""
+    outputs = " ".join("nc" + "." * (len(shape) - 2) for shape in out_shapes)
+    return instances(outputs, *((x, "nc") for x in tensors))
+
+
+@tofu.op(
+    name=(
+        *("aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default"),
+        *("aten.max_pool2d_with_indices_backward.default", "aten.avg_pool2d_backward.default"),
+        *("aten.avg_pool3d.default", "aten._adaptive_avg_pool2d.default"),
+        *("aten.max_pool3d_with_indices.default", "aten.avg_pool1d.default"),
+        *("aten._adaptive_avg_pool2d_backward.default", "aten.adaptive_max_pool2d.default"),
+        *("aten.upsample_nearest2d.default", "aten.upsample_bilinear2d.default"),
+        *("aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec"),
+        *("aten.upsample_nearest1d.default", "aten.upsample_bicubic2d.default"),
+        *("aten.reflection_pad1d.default", "aten.reflection_pad2d.default"),
+        "aten.replication_pad2d.default",
+    )
+)
+def planes(*tensors, out_shapes):
+    """Each image and channel by itself."""
+    if tensors[0].ndim < 3:
+        raise tofu.InconclusiveError("pooling without a batch is not described")
+    return _planes(tensors, out_shapes)
+
+
+@tofu.op(
+    name=(
+        "aten.upsample_nearest2d_backward.default",
+        "aten.upsample_bilinear2d_backward.default",
+        "aten.upsample_nearest1d_backward.default",
+        "aten.upsample_bicubic2d_backward.default",
+    ),
+    rewrites=(Rewrite("input_size", {"output_shape": 0}),),
+)
+def upsample_backward(grad, *, out_shapes):
+    """The gradient of the data, of each image and channel by itself."""
+    return _planes([grad], out_shapes)

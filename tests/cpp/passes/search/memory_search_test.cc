@@ -1,0 +1,260 @@
+// Plans within a memory limit, against all plans that fit.
+#include "passes/search/memory_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/memory_order.h"
+#include "graph/tensor_lives.h"
+#include "passes/coarsen/group.h"
+#include "passes/search/class_cuts.h"
+#include "passes/search/make_plan.h"
+#include "passes/search/modes.h"
+#include "support/brute_force.h"
+#include "support/example_graphs.h"
+#include "support/recount.h"
+
+namespace tofu {
+namespace {
+
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+// The most that a worker's tiles take, counted moment by moment from the definition.
+class TileMemory {
+ public:
+  TileMemory(const Graph& graph, const StrategyTable& table)
+      : graph_(graph), table_(table), order_(MemoryOrder(graph)) {
+    keep_ = FindTensorLives(graph).keep;
+  }
+
+  int64_t Peak(const Plan& plan) const {
+    int64_t peak = 0;
+    for (size_t now = 0; now < order_.size(); ++now) {
+      int64_t alive = 0;
+      for (int entry = 0; entry < graph_.num_entries(); ++entry) {
+        if (IsAlive(entry, now)) alive += Tile(entry, plan);
+      }
+      peak = std::max(peak, alive);
+    }
+    return peak;
+  }
+
+ private:
+  int64_t Tile(int entry, const Plan& plan) const {
+    int64_t bytes = DtypeBytes(graph_.dtypes[entry]);
+    for (int64_t extent : graph_.shapes[entry]) bytes *= extent;
+    for (size_t step = 0; step < plan.parts.size(); ++step) {
+      if (plan.tensor_cuts[entry][step] >= 0) bytes /= plan.parts[step];
+    }
+    return bytes;
+  }
+
+  // When its operator runs, and the last that reads it.
+  std::pair<size_t, size_t> Life(int entry) const {
+    size_t made = 0;
+    size_t last = 0;
+    for (size_t at = 0; at < order_.size(); ++at) {
+      const int node = order_[at];
+      const int first = graph_.first_entry[node];
+      if (entry >= first && entry < first + graph_.nodes[node].num_outputs) {
+        made = last = at;
+      }
+      for (NodeEntry input : graph_.nodes[node].inputs) {
+        if (graph_.entry_id(input) == entry) last = std::max(last, at);
+      }
+    }
+    return {made, last};
+  }
+
+  bool IsAlive(int entry, size_t now) const {
+    if (keep_[entry] == Keep::kInPlace) return false;
+    if (keep_[entry] != Keep::kUntilRead) return true;
+    const auto [made, last] = Life(entry);
+    if (now < made || now > last) return false;
+    return now < last || made == last || !IsOverwritten(entry, order_[now]);
+  }
+
+  // Whether the first input of the output's size that dies at an element-wise operator
+  // is this one.
+  bool IsOverwritten(int entry, int node) const {
+    const StrategyRow* row = table_.row(node);
+    const int output = graph_.first_entry[node];
+    if (row == nullptr || !row->elementwise || graph_.nodes[node].num_outputs != 1 ||
+        keep_[output] != Keep::kUntilRead) {
+      return false;
+    }
+    for (NodeEntry input : graph_.nodes[node].inputs) {
+      const int id = graph_.entry_id(input);
+      if (keep_[id] != Keep::kUntilRead || order_[Life(id).second] != node) continue;
+      if (graph_.shapes[id] != graph_.shapes[output]) continue;
+      if (graph_.dtypes[id] == graph_.dtypes[output]) return id == entry;
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const std::vector<int> order_;
+  std::vector<Keep> keep_;
+};
+
+struct Searched {
+  int compared = 0;
+  int limited = 0;     // where the limit rules the best plan out
+  int impossible = 0;  // where it rules all plans out
+};
+
+class WithinLimit : public testing::TestWithParam<std::vector<int>> {
+ protected:
+  // Compares limits from nothing to what the best plan takes.
+  void Compare(ExampleGraph* example, Searched* searched) {
+    const Graph& graph = example->graph();
+    const CoarseGraph coarse =
+        Coalesce(graph, example->table(), GroupForwardBackward(graph, example->table()));
+    const std::vector<bool> whole = ReplicableTensors(graph, coarse);
+    const TileMemory memory(graph, example->table());
+    if (BruteForceBytes(graph, example->table(), coarse, GetParam(), 100, whole) < 0) {
+      return;
+    }
+    PlanOptions options;
+    options.parts = GetParam();
+    options.workers = 1;
+    for (int part : GetParam()) options.workers *= part;
+    options.allow_replication = true;
+    const int64_t most = memory.Peak(MakePlan(graph, example->table(), options));
+    for (const int64_t limit : {most, most - 1, most * 3 / 4, most / 2}) {
+      const auto fits = [&](const Plan& plan) { return memory.Peak(plan) <= limit; };
+      const int64_t expected =
+          BruteForceBytes(graph, example->table(), coarse, GetParam(), 100, whole, fits);
+      options.memory_limit_bytes = limit;
+      ++searched->compared;
+      searched->limited += limit < most && expected != kNone;
+      if (expected == kNone) {
+        ++searched->impossible;
+        ASSERT_THROW(MakePlan(graph, example->table(), options), UserError);
+        continue;
+      }
+      const Plan plan = MakePlan(graph, example->table(), options);
+      ASSERT_LE(memory.Peak(plan), limit);
+      ASSERT_EQ(plan.total_bytes(), expected) << WriteGraph(graph);
+      ASSERT_EQ(Recount(graph, example->table(), plan), expected);
+      ASSERT_EQ(plan.status, PlanStatus::kOptimal);
+    }
+  }
+};
+
+TEST_P(WithinLimit, EqualsBruteForceOnRandomGraphs) {
+  Searched searched;
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 5));
+    Compare(&example, &searched);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(searched.compared, 200);
+  EXPECT_GE(searched.limited, 10);
+  EXPECT_GE(searched.impossible, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, WithinLimit,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                         std::vector<int>{4}, std::vector<int>{2, 2}));
+
+TEST(MemorySearch, LimitsOnlyModesThatImproveSteps) {
+  ExampleGraph example = Mlp(8, 8, 2);
+  PlanOptions options;
+  options.workers = 2;
+  options.memory_limit_bytes = 1 << 20;
+  options.mode = "spartan";
+  EXPECT_THROW(MakePlan(example.graph(), example.table(), options), UserError);
+  options.mode = "tofu";
+  options.memory_limit_bytes = -1;
+  EXPECT_THROW(MakePlan(example.graph(), example.table(), options), UserError);
+  options.memory_limit_bytes = 1;
+  try {
+    MakePlan(example.graph(), example.table(), options);
+    FAIL() << "a plan within 1 byte";
+  } catch (const UserError& error) {
+    const std::string told = error.what();
+    EXPECT_NE(told.find("take 1 bytes or less"), std::string::npos) << told;
+    EXPECT_NE(told.find("the least found is "), std::string::npos) << told;
+  }
+}
+
+// x and h = relu(x): h takes x's place, where x is not read later.
+TEST(MemoryLimit, ElementwiseOperatorsOverwriteWhatDies) {
+  for (const bool is_read_later : {false, true}) {
+    ExampleGraph example;
+    const NodeEntry data = example.Variable("data", {8, 8});
+    const NodeEntry x = example.SumRows("x", data);
+    const NodeEntry h = example.Elementwise("h", {x});
+    std::vector<NodeEntry> last = {h};
+    if (is_read_later) last.push_back(x);
+    example.Head(example.Elementwise("out", last, "add"), "output");
+    const Graph& graph = example.graph();
+    const CoarseGraph coarse =
+        Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
+    const MemoryLimit limit = LimitMemory(graph, example.table(), coarse, 1);
+    const std::vector<Cuts> whole(coarse.tensors.size(), Cuts(1, kReplicated));
+    // The data and the output are always there.
+    const int64_t tensor = 8 * 4;
+    EXPECT_EQ(limit.PeakBytes(whole, {2}), 8 * tensor + tensor * (is_read_later ? 3 : 2));
+    const std::vector<Cuts> halves(coarse.tensors.size(), Cuts(1, 0));
+    EXPECT_EQ(limit.PeakBytes(halves, {2}), limit.PeakBytes(whole, {2}) / 2);
+  }
+}
+
+// A search out of time decides without the limit; such a plan must not be taken.
+TEST(MemorySearch, ASearchOutOfTimeFitsOrFails) {
+  ExampleGraph example = Mlp(64, 64, 4);
+  const Graph& graph = example.graph();
+  const TileMemory memory(graph, example.table());
+  PlanOptions options;
+  options.workers = 8;
+  const int64_t least = memory.Peak(MakePlan(graph, example.table(), options));
+  options.allow_replication = true;
+  options.time_limit_s = 1e-9;
+  for (const int64_t limit : {least / 2, least, 2 * least}) {
+    options.memory_limit_bytes = limit;
+    try {
+      EXPECT_LE(memory.Peak(MakePlan(graph, example.table(), options)), limit);
+    } catch (const UserError&) {
+      EXPECT_LT(limit, 2 * least);
+    }
+  }
+}
+
+// Eight workers are searched step by step; less memory never costs fewer bytes.
+TEST(MemorySearch, StepsShareTheMemoryThereIs) {
+  ExampleGraph example = Mlp(64, 64, 4);
+  const Graph& graph = example.graph();
+  PlanOptions options;
+  options.workers = 8;
+  const TileMemory memory(graph, example.table());
+  const Plan cut = MakePlan(graph, example.table(), options);
+  options.allow_replication = true;
+  const Plan free = MakePlan(graph, example.table(), options);
+  ASSERT_LT(free.total_bytes(), cut.total_bytes());
+  ASSERT_GT(memory.Peak(free), memory.Peak(cut));
+  int64_t before = free.total_bytes();
+  for (int share = 8; share >= 0; --share) {
+    options.memory_limit_bytes =
+        memory.Peak(cut) + (memory.Peak(free) - memory.Peak(cut)) * share / 8;
+    const Plan plan = MakePlan(graph, example.table(), options);
+    EXPECT_LE(memory.Peak(plan), options.memory_limit_bytes);
+    EXPECT_LE(plan.total_bytes(), cut.total_bytes());
+    EXPECT_GE(plan.total_bytes(), before) << share;
+    EXPECT_GE(plan.lower_bound_bytes, free.lower_bound_bytes);
+    EXPECT_EQ(Recount(graph, example.table(), plan), plan.total_bytes());
+    before = plan.total_bytes();
+  }
+}
+
+}  // namespace
+}  // namespace tofu

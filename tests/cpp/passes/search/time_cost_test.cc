@@ -1,0 +1,180 @@
+#include "passes/search/time_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "graph/head_roles.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/make_plan.h"
+#include "passes/search/predict.h"
+#include "passes/search/recursive_search.h"
+#include "support/brute_force.h"
+#include "support/example_graphs.h"
+#include "support/example_machine.h"
+#include "support/recount.h"
+#include "support/recount_time.h"
+
+namespace tofu {
+namespace {
+
+// Two groups of devices, the outer link slow, with latencies and costs of the host.
+Machine TwoHosts(int devices, bool is_gpu) {
+  Machine machine = is_gpu ? ExampleGpus(devices) : ExampleMachine(devices);
+  machine.device.launch_s = 3;
+  machine.host.push_s = 0.5;
+  machine.links[0].devices = devices / 2;
+  machine.links[0].latency_s = 0.25;
+  machine.links[0].bytes_per_s = RateTable({{1, 4}, {64, 40}});
+  machine.links[0].port_bytes_per_s = 30;
+  LinkLevel outer = machine.links[0];
+  outer.name = "outer";
+  outer.devices = devices;
+  outer.latency_s = 2;
+  outer.bytes_per_s = RateTable({{1, 1}, {64, 8}});
+  outer.port_bytes_per_s = 6;
+  outer.group_bytes_per_s = 20;
+  machine.links.push_back(outer);
+  return machine;
+}
+
+// Some FLOPs for each element that a node writes; equal operators are of equal kinds.
+TimeModel ModelOf(const Graph& graph, const Machine& machine) {
+  TimeModel model{machine, {}};
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    Work work;
+    work.kind =
+        static_cast<OperatorKind>(graph.nodes[node].op.size() % kNumOperatorKinds);
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      work.flops += 7.0 * static_cast<double>(NumElements(graph.shape({node, i})));
+    }
+    model.works.push_back(work);
+  }
+  return model;
+}
+
+CoarseGraph ClassesOfGraph(ExampleGraph* example) {
+  return Coalesce(example->graph(), example->table(),
+                  GroupForwardBackward(example->graph(), example->table()));
+}
+
+std::vector<bool> Parameters(const Graph& graph, const CoarseGraph& coarse) {
+  std::vector<bool> of_class(coarse.tensors.size(), false);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (VariableRole(graph.nodes[node]) != "parameter") continue;
+    of_class[coarse.tensor_class[graph.first_entry[node]]] = true;
+  }
+  std::vector<bool> of_entry;
+  for (int tensor : coarse.tensor_class) of_entry.push_back(of_class[tensor]);
+  return of_entry;
+}
+
+struct Case {
+  int workers;
+  bool is_gpu;
+  bool replicates;
+};
+
+class TimePlans : public testing::TestWithParam<Case> {};
+
+// The plan's predicted time is a recount's; no plan takes less, as trying all finds.
+TEST_P(TimePlans, AreWhatBruteForceFinds) {
+  const auto [workers, is_gpu, replicates] = GetParam();
+  const std::vector<int> parts = PrimeFactors(workers);
+  int compared = 0;
+  for (unsigned seed = 1; seed <= 400 && compared < 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 3));
+    const Graph& graph = example.graph();
+    const TimeModel model = ModelOf(graph, TwoHosts(workers, is_gpu));
+    const CoarseGraph coarse = ClassesOfGraph(&example);
+    if (coarse.tensors.size() > 8) continue;
+    const std::vector<bool> read = ReadTensors(graph);
+    const std::vector<bool> parameters = Parameters(graph, coarse);
+    const NodeCost cost = [&](const Plan& plan, int node) {
+      return RecountNodeTime(graph, example.table(), plan, model.machine, model.works,
+                             parameters, read, node)
+          .ns;
+    };
+    const std::vector<bool> whole(replicates ? coarse.tensors.size() : 0, true);
+    const int64_t best = BruteForceCost(graph, example.table(), coarse, parts, 60, whole,
+                                        replicates, cost);
+    if (best < 0) continue;
+    ++compared;
+    PlanOptions options;
+    options.workers = workers;
+    options.time = &model;
+    options.allow_replication = replicates;
+    const Plan plan = MakePlan(graph, example.table(), options);
+    const RecountedTime recounted =
+        RecountTime(graph, example.table(), plan, model.machine, model.works, parameters);
+    ASSERT_EQ(plan.objective, Objective::kTime);
+    // Each term may be rounded otherwise.
+    const int64_t rounding = 4 * graph.num_nodes();
+    ASSERT_LE(std::abs(plan.cost() - recounted.ns), rounding) << WriteGraph(graph);
+    ASSERT_LE(std::abs(plan.cost() - best), rounding) << WriteGraph(graph);
+    ASSERT_LE(plan.lower_bound(), best + rounding);
+    ASSERT_EQ(plan.predicted->links[1].bytes, recounted.bytes[0]);
+    ASSERT_EQ(plan.total_bytes(), Recount(graph, example.table(), plan));
+  }
+  EXPECT_GE(compared, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, TimePlans,
+                         testing::Values(Case{2, false, false}, Case{4, false, false},
+                                         Case{4, true, false}, Case{2, true, true},
+                                         Case{4, false, true}));
+
+TEST(TimeCost, SplitsBytesByTheLinkThatTheyCross) {
+  ExampleGraph example = Mlp(64, 32, 2);
+  const TimeModel model = ModelOf(example.graph(), TwoHosts(4, true));
+  PlanOptions options;
+  options.workers = 4;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  const PredictedTime time = PredictTime(example.graph(), example.table(), plan, model);
+  ASSERT_EQ(time.links.size(), 2u);
+  EXPECT_EQ(time.links[0].bytes + time.links[1].bytes, plan.total_bytes());
+  EXPECT_EQ(time.step_ns,
+            time.compute_ns + time.host_ns + time.fetch_ns - time.hidden_ns);
+  EXPECT_EQ(time.lower_bound_ns, -1);
+}
+
+// Later steps cross faster links, so a plan for time sends less over the slow one.
+TEST(TimeCost, OuterStepsAvoidTheSlowLink) {
+  ExampleGraph example = Mlp(64, 64, 2);
+  Machine machine = TwoHosts(4, false);
+  machine.links[1].port_bytes_per_s = 0.01;
+  const TimeModel model = ModelOf(example.graph(), machine);
+  PlanOptions options;
+  options.workers = 4;
+  const Plan bytes = MakePlan(example.graph(), example.table(), options);
+  options.time = &model;
+  const Plan time = MakePlan(example.graph(), example.table(), options);
+  const PredictedTime before =
+      PredictTime(example.graph(), example.table(), bytes, model);
+  EXPECT_LE(time.predicted->links[1].bytes, before.links[1].bytes);
+  EXPECT_LE(time.predicted->step_ns, before.step_ns);
+  EXPECT_GE(time.total_bytes(), bytes.total_bytes());
+}
+
+// Where handing over and fetching cost far more than computing, everything stays whole.
+TEST(TimeCost, SmallOperatorsAreComputedByAllWhereThatIsFaster) {
+  ExampleGraph example = Mlp(4, 4, 2);
+  Machine machine = TwoHosts(4, false);
+  machine.links[0].latency_s = machine.links[1].latency_s = 1e6;
+  const TimeModel model = ModelOf(example.graph(), machine);
+  PlanOptions options;
+  options.workers = 4;
+  options.time = &model;
+  options.allow_replication = true;
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  EXPECT_EQ(plan.total_bytes(), 0);
+  options.allow_replication = false;
+  const Plan split = MakePlan(example.graph(), example.table(), options);
+  EXPECT_GT(split.cost(), plan.cost());
+}
+
+}  // namespace
+}  // namespace tofu

@@ -1,0 +1,274 @@
+#include "support/recount_time.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "support/recount.h"
+
+namespace tofu {
+namespace {
+
+using Point = std::vector<int64_t>;
+using Key = std::vector<int64_t>;
+
+bool Holds(const Region& region, const Point& point) {
+  if (region.size() != point.size()) return false;
+  for (size_t d = 0; d < point.size(); ++d) {
+    if (point[d] < region[d].begin || point[d] >= region[d].end) return false;
+  }
+  return true;
+}
+
+void ForEach(const Region& region, const std::function<void(const Point&)>& visit) {
+  if (CountElements(region) == 0) return;
+  Point point;
+  for (const Span& span : region) point.push_back(span.begin);
+  while (true) {
+    visit(point);
+    size_t d = point.size();
+    while (d > 0 && ++point[d - 1] == region[d - 1].end) {
+      point[d - 1] = region[d - 1].begin;
+      --d;
+    }
+    if (d == 0) return;
+  }
+}
+
+// Something that a worker holds: a box of one copy.
+struct Source {
+  const std::vector<int>* which;
+  const Region* box;
+  int copy;
+};
+
+// The step that separates two workers; the number of steps for a worker and itself.
+size_t StepBetween(const std::vector<int>& a, const std::vector<int>& b) {
+  size_t step = 0;
+  while (step < a.size() && a[step] == b[step]) ++step;
+  return step;
+}
+
+// What crosses the link of each step, over all workers.
+struct Crossing {
+  std::vector<int64_t> elements;
+  std::vector<int64_t> tiles;
+
+  explicit Crossing(size_t steps) : elements(steps, 0), tiles(steps, 0) {}
+
+  // A worker reads every element of `region`, once per copy, from the nearest source.
+  void Read(const std::vector<int>& which, const Region& region, int copies,
+            const std::vector<Source>& sources) {
+    std::set<std::pair<size_t, Key>> seen;
+    ForEach(region, [&](const Point& point) {
+      for (int copy = 0; copy < copies; ++copy) {
+        const Source* best = nullptr;
+        size_t nearest = 0;
+        for (const Source& source : sources) {
+          if (source.copy != copy || !Holds(*source.box, point)) continue;
+          const size_t step = StepBetween(which, *source.which);
+          if (best != nullptr && step <= nearest) continue;
+          best = &source;
+          nearest = step;
+        }
+        if (best == nullptr || nearest == which.size()) continue;
+        ++elements[nearest];
+        Key key = {copy};
+        for (const Span& span : *best->box) key.push_back(span.begin);
+        if (seen.emplace(nearest, key).second) ++tiles[nearest];
+      }
+    });
+  }
+};
+
+class NodeTime {
+ public:
+  NodeTime(const Graph& graph, const StrategyTable& table, const Plan& plan,
+           const Machine& machine, int node)
+      : graph_(graph), plan_(plan), machine_(machine), node_(node) {
+    for (int part : plan.parts) workers_ *= part;
+    for (int worker = 0; worker < workers_; ++worker) {
+      parts_.push_back(RecountPart(graph, table, plan, node, worker));
+    }
+    const Device& device = machine.device;
+    host_s_ = std::max(device.launch_s + (device.has_segments ? 0 : device.synchronize_s),
+                       workers_ * machine.host.push_s);
+  }
+
+  double ComputeSeconds(Work work) const {
+    const Node& node = graph_.nodes[node_];
+    double read = 0;
+    double written = 0;
+    int busy = 0;
+    for (const WorkerPart& part : parts_) {
+      const bool makes =
+          std::any_of(part.made.begin(), part.made.end(),
+                      [](const Region& made) { return CountElements(made) > 0; });
+      if (makes) ++busy;
+      for (size_t i = 0; i < part.needed.size(); ++i) {
+        read += Bytes(part.needed[i], node.inputs[i]);
+      }
+      for (size_t i = 0; i < part.made.size(); ++i) {
+        written += Bytes(part.made[i], {node_, static_cast<int>(i)});
+      }
+    }
+    if (work.kind == OperatorKind::kMovement) read = std::min(read, written);
+    work.bytes = (read + written) / std::max(busy, 1);
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      if (plan_.op_cuts[node_][step] >= 0) work.flops /= plan_.parts[step];
+    }
+    const double seconds = tofu::ComputeSeconds(machine_, node.op, work);
+    return machine_.device.is_gpu ? seconds : seconds / machine_.HostSpeed(workers_);
+  }
+
+  Crossing Input(size_t slot) const {
+    Crossing crossing(plan_.parts.size());
+    std::vector<Source> sources;
+    for (const WorkerPart& part : parts_) {
+      sources.push_back({&part.which, &part.input_tiles[slot], 0});
+    }
+    for (const WorkerPart& part : parts_) {
+      crossing.Read(part.which, part.needed[slot], 1, sources);
+    }
+    return crossing;
+  }
+
+  Crossing Output(size_t index) const {
+    Crossing crossing(plan_.parts.size());
+    std::vector<Source> sources;
+    for (const WorkerPart& part : parts_) {
+      sources.push_back({&part.which, &part.made[index], part.copy[index]});
+    }
+    for (const WorkerPart& part : parts_) {
+      crossing.Read(part.which, part.output_tiles[index],
+                    static_cast<int>(part.copies[index]), sources);
+    }
+    return crossing;
+  }
+
+  // Counted in nanoseconds; adds the bytes of each step to `bytes`.
+  int64_t FetchNs(const Crossing& crossing, NodeEntry entry, bool may_overlap,
+                  double compute_s, std::vector<int64_t>* bytes) const {
+    const int64_t each = BytesOfType(Entry(graph_.dtypes, entry));
+    double seconds = 0;
+    bool is_any = false;
+    int group = workers_;
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      const int64_t moved = crossing.elements[step] * each;
+      (*bytes)[step] += moved;
+      is_any = is_any || moved > 0;
+      if (moved > 0) {
+        seconds += Seconds(group, static_cast<double>(moved) / workers_,
+                           static_cast<double>(crossing.tiles[step]) / workers_);
+      }
+      group /= plan_.parts[step];
+    }
+    if (!is_any) return 0;
+    if (may_overlap) seconds -= std::min(seconds, compute_s);
+    if (machine_.device.is_gpu) {
+      const int64_t moved = each * std::accumulate(crossing.elements.begin(),
+                                                   crossing.elements.end(), int64_t{0});
+      const Work packing{OperatorKind::kMovement, 0,
+                         4 * static_cast<double>(moved) / workers_};
+      seconds += tofu::ComputeSeconds(machine_, "", packing);
+    }
+    return std::llround((seconds + host_s_) * 1e9);
+  }
+
+  double host_s() const { return host_s_; }
+
+ private:
+  template <typename List>
+  typename List::value_type Entry(const List& list, NodeEntry entry) const {
+    return list[static_cast<size_t>(graph_.first_entry[entry.node] + entry.index)];
+  }
+
+  double Bytes(const Region& region, NodeEntry entry) const {
+    return static_cast<double>(CountElements(region) *
+                               BytesOfType(Entry(graph_.dtypes, entry)));
+  }
+
+  // Copies of a worker to others of its group of this size.
+  double Seconds(int group, double bytes, double copies) const {
+    int level = 0;
+    for (int first = 0; first < workers_; first += group) {
+      for (int other = first + 1; other < first + group; ++other) {
+        level = std::max(level, machine_.LevelBetween(first, other));
+      }
+    }
+    const LinkLevel& link = machine_.links[level];
+    const int below = level == 0 ? 1 : machine_.links[level - 1].devices;
+    double rate = link.bytes_per_s.At(bytes / copies);
+    if (link.port_bytes_per_s > 0) {
+      rate = std::min(rate, link.port_bytes_per_s / std::min(below, workers_));
+    }
+    if (link.group_bytes_per_s > 0) {
+      rate = std::min(rate, link.group_bytes_per_s / std::min(link.devices, workers_));
+    }
+    return copies * link.latency_s + bytes / rate;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Machine& machine_;
+  const int node_;
+  int workers_ = 1;
+  std::vector<WorkerPart> parts_;  // [worker]
+  double host_s_ = 0;
+};
+
+}  // namespace
+
+RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
+                              const Plan& plan, const Machine& machine,
+                              const std::vector<Work>& works,
+                              const std::vector<bool>& is_parameter,
+                              const std::vector<bool>& read, int node) {
+  RecountedTime found;
+  found.bytes.assign(plan.parts.size(), 0);
+  const Node& n = graph.nodes[node];
+  std::vector<int> outputs;
+  for (int i = 0; i < n.num_outputs; ++i) {
+    if (read[static_cast<size_t>(graph.first_entry[node] + i)]) outputs.push_back(i);
+  }
+  if (n.op.empty()) return found;
+  const NodeTime time(graph, table, plan, machine, node);
+  const double compute_s = time.ComputeSeconds(works[node]);
+  found.ns = std::llround((compute_s + time.host_s()) * 1e9);
+  if (outputs.empty()) return found;
+  const auto overlaps = [&](NodeEntry entry) {
+    return machine.device.threads > 1 &&
+           is_parameter[static_cast<size_t>(graph.first_entry[entry.node] + entry.index)];
+  };
+  for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
+    found.ns += time.FetchNs(time.Input(slot), n.inputs[slot], overlaps(n.inputs[slot]),
+                             compute_s, &found.bytes);
+  }
+  for (int index : outputs) {
+    found.ns += time.FetchNs(time.Output(static_cast<size_t>(index)), {node, index},
+                             false, compute_s, &found.bytes);
+  }
+  return found;
+}
+
+RecountedTime RecountTime(const Graph& graph, const StrategyTable& table,
+                          const Plan& plan, const Machine& machine,
+                          const std::vector<Work>& works,
+                          const std::vector<bool>& is_parameter) {
+  const std::vector<bool> read = ReadTensors(graph);
+  RecountedTime sum;
+  sum.bytes.assign(plan.parts.size(), 0);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const RecountedTime one =
+        RecountNodeTime(graph, table, plan, machine, works, is_parameter, read, node);
+    sum.ns += one.ns;
+    for (size_t step = 0; step < sum.bytes.size(); ++step)
+      sum.bytes[step] += one.bytes[step];
+  }
+  return sum;
+}
+
+}  // namespace tofu

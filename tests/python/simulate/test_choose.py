@@ -1,0 +1,99 @@
+"""Plans for time: predicted, simulated, and the faster one chosen."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tofu import config
+from tofu.errors import ConfigError, PlanError
+from tofu.plan import Plan, SearchOptions, render_text
+from tofu.plan.compiler import plan_graph
+from tofu.planning.problems import from_model
+from tofu.simulate.choose import choose_plan, plan_fastest
+
+TIME = SearchOptions(objective="time", machine="2x8v100")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return from_model("mlp", batch_size=64, optimizer="sgd", workers=16)
+
+
+def test_the_chosen_plan_is_never_slower_than_the_one_for_bytes(problem):
+    options = dataclasses.replace(TIME, allow_replication=True)
+    chosen = choose_plan(problem.table, 16, options=options)
+    simulated = dict(chosen.simulated_ns)
+    assert set(simulated) == {"time", "time, all operators split", "bytes"}
+    assert all(ns > 0 for ns in simulated.values())
+    assert round(chosen.simulation.step_seconds * 1e9) == min(simulated.values())
+    assert simulated["time"] < simulated["bytes"]  # many small fetches over a slow link
+
+
+def test_what_does_not_fit_is_not_chosen(problem, monkeypatch):
+    from tofu.simulate import step
+
+    simulate = step.simulate_plan
+    limits = iter([1, 1 << 40])
+
+    def limited(*args, **options):
+        return dataclasses.replace(simulate(*args, **options), memory_bytes=next(limits))
+
+    monkeypatch.setattr(step, "simulate_plan", limited)
+    chosen = choose_plan(problem.table, 16, options=TIME)
+    assert chosen.objective == "bytes"
+    assert chosen.simulated_ns["time"] < 0 < chosen.simulated_ns["bytes"]
+
+
+def test_the_document_and_the_text_tell_time_links_and_choice(problem):
+    plan = plan_fastest(problem, TIME)
+    assert plan == Plan.from_json(plan.to_json())
+    document = json.loads(plan.to_json())
+    assert document["objective"] == "time"
+    assert document["chosen"] in ("time", "bytes")
+    predicted = document["predicted"]
+    assert [link["name"] for link in predicted["links"]] == ["NVLink", "InfiniBand"]
+    assert sum(link["bytes"] for link in predicted["links"]) == plan.total_bytes
+    text = render_text(plan)
+    assert "predicted on 2x8v100" in text
+    assert "over InfiniBand" in text
+    assert "chosen by simulation: the plan for" in text
+
+
+def test_a_plan_for_bytes_is_the_same_with_a_machine(problem):
+    plain = plan_graph(problem, SearchOptions())
+    predicted = plan_graph(problem, SearchOptions(machine="2x8v100"))
+    assert predicted.tensors == plain.tensors
+    assert predicted.predicted is not None
+    assert "lower_bound_ns" not in predicted.predicted
+    assert predicted.quality() == plain.quality()
+
+
+def test_the_search_for_time_minimises_the_prediction(problem):
+    found = plan_graph(problem, TIME).predicted
+    other = plan_graph(problem, SearchOptions(machine="2x8v100")).predicted
+    assert found["lower_bound_ns"] <= found["step_ns"] <= other["step_ns"]
+    assert found["links"][1]["bytes"] < other["links"][1]["bytes"]
+
+
+def test_a_damaged_prediction_is_refused(problem):
+    document = json.loads(plan_graph(problem, TIME).to_json())
+    document["predicted"]["fetch_ns"] = -1
+    with pytest.raises(PlanError, match="damaged"):
+        Plan.from_json(json.dumps(document))
+
+
+def test_too_few_devices(problem):
+    with pytest.raises(ConfigError, match="8 devices, expected at least 16"):
+        choose_plan(problem.table, 16, options=dataclasses.replace(TIME, machine="p2.8xlarge"))
+
+
+def test_time_needs_a_machine(problem):
+    with pytest.raises(PlanError, match="needs a machine"):
+        plan_graph(problem, SearchOptions(objective="time"))
+    with pytest.raises(ConfigError, match="TOFU_MACHINE"):
+        config.Config.from_environment({"TOFU_OBJECTIVE": "time"})
+    with pytest.raises(ConfigError, match="'bytes' or 'time'"):
+        config.Config.from_environment({"TOFU_OBJECTIVE": "speed"})
+    found = config.Config.from_environment({"TOFU_OBJECTIVE": "time", "TOFU_MACHINE": "8xh100"})
+    assert (found.objective, found.machine) == ("time", "8xh100")

@@ -1,0 +1,97 @@
+"""Plans of modules: placements, documents, errors. Nothing is run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch.distributed.tensor import Shard
+
+import tofu.torch
+from tofu.errors import ConfigError, PlanError
+from tofu.torch.models import MODELS
+from tofu.torch.planning import read_plan
+from tofu.torch.tracing import Entry
+
+
+@pytest.fixture(scope="module")
+def planned() -> tofu.torch.TorchPlan:
+    model, inputs = MODELS["mlp"](torch.float32)
+    return tofu.torch.plan(model, inputs, mesh=(2, 2))
+
+
+def test_every_parameter_input_and_output_has_a_placement(planned) -> None:
+    model, _ = MODELS["mlp"](torch.float32)
+    assert set(planned.placements["parameters"]) == {n for n, _ in model.named_parameters()}
+    assert set(planned.placements["buffers"]) == {n for n, _ in model.named_buffers()}
+    assert set(planned.placements["inputs"]) == {"input0", "input1"}
+    assert set(planned.placements["outputs"]) == {"output0"}
+
+
+def test_steps_are_the_dimensions_of_the_mesh() -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=(2, 4))
+    assert plan.details.parts == (2, 4)
+    assert plan.details.workers == 8
+
+
+def test_placements_are_python(planned) -> None:
+    names: dict[str, object] = {}
+    exec(planned.to_python(), names)
+    placements = names["placements"]["parameters"]["first.weight"]  # type: ignore[index]
+    assert len(placements) == 2 and all(isinstance(p, Shard) for p in placements)
+
+
+def test_gradients_are_cut_as_their_parameters(planned) -> None:
+    for name, entry in planned.traced.gradients.items():
+        assert planned.cuts[entry] == planned.cuts[Entry(name)], name
+
+
+def test_only_described_operators_are_planned(planned) -> None:
+    assert planned.undescribed == {}
+
+
+def test_a_document_is_read_back(planned) -> None:
+    again = read_plan(planned.to_json(), planned.traced, (2, 2), "file")
+    assert again.placements == planned.placements
+    assert json.loads(again.to_json()) == json.loads(planned.to_json())
+
+
+def test_a_plan_for_another_mesh_is_rejected(planned) -> None:
+    with pytest.raises(PlanError, match=r"made for the mesh \(2, 2\), but the mesh is \(4,\)"):
+        read_plan(planned.to_json(), planned.traced, (4,), "file")
+
+
+def test_a_plan_for_other_shapes_is_rejected(planned) -> None:
+    model, inputs = MODELS["mlp"](torch.float32)
+    traced = tofu.torch.trace(model, [torch.cat([x, x]) for x in inputs])
+    with pytest.raises(PlanError, match=r"input0 had the shape \(8, 16\), but now has \(16, 16\)"):
+        read_plan(planned.to_json(), traced, (2, 2), "file")
+
+
+def test_a_plan_for_another_module_is_rejected(planned) -> None:
+    traced = tofu.torch.trace(*MODELS["gpt"](torch.float32))
+    with pytest.raises(PlanError, match="is not in it: the module has changed since"):
+        read_plan(planned.to_json(), traced, (2, 2), "file")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": "tofu-plan", "version": 1}'])
+def test_another_document_is_rejected(planned, text: str) -> None:
+    with pytest.raises(PlanError, match="not a plan of a torch module"):
+        read_plan(text, planned.traced, (2, 2), "file")
+
+
+@pytest.mark.parametrize("mesh", [(), (0,), (2, -1), "ab", 4])
+def test_a_mesh_has_sizes(mesh) -> None:
+    model, inputs = MODELS["mlp"](torch.float32)
+    with pytest.raises(ConfigError, match="expected sizes of at least 1"):
+        tofu.torch.plan(model, inputs, mesh=mesh)
+
+
+def test_a_module_without_data_is_planned() -> None:
+    with torch.device("meta"):
+        model, inputs = MODELS["gpt"](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=(2,))
+    model, inputs = MODELS["gpt"](torch.float32)
+    assert plan.placements == tofu.torch.plan(model, inputs, mesh=(2,)).placements
