@@ -43,11 +43,11 @@ class _Graphs:
     def run(self, original: Any) -> Any:
         """Wrap PartitionedBlock.run: keep the values of its first call."""
 
-        def run(block: Any, arrays: Sequence[Any], current: Any) -> Any:
+        def run(block: Any, arrays: Sequence[Any], current: Any, **options: Any) -> Any:
             self._values = {
                 name: classic(arrays[at]).asnumpy() for name, at in block.inputs
             } | block.whole_parameters()
-            return original(block, arrays, current)
+            return original(block, arrays, current, **options)
 
         return run
 
