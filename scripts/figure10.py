@@ -6,8 +6,9 @@
 The paper measures the time of a training step on 8 GPUs of 12 GB for RNN-4-8K (batch 512) and
 WResNet-152-10 (batch 8). This script compares the bytes that the workers fetch per step under each
 algorithm's plan. All algorithms are modes of one search (docs/search.md), so one metric applies to
-all. A worker's memory also comes from the plan. Nothing is executed: all numbers are modelled, none
-is measured on a GPU. Hardware: any. Time: a minute, a third of it for "flat" on WResNet. Expected:
+all. A worker's memory also comes from the plan. The time of a step, and of one whose copies take no
+time, is simulated on the paper's machine. Nothing is executed: all numbers are modelled, none is
+measured on a GPU. Hardware: any. Time: a minute, a third of it for "flat" on WResNet. Expected:
 ours communicates least of those that keep tensors partitioned (only "flat", which takes far longer,
 may be lower), AllRow-Greedy more, ICML18 more still.
 """
@@ -23,13 +24,18 @@ from typing import Any, Optional
 
 from _common import context, problem, write
 
+from tofu import _core
 from tofu.errors import PlanError
 from tofu.plan import Problem, SearchOptions, plan_graph
+from tofu.plan.machine_files import machine_text, read_machine
 from tofu.plan.plan import format_bytes
+from tofu.simulate.step import simulate_plan
 from tofu.tables import table
 
 WORKERS = 8
 LIMIT_BYTES = 12 * 2**30
+MACHINE = "p2.8xlarge"
+_FREE_BYTES_PER_S = 1e18
 CASES = (("rnn-4-8k", 512), ("wresnet-152-10", 8))
 ALGORITHMS = {
     "data-parallel": "data parallel",
@@ -68,6 +74,8 @@ class Row:
         worker_bytes: memory of the fullest worker, by kind.
         search_seconds: time from graph to plan.
         status: the plan's status, or the reason why there is no plan.
+        step_seconds: a simulated step; None without a plan.
+        compute_seconds: the same if copies between workers took no time.
     """
 
     model: str
@@ -78,6 +86,8 @@ class Row:
     worker_bytes: dict[str, int]
     search_seconds: Optional[float]
     status: str
+    step_seconds: Optional[float] = None
+    compute_seconds: Optional[float] = None
 
     @property
     def fits(self) -> Optional[bool]:
@@ -85,12 +95,19 @@ class Row:
         return sum(self.worker_bytes.values()) <= LIMIT_BYTES if self.worker_bytes else None
 
 
-def measure(case: Problem, batch: int, mode: str, time_limit_s: float) -> Row:
+def measure(
+    case: Problem, batch: int, mode: str, time_limit_s: float, *, simulates: bool = True
+) -> Row:
     """Plan one case with one algorithm."""
     try:
         plan = plan_graph(case, SearchOptions(mode=mode, time_limit_s=time_limit_s))
     except PlanError as error:
         return Row(case.name, batch, mode, None, None, {}, None, str(error))
+    seconds: list[float] = []
+    if simulates:
+        searched = _core.Plan(plan.to_json(), case.table)
+        for machine in (read_machine(MACHINE), free_links(MACHINE)):
+            seconds.append(simulate_plan(searched, machine, fetch="multifetch").step_seconds)
     return Row(
         model=case.name,
         batch=batch,
@@ -100,7 +117,18 @@ def measure(case: Problem, batch: int, mode: str, time_limit_s: float) -> Row:
         worker_bytes=dict(plan.bytes_per_worker),
         search_seconds=plan.search_seconds,
         status=plan.status,
+        step_seconds=seconds[0] if seconds else None,
+        compute_seconds=seconds[1] if seconds else None,
     )
+
+
+def free_links(machine: str) -> _core.Machine:
+    """The shipped machine of this name, with copies that take no time."""
+    document = json.loads(machine_text(machine))
+    for link in document["links"]:
+        link.update(latency_s=0.0, port_bytes_per_s=None, group_bytes_per_s=None)
+        link["bytes_per_s"] = [[1.0, _FREE_BYTES_PER_S]]
+    return _core.Machine(json.dumps(document))
 
 
 def to_json(rows: Sequence[Row], *, reduced: bool) -> dict[str, Any]:
@@ -110,6 +138,7 @@ def to_json(rows: Sequence[Row], *, reduced: bool) -> dict[str, Any]:
         "modelled": "bytes counted from plans; nothing was executed",
         "context": context(),
         "workers": WORKERS,
+        "machine": MACHINE,
         "limit_bytes": LIMIT_BYTES,
         "reduced": reduced,
         "rows": [
@@ -129,9 +158,21 @@ def to_text(rows: Sequence[Row]) -> str:
     for model in dict.fromkeys(row.model for row in rows):
         of_model = [row for row in rows if row.model == model]
         ours = next(row.total_bytes for row in of_model if row.mode == "tofu")
-        lines += [f"{model}, batch {of_model[0].batch}, {WORKERS} workers (modelled)", ""]
+        lines += [
+            f"{model}, batch {of_model[0].batch}, {WORKERS} workers (modelled)",
+            "",
+        ]
         lines += table(
-            ("algorithm", "bytes fetched", "to ours", "a worker holds", "12 GB", "paper"),
+            (
+                "algorithm",
+                "bytes fetched",
+                "to ours",
+                "a step",
+                "of it communication",
+                "a worker holds",
+                "12 GB",
+                "paper",
+            ),
             (_cells(row, ours or 1) for row in of_model),
         )
         lines.append("")
@@ -144,10 +185,18 @@ def _cells(row: Row, ours: int) -> tuple[str, ...]:
         ALGORITHMS[row.mode],
         "-" if row.total_bytes is None else format_bytes(row.total_bytes),
         "-" if row.total_bytes is None else f"{row.total_bytes / ours:.2f}",
+        "-" if row.step_seconds is None else f"{row.step_seconds:.2f} s",
+        _share(row),
         format_bytes(held) if held else "-",
         {True: "fits", False: "does not fit", None: "-"}[row.fits],
         PAPER.get((row.model, row.mode), "-"),
     )
+
+
+def _share(row: Row) -> str:
+    if not row.step_seconds or row.compute_seconds is None:
+        return "-"
+    return f"{max(0.0, 1 - row.compute_seconds / row.step_seconds):.0%}"
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
@@ -159,28 +208,52 @@ def draw(document: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))
-    figure, panels = pyplot.subplots(1, len(models), figsize=(11, 4), layout="constrained")
-    for axes, model in zip(panels, models):
+    figure, panels = pyplot.subplots(
+        2, len(models), figsize=(11, 7), layout="constrained", squeeze=False
+    )
+    for column, model in enumerate(models):
         rows = [r for r in document["rows"] if r["model"] == model and r["total_bytes"]]
-        for at, row in enumerate(rows):
-            size = row["total_bytes"] / 2**30
-            axes.barh(
-                at,
-                size,
-                color="#3b6ea5" if row["mode"] == "tofu" else "#a9bfd6",
-                edgecolor="#333",
-                hatch="///" if row["fits"] is False else "",
-            )
-            said = f"  paper: {row['paper']}" if row["paper"] else ""
-            axes.text(size, at, f" {size:,.3g}{said}", va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
-        axes.set_xscale("log")
-        axes.set_xlim(right=axes.get_xlim()[1] * 30)
-        axes.set_xlabel("GiB fetched per training step, modelled (log scale)")
-        axes.set_title(f"{model}, batch {rows[0]['batch']}, {document['workers']} workers")
-    figure.suptitle("Hatched: a worker would hold more than 12 GiB", fontsize=9)
+        _draw_bytes(panels[0][column], rows, document["workers"])
+        if all(row.get("step_seconds") for row in rows):
+            _draw_times(panels[1][column], rows, document["machine"])
+        else:
+            panels[1][column].set_axis_off()
+    figure.suptitle("Hatched above: a worker would hold more than 12 GiB", fontsize=9)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
+
+
+def _draw_bytes(axes: Any, rows: Sequence[dict[str, Any]], workers: int) -> None:
+    for at, row in enumerate(rows):
+        size = row["total_bytes"] / 2**30
+        axes.barh(
+            at,
+            size,
+            color="#3b6ea5" if row["mode"] == "tofu" else "#a9bfd6",
+            edgecolor="#333",
+            hatch="///" if row["fits"] is False else "",
+        )
+        said = f"  paper: {row['paper']}" if row["paper"] else ""
+        axes.text(size, at, f" {size:,.3g}{said}", va="center", fontsize=8)
+    axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
+    axes.set_xscale("log")
+    axes.set_xlim(right=axes.get_xlim()[1] * 30)
+    axes.set_xlabel("GiB fetched per training step, modelled (log scale)")
+    axes.set_title(f"{rows[0]['model']}, batch {rows[0]['batch']}, {workers} workers")
+
+
+def _draw_times(axes: Any, rows: Sequence[dict[str, Any]], machine: str) -> None:
+    """The time without communication, and what communication adds, striped as in the paper."""
+    for at, row in enumerate(rows):
+        alone = min(row["compute_seconds"], row["step_seconds"])
+        colour = "#3b6ea5" if row["mode"] == "tofu" else "#a9bfd6"
+        axes.barh(at, alone, color=colour, edgecolor="#333")
+        added = row["step_seconds"] - alone
+        axes.barh(at, added, left=alone, color="white", edgecolor="#333", hatch="...")
+        axes.text(row["step_seconds"], at, f" {row['step_seconds']:.3g}", va="center", fontsize=8)
+    axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.15)
+    axes.set_xlabel(f"seconds a step, simulated on {machine}; dotted: communication")
 
 
 def main() -> None:
@@ -199,7 +272,10 @@ def main() -> None:
     for model, batch in CASES:
         batch = 8 if args.smoke else batch
         case = problem(model, batch_size=batch, workers=WORKERS, reduced=args.smoke)
-        rows += [measure(case, batch, mode, args.time_limit) for mode in ALGORITHMS]
+        simulates = not args.smoke or model == CASES[0][0]  # the other takes minutes
+        rows += [
+            measure(case, batch, mode, args.time_limit, simulates=simulates) for mode in ALGORITHMS
+        ]
     print(to_text(rows))
     if args.output is not None:
         document = to_json(rows, reduced=args.smoke)
