@@ -19,6 +19,7 @@ import mxnet as mx
 from mxnet import autograd
 
 from tofu.errors import GradientError, InternalError, PlanError
+from tofu.mx.build.nnvm import symbol_text
 from tofu.plan import Compiled, SearchOptions
 
 from . import messages, outputs, saved_plans
@@ -359,7 +360,7 @@ def make_pool(
     messages.many_workers(session)
     backend = session.state.backend
     session.state.runs_python |= any(
-        node["op"] == "Custom" for node in json.loads(symbol.tojson())["nodes"]
+        node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
     )
     prepare = functools.partial(_prepared, name, symbol, parameters, signature, session)
     table, unknown = prepare()

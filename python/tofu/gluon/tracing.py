@@ -29,6 +29,7 @@ from mxnet.gluon import block as gluon_block
 from mxnet.util import is_np_array
 
 from tofu.errors import TofuError
+from tofu.mx.build.nnvm import symbol_text
 
 from . import attributes, nesting
 from .arrays import is_numpy
@@ -112,7 +113,7 @@ class Graph:
 
     def operators(self) -> list[tuple[str, Mapping[str, str]]]:
         """Name and attributes of all operators, those of subgraphs too."""
-        return list(_operators(json.loads(self.symbol.tojson())))
+        return list(_operators(json.loads(symbol_text(self.symbol))))
 
 
 def trace(block: Any, forward: Callable[..., Any], pattern: Any, arrays: Sequence[Any]) -> Graph:

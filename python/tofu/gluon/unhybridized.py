@@ -22,6 +22,7 @@ from mxnet.gluon import loss as gluon_loss
 from mxnet.ndarray import NDArray
 
 from tofu.errors import PlanError
+from tofu.mx.build.nnvm import symbol_text
 
 from . import attributes, comparison, messages, nesting, outputs
 from .block import PartitionedBlock, untie
@@ -324,12 +325,12 @@ def _find(
 
 def _equal_one(graph: Graph, known: Known) -> Optional[PartitionedBlock]:
     """What runs an equal graph, for another mode or value that makes no difference to it."""
-    text = graph.symbol.tojson()
+    text = symbol_text(graph.symbol)
     for other in known.traces:
         if (
             other.graph is not None
             and other.graph._cached_op_args == graph._cached_op_args
-            and other.graph.symbol.tojson() == text
+            and symbol_text(other.graph.symbol) == text
         ):
             return other.partitioned
     return None
