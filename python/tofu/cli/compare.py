@@ -18,10 +18,13 @@ import click
 from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
+    batch_size_option,
     check_script,
     describe_option,
     device_option,
     log_option,
+    optimizer_option,
+    shape_option,
     switch_on,
     tell_misplaced,
 )
@@ -87,9 +90,9 @@ _FIELDS = (
     metavar="FILE|NAME",
     help="Predict the time of a step on this machine, as tofu simulate does.",
 )
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=D,D,...", help="As for tofu plan.")
-@click.option("--optimizer", type=click.Choice(["none", "sgd", "sgd_mom", "adam"]), default="sgd")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="As for tofu plan.")
+@shape_option
+@optimizer_option
+@batch_size_option
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
     help="A table with advice, a JSON document, comma-separated values, or a web page.",

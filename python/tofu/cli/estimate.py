@@ -15,10 +15,12 @@ import click
 from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
+    batch_size_option,
     check_script,
     describe_option,
     device_option,
     log_option,
+    shape_option,
     switch_on,
     tell_misplaced,
 )
@@ -83,8 +85,8 @@ ProblemFor = Callable[[int, Optional[int]], Problem]  # of workers and a batch; 
 @device_option
 @log_option
 @describe_option
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=D,D,...", help="As for tofu plan.")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="As for tofu plan.")
+@shape_option
+@batch_size_option
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True
 )

@@ -14,10 +14,12 @@ import click
 from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
+    batch_size_option,
     check_script,
     describe_option,
     device_option,
     log_option,
+    optimizer_option,
     switch_on,
     tell_misplaced,
     workers_option,
@@ -63,8 +65,8 @@ _RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
 @device_option
 @log_option
 @describe_option
-@click.option("--optimizer", type=click.Choice(["none", "sgd", "sgd_mom", "adam"]), default="sgd")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="As for tofu plan.")
+@optimizer_option
+@batch_size_option
 @click.option(
     "--save", metavar="FILE", help="Save the cheapest plan of the frontier for tofu run --plan."
 )

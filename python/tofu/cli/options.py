@@ -31,6 +31,7 @@ from tofu.plan.machine_files import read_machine
 __all__ = [
     "Script",
     "allow_replication_option",
+    "batch_size_option",
     "machine_option",
     "objective_option",
     "check_devices",
@@ -39,11 +40,13 @@ __all__ = [
     "device_option",
     "fetch_option",
     "log_option",
+    "optimizer_option",
     "pin_file_option",
     "pin_option",
     "search_option",
     "set_fetch",
     "set_search",
+    "shape_option",
     "switch_on",
     "tell_misplaced",
     "workers_option",
@@ -127,6 +130,26 @@ def _use_files(context: click.Context, parameter: click.Parameter, files: tuple[
         Config.from_environment()
 
 
+shape_option = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=D,D,...",
+    help="Shape of an input of a symbol file; may be repeated.",
+)
+optimizer_option = click.option(
+    "--optimizer",
+    type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
+    default="sgd",
+    show_default=True,
+    help="Update of the parameters of a symbol file or model to plan for.",
+)
+batch_size_option = click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Batch size of a model. Default: the model's own.",
+)
 describe_option = click.option(
     "--describe",
     multiple=True,

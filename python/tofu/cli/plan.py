@@ -22,6 +22,7 @@ from tofu.cli.isolated import isolated
 from tofu.cli.options import (
     Script,
     allow_replication_option,
+    batch_size_option,
     check_script,
     describe_option,
     device_option,
@@ -29,11 +30,13 @@ from tofu.cli.options import (
     log_option,
     machine_option,
     objective_option,
+    optimizer_option,
     pin_file_option,
     pin_option,
     search_option,
     set_fetch,
     set_search,
+    shape_option,
     switch_on,
     tell_misplaced,
     workers_option,
@@ -80,13 +83,7 @@ __all__ = ["plan"]
 @allow_replication_option
 @objective_option
 @machine_option
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NAME=D,D,...",
-    help="Shape of an input of a symbol file; may be repeated.",
-)
+@shape_option
 @click.option(
     "--dtype",
     "dtypes",
@@ -102,20 +99,9 @@ __all__ = ["plan"]
     help="Another input of a symbol file, with an inferred shape. "
     "Names that end in 'label' are inputs anyway; all others are parameters.",
 )
-@click.option(
-    "--optimizer",
-    type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
-    default="sgd",
-    show_default=True,
-    help="Update of the parameters of a symbol file or model to plan for.",
-)
+@optimizer_option
 @click.option("--predict", is_flag=True, help="Plan a symbol file's forward pass only.")
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Batch size of a model. Default: the model's own.",
-)
+@batch_size_option
 @click.option(
     "--format",
     "form",

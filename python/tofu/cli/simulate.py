@@ -10,10 +10,12 @@ import click
 from tofu import _core
 from tofu.cli.options import (
     allow_replication_option,
+    batch_size_option,
     check_devices,
     fetch_option,
     log_option,
     objective_option,
+    optimizer_option,
     search_option,
     set_fetch,
     set_search,
@@ -40,19 +42,8 @@ __all__ = ["simulate"]
 @allow_replication_option
 @objective_option
 @log_option
-@click.option(
-    "--optimizer",
-    type=click.Choice(["none", "sgd", "sgd_mom", "adam"]),
-    default="sgd",
-    show_default=True,
-    help="Update of the parameters.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Batch size. Default: the model's own.",
-)
+@optimizer_option
+@batch_size_option
 @click.option(
     "--format",
     "form",
