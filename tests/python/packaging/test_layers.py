@@ -263,5 +263,4 @@ def test_what_a_module_exports_is_used() -> None:
     assert set(dead) <= {
         "python/tofu/mx/run/extension.py: frees_operators",
         "python/tofu/dtypes.py: dtype_flag",
-        "python/tofu/torch/parallelize.py: program_of",
     }
