@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
-import functools
 import html
 import io
 import json
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import click
 
-from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     batch_size_option,
-    check_script,
     describe_option,
     device_option,
     log_option,
@@ -29,18 +24,11 @@ from tofu.cli.options import (
     tell_misplaced,
 )
 from tofu.cli.prediction import step_predictor
+from tofu.cli.targets import Target, check_target
 from tofu.config import MODES, parse_mode, parse_workers
-from tofu.errors import ConfigError
-from tofu.plan import Plan, Problem
+from tofu.plan import Plan
 from tofu.plan.plan import format_bytes, format_seconds
 from tofu.planning.comparison import Alternative, advice, compare
-from tofu.planning.problems import (
-    SymbolRequest,
-    check_symbol_text,
-    from_model,
-    from_symbol,
-    names_model,
-)
 from tofu.tables import table
 
 __all__ = ["compare_command", "render"]
@@ -120,23 +108,18 @@ def compare_command(
     """
     counts = [parse_workers(text, "--workers") for text in workers.split(",")]
     chosen = [parse_mode(text.strip(), "--search") for text in modes.split(",")]
-    is_model, is_symbol = names_model(target), target.endswith(".json")
-    if not is_model:
-        check_script(target)
-    if (batch_size is not None and not is_model) or (shapes and not is_symbol):
-        raise ConfigError(
-            f"tofu compare {target}: --batch-size is only for a model, --shape for a symbol file"
-        )
+    check_target("tofu compare", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
     config = switch_on(str(counts[0]), device, log)
     step_seconds = None if machine is None else step_predictor(machine, max(counts), config.fetch)
-    problem_for = _problems(
-        target, args, is_model, shapes, None if optimizer == "none" else optimizer, batch_size
-    )
+    opened = Target.open(
+        target, args, shapes=shapes, optimizer=None if optimizer == "none" else optimizer,
+        batch_size=batch_size,
+    )  # fmt: skip
     found = list(
         compare(
-            problem_for,
+            lambda count: opened.problem(count, None),
             workers=counts,
             modes=chosen,
             time_limit_s=time_limit,
@@ -145,33 +128,6 @@ def compare_command(
         )
     )
     click.echo(render(target, found, form), nl=False)
-
-
-def _problems(
-    target: str,
-    args: Sequence[str],
-    is_model: bool,
-    shapes: Sequence[str],
-    optimizer: Optional[str],
-    batch_size: Optional[int],
-) -> Callable[[int], Problem]:
-    """The graph of the target for a number of workers."""
-    if is_model:
-        return lambda count: from_model(
-            target, batch_size=batch_size, optimizer=optimizer, workers=count
-        )
-    if target.endswith(".json"):
-        request = SymbolRequest.parse(
-            Path(target), shapes=shapes, dtypes=(), inputs=(), optimizer=optimizer, predict=False
-        )
-        check_symbol_text(request.path)
-        return lambda count: from_symbol(request, workers=count)
-
-    @functools.cache
-    def of_script() -> Problem:
-        return first_of_script(Path(target), args)
-
-    return lambda count: dataclasses.replace(of_script(), workers=count)
 
 
 # --- printing -----------------------------------------------------------------------------------

@@ -7,16 +7,13 @@ import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import click
 
-from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     batch_size_option,
-    check_script,
     describe_option,
     device_option,
     log_option,
@@ -24,9 +21,9 @@ from tofu.cli.options import (
     switch_on,
     tell_misplaced,
 )
+from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes, parse_workers
 from tofu.errors import ConfigError
-from tofu.plan import Problem
 from tofu.plan.plan import format_bytes
 from tofu.plan.render.peak import held_groups, peak_text
 from tofu.planning.estimate import (
@@ -38,20 +35,12 @@ from tofu.planning.estimate import (
     fewest,
     largest_batch,
 )
-from tofu.planning.problems import (
-    SymbolRequest,
-    check_symbol_text,
-    from_model,
-    from_symbol,
-    names_model,
-)
 from tofu.tables import table
 
 __all__ = ["estimate_command", "render"]
 
 _MOST_WORKERS = 16
 _HELD_SHOWN = 3
-ProblemFor = Callable[[int, Optional[int]], Problem]  # of workers and a batch; None: its own
 
 
 @click.command(
@@ -114,26 +103,20 @@ def estimate_command(
     if workers is not None:
         counts = [parse_workers(text, "--workers") for text in workers.split(",")]
     limit = None if gpu_memory is None else parse_bytes(gpu_memory, "--gpu-memory")
-    is_model, is_symbol = names_model(target), target.endswith(".json")
-    if not is_model:
-        check_script(target)
-    if (batch_size is not None and not is_model) or (shapes and not is_symbol):
-        raise ConfigError(
-            f"tofu estimate {target}: --batch-size is only for a model, --shape for a symbol file"
-        )
+    check_target("tofu estimate", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
     switch_on(str(max(counts)), device, log)
-    problem_for, scales = _problems(target, args, is_model, shapes, batch_size)
+    opened = Target.open(target, args, shapes=shapes, batch_size=batch_size)
     exact = memory == "exact"
-    found = list(estimate(lambda k: problem_for(k, None), workers=counts, exact=exact))
+    found = list(estimate(lambda k: opened.problem(k, None), workers=counts, exact=exact))
     if not any(each.plan for each in found):
         raise ConfigError(f"tofu estimate {target}: no plan ({found[0].reason})")
-    batch = batch_of(problem_for(counts[0], None))
+    batch = batch_of(opened.problem(counts[0], None))
     report = Report(target, found, optimizer, exact, limit)
     if limit is not None and batch:
         report = dataclasses.replace(
-            report, batches=_batches(problem_for, scales, report, batch), about=not scales
+            report, batches=_batches(opened, report, batch), about=not opened.scales
         )
     click.echo(render(report, form), nl=False)
     if limit is not None and fewest(found, optimizer, limit) is None:
@@ -163,55 +146,14 @@ class Report:
     about: bool = False
 
 
-def _problems(
-    target: str,
-    args: Sequence[str],
-    is_model: bool,
-    shapes: Sequence[str],
-    batch_size: Optional[int],
-) -> tuple[ProblemFor, bool]:
-    """The graph of the target, and whether it can be made for other batches."""
-    if is_model:
-
-        @functools.lru_cache(maxsize=1)
-        def of_model(batch: Optional[int]) -> Problem:
-            return from_model(target, batch_size=batch or batch_size, optimizer="sgd", workers=1)
-
-        return lambda k, batch: dataclasses.replace(of_model(batch), workers=k), True
-    if target.endswith(".json"):
-        request = SymbolRequest.parse(
-            Path(target), shapes=shapes, dtypes=(), inputs=(), optimizer="sgd", predict=False
-        )
-        check_symbol_text(request.path)
-        return lambda k, batch: from_symbol(_scaled(request, batch), workers=k), True
-
-    @functools.cache
-    def of_script() -> Problem:
-        return first_of_script(Path(target), args)
-
-    return lambda k, batch: dataclasses.replace(of_script(), workers=k), False
-
-
-def _scaled(request: SymbolRequest, batch: Optional[int]) -> SymbolRequest:
-    """The request for another batch: the first extent that its first shape has, everywhere."""
-    if batch is None or not request.shapes:
-        return request
-    before = next(iter(request.shapes.values()))[0]
-    shapes = {
-        name: (batch, *shape[1:]) if shape[0] == before else shape
-        for name, shape in request.shapes.items()
-    }
-    return dataclasses.replace(request, shapes=shapes)
-
-
-def _batches(problem_for: ProblemFor, scales: bool, report: Report, batch: int) -> dict[int, int]:
+def _batches(opened: Target, report: Report, batch: int) -> dict[int, int]:
     """The largest batch that fits, for each number of workers that is of use."""
     limit = report.limit or 0
     found = {}
     for each in (each for each in report.found if each.plan and not each.reason):
-        if scales:
+        if opened.scales:
             fit = largest_batch(
-                functools.partial(problem_for, each.workers),
+                functools.partial(opened.problem, each.workers),
                 each,
                 batch,
                 optimizer=report.optimizer,

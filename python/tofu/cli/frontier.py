@@ -11,28 +11,28 @@ from typing import Any, Optional
 
 import click
 
-from tofu.cli.inputs import first_of_script
 from tofu.cli.options import (
     Script,
     batch_size_option,
-    check_script,
     describe_option,
     device_option,
     log_option,
     optimizer_option,
+    shape_option,
     switch_on,
     tell_misplaced,
     workers_option,
 )
 from tofu.cli.prediction import step_predictor
+from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
-from tofu.errors import ConfigError, PlanError
+from tofu.errors import PlanError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
 from tofu.plan.plan import format_bytes, format_seconds
 from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planning.frontier_picture import draw
-from tofu.planning.problems import from_model, names_model
+from tofu.planning.problems import number_of_workers
 from tofu.tables import table
 
 __all__ = ["frontier_command", "render"]
@@ -65,6 +65,7 @@ _RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
 @device_option
 @log_option
 @describe_option
+@shape_option
 @optimizer_option
 @batch_size_option
 @click.option(
@@ -74,7 +75,7 @@ _RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
     help="A table, a JSON document, a picture, or a web page with both.",
 )  # fmt: skip
-@click.argument("target", metavar="SCRIPT|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def frontier_command(
     workers: Optional[str],
@@ -85,6 +86,7 @@ def frontier_command(
     quick: bool,
     device: Optional[str],
     log: Optional[str],
+    shapes: tuple[str, ...],
     optimizer: str,
     batch_size: Optional[int],
     save: Optional[str],
@@ -94,19 +96,18 @@ def frontier_command(
 ) -> None:
     """Search plans within memory limits, and print those that no other one beats."""
     most = None if memory is None else parse_bytes(memory, "--memory")
-    is_model = names_model(target)
-    if not is_model:
-        check_script(target)
-        if batch_size is not None:
-            raise ConfigError(f"tofu frontier {target}: --batch-size is only for a model")
+    check_target("tofu frontier", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
     config = switch_on(workers, device, log)
-    if is_model:
-        chosen = None if optimizer == "none" else optimizer
-        problem = from_model(target, batch_size=batch_size, optimizer=chosen)
-    else:
-        problem = first_of_script(Path(target), args)
+    opened = Target.open(
+        target,
+        args,
+        shapes=shapes,
+        optimizer=None if optimizer == "none" else optimizer,
+        batch_size=batch_size,
+    )
+    problem = opened.problem(config.workers or number_of_workers(), None)
     predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
     points = list(
         frontier(

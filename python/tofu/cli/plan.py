@@ -206,19 +206,13 @@ def plan(
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
     config = switch_on(workers, device, log)
-    find: Callable[[], list[Problem]]
-    if is_model:
-        find = lambda: [from_model(target, batch_size=batch_size, optimizer=update)]  # noqa: E731
-    elif is_symbol:
+    request = None
+    if is_symbol:
         request = SymbolRequest.parse(
             Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
             predict=predict,
         )  # fmt: skip
-        check_symbol_text(request.path)
-        check_mxnet("tofu plan", load=False)
-        find = lambda: [from_symbol(request)]  # noqa: E731
-    else:
-        find = functools.partial(graphs_of_script, Path(target), args)
+    find = _finder(target, args, is_model, request, update, batch_size)
     options = SearchOptions(
         config.search,
         time_limit,
@@ -252,6 +246,24 @@ def plan(
         )
     else:
         run()
+
+
+def _finder(
+    target: str,
+    args: Sequence[str],
+    is_model: bool,
+    request: Optional[SymbolRequest],
+    optimizer: Optional[str],
+    batch_size: Optional[int],
+) -> Callable[[], Sequence[Problem]]:
+    """What makes the graphs of a model, a symbol file or a script."""
+    if is_model:
+        return lambda: [from_model(target, batch_size=batch_size, optimizer=optimizer)]
+    if request is None:
+        return functools.partial(graphs_of_script, Path(target), args)
+    check_symbol_text(request.path)
+    check_mxnet("tofu plan", load=False)
+    return lambda: [from_symbol(request)]
 
 
 def _plan_module(

@@ -135,6 +135,18 @@ def test_a_limit_that_nothing_fits_is_one_line(capsys):
     )
 
 
+def test_a_symbol_file_has_shapes(capsys, tmp_path):
+    import mxnet as mx
+
+    path = tmp_path / "net.json"
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, name="fc")
+    mx.sym.SoftmaxOutput(net, name="softmax").save(str(path))
+    with pytest.raises(SystemExit) as end:
+        main.main(["frontier", "--quick", "--workers", "2", "--shape", "data=8,32", str(path)])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("a worker holds  communicated")
+
+
 def test_pictures_and_pages_are_whole():
     points = [made(10 * MIB, 90), made(20 * MIB, 50), made(40 * MIB, 20),
               made(41 * MIB, 21, "<data-parallel>", is_rival=True),

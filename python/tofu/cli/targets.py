@@ -1,0 +1,102 @@
+"""The training graph of a command's target, for several numbers of workers and batch sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Callable, Optional
+
+from tofu.cli.inputs import first_of_script
+from tofu.cli.options import check_script
+from tofu.errors import ConfigError
+from tofu.plan import Problem
+from tofu.planning.problems import (
+    SymbolRequest,
+    check_symbol_text,
+    from_model,
+    from_symbol,
+    names_model,
+)
+
+__all__ = ["Target", "check_target"]
+
+ProblemFor = Callable[[int, Optional[int]], Problem]
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A script, a symbol file or a model.
+
+    Attributes:
+        problem: its graph for a number of workers and a batch size; None: its own batch.
+        scales: whether the graph can be made for other batch sizes; a script's cannot.
+    """
+
+    problem: ProblemFor
+    scales: bool
+
+    @classmethod
+    def open(
+        cls,
+        target: str,
+        args: Sequence[str],
+        *,
+        shapes: Sequence[str] = (),
+        optimizer: Optional[str] = "sgd",
+        batch_size: Optional[int] = None,
+    ) -> Target:
+        """The target of a command line; a script runs when its graph is asked for.
+
+        Raises:
+            ConfigError: a shape cannot be read.
+            GraphError: the symbol file is none.
+        """
+        if names_model(target):
+
+            @functools.lru_cache(maxsize=1)
+            def of_model(batch: Optional[int]) -> Problem:
+                return from_model(
+                    target, batch_size=batch or batch_size, optimizer=optimizer, workers=1
+                )
+
+            return cls(lambda k, batch: dataclasses.replace(of_model(batch), workers=k), True)
+        if target.endswith(".json"):
+            request = SymbolRequest.parse(
+                Path(target), shapes=shapes, dtypes=(), inputs=(), optimizer=optimizer,
+                predict=False,
+            )  # fmt: skip
+            check_symbol_text(request.path)
+            return cls(lambda k, batch: from_symbol(_scaled(request, batch), workers=k), True)
+
+        @functools.cache
+        def of_script() -> Problem:
+            return first_of_script(Path(target), args)
+
+        return cls(lambda k, batch: dataclasses.replace(of_script(), workers=k), False)
+
+
+def check_target(
+    command: str, target: str, batch_size: Optional[int], shapes: Sequence[str]
+) -> None:
+    """Raise ConfigError unless it is a model or a file, with options that it can have."""
+    is_model = names_model(target)
+    if not is_model:
+        check_script(target)
+    if (batch_size is not None and not is_model) or (shapes and not target.endswith(".json")):
+        raise ConfigError(
+            f"{command} {target}: --batch-size is only for a model, --shape for a symbol file"
+        )
+
+
+def _scaled(request: SymbolRequest, batch: Optional[int]) -> SymbolRequest:
+    """The request for another batch: the first extent that its first shape has, everywhere."""
+    if batch is None or not request.shapes:
+        return request
+    before = next(iter(request.shapes.values()))[0]
+    shapes = {
+        name: (batch, *shape[1:]) if shape[0] == before else shape
+        for name, shape in request.shapes.items()
+    }
+    return dataclasses.replace(request, shapes=shapes)
