@@ -18,14 +18,16 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     log_option,
+    machine_option,
     optimizer_option,
+    set_search,
     shape_option,
     switch_on,
     tell_misplaced,
 )
 from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
-from tofu.config import MODES, parse_mode, parse_workers
+from tofu.config import MODES, OBJECTIVES, parse_mode, parse_workers
 from tofu.plan import Plan
 from tofu.plan.plan import format_bytes, format_seconds
 from tofu.planning.comparison import Alternative, advice, compare
@@ -36,7 +38,7 @@ __all__ = ["compare_command", "render"]
 FORMATS = ("text", "json", "csv", "html")
 _FIELDS = (
     "workers", "mode", "replication", "bytes", "memory_bytes", "status", "lower_bound_bytes",
-    "search_seconds", "step_seconds", "reason",
+    "search_seconds", "step_seconds", "reason", "objective",
 )  # fmt: skip
 
 
@@ -74,10 +76,13 @@ _FIELDS = (
     help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
 )
 @click.option(
-    "--machine",
-    metavar="FILE|NAME",
-    help="Predict the time of a step on this machine, as tofu simulate does.",
+    "--objective",
+    "objectives",
+    type=click.Choice((*OBJECTIVES, "both")),
+    help="What each search minimises: the bytes that workers fetch, the predicted time of a step "
+    "on --machine, or one after the other. Default: $TOFU_OBJECTIVE, else bytes.",
 )
+@machine_option
 @shape_option
 @optimizer_option
 @batch_size_option
@@ -94,6 +99,7 @@ def compare_command(
     modes: str,
     time_limit: Optional[float],
     memory: str,
+    objectives: Optional[str],
     machine: Optional[str],
     shapes: tuple[str, ...],
     optimizer: str,
@@ -104,6 +110,8 @@ def compare_command(
 ) -> None:
     """Search the plan of a training graph in every mode, with and without replication.
 
+    With --objective both also for bytes and for time.
+
     The graph of a SCRIPT is that of a run with the first number of workers.
     """
     counts = [parse_workers(text, "--workers") for text in workers.split(",")]
@@ -111,8 +119,11 @@ def compare_command(
     check_target("tofu compare", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
+    set_search(None, (), None, False, "time" if objectives == "both" else objectives, machine)
     config = switch_on(str(counts[0]), device, log)
-    step_seconds = None if machine is None else step_predictor(machine, max(counts), config.fetch)
+    step_seconds = None
+    if config.machine:
+        step_seconds = step_predictor(config.machine, max(counts), config.fetch)
     opened = Target.open(
         target, args, shapes=shapes, optimizer=None if optimizer == "none" else optimizer,
         batch_size=batch_size,
@@ -122,6 +133,8 @@ def compare_command(
             lambda count: opened.problem(count, None),
             workers=counts,
             modes=chosen,
+            objectives=OBJECTIVES if objectives == "both" else (config.objective,),
+            machine=config.machine,
             time_limit_s=time_limit,
             exact_memory=memory == "exact",
             step_seconds=step_seconds,
@@ -147,9 +160,18 @@ def render(target: str, found: Sequence[Alternative], form: str) -> str:
         writer.writerows(records)
         return text.getvalue()
     is_timed = any(each.step_seconds is not None for each in found)
+    has_objectives = any(each.objective != OBJECTIVES[0] for each in found)
     header = ("workers", "search", "replication", "communicated", "a worker holds", "proven",
-              "search time", *(["a step takes"] if is_timed else []))  # fmt: skip
-    rows = [(*_row(each), *([_step_text(each)] if is_timed else [])) for each in found]
+              "search time", *(["a step takes"] if is_timed else []),
+              *(["plan for"] if has_objectives else []))  # fmt: skip
+    rows = [
+        (
+            *_row(each),
+            *([_step_text(each)] if is_timed else []),
+            *([each.objective] if has_objectives else []),
+        )
+        for each in found
+    ]
     if form == "html":
         return _page(target, header, rows, told)
     lines = table(header, rows, right=(0, 3, 4, 6, 7)[: 5 if is_timed else 4])
@@ -169,6 +191,7 @@ def _record(each: Alternative) -> dict[str, Any]:
         "search_seconds": plan.search_seconds if plan else None,
         "step_seconds": each.step_seconds,
         "reason": each.reason,
+        "objective": each.objective,
     }
 
 
@@ -193,6 +216,10 @@ def _step_text(each: Alternative) -> str:
 
 def _proven(plan: Plan) -> str:
     """Whether the plan is optimal in its mode, else the bound."""
+    if plan.objective == "time" and plan.predicted is not None:
+        bound_ns = plan.predicted["lower_bound_ns"]
+        is_optimal = plan.predicted["step_ns"] <= bound_ns
+        return "optimal" if is_optimal else f"at least {format_seconds(bound_ns / 1e9)}"
     if plan.total_bytes <= plan.lower_bound_bytes:
         return "optimal"
     return f"at least {format_bytes(plan.lower_bound_bytes)}"

@@ -1,4 +1,4 @@
-"""Compares searches of one graph: modes, replication, numbers of workers.
+"""Compares searches of one graph: modes, replication, objectives, numbers of workers.
 
 for found in compare(problem_for, workers=(2, 4), modes=("tofu", "spartan")):
 print(found.workers, found.mode, found.plan and found.plan.total_bytes)
@@ -7,10 +7,11 @@ print(found.workers, found.mode, found.plan and found.plan.total_bytes)
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
-from tofu.config import MODES
+from tofu.config import MODES, OBJECTIVES
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan.plan import format_bytes, format_seconds
@@ -19,7 +20,7 @@ from .memory import with_memory
 
 __all__ = ["Alternative", "advice", "compare"]
 
-_PAYS = 0.9  # of the bytes: what is worth a word
+_PAYS = 0.9  # of the bytes or the time: what is worth a word
 _MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
 
 
@@ -34,6 +35,7 @@ class Alternative:
         plan: the plan, or None if there is none.
         reason: why there is none.
         step_seconds: the predicted time of a step; None without a machine.
+        objective: what the search minimised, one of config.OBJECTIVES.
     """
 
     workers: int
@@ -42,6 +44,7 @@ class Alternative:
     plan: Optional[Plan]
     reason: str = ""
     step_seconds: Optional[float] = None
+    objective: str = OBJECTIVES[0]
 
     @property
     def memory_bytes(self) -> int:
@@ -62,6 +65,8 @@ def compare(
     workers: Sequence[int],
     modes: Sequence[str] = MODES,
     replication: Sequence[bool] = (False, True),
+    objectives: Sequence[str] = OBJECTIVES[:1],
+    machine: str = "",
     time_limit_s: Optional[float] = None,
     exact_memory: bool = False,
     step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
@@ -73,32 +78,38 @@ def compare(
         workers: numbers of workers.
         modes: search modes.
         replication: whether tensors may stay whole.
+        objectives: what to minimise, some of config.OBJECTIVES.
+        machine: a machine file or name, for the objective time.
         time_limit_s: seconds for each search; None: the default.
         exact_memory: whether to count memory exactly, which takes as long as a small search.
         step_seconds: predicts the time of a step; None: it is not predicted.
     """
     for count in workers:
         problem = problem_for(count)
-        for mode in modes:
-            for whole in replication:
-                options = SearchOptions(
-                    mode=mode, time_limit_s=time_limit_s, allow_replication=whole
-                )
-                try:
-                    plan = plan_graph(problem, options)
-                except PlanError as error:
-                    yield Alternative(count, mode, whole, None, str(error))
-                    continue
-                if exact_memory:
-                    plan = with_memory(problem, plan)
-                seconds = step_seconds(problem, plan) if step_seconds is not None else None
-                yield Alternative(count, mode, whole, plan, step_seconds=seconds)
+        for mode, whole, objective in itertools.product(modes, replication, objectives):
+            options = SearchOptions(
+                mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
+                objective=objective, machine=machine,
+            )  # fmt: skip
+            try:
+                plan = plan_graph(problem, options)
+            except PlanError as error:
+                yield Alternative(count, mode, whole, None, str(error), objective=objective)
+                continue
+            if exact_memory:
+                plan = with_memory(problem, plan)
+            seconds = step_seconds(problem, plan) if step_seconds is not None else None
+            yield Alternative(count, mode, whole, plan, step_seconds=seconds, objective=objective)
 
 
 def advice(found: Sequence[Alternative]) -> list[str]:
     """What a comparison tells about replication and the number of workers, one line each."""
     lines = []
-    first = [each for each in found if each.mode == MODES[0] and each.plan is not None]
+    first = [
+        each
+        for each in found
+        if each.mode == MODES[0] and each.plan is not None and each.objective == OBJECTIVES[0]
+    ]
     best = {(each.workers, each.replication): each for each in first}
     for (count, whole), each in best.items():
         other = best.get((count, True))
@@ -111,7 +122,42 @@ def advice(found: Sequence[Alternative]) -> list[str]:
                 f"{format_bytes(after)}; a worker then holds {format_bytes(other.memory_bytes)} "
                 f"instead of {format_bytes(each.memory_bytes)}"
             )
-    return lines + _of_workers(best) + _of_times(found)
+    return lines + _of_workers(best) + _of_objectives(found) + _of_times(found)
+
+
+def _of_objectives(found: Sequence[Alternative]) -> list[str]:
+    """Where a plan for time is predicted to be clearly faster than the one for bytes."""
+    by_bytes = {
+        (each.workers, each.mode, each.replication): each
+        for each in found
+        if each.objective == "bytes"
+    }
+    pairs = []
+    for timed in found:
+        other = by_bytes.get((timed.workers, timed.mode, timed.replication))
+        if timed.objective == "time" and other is not None:
+            pairs.append((other, timed))
+    lines = [line for other, timed in pairs if (line := _saved(other, timed))]
+    if pairs and not lines:
+        lines = ["--objective time: no plan is predicted to be more than a tenth faster"]
+    return lines
+
+
+def _saved(other: Alternative, timed: Alternative) -> str:
+    """What the plan for time saves compared with the one for bytes; "" if too little."""
+    if timed.step_seconds is None or other.step_seconds is None:
+        return ""
+    if timed.plan is None or other.plan is None:
+        return ""
+    if timed.step_seconds >= _PAYS * other.step_seconds:
+        return ""
+    whole = " with --allow-replication" if timed.replication else ""
+    return (
+        f"{timed.workers} workers, {timed.mode}{whole}: --objective time cuts a step from "
+        f"{format_seconds(other.step_seconds)} to {format_seconds(timed.step_seconds)}, and "
+        f"communicates {format_bytes(timed.plan.total_bytes)} instead of "
+        f"{format_bytes(other.plan.total_bytes)}"
+    )
 
 
 def _of_times(found: Sequence[Alternative]) -> list[str]:
@@ -120,10 +166,13 @@ def _of_times(found: Sequence[Alternative]) -> list[str]:
     if len(timed) < 2:
         return []
     seconds, best = min(timed, key=lambda pair: pair[0])
-    whole = " with --allow-replication" if best.replication else ""
+    options = [
+        *(["--allow-replication"] if best.replication else []),
+        *(["--objective time"] if best.objective == "time" else []),
+    ]
     return [
         f"fastest step predicted: {format_seconds(seconds)}, {best.mode} over {best.workers} "
-        f"workers{whole}"
+        f"workers{' with ' if options else ''}{' and '.join(options)}"
     ]
 
 

@@ -109,6 +109,24 @@ def test_a_comparison_predicts_times() -> None:
     assert "<th>a step takes</th>" in page and page.count("<tr>") == 5
 
 
+def test_a_comparison_of_plans_for_bytes_and_for_time() -> None:
+    options = ("--workers=4", "--search=tofu", "--batch-size=64", "--objective=both")
+    text = compared(*options)
+    header, *rows = text.splitlines()
+    assert header.split()[-2:] == ["plan", "for"]
+    assert [row.split()[-1] for row in rows[:4]] == ["bytes", "time"] * 2
+    assert "--objective time" in text
+    plans = json.loads(compared(*options, "--format=json"))["plans"]
+    assert [p["objective"] for p in plans] == ["bytes", "time"] * 2
+    assert all(p["step_seconds"] > 0 for p in plans)
+    assert plans[1]["bytes"] >= plans[0]["bytes"]
+    assert {p["objective"] for p in json.loads(
+        compared("--workers=4", "--search=tofu", "--objective=time", "--format=json")
+    )["plans"]} == {"time"}  # fmt: skip
+    complaint = tofu("compare", "--objective=both", "--workers=4", "mlp", status=2)
+    assert "--objective time: expected --machine as well" in complaint
+
+
 def test_a_comparison_needs_a_device_for_each_worker() -> None:
     complaint = compared("--workers=2,16", "--search=tofu", status=2)
     assert "--workers 16: p2.8xlarge has 8 devices" in complaint

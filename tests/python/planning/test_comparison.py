@@ -20,7 +20,7 @@ from tofu.planning.problems import from_model
 from ..plan.documents import document
 
 
-def made(workers=4, replication=False, total=1000, held=100, whole=False):
+def made(workers=4, replication=False, total=1000, held=100, whole=False, **timed):
     shape, cuts = ([7], [-1, -1]) if whole else ([8], [0, 0])
     tensors = [{"node": "w", "output": 0, "shape": shape, "dtype": 0, "cuts": cuts}]
     text = json.dumps(
@@ -29,7 +29,7 @@ def made(workers=4, replication=False, total=1000, held=100, whole=False):
             bytes_per_worker={"parameters": held},
         )
     )  # fmt: skip
-    return Alternative(workers, "tofu", replication, Plan.from_json(text))
+    return Alternative(workers, "tofu", replication, Plan.from_json(text), **timed)
 
 
 def test_every_combination_is_searched():
@@ -81,6 +81,25 @@ def test_advice_on_the_number_of_workers():
         "8 workers communicate no more than 4, and each holds 60 bytes instead of 100 bytes"
     )
     assert advice([made(), made(workers=8, total=2000, held=60)]) == []
+
+
+def test_advice_on_the_objective():
+    for_bytes = made(step_seconds=0.5)
+    first, fastest = advice([for_bytes, made(total=600, objective="time", step_seconds=0.25)])
+    assert first == (
+        "4 workers, tofu: --objective time cuts a step from 500.000 ms to 250.000 ms, and "
+        "communicates 600 bytes instead of 1,000 bytes"
+    )
+    assert fastest == (
+        "fastest step predicted: 250.000 ms, tofu over 4 workers with --objective time"
+    )
+    (none, _) = advice([for_bytes, made(total=3000, objective="time", step_seconds=0.48)])
+    assert none == "--objective time: no plan is predicted to be more than a tenth faster"
+    # What plans for time communicate says nothing of replication.
+    whole = made(replication=True, total=100, objective="time", step_seconds=0.5)
+    assert not any("cuts 1,000" in line for line in advice([for_bytes, whole]))
+    assert "plan for" in render("net", [for_bytes, whole], "text").splitlines()[0]
+    assert "plan for" not in render("net", [for_bytes], "text").splitlines()[0]
 
 
 def test_formats():
