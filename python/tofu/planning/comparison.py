@@ -7,6 +7,7 @@ print(found.workers, found.mode, found.plan and found.plan.total_bytes)
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
@@ -14,6 +15,7 @@ from tofu.config import MODES
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan.plan import format_bytes, format_seconds
+from tofu.plan.progress import stage
 
 from .memory import with_memory
 
@@ -77,22 +79,26 @@ def compare(
         exact_memory: whether to count memory exactly, which takes as long as a small search.
         step_seconds: predicts the time of a step; None: it is not predicted.
     """
+
+    def found(problem: Problem, mode: str, whole: bool) -> Alternative:
+        options = SearchOptions(mode=mode, time_limit_s=time_limit_s, allow_replication=whole)
+        try:
+            plan = plan_graph(problem, options)
+        except PlanError as error:
+            return Alternative(problem.workers, mode, whole, None, str(error))
+        if exact_memory:
+            plan = with_memory(problem, plan)
+        seconds = step_seconds(problem, plan) if step_seconds is not None else None
+        return Alternative(problem.workers, mode, whole, plan, step_seconds=seconds)
+
+    number, total = 0, len(workers) * len(modes) * len(replication)
     for count in workers:
         problem = problem_for(count)
-        for mode in modes:
-            for whole in replication:
-                options = SearchOptions(
-                    mode=mode, time_limit_s=time_limit_s, allow_replication=whole
-                )
-                try:
-                    plan = plan_graph(problem, options)
-                except PlanError as error:
-                    yield Alternative(count, mode, whole, None, str(error))
-                    continue
-                if exact_memory:
-                    plan = with_memory(problem, plan)
-                seconds = step_seconds(problem, plan) if step_seconds is not None else None
-                yield Alternative(count, mode, whole, plan, step_seconds=seconds)
+        for mode, whole in itertools.product(modes, replication):
+            number += 1
+            with stage(f"plan {number} of {total}"):
+                alternative = found(problem, mode, whole)
+            yield alternative
 
 
 def advice(found: Sequence[Alternative]) -> list[str]:
