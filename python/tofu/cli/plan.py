@@ -51,6 +51,7 @@ from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.options import check_pins
 from tofu.plan.plan import undescribed_text
+from tofu.plan.progress import stage
 from tofu.plan.render import explain as explaining
 from tofu.plan.render.layers import render_layers
 from tofu.plan.render.peak import render_peak
@@ -486,7 +487,8 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
-    explanations = [explaining.explain(problem, plan, name) for name in explained]
+    with stage("explaining"):
+        explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
         plan_file.save(output.save, plan, problem.graph)
     if output.explain and not explanations and output.form == "text":

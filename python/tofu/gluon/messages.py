@@ -120,8 +120,7 @@ def phase(name: str, doing: str, session: Session) -> Iterator[None]:
     begin = time.monotonic()
     timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
     timer.daemon = True
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if is_terminal or _log.isEnabledFor(logging.DEBUG):
+    if progress.is_terminal() or _log.isEnabledFor(logging.DEBUG):
         timer.start()
     try:
         yield
