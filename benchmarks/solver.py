@@ -6,13 +6,14 @@ Each FILE (a step problem or one of the IOPDDL contest, gzipped or not) is solve
 with its limit and five times without. Reports medians of processor time, including reading, and
 of the time until the best choice was within 1% and 0.5% of the proven bound. Then solves random
 problems of 50 to 500 variables, also with HiGHS and, if pytoulbar2 is installed, with toulbar2;
-all must find the same cost. Needs `pip install '.[test,benchmark]'`, of which `benchmark` is
-pytoulbar2.
+all must find the same cost. The last output is a table of what was measured and the goals. Needs
+`pip install '.[test,benchmark]'`, of which `benchmark` is pytoulbar2.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gzip
 import importlib.util
 import json
@@ -22,10 +23,17 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from _goals import Goal, table
+
 REPEATS = 5
 NUM_RANDOM = 20
 WITHIN = (0.01, 0.005)
 NO_LIMIT = -1
+LARGE = 10_000  # variables
+PROVEN_SECONDS = 1.0  # of a problem that is not large
+WITHIN_SECONDS = (30.0, 60.0)  # of a large one
 
 
 def solve_once(text: str, limit: Optional[int], seconds: float, threads: int) -> dict[str, Any]:
@@ -46,7 +54,9 @@ def solve_once(text: str, limit: Optional[int], seconds: float, threads: int) ->
     total = time.process_time() - begin
     within = {str(share): reached(costs, solution["bound"], share) for share in WITHIN}
     keys = ("status", "cost", "bound", "nodes", "cpu_seconds")
-    return {**{key: solution[key] for key in keys}, "seconds": total, "within": within}
+    variables = len(solution["values"] or [])
+    record = {key: solution[key] for key in keys}
+    return {**record, "variables": variables, "seconds": total, "within": within}
 
 
 def reached(
@@ -63,6 +73,7 @@ def measure_file(path: Path, repeats: int, seconds: float, threads: int) -> list
     """A record for the file's own limit and one without any."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    keys = ("variables", "status", "cost", "bound", "nodes")
     records = []
     for limit in (None, NO_LIMIT):
         runs = [solve_once(text, limit, seconds, threads) for _ in range(repeats)]
@@ -71,12 +82,46 @@ def measure_file(path: Path, repeats: int, seconds: float, threads: int) -> list
             {
                 "file": path.name,
                 "limited": limit is None,
-                **{key: first[key] for key in ("status", "cost", "bound", "nodes", "within")},
+                **{key: first[key] for key in keys},
+                "threads": threads,
+                "within": {
+                    share: median_or_none([run["within"][share] for run in runs])
+                    for share in first["within"]
+                },
                 "median_seconds": statistics.median(run["seconds"] for run in runs),
                 "median_search_seconds": statistics.median(run["cpu_seconds"] for run in runs),
             }
         )
     return records
+
+
+def median_or_none(times: list[Optional[float]]) -> Optional[float]:
+    """The median; None if one of them is."""
+    known = [time for time in times if time is not None]
+    return statistics.median(known) if len(known) == len(times) else None
+
+
+def goals(files: list[dict[str, Any]]) -> list[Goal]:
+    """The table of goals for the records of files."""
+    rows = []
+    for record in files:
+        work = f"{record['file']}, {'with its' if record['limited'] else 'without a'} limit"
+        took = record["median_seconds"]
+        proven = record["status"] == "optimal"
+        end = f"{'proven' if proven else 'ended'} after {took:.2f} s"
+        if record["variables"] < LARGE:
+            rows.append(Goal(work, end, f"{PROVEN_SECONDS:g} s", proven and took <= PROVEN_SECONDS))
+            continue
+        times = [record["within"][str(share)] for share in WITHIN]
+        said = [
+            f"{share:.1%} never" if at is None else f"{share:.1%} after {at:.2f} s"
+            for share, at in zip(WITHIN, times)
+        ]
+        wanted = [f"{share:.1%} in {limit:g} s" for share, limit in zip(WITHIN, WITHIN_SECONDS)]
+        met = all(at is not None and at <= most for at, most in zip(times, WITHIN_SECONDS))
+        work = f"{work}, {record['threads']} threads"
+        rows.append(Goal(work, ", ".join([*said, end]), ", ".join(wanted), met))
+    return rows
 
 
 def compare(seed: int) -> dict[str, Any]:
@@ -119,7 +164,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
     repeats = 1 if options.smoke else REPEATS
     files = []
     for path in options.files:
@@ -133,7 +177,10 @@ def main() -> None:
         random_problems.append(compare(seed))
         print(json.dumps(random_problems[-1]), flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    document = {"smoke": options.smoke, "files": files, "random": random_problems}
+    rows = goals(files)
+    print(table(rows))
+    document = {"smoke": options.smoke, "goals": [dataclasses.asdict(row) for row in rows]}
+    document.update(files=files, random=random_problems)
     options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

@@ -68,7 +68,9 @@ def _placed(
 
     document = json.loads(symbol.tojson())
     nodes = document["nodes"]
-    found = layer_devices(nodes, [n["name"] for n in nodes if n["name"] in parameters], contexts)
+    # A state, such as a running mean, is where its operator is, and has no turn of its own.
+    trained = [name for name in symbol.list_arguments() if name in parameters]
+    found = layer_devices(nodes, trained, contexts)
     internals = symbol.get_internals()
     inferred = dict(zip(internals.list_outputs(), internals.infer_shape(**shapes)[1]))
     for node, context in zip(nodes, found):

@@ -14,7 +14,7 @@ from _training import progress
 
 from tofu.models import find
 from tofu.plan.machine_files import read_machine
-from tofu.simulate.systems import Outcome, simulate_system
+from tofu.simulate.systems import Outcome, Plans, simulate_system
 from tofu.tables import table
 
 MACHINE = "p2.8xlarge"
@@ -39,23 +39,31 @@ class Comparison:
         title: for the picture.
         models: their names.
         systems: their names; "ideal" first, if the others are to be compared with it.
+        largest_batch: that "ideal" has and the others try first.
     """
 
     name: str
     title: str
     models: Sequence[str]
     systems: Sequence[str]
+    largest_batch: int
 
 
 def measure(comparison: Comparison, *, smoke: bool) -> list[Outcome]:
     """Simulate every system on every model; `smoke` takes reduced models."""
     machine = read_machine(MACHINE)
     cases = [(model, system) for model in comparison.models for system in comparison.systems]
+    largest = SMOKE_BATCH if smoke else comparison.largest_batch
     found = []
+    plans: Plans = {}
     for number in progress(len(cases), f"simulating {comparison.name}"):
         model, system = cases[number]
-        batch = SMOKE_BATCH if smoke else None
-        found.append(simulate_system(system, find(model), machine, batch_size=batch, reduced=smoke))
+        if system == comparison.systems[0]:
+            plans = {}  # of another model
+        outcome = simulate_system(
+            system, find(model), machine, largest_batch=largest, reduced=smoke, plans=plans
+        )
+        found.append(outcome)
     return found
 
 

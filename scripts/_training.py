@@ -147,6 +147,9 @@ def run(
         if args.system and args.devices is None:
             _simulate(model, args)
             return
+        if args.devices is not None:
+            # Between CPU contexts, stock MXNet's copies misread tensors in oneDNN's layouts.
+            os.environ.update(MXNET_MKLDNN_ENABLED="0", MXNET_SUBGRAPH_BACKEND="NONE")
         with _switched(args), _observed() as planned:
             measured = train(model, args)
     except (errors.ConfigError, ValueError) as error:

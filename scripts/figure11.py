@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,59 +35,69 @@ MODEL, BATCH, WORKERS = "wresnet-152-10", 8, 8
 
 # --- drawing --------------------------------------------------------------------------------
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+PITCH = 1.5  # from one convolution to the next; a tensor's square has sides of 1
 
-def render(blocks: Sequence[Block], plan: Plan, path: Path) -> None:
-    """Draw the blocks into an SVG file."""
+
+def render(document: dict[str, Any], path: Path) -> None:
+    """Draw the raw data into an SVG file."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams.update({"svg.hashsalt": "figure11", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
-    columns = [
-        (stage, run, block, times, convolution)
-        for stage, blocks_of_stage in enumerate(stages_of(blocks), 1)
-        for run, (block, times) in enumerate(runs_of(blocks_of_stage))
-        for convolution in block
-    ]
-    figure, axes = pyplot.subplots(figsize=(0.8 * len(columns) + 1, 4.2))
-    axes.set_axis_off()
-    axes.set_aspect("equal")
-    x, before, starts = 0.0, (0, -1), []
-    for stage, run, _, times, convolution in columns:
-        if (stage, run) != before:
-            x += 1.0 if stage != before[0] else 0.5
-            starts.append((x, stage, run, times))
-            before = (stage, run)
-        _draw_tensor(axes, x, 1.9, convolution.weight, plan)
-        _draw_tensor(axes, x, 0.0, convolution.activation, plan)
-        _label(axes, x, convolution)
-        x += 1.5
-    for start, stage, run, times in starts:
-        name = f"group {stage}, " + ("first block" if run == 0 else "blocks")
-        axes.text(start, 3.25, f"{name}  \N{MULTIPLICATION SIGN}{times}", fontsize=8)
-    axes.text(-0.3, 2.4, "weights\n(out, in\nchannels)", ha="right", va="center", fontsize=8)
-    axes.text(-0.3, 0.5, "activations\n(batch,\nchannels)", ha="right", va="center", fontsize=8)
-    for worker in range(plan.workers):
-        colour = worker_colour(worker, plan.workers)
-        axes.add_patch(pyplot.Rectangle((worker * 1.6, 3.75), 0.3, 0.3, color=colour))
-        axes.text(worker * 1.6 + 0.38, 3.9, f"worker {worker}", va="center", fontsize=7)
-    axes.set_xlim(-2.0, x)
-    axes.set_ylim(-0.75, 4.2)
+    figure = picture(document)
     figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
     pyplot.close(figure)
 
 
-def _draw_tensor(axes: Any, x: float, y: float, tensor: TensorPlan, plan: Plan) -> None:
+def picture(document: dict[str, Any]) -> Any:
+    """The drawing, as a figure of matplotlib."""
     from matplotlib import pyplot
 
-    picture = draw(tensor, plan.parts, axes=(0, 1))
-    width, height = 1 / (picture.columns * picture.planes), 1 / picture.rows
-    for cell in picture.cells:
+    workers, parts = document["workers"], document["parts"]
+    columns = sum(len(run["convolutions"]) for group in document["groups"] for run in group)
+    figure, axes = pyplot.subplots(figsize=(0.8 * columns + 1, 4.2))
+    axes.set_axis_off()
+    axes.set_aspect("equal")
+    x = 0.0
+    for stage, group in enumerate(document["groups"], 1):
+        x += 1.0
+        for number, run in enumerate(group):
+            x += 0.5 if number else 0.0
+            name = f"group {stage}, " + ("blocks" if number else "first block")
+            axes.text(x, 3.4, f"{name}  {TIMES}{run['times']}", fontsize=8)
+            for convolution in run["convolutions"]:
+                _draw_tensor(axes, x, 1.9, convolution["weight"], workers, parts)
+                _draw_tensor(axes, x, 0.0, convolution["activation"], workers, parts)
+                _label(axes, x, convolution)
+                x += PITCH
+    axes.text(0.7, 2.4, "weights\n(out, in\nchannels)", ha="right", va="center", fontsize=8)
+    axes.text(0.7, 0.5, "activations\n(batch,\nchannels)", ha="right", va="center", fontsize=8)
+    for worker in range(workers):
+        place = 1.0 + worker * 2.0
+        colour = worker_colour(worker, workers)
+        axes.add_patch(pyplot.Rectangle((place, 4.1), 0.3, 0.3, color=colour))
+        axes.text(place + 0.42, 4.25, f"worker {worker}", va="center", fontsize=7)
+    axes.set_xlim(-1.5, x)
+    axes.set_ylim(-1.0, 4.6)
+    return figure
+
+
+def _draw_tensor(
+    axes: Any, x: float, y: float, record: dict[str, Any], workers: int, parts: Sequence[int]
+) -> None:
+    from matplotlib import pyplot
+
+    tensor = TensorPlan("", 0, tuple(record["shape"]), 0, tuple(record["cuts"]))
+    pieces = draw(tensor, parts, axes=(0, 1))
+    width, height = 1 / (pieces.columns * pieces.planes), 1 / pieces.rows
+    for cell in pieces.cells:
         stripe = height / len(cell.workers)
         for i, worker in enumerate(cell.workers):
             corner = (x + cell.column * width, y + 1 - cell.row * height - (i + 1) * stripe)
-            colour = worker_colour(worker, plan.workers)
+            colour = worker_colour(worker, workers)
             axes.add_patch(pyplot.Rectangle(corner, width, stripe, color=colour, linewidth=0))
         corner = (x + cell.column * width, y + 1 - (cell.row + 1) * height)
         axes.add_patch(
@@ -94,16 +105,18 @@ def _draw_tensor(axes: Any, x: float, y: float, tensor: TensorPlan, plan: Plan) 
         )
 
 
-def _label(axes: Any, x: float, convolution: Convolution) -> None:
-    def size(shape: Sequence[int]) -> str:
-        return "\N{MULTIPLICATION SIGN}".join(map(str, shape))
+def _label(axes: Any, x: float, convolution: dict[str, Any]) -> None:
+    def size(record: dict[str, Any]) -> str:
+        """Two lines, as the largest convolutions have long sizes."""
+        shape = [str(extent) for extent in record["shape"]]
+        return f"{TIMES.join(shape[:2])}\n{TIMES.join(shape[2:])}"
 
-    split = " ".join(cut or "-" for cut in convolution.split)
+    split = " ".join(cut or "-" for cut in convolution["split"])
     for y, text in (
-        (3.0, convolution.layer),
-        (1.75, size(convolution.weight.shape)),
-        (-0.15, size(convolution.activation.shape)),
-        (-0.35, f"split {split}"),
+        (3.1, convolution["layer"]),
+        (1.5, size(convolution["weight"])),
+        (-0.38, size(convolution["activation"])),
+        (-0.82, f"split {split}"),
     ):
         axes.text(x + 0.5, y, text, ha="center", va="center", fontsize=5)
 
@@ -167,15 +180,20 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="the reduced model")
     parser.add_argument("--search", default="tofu", help="search mode (docs/search.md)")
     parser.add_argument("--output", type=Path, help="folder for figure11.svg and figure11.json")
+    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
+    if args.draw is not None:
+        render(json.loads(args.draw.read_text(encoding="utf-8")), args.draw.with_suffix(".svg"))
+        return
     model = problem(MODEL, batch_size=BATCH, workers=WORKERS, reduced=args.smoke)
     plan = plan_graph(model, SearchOptions(mode=args.search))
     blocks = blocks_of(model, plan)
     seen = observations(blocks)
     print(to_text(plan, seen))
     if args.output is not None:
-        path = write(args.output, "figure11", to_json(blocks, plan, seen))
-        render(blocks, plan, path.with_suffix(".svg"))
+        document = to_json(blocks, plan, seen)
+        path = write(args.output, "figure11", document)
+        render(document, path.with_suffix(".svg"))
         print(f"\nwritten: {path}, {path.with_suffix('.svg')}")
 
 

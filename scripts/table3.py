@@ -15,6 +15,7 @@ COMPARISON = _systems.Comparison(
     title="Table 3: RNN",
     models=[f"rnn-{layers}-4k" for layers in (6, 8, 10)],
     systems=("tofu", "placement"),
+    largest_batch=512,
 )
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 ``TOFU_REPLICATION``  ``1``: tensors may stay whole if that is cheaper; unset or ``0``: not.
 ``TOFU_OBJECTIVE``    ``bytes`` or ``time``, what the search minimises; unset: ``bytes``.
 ``TOFU_MACHINE``      a machine file or name, which predicts the time of plans; unset: none.
+``TOFU_MEMORY``       what a worker may hold, such as ``12GiB``; unset: what GPUs have.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
@@ -81,6 +82,7 @@ VARIABLES = (
     "TOFU_REPLICATION",
     "TOFU_OBJECTIVE",
     "TOFU_MACHINE",
+    "TOFU_MEMORY",
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
@@ -114,6 +116,8 @@ class Config:
         replication: whether large tensors may stay whole if that is cheaper.
         objective: what the search minimises, one of OBJECTIVES.
         machine: a machine file, or the name of a machine that tofu ships; "" for none.
+        memory_bytes: what a worker may hold, or None; with it, and without TOFU_REPLICATION=0,
+            tensors may stay whole, as the limit says how much memory that may take.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
@@ -131,6 +135,7 @@ class Config:
     replication: bool = False
     objective: str = OBJECTIVES[0]
     machine: str = ""
+    memory_bytes: Optional[int] = None
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -182,6 +187,7 @@ class Config:
                 f"{where['TOFU_OBJECTIVE']}=time: expected {where['TOFU_MACHINE']} as well, a "
                 "machine file (tofu calibrate writes one) or name, to predict times"
             )
+        memory = env.get("TOFU_MEMORY", "").strip()
         return cls(
             workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
@@ -189,9 +195,12 @@ class Config:
             log_level=level,
             dump_dir=dump_dir,
             search=parse_mode(mode, where["TOFU_SEARCH"]) if mode else MODES[0],
-            replication=_parse_switch(env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION"),
+            replication=_parse_switch(
+                env.get("TOFU_REPLICATION", ""), "TOFU_REPLICATION", unset=bool(memory)
+            ),
             objective=objective,
             machine=machine,
+            memory_bytes=parse_bytes(memory, where["TOFU_MEMORY"]) if memory else None,
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),

@@ -9,6 +9,7 @@ __all__ = [
     "GraphError",
     "InconclusiveError",
     "InternalError",
+    "MemoryLimitError",
     "PlanError",
     "TdlError",
     "TofuError",
@@ -21,6 +22,10 @@ class TofuError(Exception):
 
 class ConfigError(TofuError, ValueError):
     """An environment variable, option or argument has a value tofu cannot use."""
+
+
+class MemoryLimitError(ConfigError):
+    """No plan fits in the memory that a worker may take."""
 
 
 class TdlError(TofuError):

@@ -31,6 +31,8 @@ _FORMAT = "tofu-strategy-table"
 _PARTS_TRIED = (2, 3, 5, 7)
 _CUSTOM = "Custom"
 _STAND_INS = {"tofu_operator": "Custom", "tofu_gradient": "_backward_Custom"}
+_GRADIENT_OF = {"tofu_gradient": "_backward"}
+_CONTROL_FLOW = "tofu_control_flow"
 _REPLAY = "tofu_replay"
 Row = dict[str, Any]
 
@@ -92,7 +94,10 @@ def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str,
     if kind == _REPLAY:  # tofu.mx.build.replay
         return attrs["of"], json.loads(attrs["arguments"])
     if kind in _STAND_INS:  # tofu.mx.build.custom
-        return f"{_STAND_INS[kind]}:{attrs['of']}", json.loads(attrs["arguments"])
+        own = json.loads(attrs["arguments"])
+        if attrs["of"] == _CONTROL_FLOW:  # tofu.mx.build.branches
+            return f"{_GRADIENT_OF.get(kind, '')}{own['operator']}", own
+        return f"{_STAND_INS[kind]}:{attrs['of']}", own
     if kind:
         return f"{op}:{kind}", {k: v for k, v in attrs.items() if k != "op_type"}
     return op, attrs

@@ -27,6 +27,7 @@ from tofu.cli.options import (
 )
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
+from tofu.plan.progress import stage
 from tofu.tables import table
 
 __all__ = ["check"]
@@ -131,10 +132,11 @@ def _wrong_operators(script: str, args: Sequence[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "operators.json"
         line = [sys.executable, "-m", _OPERATORS, str(out), script, *args]
-        ran = subprocess.run(
-            line, env={**environ, "MXNET_GRAPH_PASS": "tofu"}, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+        with stage("running each operator alone"):
+            ran = subprocess.run(
+                line, env={**environ, "MXNET_GRAPH_PASS": "tofu"}, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
         if ran.returncode or not out.is_file():
             last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
             click.echo(f"tofu: its operators cannot be run one by one: {last}", err=True)
@@ -173,9 +175,11 @@ def _run(
             environ["TOFU_PLAN"] = plan
     what = f"{'partitioned' if parted else 'whole'}, in {dtype}"
     line = [sys.executable, "-m", _RECORD, str(out), steps, dtype, *rest]
-    ran = subprocess.run(
-        line, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
-    )
+    with stage(f"training {what}"):
+        ran = subprocess.run(
+            line, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
     if ran.returncode or not out.is_file():
         last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
         raise ConfigError(f"tofu check {rest[0]}: it does not run {what}: {last}")

@@ -15,6 +15,7 @@ import traceback
 from typing import Callable
 
 from tofu.errors import ConfigError, InternalError, TofuError
+from tofu.plan import progress
 from tofu.uncaught import BAD_INPUT
 
 __all__ = ["isolated"]
@@ -45,6 +46,7 @@ def isolated(run: Callable[[], None], crashed: str) -> None:
         child = os.fork()
         if child == 0:
             os.close(reader)
+            progress.hold_terminal()
             os.dup2(messages.fileno(), 2)
             _serve(run, writer)
         os.close(writer)
@@ -52,6 +54,7 @@ def isolated(run: Callable[[], None], crashed: str) -> None:
         with open(reader, "rb") as pipe:
             ended = pipe.read() == _ENDED
         if not ended:
+            progress.clear(of_another=True)
             raise ConfigError(crashed.format(_cause(status)))
         messages.seek(0)
         sys.stderr.write(messages.read().decode(errors="replace"))

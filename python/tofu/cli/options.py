@@ -20,6 +20,7 @@ from tofu.config import (
     MODES,
     OBJECTIVES,
     Config,
+    parse_bytes,
     parse_mode,
     parse_pins,
     parse_workers,
@@ -33,6 +34,7 @@ __all__ = [
     "allow_replication_option",
     "batch_size_option",
     "machine_option",
+    "memory_option",
     "objective_option",
     "check_devices",
     "check_script",
@@ -45,6 +47,7 @@ __all__ = [
     "pin_option",
     "search_option",
     "set_fetch",
+    "set_memory",
     "set_search",
     "shape_option",
     "switch_on",
@@ -113,6 +116,12 @@ machine_option = click.option(
     metavar="FILE|NAME",
     help="Predict the time of a step on this machine: a machine file (tofu calibrate writes one) "
     "or a machine that tofu ships (docs/simulation.md). Default: $TOFU_MACHINE.",
+)
+memory_option = click.option(
+    "--memory",
+    metavar="SIZE",
+    help="What a worker may hold, such as 12GiB: take the cheapest plan that fits, with whole "
+    "tensors if there is memory to spare. Default: $TOFU_MEMORY.",
 )
 allow_replication_option = click.option(
     "--allow-replication",
@@ -266,3 +275,10 @@ def set_fetch(fetch: Optional[str]) -> None:
     """Set the variable for how workers fetch, if the option is given."""
     if fetch is not None:
         os.environ["TOFU_FETCH"] = fetch
+
+
+def set_memory(memory: Optional[str]) -> None:
+    """Set the variable for what a worker may hold, if the option is given."""
+    if memory is not None:
+        parse_bytes(memory, "--memory")
+        os.environ["TOFU_MEMORY"] = memory

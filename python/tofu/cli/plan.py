@@ -35,6 +35,7 @@ from tofu.cli.options import (
     pin_option,
     search_option,
     set_fetch,
+    set_memory,
     set_search,
     shape_option,
     switch_on,
@@ -50,6 +51,7 @@ from tofu.plan import file as plan_file
 from tofu.plan.names import is_pattern, matching, near_text
 from tofu.plan.options import check_pins
 from tofu.plan.plan import undescribed_text
+from tofu.plan.progress import stage
 from tofu.plan.render import explain as explaining
 from tofu.plan.render.layers import render_layers
 from tofu.plan.render.peak import render_peak
@@ -61,9 +63,13 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
+from tofu.planning.within import held_bytes, plan_within
 from tofu.simulate.choose import plan_fastest
 
 __all__ = ["plan"]
+
+_EXACT, _ESTIMATE = "exact", "estimate"
+_OF_PARAMETERS = ("parameters", "optimizer_state")
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -130,10 +136,11 @@ __all__ = ["plan"]
 @click.option("--save", metavar="PLAN", help="Save the plan to a file, for tofu run --plan.")
 @click.option(
     "--memory",
-    type=click.Choice(("exact", "estimate")),
-    default="exact",
+    default=_EXACT,
     show_default=True,
-    help="A worker's bytes as MXNet will allocate them, or a quick estimate.",
+    metavar="SIZE|exact|estimate",
+    help="What a worker may hold, such as 12GiB: plan to fit. Or how to count its bytes: as MXNet "
+    "will allocate them, or as a quick estimate. Default limit: $TOFU_MEMORY.",
 )
 @click.option(
     "--graph",
@@ -205,6 +212,9 @@ def plan(
     set_search(search, pins, pin_file, allow_replication, objective, machine)
     os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
     set_fetch(fetch)
+    if memory not in (_EXACT, _ESTIMATE):
+        set_memory(memory)
+        memory = _EXACT
     config = switch_on(workers, device, log)
     request = None
     if is_symbol:
@@ -221,7 +231,7 @@ def plan(
         objective=config.objective,
         machine=config.machine,
     )
-    if peak and memory != "exact":
+    if peak and memory != _EXACT:
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     output = Output(
         form,
@@ -233,6 +243,7 @@ def plan(
         memory,
         config.fetch,
         _command(context),
+        config.memory_bytes,
     )
 
     def run() -> None:
@@ -345,6 +356,7 @@ class Output:
         memory: "exact" (what MXNet will allocate) or "estimate" (quick).
         fetch: one of config.FETCHES; None: the default of a run.
         command: the command line that plans it again, before and after pins.
+        limit: what a worker may hold, in bytes; None: any number.
     """
 
     form: str
@@ -353,9 +365,10 @@ class Output:
     peak: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
-    memory: str = "estimate"
+    memory: str = _ESTIMATE
     fetch: Optional[str] = None
     command: tuple[str, str] = ("", "")
+    limit: Optional[int] = None
 
 
 def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
@@ -374,10 +387,12 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
     pins = _shared_out(problems, options)
     dump_dir = Config.from_environment().dump_dir
     texts: list[str] = []
+    found: list[Plan] = []
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
-        plan = plan_fastest(problem, own, fetch=output.fetch, dump_dir=dump_dir)
+        plan = _planned(problem, own, output, list(found), dump_dir)
+        found.append(plan)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         texts.append(_told(problem, plan, explained[number], output))
     if len(problems) == 1:
@@ -391,6 +406,33 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
             if text
         ]
         click.echo("\n".join(shown), nl=False)
+
+
+def _planned(
+    problem: Problem,
+    options: SearchOptions,
+    output: Output,
+    others: Sequence[Plan],
+    dump_dir: Optional[Path],
+) -> Plan:
+    """The plan of one graph; within a limit, next to what the others hold as in a run."""
+    if output.limit is None:
+        return plan_fastest(problem, options, fetch=output.fetch, dump_dir=dump_dir)
+    own = set(_parameters(problem))
+    taken = 0
+    for other in others:
+        size = held_bytes(other)
+        if own & {tensor.name for tensor in other.tensors}:
+            size -= sum(map(other.bytes_per_worker.get, _OF_PARAMETERS, (0, 0)))
+        taken += size
+    return plan_within(
+        problem,
+        output.limit,
+        options,
+        exact=output.memory == _EXACT,
+        fetch=output.fetch,
+        taken_bytes=taken,
+    )
 
 
 def _chosen(problems: Sequence[Problem], number: Optional[int], target: str) -> Sequence[Problem]:
@@ -445,12 +487,13 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
         unknown = strategy_table(problem.graph)[1]  # which says why, too
         cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
         click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
-    explanations = [explaining.explain(problem, plan, name) for name in explained]
+    with stage("explaining"):
+        explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
         plan_file.save(output.save, plan, problem.graph)
     if output.explain and not explanations and output.form == "text":
         return ""  # another graph has those names
-    if output.memory == "exact":
+    if output.memory == _EXACT and plan.memory != _EXACT:
         plan = with_memory(problem, plan, output.fetch)
     if output.form != "json":
         plan = _with_names(problem, plan)

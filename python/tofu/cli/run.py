@@ -17,11 +17,13 @@ from tofu.cli.options import (
     fetch_option,
     log_option,
     machine_option,
+    memory_option,
     objective_option,
     pin_file_option,
     pin_option,
     search_option,
     set_fetch,
+    set_memory,
     set_search,
     switch_on,
     tell_misplaced,
@@ -47,6 +49,7 @@ __all__ = ["run"]
 @allow_replication_option
 @objective_option
 @machine_option
+@memory_option
 @pin_option
 @pin_file_option
 @click.option(
@@ -77,6 +80,7 @@ def run(
     allow_replication: bool,
     objective: Optional[str],
     machine: Optional[str],
+    memory: Optional[str],
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
@@ -101,6 +105,7 @@ def run(
     if plan is not None:
         os.environ["TOFU_PLAN"] = plan
     set_fetch(fetch)
+    set_memory(memory)
     switch_on(workers, device, log)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()

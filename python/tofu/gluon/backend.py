@@ -18,6 +18,7 @@ class Backend:
         strategy_table: tofu.analysis.strategy_table.strategy_table
         choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
         compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
+        step_memory: tofu.mx.memory.step.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
@@ -33,6 +34,7 @@ class Backend:
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     choose_plan: Callable[..., Any]
     compile_graph: Callable[..., Any]
+    step_memory: Callable[..., Any]
     usable_fetch: Callable[..., Any]
     program: Callable[..., Any]
     scatter: Callable[..., list[Any]]
@@ -55,6 +57,11 @@ def own() -> Backend:
     def compile_joint(*args: Any, **options: Any) -> Any:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
 
+    def memory(*args: Any) -> Any:
+        from tofu.mx.memory.step import step_memory  # only for memory limits
+
+        return step_memory(*args)
+
     def choose(*args: Any, **options: Any) -> Any:
         from tofu.simulate.choose import choose_plan  # only for the objective time
 
@@ -66,6 +73,7 @@ def own() -> Backend:
         strategy_table=strategy_table.strategy_table,
         choose_plan=choose,
         compile_graph=compile_joint,
+        step_memory=memory,
         usable_fetch=fetch_check.usable_fetch,
         program=program.Program,
         scatter=transfer.scatter,

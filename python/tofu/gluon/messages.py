@@ -120,8 +120,7 @@ def phase(name: str, doing: str, session: Session) -> Iterator[None]:
     begin = time.monotonic()
     timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
     timer.daemon = True
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if is_terminal or _log.isEnabledFor(logging.DEBUG):
+    if progress.is_terminal() or _log.isEnabledFor(logging.DEBUG):
         timer.start()
     try:
         yield
@@ -262,8 +261,9 @@ def serial(name: str, reason: str, session: Session) -> None:
     Raises:
         ConfigError: the user has asked for that, or the saved plan is for this block.
     """
-    if session.strict:
-        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
+    required = _required_by(session)
+    if required:
+        raise ConfigError(f"{name} cannot be partitioned, as {required} requires: {reason}")
     _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
     warn(f"{name} runs serially: {reason}")
 
@@ -272,14 +272,22 @@ def eager(name: str, advice: str, session: Session) -> None:
     """Warn that a block trains without being hybridized.
 
     Raises:
-        ConfigError: TOFU_STRICT makes that an error, or the saved plan is for this block.
+        ConfigError: the user has asked for that, or the saved plan is for this block.
     """
-    if session.strict:
+    required = _required_by(session)
+    if required:
         raise ConfigError(
-            f"{name} is not hybridized and cannot be partitioned, as TOFU_STRICT requires; {advice}"
+            f"{name} is not hybridized and cannot be partitioned, as {required} requires; {advice}"
         )
     _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
     warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
+
+
+def _required_by(session: Session) -> str:
+    """The setting that makes serial running an error; "" if none does."""
+    if session.strict:
+        return "TOFU_STRICT"
+    return "" if session.memory_bytes is None else "TOFU_MEMORY"
 
 
 def untraced(name: str, reason: str, session: Session) -> None:

@@ -22,7 +22,7 @@ from tofu.errors import GradientError, InternalError, PlanError
 from tofu.mx.build.nnvm import symbol_text
 from tofu.plan import Compiled, SearchOptions
 
-from . import messages, outputs, saved_plans
+from . import memory_limits, messages, outputs, saved_plans
 from .gradients import is_overwritten
 from .parameter import check_tileable, gated_tiles, is_tiled, shape_of, tile
 from .recording import Recording
@@ -191,6 +191,11 @@ class Pool:
             if not self._bound:
                 self._bound.append(self._bind(inputs))
 
+    @property
+    def bound(self) -> int:
+        """How many programs are bound."""
+        return len(self._bound)
+
     def release(self) -> None:
         """Unbind the programs that nothing waits for."""
         self._bound = [bound for bound in self._bound if not bound.free()]
@@ -239,6 +244,7 @@ class Pool:
             links[name] = value.arrays
             lenders.append(lender)
             tiles.update(zip(variables[name].tiles, value.arrays))
+        memory_limits.check_room(self._name, self, self.bound, self._session)
         with messages.phase(self._name, "binding the graphs of all workers", self._session):
             program = self._backend.program(self._compiled.step, self._session.contexts, tiles)
         bound = _Bound(program, links, [weakref.ref(lender) for lender in lenders])
@@ -376,16 +382,20 @@ def make_pool(
         saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
-    compiled = _compiled(
+    compile_graph = functools.partial(
+        _compiled,
         name,
         table,
         session,
         fetch,
         pins=pins,
         of_inputs=of_inputs,
-        options=dataclasses.replace(options, parts=parts),
         saved=saved,
         refine=lambda plan: _with_norms(backend.whole_statistics(plan), prepare),
+    )
+    wanted = dataclasses.replace(options, parts=parts)
+    compiled, footprint = memory_limits.compile_within(
+        name, compile_graph, wanted, parameters, session, is_saved=saved is not None
     )
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
@@ -398,7 +408,10 @@ def make_pool(
             messages.replicated(name, compiled)
         if unknown:
             messages.undescribed(name, unknown, compiled)
-    return Pool(compiled, parameters, signature, session, name)
+    pool = Pool(compiled, parameters, signature, session, name)
+    if footprint is not None:
+        session.state.footprints[pool] = footprint
+    return pool
 
 
 def _compiled(

@@ -32,6 +32,7 @@ class Session:
         log_level: one of config.LOG_LEVELS.
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
+        memory_bytes: what a worker may hold; None: what GPUs have, anything on CPUs.
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
         timeout_s: for how long a process waits for others, in seconds; 0: without limit.
@@ -44,6 +45,7 @@ class Session:
     log_level: str = "info"
     dump_dir: Optional[Path] = None
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
+    memory_bytes: Optional[int] = None
     plans: Optional[PlanFile] = None
     strict: bool = False
     timeout_s: float = TIMEOUT_S
@@ -86,6 +88,7 @@ class Session:
                 objective=config.objective,
                 machine=config.machine,
             ),
+            memory_bytes=config.memory_bytes,
             plans=plans,
             strict=config.strict,
             timeout_s=config.timeout_s,

@@ -87,6 +87,7 @@ class State:
         ran: the programs that have run since errors were last cleared.
         gathered: which outputs the script has read since a program ran: program -> number of
             the output -> its name for errors, and where it was gathered.
+        footprints: pool of programs -> what one of them takes, where there is a memory limit.
         runs_python: whether a partitioned graph has operators written in Python (Custom).
         undo: functions that restore MXNet, called from last to first.
     """
@@ -111,6 +112,7 @@ class State:
         self.gathered: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, Any]]] = (
             weakref.WeakKeyDictionary()
         )
+        self.footprints: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.runs_python = False
         self.undo: list[Callable[[], None]] = []
         self._backend: Optional[backend.Backend] = None

@@ -23,6 +23,7 @@ from tofu.mx.run import error_list
 
 from . import (
     async_errors,
+    backward_calls,
     block,
     checkpoints,
     delivery,
@@ -51,6 +52,7 @@ def enable(
     allow_replication: Optional[bool] = None,
     objective: Optional[str] = None,
     machine: Union[str, os.PathLike[str], None] = None,
+    memory: Optional[str] = None,
     strict: Optional[bool] = None,
     hybridize: Optional[bool] = None,
 ) -> None:
@@ -73,6 +75,9 @@ def enable(
         objective: what the search minimises, "bytes" or "time"; None: TOFU_OBJECTIVE, else bytes.
         machine: the machine file, or the name of a machine, that predicts times; None:
             TOFU_MACHINE.
+        memory: what a worker may hold, such as "12GiB"; plans are the cheapest found that fit,
+            and tensors may stay whole unless allow_replication is False. None: TOFU_MEMORY, else
+            what the GPUs have.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
         hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
@@ -85,7 +90,7 @@ def enable(
     config = _config(
         {
             "workers": workers, "device": device, "log": log, "fetch": fetch, "plan": plan,
-            "search": search, "objective": objective, "machine": machine,
+            "search": search, "objective": objective, "machine": machine, "memory": memory,
         },
         pins,
         {"replication": allow_replication, "strict": strict, "hybridize": hybridize},
@@ -222,7 +227,7 @@ def _decorated(owner: Any, name: str, original: Any) -> Iterator[type]:
 def _backward(original: Callable[..., int]) -> Callable[..., int]:
     def backward(*args: Any) -> int:
         current = session.active()
-        if current is None:
+        if current is None or backward_calls.in_operator():
             return original(*args)
         state = current.state
 

@@ -1,33 +1,63 @@
-"""Follows a long search on standard error: what it has found, what it does, the time left.
+"""Says on standard error what a command that takes long does.
 
-A terminal gets one line that changes, from the first second on. With TOFU_LOG=debug a log gets
-a line whenever the search knows more, at most one a second.
+A search shows what it has found and the time left, from the first second on; other stages show what
+they do and for how long, from two seconds on. A terminal gets one line that changes. With
+TOFU_LOG=debug a log gets a line whenever a search knows more, at most one a second.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Callable, Optional
+from typing import Callable, Optional, TextIO
 
 from tofu.config import Config
 
 from .plan import format_bytes, format_seconds, gap_text
 
-__all__ = ["Heard", "clear", "following"]
+__all__ = ["Heard", "clear", "following", "hold_terminal", "is_terminal", "stage"]
 
 Heard = Callable[[str, Optional[int], int], None]
 _FIRST_S = 1.0
+_PATIENCE_S = 2.0  # before a stage says what it is doing
 _BETWEEN_S = 0.5
 _BETWEEN_LOG_S = 1.0
 _CLEAR = "\r\x1b[K"
 
 _lock = threading.Lock()
 _shown = False  # whether a terminal's last line is one of ours
+_running: list[_Follower] = []  # the innermost stage last
+_held: Optional[TextIO] = None  # the terminal of a process whose standard error goes elsewhere
+
+
+def is_terminal() -> bool:
+    """Whether someone watches the lines of this module."""
+    return _held is not None or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def hold_terminal() -> None:
+    """Keep showing lines on the terminal that standard error is now, when it is redirected."""
+    global _held
+    if sys.stderr is not None and sys.stderr.isatty():
+        _held = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def stage(doing: str) -> Iterator[None]:
+    """Say on a terminal what takes more than two seconds here, and for how long it has run.
+
+    A stage inside another one is told with it: "plan 3 of 20, predicting the memory, 4 s".
+    """
+    if Config.from_environment().log_level == "quiet" or not is_terminal():
+        yield
+        return
+    with _followed(_Stage(doing)):
+        yield
 
 
 @contextlib.contextmanager
@@ -37,67 +67,122 @@ def following(limit_s: float, *, of_time: bool = False) -> Iterator[Optional[Hea
     None if nothing is to be shown. of_time: the cost is nanoseconds instead of bytes.
     """
     level = Config.from_environment().log_level
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if level == "quiet" or not (is_terminal or level == "debug"):
+    if level == "quiet" or not (is_terminal() or level == "debug"):
         yield None
         return
-    follower = _Follower(limit_s, is_terminal, of_time)
+    search = _Search(limit_s, of_time)
+    with _followed(search):
+        yield search.heard
+
+
+@contextlib.contextmanager
+def _followed(follower: _Follower) -> Iterator[None]:
     thread = threading.Thread(target=follower.run, name="tofu-progress", daemon=True)
+    with _lock:
+        _running.append(follower)
     thread.start()
     try:
-        yield follower.heard
+        yield
     finally:
         follower.ended.set()
         thread.join()
-        clear()
+        with _lock:
+            _running.remove(follower)
+        if follower.is_due:
+            clear()
 
 
-def clear() -> None:
-    """Remove the line from the terminal, before something else is written."""
+def clear(*, of_another: bool = False) -> None:
+    """Remove the line from the terminal, before something else is written.
+
+    of_another: it may be that of a forked process that has crashed.
+    """
     global _shown
     with _lock:
-        if _shown:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+        stream = _held or sys.stderr
+        if _shown or (of_another and is_terminal()):
+            stream.write(_CLEAR)
+            stream.flush()
         _shown = False
 
 
 class _Follower:
-    def __init__(self, limit_s: float, is_terminal: bool, of_time: bool) -> None:
+    """Shows a line from time to time while something runs."""
+
+    first_s: float
+
+    def __init__(self) -> None:
         self.ended = threading.Event()
-        self._limit_s = limit_s
-        self._is_terminal = is_terminal
-        self._of_time = of_time
+        self.is_due = False  # whether it has run long enough to be told
+        self._is_terminal = is_terminal()
         self._begin = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The time since it began."""
+        return time.monotonic() - self._begin
+
+    def line(self) -> Optional[str]:
+        """What to show; None if there is nothing new."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Show it until it has ended."""
+        wait_s = self.first_s
+        while not self.ended.wait(wait_s):
+            wait_s = _BETWEEN_S if self._is_terminal else _BETWEEN_LOG_S
+            line = self.line()
+            if line is not None:
+                self.is_due = True
+                self._show(line)
+
+    def _show(self, line: str) -> None:
+        global _shown
+        stream = _held or sys.stderr
+        with _lock:
+            place = _running.index(self)
+            if any(inner.is_due for inner in _running[place + 1 :]):
+                return  # which says more
+            outer = [each.doing for each in _running[:place] if isinstance(each, _Stage)]
+            told = "tofu: " + ", ".join([*outer, line])
+            if self._is_terminal:
+                width = shutil.get_terminal_size().columns - 1
+                stream.write(_CLEAR + told[:width])
+                _shown = True
+            else:
+                stream.write(told + "\n")
+            stream.flush()
+
+
+class _Stage(_Follower):
+    def __init__(self, doing: str) -> None:
+        super().__init__()
+        self.first_s = _PATIENCE_S
+        self.doing = doing
+
+    def line(self) -> str:
+        return f"{self.doing}, {self.seconds:.0f} s"
+
+
+class _Search(_Follower):
+    def __init__(self, limit_s: float, of_time: bool) -> None:
+        super().__init__()
+        self.first_s = _FIRST_S
+        self._limit_s = limit_s
+        self._of_time = of_time
         self._known: Optional[tuple[str, Optional[int], int]] = None
+        self._told: Optional[tuple[str, Optional[int], int]] = None
 
     def heard(self, stage: str, best: Optional[int], bound: int) -> None:
         """Keep what the search knows; the thread shows it."""
         self._known = stage, best, bound
 
-    def run(self) -> None:
-        """Show it until the search has ended."""
-        told = None
-        wait_s = _FIRST_S
-        while not self.ended.wait(wait_s):
-            wait_s = _BETWEEN_S if self._is_terminal else _BETWEEN_LOG_S
-            known = self._known
-            if known is None or (known == told and not self._is_terminal):
-                continue
-            told = known
-            spent = time.monotonic() - self._begin
-            self._show(f"tofu: {text(*known, spent, self._limit_s, of_time=self._of_time)}")
-
-    def _show(self, line: str) -> None:
-        global _shown
-        with _lock:
-            if self._is_terminal:
-                width = shutil.get_terminal_size().columns - 1
-                sys.stderr.write(_CLEAR + line[:width])
-                _shown = True
-            else:
-                sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+    def line(self) -> Optional[str]:
+        known = self._known
+        if known is None or (known == self._told and not self._is_terminal):
+            return None
+        self._told = known
+        return text(*known, self.seconds, self._limit_s, of_time=self._of_time)
 
 
 def text(

@@ -15,6 +15,7 @@ from tofu.config import MODES, OBJECTIVES
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan.plan import format_bytes, format_seconds
+from tofu.plan.progress import stage
 
 from .memory import with_memory
 
@@ -84,22 +85,32 @@ def compare(
         exact_memory: whether to count memory exactly, which takes as long as a small search.
         step_seconds: predicts the time of a step; None: it is not predicted.
     """
+
+    def found(problem: Problem, mode: str, whole: bool, objective: str) -> Alternative:
+        options = SearchOptions(
+            mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
+            objective=objective, machine=machine,
+        )  # fmt: skip
+        try:
+            plan = plan_graph(problem, options)
+        except PlanError as error:
+            return Alternative(problem.workers, mode, whole, None, str(error), objective=objective)
+        if exact_memory:
+            plan = with_memory(problem, plan)
+        seconds = step_seconds(problem, plan) if step_seconds is not None else None
+        return Alternative(
+            problem.workers, mode, whole, plan, step_seconds=seconds, objective=objective
+        )
+
+    number = 0
+    total = len(workers) * len(modes) * len(replication) * len(objectives)
     for count in workers:
         problem = problem_for(count)
         for mode, whole, objective in itertools.product(modes, replication, objectives):
-            options = SearchOptions(
-                mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
-                objective=objective, machine=machine,
-            )  # fmt: skip
-            try:
-                plan = plan_graph(problem, options)
-            except PlanError as error:
-                yield Alternative(count, mode, whole, None, str(error), objective=objective)
-                continue
-            if exact_memory:
-                plan = with_memory(problem, plan)
-            seconds = step_seconds(problem, plan) if step_seconds is not None else None
-            yield Alternative(count, mode, whole, plan, step_seconds=seconds, objective=objective)
+            number += 1
+            with stage(f"plan {number} of {total}"):
+                alternative = found(problem, mode, whole, objective)
+            yield alternative
 
 
 def advice(found: Sequence[Alternative]) -> list[str]:

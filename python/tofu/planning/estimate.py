@@ -14,6 +14,7 @@ from typing import Callable, Optional
 
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan.progress import stage
 
 from .memory import with_memory
 
@@ -95,11 +96,12 @@ def estimate(
 
 
 def _estimated(problem: Problem, exact: bool, time_limit_s: Optional[float]) -> Estimate:
-    try:
-        plan = plan_graph(problem, SearchOptions(time_limit_s=time_limit_s))
-    except PlanError as error:
-        return Estimate(problem.workers, None, str(error))
-    return Estimate(problem.workers, with_memory(problem, plan) if exact else plan)
+    with stage(f"{problem.workers} worker{'s' * (problem.workers > 1)}"):
+        try:
+            plan = plan_graph(problem, SearchOptions(time_limit_s=time_limit_s))
+        except PlanError as error:
+            return Estimate(problem.workers, None, str(error))
+        return Estimate(problem.workers, with_memory(problem, plan) if exact else plan)
 
 
 def _no_use(found: Estimate, least: Optional[Estimate]) -> str:
@@ -163,7 +165,8 @@ def largest_batch(
 
     def held(size: int) -> int:
         if size not in seen:
-            seen[size] = _estimated(problem_for(size), exact, None)
+            with stage(f"batch {size}"):
+                seen[size] = _estimated(problem_for(size), exact, None)
         found = seen[size]
         return found.held_bytes(optimizer) if found.plan else limit_bytes + 1
 

@@ -14,6 +14,7 @@ from typing import Callable, Optional
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan.plan import format_bytes
+from tofu.plan.progress import stage
 
 from .memory import with_memory
 from .within import held_bytes
@@ -92,8 +93,9 @@ def frontier(
     wanted.append(("no limit", dataclasses.replace(options, allow_replication=True), False))
     for mode in rivals:
         wanted.append((mode, dataclasses.replace(options, mode=mode), True))
-    for each in wanted:
-        found = point(*each)
+    for number, each in enumerate(wanted, 1):
+        with stage(f"plan {number} of {len(wanted)}"):
+            found = point(*each)
         if found is not None:
             yield found
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from tofu.config import OBJECTIVES, parse_mode, parse_workers, pins_of
+from tofu.config import OBJECTIVES, parse_bytes, parse_mode, parse_workers, pins_of
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan
@@ -25,6 +25,7 @@ from tofu.simulate.choose import plan_fastest
 from .memory import with_memory
 from .problems import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
 from .problems import number_of_workers as default_workers
+from .within import plan_within
 
 __all__ = ["GraphPlan", "plan"]
 
@@ -48,6 +49,8 @@ class GraphPlan:
     @functools.cached_property
     def details(self) -> Plan:
         """The plan as data, with exact memory; counting that takes seconds for a large graph."""
+        if self._searched.memory == "exact":
+            return self._searched
         return with_memory(self.problem, self._searched)
 
     @property
@@ -167,6 +170,7 @@ def plan(
     allow_replication: bool = False,
     objective: str = "bytes",
     machine: Union[str, os.PathLike[str]] = "",
+    memory: Optional[str] = None,
     time_limit_s: Optional[float] = None,
 ) -> GraphPlan:
     """Plan a training graph; nothing is run.
@@ -186,11 +190,13 @@ def plan(
         allow_replication: whether large tensors may stay whole if that communicates less.
         objective: what to minimise, "bytes" or "time".
         machine: a machine file or name that predicts times; the objective time needs it.
+        memory: what a worker may hold, such as "12GiB"; the plan is the cheapest found that fits.
         time_limit_s: seconds after which the search takes its best plan; None: 60.
 
     Raises:
         ConfigError: an argument has a value that cannot be used.
         GraphError: the graph's shapes do not fit.
+        MemoryLimitError: no plan was found that fits in the memory.
         PlanError: a pin does not fit the graph.
     """
     check_mxnet("tofu.plan", load=True)
@@ -219,6 +225,9 @@ def plan(
         predict,
         batch_size,
     )
+    if memory is not None:
+        limit = parse_bytes(str(memory), "tofu.plan: memory")
+        return GraphPlan(problem, plan_within(problem, limit, options))
     return GraphPlan(problem, plan_fastest(problem, options))
 
 

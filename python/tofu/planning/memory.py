@@ -8,6 +8,7 @@ from typing import Optional
 
 from tofu import _core
 from tofu.plan import Plan, Problem
+from tofu.plan.progress import stage
 
 __all__ = ["default_fetch", "with_memory"]
 
@@ -27,12 +28,16 @@ def with_memory(problem: Problem, plan: Plan, fetch: Optional[str] = None) -> Pl
         plan: its plan.
         fetch: one of config.FETCHES; None: the default of a run.
     """
+    with stage("predicting the memory"):
+        return _with_memory(problem, plan, fetch or default_fetch())
+
+
+def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
     import mxnet as mx
 
     from tofu.mx.memory.step import step_memory
     from tofu.mx.run import extension
 
-    fetch = fetch or default_fetch()
     document = plan.to_json()
     partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
     step = _core.schedule(partitioned, joint=extension.runs_parts())

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Optional
 
@@ -16,6 +17,7 @@ from tofu.config import Config
 from tofu.errors import ConfigError, GraphError
 from tofu.installation import check_mxnet
 from tofu.plan import Problem
+from tofu.plan.progress import stage
 
 __all__ = [
     "SymbolRequest",
@@ -145,18 +147,19 @@ def of_symbol(
         for name in symbol.list_arguments()
     }
     parameters = {name: variables[name] for name in is_input if not is_input[name]}
-    graph = training_graph(
-        symbol,
-        inputs={name: variables[name] for name in is_input if is_input[name]},
-        parameters=parameters,
-        aux={name: variables[name] for name in symbol.list_auxiliary_states()},
-        gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
-        train=not request.predict,
-        optimizer=request.optimizer,
-        workers=count,
-        on_gpus=_on_gpus(),
-    )
-    return _problem(request.path.name, graph, count)
+    with _making(request.path.name):
+        graph = training_graph(
+            symbol,
+            inputs={name: variables[name] for name in is_input if is_input[name]},
+            parameters=parameters,
+            aux={name: variables[name] for name in symbol.list_auxiliary_states()},
+            gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
+            train=not request.predict,
+            optimizer=request.optimizer,
+            workers=count,
+            on_gpus=_on_gpus(),
+        )
+        return _problem(request.path.name, graph, count)
 
 
 def from_block(
@@ -221,11 +224,17 @@ def from_model(
     Raises:
         ConfigError: there is no such model.
     """
-    check_mxnet(_WHO, load=True)
-    from tofu import models
+    with _making(name):
+        check_mxnet(_WHO, load=True)
+        from tofu import models
 
-    graph = models.build(name, batch_size).training_graph(optimizer=optimizer, on_gpus=_on_gpus())
-    return _problem(models.find(name).name, graph, workers)
+        built = models.build(name, batch_size)
+        graph = built.training_graph(optimizer=optimizer, on_gpus=_on_gpus())
+        return _problem(models.find(name).name, graph, workers)
+
+
+def _making(name: str) -> AbstractContextManager[None]:
+    return stage(f"making the training graph of {name}")
 
 
 def _problem(name: str, graph: _core.Graph, workers: Optional[int]) -> Problem:

@@ -21,6 +21,7 @@ from tofu.mx.memory.planner import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.mx.run.extension import MATCH_RANGE
 from tofu.plan.layout import heads_of
+from tofu.plan.progress import stage
 
 __all__ = [
     "Simulation",
@@ -81,8 +82,9 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
         ConfigError: the machine has too few devices.
         GraphError: MXNet refuses an operator.
     """
-    graph, updates = step_graph(plan, machine, fetch=fetch)
-    return simulate_graph(graph, updates, machine, workers=plan.workers, fetch=fetch)
+    with stage("simulating a step"):
+        graph, updates = step_graph(plan, machine, fetch=fetch)
+        return simulate_graph(graph, updates, machine, workers=plan.workers, fetch=fetch)
 
 
 def step_graph(

@@ -32,15 +32,27 @@ from tofu.plan.layers import layer_of
 from .step import Simulation, simulate_graph, simulate_plan, step_graph
 from .swapping import HOST_BYTES_PER_S, simulate_swapping
 
-__all__ = ["SYSTEMS", "Outcome", "layer_devices", "place_layers", "simulate_system"]
+__all__ = [
+    "SYSTEMS",
+    "Outcome",
+    "Plans",
+    "layer_devices",
+    "place_layers",
+    "promising",
+    "simulate_system",
+]
 
 Device = TypeVar("Device")
 
 SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZER = "sgd_mom"  # with a history, as the paper counts: three times the weights
+_BACKWARD = "_backward_"
 _FAR = 1.3  # how far an estimate of memory may be wrong
 _CONTEXT = "__ctx_group__"
 _UPDATE = "_update"  # ends the names of operators that change a parameter
+
+# By batch size, number of workers and search mode.
+Plans = dict[tuple[int, int, str], _core.Plan]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,10 +90,12 @@ def simulate_system(
     machine: _core.Machine,
     *,
     batch_size: Optional[int] = None,
+    largest_batch: Optional[int] = None,
     devices: Optional[int] = None,
     reduced: bool = False,
     mode: str = "tofu",
     fetch: str = "multifetch",
+    plans: Optional[Plans] = None,
 ) -> Outcome:
     """Simulate a training step of a model under a system.
 
@@ -89,12 +103,14 @@ def simulate_system(
         system: one of SYSTEMS.
         model: the model.
         machine: the machine.
-        batch_size: examples per step; None: the largest power of two that fits, up to the model's
-            own. "ideal" has the model's own.
+        batch_size: examples per step; None: the largest that fits, halved from largest_batch,
+            which "ideal" has.
+        largest_batch: None: the model's own.
         devices: number of devices; None: all.
         reduced: whether to take the small version of the model.
         mode: of the search, for "tofu".
         fetch: how workers fetch, for "tofu" and "dataparallel".
+        plans: of this model, kept for further calls; None: none are.
 
     Raises:
         ConfigError: there is no such system, or the machine has fewer devices.
@@ -104,16 +120,16 @@ def simulate_system(
         raise ConfigError(
             f"{count} devices: {machine.name} has {machine.devices}, expected at most that"
         )
-    run = _Run(system, model, machine, count, reduced, mode, fetch)
+    run = _Run(system, model, machine, count, reduced, mode, fetch, {} if plans is None else plans)
     simulate = run.runs().get(system)
     if simulate is None:
         raise ConfigError(f"system {system!r}: expected one of {', '.join(SYSTEMS)}")
+    largest = largest_batch or model.batch_size
     if batch_size is not None or system == "ideal":
-        return simulate(batch_size or model.batch_size)
+        return simulate(batch_size or largest)
+    sizes = [largest >> halved for halved in range(largest.bit_length())]
     found = None
-    for size in _batch_sizes(model.batch_size):
-        if size > 1 and run.is_hopeless(size):
-            continue
+    for size in promising(sizes, run.estimate, _FAR * machine.memory_bytes):
         found = simulate(size)
         if found.fits:
             break
@@ -121,11 +137,25 @@ def simulate_system(
     return found
 
 
-def _batch_sizes(largest: int) -> Iterator[int]:
-    size = largest
-    while size >= 1:
-        yield size
-        size //= 2
+def promising(
+    sizes: Sequence[int], estimate: Callable[[int], float], limit_bytes: float
+) -> Iterator[int]:
+    """The batch sizes whose estimate is within the limit, and the last.
+
+    Args:
+        sizes: each half of the one before.
+        estimate: a worker's memory; costs seconds. Half the batch takes at least half of it.
+        limit_bytes: what is too much.
+    """
+    last = sizes[-1]
+    least = estimate(last)
+    for size in sizes[:-1] if least <= limit_bytes else ():
+        if least <= limit_bytes:
+            least = estimate(size)
+        if least <= limit_bytes:
+            yield size
+        least /= 2
+    yield last
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,16 +167,17 @@ class _Run:
     reduced: bool
     mode: str
     fetch: str
-    plans: dict[tuple[int, int, str], _core.Plan] = dataclasses.field(default_factory=dict)
+    plans: Plans
 
-    def is_hopeless(self, batch_size: int) -> bool:
-        """Whether an estimate of a worker's memory exceeds a device's by far."""
-        if self.system in ("swap", "placement"):
-            return False
+    def estimate(self, batch_size: int) -> float:
+        """What a worker needs at least, about."""
+        if self.system == "swap":
+            return 0
+        if self.system == "placement":
+            return self._plan(batch_size, 1).memory_bytes / self.devices
         workers = 1 if self.system == "smallbatch" else self.devices
         mode = "data-parallel" if self.system == "dataparallel" else self.mode
-        plan = self._plan(batch_size, workers, mode)
-        return plan.memory_bytes > _FAR * self.machine.memory_bytes
+        return self._plan(batch_size, workers, mode).memory_bytes
 
     def runs(self) -> dict[str, Callable[[int], Outcome]]:
         return {
@@ -228,13 +259,14 @@ class _Run:
 def place_layers(graph: _core.Graph, devices: int) -> _core.Graph:
     """The graph of one worker with its layers on the devices in turn, as group2ctx does.
 
-    A layer includes its backward operators and updates.
+    A layer includes its backward operators and updates. Each device runs its operators in the
+    graph's order.
     """
     document = json.loads(graph.to_json())
     nodes = document["nodes"]
     for node, device in zip(nodes, layer_devices(nodes, _updated(nodes), range(devices))):
         node["attrs"][_CONTEXT] = f"worker{device}"
-        node.pop("control_deps", None)
+    _chain(nodes)
     return _core.Graph(json.dumps(document))
 
 
@@ -267,6 +299,25 @@ def layer_devices(
             if placed[source] is None:
                 placed[source] = placed[number]
     return [devices[0] if device is None else device for device in placed]
+
+
+def _chain(nodes: Sequence[dict[str, Any]]) -> None:
+    """Make each operator depend on those before it on its device.
+
+    Otherwise all gradients of a weight, one of each timestep, would exist before they are added.
+    A backward operator cannot have such a dependency; the next other operator then has it.
+    """
+    before: dict[str, list[int]] = {}
+    for number, node in enumerate(nodes):
+        node.pop("control_deps", None)
+        if node["op"] == "null":
+            continue
+        earlier = before.setdefault(node["attrs"][_CONTEXT], [])
+        if not node["op"].startswith(_BACKWARD):
+            if earlier:
+                node["control_deps"] = list(earlier)
+            earlier.clear()
+        earlier.append(number)
 
 
 def _plain(node: Mapping[str, Any]) -> str:

@@ -139,6 +139,7 @@ def backend():
         strategy_table=strategy_table,
         choose_plan=None,
         compile_graph=compile_graph,
+        step_memory=None,
         usable_fetch=_usable_fetch,
         program=Program,
         scatter=transfer.scatter,

@@ -30,6 +30,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch):
     monkeypatch.setattr(progress, "_FIRST_S", 0.01)
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0.01)
     monkeypatch.setattr(progress, "_BETWEEN_S", 0.01)
     monkeypatch.setattr(progress, "_BETWEEN_LOG_S", 0.01)
     monkeypatch.setenv("COLUMNS", "200")
@@ -120,6 +121,63 @@ def test_a_quiet_terminal_shows_nothing(terminal, monkeypatch):
     monkeypatch.setenv("TOFU_LOG", "quiet")
     with progress.following(60) as heard:
         assert heard is None
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_what_takes_long_and_for_how_long(terminal, monkeypatch):
+    now = 50.0
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: now))
+    with progress.stage("predicting the memory"):
+        wait_for("\r\x1b[Ktofu: predicting the memory, 0 s", terminal)
+        now = 54.2
+        wait_for("\r\x1b[Ktofu: predicting the memory, 4 s", terminal)
+    assert terminal.getvalue().endswith("4 s\r\x1b[K")
+    assert "\n" not in terminal.getvalue()
+
+
+def test_a_stage_inside_another_one_is_told_with_it(terminal):
+    with progress.stage("plan 3 of 20"):
+        wait_for("tofu: plan 3 of 20, 0 s", terminal)
+        with progress.stage("predicting the memory"):
+            wait_for("tofu: plan 3 of 20, predicting the memory, ", terminal)
+            terminal.truncate(0)
+            wait_for("memory, ", terminal)
+            time.sleep(0.1)
+            lines = terminal.getvalue().split("\r\x1b[K")
+            assert {"predicting the memory" in line for line in lines[1:]} == {True}
+        with progress.following(60) as heard:
+            wait_for("tofu: plan 3 of 20, 0 s", terminal)  # until the search knows something
+            heard("step 1 of 3", None, 0)
+            wait_for("tofu: plan 3 of 20, search 0 s, 60 s left: no plan yet", terminal)
+        terminal.truncate(0)
+        wait_for("tofu: plan 3 of 20, ", terminal)
+
+
+@pytest.mark.parametrize(
+    ("isatty", "level", "patience_s"),
+    [(False, "info", 0), (False, "debug", 0), (True, "quiet", 0), (True, "info", 60)],
+)
+def test_logs_and_quick_stages_show_nothing(terminal, monkeypatch, isatty, level, patience_s):
+    monkeypatch.setenv("TOFU_LOG", level)
+    monkeypatch.setattr(terminal, "isatty", lambda: isatty)
+    monkeypatch.setattr(progress, "_PATIENCE_S", patience_s)
+    with progress.stage("predicting the memory"):
+        time.sleep(0.05)
+    assert terminal.getvalue() == ""
+
+
+def test_the_line_of_a_crashed_process_is_removed(terminal, monkeypatch):
+    progress.clear(of_another=True)
+    assert terminal.getvalue() == "\r\x1b[K"
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    progress.clear(of_another=True)
+    assert terminal.getvalue() == "\r\x1b[K"
+
+
+def test_the_patience_is_two_seconds():
+    assert progress._PATIENCE_S == 2
 
 
 # --- what a search reports ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ pytest.importorskip("mxnet")
 
 from tofu.cli import main
 from tofu.cli.frontier import render
-from tofu.errors import PlanError
+from tofu.errors import MemoryLimitError
 from tofu.plan import Plan, SearchOptions
 from tofu.planning import within
 from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
@@ -55,7 +55,7 @@ def test_no_plan_says_what_the_least_holds():
     problem = mlp(2)
     least = held_bytes(plan_within(problem, 1 << 40, exact=False))
     for limit in (1, MIB, least - least // 50):
-        with pytest.raises(PlanError) as error:
+        with pytest.raises(MemoryLimitError) as error:
             plan_within(problem, limit, SearchOptions(allow_replication=True), exact=False)
         told = str(error.value)
         assert "over 2 workers" in told and "the least that one holds is 1.0 GiB" in told
@@ -64,12 +64,12 @@ def test_no_plan_says_what_the_least_holds():
 def test_what_the_search_does_not_count_lowers_the_limit_of_tiles(monkeypatch):
     asked = []
 
-    def search(problem, options):
+    def search(problem, options, **_):
         asked.append(options.memory_limit_bytes)
         tiles = 1000 if options.memory_limit_bytes is None else options.memory_limit_bytes
         return made(tiles + 50, 10).plan
 
-    monkeypatch.setattr(within, "plan_graph", search)
+    monkeypatch.setattr(within, "plan_fastest", search)
     found = plan_within(mlp(2), 900, exact=False)
     assert asked == [None, 900, 850]
     assert held_bytes(found) == 900

@@ -71,6 +71,28 @@ def test_figure11_draws_and_tells(tmp_path):
     assert "worker 7" in (tmp_path / "figure11.svg").read_text()
 
 
+def test_no_labels_of_figure11_overlap(monkeypatch):
+    """The labels of the full model, which are longer than those of the reduced one."""
+    pytest.importorskip("matplotlib").use("agg")
+    from matplotlib import pyplot
+
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    raw = SCRIPTS.parent / "docs" / "results" / "figure11.json"
+    try:
+        figure = importlib.import_module("figure11").picture(json.loads(raw.read_text()))
+    finally:
+        for name in ("figure11", "_blocks", "_fetches", "_common"):
+            sys.modules.pop(name, None)
+    renderer = figure.canvas.get_renderer()
+    texts = figure.axes[0].texts
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    pyplot.close(figure)
+    assert len(texts) > 100
+    for i, box in enumerate(boxes):
+        for j in range(i):
+            assert not box.overlaps(boxes[j]), (texts[i].get_text(), texts[j].get_text())
+
+
 def test_table1_times_every_variant(tmp_path):
     text = run("table1.py", "--smoke", "--time-limit", "2", "--output", tmp_path)
     cells = json.loads((tmp_path / "table1.json").read_text())["cells"]

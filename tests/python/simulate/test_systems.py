@@ -1,12 +1,14 @@
 """The systems of section 7.1, simulated: swapping by hand, the others on reduced models."""
 
+import json
+
 import pytest
 
 from tofu.errors import ConfigError
 from tofu.models import find
 from tofu.plan.machine_files import read_machine
 from tofu.simulate.swapping import Tensors, run_swapping
-from tofu.simulate.systems import SYSTEMS, simulate_system
+from tofu.simulate.systems import SYSTEMS, promising, simulate_system
 
 MACHINE = read_machine("p2.8xlarge")
 
@@ -76,6 +78,35 @@ def test_swapping_is_never_faster_than_memory_without_end():
     assert swap.samples_per_second <= ideal.samples_per_second * 1.000001
 
 
+@pytest.mark.parametrize(
+    ("memory", "wanted", "asked"),
+    [
+        ({1: 11}, [1], [1]),  # not even one example
+        ({1: 1, 8: 10}, [8, 4, 2, 1], [1, 8, 4, 2]),
+        ({1: 1, 8: 21, 4: 11, 2: 9}, [2, 1], [1, 8, 2]),  # 4 needs more than half of 21
+        ({1: 1, 8: 100}, [1], [1, 8]),
+    ],
+)
+def test_only_batches_that_may_fit_are_planned(memory, wanted, asked):
+    calls = []
+
+    def estimate(size):
+        calls.append(size)
+        return memory.get(size, 10)
+
+    assert list(promising([8, 4, 2, 1], estimate, 10)) == wanted
+    assert calls == asked
+
+
+def test_the_largest_batch_comes_first_and_is_the_ideal_ones():
+    model = find("rnn-6-4k")
+    plans = {}
+    for system in ("ideal", "smallbatch", "tofu"):
+        found = simulate_system(system, model, MACHINE, largest_batch=16, reduced=True, plans=plans)
+        assert (found.batch_size, found.fits) == (16, True)
+    assert set(plans) == {(1, 1, "tofu"), (16, 1, "tofu"), (1, 8, "tofu"), (16, 8, "tofu")}
+
+
 def test_layers_are_placed_in_turn():
     from tofu.analysis.strategy_table import strategy_table
     from tofu.models import build
@@ -93,6 +124,17 @@ def test_layers_are_placed_in_turn():
     assert set(where.values()) == {"worker0", "worker1"}
     first, second = (where[f"rnn_lstm{layer}_i2h_weight"] for layer in (0, 1))
     assert first != second
+    nodes = json.loads(placed.to_json())["nodes"]
+    for worker in ("worker0", "worker1"):
+        numbers = [
+            number
+            for number, node in enumerate(nodes)
+            if node["op"] != "null" and node["attrs"]["__ctx_group__"] == worker
+        ]
+        chained = [before for number in numbers for before in nodes[number].get("control_deps", [])]
+        assert chained == numbers[: len(chained)]
+        rest = numbers[len(chained) + 1 :]
+        assert all(nodes[number]["op"].startswith("_backward_") for number in rest)
 
 
 def test_unknown_systems_and_too_many_devices():

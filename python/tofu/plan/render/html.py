@@ -14,6 +14,7 @@ from typing import Any, Optional
 from tofu import _core
 
 from ..plan import Plan
+from ..progress import stage
 from .explain import Section
 from .page_data import page_data
 from .text import summary
@@ -41,7 +42,8 @@ def render_html(
         command: the command line that plans it again, before and after the pins.
     """
     title = f"Plan of {plan.model or f'graph {plan.graph_hash}'} over {plan.workers} workers"
-    return _render(title, [("", plan)], sections, graph, command)
+    with stage("writing the page"):
+        return _render(title, [("", plan)], sections, graph, command)
 
 
 def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) -> str:
@@ -53,7 +55,8 @@ def render_html_difference(first: Plan, second: Plan, names: tuple[str, str]) ->
         names: what to call them.
     """
     title = f"Plans {names[0]} and {names[1]}"
-    return _render(title, list(zip(names, (first, second))), (), None, ("", ""))
+    with stage("writing the page"):
+        return _render(title, list(zip(names, (first, second))), (), None, ("", ""))
 
 
 def _render(

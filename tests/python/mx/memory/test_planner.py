@@ -110,6 +110,21 @@ def test_a_rule_does_not_depend_on_the_graphs_before_it(batches, monkeypatch):
     assert (1, 0, False) in found[2**12][0] and (1, 0, False) not in found[1][0]
 
 
+def test_our_fetches_are_not_planned_in_place_and_not_tried():
+    """Each has attributes of its own, so trying them took most of a simulation's time."""
+    extension.load()
+    spec = (
+        "dtype=0 shape=128,256 remote=0 sources=256,128;256,128; "
+        "pieces=0@0,0>0,0:128,128;1@0,0>0,128:128,128"
+    )
+    tiles = (((256, 128), 0), ((256, 128), 0))
+    fetch = planner._Operator("_tofu_multifetch", {"spec": spec}, tiles, (((128, 256), 0),))
+    assert planner._candidates(fetch) == [(0, 0), (1, 0)]
+    assert planner._Probe(fetch).rule() == ([], []), "what is assumed of all fetches"
+    assert planner._rule(fetch) == ([], [])
+    assert not any("_tofu_" in key for key in planner._rules)
+
+
 def test_control_dependencies_save_most_of_an_rnns_memory():
     training = build("rnn-6-4k", 2, reduced=True).training_graph(optimizer=None)
     parts = _core.partition(plan_of(training, 2))

@@ -1,0 +1,183 @@
+"""Keeps the programs of a run within the memory that a worker may hold (TOFU_MEMORY).
+
+What a program takes is predicted before it is bound: its own tensors for each time that it is
+bound, and its parameters and optimizer state, which programs of the same parameters share.
+Programs that nothing waits for are unbound where that makes room.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, Optional
+
+import mxnet as mx
+
+from tofu.errors import MemoryLimitError
+from tofu.plan import Compiled, Plan, SearchOptions
+from tofu.plan.within import Fit, check_fits, fit_within, held_bytes
+
+from . import messages
+from .session import Session
+
+__all__ = ["Footprint", "check_room", "compile_within", "limit_of"]
+
+_KEPT = ("parameters", "optimizer_state")
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """What a program takes on the fullest worker.
+
+    Attributes:
+        plan: its plan, with its memory.
+        parameters: ids of its parameters.
+    """
+
+    plan: Plan
+    parameters: frozenset[int]
+
+    @property
+    def kept_bytes(self) -> int:
+        """Parameters and optimizer state."""
+        return sum(self.plan.bytes_per_worker.get(kind, 0) for kind in _KEPT)
+
+    @property
+    def bound_bytes(self) -> int:
+        """What every bound program takes besides."""
+        return held_bytes(self.plan) - self.kept_bytes
+
+
+def limit_of(session: Session) -> Optional[int]:
+    """What a worker may hold, in bytes: as the user has set, else what the GPUs have."""
+    if session.memory_bytes is not None:
+        return session.memory_bytes
+    if session.contexts[0].device_type != "gpu":
+        return None
+    return min(int(mx.context.gpu_memory_info(each.device_id)[1]) for each in session.contexts)
+
+
+def compile_within(
+    name: str,
+    compile_graph: Callable[..., Compiled],
+    options: SearchOptions,
+    parameters: Mapping[str, Any],
+    session: Session,
+    *,
+    is_saved: bool,
+) -> tuple[Compiled, Optional[Footprint]]:
+    """The cheapest program found that fits next to the others; without a limit, the cheapest.
+
+    Args:
+        name: the block, for messages.
+        compile_graph: makes the program, with `options` to search with.
+        options: how to search without a limit.
+        parameters: the block's parameters.
+        session: the workers.
+        is_saved: whether the plan is given, so that there is nothing to search.
+
+    Raises:
+        MemoryLimitError: none fits in what the user has set.
+    """
+    limit = limit_of(session)
+    if limit is None:
+        return compile_graph(options=options), None
+
+    def found_with(**changes: Any) -> tuple[Compiled, Footprint]:
+        compiled = compile_graph(options=dataclasses.replace(options, **changes))
+        return compiled, _footprint(compiled, parameters, session)
+
+    def fitting() -> Fit[tuple[Compiled, Footprint]]:
+        room = limit - _taken(session, frozenset(map(id, parameters.values())))
+        if is_saved:
+            found = found_with()
+            size = held_bytes(found[1].plan)
+            return Fit(found, size, size <= room)
+        return fit_within(
+            lambda tiles: found_with(memory_limit_bytes=tiles),
+            lambda found: held_bytes(found[1].plan),
+            room,
+            # Whole tensors may take more than the limit of tiles counts.
+            (lambda: found_with(allow_replication=False)) if options.allow_replication else None,
+        )
+
+    fit = fitting()
+    if not fit.fits and _release(session):
+        fit = fitting()
+    compiled, found = fit.found
+    if not fit.fits:
+        _refuse(name, found, limit, _taken(session, found.parameters), session)
+    return compiled, found
+
+
+def _footprint(compiled: Compiled, parameters: Mapping[str, Any], session: Session) -> Footprint:
+    memory = session.state.backend.step_memory(compiled.step, session.contexts)
+    kinds = dict(memory.kinds)
+    if any(parameter.grad_req == "add" for parameter in parameters.values()):
+        kinds["gradients"] *= 2  # what is added to, and what is added
+    plan = dataclasses.replace(
+        compiled.plan, bytes_per_worker=kinds, memory="exact", peak=memory.peak
+    )
+    return Footprint(plan, frozenset(map(id, parameters.values())))
+
+
+def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
+    """Make room for one more program of a pool.
+
+    Args:
+        name: the block, for messages.
+        pool: the pool, or another key of the session's footprints.
+        bound: how many of its programs are bound.
+        session: the workers.
+
+    Raises:
+        MemoryLimitError: it does not fit in what the user has set.
+    """
+    own: Optional[Footprint] = session.state.footprints.get(pool)
+    limit = limit_of(session)
+    if own is None or limit is None:
+        return
+
+    room = limit - held_bytes(own.plan) - bound * own.bound_bytes
+    if _taken(session, own.parameters, pool) > room:
+        _release(session, pool)
+        taken = _taken(session, own.parameters, pool)
+        if taken > room:
+            _refuse(name, own, limit, taken + bound * own.bound_bytes, session)
+
+
+def _refuse(name: str, found: Footprint, limit: int, taken: int, session: Session) -> None:
+    """Raise MemoryLimitError for what does not fit; only warn if the limit is what GPUs have."""
+    try:
+        check_fits(name, found.plan, limit, taken_bytes=taken)
+    except MemoryLimitError as error:
+        if session.memory_bytes is not None:
+            raise
+        if "memory" not in session.state.told:
+            session.state.told.add("memory")
+            messages.warn(f"{error}. It runs as planned, as TOFU_MEMORY is not set")
+
+
+def _others(session: Session, pool: Any) -> Iterable[tuple[Any, Footprint]]:
+    return ((key, each) for key, each in list(session.state.footprints.items()) if key is not pool)
+
+
+def _taken(session: Session, parameters: frozenset[int], pool: Any = None) -> int:
+    """What programs of other pools hold, without parameters that are given."""
+    total, counted = 0, parameters
+    for other, each in _others(session, pool):
+        total += other.bound * each.bound_bytes
+        if not each.parameters <= counted:
+            total += each.kept_bytes
+            counted |= each.parameters
+    return total
+
+
+def _release(session: Session, pool: Any = None) -> bool:
+    """Unbind the programs of other pools that nothing waits for; whether there were any."""
+    released = False
+    for other, _ in _others(session, pool):
+        before = other.bound
+        other.release()
+        released |= other.bound < before
+    return released

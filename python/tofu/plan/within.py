@@ -1,0 +1,124 @@
+"""Searches within a memory limit: how to lower the limit of tiles until what is found fits.
+
+A search limits tiles only (src/passes/search/memory_limit.h). What a plan really takes, with
+the regions that operators fetch and the blocks that MXNet cannot reuse, is known afterwards; the
+limit of the tiles is lowered by what was too much, until the plan fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Generic, Optional, TypeVar
+
+from tofu.errors import MemoryLimitError, PlanError
+
+from .plan import Plan, format_bytes
+from .render.peak import held_groups, peak_text
+
+__all__ = ["Fit", "check_fits", "fit_within", "held_bytes"]
+
+Found = TypeVar("Found")
+_TRIES = 6
+_LEAST_CUT = 0.01  # of the limit, between two tries
+_HELD_SHOWN = 3
+
+
+def held_bytes(plan: Plan) -> int:
+    """What the fullest worker holds."""
+    return sum(plan.bytes_per_worker.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit(Generic[Found]):
+    """What searches within a limit have found.
+
+    Attributes:
+        found: the cheapest that fits; if none does, the one that holds least.
+        held_bytes: what it holds.
+        fits: whether it fits.
+    """
+
+    found: Found
+    held_bytes: int
+    fits: bool
+
+
+def fit_within(
+    search: Callable[[Optional[int]], Found],
+    held: Callable[[Found], int],
+    limit_bytes: int,
+    fallback: Optional[Callable[[], Found]] = None,
+) -> Fit[Found]:
+    """The cheapest that a few searches find within a limit.
+
+    Args:
+        search: finds the cheapest whose tiles take at most so many bytes; None: any number.
+        held: the bytes that it really takes.
+        limit_bytes: what a worker can hold.
+        fallback: finds another that may hold less, tried last.
+
+    Raises:
+        PlanError: even the search without a limit finds nothing.
+    """
+    least = _fit(search(None), held, limit_bytes)
+    tiles = limit_bytes
+    for _ in range(_TRIES):
+        if least.fits or tiles <= 0:
+            break
+        try:
+            found = _fit(search(tiles), held, limit_bytes)
+        except PlanError:
+            break
+        least = min(least, found, key=lambda fit: fit.held_bytes)
+        tiles -= max(found.held_bytes - limit_bytes, int(_LEAST_CUT * limit_bytes))
+    if not least.fits and fallback is not None:
+        other = _fit(fallback(), held, limit_bytes)
+        least = min(least, other, key=lambda fit: fit.held_bytes)
+    return least
+
+
+def _fit(found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:
+    size = held(found)
+    return Fit(found, size, size <= limit_bytes)
+
+
+def check_fits(
+    name: str, plan: Plan, limit_bytes: int, *, taken_bytes: int = 0, advice: str = ""
+) -> None:
+    """Raise MemoryLimitError unless a plan fits; it says what takes the memory.
+
+    Args:
+        name: what is planned.
+        plan: the plan that holds least, with its memory.
+        limit_bytes: what a worker can hold.
+        taken_bytes: what other graphs of the run hold of that.
+        advice: what else could be changed, as the end of a sentence.
+    """
+    held = held_bytes(plan)
+    if held + taken_bytes <= limit_bytes:
+        return
+    workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
+    others = f", next to {format_bytes(taken_bytes)} of other graphs" if taken_bytes else ""
+    raise MemoryLimitError(
+        f"{name}: no plan over {workers} was found that fits in {format_bytes(limit_bytes)}"
+        f"{others}; the least that one holds is {format_bytes(held)}. {_worst_moment(plan)}"
+        f"Use more workers, a smaller batch, or an optimizer with less state{advice}"
+    )
+
+
+def _worst_moment(plan: Plan) -> str:
+    """When most is needed and what is held then, as sentences; "" for an estimate."""
+    kinds = ((size, kind.replace("_", " ")) for kind, size in plan.bytes_per_worker.items())
+    shares = ", ".join(
+        f"{format_bytes(size)} {kind}" for size, kind in sorted(kinds, reverse=True) if size
+    )
+    told = f"That is {shares}. "
+    if plan.peak is None or not plan.peak.nodes:
+        return told
+    groups = held_groups(plan)[:_HELD_SHOWN]
+    largest = "; ".join(
+        f"{each.name}{f' (x {len(each)})' * (len(each) > 1)}: {format_bytes(each.bytes)}"
+        for each in groups
+    )
+    moment = peak_text(plan)[0]
+    return f"{told}{moment[0].upper()}{moment[1:]}. Largest then: {largest}. "

@@ -1,0 +1,107 @@
+"""What commands do that takes long is told on a terminal, and only there."""
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+from tofu.cli import main
+from tofu.plan import progress
+
+from .test_cli import environment  # noqa: F401  (a fixture)
+from .test_mutations import SYMBOL
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """The stages of a command, as a terminal would show them."""
+    stages, found = [], []
+
+    @contextlib.contextmanager
+    def followed(follower):
+        if not hasattr(follower, "doing"):  # a search, which shows more than its name
+            yield
+            return
+        stages.append(follower.doing)
+        found.append(", ".join(stages))
+        yield
+        stages.pop()
+
+    monkeypatch.setattr(progress, "is_terminal", lambda: True)
+    monkeypatch.setattr(progress, "_followed", followed)
+    return found
+
+
+GRAPH, MEMORY = "making the training graph of mlp", "predicting the memory"
+COMMANDS = {
+    "plan": (
+        ["plan", "--memory=exact", "--format=html", "--explain=mlp_dense1_weight", "mlp"],
+        [GRAPH, "explaining", MEMORY, "writing the page"],
+    ),
+    "compare": (
+        ["compare", "--workers=2", "--search=tofu", "--memory=exact", "mlp"],
+        [GRAPH, "plan 1 of 2", f"plan 1 of 2, {MEMORY}", "plan 2 of 2", f"plan 2 of 2, {MEMORY}"],
+    ),
+    "estimate": (
+        ["estimate", "--workers=1,2", "mlp"],
+        [GRAPH, "1 worker", f"1 worker, {MEMORY}", "2 workers", f"2 workers, {MEMORY}"],
+    ),
+    "frontier": (
+        ["frontier", "--workers=2", "--limits=1", "--rivals=", "--machine=p2.8xlarge", "mlp"],
+        [GRAPH, "plan 1 of 4", f"plan 1 of 4, {MEMORY}", "plan 1 of 4, simulating a step"],
+    ),
+    "simulate": (
+        ["simulate", "--workers=2", "--machine=p2.8xlarge", "mlp"],
+        [GRAPH, "simulating a step"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_tells_its_stages(name, told, capsys):
+    command, stages = COMMANDS[name]
+    with contextlib.suppress(SystemExit):  # with status 0
+        main.main(command)
+    assert told[: len(stages)] == stages
+    assert len(told) == len(stages) or name == "frontier"
+    assert capsys.readouterr().out
+
+
+SLOW = """
+import sys, time
+from tofu.plan import progress
+from tofu.planning import problems
+
+progress._PATIENCE_S = progress._BETWEEN_S = 0.01
+problems._on_gpus = lambda: time.sleep(0.5)  # while the graph is made
+from tofu.cli import main
+main.main(sys.argv[1:])
+"""
+
+
+def test_a_forked_process_shows_its_stages_on_the_terminal(tmp_path):
+    """A symbol is read in a process whose standard error is kept for the end."""
+    path = tmp_path / "net-symbol.json"
+    path.write_text(json.dumps(SYMBOL))
+    leader, follower = pty.openpty()
+    ran = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "plan", "--shape=data=4,6", "--memory=estimate", path],
+        stdout=subprocess.PIPE, stderr=follower, text=True,
+    )  # fmt: skip
+    os.close(follower)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while part := os.read(leader, 65536):
+            shown += part
+    os.close(leader)
+    out, _ = ran.communicate(timeout=100)
+    assert ran.returncode == 0
+    assert "net-symbol.json" in out
+    assert b"\r\x1b[Ktofu: making the training graph of net-symbol.json, 0 s" in shown
+    assert shown.endswith(b"\r\x1b[K")

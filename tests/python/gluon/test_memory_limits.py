@@ -1,0 +1,241 @@
+"""Runs within a memory limit: tofu.enable(memory=...), TOFU_MEMORY."""
+
+import warnings
+
+import mxnet as mx
+import pytest
+from mxnet import autograd, gluon
+
+import tofu.gluon
+from tofu.errors import ConfigError, MemoryLimitError, PlanError
+from tofu.gluon import memory_limits, messages, session
+from tofu.plan import SearchOptions, plan_graph
+from tofu.plan import file as plan_file
+from tofu.plan.within import fit_within, held_bytes
+
+from .models import assert_same, data, make_net, started, train
+from .test_saved_plans import first_problem
+
+MIB = 2**20
+
+
+@pytest.fixture
+def off():
+    """Turn tofu off before and after."""
+    tofu.gluon.disable()
+    yield
+    tofu.gluon.disable()
+
+
+def on(memory, **wanted):
+    tofu.gluon.enable(**{"workers": 2, "device": "cpu", "log": "quiet", **wanted}, memory=memory)
+
+
+def wide(units=2048):
+    """A net with most of its memory in activations, where the batch is large."""
+    net = gluon.nn.HybridSequential(prefix=f"wide{units}_")
+    with net.name_scope():
+        net.add(gluon.nn.Dense(units, activation="relu", in_units=10))
+        net.add(gluon.nn.Dense(6, in_units=units))
+    return started(net)
+
+
+def square():
+    """A net whose plan holds more, and communicates less, with whole weights."""
+    net = gluon.nn.HybridSequential(prefix="square_")
+    with net.name_scope():
+        net.add(gluon.nn.Dense(256, activation="relu", in_units=256))
+        net.add(gluon.nn.Dense(64, in_units=256))
+    return started(net)
+
+
+def step(net, batch=96):
+    """One training step; its loss."""
+    inputs = mx.nd.ones((batch, net[0].weight.shape[1])) / 10
+    with autograd.record():
+        loss = net(inputs).square().mean()
+    loss.backward()
+    return loss.asscalar()
+
+
+def footprints():
+    return list(session.active().state.footprints.values())
+
+
+def held(net, batch=96, **wanted):
+    """What the fullest worker holds when the limit does not matter."""
+    on("1TiB", **wanted)
+    step(net(), batch)
+    (found,) = footprints()
+    tofu.gluon.disable()
+    return held_bytes(found.plan)
+
+
+def test_a_limit_lets_tensors_stay_whole_and_bounds_what_they_take(off):
+    cut, whole = held(square, 512, allow_replication=False), held(square, 512)
+    assert cut < whole
+    expected = step(square(), 512)
+    bytes_communicated = []
+    for limit in (whole, whole - 1, cut):
+        on(str(limit))
+        assert step(square(), 512) == pytest.approx(expected, rel=1e-5)
+        (footprint,) = footprints()
+        assert held_bytes(footprint.plan) <= limit
+        assert footprint.plan.memory == "exact"
+        bytes_communicated.append(footprint.plan.total_bytes)
+        tofu.gluon.disable()
+    assert bytes_communicated[0] < bytes_communicated[1] <= bytes_communicated[2]
+
+
+def test_the_limit_of_tiles_reaches_the_search(off, monkeypatch):
+    def search_within(search, *args):
+        with pytest.raises(PlanError, match="limit"):
+            search(1)
+        return fit_within(search, *args)
+
+    monkeypatch.setattr(memory_limits, "fit_within", search_within)
+    on("1GiB")
+    step(wide())
+    assert len(footprints()) == 1
+
+
+def test_results_are_those_of_a_serial_run(off):
+    expected = train()
+    on("1GiB")
+    assert_same(train()[:2], expected[:2])
+
+
+def test_what_does_not_fit_ends_the_run_and_says_what_takes_it(off):
+    on("20KiB")
+    net = wide()
+    for _ in range(2):  # and never runs serially afterwards
+        with pytest.raises(MemoryLimitError) as error:
+            step(net)
+    told = str(error.value)
+    assert "wide2048: no plan over 2 workers was found that fits in 20.0 KiB; " in told
+    assert "the least that one holds is " in told
+    assert "gradients" in told and "Largest then: " in told
+    assert "Use more workers, a smaller batch, or an optimizer with less state" in told
+
+
+def test_a_block_that_cannot_be_partitioned_ends_the_run(off):
+    on("1GiB")
+    net = make_net()
+    with pytest.raises(ConfigError, match=r"net_ cannot be .* as TOFU_MEMORY requires: it"):
+        messages.serial("net_", "it is", session.active())
+    with pytest.raises(ConfigError, match=r"not hybridized.*as TOFU_MEMORY requires; call it"):
+        messages.eager("net_", "call it", session.active())
+    assert net is not None
+
+
+def test_blocks_share_the_limit(off):
+    """A second block has what the first one leaves, and none if that is too little."""
+    alone = held(wide, allow_replication=False)
+    on(str(2 * alone + 4096), allow_replication=False)
+    first, second = wide(), wide()
+    step(first)
+    step(second)
+    assert len(footprints()) == 2
+    tofu.gluon.disable()
+    on(str(2 * alone - 4096), allow_replication=False)
+    first, second = wide(), wide()
+    with autograd.record():
+        waiting = first(data(96))  # for its backward pass
+    with pytest.raises(MemoryLimitError, match=r"next to .* of other graphs"):
+        step(second)
+    waiting.backward()
+    step(second)  # the first block's program makes room
+
+
+def test_programs_that_nothing_waits_for_make_room(off):
+    """Two batch sizes of one net take turns where both do not fit at once."""
+    on("1GiB", allow_replication=False)
+    net = wide()
+    step(net, 512)
+    (large,) = footprints()
+    step(net, 256)
+    small = min(footprints(), key=lambda each: each.bound_bytes)
+    both = large.kept_bytes + large.bound_bytes + small.bound_bytes
+    for spare, expected in ((0, [1, 1]), (-1, [0, 1])):
+        tofu.gluon.disable()
+        on(str(both + spare), allow_replication=False)
+        net = wide()
+        losses = [step(net, batch) for batch in (512, 256, 512, 256)]
+        assert losses == pytest.approx([losses[0]] * 4)
+        assert sorted(pool.bound for pool in session.active().state.footprints) == expected
+
+
+def test_a_program_that_waits_for_its_backward_pass_stays(off):
+    """A net called twice before backward needs two programs, which must both fit."""
+    on("1GiB")
+    net = wide()
+    step(net, 512)
+    (one,) = footprints()
+    for spare, fits in ((4096, True), (-4096, False)):
+        tofu.gluon.disable()
+        on(str(held_bytes(one.plan) + one.bound_bytes + spare))
+        net = wide()
+        inputs = mx.nd.ones((512, 10))
+        with autograd.record():
+            first = net(inputs).sum()
+            if fits:
+                (first + net(inputs).sum()).backward()
+                continue
+            with pytest.raises(MemoryLimitError, match="next to"):
+                net(inputs)
+
+
+def test_gradients_that_are_added_up_count_twice(off):
+    on("1GiB")
+    net = wide()
+    step(net)
+    (once,) = footprints()
+    tofu.gluon.disable()
+    on("1GiB")
+    net = wide()
+    net.collect_params().setattr("grad_req", "add")
+    step(net)
+    (twice,) = footprints()
+    gradients = once.plan.bytes_per_worker["gradients"]
+    assert held_bytes(twice.plan) == held_bytes(once.plan) + gradients
+
+
+def test_a_saved_plan_must_fit(off, tmp_path):
+    path = tmp_path / "net.plan"
+    plan_file.save(path, plan_graph(first_problem(), SearchOptions()))
+    expected = train()
+    on("1MiB", plan=path)
+    assert_same(train()[:2], expected[:2])
+    tofu.gluon.disable()
+    on("1KiB", plan=path)
+    with pytest.raises(MemoryLimitError, match=r"fits in 1.0 KiB; the least"):
+        train()
+
+
+def test_limits_change_from_one_session_to_the_next(off, monkeypatch):
+    monkeypatch.setenv("TOFU_MEMORY", "1MiB")
+    on(None)
+    assert session.active().memory_bytes == MIB
+    assert session.active().options.allow_replication
+    on("2 MiB", allow_replication=False)
+    assert session.active().memory_bytes == 2 * MIB
+    assert not session.active().options.allow_replication
+    monkeypatch.delenv("TOFU_MEMORY")
+    on(None)
+    assert session.active().memory_bytes is None
+    train(steps=1)
+    assert not footprints(), "without a limit nothing is predicted"
+    with pytest.raises(ConfigError, match=r"tofu.enable: memory=12 pounds: expected a size"):
+        on("12 pounds")
+
+
+def test_what_gpus_have_is_a_limit_that_warns(off, monkeypatch):
+    """Memory that the user has not limited: a prediction must not end the run."""
+    on(None)
+    monkeypatch.setattr(memory_limits, "limit_of", lambda _: 1024)
+    with warnings.catch_warnings(record=True) as seen:  # MXNet warns, too
+        warnings.simplefilter("always")
+        train(steps=2)
+    told = [str(each.message) for each in seen if each.category is messages.TofuWarning]
+    assert len(told) == 1
+    assert "fits in 1.0 KiB; " in told[0] and "TOFU_MEMORY is not set" in told[0]
