@@ -48,6 +48,10 @@ bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts);
 // Whether some output can be reduced in different ways.
 bool MayMixReductions(const StrategyRow& row);
 
+// Whether the parts of a group may need less of an input, together, than the group: an
+// operator may skip elements, as windows narrower than their stride do, or a slice.
+bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node);
+
 // `given` with every free step cutting `first`; if that does not divide, the first of
 // `candidates` that does; kReplicated if none does.
 Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
