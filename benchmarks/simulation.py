@@ -3,11 +3,12 @@
     tofu calibrate --output here.json
     python benchmarks/simulation.py --machine here.json --output results/simulation.json
 
-Trains networks with plain Gluon loops over 1, 2 and 4 workers of one thread each, and simulates the
-same steps on the machine of the file. Compares two quantities: the time of a step, which other load
-on the machine lengthens, and the processor time of the workers' threads, which it hardly does.
+Trains networks with plain Gluon loops over 1, 2 and 4 workers of one thread each, by plans for
+bytes and for time, and simulates the same steps on the machine of the file. Compares the time of a
+step, which other load on the machine lengthens; the processor time of the workers' threads, which
+it hardly does; and the memory that MXNet plans for tensors between operators.
 None of the configurations is one that tofu calibrate measures, except those marked as calibrated.
-Hardware: any CPUs. Time: about five minutes on two idle cores. Expected: see
+Hardware: any CPUs. Time: about ten minutes on two idle cores. Expected: see
 docs/results/simulation.md. `--smoke` runs reduced models, to check that it works.
 """
 
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
+import itertools
 import json
 import os
 import statistics
@@ -42,33 +45,47 @@ class Case:
         batch_size: examples per step.
         reduced: whether the small version is trained.
         calibrated: whether tofu calibrate measures operators of exactly this network.
+        for_time: the numbers of workers that also train under a plan for time.
     """
 
     make: Callable[[], Model]
     batch_size: int
     reduced: bool = False
     calibrated: bool = False
+    for_time: tuple[int, ...] = ()  # numbers of workers
 
 
 CASES = {
     "cnn": Case(lambda: make_wresnet(50, 1, image=64), 16, calibrated=True),
-    "cnn, wider": Case(lambda: make_wresnet(50, 2, image=32), 16),
-    "lstm": Case(lambda: make_rnn(2, 512, steps=4), 64),
+    "cnn, wider": Case(lambda: make_wresnet(50, 2, image=32), 16, for_time=(2, 4)),
+    "lstm": Case(lambda: make_rnn(2, 512, steps=4), 64, for_time=(4,)),
     "lstm, deeper": Case(lambda: make_rnn(4, 768, steps=3), 32),
-    "mlp": Case(lambda: dataclasses.replace(find("mlp"), reduced=WIDE), 512, reduced=True),
+    "mlp": Case(lambda: resized("mlp", hidden=1024, layers=6), 512, reduced=True, for_time=(4,)),
+    "transformer": Case(
+        lambda: resized("transformer", units=256, hidden=1024, vocabulary=2000),
+        32,
+        reduced=True,
+        for_time=(2, 4),
+    ),
 }
-WIDE = dataclasses.replace(
-    find("mlp").reduced,
-    options={**find("mlp").reduced.options, "hidden": 1024, "layers": 6},
-)
-SMOKE = {"mlp": Case(lambda: find("mlp"), 16, reduced=True)}
+SMOKE = {"mlp": Case(lambda: find("mlp"), 16, reduced=True, for_time=(2,))}
+OBJECTIVES = ("bytes", "time")
+MIB = 2**20
 
 
-def serve(case: Case, workers: int, steps: int) -> None:
+def resized(name: str, **options: int) -> Model:
+    """A model whose small version has other sizes."""
+    model = find(name)
+    size = dataclasses.replace(model.reduced, options={**model.reduced.options, **options})
+    return dataclasses.replace(model, reduced=size)
+
+
+def serve(case: Case, args: argparse.Namespace) -> None:
     """Train in this process, and print what the steps took."""
     import tofu
 
-    tofu.enable(workers=workers, device="cpu", log="quiet")
+    searched = {"objective": "time", "machine": args.machine, "allow_replication": True}
+    tofu.enable(workers=args.child, device="cpu", log="quiet", **searched if args.for_time else {})
     options = argparse.Namespace(
         batch_size=case.batch_size, reduced=case.reduced, seed=7, optimizer="sgd"
     )
@@ -76,7 +93,7 @@ def serve(case: Case, workers: int, steps: int) -> None:
     step()
     step()
     taken = []
-    for _ in range(steps):
+    for _ in range(args.steps):
         start = time.perf_counter(), time.process_time(), time.thread_time()
         step()
         wall, process, script = (
@@ -86,82 +103,117 @@ def serve(case: Case, workers: int, steps: int) -> None:
             )
         )
         taken.append({"step": wall, "workers_cpu": process - script, "script_cpu": script})
-    print(json.dumps(taken))
+    print(json.dumps({"steps": taken, "memory": planned_bytes()}))
 
 
-def measure(name: str, workers: int, steps: int, *, smoke: bool) -> dict[str, float]:
+def planned_bytes() -> int:
+    """What MXNet has planned for the tensors between operators, in all executors."""
+    import mxnet as mx
+
+    from tofu.mx.memory.planner import planned_mib
+
+    executors = [each for each in gc.get_objects() if isinstance(each, mx.executor.Executor)]
+    return sum(map(planned_mib, executors)) * MIB
+
+
+def measure(name: str, workers: int, objective: str, args: argparse.Namespace) -> dict[str, float]:
     """Train in a new process; the least step, and the median processor times."""
-    command = [sys.executable, __file__, "--machine", "-", "--cases", name, "--steps", str(steps)]
+    command = [sys.executable, __file__, "--machine", args.machine, "--cases", name]
+    command += ["--steps", str(args.steps), "--child", str(workers)]
     done = subprocess.run(
-        [*command, "--child", str(workers), *["--smoke"] * smoke],
+        [*command, *["--for-time"] * (objective == "time"), *["--smoke"] * args.smoke],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    taken = json.loads(done.stdout.splitlines()[-1])
+    told = json.loads(done.stdout.splitlines()[-1])
+    taken = told["steps"]
     found = {key: statistics.median(each[key] for each in taken) for key in taken[0]}
-    return {**found, "step": min(each["step"] for each in taken)}
+    return {**found, "step": min(each["step"] for each in taken), "memory": told["memory"]}
 
 
-def predict(case: Case, workers: int, machine: dict[str, Any]) -> dict[str, float]:
+def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, float]:
     """Simulate the same step."""
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
-    from tofu.simulate.step import simulate_plan
+    from tofu.mx.memory.planner import predict as predict_memory
+    from tofu.plan import SearchOptions
+    from tofu.simulate.choose import choose_plan
+    from tofu.simulate.machine_files import read_machine
+    from tofu.simulate.step import simulate_plan, step_graphs
 
     graph = build(case.make(), case.batch_size, reduced=case.reduced)
     table = strategy_table(graph.training_graph(optimizer="sgd_mom"))[0]
-    plan = _core.plan(table, workers=workers)
-    # With a core for every thread, busy time is processor time.
+    if objective == "time":
+        options = SearchOptions(objective="time", machine=file, allow_replication=True)
+        plan = choose_plan(table, workers, None, options, fetch="multifetch").plan
+    else:
+        plan = _core.plan(table, workers=workers)
+    machine = json.loads(Path(file).read_text(encoding="utf-8"))
+    # With a core for every thread, busy time is processor time. Where other load keeps all cores
+    # busy, threads are as slow as they were in calibration, however many of them run.
     alone = {**machine, "host": {**machine["host"], "cores": 1024}}
+    if os.getloadavg()[0] > 1.5 * machine["host"]["cores"]:
+        alone["host"]["speed_at_once"] = [1]
+    described = read_machine(file)
     shared, apart = (
-        simulate_plan(plan, _core.Machine(json.dumps(each)), fetch="multifetch")
-        for each in (machine, alone)
+        simulate_plan(plan, each, fetch="multifetch")
+        for each in (described, _core.Machine(json.dumps(alone)))
+    )
+    # As MXNet counts it when it plans: four bytes for every element.
+    memory = sum(
+        predict_memory(
+            graph, workers=workers, search_match_range=True, external=updates
+        ).planned_bytes
+        for graph, updates in step_graphs(plan, described, fetch="multifetch")
     )
     busy = sum(sum(worker["seconds"].values()) for worker in apart.workers)
     return {
         "step": shared.step_seconds,
         "workers_cpu": busy,
         "script_cpu": apart.operations * machine["host"]["push_s"],
+        "memory": memory,
     }
 
 
 def compare(
-    name: str, case: Case, workers: int, machine: dict[str, Any], args: argparse.Namespace
+    name: str, case: Case, workers: int, objective: str, args: argparse.Namespace
 ) -> dict[str, Any]:
     """One line of the result."""
     load = os.getloadavg()[0]
-    measured = measure(name, workers, args.steps, smoke=args.smoke)
-    predicted = predict(case, workers, machine)
+    measured = measure(name, workers, objective, args)
+    predicted = predict(case, workers, objective, args.machine)
     return {
         "case": name,
         "model": case.make().name,
         "batch_size": case.batch_size,
         "workers": workers,
+        "objective": objective,
         "calibrated": case.calibrated and workers == 1,
         "load_average": load,
         "measured": measured,
         "predicted": predicted,
-        "error": {key: predicted[key] / measured[key] - 1 for key in measured},
+        "error": {key: predicted[key] / max(measured[key], 1e-9) - 1 for key in measured},
     }
 
 
 def describe(record: dict[str, Any]) -> str:
-    """A line for a reader: measured, predicted and error, of step and workers' CPU."""
+    """A line for a reader: measured, predicted and error, of step, workers' CPU and memory."""
     cells = []
-    for key in ("step", "workers_cpu"):
-        measured, predicted = record["measured"][key], record["predicted"][key]
-        cells.append(f"{measured:9.4f} {predicted:9.4f} {record['error'][key]:+7.0%}")
+    for key, unit in (("step", 1.0), ("workers_cpu", 1.0), ("memory", MIB)):
+        measured, predicted = record["measured"][key] / unit, record["predicted"][key] / unit
+        cells.append(f"{measured:9.4f} {predicted:9.4f} {record['error'][key]:+7.1%}")
     mark = "  calibrated" if record["calibrated"] else ""
-    return f"{record['case']:<14} {record['workers']:>7}  {'  '.join(cells)}{mark}"
+    head = f"{record['case']:<13} {record['workers']:>7} {record['objective']}"
+    return f"{head}  {'  '.join(cells)}{mark}"
 
 
 def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Median and worst absolute error of the configurations that were not calibrated."""
     fresh = [record for record in records if not record["calibrated"]] or records
     found = {}
-    for key in ("step", "workers_cpu"):
+    for key in ("step", "workers_cpu", "memory"):
         errors = [abs(record["error"][key]) for record in fresh]
         found[key] = {"median": statistics.median(errors), "worst": max(errors)}
     return found
@@ -177,19 +229,22 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="reduced models")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--for-time", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     cases = SMOKE if args.smoke else CASES
     chosen = {name: cases[name] for name in args.cases or cases}
     if args.child is not None:
-        serve(next(iter(chosen.values())), args.child, args.steps)
+        serve(next(iter(chosen.values())), args)
         return
     machine = json.loads(Path(args.machine).read_text(encoding="utf-8"))
-    print("                          seconds per step           CPU seconds of workers")
-    print("case           workers   measured predicted   error   measured predicted   error")
+    print("seconds of a step, CPU seconds of its workers, MiB between operators:")
+    print("case          workers plan " + "    measured predicted   error" * 3)
     records = []
     for name, case in chosen.items():
-        for workers in args.workers:
-            records.append(compare(name, case, workers, machine, args))
+        for workers, objective in itertools.product(args.workers, OBJECTIVES):
+            if objective == "time" and workers not in case.for_time:
+                continue
+            records.append(compare(name, case, workers, objective, args))
             print(describe(records[-1]), flush=True)
     found = summary(records)
     for key, errors in found.items():

@@ -17,7 +17,6 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.analysis.work import WorkRecord, node_work
-from tofu.errors import GraphError
 from tofu.mx.memory.planner import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.mx.run.extension import MATCH_RANGE
@@ -31,6 +30,7 @@ __all__ = [
     "simulate_graph",
     "simulate_plan",
     "step_graph",
+    "step_graphs",
 ]
 
 _UPDATE = "update:"
@@ -81,40 +81,82 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
 
     Raises:
         ConfigError: the machine has too few devices.
-        GraphError: MXNet refuses an operator, or two executors run the step.
+        GraphError: MXNet refuses an operator.
     """
     with stage("simulating a step"):
-        graph, updates = step_graph(plan, machine, fetch=fetch)
-        return simulate_graph(graph, updates, machine, workers=plan.workers, fetch=fetch)
+        *before, last = step_graphs(plan, machine, fetch=fetch)
+        found = simulate_graph(*last, machine, workers=plan.workers, fetch=fetch)
+        for graph, updates in reversed(before):
+            first = simulate_graph(graph, updates, machine, workers=plan.workers, fetch=fetch)
+            found = _one_after_the_other(first, found)
+        return found
 
 
 def step_graph(
     plan: _core.Plan, machine: _core.Machine, *, fetch: str
 ) -> tuple[_core.Graph, list[int]]:
-    """The graph of a training step as one executor runs it, and which heads are updates.
+    """The graph that takes nearly all of a training step, and which of its heads are updates."""
+    return step_graphs(plan, machine, fetch=fetch)[-1]
 
-    Random numbers are drawn before, by a graph of their own, which is left out.
 
-    Raises:
-        GraphError: two executors run the step.
+def step_graphs(
+    plan: _core.Plan, machine: _core.Machine, *, fetch: str
+) -> list[tuple[_core.Graph, list[int]]]:
+    """The graphs of a training step, one for each executor, and which heads are updates.
+
+    Nets with random numbers have several: one that draws them comes first, or the forward half.
     """
     roles = list(plan.table.graph.head_roles)
     crossing = "tiles" if machine.is_gpu else "plain_tiles"
     partitioned = _core.partition(plan, fetch=fetch, crossing=crossing, heads=roles)
     step = _core.schedule(partitioned, joint=True)
-    if step.backward_heads and not step.is_joint:
-        raise GraphError(
-            "simulate: found random numbers drawn from a computed distribution, expected a step "
-            "that one executor runs; take the distribution's parameters from inputs"
-        )
-    graph = step.graphs[-1]
     updates = [
         number
         for head in heads_of(step.backward_heads)
         if head.role.startswith(_UPDATE)
         for number in head.numbers
     ]
-    return graph, updates
+    *before, last = step.graphs
+    return [*((graph, []) for graph in before), (last, updates)]
+
+
+def _one_after_the_other(first: Simulation, second: Simulation) -> Simulation:
+    """Both, with the memory of the second, whose variables are what the first computes."""
+    workers = [
+        {
+            **after,
+            "busy_seconds": before["busy_seconds"] + after["busy_seconds"],
+            "waiting_seconds": before["waiting_seconds"] + after["waiting_seconds"],
+            "seconds": _sums(before["seconds"], after["seconds"]),
+        }
+        for before, after in zip(first.workers, second.workers)
+    ]
+    links = {(link["name"], *link["devices"]): dict(link) for link in first.links}
+    for link in second.links:
+        unused = {**link, "busy_seconds": 0.0, "bytes": 0.0}
+        same = links.setdefault((link["name"], *link["devices"]), unused)
+        same["busy_seconds"] += link["busy_seconds"]
+        same["bytes"] += link["bytes"]
+    path, rest = first.critical_path, second.critical_path
+    later = [{**each, "begin": each["begin"] + first.step_seconds} for each in rest["longest"]]
+    longest = sorted([*path["longest"], *later], key=lambda each: -each["seconds"])
+    return dataclasses.replace(
+        second,
+        step_seconds=first.step_seconds + second.step_seconds,
+        script_seconds=first.script_seconds + second.script_seconds,
+        operations=first.operations + second.operations,
+        workers=workers,
+        links=list(links.values()),
+        critical_path={
+            "seconds": _sums(path["seconds"], rest["seconds"]),
+            "length": path["length"] + rest["length"],
+            "longest": longest[:_LONGEST],
+        },
+    )
+
+
+def _sums(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    return {name: first.get(name, 0.0) + second[name] for name in second}
 
 
 def simulate_graph(

@@ -29,7 +29,8 @@ def simulation():
 
 def test_the_summary_leaves_out_what_was_calibrated(simulation):
     def record(error, calibrated):
-        return {"calibrated": calibrated, "error": {"step": error, "workers_cpu": -2 * error}}
+        errors = {"step": error, "workers_cpu": -2 * error, "memory": error / 10}
+        return {"calibrated": calibrated, "error": errors}
 
     records = [record(9.0, True), record(0.1, False), record(-0.2, False), record(0.4, False)]
     found = simulation.summary(records)
@@ -50,8 +51,9 @@ def test_smoke(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     document = json.loads(output.read_text(encoding="utf-8"))
-    assert [each["workers"] for each in document["configurations"]] == [1, 2]
+    found = [(each["workers"], each["objective"]) for each in document["configurations"]]
+    assert found == [(1, "bytes"), (2, "bytes"), (2, "time")]
     for record in document["configurations"]:
         assert record["predicted"].keys() == record["measured"].keys() == record["error"].keys()
         assert all(value > 0 for value in record["predicted"].values())
-    assert ran.stdout.count("median error") == 2
+    assert ran.stdout.count("median error") == 3
