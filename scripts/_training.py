@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Optional, Union
 
 from tofu import errors
 from tofu.config import graph_pass
-from tofu.models import LABEL, Model, build, create_block, find
+from tofu.models import Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
 # Those of tofu.simulate.systems, which imports mxnet.
@@ -114,6 +114,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--serial", action="store_true", help="stock MXNet, even if tofu is on")
     add("--fetch", choices=FETCHES, help="how workers fetch; default: TOFU_FETCH")
     how.add_argument("--system", metavar="NAME", help="simulate one of " + ", ".join(SYSTEMS))
+    add(
+        "--devices",
+        type=int,
+        metavar="K",
+        help="with --system placement: train on K devices of this machine instead",
+    )
     add("--machine", metavar="FILE|NAME", help="with --system: the machine (p2.8xlarge)")
 
 
@@ -138,14 +144,19 @@ def run(
     args = parser.parse_args()
     try:
         model = _model(args, family, make_model, sizes)
-        if args.system:
+        if args.system and args.devices is None:
             _simulate(model, args)
             return
+        if args.devices is not None:
+            # Between CPU contexts, stock MXNet's copies misread tensors in oneDNN's layouts.
+            os.environ.update(MXNET_MKLDNN_ENABLED="0", MXNET_SUBGRAPH_BACKEND="NONE")
         with _switched(args), _observed() as planned:
             measured = train(model, args)
     except (errors.ConfigError, ValueError) as error:
         parser.error(str(error))
     record = result(model, args, measured, planned)
+    if args.devices is not None:
+        record.update(system=args.system, devices=args.devices, simulated=False)
     for line in describe(record):
         print(line)
     print(json.dumps(record), flush=True)
@@ -184,19 +195,21 @@ def prepare(model: Model, args: argparse.Namespace) -> Callable[[], float]:
     import mxnet as mx
     from mxnet import autograd, gluon
 
+    if getattr(args, "devices", None):
+        return _prepare_placed(model, args)
     ctx = mx.gpu() if mx.context.num_gpus() else mx.cpu()
     mx.random.seed(args.seed)
     net = _with_loss(create_block(model, reduced=args.reduced))
     net.initialize(mx.init.Xavier(), ctx=ctx)
     net.hybridize()
     batch_size = args.batch_size or model.batch_size
-    data, label = synthetic_batch(model, batch_size, reduced=args.reduced, seed=args.seed)
-    data, label = mx.nd.array(data, ctx=ctx), mx.nd.array(label, ctx=ctx)
+    arrays = synthetic_batch(model, batch_size, reduced=args.reduced, seed=args.seed)
+    batch = [mx.nd.array(array, ctx=ctx) for array in arrays]
     trainer = gluon.Trainer(net.collect_params(), args.optimizer, OPTIMIZERS[args.optimizer])
 
     def step() -> float:
         with autograd.record():
-            loss = net(data, label)
+            loss = net(*batch)
         loss.backward()
         trainer.step(batch_size)
         mean = float(loss.mean().asscalar())
@@ -204,6 +217,25 @@ def prepare(model: Model, args: argparse.Namespace) -> Callable[[], float]:
         return mean
 
     return step
+
+
+def _prepare_placed(model: Model, args: argparse.Namespace) -> Callable[[], float]:
+    """The same with the model's layers on several devices (_placement.py)."""
+    import _placement
+    import mxnet as mx
+
+    mx.random.seed(args.seed)
+    net = _with_loss(create_block(model, reduced=args.reduced))
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    size = model.reduced if args.reduced else model.full
+    batch_size = args.batch_size or model.batch_size
+    arrays = synthetic_batch(model, batch_size, reduced=args.reduced, seed=args.seed)
+    batch = dict(zip(size.inputs, map(mx.nd.array, arrays)))
+    options = {**OPTIMIZERS[args.optimizer], "rescale_grad": 1 / batch_size}
+    return _placement.prepare(
+        net, batch, args.devices, mx.optimizer.create(args.optimizer, **options)
+    )
 
 
 def train(model: Model, args: argparse.Namespace) -> Measured:
@@ -217,16 +249,24 @@ def train(model: Model, args: argparse.Namespace) -> Measured:
     return Measured(losses, seconds)
 
 
-def synthetic_batch(model: Model, batch_size: int, *, reduced: bool, seed: int) -> tuple[Any, Any]:
-    """Normal data and uniform labels, which depend only on the seed."""
+def synthetic_batch(model: Model, batch_size: int, *, reduced: bool, seed: int) -> list[Any]:
+    """Normal data, and uniform tokens and labels, which depend only on the seed."""
     import numpy as np
 
     size = model.reduced if reduced else model.full
     random = np.random.RandomState(seed)
-    shapes = {name: (batch_size, *shape) for name, shape in size.inputs.items()}
-    data = random.standard_normal(shapes["data"]).astype("float32")
-    label = random.randint(size.options["classes"], size=shapes[LABEL]).astype("float32")
-    return data, label
+    values = size.options.get("classes", size.options.get("vocabulary"))
+    arrays = []
+    for name, shape in size.inputs.items():
+        shape = (batch_size, *shape)
+        if name == "data":
+            array = random.standard_normal(shape)
+        elif name == "mask":  # of all tokens
+            array = np.ones(shape)
+        else:
+            array = random.randint(values, size=shape)
+        arrays.append(array.astype("float32"))
+    return arrays
 
 
 def result(
@@ -309,8 +349,9 @@ def _with_loss(net: Any) -> Any:
             self.net = net
             self.loss = gluon.loss.SoftmaxCrossEntropyLoss(prefix="loss_")
 
-        def hybrid_forward(self, F: Any, data: Any, label: Any) -> Any:
-            return self.loss(self.net(data), label)
+        def hybrid_forward(self, F: Any, *batch: Any) -> Any:
+            *data, label = batch
+            return self.loss(self.net(*data), label)
 
     return Training()
 
@@ -322,7 +363,16 @@ def _model(
     sizes: tuple[str, ...],
 ) -> Model:
     workers = 1 if args.workers is None else args.workers
-    for name, value in (("train-steps", args.train_steps), ("workers", workers)):
+    if args.devices is not None:
+        if args.system != "placement":
+            raise ValueError("--devices: expected --system placement; a run takes --workers")
+        if args.machine or args.batch_size == "auto":
+            given = f"--machine {args.machine}" if args.machine else "--batch-size auto"
+            raise ValueError(f"{given}: only for a simulation; leave out --devices")
+    devices = 1 if args.devices is None else args.devices
+    for name, value in (
+        ("train-steps", args.train_steps), ("workers", workers), ("devices", devices),
+    ):  # fmt: skip
         if value < 1:
             raise ValueError(f"--{name} {value}: expected at least 1")
     if args.batch_size == "auto":
@@ -362,7 +412,7 @@ def _switched(args: argparse.Namespace) -> Iterator[None]:
     if args.fetch:
         os.environ["TOFU_FETCH"] = args.fetch
     try:
-        if args.serial:
+        if args.serial or args.devices:
             tofu.disable()
         elif args.workers or args.fetch:
             tofu.enable(workers=args.workers)

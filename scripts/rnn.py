@@ -5,9 +5,9 @@
     MXNET_GRAPH_PASS=tofu TOFU_WORKERS=8 python scripts/rnn.py --layers 10 --hidden 8192
     python scripts/rnn.py --layers 10 --hidden 8192 --system swap --batch-size auto
 
-Each worker is one GPU, or one CPU context if there are none. The sequences are synthetic.
-With --system nothing runs: the step is simulated (docs/simulation.md). The last line printed is
-JSON (docs/models.md).
+Each worker is one GPU, or one CPU context if there are none. The sequences are synthetic. With
+--system the step is simulated (docs/simulation.md); --devices K lets placement run. The last line
+printed is JSON (docs/models.md).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     python scripts/wresnet.py --depth 152 --width 10 --system swap --batch-size auto
 
 Each worker is one GPU, or one CPU context if there are none. The images are synthetic. With
---system nothing runs: the step is simulated (docs/simulation.md). The last line printed is JSON
-(docs/models.md).
+--system the step is simulated (docs/simulation.md); --devices K lets placement run. The last line
+printed is JSON (docs/models.md).
 """
 
 from __future__ import annotations

@@ -66,6 +66,7 @@ MODES = (
     "spartan",
     "equalchop",
     "icml18",
+    "soybean",
     "data-parallel",
 )
 OBJECTIVES = ("bytes", "time")  # what a search minimises
@@ -343,7 +344,7 @@ def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> t
             cuts = tuple(int(cut) for cut in dimensions.split(","))
         except ValueError:
             cuts = ()
-        if not name.strip() or not cuts or min(cuts) < -1:
+        if not name.strip() or "=" in name or not cuts or min(cuts) < -1:
             raise ConfigError(
                 f"{where} {text}: expected TENSOR=DIM or TENSOR=DIM,DIM,..., such as "
                 "fc1_weight=0: one dimension for all steps, or one per step (-1: none)"

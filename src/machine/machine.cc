@@ -13,6 +13,9 @@ namespace {
 constexpr std::array<const char*, kNumOperatorKinds> kKindNames = {
     "product", "convolution", "reduction", "elementwise", "movement", "other"};
 
+// Of amounts; nothing counts as one.
+double LogOf(double amount) { return std::log(std::max(amount, 1.0)); }
+
 }  // namespace
 
 const char* KindName(OperatorKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
@@ -39,6 +42,35 @@ double RateTable::At(double amount) const {
   const double share =
       std::log(amount / low.amount) / std::log(above->amount / low.amount);
   return low.per_s * std::pow(above->per_s / low.per_s, share);
+}
+
+CallTable::CallTable(const std::vector<Call>& calls, double flops_per_byte)
+    : flops_per_byte_(flops_per_byte) {
+  for (const Call& call : calls) {
+    const double amount = call.flops + flops_per_byte * call.bytes;
+    known_.push_back(
+        {LogOf(call.flops), LogOf(call.bytes), std::log(amount / call.seconds)});
+    least_amount_ = known_.size() == 1 ? amount : std::min(least_amount_, amount);
+  }
+}
+
+double CallTable::Seconds(double flops, double bytes) const {
+  TOFU_CHECK(!known_.empty()) << "the time of an empty table";
+  // Calls this near are the same one, measured several times.
+  constexpr double kNear = 1e-3;
+  const double log_flops = LogOf(flops);
+  const double log_bytes = LogOf(bytes);
+  double weights = 0;
+  double sum = 0;
+  for (const Known& call : known_) {
+    const double x = call.flops - log_flops;
+    const double y = call.bytes - log_bytes;
+    const double near = 1 / (x * x + y * y + kNear);
+    weights += near * near;
+    sum += near * near * call.per_s;
+  }
+  const double amount = std::max(flops + flops_per_byte_ * bytes, least_amount_);
+  return amount / std::exp(sum / weights);
 }
 
 int Machine::LevelBetween(int a, int b) const {
@@ -68,6 +100,7 @@ double Machine::HostSpeed(int threads) const {
 
 double ComputeSeconds(const Machine& machine, const std::string& op, const Work& work) {
   const OperatorRates& rates = machine.Rates(work.kind, op);
+  if (!rates.calls.empty()) return rates.calls.Seconds(work.flops, work.bytes);
   double seconds = 0;
   if (work.flops > 0 && !rates.flops_per_s.empty()) {
     seconds = work.flops / rates.flops_per_s.At(work.flops);

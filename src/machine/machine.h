@@ -58,12 +58,46 @@ class RateTable {
   std::vector<Point> points_;
 };
 
+// Calls of operators that were measured, by their FLOPs and bytes: at equal FLOPs, an
+// operator with large weights takes far longer than one with small ones. A call amounts
+// to its FLOPs and so many for each byte. Another call has the geometric mean of the
+// measured amounts per second, the nearest calls first: weighted by 1 / d^4 for a
+// distance d of the logarithms of FLOPs and bytes. Less than the smallest amount takes as
+// long as that.
+class CallTable {
+ public:
+  struct Call {
+    double flops = 0;
+    double bytes = 0;
+    double seconds = 0;
+  };
+
+  CallTable() = default;
+  CallTable(const std::vector<Call>& calls, double flops_per_byte);
+
+  bool empty() const { return known_.empty(); }
+  double Seconds(double flops, double bytes) const;
+
+ private:
+  // Logarithms.
+  struct Known {
+    double flops = 0;
+    double bytes = 0;
+    double per_s = 0;
+  };
+
+  std::vector<Known> known_;
+  double flops_per_byte_ = 0;
+  double least_amount_ = 0;
+};
+
 // The rates of a kind of operator, or of one operator of a kind.
 struct OperatorRates {
   OperatorKind kind = OperatorKind::kOther;
   std::string op;         // empty: all operators of the kind without rates of their own
   RateTable flops_per_s;  // by FLOPs; empty: arithmetic takes no time
   RateTable bytes_per_s;  // by bytes read and written
+  CallTable calls;        // take the place of both, unless empty
 };
 
 struct Device {

@@ -47,6 +47,21 @@ RateTable ReadRates(const JsonCursor& at) {
   return RateTable(std::move(points));
 }
 
+// [[FLOPs, bytes, seconds], ...]
+CallTable ReadCalls(const JsonCursor& at, double flops_per_byte) {
+  std::vector<CallTable::Call> calls;
+  if (at.Size() == 0) at.Fail("[[FLOPs, bytes, seconds], ...]");
+  for (int i = 0; i < at.Size(); ++i) {
+    const JsonCursor item = at.At(i);
+    if (item.Size() != 3) item.Fail("[FLOPs, bytes, seconds]");
+    const double flops = item.At(0).IsNumber() ? item.At(0).Number() : -1;
+    if (flops < 0 || flops >= 1e30) item.At(0).Fail("a number of FLOPs, 0 or more");
+    calls.push_back({flops, Positive(item.At(1), "a number of bytes above 0"),
+                     Positive(item.At(2), "a number of seconds above 0")});
+  }
+  return {calls, flops_per_byte};
+}
+
 double OptionalRate(const JsonCursor& at, const char* key) {
   if (!at.Has(key) || at.At(key).IsNull()) return 0;
   return Positive(at.At(key), "a rate per second above 0, or null for no limit");
@@ -100,8 +115,13 @@ std::vector<OperatorRates> ReadOperators(const JsonCursor& at) {
     if (item.Has("op")) rates.op = item.At("op").String();
     if (item.Has("flops_per_s")) rates.flops_per_s = ReadRates(item.At("flops_per_s"));
     if (item.Has("bytes_per_s")) rates.bytes_per_s = ReadRates(item.At("bytes_per_s"));
-    if (rates.flops_per_s.empty() && rates.bytes_per_s.empty()) {
-      item.Fail("flops_per_s, bytes_per_s or both");
+    if (item.Has("calls")) {
+      constexpr char kEach[] = "how many FLOPs a byte counts as, above 0";
+      rates.calls =
+          ReadCalls(item.At("calls"), Positive(item.At("flops_per_byte"), kEach));
+    }
+    if (rates.flops_per_s.empty() && rates.bytes_per_s.empty() && rates.calls.empty()) {
+      item.Fail("flops_per_s, bytes_per_s or both, or calls");
     }
     if (rates.op.empty()) whole[static_cast<size_t>(rates.kind)] = 1;
     operators.push_back(std::move(rates));

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Hashable, Sequence
@@ -21,12 +22,14 @@ from mxnet.base import _LIB, MXNetError, check_call
 from .autograd_hooks import free_dropped
 from .living import Living
 
-__all__ = ["BackwardCalls", "Recorded", "variable"]
+__all__ = ["BackwardCalls", "Recorded", "in_operator", "variable"]
 
 # How long to insist on the order of recordings. MXNet's engine runs operators in bunches
 # and may be unable to keep the order: the head gradients of a later recording can share a
 # bunch with an operator that waits for an earlier one.
 _PATIENCE_S = 0.5
+# The modules of MXNet whose functions its engine calls.
+_CALLED_BY_ENGINE = ("mxnet.operator", "mxnet.autograd")
 
 
 class Recorded(Protocol):
@@ -199,6 +202,18 @@ class BackwardCalls:
         for each in [*map(_error_of, self.recorded()), *own]:
             if each is not None:
                 raise each
+
+
+def in_operator() -> bool:
+    """Whether MXNet runs an operator written in Python on this thread.
+
+    Its code may differentiate something of its own. That is no call of the script's: it must
+    not wait for the one that runs, which may wait for the operator.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals.get("__name__") in _CALLED_BY_ENGINE
 
 
 def variable(context: Any, request: str) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ from tofu.mx.run import error_list
 
 from . import (
     async_errors,
+    backward_calls,
     block,
     checkpoints,
     delivery,
@@ -226,7 +227,7 @@ def _decorated(owner: Any, name: str, original: Any) -> Iterator[type]:
 def _backward(original: Callable[..., int]) -> Callable[..., int]:
     def backward(*args: Any) -> int:
         current = session.active()
-        if current is None:
+        if current is None or backward_calls.in_operator():
             return original(*args)
         state = current.state
 

@@ -149,9 +149,10 @@ def check_target(path: Path) -> None:
         try:
             read(path)
         except ConfigError as error:
+            reason = str(error).removeprefix(f"{path}: ").removesuffix(f"; {_ADVICE}")
             raise ConfigError(
-                f"--save {path}: exists and is not a plan file to add to, so it stays as it is; "
-                f"choose another name ({error})"
+                f"--save {path}: exists and is not a plan file to add to, so it stays as it is "
+                f"({reason}); choose another name"
             ) from None
     elif not os.access(path.parent, os.W_OK):
         what = "permission denied" if path.parent.is_dir() else "no such folder"

@@ -1,8 +1,8 @@
 """Describes the machine at hand: measures it, and makes the document of a machine file.
 
-The operators are those of training graphs of common networks, whole and at two sizes. Every
-different call is measured on its own; a table has a point for each range of sizes, the median of
-the calls in it.
+The operators are those of training graphs of common networks, at several sizes. Every different
+call is measured on its own. Another call takes what the nearest ones by FLOPs and bytes take: at
+equal FLOPs, a product with large weights takes ten times as long as one with small ones.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
+import operator
 import os
 import platform
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -20,6 +20,7 @@ from typing import Any, Optional
 import mxnet as mx
 
 from tofu import _core
+from tofu.analysis.work import KINDS
 from tofu.errors import TofuError
 from tofu.models import Model, build, find, make_rnn, make_wresnet
 from tofu.mx.run.extension import load
@@ -32,19 +33,22 @@ __all__ = ["MODELS", "Measured", "calibrate", "machine_document", "rate_tables"]
 # What is measured: models, and the batch sizes of each.
 MODELS: tuple[tuple[Callable[[], Model], tuple[int, ...], bool], ...] = (
     (lambda: make_wresnet(50, 1, image=64), (2, 16), False),
+    (lambda: make_wresnet(50, 3, image=32), (4,), False),
     (lambda: make_rnn(2, 512, steps=2), (16, 128), False),
+    (lambda: make_rnn(1, 1024, steps=2), (32,), False),
     (lambda: find("transformer"), (16, 64), True),
     (lambda: find("mlp"), (32, 256), True),
+    (lambda: _wide_mlp(1536), (384,), True),
 )
 _DEVICES = 64  # contexts that a machine file offers: any number of them share the cores
 _COPY_BYTES = tuple(4**power for power in range(5, 13))  # 1 KiB to 16 MiB
 _AT_ONCE_BYTES = 4 * 2**20
-_BUCKET = 4.0  # amounts within this factor share a point
-# How many calls are measured for a point.
+# How many calls are measured of those whose FLOPs and bytes differ by less than a factor.
 _CALLS = 2
-_DENSE_CALLS = 5
-_WITH_FLOPS = ("product", "convolution")
+_BUCKET = 4.0
 _SMALLEST_BYTES = 2**10
+_FLOPS_PER_BYTE = tuple(4.0**power for power in range(-1, 5))
+_NEAR = 1e-3  # as in machine.cc
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,20 +100,23 @@ def _calls(models: Optional[Sequence[tuple[Model, int, bool]]]) -> list[_core.No
     return _sample(found.values())
 
 
-def _sample(nodes: Iterable[_core.Node]) -> list[_core.Node]:
-    """Some calls of each point that ``rate_tables`` will make, evenly chosen.
+def _wide_mlp(hidden: int) -> Model:
+    """The reduced MLP with wider layers."""
+    model = find("mlp")
+    options = {**model.reduced.options, "hidden": hidden, "layers": 2}
+    return dataclasses.replace(model, reduced=dataclasses.replace(model.reduced, options=options))
 
-    More of products and convolutions: their rates depend on shapes as well.
-    """
-    points: dict[tuple[str, str, int], list[_core.Node]] = collections.defaultdict(list)
+
+def _sample(nodes: Iterable[_core.Node]) -> list[_core.Node]:
+    """Some calls of each operator for every range of FLOPs and bytes, evenly chosen."""
+    ranges: dict[tuple[str, str, int, int], list[_core.Node]] = collections.defaultdict(list)
     for node in nodes:
         kind, flops, size = node_work(node)
-        amount = flops if kind in _WITH_FLOPS else size
-        if amount > 0 and size >= _SMALLEST_BYTES:
-            points[kind, node.op, _bucket(amount)].append(node)
+        if size >= _SMALLEST_BYTES:
+            ranges[kind, node.op, _bucket(flops), _bucket(size)].append(node)
     chosen = []
-    for (kind, _, _), calls in points.items():
-        count = min(len(calls), _DENSE_CALLS if kind in _WITH_FLOPS else _CALLS)
+    for calls in ranges.values():
+        count = min(len(calls), _CALLS)
         chosen += [calls[(2 * i + 1) * len(calls) // (2 * count)] for i in range(count)]
     return chosen
 
@@ -200,36 +207,40 @@ def rate_tables(measured: Sequence[Measured]) -> list[dict[str, Any]]:
             continue
         groups[kind, ""].append(call)
         groups[kind, call.op].append(call)
-    for kind in ("product", "convolution", "reduction", "elementwise", "movement", "other"):
+    for kind in KINDS:
         if not groups[kind, ""]:  # as fast as anything
             groups[kind, ""] = list(measured)
     entries = []
     for (kind, op), calls in sorted(groups.items()):
-        by_flops = kind in _WITH_FLOPS
-        points = _points(
-            [(call.work[1] if by_flops else call.work[2], call.seconds) for call in calls]
-        )
-        rates = {"flops_per_s" if by_flops else "bytes_per_s": points}
+        rows = [[*map(_rounded, (*call.work[1:], call.seconds))] for call in calls]
+        rates = {"flops_per_byte": _best_flops_per_byte(rows), "calls": rows}
         entries.append({"kind": kind, **({"op": op} if op else {}), **rates})
     return entries
 
 
+def _best_flops_per_byte(rows: Sequence[Sequence[float]]) -> float:
+    """How many FLOPs a byte amounts to, for calls to predict each other best.
+
+    Args:
+        rows: FLOPs, bytes and seconds of each call.
+    """
+    logs = [(math.log(max(flops, 1.0)), math.log(max(size, 1.0))) for flops, size, _ in rows]
+    rates = {
+        each: [math.log((flops + each * size) / s) for flops, size, s in rows]
+        for each in _FLOPS_PER_BYTE
+    }
+    errors = dict.fromkeys(_FLOPS_PER_BYTE, 0.0)
+    for own, (x, y) in enumerate(logs):
+        weights = [((x - f) ** 2 + (y - b) ** 2 + _NEAR) ** -2 for f, b in logs]
+        weights[own] = 0.0
+        for each, of_calls in rates.items():
+            mean = sum(map(operator.mul, weights, of_calls)) / (sum(weights) or 1.0)
+            errors[each] += abs(mean - of_calls[own]) * rows[own][2]
+    return min(errors, key=errors.__getitem__)
+
+
 def _bucket(amount: float) -> int:
     return math.floor(math.log(max(amount, 1.0), _BUCKET))
-
-
-def _points(amounts: Sequence[tuple[float, float]]) -> list[list[float]]:
-    """[amount, rate] by increasing amount: the medians of similar (amount, seconds)."""
-    buckets: dict[int, list[tuple[float, float]]] = collections.defaultdict(list)
-    for amount, seconds in amounts:
-        if amount > 0:
-            buckets[_bucket(amount)].append((amount, seconds))
-    points = []
-    for _, inside in sorted(buckets.items()):
-        middle = statistics.median(amount for amount, _ in inside)
-        rate = statistics.median(amount / seconds for amount, seconds in inside)
-        points.append([_rounded(middle), _rounded(rate)])
-    return points or [[1.0, 1e9]]
 
 
 def _rounded(value: float) -> float:

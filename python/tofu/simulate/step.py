@@ -17,6 +17,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.analysis.work import WorkRecord, node_work
+from tofu.errors import GraphError
 from tofu.mx.memory.planner import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.mx.run.extension import MATCH_RANGE
@@ -80,7 +81,7 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
 
     Raises:
         ConfigError: the machine has too few devices.
-        GraphError: MXNet refuses an operator.
+        GraphError: MXNet refuses an operator, or two executors run the step.
     """
     with stage("simulating a step"):
         graph, updates = step_graph(plan, machine, fetch=fetch)
@@ -90,12 +91,23 @@ def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Si
 def step_graph(
     plan: _core.Plan, machine: _core.Machine, *, fetch: str
 ) -> tuple[_core.Graph, list[int]]:
-    """The graph of a training step as one executor runs it, and which heads are updates."""
+    """The graph of a training step as one executor runs it, and which heads are updates.
+
+    Random numbers are drawn before, by a graph of their own, which is left out.
+
+    Raises:
+        GraphError: two executors run the step.
+    """
     roles = list(plan.table.graph.head_roles)
     crossing = "tiles" if machine.is_gpu else "plain_tiles"
     partitioned = _core.partition(plan, fetch=fetch, crossing=crossing, heads=roles)
     step = _core.schedule(partitioned, joint=True)
-    graph = step.graphs[0]
+    if step.backward_heads and not step.is_joint:
+        raise GraphError(
+            "simulate: found random numbers drawn from a computed distribution, expected a step "
+            "that one executor runs; take the distribution's parameters from inputs"
+        )
+    graph = step.graphs[-1]
     updates = [
         number
         for head in heads_of(step.backward_heads)

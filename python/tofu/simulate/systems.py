@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Optional, TypeVar
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
@@ -32,7 +32,17 @@ from tofu.plan.layers import layer_of
 from .step import Simulation, simulate_graph, simulate_plan, step_graph
 from .swapping import HOST_BYTES_PER_S, simulate_swapping
 
-__all__ = ["SYSTEMS", "Outcome", "Plans", "promising", "simulate_system"]
+__all__ = [
+    "SYSTEMS",
+    "Outcome",
+    "Plans",
+    "layer_devices",
+    "place_layers",
+    "promising",
+    "simulate_system",
+]
+
+Device = TypeVar("Device")
 
 SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZER = "sgd_mom"  # with a history, as the paper counts: three times the weights
@@ -249,31 +259,46 @@ class _Run:
 def place_layers(graph: _core.Graph, devices: int) -> _core.Graph:
     """The graph of one worker with its layers on the devices in turn, as group2ctx does.
 
-    A layer is what has parameters, with its backward operators and updates. Other operators are
-    placed where their first input is computed, data where they are read. Each device runs its
-    operators in the graph's order.
+    A layer includes its backward operators and updates. Each device runs its operators in the
+    graph's order.
     """
     document = json.loads(graph.to_json())
     nodes = document["nodes"]
-    turns: dict[str, int] = {}
-    for name in _updated(nodes):
-        turns.setdefault(layer_of(name, is_variable=True), len(turns) % devices)
-    placed: list[Optional[int]] = []
+    for node, device in zip(nodes, layer_devices(nodes, _updated(nodes), range(devices))):
+        node["attrs"][_CONTEXT] = f"worker{device}"
+    _chain(nodes)
+    return _core.Graph(json.dumps(document))
+
+
+def layer_devices(
+    nodes: Sequence[Mapping[str, Any]], parameters: Iterable[str], devices: Sequence[Device]
+) -> list[Device]:
+    """The device of every node if layers take turns.
+
+    A layer is what has parameters. Other operators are placed where their first input is computed,
+    data where they are read.
+
+    Args:
+        nodes: of a graph or a symbol, in NNVM's JSON.
+        parameters: their names, in the order of the layers.
+        devices: at least one.
+    """
+    turns: dict[str, Device] = {}
+    for name in parameters:
+        turns.setdefault(layer_of(name, is_variable=True), devices[len(turns) % len(devices)])
+    placed: list[Optional[Device]] = []
     for node in nodes:
         is_variable = node["op"] == "null"
         device = turns.get(layer_of(_plain(node), is_variable=is_variable))
         if device is None and not is_variable:
             before = (placed[source] for source, *_ in node["inputs"])
-            device = next((found for found in before if found is not None), 0)
+            device = next((found for found in before if found is not None), devices[0])
         placed.append(device)
     for number, node in enumerate(nodes):
         for source, *_ in node["inputs"]:
             if placed[source] is None:
                 placed[source] = placed[number]
-    for node, device in zip(nodes, placed):
-        node["attrs"][_CONTEXT] = f"worker{device or 0}"
-    _chain(nodes)
-    return _core.Graph(json.dumps(document))
+    return [devices[0] if device is None else device for device in placed]
 
 
 def _chain(nodes: Sequence[dict[str, Any]]) -> None:

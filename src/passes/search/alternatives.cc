@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/box.h"
+#include "passes/search/basic_tilings.h"
 
 namespace tofu {
 namespace {
@@ -126,7 +127,8 @@ bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
   return restrictions.operators_may_be_whole && row != nullptr && !row->random;
 }
 
-SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node) {
+SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
+                           const Restrictions& restrictions) {
   SplitVariables variables;
   variables.row = table.row(node);
   if (variables.row == nullptr) return variables;
@@ -134,8 +136,18 @@ SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int n
     variables.extents.push_back(
         VarExtent(*variables.row, static_cast<int>(v), graph, node));
   }
-  variables.candidates = variables.row->splittable;
+  variables.candidates = restrictions.basic_tilings ? BasicTilings(*variables.row)
+                                                    : variables.row->splittable;
   return variables;
+}
+
+std::vector<int> DimensionsOf(const Shape& shape, const Restrictions& restrictions) {
+  const size_t count = restrictions.basic_tilings
+                           ? std::min(shape.size(), kBasicDimensions)
+                           : shape.size();
+  std::vector<int> dims(count);
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
 }
 
 bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts) {
@@ -209,8 +221,7 @@ std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
                                      const Restrictions& restrictions, bool may_be_whole,
                                      size_t limit, bool* complete) {
-  std::vector<int> dims(shape.size());
-  std::iota(dims.begin(), dims.end(), 0);
+  const std::vector<int> dims = DimensionsOf(shape, restrictions);
   *complete = true;
   if (restrictions.same_dimension) {
     return AlikeCuts(shape, dims, given, parts, may_be_whole);
@@ -223,7 +234,7 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete) {
-  const SplitVariables variables = VariablesOf(graph, table, node);
+  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
   const std::vector<int64_t>& extents = variables.extents;
   const std::vector<int>& candidates = variables.candidates;
   const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };

@@ -101,27 +101,6 @@ Intervals NestedCuts(int64_t extent, int id, const Cuts& cuts,
   return intervals;
 }
 
-// The groups' pieces of their tiles, which the splits' steps do not cut.
-GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits) {
-  GroupBoxes pieces = tiles;
-  for (const TileSplit& split : splits) {
-    const int parts = tiles.parts[split.step];
-    const Intervals& whole = pieces.dims[split.dim];
-    Intervals divided{whole.steps | Bit(split.step), {}, {}};
-    const Indices of_whole = Project(divided.steps, whole.steps, 0, tiles.parts);
-    const Indices digits = Project(divided.steps, Bit(split.step), 0, tiles.parts);
-    for (size_t g = 0; g < digits->size(); ++g) {
-      const int i = (*of_whole)[g];
-      const int64_t size = (whole.end[i] - whole.begin[i]) / parts;
-      divided.begin.push_back(whole.begin[i] + size * (*digits)[g]);
-      divided.end.push_back(divided.begin.back() + size);
-    }
-    pieces.dims[split.dim] = std::move(divided);
-    pieces.volume /= parts;
-  }
-  return pieces;
-}
-
 // What is fetched if `copies` terms are reduced into pieces of the tiles, of which
 // `shared` is there already, and the rest of each tile is gathered.
 int64_t ElementsInPieces(int64_t copies, int64_t pieces, int64_t shared, int64_t tiles) {
@@ -311,6 +290,26 @@ int64_t GroupBoxes::groups() const {
   return static_cast<int64_t>(NumDigits(~StepSet{0}, parts));
 }
 
+GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits) {
+  GroupBoxes pieces = tiles;
+  for (const TileSplit& split : splits) {
+    const int parts = tiles.parts[split.step];
+    const Intervals& whole = pieces.dims[split.dim];
+    Intervals divided{whole.steps | Bit(split.step), {}, {}};
+    const Indices of_whole = Project(divided.steps, whole.steps, 0, tiles.parts);
+    const Indices digits = Project(divided.steps, Bit(split.step), 0, tiles.parts);
+    for (size_t g = 0; g < digits->size(); ++g) {
+      const int i = (*of_whole)[g];
+      const int64_t size = (whole.end[i] - whole.begin[i]) / parts;
+      divided.begin.push_back(whole.begin[i] + size * (*digits)[g]);
+      divided.end.push_back(divided.begin.back() + size);
+    }
+    pieces.dims[split.dim] = std::move(divided);
+    pieces.volume /= parts;
+  }
+  return pieces;
+}
+
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b) { return Sum(a, b); }
 
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most) {
@@ -458,17 +457,21 @@ int64_t OperatorRegions::InputElements(int slot, const GroupBoxes& tiles) const 
 }
 
 int64_t OperatorRegions::OutputElements(int index, const GroupBoxes& tiles) const {
+  return CheapestWay(index, tiles).elements;
+}
+
+OutputWay OperatorRegions::CheapestWay(int index, const GroupBoxes& tiles) const {
   const Slot& output = outputs_[index];
-  int64_t least = output.copies * tiles.volume - SumOverlap(output.boxes, tiles);
+  OutputWay way{output.copies * tiles.volume - SumOverlap(output.boxes, tiles), {}};
   StepSet cut = 0;
   for (const Intervals& dim : tiles.dims) cut |= dim.steps;
-  for (const TileSplits& splits : Tilings(index, LongestSides(tiles), ~cut)) {
+  for (TileSplits& splits : Tilings(index, LongestSides(tiles), ~cut)) {
     const GroupBoxes pieces = Pieces(tiles, splits);
-    least =
-        std::min(least, ElementsInPieces(output.copies, pieces.volume,
-                                         SumOverlap(output.boxes, pieces), tiles.volume));
+    const int64_t elements = ElementsInPieces(
+        output.copies, pieces.volume, SumOverlap(output.boxes, pieces), tiles.volume);
+    if (elements < way.elements) way = {elements, std::move(splits)};
   }
-  return least;
+  return way;
 }
 
 int64_t OperatorRegions::LeastOutputElements(int index, const Shape& tile, int64_t volume,

@@ -117,6 +117,15 @@ class TileOverlap {
   std::vector<Component> components_;
 };
 
+// How what groups have produced of a reduced output becomes its tiles.
+struct OutputWay {
+  int64_t elements = 0;  // fetched, over all groups
+  TileSplits splits;     // into the pieces that groups reduce; none: whole tiles
+};
+
+// The groups' pieces of their tiles, which the splits' steps do not cut.
+GroupBoxes Pieces(const GroupBoxes& tiles, const TileSplits& splits);
+
 // What the groups need and produce when a node's operator is split by `cuts`. With
 // `steps`, each worker's are those of its whole group of the first so many steps.
 class OperatorRegions {
@@ -128,6 +137,8 @@ class OperatorRegions {
   // Elements fetched, over all groups, when the tensor has these tiles.
   int64_t InputElements(int slot, const GroupBoxes& tiles) const;
   int64_t OutputElements(int index, const GroupBoxes& tiles) const;
+  // The way that fetches so many; of equal ones the first, as plan_output.h takes it.
+  OutputWay CheapestWay(int index, const GroupBoxes& tiles) const;
 
   // What is needed of an input, or produced of an output.
   const GroupBoxes& Boxes(bool is_output, int index) const {

@@ -187,51 +187,88 @@ double TimeCost::PartSeconds(int node, double read, double written,
                                       : seconds / model_.machine.HostSpeed(workers_);
 }
 
+std::vector<TimeCost::Held> TimeCost::HeldOfInput(const GroupBoxes& needed,
+                                                  const GroupTiles& tiles) const {
+  const GroupBoxes touched = InTiles(needed, tiles.size);
+  std::vector<Held> held;
+  for (size_t step = 0; step < tiles.owned.size(); ++step) {
+    held.push_back(
+        {SumOverlap(needed, tiles.owned[step]), SumOverlap(touched, tiles.grid[step])});
+  }
+  return held;
+}
+
+// Of every copy that is added up.
+std::vector<TimeCost::Held> TimeCost::HeldOfOutput(const GroupBoxes& needed, int index,
+                                                   const TimedSplit& split) const {
+  const Shape size = LongestSides(split.by.back().Boxes(true, index));
+  const GroupBoxes touched = InTiles(needed, size);
+  std::vector<Held> held;
+  for (const OperatorRegions& by : split.by) {
+    const GroupBoxes& produced = by.Boxes(true, index);
+    const int64_t copies = by.LaterCopies(index);
+    held.push_back({copies * SumOverlap(needed, produced),
+                    copies * SumOverlap(touched, InTiles(produced, size))});
+  }
+  return held;
+}
+
+// Workers that share a tile have equal pieces of it, as many as their later steps make.
+std::vector<TimeCost::Held> TimeCost::HeldPieces(const GroupBoxes& tiles,
+                                                 const TileSplits& splits) const {
+  std::vector<Held> held;
+  for (int step = 0; step <= static_cast<int>(tiles.parts.size()); ++step) {
+    Held& now = held.emplace_back(Held{tiles.volume, tiles.groups()});
+    for (const TileSplit& split : splits) {
+      const int parts = parts_[split.step];
+      if (split.step < step) {
+        now.elements /= parts;
+      } else {
+        now.tiles *= parts;
+      }
+    }
+  }
+  return held;
+}
+
+// Adds a fetch of what crosses the links.
+void TimeCost::AddFetch(const std::vector<Held>& held, int64_t element_bytes,
+                        const GroupBoxes& needed, FetchTime* time) const {
+  const double groups = static_cast<double>(needed.groups());
+  for (size_t step = 0; step + 1 < held.size(); ++step) {
+    const int64_t bytes = (held[step].elements - held[step + 1].elements) * element_bytes;
+    time->bytes_by_step[step] += bytes;
+    time->seconds += CopiesSeconds(
+        step, static_cast<double>(bytes) / workers_,
+        static_cast<double>(held[step].tiles - held[step + 1].tiles) / groups);
+  }
+  time->host_s += host_s_;
+}
+
 FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
                           const GroupTiles& tiles) const {
-  const size_t steps = tiles.owned.size() - 1;
   const OperatorRegions& regions = split.by.back();
   const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
                                          : graph_.nodes[node].inputs[slot.index];
   const int64_t bytes = DtypeBytes(graph_.dtype(entry));
-  const GroupBoxes& needed =
-      slot.is_output ? tiles.owned.back() : regions.Boxes(false, slot.index);
-  const auto sources = [&](size_t step) -> const GroupBoxes& {
-    return slot.is_output ? split.by[step].Boxes(true, slot.index) : tiles.owned[step];
-  };
-  // Copies of the sources that the first steps leave, which are added up.
-  const auto copies = [&](size_t step) {
-    return slot.is_output ? split.by[step].LaterCopies(slot.index) : int64_t{1};
-  };
+  const GroupBoxes& owned = tiles.owned.back();
   FetchTime time;
-  time.bytes_by_step.assign(steps, 0);
-  if (copies(0) * needed.volume == copies(steps) * SumOverlap(needed, sources(steps))) {
-    return time;
-  }
-  const Shape size = slot.is_output ? LongestSides(sources(steps)) : tiles.size;
-  const GroupBoxes touched = InTiles(needed, size);
-  const double groups = static_cast<double>(needed.groups());
-  int64_t held = copies(0) * SumOverlap(needed, sources(0));
-  int64_t held_tiles =
-      copies(0) *
-      SumOverlap(touched, slot.is_output ? InTiles(sources(0), size) : tiles.grid[0]);
-  for (size_t step = 1; step <= steps; ++step) {
-    const int64_t left = copies(step) * SumOverlap(needed, sources(step));
-    const int64_t left_tiles =
-        copies(step) * SumOverlap(touched, slot.is_output ? InTiles(sources(step), size)
-                                                          : tiles.grid[step]);
-    time.bytes_by_step[step - 1] = (held - left) * bytes;
-    time.seconds +=
-        CopiesSeconds(step - 1, static_cast<double>((held - left) * bytes) / workers_,
-                      static_cast<double>(held_tiles - left_tiles) / groups);
-    held = left;
-    held_tiles = left_tiles;
+  time.bytes_by_step.assign(tiles.owned.size() - 1, 0);
+  if (slot.is_output) {
+    const OutputWay way = regions.CheapestWay(slot.index, owned);
+    if (way.elements == 0) return time;
+    const GroupBoxes pieces = Pieces(owned, way.splits);
+    AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
+    if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
+  } else {
+    const GroupBoxes& needed = regions.Boxes(false, slot.index);
+    if (regions.InputElements(slot.index, owned) == 0) return time;
+    AddFetch(HeldOfInput(needed, tiles), bytes, needed, &time);
   }
   if (MayOverlap(slot)) time.hidden_s = std::min(time.seconds, split.compute_s);
   int64_t fetched = 0;
   for (int64_t of_step : time.bytes_by_step) fetched += of_step;
   time.seconds += PackSeconds(static_cast<double>(fetched) / workers_);
-  time.host_s = host_s_;
   return time;
 }
 

@@ -11,6 +11,8 @@
 //              and likewise for outputs, whose sources are what groups have produced.
 //              Tiles of other workers are read one after the other: for each a latency,
 //              and its bytes at the link's rate for that size, while all workers read.
+//              A sum that several workers need whole is two fetches where the graph has
+//              two (cost.h): of the pieces' terms, and of the other pieces.
 //   host       for every operator and every fetch the longer of what its worker needs to
 //              launch it and what the script's thread needs to hand it to all workers
 //   overlap    parameters are there before the step begins. Where a device runs several
@@ -96,6 +98,18 @@ class TimeCost {
   const Machine& machine() const { return model_.machine; }
 
  private:
+  // What the groups of the first 0, 1, 2, ... steps hold of what is needed.
+  struct Held {
+    int64_t elements = 0;
+    int64_t tiles = 0;  // in which these lie
+  };
+
+  std::vector<Held> HeldOfInput(const GroupBoxes& needed, const GroupTiles& tiles) const;
+  std::vector<Held> HeldOfOutput(const GroupBoxes& needed, int index,
+                                 const TimedSplit& split) const;
+  std::vector<Held> HeldPieces(const GroupBoxes& tiles, const TileSplits& splits) const;
+  void AddFetch(const std::vector<Held>& held, int64_t element_bytes,
+                const GroupBoxes& needed, FetchTime* time) const;
   double CopyRate(int level, double bytes) const;
   double PartSeconds(int node, double read, double written, double divided) const;
   double PackSeconds(double bytes) const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "support/example_machine.h"
@@ -20,7 +21,10 @@ constexpr char kFile[] = R"({
     {"kind": "product", "op": "dot", "flops_per_s": 7},
     {"kind": "convolution", "flops_per_s": 5}, {"kind": "reduction", "bytes_per_s": 5},
     {"kind": "elementwise", "bytes_per_s": 5}, {"kind": "movement", "bytes_per_s": 5},
-    {"kind": "other", "bytes_per_s": 5}],
+    {"kind": "other", "bytes_per_s": 5},
+    {"kind": "other", "op": "rnn", "flops_per_byte": 2,
+     "calls": [[100, 50, 2], [100, 450, 8], [10000, 450, 4]]},
+    {"kind": "elementwise", "op": "tanh", "bytes_per_s": 5}],
   "links": [
     {"name": "bus", "devices": 2, "latency_s": 0, "bytes_per_s": 100},
     {"name": "host", "devices": 4, "latency_s": 0, "bytes_per_s": 50,
@@ -80,6 +84,19 @@ TEST(Machine, NamesTheDamagedPlace) {
        "operators[3].kind: found \"reductoin\", expected product"},
       {"\"kind\": \"movement\", \"bytes", "\"kind\": \"other\", \"bytes",
        "for the kind \"movement\""},
+      {"[100, 50, 2]", "[100, 2]",
+       "operators[7].calls[0]: found an array of 2, expected [FLOPs, bytes, seconds]"},
+      {"[100, 50, 2]", "[-1, 50, 2]",
+       "calls[0][0]: found -1, expected a number of FLOPs"},
+      {"[100, 50, 2]", "[100, 0, 2]", "calls[0][1]: found 0, expected a number of bytes"},
+      {"[100, 50, 2]", "[100, 50, 0]",
+       "calls[0][2]: found 0, expected a number of seconds above 0"},
+      {"\"flops_per_byte\": 2", "\"flops_per_byte\": 0",
+       "operators[7].flops_per_byte: found 0, expected how many FLOPs a byte counts as"},
+      {"\"flops_per_byte\": 2,", "", "expected the key \"flops_per_byte\""},
+      {"\"op\": \"tanh\", \"bytes_per_s\": 5", "\"op\": \"tanh\"",
+       "operators[8]: found an object, expected flops_per_s, bytes_per_s or both, or "
+       "calls"},
       {"\"devices\": 4", "\"devices\": 3",
        "links[1].devices: found 3, expected a multiple of the 2"},
       {"\"devices\": 8", "\"devices\": 4",
@@ -122,6 +139,24 @@ TEST(Machine, AnOperatorTakesTheLongerOfArithmeticAndMemory) {
   // Its own rates; no bandwidth is given for it.
   EXPECT_DOUBLE_EQ(ComputeSeconds(machine, "dot", {OperatorKind::kProduct, 14, 1e9}), 2);
   EXPECT_DOUBLE_EQ(ComputeSeconds(machine, "dot", {OperatorKind::kOther, 14, 10}), 2);
+}
+
+TEST(Machine, ACallTakesWhatItsNeighboursTakeForTheirFlopsAndBytes) {
+  const Machine machine = ReadMachine(kFile, "");
+  const auto seconds = [&](double flops, double bytes) {
+    return ComputeSeconds(machine, "rnn", {OperatorKind::kOther, flops, bytes});
+  };
+  // What was measured; equal FLOPs or bytes alone do not decide.
+  EXPECT_NEAR(seconds(100, 50), 2, 0.01);
+  EXPECT_NEAR(seconds(100, 450), 8, 0.01);
+  EXPECT_NEAR(seconds(10000, 450), 4, 0.01);
+  // Half way between calls of 200 in 2 s and 1000 in 8 s: 400 at 111.8 per second. The
+  // third is too far off to change much.
+  EXPECT_NEAR(seconds(100, 150), 400 / std::sqrt(100.0 * 125), 0.1);
+  // Nearest to the third one, in proportion.
+  EXPECT_NEAR(seconds(20000, 450), 4 * 20900 / 10900.0, 0.15);
+  // Nothing takes less than the smallest amount.
+  EXPECT_NEAR(seconds(90, 45), 2, 0.02);
 }
 
 TEST(Machine, TheInnermostCommonGroupLinksTwoDevices) {

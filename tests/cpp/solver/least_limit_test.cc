@@ -32,8 +32,9 @@ TEST(LeastLimit, IsWhatTryingEveryChoiceFinds) {
 
 TEST(LeastLimit, NamesTheMomentAndWhatIsAliveThere) {
   LimitedProblem problem;
-  for (int v = 0; v < 3; ++v) problem.costs.AddVariable(2);
-  problem.uses = {{0, 0, 6, {4, 9}}, {1, 3, 9, {7, 5}}, {2, 6, 9, {1, 1}}};
+  for (int v = 0; v < 4; ++v) problem.costs.AddVariable(2);
+  problem.uses = {
+      {0, 0, 6, {4, 9}}, {1, 3, 9, {7, 5}}, {2, 6, 9, {1, 1}}, {3, 0, 9, {0, 0}}};
   const LeastLimit found = FindLeastLimit(problem, Deadline::max(), 1);
   EXPECT_EQ(found.least, 9);
   EXPECT_EQ(found.moment, 3);

@@ -135,18 +135,24 @@ class Operator {
     return (Count(needed) - Count(Common(needed, Tile(entry)))) * BytesOf(entry);
   }
 
-  // Reduces, of the tile or of this worker's piece of it, every part that others hold,
-  // and brings the rest of the tile.
-  int64_t OutputBytes(int index, const Division& division) const {
-    const NodeEntry entry{node_, index};
-    const Region tile = Tile(entry);
-    Region piece = tile;
+  // The tile, or this worker's piece of it.
+  Region PieceOf(int index, const Division& division) const {
+    Region piece = Tile({node_, index});
     for (const auto& [step, dimension] : division) {
       Span& span = piece[dimension];
       const int64_t size = (span.end - span.begin) / plan_.parts[step];
       span.begin += size * which_[step];
       span.end = span.begin + size;
     }
+    return piece;
+  }
+
+  // Reduces, of the tile or of this worker's piece of it, every part that others hold,
+  // and brings the rest of the tile.
+  int64_t OutputBytes(int index, const Division& division) const {
+    const NodeEntry entry{node_, index};
+    const Region tile = Tile(entry);
+    const Region piece = PieceOf(index, division);
     const int64_t own = Count(Common(Made(index), piece));
     return (Copies(index).first * Count(piece) - own + Count(tile) - Count(piece)) *
            BytesOf(entry);
@@ -359,23 +365,34 @@ int64_t RecountNode(const Graph& graph, const StrategyTable& table, const Plan& 
   int workers = 1;
   for (int count : plan.parts) workers *= count;
   int64_t bytes = 0;
-  std::vector<Operator> all;
   for (int worker = 0; worker < workers; ++worker) {
-    all.emplace_back(graph, table, plan, node, worker);
-    for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-      bytes += all.back().InputBytes(slot);
-    }
+    const Operator op(graph, table, plan, node, worker);
+    for (size_t slot = 0; slot < n.inputs.size(); ++slot) bytes += op.InputBytes(slot);
   }
   for (int index : outputs) {
-    int64_t least = std::numeric_limits<int64_t>::max();
-    for (const Division& division : all[0].Divisions(index)) {
-      int64_t sum = 0;
-      for (const Operator& op : all) sum += op.OutputBytes(index, division);
-      least = std::min(least, sum);
-    }
-    bytes += least;
+    bytes += RecountOutput(graph, table, plan, node, index).bytes;
   }
   return bytes;
+}
+
+SharedReduction RecountOutput(const Graph& graph, const StrategyTable& table,
+                              const Plan& plan, int node, int index) {
+  std::vector<Operator> all;
+  int workers = 1;
+  for (int count : plan.parts) workers *= count;
+  for (int worker = 0; worker < workers; ++worker) {
+    all.emplace_back(graph, table, plan, node, worker);
+  }
+  SharedReduction least;
+  least.bytes = std::numeric_limits<int64_t>::max();
+  for (const Division& division : all[0].Divisions(index)) {
+    int64_t sum = 0;
+    for (const Operator& op : all) sum += op.OutputBytes(index, division);
+    if (sum >= least.bytes) continue;
+    least = {sum, !division.empty(), {}};
+    for (const Operator& op : all) least.pieces.push_back(op.PieceOf(index, division));
+  }
+  return least;
 }
 
 int64_t Recount(const Graph& graph, const StrategyTable& table, const Plan& plan) {

@@ -34,6 +34,16 @@ struct WorkerPart {
   std::vector<int> copy;             // [output]: which of them it made
 };
 
+// The way in which the workers share the reduction of an output that fetches least.
+struct SharedReduction {
+  int64_t bytes = 0;           // over all workers
+  bool in_pieces = false;      // or each worker reduces its whole tile
+  std::vector<Region> pieces;  // [worker]: what it reduces, its tile or a piece of it
+};
+
+SharedReduction RecountOutput(const Graph& graph, const StrategyTable& table,
+                              const Plan& plan, int node, int index);
+
 WorkerPart RecountPart(const Graph& graph, const StrategyTable& table, const Plan& plan,
                        int node, int worker);
 

@@ -88,7 +88,7 @@ class NodeTime {
  public:
   NodeTime(const Graph& graph, const StrategyTable& table, const Plan& plan,
            const Machine& machine, int node)
-      : graph_(graph), plan_(plan), machine_(machine), node_(node) {
+      : graph_(graph), table_(table), plan_(plan), machine_(machine), node_(node) {
     for (int part : plan.parts) workers_ *= part;
     for (int worker = 0; worker < workers_; ++worker) {
       parts_.push_back(RecountPart(graph, table, plan, node, worker));
@@ -136,46 +136,61 @@ class NodeTime {
     return crossing;
   }
 
-  Crossing Output(size_t index) const {
-    Crossing crossing(plan_.parts.size());
-    std::vector<Source> sources;
-    for (const WorkerPart& part : parts_) {
-      sources.push_back({&part.which, &part.made[index], part.copy[index]});
+  // The terms of each worker's tile; or those of its piece, and then the other pieces.
+  std::vector<Crossing> Output(size_t index) const {
+    const size_t steps = plan_.parts.size();
+    const SharedReduction way =
+        RecountOutput(graph_, table_, plan_, node_, static_cast<int>(index));
+    std::vector<Crossing> crossings(way.in_pieces ? 2 : 1, Crossing(steps));
+    std::vector<Source> terms;
+    std::vector<Source> pieces;
+    for (size_t worker = 0; worker < parts_.size(); ++worker) {
+      const WorkerPart& part = parts_[worker];
+      terms.push_back({&part.which, &part.made[index], part.copy[index]});
+      pieces.push_back({&part.which, &way.pieces[worker], 0});
     }
-    for (const WorkerPart& part : parts_) {
-      crossing.Read(part.which, part.output_tiles[index],
-                    static_cast<int>(part.copies[index]), sources);
+    for (size_t worker = 0; worker < parts_.size(); ++worker) {
+      const WorkerPart& part = parts_[worker];
+      crossings[0].Read(part.which, way.pieces[worker],
+                        static_cast<int>(part.copies[index]), terms);
+      if (!way.in_pieces) continue;
+      crossings[1].Read(part.which, part.output_tiles[index], 1, pieces);
     }
-    return crossing;
+    return crossings;
   }
 
   // Counted in nanoseconds; adds the bytes of each step to `bytes`.
-  int64_t FetchNs(const Crossing& crossing, NodeEntry entry, bool may_overlap,
-                  double compute_s, std::vector<int64_t>* bytes) const {
+  int64_t FetchNs(const std::vector<Crossing>& crossings, NodeEntry entry,
+                  bool may_overlap, double compute_s, std::vector<int64_t>* bytes) const {
     const int64_t each = BytesOfType(Entry(graph_.dtypes, entry));
     double seconds = 0;
-    bool is_any = false;
-    int group = workers_;
-    for (size_t step = 0; step < plan_.parts.size(); ++step) {
-      const int64_t moved = crossing.elements[step] * each;
-      (*bytes)[step] += moved;
-      is_any = is_any || moved > 0;
-      if (moved > 0) {
-        seconds += Seconds(group, static_cast<double>(moved) / workers_,
-                           static_cast<double>(crossing.tiles[step]) / workers_);
+    double host_s = 0;
+    int64_t all = 0;
+    for (const Crossing& crossing : crossings) {
+      int group = workers_;
+      for (size_t step = 0; step < plan_.parts.size(); ++step) {
+        const int64_t moved = crossing.elements[step] * each;
+        (*bytes)[step] += moved;
+        all += moved;
+        if (moved > 0) {
+          seconds += Seconds(group, static_cast<double>(moved) / workers_,
+                             static_cast<double>(crossing.tiles[step]) / workers_);
+        }
+        group /= plan_.parts[step];
       }
-      group /= plan_.parts[step];
+      if (std::accumulate(crossing.elements.begin(), crossing.elements.end(),
+                          int64_t{0}) > 0) {
+        host_s += host_s_;
+      }
     }
-    if (!is_any) return 0;
+    if (all == 0) return 0;
     if (may_overlap) seconds -= std::min(seconds, compute_s);
     if (machine_.device.is_gpu) {
-      const int64_t moved = each * std::accumulate(crossing.elements.begin(),
-                                                   crossing.elements.end(), int64_t{0});
       const Work packing{OperatorKind::kMovement, 0,
-                         4 * static_cast<double>(moved) / workers_};
+                         4 * static_cast<double>(all) / workers_};
       seconds += tofu::ComputeSeconds(machine_, "", packing);
     }
-    return std::llround((seconds + host_s_) * 1e9);
+    return std::llround((seconds + host_s) * 1e9);
   }
 
   double host_s() const { return host_s_; }
@@ -212,6 +227,7 @@ class NodeTime {
   }
 
   const Graph& graph_;
+  const StrategyTable& table_;
   const Plan& plan_;
   const Machine& machine_;
   const int node_;
@@ -244,7 +260,7 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
            is_parameter[static_cast<size_t>(graph.first_entry[entry.node] + entry.index)];
   };
   for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-    found.ns += time.FetchNs(time.Input(slot), n.inputs[slot], overlaps(n.inputs[slot]),
+    found.ns += time.FetchNs({time.Input(slot)}, n.inputs[slot], overlaps(n.inputs[slot]),
                              compute_s, &found.bytes);
   }
   for (int index : outputs) {

@@ -350,3 +350,64 @@ def test_errors_of_onednn_end_too():
         timeout=60,
     )
     assert done.stdout == "ended\n", done.stderr
+
+
+NESTED = """
+    import mxnet as mx
+    from mxnet import autograd, gluon
+    import tofu
+
+    class Nested(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0].tanh())
+
+        def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+            x = in_data[0].detach()
+            x.attach_grad()
+            with autograd.record():
+                y = x.tanh()
+            y.backward(out_grad[0])
+            self.assign(in_grad[0], req[0], x.grad)
+
+    @mx.operator.register("nested")
+    class Property(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Nested()
+
+    class Net(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.layer = gluon.nn.Dense(8, in_units=4)
+
+        def hybrid_forward(self, F, x):
+            return F.Custom(self.layer(x), op_type="nested")
+
+    def gradients():
+        mx.random.seed(1)
+        net = Net()
+        net.initialize()
+        net.hybridize()
+        x = mx.nd.ones((4, 4))
+        x.attach_grad()
+        with autograd.record():
+            loss = (net(x) ** 2).sum()
+        loss.backward()
+        return net.layer.weight.grad().sum().asscalar(), x.grad.sum().asscalar()
+
+    expected = gradients()
+    tofu.enable(workers=2, device="cpu", log="quiet")
+    assert max(abs(a - b) for a, b in zip(gradients(), expected)) < 1e-6
+    print("ended")
+"""
+
+
+def test_operators_may_differentiate_for_themselves():
+    """Their backward call must not wait for the script's, which waits for them."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(NESTED)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "ended\n", done.stderr

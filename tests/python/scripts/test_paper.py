@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
-NAMES = ("_statements", "paper", "_systems", "_training", "_common")
+NAMES = (
+    "_statements", "_soybean_statements", "paper", "_systems", "_soybean", "_steps", "_training",
+    "_common",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ def run_here(script, *args):
                 status = end.code
             finally:
                 sys.modules.pop("_training", None)
+                sys.modules.pop("_placement", None)
     return status, printed.getvalue(), told.getvalue()
 
 
@@ -121,6 +122,16 @@ def test_workers_have_the_serial_losses(script, workers):
     assert f"{record['bytes_per_step']:,} bytes communicated per step" in lines[-1]
 
 
+@pytest.mark.parametrize("script", MODELS)
+def test_layers_on_devices_in_turn_have_the_serial_losses(script):
+    expected, _ = serial(script)
+    record = train_apart(script, "--system", "placement", "--devices", "3")
+    assert record.keys() == KEYS | {"system", "devices", "simulated"}
+    assert record["devices"] == 3 and not record["simulated"]
+    np.testing.assert_allclose(record["first_loss"], expected["first_loss"], rtol=1e-5)
+    np.testing.assert_allclose(record["last_loss"], expected["last_loss"], rtol=5e-3)
+
+
 def test_rate_is_a_median_between_its_quartiles():
     rates = serial("rnn")[0]["samples_per_second"]
     assert 0 < rates["quartiles"][0] <= rates["median"] <= rates["quartiles"][1]
@@ -169,6 +180,17 @@ def test_a_simulated_system(size):
         ("wresnet", ["--depth", "18"], "depth 18: expected one of 50, 101, 152"),
         ("wresnet", ["--width", "0"], "width 0: expected 1 to 1048576"),
         ("rnn", ["--hidden", "-4"], "hidden -4: expected 1 to 1048576"),
+        ("rnn", ["--devices", "2"], "--devices: expected --system placement"),
+        (
+            "rnn",
+            ["--system", "placement", "--devices", "2", "--machine", "p2.8xlarge"],
+            "--machine p2.8xlarge: only for a simulation; leave out --devices",
+        ),
+        (
+            "rnn",
+            ["--system", "placement", "--devices", "2", "--batch-size", "auto"],
+            "--batch-size auto: only for a simulation; leave out --devices",
+        ),
         ("rnn", ["--workers", "0"], "--workers 0: expected at least 1"),
         ("rnn", ["--batch-size", "0"], "--batch-size 0: expected at least 1"),
         ("rnn", ["--warm-up", "-1"], "--warm-up -1: expected at least 0"),

@@ -22,20 +22,39 @@ def entry(measured: list[Measured], kind: str, op: str = "") -> dict[str, Any]:
     return found
 
 
-def test_a_point_is_the_median_of_calls_of_similar_size() -> None:
-    amounts = [(5000.0, 1e-6), (6000.0, 2e-6), (7000.0, 7e-6), (1e6, 1e-4)]
-    measured = [Measured("tanh", ("elementwise", 1.0, b), s) for b, s in amounts]
-    assert entry(measured, "elementwise", "tanh")["bytes_per_s"] == [[6000, 3e9], [1e6, 1e10]]
+def seconds(measured: list[Measured], op: str, work: tuple[str, float, float]) -> float:
+    """What a machine with these measurements predicts for a call."""
+    document = machine_document(ENGINE, measured, 4, [1], COPIES)
+    return _core.Machine(json.dumps(document)).operator_seconds(op, work)
 
 
-def test_products_are_measured_by_their_operations() -> None:
+def test_a_call_takes_what_it_took() -> None:
+    amounts = [(5000.0, 1e-6), (60000.0, 2e-6), (1e6, 1e-4)]
+    measured = [Measured("tanh", ("elementwise", b / 4, b), s) for b, s in amounts]
+    rows = [[b / 4, b, s] for b, s in amounts]
+    assert entry(measured, "elementwise", "tanh")["calls"] == rows
+    for amount, taken in amounts:
+        found = seconds(measured, "tanh", ("elementwise", amount / 4, amount))
+        assert found == pytest.approx(taken, rel=0.01)
+
+
+def test_calls_of_equal_flops_take_longer_with_more_bytes() -> None:
+    # 1 GFLOP/s and 0.1 GB/s: with large weights the bytes take longer.
+    works = [(f, b) for f in (1e6, 1e7, 1e8) for b in (1e5, 1e6, 1e7)]
+    measured = [Measured("dot", ("product", f, b), f / 1e9 + b / 1e8) for f, b in works]
+    assert entry(measured, "product", "dot")["flops_per_byte"] == 16.0  # 10 is between
+    for flops, size in ((3e6, 3e5), (3e6, 5e6), (5e7, 3e6)):
+        found = seconds(measured, "dot", ("product", flops, size))
+        assert found == pytest.approx(flops / 1e9 + size / 1e8, rel=0.35)
+
+
+def test_operators_of_a_kind_share_what_is_known_of_others() -> None:
     measured = [
         Measured("dot", ("product", 1e6, 1e4), 1e-3),
-        Measured("batch_dot", ("product", 1e6, 1e4), 3e-3),
+        Measured("batch_dot", ("product", 1e6, 1e4), 4e-3),
     ]
-    assert entry(measured, "product", "dot")["flops_per_s"] == [[1e6, 1e9]]
-    (rate,) = entry(measured, "product")["flops_per_s"]
-    assert rate[1] == pytest.approx((1e9 + 1e9 / 3) / 2, rel=1e-3)
+    assert seconds(measured, "dot", ("product", 1e6, 1e4)) == pytest.approx(1e-3, rel=0.01)
+    assert seconds(measured, "other_dot", ("product", 1e6, 1e4)) == pytest.approx(2e-3, rel=0.01)
 
 
 def test_operators_too_small_to_measure_are_left_out() -> None:

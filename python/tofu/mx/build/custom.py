@@ -18,14 +18,16 @@ from typing import Any
 import mxnet as mx
 from mxnet.operator import _registry
 
+from tofu.analysis.strategy_table import WHOLE
 from tofu.errors import GraphError
 
-from .nnvm import Graph, Node
+from .nnvm import Entry, Graph, Node
 
 __all__ = ["gradient_call", "register", "stand_in"]
 
 _CUSTOM, _BACKWARD = "Custom", "_backward_Custom"
 _OPERATOR, _GRADIENT = "tofu_operator", "tofu_gradient"  # tofu.analysis.table knows them
+_ZEROS = ("_zeros", "_zeros_without_dtype")
 _registered: list[type] = []
 
 
@@ -53,15 +55,21 @@ def _replace_gradient(node: Node) -> None:
     if problem:
         raise GraphError(f"custom operator {forward.attrs['op_type']} ({forward.name}): {problem}")
     register()
+    for at, number in enumerate(_dependencies(prop)):
+        if node.inputs[at].node.op in _ZEROS:  # of an output that nothing reads; has no shape
+            name = f"{forward.name}_unread{number}"
+            zeros = Node("zeros_like", name, {}, [Entry(forward, number)])
+            node.inputs[at] = Entry(zeros)
     node.op = _CUSTOM
     node.attrs = _attributes(_GRADIENT, forward.attrs)
     node.num_outputs = len(prop.list_arguments())
 
 
 def _attributes(stand_in: str, attrs: Mapping[str, str]) -> dict[str, str]:
-    own = {k: v for k, v in attrs.items() if k != "op_type"}
+    own = {k: v for k, v in attrs.items() if k not in ("op_type", WHOLE)}
     arguments = json.dumps(own, sort_keys=True)
-    return {"op_type": stand_in, "of": attrs["op_type"], "arguments": arguments}
+    why = {WHOLE: attrs[WHOLE]} if WHOLE in attrs else {}
+    return {"op_type": stand_in, "of": attrs["op_type"], "arguments": arguments, **why}
 
 
 def gradient_call(attrs: Mapping[str, str]) -> tuple[dict[str, str], list[int], int]:

@@ -15,7 +15,7 @@ import ctypes
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import mxnet as mx
 from mxnet.base import _LIB, SymbolHandle, check_call
@@ -55,7 +55,8 @@ def symbol_text(symbol: mx.sym.Symbol) -> str:
 class Node:
     """An operator or variable (``op`` is VARIABLE); compared by identity.
 
-    Once inferred, ``shapes`` and ``dtypes`` have one element per output.
+    Once inferred, ``shapes`` and ``dtypes`` have one element per output. Control flow has
+    ``subgraphs``, as JSON.
     """
 
     op: str
@@ -66,6 +67,7 @@ class Node:
     num_outputs: int = 1
     shapes: list[Shape] = dataclasses.field(default_factory=list)
     dtypes: list[int] = dataclasses.field(default_factory=list)
+    subgraphs: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
     def is_variable(self) -> bool:
@@ -243,12 +245,6 @@ def _read(data: dict[str, Any]) -> Graph:
     rows = data["node_row_ptr"]
     nodes: list[Node] = []
     for i, record in enumerate(data["nodes"]):
-        if "subgraphs" in record:
-            raise GraphError(
-                f"node {record['name']!r} ({record['op']}) is control flow, which cannot be "
-                "partitioned; hybridize the blocks before and after it instead of the one around "
-                "it, or unroll it in Python"
-            )
         nodes.append(
             Node(
                 op=record["op"],
@@ -257,6 +253,7 @@ def _read(data: dict[str, Any]) -> Graph:
                 inputs=[_entry(nodes, each) for each in record["inputs"]],
                 control_deps=[nodes[each] for each in record.get("control_deps", [])],
                 num_outputs=rows[i + 1] - rows[i],
+                subgraphs=record.get("subgraphs", []),
             )
         )
     heads = [_entry(nodes, head) for head in data["heads"]]
@@ -272,10 +269,12 @@ def _entry(nodes: list[Node], record: list[int]) -> Entry:
 
 
 def _node_json(node: Node, ids: dict[Node, int]) -> dict[str, Any]:
-    record: dict[str, Union[str, dict[str, str], list[Any]]] = {"op": node.op, "name": node.name}
+    record: dict[str, Any] = {"op": node.op, "name": node.name}
     if node.attrs:
         record["attrs"] = node.attrs
     record["inputs"] = [[ids[entry.node], entry.index, 0] for entry in node.inputs]
     if node.control_deps:
         record["control_deps"] = [ids[dep] for dep in node.control_deps]
+    if node.subgraphs:
+        record["subgraphs"] = node.subgraphs
     return record

@@ -19,10 +19,12 @@ from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
 
 from ..run.extension import is_stateful_backward, load
+from .branches import hide_branches
 from .custom import stand_in
 from .gradient import HEAD_GRADIENT, differentiate
 from .infer import infer
 from .joins import concatenate_stacks
+from .loops import unroll_loops
 from .lower import AFTER, BEFORE, STAGES
 from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, unique_names
 from .replay import replay_stateful
@@ -77,7 +79,9 @@ def training_graph(
     load()
     draft = _Draft(symbol, inputs, parameters, aux)
     _check_variables(draft.graph, draft.variables, gradients)
+    unroll_loops(draft.graph, draft.variables)
     _drop_hidden_attributes(draft.graph.topological())
+    hide_branches(draft.graph)
     concatenate_stacks(draft.graph, draft.variables)
     draft.infer(may_be_empty=True)
     draft.describe_head_gradients()

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "kernels/fetch_bundle.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partition.h"
 #include "support/mock_graph.h"
@@ -109,6 +110,9 @@ TEST(VerifyTiles, FindsFetchesThatMakeSomethingElse) {
   });
   ExpectComplaint("is not a published tile",
                   [](Partitioned* p) { NodeOf(p, kPublishOp).op = "_tofu_other"; });
+  ExpectComplaint("is not a published tile number 1", [](Partitioned* p) {
+    NodeOf(p, kMultiFetchOp).attrs[kHandlesAttr] = WriteHandles({{0, 1}});
+  });
 }
 
 TEST(VerifyTiles, FindsReadersAfterARetirement) {

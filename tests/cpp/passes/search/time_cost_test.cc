@@ -125,7 +125,7 @@ TEST_P(TimePlans, AreWhatBruteForceFinds) {
 INSTANTIATE_TEST_SUITE_P(Search, TimePlans,
                          testing::Values(Case{2, false, false}, Case{4, false, false},
                                          Case{4, true, false}, Case{2, true, true},
-                                         Case{4, false, true}));
+                                         Case{4, false, true}, Case{4, true, true}));
 
 TEST(TimeCost, SplitsBytesByTheLinkThatTheyCross) {
   ExampleGraph example = Mlp(64, 32, 2);
@@ -139,6 +139,66 @@ TEST(TimeCost, SplitsBytesByTheLinkThatTheyCross) {
   EXPECT_EQ(time.step_ns,
             time.compute_ns + time.host_ns + time.fetch_ns - time.hidden_ns);
   EXPECT_EQ(time.lower_bound_ns, -1);
+}
+
+bool ReducesInPieces(ExampleGraph* example, const Plan& plan) {
+  const Graph& graph = example->graph();
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      if (graph.nodes[node].is_variable()) continue;
+      if (RecountOutput(graph, example->table(), plan, node, i).in_pieces) return true;
+    }
+  }
+  return false;
+}
+
+void ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& machine) {
+  const Graph& graph = example->graph();
+  const TimeModel model = ModelOf(graph, machine);
+  const PredictedTime time = PredictTime(graph, example->table(), plan, model);
+  const std::vector<bool> parameters = Parameters(graph, ClassesOfGraph(example));
+  const RecountedTime recounted =
+      RecountTime(graph, example->table(), plan, machine, model.works, parameters);
+  EXPECT_LE(std::abs(time.step_ns - recounted.ns), 4 * graph.num_nodes());
+  // Three groups of two workers: each step has a group on both hosts.
+  const int64_t outer = plan.workers() == 6 ? plan.total_bytes() : recounted.bytes[0];
+  EXPECT_EQ(time.links[1].bytes, outer);
+  EXPECT_EQ(time.links[0].bytes + time.links[1].bytes, plan.total_bytes());
+}
+
+// The gradient of a whole weight is two fetches, over the links of all steps.
+TEST(TimeCost, SumsThatAllNeedAreCountedInPieces) {
+  for (int workers : {4, 6, 8}) {
+    int in_pieces = 0;
+    for (unsigned seed = 0; seed <= 30; ++seed) {
+      SCOPED_TRACE(std::to_string(workers) + " workers, seed " + std::to_string(seed));
+      ExampleGraph example = seed == 0 ? Mlp(48, 24, 2) : RandomGraph(seed, 4);
+      PlanOptions options;
+      options.workers = workers;
+      options.mode = "data-parallel";
+      const Plan plan = MakePlan(example.graph(), example.table(), options);
+      in_pieces += ReducesInPieces(&example, plan) ? 1 : 0;
+      ExpectRecounted(&example, plan, TwoHosts(workers, seed % 2 == 0));
+    }
+    EXPECT_GE(in_pieces, 1);
+  }
+}
+
+// A step of k parts moves 2 (k - 1) S for the gradients of weights of S bytes: half of it
+// over the outer link if that divides the workers in two.
+TEST(TimeCost, DataParallelismOverTwoHosts) {
+  constexpr int64_t kWidth = 24;
+  constexpr int64_t kBytes = (kWidth * kWidth + kWidth) * 4 * 2;  // of two layers
+  ExampleGraph example = Mlp(96, kWidth, 2);
+  PlanOptions options;
+  options.workers = 8;
+  options.mode = "data-parallel";
+  const Plan plan = MakePlan(example.graph(), example.table(), options);
+  const TimeModel model = ModelOf(example.graph(), TwoHosts(8, false));
+  const PredictedTime time = PredictTime(example.graph(), example.table(), plan, model);
+  // Each worker needs 4 terms of its eighth from the other host, and then 4 eighths.
+  EXPECT_EQ(time.links[1].bytes, 8 * (4 + 4) * kBytes / 8);
+  EXPECT_EQ(time.links[0].bytes, 8 * (3 + 3) * kBytes / 8);
 }
 
 // Later steps cross faster links, so a plan for time sends less over the slow one.

@@ -132,6 +132,10 @@ TEST(EventLoop, OperationsOfAGpuShareIt) {
   EXPECT_DOUBLE_EQ(apart.step_s, 3);
   EXPECT_DOUBLE_EQ(apart.ran[1].host_s, 2);
   EXPECT_DOUBLE_EQ(apart.ran[1].compute_s, 1);
+  Script empty;  // what takes no time leaves the device to the others
+  empty.Compute(0, 0);
+  empty.Compute(0, 2);
+  EXPECT_DOUBLE_EQ(empty.Run(ExampleGpus(1)).step_s, 2);
 }
 
 TEST(EventLoop, FlowsShareAPort) {

@@ -179,17 +179,6 @@ def test_errors_say_what_is_missing():
         build(symbol, {**inputs, "data": random((6, 13))}, parameters)
 
 
-def test_control_flow_is_refused_by_name():
-    def step(x, states):
-        return x, [states[0] + x]
-
-    symbol = mx.sym.contrib.foreach(step, mx.sym.var("x"), [mx.sym.var("s")])[0]
-    with pytest.raises(
-        GraphError, match=r"^node '_foreach0' .* is control flow.*hybridize the blocks"
-    ):
-        build(symbol, {}, {"x": random((2, 3)), "s": random((3,))})
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": []}', '{"nodes": [{"op": "null"}]}'])
 def test_a_foreign_or_truncated_json_is_refused(text):
     with pytest.raises(GraphError, match="symbol JSON: cannot be read"):
