@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
+from tofu.cli.explained import explained_names
 from tofu.cli.inputs import graphs_of_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import (
@@ -48,7 +49,7 @@ from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
 from tofu.plan import file as plan_file
-from tofu.plan.names import is_pattern, matching, near_text
+from tofu.plan.names import matching
 from tofu.plan.options import check_pins
 from tofu.plan.plan import undescribed_text
 from tofu.plan.progress import stage
@@ -195,8 +196,8 @@ def plan(
     """
     update = None if optimizer == "none" else optimizer
     if mesh is not None or is_module(target):
-        set_search(search, pins, pin_file, allow_replication)
-        _plan_module(target, mesh, form, update, everything, time_limit)
+        set_search(search, pins, pin_file, allow_replication, objective, machine)
+        _plan_module(target, mesh, form, update, everything, time_limit, explain)
         return
     if form == "python":
         raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
@@ -284,6 +285,7 @@ def _plan_module(
     optimizer: Optional[str],
     everything: bool,
     time_limit: Optional[float],
+    explain: Sequence[str],
 ) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
     context = click.get_current_context()
@@ -297,16 +299,19 @@ def _plan_module(
             f"tofu plan --mesh: {target}: expected package.module:function or FILE.pt2"
         )
     config = Config.from_environment()
-    given = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    given = SearchOptions(
+        config.search, time_limit, config.pins, config.replication,
+        objective=config.objective, machine=config.machine,
+    )  # fmt: skip
     plan_module(
         target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
-        everything=everything,
+        everything=everything, explain=explain,
     )  # fmt: skip
 
 
 _NOT_OF_MODULES = (
     "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
-    "explain", "save", "memory", "fetch",
+    "save", "memory", "fetch",
 )  # fmt: skip
 
 
@@ -383,7 +388,7 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
             f"a page shows one plan, and there are {len(problems)} graphs: "
             f"{_listed(problems)}; --graph N chooses one"
         )
-    explained = _explained(problems, output.explain)
+    explained = explained_names(problems, output.explain)
     pins = _shared_out(problems, options)
     dump_dir = Config.from_environment().dump_dir
     texts: list[str] = []
@@ -549,26 +554,3 @@ def _render(
     if output.peak:
         return render_peak(plan, everything=output.everything)
     return render_text(plan, everything=output.everything)
-
-
-def _explained(problems: Sequence[Problem], names: Sequence[str]) -> list[list[str]]:
-    """For each graph the tensors and operators that names and patterns stand for.
-
-    Raises ConfigError for a name of none.
-    """
-    found: list[dict[str, None]] = [{} for _ in problems]
-    for name in names:
-        known: dict[str, None] = {}
-        for problem, own in zip(problems, found):
-            nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
-            outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
-            known.update(nodes)
-            own.update(dict.fromkeys(matching(name, nodes) or matching(name, outputs)))
-        if not any(matching(name, {**known, **own}) for own in found):
-            what = "that fits" if is_pattern(name) else "of that name"
-            raise ConfigError(
-                f"--explain {name}: {' and '.join(p.name for p in problems)} "
-                f"{'have' if len(problems) > 1 else 'has'} no tensor or operator {what}"
-                + near_text(name, known)
-            )
-    return [list(own) for own in found]
