@@ -51,21 +51,31 @@ class Comparison:
     largest_batch: int
 
 
-def measure(comparison: Comparison, *, smoke: bool, known: Sequence[Row] = ()) -> Iterator[Row]:
+def measure(
+    comparison: Comparison, *, smoke: bool, known: Sequence[Row] = (), only: Sequence[str] = ()
+) -> Iterator[Row]:
     """Simulate every system on every model.
 
     Args:
         comparison: what to compare.
         smoke: whether to take reduced models.
         known: rows of other raw data, which are not simulated again.
+        only: models, systems or both to simulate; empty: all. Others are left out if not known.
     """
+    models = set(only) & set(comparison.models) or set(comparison.models)
+    systems = set(only) & set(comparison.systems) or set(comparison.systems)
     kept = {(row["model"], row["system"]): row for row in known}
-    cases = [(model, system) for model in comparison.models for system in comparison.systems]
+    cases = [
+        (model, system)
+        for model in comparison.models
+        for system in comparison.systems
+        if (model, system) in kept or (model in models and system in systems)
+    ]
     largest = SMOKE_BATCH if smoke else comparison.largest_batch
     plans: Plans = {}
     for number in progress(len(cases), f"simulating {comparison.name}"):
         model, system = cases[number]
-        if system == comparison.systems[0]:
+        if number and model != cases[number - 1][0]:
             plans = {}  # of another model
         if (model, system) in kept:
             yield kept[model, system]
@@ -148,7 +158,9 @@ def draw(document: dict[str, Any], path: Path) -> None:
     )
     for at, system in enumerate(systems):
         for group, model in enumerate(models):
-            row = rates[model, system]
+            row = rates.get((model, system))
+            if row is None or (systems[0] == "ideal" and (model, "ideal") not in rates):
+                continue
             base = rates[model, systems[0]]["samples_per_second"] if systems[0] == "ideal" else 1
             height = row["samples_per_second"] / base if row["fits"] else 0
             place = group + at * width
@@ -175,6 +187,7 @@ def main(comparison: Comparison, description: str) -> None:
     parser.add_argument(
         "--rows", type=Path, metavar="JSON", help="raw data whose rows are not simulated again"
     )
+    parser.add_argument("--only", nargs="+", default=[], help="models and systems to simulate")
     parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
     if args.draw is not None:
@@ -183,7 +196,7 @@ def main(comparison: Comparison, description: str) -> None:
         return
     known = [] if args.rows is None else json.loads(args.rows.read_text(encoding="utf-8"))["rows"]
     rows: list[Row] = []
-    for row in measure(comparison, smoke=args.smoke, known=known):
+    for row in measure(comparison, smoke=args.smoke, known=known, only=args.only):
         rows.append(row)
         if args.output is not None:  # a run that is interrupted goes on with --rows
             write(args.output, f"{comparison.name}.part", {"rows": rows})

@@ -246,6 +246,7 @@ def main() -> None:
     """Plan all cases with all algorithms; print, save and draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser.add_argument("--models", nargs="+", choices=dict(CASES), default=list(dict(CASES)))
     parser.add_argument("--time-limit", type=float, default=120, metavar="S", help="a plan's")
     parser.add_argument("--output", type=Path, help="folder for figure10.json and figure10.svg")
     parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
@@ -256,6 +257,8 @@ def main() -> None:
         return
     rows = []
     for model, batch in CASES:
+        if model not in args.models:
+            continue
         batch = 8 if args.smoke else batch
         case = problem(model, batch_size=batch, workers=WORKERS, reduced=args.smoke)
         simulates = not args.smoke or model == CASES[0][0]  # the other takes minutes
