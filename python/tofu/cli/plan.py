@@ -34,9 +34,11 @@ from tofu.cli.options import (
     optimizer_option,
     pin_file_option,
     pin_option,
+    recompute_option,
     search_option,
     set_fetch,
     set_memory,
+    set_recompute,
     set_search,
     shape_option,
     switch_on,
@@ -44,7 +46,7 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
-from tofu.config import Config
+from tofu.config import RECOMPUTES, Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
@@ -64,8 +66,7 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
-from tofu.planning.within import held_bytes, plan_within
-from tofu.simulate.choose import plan_fastest
+from tofu.planning.within import held_bytes, planned
 
 __all__ = ["plan"]
 
@@ -90,6 +91,7 @@ _OF_PARAMETERS = ("parameters", "optimizer_state")
 @allow_replication_option
 @objective_option
 @machine_option
+@recompute_option
 @shape_option
 @click.option(
     "--dtype",
@@ -168,6 +170,7 @@ def plan(
     allow_replication: bool,
     objective: Optional[str],
     machine: Optional[str],
+    recompute: Optional[str],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -216,6 +219,7 @@ def plan(
     if memory not in (_EXACT, _ESTIMATE):
         set_memory(memory)
         memory = _EXACT
+    set_recompute(recompute)
     config = switch_on(workers, device, log)
     request = None
     if is_symbol:
@@ -245,6 +249,7 @@ def plan(
         config.fetch,
         _command(context),
         config.memory_bytes,
+        config.recompute,
     )
 
     def run() -> None:
@@ -311,7 +316,7 @@ def _plan_module(
 
 _NOT_OF_MODULES = (
     "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
-    "save", "memory", "fetch",
+    "save", "memory", "fetch", "recompute",
 )  # fmt: skip
 
 
@@ -362,6 +367,7 @@ class Output:
         fetch: one of config.FETCHES; None: the default of a run.
         command: the command line that plans it again, before and after pins.
         limit: what a worker may hold, in bytes; None: any number.
+        recompute: which activations are computed again, one of config.RECOMPUTES.
     """
 
     form: str
@@ -374,6 +380,7 @@ class Output:
     fetch: Optional[str] = None
     command: tuple[str, str] = ("", "")
     limit: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
 
 
 def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
@@ -396,7 +403,7 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
-        plan = _planned(problem, own, output, list(found), dump_dir)
+        problem, plan = _planned(problem, own, output, list(found), dump_dir)
         found.append(plan)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         texts.append(_told(problem, plan, explained[number], output))
@@ -419,24 +426,27 @@ def _planned(
     output: Output,
     others: Sequence[Plan],
     dump_dir: Optional[Path],
-) -> Plan:
-    """The plan of one graph; within a limit, next to what the others hold as in a run."""
-    if output.limit is None:
-        return plan_fastest(problem, options, fetch=output.fetch, dump_dir=dump_dir)
+) -> tuple[Problem, Plan]:
+    """The plan of one graph, and the graph if that runs parts again.
+
+    Within a limit, the others hold what they would in a run.
+    """
     own = set(_parameters(problem))
     taken = 0
     for other in others:
         size = held_bytes(other)
         if own & {tensor.name for tensor in other.tensors}:
-            size -= sum(map(other.bytes_per_worker.get, _OF_PARAMETERS, (0, 0)))
+            size -= sum(other.bytes_per_worker.get(kind, 0) for kind in _OF_PARAMETERS)
         taken += size
-    return plan_within(
+    return planned(
         problem,
-        output.limit,
         options,
+        limit_bytes=output.limit,
+        recompute=output.recompute,
         exact=output.memory == _EXACT,
         fetch=output.fetch,
         taken_bytes=taken,
+        dump_dir=dump_dir,
     )
 
 
@@ -506,7 +516,8 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
-          "allow_replication", "objective", "machine", "fetch", "device")  # fmt: skip
+          "allow_replication", "objective", "machine", "fetch", "device",
+          "recompute")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:
