@@ -1,6 +1,7 @@
 """Thousands of damaged files through the command line: no traceback, no crash, no hang.
 
-A sample by default, 5,000 of each format and command with --full.
+A sample by default, 5,000 of each format and command with --full: those of FORMATS took 20 minutes
+on a machine of two busy cores.
 """
 
 from __future__ import annotations
