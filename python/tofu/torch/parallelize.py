@@ -158,13 +158,14 @@ class _Runner:
         mode = "train()" if self._model.training else "eval()"
         what = f"{', '.join(tensors) or 'no tensors'} in {mode}"
         placed = [str(x.placements) for x in given if isinstance(x, DTensor)]
-        kind = f"{placed}/{_kind(self._model, args, kwargs)}"
-        check_same_call(what, kind, type(self._model).__name__, self._mesh.device_type)
+        device = self._mesh.device_type
+        kind = f"{placed}/{_kind(self._model, args, kwargs, device)}"
+        check_same_call(what, kind, type(self._model).__name__, device)
 
     # --- Programs -----------------------------------------------------------------------
 
     def _program(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: GivenPlan) -> Program:
-        key = _kind(self._model, args, kwargs)
+        key = _kind(self._model, args, kwargs, self._mesh.device_type)
         if key not in self.programs:
             self.programs[key] = self._planned(args, kwargs, given)
         return self.programs[key]
@@ -235,7 +236,8 @@ class _Step(torch.autograd.Function):
         for entry, tile, place in zip(call.entries, given, call.places):
             moved = program.moved(tile, entry, place, program.placements(entry))
             inputs[entry] = moved.clone() if entry.node in traced.mutations else moved
-        saved, results = program.forward(inputs)
+        with _no_autocast(program):
+            saved, results = program.forward(inputs)
         for name, entry in traced.mutations.items():
             place = program.placements(Entry(name))
             value = program.moved(results[entry], entry, program.placements(entry), place)
@@ -272,7 +274,8 @@ class _Step(torch.autograd.Function):
                 tangents[entry] = program.moved(
                     given[variable.number], entry, place, program.placements(entry)
                 )
-        found = program.backward(dict(zip(ctx.saved, ctx.saved_tensors)), tangents)
+        with _no_autocast(program):
+            found = program.backward(dict(zip(ctx.saved, ctx.saved_tensors)), tangents)
         results: list[Any] = []
         for entry, place in zip(call.entries, call.places):
             gradient = traced.gradients.get(entry.node)
@@ -282,6 +285,11 @@ class _Step(torch.autograd.Function):
                 kept = program.placements(gradient)
                 results.append(program.moved(found[gradient], gradient, kept, place))
         return (None, *results)
+
+
+def _no_autocast(program: Program) -> Any:
+    """Autocast changed the graph when it was traced; its operators run as they are."""
+    return torch.autocast(program.mesh.device_type, enabled=False)
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -305,7 +313,7 @@ def _text_of(path: Union[str, os.PathLike[str], None]) -> str:
         ) from None
 
 
-def _kind(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+def _kind(model: torch.nn.Module, args: Any, kwargs: Any, device: str) -> Any:
     """What a trace depends on, besides the module's code."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     what = tuple(
@@ -314,4 +322,5 @@ def _kind(model: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     )
     modes = tuple(module.training for module in model.modules())
     frozen = tuple(parameter.requires_grad for parameter in model.parameters())
-    return spec, what, modes, frozen
+    cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    return spec, what, modes, frozen, cast

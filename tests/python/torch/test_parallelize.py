@@ -104,6 +104,28 @@ def test_tiles_in_are_tiles_out() -> None:
     on_ranks(2, dtensors)
 
 
+def mixed() -> None:
+    torch.manual_seed(0)
+    whole, inputs = MODELS["gpt"](torch.float32)
+    parts = tofu.torch.parallelize(copy.deepcopy(whole), (2,), inputs)
+    exact = float(parts(*inputs))
+    for model in (whole, parts):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(*inputs)
+        loss.backward()
+        assert float(loss) != exact and difference(torch.tensor(exact), loss) < 0.01
+    for p, q in zip(whole.parameters(), parts.parameters()):
+        assert difference(p.grad, q.grad.full_tensor()) <= 0.05
+    programs = parts.forward.__self__.programs.values()
+    types = [{v.dtype for o in p.plan.traced.operators for v in o.outputs} for p in programs]
+    assert [torch.bfloat16 in found for found in types] == [False, True]
+    assert float(parts(*inputs)) == exact
+
+
+def test_autocast_is_planned_as_a_call_of_its_own() -> None:
+    on_ranks(2, mixed)
+
+
 class Dropped(nn.Module):
     """Dropout alone."""
 
