@@ -250,34 +250,33 @@ def place_layers(graph: _core.Graph, devices: int) -> _core.Graph:
     """The graph of one worker with its layers on the devices in turn, as group2ctx does.
 
     A layer is what has parameters, with its backward operators and updates. Other operators are
-    placed where their first input is computed, data where they are read. Each device runs its
-    operators in the graph's order.
+    placed where their first input is computed, data where they are read. Each layer's operators
+    run in the graph's order; layers on one device do not wait for each other.
     """
     document = json.loads(graph.to_json())
     nodes = document["nodes"]
     turns: dict[str, int] = {}
     for name in _updated(nodes):
         turns.setdefault(layer_of(name, is_variable=True), len(turns) % devices)
-    placed: list[Optional[int]] = []
+    layers: list[str] = []  # [node]: the layer that it is placed with; "": none yet
     for node in nodes:
         is_variable = node["op"] == "null"
-        device = turns.get(layer_of(_plain(node), is_variable=is_variable))
-        if device is None and not is_variable:
-            before = (placed[source] for source, *_ in node["inputs"])
-            device = next((found for found in before if found is not None), 0)
-        placed.append(device)
+        layer = layer_of(_plain(node), is_variable=is_variable)
+        if layer not in turns:
+            before = () if is_variable else (layers[source] for source, *_ in node["inputs"])
+            layer = next((found for found in before if found), "")
+        layers.append(layer)
     for number, node in enumerate(nodes):
         for source, *_ in node["inputs"]:
-            if placed[source] is None:
-                placed[source] = placed[number]
-    for node, device in zip(nodes, placed):
-        node["attrs"][_CONTEXT] = f"worker{device or 0}"
-    _chain(nodes)
+            layers[source] = layers[source] or layers[number]
+    for node, layer in zip(nodes, layers):
+        node["attrs"][_CONTEXT] = f"worker{turns.get(layer, 0)}"
+    _chain(nodes, layers)
     return _core.Graph(json.dumps(document))
 
 
-def _chain(nodes: Sequence[dict[str, Any]]) -> None:
-    """Make each operator depend on those before it on its device.
+def _chain(nodes: Sequence[dict[str, Any]], layers: Sequence[str]) -> None:
+    """Make each operator depend on those before it in its layer.
 
     Otherwise all gradients of a weight, one of each timestep, would exist before they are added.
     A backward operator cannot have such a dependency; the next other operator then has it.
@@ -287,7 +286,7 @@ def _chain(nodes: Sequence[dict[str, Any]]) -> None:
         node.pop("control_deps", None)
         if node["op"] == "null":
             continue
-        earlier = before.setdefault(node["attrs"][_CONTEXT], [])
+        earlier = before.setdefault(layers[number], [])
         if not node["op"].startswith(_BACKWARD):
             if earlier:
                 node["control_deps"] = list(earlier)
