@@ -259,19 +259,20 @@ class _Run:
 def place_layers(graph: _core.Graph, devices: int) -> _core.Graph:
     """The graph of one worker with its layers on the devices in turn, as group2ctx does.
 
-    A layer includes its backward operators and updates. Each device runs its operators in the
-    graph's order.
+    A layer includes its backward operators and updates. Each layer's operators run in the graph's
+    order; layers on one device do not wait for each other.
     """
     document = json.loads(graph.to_json())
     nodes = document["nodes"]
-    for node, device in zip(nodes, layer_devices(nodes, _updated(nodes), range(devices))):
+    parameters = _updated(nodes)
+    for node, device in zip(nodes, layer_devices(nodes, parameters, range(devices))):
         node["attrs"][_CONTEXT] = f"worker{device}"
-    _chain(nodes)
+    _chain(nodes, _layers(nodes, parameters))
     return _core.Graph(json.dumps(document))
 
 
 def layer_devices(
-    nodes: Sequence[Mapping[str, Any]], parameters: Iterable[str], devices: Sequence[Device]
+    nodes: Sequence[Mapping[str, Any]], parameters: Sequence[str], devices: Sequence[Device]
 ) -> list[Device]:
     """The device of every node if layers take turns.
 
@@ -286,23 +287,28 @@ def layer_devices(
     turns: dict[str, Device] = {}
     for name in parameters:
         turns.setdefault(layer_of(name, is_variable=True), devices[len(turns) % len(devices)])
-    placed: list[Optional[Device]] = []
+    return [turns.get(layer, devices[0]) for layer in _layers(nodes, parameters)]
+
+
+def _layers(nodes: Sequence[Mapping[str, Any]], parameters: Iterable[str]) -> list[str]:
+    """The layer with which every node is placed; "": the first."""
+    own = {layer_of(name, is_variable=True) for name in parameters}
+    layers: list[str] = []
     for node in nodes:
         is_variable = node["op"] == "null"
-        device = turns.get(layer_of(_plain(node), is_variable=is_variable))
-        if device is None and not is_variable:
-            before = (placed[source] for source, *_ in node["inputs"])
-            device = next((found for found in before if found is not None), devices[0])
-        placed.append(device)
+        layer = layer_of(_plain(node), is_variable=is_variable)
+        if layer not in own:
+            before = () if is_variable else (layers[source] for source, *_ in node["inputs"])
+            layer = next((found for found in before if found), "")
+        layers.append(layer)
     for number, node in enumerate(nodes):
         for source, *_ in node["inputs"]:
-            if placed[source] is None:
-                placed[source] = placed[number]
-    return [devices[0] if device is None else device for device in placed]
+            layers[source] = layers[source] or layers[number]
+    return layers
 
 
-def _chain(nodes: Sequence[dict[str, Any]]) -> None:
-    """Make each operator depend on those before it on its device.
+def _chain(nodes: Sequence[dict[str, Any]], layers: Sequence[str]) -> None:
+    """Make each operator depend on those before it in its layer.
 
     Otherwise all gradients of a weight, one of each timestep, would exist before they are added.
     A backward operator cannot have such a dependency; the next other operator then has it.
@@ -312,7 +318,7 @@ def _chain(nodes: Sequence[dict[str, Any]]) -> None:
         node.pop("control_deps", None)
         if node["op"] == "null":
             continue
-        earlier = before.setdefault(node["attrs"][_CONTEXT], [])
+        earlier = before.setdefault(layers[number], [])
         if not node["op"].startswith(_BACKWARD):
             if earlier:
                 node["control_deps"] = list(earlier)

@@ -125,16 +125,21 @@ def test_layers_are_placed_in_turn():
     first, second = (where[f"rnn_lstm{layer}_i2h_weight"] for layer in (0, 1))
     assert first != second
     nodes = json.loads(placed.to_json())["nodes"]
-    for worker in ("worker0", "worker1"):
-        numbers = [
+    numbers = {
+        layer: [
             number
             for number, node in enumerate(nodes)
-            if node["op"] != "null" and node["attrs"]["__ctx_group__"] == worker
+            if node["op"] != "null" and node["name"].startswith(f"rnn_{layer}_")
         ]
-        chained = [before for number in numbers for before in nodes[number].get("control_deps", [])]
-        assert chained == numbers[: len(chained)]
-        rest = numbers[len(chained) + 1 :]
-        assert all(nodes[number]["op"].startswith("_backward_") for number in rest)
+        for layer in ("lstm0", "lstm1", "dense0")
+    }
+    waited_for = {before for node in nodes for before in node.get("control_deps", [])}
+    for layer, own in numbers.items():
+        waits = {before for number in own for before in nodes[number].get("control_deps", [])}
+        others = {n for other, members in numbers.items() if other != layer for n in members}
+        assert not waits & others, "layers on one device must not wait for each other"
+        last = max(n for n in own if not nodes[n]["op"].startswith("_backward_"))
+        assert {number for number in own if number < last} <= waited_for
 
 
 def test_unknown_systems_and_too_many_devices():
