@@ -1,6 +1,6 @@
 """Measures the search: from a training graph (JSON in memory) to its plan.
 
-    python benchmarks/search.py --output search.json [--smoke]
+    python benchmarks/search.py --output search.json [--smoke] [--parts plans steps growth]
 
 Reports medians of the CPU time and wall-clock time of `_core.plan` on one thread. Each graph is
 planned in its own process, whose peak memory is recorded. The times to make the training graph and
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -210,32 +211,46 @@ def _say(record: dict[str, Any]) -> None:
     )
 
 
-def measure(repeats: int, *, smoke: bool) -> dict[str, Any]:
-    """Measure everything; `smoke` uses models of a few layers, which show nothing about speed."""
+PARTS = ("plans", "steps", "growth")
+
+
+def measure(repeats: int, *, smoke: bool, parts: Collection[str] = PARTS) -> dict[str, Any]:
+    """Measure these parts; `smoke` uses models of a few layers, which show nothing about speed."""
     from tofu.models import MODELS
 
-    plans, steps = [], []
-    for name in LARGEST if smoke else [*PROVEN, *sorted(set(MODELS) - set(PROVEN))]:
+    plans: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
+    names = LARGEST if smoke or "plans" not in parts else [*PROVEN, *sorted(MODELS)]
+    for name in dict.fromkeys(names) if set(parts) & {"plans", "steps"} else ():
         inputs = make(name, reduced=smoke)
-        if name in PROVEN:
-            plans.append(plan(inputs, FEW_WORKERS, repeats))
-            _say(plans[-1])
-        for workers in list(MANY_WORKERS)[: 1 if smoke else None]:
-            plans.append(plan(inputs, workers, 1))
-            _say(plans[-1])
-        for record in compare(inputs, FEW_WORKERS, repeats) if name in LARGEST else []:
-            steps.append(record)
-            print(
-                f"{record['model']:<24}step {record['step'] + 1}: {record['seconds']:.4f} s, "
-                f"HiGHS {record['highs_seconds']:.3f} s, {record['ratio']:.0f} times",
-                flush=True,
-            )
+        if "plans" in parts:
+            plans += _plan(inputs, repeats, smoke=smoke)
+        if "steps" in parts and name in LARGEST:
+            steps += compare(inputs, FEW_WORKERS, repeats)
+    for record in steps:
+        print(
+            f"{record['model']:<24}step {record['step'] + 1}: {record['seconds']:.4f} s, "
+            f"HiGHS {record['highs_seconds']:.3f} s, {record['ratio']:.0f} times",
+            flush=True,
+        )
     growth = {}
     lengths = SMOKE_LENGTHS if smoke else LENGTHS
-    for kind, (make_model, numbers) in lengths.items():
+    for kind, (make_model, numbers) in lengths.items() if "growth" in parts else ():
         growth[kind] = _grow([make_model(number) for number in numbers], repeats)
         print(f"{kind}: nodes^{growth[kind]['exponent']:.2f}", flush=True)
     return {"plans": plans, "steps": steps, "growth": growth}
+
+
+def _plan(inputs: Inputs, repeats: int, *, smoke: bool) -> list[dict[str, Any]]:
+    """Plan a model over few workers, if there is a goal for that, and over many."""
+    records = []
+    if inputs.name.partition(",")[0] in PROVEN:
+        records.append(plan(inputs, FEW_WORKERS, repeats))
+    for workers in list(MANY_WORKERS)[: 1 if smoke else None]:
+        records.append(plan(inputs, workers, 1))
+    for record in records:
+        _say(record)
+    return records
 
 
 def gap(record: dict[str, Any]) -> float:
@@ -296,13 +311,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--smoke", action="store_true", help="reduced models, short lengths")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
     args = parser.parse_args()
     import scipy
     from _common import context
 
     before = os.getloadavg()
-    found = measure(args.repeats, smoke=args.smoke)
+    found = measure(args.repeats, smoke=args.smoke, parts=args.parts)
     load = {"load_before": before, "load_after": os.getloadavg()}
     document = {"benchmark": "search", **context(), "scipy": scipy.__version__, **load}
     rows = goals(found)

@@ -1,13 +1,15 @@
-"""What section 7 of the paper states of its measurements, and whether the simulation agrees.
+"""What the papers state of their measurements, and whether the simulation agrees.
 
-Each statement reads the raw data of figure8.py, figure9.py and table3.py and says "holds", or what
-was found instead.
+Each statement reads the raw data of a figure's or table's script and says "holds", or what was
+found instead. Those of SoyBean are in _soybean_statements.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Optional
+
+from _soybean_statements import CHECKS
 
 __all__ = ["check_statements"]
 
@@ -29,7 +31,7 @@ NEAR = 0.30  # how far a row of Table 3 may be from the paper's
 def check_statements(documents: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
     """(statement, "holds" or why not) for every statement whose raw data there is.
 
-    documents: by name: "figure8", "figure9", "table3".
+    documents: by the name of the script.
     """
     checks: dict[str, list[tuple[str, Callable[[Rows], list[str]]]]] = {
         "figure8": [
@@ -61,13 +63,24 @@ def check_statements(documents: Mapping[str, Document]) -> Iterator[tuple[str, s
             ("Table 3's rows are in the paper's order", _order),
             ("Table 3's rows are within 30% of the paper's", _near),
         ],
+        "figure10": [
+            ("AllRow-Greedy is out of memory on WResNet-152-10", _does_not_fit("allrow-greedy")),
+            ("ICML18 is out of memory on WResNet-152-10", _does_not_fit("icml18")),
+            ("ICML18 is 7% slower than Tofu on RNN-4-8K", _icml18_is_slower),
+            ("no algorithm with partitioned weights is faster than Tofu", _tofu_is_fastest),
+        ],
     }
     for name, statements in checks.items():
         if name not in documents:
             continue
-        rows = {(row["model"], row["system"]): row for row in documents[name]["rows"]}
+        key = "mode" if name == "figure10" else "system"
+        rows = {(row["model"], row[key]): row for row in documents[name]["rows"]}
         for statement, problems in statements:
             found = problems(rows)
+            yield statement, "; ".join(found) if found else HOLDS
+    for name, others in CHECKS.items():
+        for statement, check in others if name in documents else ():
+            found = check(documents[name]["rows"])
             yield statement, "; ".join(found) if found else HOLDS
 
 
@@ -169,3 +182,44 @@ def _near(rows: Rows) -> list[str]:
         for (model, system), paper in TABLE3.items()
         if abs(_rate(rows, model, system) / paper - 1) > NEAR
     ]
+
+
+# --- Figure 10, whose rows have search modes --------------------------------------------------
+
+_PARTITIONED = ("allrow-greedy", "spartan", "equalchop", "icml18")
+
+
+def _does_not_fit(mode: str) -> Callable[[Rows], list[str]]:
+    def problems(rows: Rows) -> list[str]:
+        row = rows.get(("wresnet-152-10", mode))
+        if row is None:
+            return ["wresnet-152-10 was not planned"]
+        held = sum(row["worker_bytes"].values()) / 2**30
+        return [f"a worker holds {held:.1f} GiB"] if row["fits"] else []
+
+    return problems
+
+
+def _slower(rows: Rows, model: str, mode: str) -> Optional[float]:
+    """How much slower than the paper's algorithm; None where no step was simulated."""
+    times = [(rows.get((model, each)) or {}).get("step_seconds") for each in (mode, "recursion")]
+    return times[0] / times[1] - 1 if times[0] and times[1] else None
+
+
+def _icml18_is_slower(rows: Rows) -> list[str]:
+    found = _slower(rows, "rnn-4-8k", "icml18")
+    if found is None:
+        return ["not simulated"]
+    return [] if abs(found - 0.07) <= 0.05 else [f"{found:.0%}"]
+
+
+def _tofu_is_fastest(rows: Rows) -> list[str]:
+    problems = []
+    for model in _models(rows):
+        for mode in _PARTITIONED:
+            found = _slower(rows, model, mode)
+            if found is None:
+                problems.append(f"{model}, {mode}: not simulated")
+            elif found < -0.01:
+                problems.append(f"{model}, {mode}: {-found:.0%} faster")
+    return problems

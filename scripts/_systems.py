@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from _common import context, write
+from _steps import WAYS
 from _training import progress
 
 from tofu.models import find
-from tofu.plan.machine_files import read_machine
-from tofu.simulate.systems import Outcome, Plans, simulate_system
+from tofu.simulate.systems import Plans, simulate_system
 from tofu.tables import table
 
 MACHINE = "p2.8xlarge"
 SMOKE_BATCH = 8
+DEFAULT_WAY = "multifetch"
+Row = dict[str, Any]
 LABELS = {
     "ideal": "Ideal",
     "smallbatch": "SmallBatch",
@@ -49,25 +51,51 @@ class Comparison:
     largest_batch: int
 
 
-def measure(comparison: Comparison, *, smoke: bool) -> list[Outcome]:
-    """Simulate every system on every model; `smoke` takes reduced models."""
-    machine = read_machine(MACHINE)
-    cases = [(model, system) for model in comparison.models for system in comparison.systems]
+def measure(
+    comparison: Comparison, *, smoke: bool, known: Sequence[Row] = (), only: Sequence[str] = ()
+) -> Iterator[Row]:
+    """Simulate every system on every model.
+
+    Args:
+        comparison: what to compare.
+        smoke: whether to take reduced models.
+        known: rows of other raw data, which are not simulated again.
+        only: models, systems or both to simulate; empty: all. Others are left out if not known.
+    """
+    models = set(only) & set(comparison.models) or set(comparison.models)
+    systems = set(only) & set(comparison.systems) or set(comparison.systems)
+    kept = {(row["model"], row["system"]): row for row in known}
+    cases = [
+        (model, system)
+        for model in comparison.models
+        for system in comparison.systems
+        if (model, system) in kept or (model in models and system in systems)
+    ]
     largest = SMOKE_BATCH if smoke else comparison.largest_batch
-    found = []
     plans: Plans = {}
     for number in progress(len(cases), f"simulating {comparison.name}"):
         model, system = cases[number]
-        if system == comparison.systems[0]:
+        if number and model != cases[number - 1][0]:
             plans = {}  # of another model
-        outcome = simulate_system(
-            system, find(model), machine, largest_batch=largest, reduced=smoke, plans=plans
-        )
-        found.append(outcome)
-    return found
+        if (model, system) in kept:
+            yield kept[model, system]
+            continue
+        ways = WAYS if system == "tofu" else [DEFAULT_WAY]
+        outcomes = [
+            (
+                simulate_system(
+                    system, find(model), WAYS[fetch](MACHINE), largest_batch=largest, reduced=smoke,
+                    fetch=fetch, plans=plans,
+                ),
+                fetch,
+            )
+            for fetch in ways
+        ]  # fmt: skip
+        best, fetch = max(outcomes, key=lambda each: (each[0].fits, each[0].samples_per_second))
+        yield {**dataclasses.asdict(best), "fetch": fetch}
 
 
-def to_json(comparison: Comparison, found: Sequence[Outcome], *, smoke: bool) -> dict[str, Any]:
+def to_json(comparison: Comparison, found: Sequence[Row], *, smoke: bool) -> dict[str, Any]:
     """The outcomes for a program."""
     return {
         "name": comparison.name,
@@ -76,7 +104,7 @@ def to_json(comparison: Comparison, found: Sequence[Outcome], *, smoke: bool) ->
         "machine": MACHINE,
         "context": context(),
         "reduced": smoke,
-        "rows": [dataclasses.asdict(outcome) for outcome in found],
+        "rows": list(found),
     }
 
 
@@ -130,7 +158,9 @@ def draw(document: dict[str, Any], path: Path) -> None:
     )
     for at, system in enumerate(systems):
         for group, model in enumerate(models):
-            row = rates[model, system]
+            row = rates.get((model, system))
+            if row is None or (systems[0] == "ideal" and (model, "ideal") not in rates):
+                continue
             base = rates[model, systems[0]]["samples_per_second"] if systems[0] == "ideal" else 1
             height = row["samples_per_second"] / base if row["fits"] else 0
             place = group + at * width
@@ -154,15 +184,26 @@ def main(comparison: Comparison, description: str) -> None:
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="reduced models")
     parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
+    parser.add_argument(
+        "--rows", type=Path, metavar="JSON", help="raw data whose rows are not simulated again"
+    )
+    parser.add_argument("--only", nargs="+", default=[], help="models and systems to simulate")
     parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
     if args.draw is not None:
         document = json.loads(args.draw.read_text(encoding="utf-8"))
         draw(document, args.draw.with_suffix(".svg"))
         return
-    document = to_json(comparison, measure(comparison, smoke=args.smoke), smoke=args.smoke)
+    known = [] if args.rows is None else json.loads(args.rows.read_text(encoding="utf-8"))["rows"]
+    rows: list[Row] = []
+    for row in measure(comparison, smoke=args.smoke, known=known, only=args.only):
+        rows.append(row)
+        if args.output is not None:  # a run that is interrupted goes on with --rows
+            write(args.output, f"{comparison.name}.part", {"rows": rows})
+    document = to_json(comparison, rows, smoke=args.smoke)
     print(to_text(document))
     if args.output is not None:
+        (args.output / f"{comparison.name}.part.json").unlink()
         path = write(args.output, comparison.name, document)
         draw(document, path.with_suffix(".svg"))
         print(f"written: {path}, {path.with_suffix('.svg')}")

@@ -23,19 +23,17 @@ from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, problem, write
+from _steps import step_seconds
 
-from tofu import _core
 from tofu.errors import PlanError
 from tofu.plan import Problem, SearchOptions, plan_graph
-from tofu.plan.machine_files import machine_text, read_machine
 from tofu.plan.plan import format_bytes
-from tofu.simulate.step import simulate_plan
 from tofu.tables import table
 
 WORKERS = 8
 LIMIT_BYTES = 12 * 2**30
 MACHINE = "p2.8xlarge"
-_FREE_BYTES_PER_S = 1e18
+FETCH = "plain"  # of _steps.WAYS: on these models the faster way, or nearly
 CASES = (("rnn-4-8k", 512), ("wresnet-152-10", 8))
 ALGORITHMS = {
     "data-parallel": "data parallel",
@@ -103,11 +101,7 @@ def measure(
         plan = plan_graph(case, SearchOptions(mode=mode, time_limit_s=time_limit_s))
     except PlanError as error:
         return Row(case.name, batch, mode, None, None, {}, None, str(error))
-    seconds: list[float] = []
-    if simulates:
-        searched = _core.Plan(plan.to_json(), case.table)
-        for machine in (read_machine(MACHINE), free_links(MACHINE)):
-            seconds.append(simulate_plan(searched, machine, fetch="multifetch").step_seconds)
+    seconds = step_seconds(case, plan, MACHINE, fetch=FETCH) if simulates else ()
     return Row(
         model=case.name,
         batch=batch,
@@ -122,15 +116,6 @@ def measure(
     )
 
 
-def free_links(machine: str) -> _core.Machine:
-    """The shipped machine of this name, with copies that take no time."""
-    document = json.loads(machine_text(machine))
-    for link in document["links"]:
-        link.update(latency_s=0.0, port_bytes_per_s=None, group_bytes_per_s=None)
-        link["bytes_per_s"] = [[1.0, _FREE_BYTES_PER_S]]
-    return _core.Machine(json.dumps(document))
-
-
 def to_json(rows: Sequence[Row], *, reduced: bool) -> dict[str, Any]:
     """The rows for a program."""
     return {
@@ -139,6 +124,7 @@ def to_json(rows: Sequence[Row], *, reduced: bool) -> dict[str, Any]:
         "context": context(),
         "workers": WORKERS,
         "machine": MACHINE,
+        "fetch": FETCH,
         "limit_bytes": LIMIT_BYTES,
         "reduced": reduced,
         "rows": [
@@ -260,6 +246,7 @@ def main() -> None:
     """Plan all cases with all algorithms; print, save and draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser.add_argument("--models", nargs="+", choices=dict(CASES), default=list(dict(CASES)))
     parser.add_argument("--time-limit", type=float, default=120, metavar="S", help="a plan's")
     parser.add_argument("--output", type=Path, help="folder for figure10.json and figure10.svg")
     parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
@@ -270,6 +257,8 @@ def main() -> None:
         return
     rows = []
     for model, batch in CASES:
+        if model not in args.models:
+            continue
         batch = 8 if args.smoke else batch
         case = problem(model, batch_size=batch, workers=WORKERS, reduced=args.smoke)
         simulates = not args.smoke or model == CASES[0][0]  # the other takes minutes

@@ -19,15 +19,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import _soybean
 from _statements import check_statements
 from _systems import to_text
 from _training import progress
 
 FOLDER = Path(__file__).resolve().parent
 SCRIPTS = (
-    "table1", "table2", "table3", "figure8", "figure9", "figure10", "figure11", "soybean",
+    "table1", "table2", "table3", "figure8", "figure9", "figure10", "figure11",
+    "soybean", "soybean8", "soybean9", "soybean10",
 )  # fmt: skip
 SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
+SOYBEAN = ("soybean8", "soybean9", "soybean10")  # of _soybean.py
 ONLY_PRINTS = ("table2",)  # which takes no time, and has no raw data
 
 
@@ -56,13 +59,15 @@ def read_texts(folder: Path) -> dict[str, str]:
             found[name] = text.read_text(encoding="utf-8")
         elif raw.is_file() and name in SYSTEMS:
             found[name] = to_text(json.loads(raw.read_text(encoding="utf-8")))
+        elif raw.is_file() and name in SOYBEAN:
+            found[name] = _soybean.to_text(json.loads(raw.read_text(encoding="utf-8")))
     return found
 
 
 def page(folder: Path, printed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The parts of the page: ("title", "statements", "text" or "picture", content)."""
     documents: dict[str, Any] = {}
-    for name in SYSTEMS:
+    for name in (*SYSTEMS, "figure10", *SOYBEAN):
         raw = folder / f"{name}.json"
         if raw.is_file():
             documents[name] = json.loads(raw.read_text(encoding="utf-8"))

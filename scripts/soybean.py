@@ -25,6 +25,7 @@ from tofu.tables import table
 LAYERS, UNITS, BATCH, DEVICES, GROUPS = 5, 300, 400, 16, 4
 PAPER = {"data": 57.6e6, "model": 76.8e6, "mixed": 33.6e6}
 SEARCHES = {
+    "soybean": SearchOptions(mode="soybean"),
     "data-parallel": SearchOptions(mode="data-parallel"),
     "tofu": SearchOptions(),
     "tofu, replication allowed": SearchOptions(allow_replication=True),
@@ -65,7 +66,12 @@ def measure(workers: int) -> Iterator[dict[str, Any]]:
     case = problem(workers)
     for name, options in SEARCHES.items():
         plan = plan_graph(case, options)
-        yield {"search": name, "bytes": plan.total_bytes, "quality": plan.quality()}
+        yield {
+            "search": name,
+            "bytes": plan.total_bytes,
+            "cuts": [step.bytes for step in plan.steps],
+            "quality": plan.quality(),
+        }
 
 
 def main() -> None:
@@ -83,6 +89,9 @@ def main() -> None:
     print()
     cells = [(row["search"], f"{row['bytes'] / 1e6:.1f} MB", row["quality"]) for row in rows]
     print("\n".join(table((f"plan over {workers} workers", "fetched", "quality"), cells)))
+    print()
+    sizes = ", ".join(f"{size / 1e6:.1f}" for size in rows[0]["cuts"])
+    print(f"SoyBean's cuts, the first across the slowest links: {sizes} MB")
     if args.output is not None:
         document = {
             "name": "soybean", "modelled": "bytes counted; nothing was executed",

@@ -268,6 +268,7 @@ def partition(
     share: bool = True,
     crossing: str = "plain_tiles",
     apart: Set[tuple[int, int]] = ...,
+    spare_bytes: int = 0,
     on_pass: _OnPass | None = None,
 ) -> Partitioned:
     """Divide a plan's training graph over the workers.
@@ -284,6 +285,8 @@ def partition(
             or all "tiles", for GPUs. It reads copies if any workers are apart.
         apart: pairs (reader, owner) of workers between which "multifetch" uses MXNet's own
             operators, because the reader cannot read the owner's memory.
+        spare_bytes: by how much a worker's peak may grow for regions that it keeps, also from
+            forward to backward, instead of fetching them again; only with `share`.
         on_pass: called with "partition" and a readable dump.
 
     Raises:
@@ -428,6 +431,21 @@ class TimeModel:
         works: Sequence[tuple[str, float, float]],
     ) -> None:
         """`works`: (kind, FLOPs, bytes) for each of `calls`, of whole operators."""
+
+repeats_attribute: str
+
+def recompute(
+    table: StrategyTable, *, costs: Sequence[int], limit_bytes: int = 0
+) -> dict[str, Any]:
+    """Run parts of the forward pass again in the backward pass; see tofu.plan.recompute.
+
+    Args:
+        table: strategy table of a training graph.
+        costs: for each node, what running it again costs; negative: it must not.
+        limit_bytes: bytes of whole activations that may stay; 0: as few as possible.
+
+    Returns table (of the new graph), segments, repeated, saved_bytes, bytes, cost.
+    """
 
 class OperatorCalls:
     """The different calls of operators in a graph, by attributes, shapes and dtypes.

@@ -11,6 +11,8 @@
 ``TOFU_OBJECTIVE``    ``bytes`` or ``time``, what the search minimises; unset: ``bytes``.
 ``TOFU_MACHINE``      a machine file or name, which predicts the time of plans; unset: none.
 ``TOFU_MEMORY``       what a worker may hold, such as ``12GiB``; unset: what GPUs have.
+``TOFU_RECOMPUTE``    ``auto``, ``none`` or ``all``: activations to compute again in the backward
+                      pass; unset: ``auto``, as few as the memory needs.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
@@ -40,6 +42,7 @@ __all__ = [
     "MAX_WORKERS",
     "MODES",
     "OBJECTIVES",
+    "RECOMPUTES",
     "MXNET_ENVIRONMENT",
     "TIMEOUT_S",
     "VARIABLES",
@@ -48,6 +51,7 @@ __all__ = [
     "parse_bytes",
     "parse_mode",
     "parse_pins",
+    "parse_recompute",
     "parse_workers",
     "pins_of",
     "private_directory",
@@ -66,9 +70,12 @@ MODES = (
     "spartan",
     "equalchop",
     "icml18",
+    "soybean",
     "data-parallel",
 )
 OBJECTIVES = ("bytes", "time")  # what a search minimises
+# Which activations are computed again: as few as a memory limit needs, none, or all that help.
+RECOMPUTES = ("auto", "none", "all")
 # MXNet's settings for binding partitioned graphs. Its common-subexpression elimination merges
 # equal nodes even of different workers, and loses control dependencies on them.
 MXNET_ENVIRONMENT = {"MXNET_ELIMINATE_COMMON_EXPR": "0"}
@@ -83,6 +90,7 @@ VARIABLES = (
     "TOFU_OBJECTIVE",
     "TOFU_MACHINE",
     "TOFU_MEMORY",
+    "TOFU_RECOMPUTE",
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
@@ -118,6 +126,7 @@ class Config:
         machine: a machine file, or the name of a machine that tofu ships; "" for none.
         memory_bytes: what a worker may hold, or None; with it, and without TOFU_REPLICATION=0,
             tensors may stay whole, as the limit says how much memory that may take.
+        recompute: which activations the backward pass computes again, one of RECOMPUTES.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
@@ -136,6 +145,7 @@ class Config:
     objective: str = OBJECTIVES[0]
     machine: str = ""
     memory_bytes: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -201,6 +211,7 @@ class Config:
             objective=objective,
             machine=machine,
             memory_bytes=parse_bytes(memory, where["TOFU_MEMORY"]) if memory else None,
+            recompute=parse_recompute(env.get("TOFU_RECOMPUTE", ""), where["TOFU_RECOMPUTE"]),
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
@@ -330,6 +341,14 @@ def parse_mode(text: str, where: str) -> str:
     return mode
 
 
+def parse_recompute(text: str, where: str) -> str:
+    """One of RECOMPUTES; `where` names its source. Raises ConfigError for another word."""
+    found = text.strip().lower() or RECOMPUTES[0]
+    if found not in RECOMPUTES:
+        raise ConfigError(f"{where}={text}: expected one of {', '.join(RECOMPUTES)}")
+    return found
+
+
 def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> tuple[Pin, ...]:
     """Pins from texts ``TENSOR=DIM[,DIM...]``, after those already known.
 
@@ -343,7 +362,7 @@ def parse_pins(texts: Iterable[str], where: str, known: Iterable[Pin] = ()) -> t
             cuts = tuple(int(cut) for cut in dimensions.split(","))
         except ValueError:
             cuts = ()
-        if not name.strip() or not cuts or min(cuts) < -1:
+        if not name.strip() or "=" in name or not cuts or min(cuts) < -1:
             raise ConfigError(
                 f"{where} {text}: expected TENSOR=DIM or TENSOR=DIM,DIM,..., such as "
                 "fc1_weight=0: one dimension for all steps, or one per step (-1: none)"

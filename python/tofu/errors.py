@@ -48,5 +48,9 @@ class GradientError(TofuError, RuntimeError):
     """A gradient was read after its memory was used for something else."""
 
 
+class ConnectionLostError(TofuError, RuntimeError):
+    """Another process that takes part in the training has ended or does not answer."""
+
+
 class InternalError(TofuError):
     """A broken invariant of tofu itself: please report it."""

@@ -4,6 +4,7 @@
 #include "bindings/documents.h"
 #include "bindings/errors.h"
 #include "bindings/kernels.h"
+#include "bindings/recompute.h"
 #include "bindings/solver.h"
 
 PYBIND11_MODULE(_core, module) {
@@ -13,6 +14,7 @@ PYBIND11_MODULE(_core, module) {
   tofu::BindPlan(&module);
   tofu::BindStep(&module);
   tofu::BindMemory(&module);
+  tofu::BindRecompute(&module);
   tofu::BindSimulate(&module);
   tofu::BindKernels(&module);
   tofu::BindSolver(&module);

@@ -27,11 +27,13 @@ namespace {
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
     const std::string& fetch, bool share, const std::string& crossing,
-    const std::set<std::pair<int, int>>& apart, const PassFunction& on_pass) {
+    const std::set<std::pair<int, int>>& apart, int64_t spare_bytes,
+    const PassFunction& on_pass) {
   const py::gil_scoped_release unlock;
-  auto partitioned = std::make_shared<Partitioned>(PartitionGraph(
-      plan.graph(), plan.strategies(), plan.plan,
-      {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing), apart}));
+  auto partitioned = std::make_shared<Partitioned>(
+      PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
+                     {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing), apart,
+                      spare_bytes}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -165,7 +167,7 @@ void BindStep(py::module_* module) {
               py::arg("heads") = py::none(), py::arg("fetch") = "plain",
               py::arg("share") = true, py::arg("crossing") = "plain_tiles",
               py::arg("apart") = std::set<std::pair<int, int>>(),
-              py::arg("on_pass") = py::none(),
+              py::arg("spare_bytes") = 0, py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
               py::arg("joint") = false, py::arg("control_deps") = true,

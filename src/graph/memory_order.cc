@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/repeats.h"
+
 namespace tofu {
 namespace {
 
@@ -90,7 +92,7 @@ class Scheduler {
   }
 
   bool Frees(int node) const {
-    if (graph_.nodes[node].is_variable()) return false;
+    if (graph_.nodes[node].is_variable() || IsRepeat(graph_.nodes[node])) return false;
     int64_t bytes = 0;
     for (int entry : inputs_[node]) {
       if (unread_[entry] == 1 && !of_variable(entry)) bytes += Bytes(entry);

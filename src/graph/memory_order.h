@@ -6,7 +6,8 @@
 // timesteps before it adds them up. Here a node runs as soon as it is ready if
 // that takes hardly any memory, that is, if its outputs are no larger than the
 // tensors of which it is the last reader, or larger by less than a thousandth of
-// the graph's largest output. All other nodes keep their order.
+// the graph's largest output. All other nodes keep their order, and so do those that
+// run late (repeats.h).
 //
 // Input:      a graph, nodes in topological order.
 // Output:     the numbers of all its nodes, in the new order.

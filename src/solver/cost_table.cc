@@ -169,39 +169,55 @@ class RowMinimizer {
     const size_t first =
         static_cast<size_t>(std::min_element(key_.begin(), key_.end()) - key_.begin());
     std::fill(best, best + rows_, std::numeric_limits<int64_t>::max());
-    Lower(offsets, first, best);
-    int64_t highest = *std::max_element(best, best + rows_);
+    int64_t highest = Lower(offsets, first, best);
     for (size_t z = 0; z < num_values_; ++z) {
-      if (z == first || key_[z] >= highest) continue;
-      Lower(offsets, z, best);
-      highest = *std::max_element(best, best + rows_);
+      if (z != first && key_[z] < highest) highest = Lower(offsets, z, best);
     }
   }
 
-  // best[j] becomes at most the sum for value z.
-  void Lower(const std::vector<int64_t>& offsets, size_t z, int64_t* best) {
+  // best[j] becomes at most the sum for value z. Returns the highest of best.
+  int64_t Lower(const std::vector<int64_t>& offsets, size_t z, int64_t* best) {
     const auto row = [&](size_t t) {
       const size_t number = static_cast<size_t>(offsets[flat_.size() + t]) + z;
       return &row_operands_[t].cells[number * rows_];
     };
     const int64_t base = base_[z];
-    if (row_operands_.empty()) {
-      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], base);
-    } else if (row_operands_.size() == 1) {
-      const int64_t* a = row(0);
-      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], base + a[j]);
-    } else if (row_operands_.size() == 2) {
-      const int64_t* a = row(0);
-      const int64_t* b = row(1);
-      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], base + a[j] + b[j]);
-    } else {
-      sums_.assign(rows_, base);
-      for (size_t t = 0; t < row_operands_.size(); ++t) {
-        const int64_t* a = row(t);
-        for (size_t j = 0; j < rows_; ++j) sums_[j] += a[j];
-      }
-      for (size_t j = 0; j < rows_; ++j) best[j] = std::min(best[j], sums_[j]);
+    switch (row_operands_.size()) {
+      case 0:
+        return LowerTo(best, [base](size_t) { return base; });
+      case 1:
+        return LowerTo(best, [base, a = row(0)](size_t j) { return base + a[j]; });
+      case 2:
+        return LowerTo(best, [base, a = row(0), b = row(1)](size_t j) {
+          return base + a[j] + b[j];
+        });
+      default:
+        sums_.assign(rows_, base);
+        for (size_t t = 0; t < row_operands_.size(); ++t) {
+          const int64_t* a = row(t);
+          for (size_t j = 0; j < rows_; ++j) sums_[j] += a[j];
+        }
+        return LowerTo(best, [sums = sums_.data()](size_t j) { return sums[j]; });
     }
+  }
+
+  // Two maxima at a time, because each waits for the one before it.
+  template <typename Sum>
+  int64_t LowerTo(int64_t* best, Sum sum) const {
+    int64_t highest[] = {std::numeric_limits<int64_t>::min(),
+                         std::numeric_limits<int64_t>::min()};
+    size_t j = 0;
+    for (; j + 1 < rows_; j += 2) {
+      best[j] = std::min(best[j], sum(j));
+      best[j + 1] = std::min(best[j + 1], sum(j + 1));
+      highest[0] = std::max(highest[0], best[j]);
+      highest[1] = std::max(highest[1], best[j + 1]);
+    }
+    if (j < rows_) {
+      best[j] = std::min(best[j], sum(j));
+      highest[0] = std::max(highest[0], best[j]);
+    }
+    return std::max(highest[0], highest[1]);
   }
 
   const size_t num_values_;

@@ -127,7 +127,7 @@ class Reducer {
   void Detach(int e) {
     for (int v : {EdgeAt(e).a, EdgeAt(e).b}) {
       std::vector<int>& list = edges_of_[v];
-      list.erase(std::remove(list.begin(), list.end(), e), list.end());
+      list.erase(std::find(list.begin(), list.end(), e));  // once in each
     }
     core_.edges[e].cost = {};
   }
@@ -350,8 +350,10 @@ class Reducer {
     const int a = std::min(u, w);
     const int b = std::max(u, w);
     int found = -1;
-    for (int e : edges_of_[a]) {
-      if (Other(e, a) == b) found = e;
+    // A weight of an unrolled network has thousands of edges, its neighbours few.
+    const int end = edges_of_[a].size() <= edges_of_[b].size() ? a : b;
+    for (int e : edges_of_[end]) {
+      if (Other(e, end) == a + b - end) found = e;
     }
     if (found < 0) {
       found = static_cast<int>(core_.edges.size());

@@ -7,7 +7,7 @@ This needs no framework: the graph has all shapes, and tofu.tdl describes the op
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Callable, Optional
 
 from tofu import _core
@@ -49,12 +49,18 @@ def table_document(
     """The same, with the table as JSON (docs/formats.md)."""
     rows: list[Optional[Row]] = []
     undescribed: dict[str, str] = {}
+    seen: dict[Hashable, tuple[Optional[Row], str]] = {}  # one row for equal operators
     for node in graph.nodes:
         row = None
         if node.op:
             attrs = node.attrs
-            inputs, outputs = ([shape for shape, _ in side] for side in (node.inputs, node.outputs))
-            row, reason = _row_or_reason(node.op, attrs, inputs, outputs)
+            inputs, outputs = (
+                tuple(tuple(shape) for shape, _ in side) for side in (node.inputs, node.outputs)
+            )
+            key = node.op, tuple(sorted(attrs.items())), inputs, outputs
+            if key not in seen:
+                seen[key] = _row_or_reason(node.op, attrs, inputs, outputs)
+            row, reason = seen[key]
             if row is None:
                 name = described_name(node.op, attrs)[0]
                 undescribed[name] = undescribed.get(name) or reason

@@ -28,6 +28,8 @@ __all__ = ["TABLE_VERSION", "Row", "described_name", "document", "row_for"]
 
 TABLE_VERSION = 1
 _FORMAT = "tofu-strategy-table"
+# Larger than a graph needs. Without a limit, every new batch size would take more memory.
+_ROWS_KEPT, _ANALYSES_KEPT = 4096, 1024
 _PARTS_TRIED = (2, 3, 5, 7)
 _CUSTOM = "Custom"
 _STAND_INS = {"tofu_operator": "Custom", "tofu_gradient": "_backward_Custom"}
@@ -103,7 +105,7 @@ def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str,
     return op, attrs
 
 
-@functools.cache
+@functools.lru_cache(maxsize=_ROWS_KEPT)
 def _row(
     op: str,
     attrs: tuple[tuple[str, str], ...],
@@ -122,6 +124,8 @@ def _row(
             return None
         if not found.reads_sizes:
             _SYMBOLIC[key] = found
+            if len(_SYMBOLIC) > _ANALYSES_KEPT:
+                del _SYMBOLIC[next(iter(_SYMBOLIC))]
     else:
         concrete_extents(found.analysis.trace, found.analysis.extents, ins, outs)
     one_shape = len({*ins, *outs}) == 1

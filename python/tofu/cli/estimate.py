@@ -71,6 +71,10 @@ _HELD_SHOWN = 3
     show_default=True,
     help="The one that has to fit.",
 )
+@click.option(
+    "--recompute", type=click.Choice(("none", "all")), default="none", show_default=True,
+    help="Whether the backward pass computes activations again instead of keeping them.",
+)  # fmt: skip
 @device_option
 @log_option
 @describe_option
@@ -86,6 +90,7 @@ def estimate_command(
     gpu_memory: Optional[str],
     memory: str,
     optimizer: str,
+    recompute: str,
     device: Optional[str],
     log: Optional[str],
     shapes: tuple[str, ...],
@@ -108,6 +113,7 @@ def estimate_command(
     os.environ.pop("TOFU_PLAN", None)
     switch_on(str(max(counts)), device, log)
     opened = Target.open(target, args, shapes=shapes, batch_size=batch_size)
+    opened = opened.recomputing() if recompute == "all" else opened
     exact = memory == "exact"
     found = list(estimate(lambda k: opened.problem(k, None), workers=counts, exact=exact))
     if not any(each.plan for each in found):

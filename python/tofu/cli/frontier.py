@@ -61,6 +61,10 @@ _RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
     "--rivals", default=_RIVALS, show_default=True, metavar="MODE,...",
     help="Search modes whose plans are shown for comparison; empty: none.",
 )  # fmt: skip
+@click.option(
+    "--recompute", type=click.Choice(("auto", "none")), default="auto", show_default=True,
+    help="With --machine: whether activations may be computed again in the backward pass.",
+)  # fmt: skip
 @click.option("--quick", is_flag=True, help="Estimate memory instead of counting it exactly.")
 @device_option
 @log_option
@@ -83,6 +87,7 @@ def frontier_command(
     memory: Optional[str],
     limits: int,
     rivals: str,
+    recompute: str,
     quick: bool,
     device: Optional[str],
     log: Optional[str],
@@ -120,6 +125,7 @@ def frontier_command(
             rivals=[mode.strip() for mode in rivals.split(",") if mode.strip()],
             exact=not quick,
             step_seconds=predict,
+            recompute=recompute == "auto" and machine is not None,
         )
     )
     kept = unbeaten(points)
@@ -129,7 +135,7 @@ def frontier_command(
             f"{format_bytes(most or 0)}; tofu estimate {target} says which number would do"
         )
     if save is not None:
-        plan_file.save(Path(save), kept[-1].plan, problem.graph)
+        plan_file.save(Path(save), kept[-1].plan, kept[-1].graph or problem.graph)
     click.echo(render(target, points, form), nl=False)
 
 

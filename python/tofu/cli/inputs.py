@@ -91,7 +91,8 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
     raise ConfigError(
         f"{script} ended (status {getattr(ended, 'code', 0) or 0}) before its first partitioned "
         "training call: nothing to plan; its net must be a HybridBlock, or a Sequential of them, "
-        "and called under autograd.record()"
+        "and called under autograd.record(); one with operators of your own that is not hybridized "
+        "is partitioned from its second step on"
     )
 
 

@@ -19,10 +19,12 @@ from tofu.config import (
     FETCHES,
     MODES,
     OBJECTIVES,
+    RECOMPUTES,
     Config,
     parse_bytes,
     parse_mode,
     parse_pins,
+    parse_recompute,
     parse_workers,
     read_pins,
 )
@@ -45,9 +47,11 @@ __all__ = [
     "optimizer_option",
     "pin_file_option",
     "pin_option",
+    "recompute_option",
     "search_option",
     "set_fetch",
     "set_memory",
+    "set_recompute",
     "set_search",
     "shape_option",
     "switch_on",
@@ -122,6 +126,12 @@ memory_option = click.option(
     metavar="SIZE",
     help="What a worker may hold, such as 12GiB: take the cheapest plan that fits, with whole "
     "tensors if there is memory to spare. Default: $TOFU_MEMORY.",
+)
+recompute_option = click.option(
+    "--recompute",
+    metavar="|".join(RECOMPUTES),
+    help="Activations that the backward pass computes again instead of keeping them: as few as "
+    "the memory needs, none, or all that help. Default: $TOFU_RECOMPUTE, else auto.",
 )
 allow_replication_option = click.option(
     "--allow-replication",
@@ -282,3 +292,9 @@ def set_memory(memory: Optional[str]) -> None:
     if memory is not None:
         parse_bytes(memory, "--memory")
         os.environ["TOFU_MEMORY"] = memory
+
+
+def set_recompute(recompute: Optional[str]) -> None:
+    """Set the variable for what is computed again, if the option is given."""
+    if recompute is not None:
+        os.environ["TOFU_RECOMPUTE"] = parse_recompute(recompute, "--recompute")

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
+from tofu.cli.explained import explained_names
 from tofu.cli.inputs import graphs_of_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import (
@@ -33,9 +34,11 @@ from tofu.cli.options import (
     optimizer_option,
     pin_file_option,
     pin_option,
+    recompute_option,
     search_option,
     set_fetch,
     set_memory,
+    set_recompute,
     set_search,
     shape_option,
     switch_on,
@@ -43,12 +46,12 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
-from tofu.config import Config
+from tofu.config import RECOMPUTES, Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
 from tofu.plan import file as plan_file
-from tofu.plan.names import is_pattern, matching, near_text
+from tofu.plan.names import matching
 from tofu.plan.options import check_pins
 from tofu.plan.plan import undescribed_text
 from tofu.plan.progress import stage
@@ -63,8 +66,7 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
-from tofu.planning.within import held_bytes, plan_within
-from tofu.simulate.choose import plan_fastest
+from tofu.planning.within import held_bytes, planned
 
 __all__ = ["plan"]
 
@@ -89,6 +91,7 @@ _OF_PARAMETERS = ("parameters", "optimizer_state")
 @allow_replication_option
 @objective_option
 @machine_option
+@recompute_option
 @shape_option
 @click.option(
     "--dtype",
@@ -167,6 +170,7 @@ def plan(
     allow_replication: bool,
     objective: Optional[str],
     machine: Optional[str],
+    recompute: Optional[str],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -195,8 +199,8 @@ def plan(
     """
     update = None if optimizer == "none" else optimizer
     if mesh is not None or is_module(target):
-        set_search(search, pins, pin_file, allow_replication)
-        _plan_module(target, mesh, form, update, everything, time_limit)
+        set_search(search, pins, pin_file, allow_replication, objective, machine)
+        _plan_module(target, mesh, form, update, everything, time_limit, explain)
         return
     if form == "python":
         raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
@@ -215,6 +219,7 @@ def plan(
     if memory not in (_EXACT, _ESTIMATE):
         set_memory(memory)
         memory = _EXACT
+    set_recompute(recompute)
     config = switch_on(workers, device, log)
     request = None
     if is_symbol:
@@ -244,6 +249,7 @@ def plan(
         config.fetch,
         _command(context),
         config.memory_bytes,
+        config.recompute,
     )
 
     def run() -> None:
@@ -284,6 +290,7 @@ def _plan_module(
     optimizer: Optional[str],
     everything: bool,
     time_limit: Optional[float],
+    explain: Sequence[str],
 ) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
     context = click.get_current_context()
@@ -297,16 +304,19 @@ def _plan_module(
             f"tofu plan --mesh: {target}: expected package.module:function or FILE.pt2"
         )
     config = Config.from_environment()
-    given = SearchOptions(config.search, time_limit, config.pins, config.replication)
+    given = SearchOptions(
+        config.search, time_limit, config.pins, config.replication,
+        objective=config.objective, machine=config.machine,
+    )  # fmt: skip
     plan_module(
         target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
-        everything=everything,
+        everything=everything, explain=explain,
     )  # fmt: skip
 
 
 _NOT_OF_MODULES = (
     "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
-    "explain", "save", "memory", "fetch",
+    "save", "memory", "fetch", "recompute",
 )  # fmt: skip
 
 
@@ -357,6 +367,7 @@ class Output:
         fetch: one of config.FETCHES; None: the default of a run.
         command: the command line that plans it again, before and after pins.
         limit: what a worker may hold, in bytes; None: any number.
+        recompute: which activations are computed again, one of config.RECOMPUTES.
     """
 
     form: str
@@ -369,6 +380,7 @@ class Output:
     fetch: Optional[str] = None
     command: tuple[str, str] = ("", "")
     limit: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
 
 
 def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
@@ -383,7 +395,7 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
             f"a page shows one plan, and there are {len(problems)} graphs: "
             f"{_listed(problems)}; --graph N chooses one"
         )
-    explained = _explained(problems, output.explain)
+    explained = explained_names(problems, output.explain)
     pins = _shared_out(problems, options)
     dump_dir = Config.from_environment().dump_dir
     texts: list[str] = []
@@ -391,7 +403,7 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
         own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
-        plan = _planned(problem, own, output, list(found), dump_dir)
+        problem, plan = _planned(problem, own, output, list(found), dump_dir)
         found.append(plan)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         texts.append(_told(problem, plan, explained[number], output))
@@ -414,24 +426,27 @@ def _planned(
     output: Output,
     others: Sequence[Plan],
     dump_dir: Optional[Path],
-) -> Plan:
-    """The plan of one graph; within a limit, next to what the others hold as in a run."""
-    if output.limit is None:
-        return plan_fastest(problem, options, fetch=output.fetch, dump_dir=dump_dir)
+) -> tuple[Problem, Plan]:
+    """The plan of one graph, and the graph if that runs parts again.
+
+    Within a limit, the others hold what they would in a run.
+    """
     own = set(_parameters(problem))
     taken = 0
     for other in others:
         size = held_bytes(other)
         if own & {tensor.name for tensor in other.tensors}:
-            size -= sum(map(other.bytes_per_worker.get, _OF_PARAMETERS, (0, 0)))
+            size -= sum(other.bytes_per_worker.get(kind, 0) for kind in _OF_PARAMETERS)
         taken += size
-    return plan_within(
+    return planned(
         problem,
-        output.limit,
         options,
+        limit_bytes=output.limit,
+        recompute=output.recompute,
         exact=output.memory == _EXACT,
         fetch=output.fetch,
         taken_bytes=taken,
+        dump_dir=dump_dir,
     )
 
 
@@ -501,7 +516,8 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
 
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
-          "allow_replication", "objective", "machine", "fetch", "device")  # fmt: skip
+          "allow_replication", "objective", "machine", "fetch", "device",
+          "recompute")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:
@@ -549,26 +565,3 @@ def _render(
     if output.peak:
         return render_peak(plan, everything=output.everything)
     return render_text(plan, everything=output.everything)
-
-
-def _explained(problems: Sequence[Problem], names: Sequence[str]) -> list[list[str]]:
-    """For each graph the tensors and operators that names and patterns stand for.
-
-    Raises ConfigError for a name of none.
-    """
-    found: list[dict[str, None]] = [{} for _ in problems]
-    for name in names:
-        known: dict[str, None] = {}
-        for problem, own in zip(problems, found):
-            nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
-            outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
-            known.update(nodes)
-            own.update(dict.fromkeys(matching(name, nodes) or matching(name, outputs)))
-        if not any(matching(name, {**known, **own}) for own in found):
-            what = "that fits" if is_pattern(name) else "of that name"
-            raise ConfigError(
-                f"--explain {name}: {' and '.join(p.name for p in problems)} "
-                f"{'have' if len(problems) > 1 else 'has'} no tensor or operator {what}"
-                + near_text(name, known)
-            )
-    return [list(own) for own in found]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import json
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import click
 
+from tofu.cli.explained import explained_names
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
+from tofu.plan.render import explain as explaining
 from tofu.plan.render.html import render_html
 
 __all__ = ["FORMATS", "is_module", "parse_mesh", "plan_module", "torch_module"]
@@ -51,11 +55,12 @@ def plan_module(
     options: SearchOptions,
     form: str,
     everything: bool,
+    explain: Sequence[str] = (),
 ) -> None:
-    """Plan a module and print the plan.
+    """Plan a module and print the plan, or what `explain` names.
 
     Raises:
-        ConfigError: torch is not installed, or the target is no module.
+        ConfigError: torch is not installed, the target is no module, or has no such name.
         GraphError: the module cannot be traced.
         PlanError: a pin does not fit.
     """
@@ -65,11 +70,18 @@ def plan_module(
     found = planning.plan(
         model, args, kwargs, mesh=mesh, optimizer=optimizer, options=options, name=target
     )
+    names = explained_names([found.problem], explain)[0] if explain else []
+    told = [explaining.explain(found.problem, found.details, name) for name in names]
     if form == "json":
-        click.echo(found.to_json())
+        document = json.loads(found.to_json())
+        more = {"explanations": [each.document for each in told]} if told else {}
+        click.echo(json.dumps({**document, **more}))
     elif form == "python":
         click.echo(found.to_python(), nl=False)
     elif form == "html":
-        click.echo(render_html(found.details, graph=found.graph))
+        sections = [section for each in told for section in each.sections]
+        click.echo(render_html(found.details, sections, graph=found.graph))
+    elif told:
+        click.echo("\n".join(each.to_text() for each in told), nl=False)
     else:
         click.echo(found.to_text(everything=everything), nl=False)

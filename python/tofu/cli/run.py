@@ -21,9 +21,11 @@ from tofu.cli.options import (
     objective_option,
     pin_file_option,
     pin_option,
+    recompute_option,
     search_option,
     set_fetch,
     set_memory,
+    set_recompute,
     set_search,
     switch_on,
     tell_misplaced,
@@ -50,6 +52,7 @@ __all__ = ["run"]
 @objective_option
 @machine_option
 @memory_option
+@recompute_option
 @pin_option
 @pin_file_option
 @click.option(
@@ -81,6 +84,7 @@ def run(
     objective: Optional[str],
     machine: Optional[str],
     memory: Optional[str],
+    recompute: Optional[str],
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
@@ -106,6 +110,7 @@ def run(
         os.environ["TOFU_PLAN"] = plan
     set_fetch(fetch)
     set_memory(memory)
+    set_recompute(recompute)
     switch_on(workers, device, log)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()

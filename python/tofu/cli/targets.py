@@ -12,6 +12,7 @@ from tofu.cli.inputs import first_of_script
 from tofu.cli.options import check_script
 from tofu.errors import ConfigError
 from tofu.plan import Problem
+from tofu.plan.recompute import recomputed
 from tofu.planning.problems import (
     SymbolRequest,
     check_symbol_text,
@@ -75,6 +76,15 @@ class Target:
             return first_of_script(Path(target), args)
 
         return cls(lambda k, batch: dataclasses.replace(of_script(), workers=k), False)
+
+    def recomputing(self) -> Target:
+        """The same with as few activations as possible: the others are computed again."""
+
+        def problem(workers: int, batch: Optional[int]) -> Problem:
+            found = self.problem(workers, batch)
+            return dataclasses.replace(found, table=recomputed(found.table).table)
+
+        return dataclasses.replace(self, problem=problem)
 
 
 def check_target(

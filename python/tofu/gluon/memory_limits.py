@@ -15,6 +15,7 @@ import mxnet as mx
 
 from tofu.errors import MemoryLimitError
 from tofu.plan import Compiled, Plan, SearchOptions
+from tofu.plan.recompute import fit_with_recomputation, recomputed
 from tofu.plan.within import Fit, check_fits, fit_within, held_bytes
 
 from . import messages
@@ -59,21 +60,26 @@ def limit_of(session: Session) -> Optional[int]:
 
 def compile_within(
     name: str,
-    compile_graph: Callable[..., Compiled],
+    compile_graph: Callable[[Any, SearchOptions, bool], Compiled],
+    table: Any,
     options: SearchOptions,
     parameters: Mapping[str, Any],
     session: Session,
     *,
+    recompute: str,
     is_saved: bool,
 ) -> tuple[Compiled, Optional[Footprint]]:
     """The cheapest program found that fits next to the others; without a limit, the cheapest.
 
     Args:
         name: the block, for messages.
-        compile_graph: makes the program, with `options` to search with.
+        compile_graph: makes a program of a graph's table, with options to search with; told
+            whether parts of the graph run again.
+        table: the strategy table of the graph.
         options: how to search without a limit.
         parameters: the block's parameters.
         session: the workers.
+        recompute: which activations are computed again, one of config.RECOMPUTES.
         is_saved: whether the plan is given, so that there is nothing to search.
 
     Raises:
@@ -81,33 +87,45 @@ def compile_within(
     """
     limit = limit_of(session)
     if limit is None:
-        return compile_graph(options=options), None
+        if recompute != "all":
+            return compile_graph(table, options, False), None
+        most = recomputed(table)
+        return compile_graph(most.table, options, most.segments > 0), None
+    ids = frozenset(map(id, parameters.values()))
 
-    def found_with(**changes: Any) -> tuple[Compiled, Footprint]:
-        compiled = compile_graph(options=dataclasses.replace(options, **changes))
-        return compiled, _footprint(compiled, parameters, session)
+    def fitting(room: int) -> Fit[tuple[Compiled, Footprint]]:
+        def fit_graph(graph: Any, repeats: bool) -> Fit[tuple[Compiled, Footprint]]:
+            def found_with(**changes: Any) -> tuple[Compiled, Footprint]:
+                changed = dataclasses.replace(options, **changes)
+                compiled = compile_graph(graph, changed, repeats)
+                return compiled, _footprint(compiled, parameters, session)
 
-    def fitting() -> Fit[tuple[Compiled, Footprint]]:
-        room = limit - _taken(session, frozenset(map(id, parameters.values())))
-        if is_saved:
-            found = found_with()
-            size = held_bytes(found[1].plan)
-            return Fit(found, size, size <= room)
-        return fit_within(
-            lambda tiles: found_with(memory_limit_bytes=tiles),
-            lambda found: held_bytes(found[1].plan),
-            room,
-            # Whole tensors may take more than the limit of tiles counts.
-            (lambda: found_with(allow_replication=False)) if options.allow_replication else None,
-        )
+            if is_saved:
+                found = found_with()
+                return Fit(found, _held(found), _held(found) <= room)
+            return fit_within(
+                lambda tiles: found_with(memory_limit_bytes=tiles),
+                _held,
+                room,
+                # Whole tensors may take more than the limit of tiles counts.
+                (lambda: found_with(allow_replication=False))
+                if options.allow_replication
+                else None,
+            )
 
-    fit = fitting()
+        return fit_with_recomputation(table, fit_graph, recompute, room).fit
+
+    fit = fitting(limit - _taken(session, ids))
     if not fit.fits and _release(session):
-        fit = fitting()
+        fit = fitting(limit - _taken(session, ids))
     compiled, found = fit.found
     if not fit.fits:
-        _refuse(name, found, limit, _taken(session, found.parameters), session)
+        _refuse(name, found, limit, _taken(session, ids), session)
     return compiled, found
+
+
+def _held(found: tuple[Compiled, Footprint]) -> int:
+    return held_bytes(found[1].plan)
 
 
 def _footprint(compiled: Compiled, parameters: Mapping[str, Any], session: Session) -> Footprint:
@@ -149,7 +167,7 @@ def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
 def _refuse(name: str, found: Footprint, limit: int, taken: int, session: Session) -> None:
     """Raise MemoryLimitError for what does not fit; only warn if the limit is what GPUs have."""
     try:
-        check_fits(name, found.plan, limit, taken_bytes=taken)
+        check_fits(name, found.plan, limit, taken_bytes=taken, recompute=session.recompute)
     except MemoryLimitError as error:
         if session.memory_bytes is not None:
             raise

@@ -382,21 +382,23 @@ def make_pool(
         saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
-    compile_graph = functools.partial(
-        _compiled,
-        name,
-        table,
-        session,
-        fetch,
-        pins=pins,
-        of_inputs=of_inputs,
-        saved=saved,
-        refine=lambda plan: _with_norms(backend.whole_statistics(plan), prepare),
-    )
+    def with_norms(plan: Any) -> Any:
+        return _with_norms(backend.whole_statistics(plan), prepare)
+
+    def compile_graph(table: Any, options: SearchOptions, repeats: bool) -> Compiled:
+        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
+        return _compiled(
+            name, table, session, fetch,
+            pins=pins, of_inputs=of_inputs, options=options, saved=saved,
+            refine=None if repeats else with_norms,
+        )  # fmt: skip
+
     wanted = dataclasses.replace(options, parts=parts)
     compiled, footprint = memory_limits.compile_within(
-        name, compile_graph, wanted, parameters, session, is_saved=saved is not None
-    )
+        name, compile_graph, table if saved is None else saved.table, wanted, parameters, session,
+        recompute=session.recompute if training and saved is None else "none",
+        is_saved=saved is not None,
+    )  # fmt: skip
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
     _tile_parameters(name, parameters, compiled, session)

@@ -19,6 +19,7 @@ from tofu import _core
 from tofu.errors import ConfigError, PlanError
 from tofu.plan import SearchOptions
 from tofu.plan.options import pinned
+from tofu.plan.recompute import recomputed
 
 from . import messages
 from .session import Session
@@ -37,6 +38,8 @@ def plan_for(
 ) -> Optional[_core.Plan]:
     """Return the saved plan of a graph, or None if it must be searched.
 
+    It may be of a graph that computes the same with recomputation.
+
     Args:
         name: the block's name, for messages.
         table: the strategy table of its training graph.
@@ -52,6 +55,8 @@ def plan_for(
     if plans is None:
         return None
     found = plans.plan_for(table, session.workers)
+    for limit in plans.recomputations(session.workers) if training and found is None else ():
+        found = found or plans.plan_for(recomputed(table, limit).table, session.workers)
     if found is not None and _keeps(found, pins, parts):
         state.plan_matched = True
         return found

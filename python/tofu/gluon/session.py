@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tofu import cuda_libraries
-from tofu.config import TIMEOUT_S, Config
+from tofu.config import RECOMPUTES, TIMEOUT_S, Config
 from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan import file as plan_file
@@ -33,6 +33,7 @@ class Session:
         dump_dir: directory for a readable dump after every pass, or None.
         options: how plans are searched.
         memory_bytes: what a worker may hold; None: what GPUs have, anything on CPUs.
+        recompute: which activations the backward pass computes again, one of config.RECOMPUTES.
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
         timeout_s: for how long a process waits for others, in seconds; 0: without limit.
@@ -46,6 +47,7 @@ class Session:
     dump_dir: Optional[Path] = None
     options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
     memory_bytes: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
     plans: Optional[PlanFile] = None
     strict: bool = False
     timeout_s: float = TIMEOUT_S
@@ -89,6 +91,7 @@ class Session:
                 machine=config.machine,
             ),
             memory_bytes=config.memory_bytes,
+            recompute=config.recompute,
             plans=plans,
             strict=config.strict,
             timeout_s=config.timeout_s,

@@ -53,6 +53,7 @@ def enable(
     objective: Optional[str] = None,
     machine: Union[str, os.PathLike[str], None] = None,
     memory: Optional[str] = None,
+    recompute: Optional[str] = None,
     strict: Optional[bool] = None,
     hybridize: Optional[bool] = None,
 ) -> None:
@@ -78,6 +79,8 @@ def enable(
         memory: what a worker may hold, such as "12GiB"; plans are the cheapest found that fit,
             and tensors may stay whole unless allow_replication is False. None: TOFU_MEMORY, else
             what the GPUs have.
+        recompute: activations that the backward pass computes again: "auto" (as few as the memory
+            needs), "none" or "all" (that help); None: TOFU_RECOMPUTE, else auto.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
         hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
@@ -91,6 +94,7 @@ def enable(
         {
             "workers": workers, "device": device, "log": log, "fetch": fetch, "plan": plan,
             "search": search, "objective": objective, "machine": machine, "memory": memory,
+            "recompute": recompute,
         },
         pins,
         {"replication": allow_replication, "strict": strict, "hybridize": hybridize},

@@ -61,6 +61,14 @@ class PlanFile:
                 f"TOFU_WORKERS={self.workers[0]}, or {_ADVICE} --workers {workers}"
             )
 
+    def recomputations(self, workers: int) -> list[int]:
+        """The limits of activations of its plans that compute some again (plan.recompute)."""
+        found = (each.get("recompute") for (_, k), each in self.plans.items() if k == workers)
+        try:
+            return sorted({int(each["limit_bytes"]) for each in found if each is not None})
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from None
+
     def plan_for(self, table: _core.StrategyTable, workers: int) -> Optional[_core.Plan]:
         """The plan of a graph, or None if the file has none.
 
@@ -149,9 +157,10 @@ def check_target(path: Path) -> None:
         try:
             read(path)
         except ConfigError as error:
+            reason = str(error).removeprefix(f"{path}: ").removesuffix(f"; {_ADVICE}")
             raise ConfigError(
-                f"--save {path}: exists and is not a plan file to add to, so it stays as it is; "
-                f"choose another name ({error})"
+                f"--save {path}: exists and is not a plan file to add to, so it stays as it is "
+                f"({reason}); choose another name"
             ) from None
     elif not os.access(path.parent, os.W_OK):
         what = "permission denied" if path.parent.is_dir() else "no such folder"

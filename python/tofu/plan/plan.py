@@ -154,6 +154,7 @@ class Plan:
             (docs/formats.md); None if no machine was given.
         chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
+        recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
         peak: what a worker holds over a step; None if unknown. Not part of the document.
     """
 
@@ -179,6 +180,7 @@ class Plan:
     predicted: Optional[Mapping[str, Any]] = None
     chosen: str = ""
     simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    recompute: Optional[Mapping[str, Any]] = None
     peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
     source: str = dataclasses.field(repr=False, compare=False, default="")
 
@@ -240,6 +242,7 @@ class Plan:
             predicted=document.get("predicted"),
             chosen=str(document.get("chosen", "")),
             simulated_ns=dict(document.get("simulated_ns", {})),
+            recompute=document.get("recompute"),
             source=text,
         )
 

@@ -83,7 +83,7 @@ def _fit(found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Fo
 
 
 def check_fits(
-    name: str, plan: Plan, limit_bytes: int, *, taken_bytes: int = 0, advice: str = ""
+    name: str, plan: Plan, limit_bytes: int, *, taken_bytes: int = 0, recompute: str = "all"
 ) -> None:
     """Raise MemoryLimitError unless a plan fits; it says what takes the memory.
 
@@ -92,17 +92,18 @@ def check_fits(
         plan: the plan that holds least, with its memory.
         limit_bytes: what a worker can hold.
         taken_bytes: what other graphs of the run hold of that.
-        advice: what else could be changed, as the end of a sentence.
+        recompute: whether recomputation was tried, one of config.RECOMPUTES.
     """
     held = held_bytes(plan)
     if held + taken_bytes <= limit_bytes:
         return
     workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
+    advice = "recomputation (TOFU_RECOMPUTE=auto), " if recompute == "none" else ""
     others = f", next to {format_bytes(taken_bytes)} of other graphs" if taken_bytes else ""
     raise MemoryLimitError(
         f"{name}: no plan over {workers} was found that fits in {format_bytes(limit_bytes)}"
         f"{others}; the least that one holds is {format_bytes(held)}. {_worst_moment(plan)}"
-        f"Use more workers, a smaller batch, or an optimizer with less state{advice}"
+        f"Use more workers, a smaller batch, {advice}or an optimizer with less state"
     )
 
 

@@ -86,7 +86,7 @@ def compare(
         step_seconds: predicts the time of a step; None: it is not predicted.
     """
 
-    def found(problem: Problem, mode: str, whole: bool, objective: str) -> Alternative:
+    def found(problem: Problem, count: int, mode: str, whole: bool, objective: str) -> Alternative:
         options = SearchOptions(
             mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
             objective=objective, machine=machine,
@@ -94,13 +94,11 @@ def compare(
         try:
             plan = plan_graph(problem, options)
         except PlanError as error:
-            return Alternative(problem.workers, mode, whole, None, str(error), objective=objective)
+            return Alternative(count, mode, whole, None, str(error), objective=objective)
         if exact_memory:
             plan = with_memory(problem, plan)
         seconds = step_seconds(problem, plan) if step_seconds is not None else None
-        return Alternative(
-            problem.workers, mode, whole, plan, step_seconds=seconds, objective=objective
-        )
+        return Alternative(count, mode, whole, plan, step_seconds=seconds, objective=objective)
 
     number = 0
     total = len(workers) * len(modes) * len(replication) * len(objectives)
@@ -109,7 +107,7 @@ def compare(
         for mode, whole, objective in itertools.product(modes, replication, objectives):
             number += 1
             with stage(f"plan {number} of {total}"):
-                alternative = found(problem, mode, whole, objective)
+                alternative = found(problem, count, mode, whole, objective)
             yield alternative
 
 

@@ -11,15 +11,20 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
+from tofu import _core
 from tofu.errors import PlanError
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan.plan import format_bytes
 from tofu.plan.progress import stage
+from tofu.plan.recompute import Recomputation, recomputed
 
 from .memory import with_memory
 from .within import held_bytes
 
 __all__ = ["Point", "frontier", "turning_point", "unbeaten"]
+
+Wanted = tuple[str, SearchOptions, Optional[Recomputation], bool]
+_LEVELS = 4  # of recomputation, between none and all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +36,14 @@ class Point:
         plan: the plan.
         step_seconds: the predicted time of a step; None without a machine.
         is_rival: whether it is the plan of another algorithm.
+        graph: the graph that the plan is for, if it runs parts again; None: the one given.
     """
 
     name: str
     plan: Plan
     step_seconds: Optional[float] = None
     is_rival: bool = False
+    graph: Optional[_core.Graph] = None
 
     @property
     def held_bytes(self) -> int:
@@ -58,6 +65,7 @@ def frontier(
     rivals: Sequence[str] = (),
     exact: bool = True,
     step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
+    recompute: bool = False,
 ) -> Iterator[Point]:
     """All plans found, as they are found; `unbeaten` keeps the frontier.
 
@@ -69,34 +77,60 @@ def frontier(
         rivals: search modes to compare with.
         exact: whether to count what MXNet will allocate; else a quick estimate.
         step_seconds: predicts the time of a step; None: bytes are compared.
+        recompute: whether activations may also be computed again in the backward pass.
     """
 
-    def point(name: str, chosen: SearchOptions, is_rival: bool = False) -> Optional[Point]:
+    def point(
+        name: str, chosen: SearchOptions, again: Optional[Recomputation], is_rival: bool = False
+    ) -> Optional[Point]:
+        own = problem if again is None else dataclasses.replace(problem, table=again.table)
         try:
-            plan = plan_graph(problem, chosen)
+            plan = plan_graph(own, chosen)
         except PlanError:
             return None
-        plan = with_memory(problem, plan) if exact else plan
+        plan = with_memory(own, plan) if exact else plan
         if most_bytes is not None and held_bytes(plan) > most_bytes:
             return None
-        seconds = None if step_seconds is None else step_seconds(problem, plan)
-        return Point(name, plan, seconds, is_rival)
+        seconds = None if step_seconds is None else step_seconds(own, plan)
+        if again is None:
+            return Point(name, plan, seconds, is_rival)
+        return Point(name, again.note(plan), seconds, is_rival, own.graph)
 
-    cut = plan_graph(problem, dataclasses.replace(options, allow_replication=False))
-    whole = plan_graph(problem, dataclasses.replace(options, allow_replication=True))
-    low, high = sorted((held_bytes(cut), held_bytes(whole)))
-    wanted = [("every tensor cut", dataclasses.replace(options, allow_replication=False), False)]
+    cut = dataclasses.replace(options, allow_replication=False)
+    free = dataclasses.replace(options, allow_replication=True)
+    sizes = (held_bytes(plan_graph(problem, each)) for each in (cut, free))
+    low, high = sorted(sizes)
+    wanted: list[Wanted] = [("every tensor cut", cut, None, False)]
     for index in range(limits + 1):
         tiles = low + (high - low) * index // max(limits, 1)
-        chosen = dataclasses.replace(options, allow_replication=True, memory_limit_bytes=tiles)
-        wanted.append((f"tiles within {format_bytes(tiles)}", chosen, False))
-    wanted.append(("no limit", dataclasses.replace(options, allow_replication=True), False))
+        chosen = dataclasses.replace(free, memory_limit_bytes=tiles)
+        wanted.append((f"tiles within {format_bytes(tiles)}", chosen, None, False))
+    wanted.append(("no limit", free, None, False))
+    for again in _recomputations(problem) if recompute else ():
+        told = f"{again.computation:.2f} x the computation"
+        wanted.append((f"every tensor cut, {told}", cut, again, False))
+        wanted.append((f"no limit, {told}", free, again, False))
     for mode in rivals:
-        wanted.append((mode, dataclasses.replace(options, mode=mode), True))
+        wanted.append((mode, dataclasses.replace(options, mode=mode), None, True))
     for number, each in enumerate(wanted, 1):
         with stage(f"plan {number} of {len(wanted)}"):
             found = point(*each)
         if found is not None:
+            yield found
+
+
+def _recomputations(problem: Problem) -> Iterator[Recomputation]:
+    """As few activations as possible, and some limits between these and all of them."""
+    most = recomputed(problem.table)
+    if not most.segments:
+        return
+    yield most
+    costs = {0, most.cost}
+    for share in range(1, _LEVELS):
+        limit = most.bytes + (most.saved_bytes - most.bytes) * share // _LEVELS
+        found = recomputed(problem.table, limit)
+        if found.cost not in costs:
+            costs.add(found.cost)
             yield found
 
 

@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from tofu.config import OBJECTIVES, parse_bytes, parse_mode, parse_workers, pins_of
+from tofu.config import (
+    OBJECTIVES,
+    parse_bytes,
+    parse_mode,
+    parse_recompute,
+    parse_workers,
+    pins_of,
+)
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan
@@ -20,12 +27,11 @@ from tofu.plan.render.explain import explain
 from tofu.plan.render.html import render_html
 from tofu.plan.render.layers import render_layers
 from tofu.plan.render.text import render_text, summary
-from tofu.simulate.choose import plan_fastest
 
 from .memory import with_memory
 from .problems import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
 from .problems import number_of_workers as default_workers
-from .within import plan_within
+from .within import planned
 
 __all__ = ["GraphPlan", "plan"]
 
@@ -171,6 +177,7 @@ def plan(
     objective: str = "bytes",
     machine: Union[str, os.PathLike[str]] = "",
     memory: Optional[str] = None,
+    recompute: str = "auto",
     time_limit_s: Optional[float] = None,
 ) -> GraphPlan:
     """Plan a training graph; nothing is run.
@@ -191,6 +198,8 @@ def plan(
         objective: what to minimise, "bytes" or "time".
         machine: a machine file or name that predicts times; the objective time needs it.
         memory: what a worker may hold, such as "12GiB"; the plan is the cheapest found that fits.
+        recompute: activations that the backward pass computes again: "auto" (as few as the
+            memory needs), "none", or "all" (that help).
         time_limit_s: seconds after which the search takes its best plan; None: 60.
 
     Raises:
@@ -225,10 +234,9 @@ def plan(
         predict,
         batch_size,
     )
-    if memory is not None:
-        limit = parse_bytes(str(memory), "tofu.plan: memory")
-        return GraphPlan(problem, plan_within(problem, limit, options))
-    return GraphPlan(problem, plan_fastest(problem, options))
+    limit = None if memory is None else parse_bytes(str(memory), "tofu.plan: memory")
+    mode = parse_recompute(str(recompute), "tofu.plan: recompute")
+    return GraphPlan(*planned(problem, options, limit_bytes=limit, recompute=mode))
 
 
 def _objective(objective: str, machine: Union[str, os.PathLike[str]]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Optional
 
+from tofu import _core
 from tofu.plan import Plan, Problem, SearchOptions
-from tofu.plan.within import check_fits, fit_within, held_bytes
+from tofu.plan.recompute import fit_with_recomputation
+from tofu.plan.within import Fit, check_fits, fit_within, held_bytes
 from tofu.simulate.choose import plan_fastest
 
 from .memory import with_memory
 
-__all__ = ["held_bytes", "plan_within"]
+__all__ = ["held_bytes", "plan_within", "planned"]
 
 
 def plan_within(
@@ -20,37 +23,75 @@ def plan_within(
     options: Optional[SearchOptions] = None,
     *,
     exact: bool = True,
-    fetch: Optional[str] = None,
-    taken_bytes: int = 0,
 ) -> Plan:
-    """The best plan found within a limit, with its memory.
+    """The best plan found within a limit, with its memory, that computes nothing again.
 
     Args:
         problem: what to plan.
         limit_bytes: what a worker can hold.
         options: how to search; tensors may stay whole only if they allow it.
         exact: whether to count what MXNet will allocate; else a quick estimate.
-        fetch: one of config.FETCHES; None: the default of a run.
-        taken_bytes: what other graphs hold of the limit.
 
     Raises:
         MemoryLimitError: no plan was found that fits. The message says how little would do.
         PlanError: an option does not fit the graph.
     """
     chosen = options or SearchOptions()
+    return planned(problem, chosen, limit_bytes=limit_bytes, recompute="none", exact=exact)[1]
 
-    def counted(limited: SearchOptions) -> Plan:
-        plan = plan_fastest(problem, limited, fetch=fetch)
-        return with_memory(problem, plan, fetch) if exact else plan
 
-    fit = fit_within(
-        lambda tiles: counted(dataclasses.replace(chosen, memory_limit_bytes=tiles)),
-        held_bytes,
-        limit_bytes - taken_bytes,
-        # Whole tensors may take more than the limit of tiles counts.
-        (lambda: counted(dataclasses.replace(chosen, allow_replication=False)))
-        if chosen.allow_replication
-        else None,
-    )
-    check_fits(problem.name or "the graph", fit.found, limit_bytes, taken_bytes=taken_bytes)
-    return fit.found
+def planned(
+    problem: Problem,
+    options: SearchOptions,
+    *,
+    limit_bytes: Optional[int] = None,
+    recompute: str = "auto",
+    exact: bool = True,
+    fetch: Optional[str] = None,
+    taken_bytes: int = 0,
+    dump_dir: Optional[Path] = None,
+) -> tuple[Problem, Plan]:
+    """The best plan found, in a limit if there is one, and the graph that it is for.
+
+    Args:
+        problem: what to plan.
+        options: how to search.
+        limit_bytes: what a worker can hold; None: any number of bytes.
+        recompute: which activations are computed again, one of config.RECOMPUTES; "auto": as
+            few as the limit needs.
+        exact: within a limit, whether to count what MXNet will allocate; else a quick estimate.
+        fetch: one of config.FETCHES; None: the default of a run.
+        taken_bytes: what other graphs hold of the limit.
+        dump_dir: where every pass writes a readable file, or None.
+
+    Raises:
+        MemoryLimitError: no plan was found that fits.
+        ConfigError, PlanError: as plan_fastest.
+    """
+
+    def search(table: _core.StrategyTable, changed: SearchOptions) -> Plan:
+        graph = dataclasses.replace(problem, table=table)
+        plan = plan_fastest(graph, changed, fetch=fetch, dump_dir=dump_dir)
+        return with_memory(graph, plan, fetch) if exact and limit_bytes is not None else plan
+
+    def fit_graph(table: _core.StrategyTable, _: bool) -> Fit[Plan]:
+        if limit_bytes is None:
+            return Fit(search(table, options), 0, True)
+        cut = dataclasses.replace(options, allow_replication=False)
+        return fit_within(
+            lambda tiles: search(table, dataclasses.replace(options, memory_limit_bytes=tiles)),
+            held_bytes,
+            limit_bytes - taken_bytes,
+            # Whole tensors may take more than the limit of tiles counts.
+            (lambda: search(table, cut)) if options.allow_replication else None,
+        )
+
+    room = None if limit_bytes is None else limit_bytes - taken_bytes
+    found = fit_with_recomputation(problem.table, fit_graph, recompute, room)
+    plan, own = found.fit.found, found.recomputation
+    if limit_bytes is not None:
+        name = problem.name or "the graph"
+        check_fits(name, plan, limit_bytes, taken_bytes=taken_bytes, recompute=recompute)
+    if own is None:
+        return problem, plan
+    return dataclasses.replace(problem, table=own.table), own.note(plan)

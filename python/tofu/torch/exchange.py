@@ -1,9 +1,4 @@
-"""Brings a tensor's tiles from one placement to another, each rank receiving what it lacks.
-
-A placement has an entry for each dimension of the mesh: the dimension of the tensor that it cuts,
-WHOLE, or the reduction of the terms that its ranks hold. Cuts of one dimension nest as in DTensor:
-the first dimension of the mesh is the outermost.
-"""
+"""Brings tiles from one placement to another along the routes of ``torch/routes``."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,11 +14,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
 
 from tofu.boxes import Box
+from tofu.torch.ranks import connected
+from tofu.torch.routes import WHOLE, Layout, Placement, Stage, route, tile_box
 
-__all__ = ["WHOLE", "Exchange", "Placement", "of_dtensor", "to_dtensor"]
+__all__ = ["Exchange", "of_dtensor", "to_dtensor"]
 
-WHOLE = -1
-Placement = tuple[Union[int, str], ...]
 _OPS = {
     "sum": dist.ReduceOp.SUM,
     "max": dist.ReduceOp.MAX,
@@ -53,18 +48,16 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Route:
-    """What this rank does to bring one placement to another.
+class _Transfers:
+    """What this rank does in a stage.
 
     Attributes:
-        reduces: dimensions of the mesh whose terms all ranks need whole, with the reduction.
         sends: pieces of the own tile.
-        receives: pieces of the new tile, by term.
+        receives: pieces of the new tile, by term, each with its place in the own tile.
         shape: that of the new tile.
         reduction: how terms are put together.
     """
 
-    reduces: tuple[tuple[int, str], ...]
     sends: tuple[_Piece, ...]
     receives: tuple[tuple[tuple[_Piece, tuple[slice, ...]], ...], ...]
     shape: tuple[int, ...]
@@ -85,29 +78,35 @@ class Exchange:
         coordinate = mesh.get_coordinate()
         assert coordinate is not None
         self._here = tuple(coordinate)
-        self._route = functools.cache(self._routed)
+        self._transfers = functools.cache(self._planned)
 
     def move(self, tile: Any, shape: Sequence[int], source: Placement, target: Placement) -> Any:
         """This rank's tile in another placement; all ranks call it in the same order."""
-        if source == target:
-            return tile
-        route = self._route(tuple(shape), source, target)
-        for dim, reduction in route.reduces:
-            tile = tile.clone(memory_format=torch.contiguous_format)
-            dist.all_reduce(tile, _OPS[reduction], group=self.mesh.get_group(dim))
-            size = self._sizes[dim]
-            self.received_bytes += 2 * (size - 1) * tile.nbytes // size
-        return self._exchanged(tile, route)
+        for stage in route(tuple(shape), source, target, self._sizes):
+            if stage.all_reduce is None:
+                tile = self._exchanged(tile, self._transfers(tuple(shape), stage))
+            else:
+                tile = self._reduced(tile, stage.all_reduce, stage.reduction)
+        return tile
 
-    def _exchanged(self, tile: Any, route: _Route) -> Any:
+    def _reduced(self, tile: Any, dim: int, reduction: str) -> Any:
+        result = tile.clone(memory_format=torch.contiguous_format)
+        group = self.mesh.get_group(dim)
+        with connected(f"rank {self.mesh.get_rank()}: an all-reduce over dimension {dim}"):
+            dist.all_reduce(result, _OPS[reduction], group=group)
+        size = self._sizes[dim]
+        self.received_bytes += 2 * (size - 1) * result.nbytes // size
+        return result
+
+    def _exchanged(self, tile: Any, transfers: _Transfers) -> Any:
         me = self.mesh.get_rank()
         works, buffers = [], {}
         wire = _wire_type(tile.dtype)
-        for piece in route.sends:
+        for piece in transfers.sends:
             if piece.rank != me:
                 part = tile[piece.slices].contiguous().view(wire)
                 works.append(dist.P2POp(dist.isend, part, piece.rank))
-        for term in route.receives:
+        for term in transfers.receives:
             for piece, _ in term:
                 if piece.rank != me:
                     buffer = torch.empty(piece.shape, dtype=tile.dtype, device=tile.device)
@@ -115,73 +114,65 @@ class Exchange:
                     works.append(dist.P2POp(dist.irecv, buffer.view(wire), piece.rank))
                     self.received_bytes += buffer.nbytes
         if works:
-            for work in dist.batch_isend_irecv(works):
-                work.wait()
+            with connected(f"rank {me}: tiles of ranks {_numbers(works)}"):
+                for work in dist.batch_isend_irecv(works):
+                    work.wait()
         result = None
-        for term in route.receives:
-            if len(term) == 1 and term[0][0].shape == route.shape:
+        for term in transfers.receives:
+            if len(term) == 1 and term[0][0].shape == transfers.shape:
                 piece, inside = term[0]
                 value = tile[inside] if piece.rank == me else buffers[piece.rank]
             else:
-                value = torch.empty(route.shape, dtype=tile.dtype, device=tile.device)
+                value = torch.empty(transfers.shape, dtype=tile.dtype, device=tile.device)
                 for piece, inside in term:
                     value[piece.slices] = tile[inside] if piece.rank == me else buffers[piece.rank]
-            result = value if result is None else _COMBINE[route.reduction](result, value)
+            result = value if result is None else _COMBINE[transfers.reduction](result, value)
         assert result is not None
         return result.contiguous()
 
-    # --- Routes -------------------------------------------------------------------------
+    # --- Preparing ----------------------------------------------------------------------
 
-    def _routed(self, shape: tuple[int, ...], source: Placement, target: Placement) -> _Route:
-        reduces, left = [], list(source)
-        for dim, (before, after) in enumerate(zip(source, target)):
-            if isinstance(before, str) and after == WHOLE:
-                reduces.append((dim, before))
-                left[dim] = WHOLE
-        given = tuple(left)
-        terms = [dim for dim, before in enumerate(given) if isinstance(before, str)]
-        reductions = {str(given[dim]) for dim in terms} or {"sum"}
-        assert len(reductions) == 1, f"terms of several kinds: {given}"
-        mine = self._box(shape, target, self._here)
-        own = self._box(shape, given, self._here)
+    def _planned(self, shape: tuple[int, ...], stage: Stage) -> _Transfers:
+        source, target, sizes = stage.source, stage.target, self._sizes
+        mine = tile_box(shape, target, sizes, self._here)
+        own = tile_box(shape, source, sizes, self._here)
         sends, receives = [], []
         for there in self._ranks():
-            if self._serves(given, self._here, there):
-                wanted = self._box(shape, target, there)
-                common = wanted.common(own)
+            if self._serves(source, self._here, there):
+                common = tile_box(shape, target, sizes, there).common(own)
                 if common is not None:
                     sends.append(self._piece(there, common, own))
-        for digits in itertools.product(*(range(self._sizes[dim]) for dim in terms)):
+        for digits in itertools.product(*(range(sizes[dim]) for dim in source.terms)):
             term = []
             for there in self._ranks():
-                if tuple(there[dim] for dim in terms) != digits:
+                if tuple(there[dim] for dim in source.terms) != digits:
                     continue
-                box = self._box(shape, given, there)
-                common = box.common(mine) if self._serves(given, there, self._here) else None
+                box = tile_box(shape, source, sizes, there)
+                common = box.common(mine) if self._serves(source, there, self._here) else None
                 if common is not None:
                     inside = _slices(common.relative_to(own)) if there == self._here else ()
                     term.append((self._piece(there, common, mine), inside))
             receives.append(tuple(term))
-        return _Route(tuple(reduces), tuple(sends), tuple(receives), mine.shape, reductions.pop())
+        return _Transfers(tuple(sends), tuple(receives), mine.shape, stage.reduction)
 
     def _ranks(self) -> itertools.product[tuple[int, ...]]:
         return itertools.product(*map(range, self._sizes))
 
-    def _serves(self, given: Placement, giver: tuple[int, ...], taker: tuple[int, ...]) -> bool:
+    def _serves(self, source: Layout, giver: tuple[int, ...], taker: tuple[int, ...]) -> bool:
         """Whether a rank takes from another: of equal tiles, it takes from the one nearest."""
-        return all(g == t for g, t, cut in zip(giver, taker, given) if cut == WHOLE)
+        return all(
+            giver[dim] == taker[dim]
+            for dim in range(len(self._sizes))
+            if dim not in source.different
+        )
 
     def _piece(self, there: tuple[int, ...], common: Box, tile: Box) -> _Piece:
         rank = int(self.mesh.mesh[there])
         return _Piece(rank, _slices(common.relative_to(tile)), common.shape)
 
-    def _box(self, shape: tuple[int, ...], placement: Placement, at: tuple[int, ...]) -> Box:
-        begin, size = [0] * len(shape), list(shape)
-        for cut, digit, parts in zip(placement, at, self._sizes):
-            if isinstance(cut, int) and cut != WHOLE:
-                size[cut] //= parts
-                begin[cut] += digit * size[cut]
-        return Box((b, b + n) for b, n in zip(begin, size))
+
+def _numbers(works: Sequence[dist.P2POp]) -> str:
+    return ", ".join(str(rank) for rank in sorted({work.peer for work in works}))
 
 
 def _slices(box: Box) -> tuple[slice, ...]:

@@ -21,10 +21,11 @@ from torch.utils import _pytree as pytree
 
 from tofu.errors import ConfigError, PlanError
 from tofu.plan import SearchOptions
-from tofu.torch.exchange import WHOLE, Placement, of_dtensor, to_dtensor
+from tofu.torch.exchange import of_dtensor, to_dtensor
 from tofu.torch.planning import TorchPlan, check_mesh, plan_traced, read_plan
 from tofu.torch.program import Program
-from tofu.torch.ranks import agreed, alike, distribute
+from tofu.torch.ranks import agreed, alike, check_same_call, distribute
+from tofu.torch.routes import WHOLE, Placement
 from tofu.torch.tracing import Entry, trace, without_data
 from tofu.torch.training_graph import training_graph
 
@@ -124,6 +125,7 @@ class _Runner:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """What the module's forward does now."""
+        self._check_call(args, kwargs)
         program = self._program(args, kwargs, None)
         flat = pytree.tree_leaves((args, kwargs))
         traced = program.plan.traced
@@ -149,6 +151,15 @@ class _Runner:
             tile, self._mesh, to_dtensor(program.placements(entry)), run_check=False,
             shape=shape, stride=_strides(shape),
         )  # fmt: skip
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        tensors = [f"{tuple(x.shape)} {str(x.dtype).partition('.')[2]}" for x in given]
+        mode = "train()" if self._model.training else "eval()"
+        what = f"{', '.join(tensors) or 'no tensors'} in {mode}"
+        placed = [str(x.placements) for x in given if isinstance(x, DTensor)]
+        kind = f"{placed}/{_kind(self._model, args, kwargs)}"
+        check_same_call(what, kind, type(self._model).__name__, self._mesh.device_type)
 
     # --- Programs -----------------------------------------------------------------------
 

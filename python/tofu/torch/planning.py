@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -17,6 +18,7 @@ from tofu.errors import ConfigError, PlanError
 from tofu.lang.tracing import Shape
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.plan.render.text import render_text
+from tofu.torch.moves import received_bytes
 from tofu.torch.placements import placeable
 from tofu.torch.tracing import Entry, Traced, trace
 from tofu.torch.training_graph import OPTIMIZERS, training_graph
@@ -56,8 +58,18 @@ class TorchPlan:
 
     @property
     def bytes(self) -> int:
-        """Bytes that all devices together receive in a step."""
+        """Bytes that all devices together receive in a step, as the search counts them.
+
+        It counts a region for each operator that reads it; `details.fetched_bytes` counts once
+        what operators share.
+        """
         return self.details.total_bytes
+
+    @functools.cached_property
+    def problem(self) -> Problem:
+        """What was planned."""
+        table, _ = strategy_table(self.graph, _Restriction())
+        return Problem(self.details.model, table, self.details.workers)
 
     @functools.cached_property
     def cuts(self) -> dict[Entry, tuple[int, ...]]:
@@ -192,18 +204,13 @@ def plan_traced(
     """Plan a traced module: a step of the search for each dimension of the mesh of 2 or more."""
     graph = training_graph(traced, optimizer)
     table, undescribed = strategy_table(graph, _Restriction())
-    given = options or SearchOptions()
     parts = tuple(size for size in mesh if size > 1)
-    chosen = SearchOptions(
-        mode=given.mode,
-        time_limit_s=given.time_limit_s,
-        pins=given.pins,
-        allow_replication=given.allow_replication,
-        coarsen=given.coarsen,
-        parts=parts,
-    )
+    chosen = dataclasses.replace(options or SearchOptions(), parts=parts)
     found = plan_graph(Problem(name, table, math.prod(mesh)), chosen)
-    return TorchPlan(traced, graph, mesh, found, undescribed, optimizer)
+    made = TorchPlan(traced, graph, mesh, found, undescribed, optimizer)
+    document = {**json.loads(found.to_json()), "fetched_bytes": received_bytes(made)}
+    details = Plan.from_json(json.dumps(document))
+    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer)
 
 
 class _Restriction:

@@ -15,14 +15,15 @@ from typing import Any, Optional
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
-from tofu.analysis import row_for
 from tofu.analysis.apply_row import part_of
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
-from tofu.torch.exchange import WHOLE, Exchange, Placement
-from tofu.torch.placements import Placing, placing
+from tofu.torch.exchange import Exchange
+from tofu.torch.moves import kept_placement, split_of
+from tofu.torch.placements import Placing
 from tofu.torch.planning import TorchPlan
+from tofu.torch.routes import WHOLE, Placement
 from tofu.torch.tracing import Entry, Operator
-from tofu.torch.training_graph import attributes_of, operator_name
+from tofu.torch.training_graph import attributes_of
 
 __all__ = ["Program", "Saved"]
 
@@ -87,6 +88,7 @@ class Program:
         for operator in traced.operators:
             for k, tensor in enumerate(operator.outputs):
                 self._shapes[Entry(operator.name, k)] = tensor.shape
+        self._kept = {entry: kept_placement(plan, entry) for entry in self._shapes}
         first = [o for o in traced.operators if o.name in traced.forward]
         second = [o for o in traced.operators if o.name not in traced.forward]
         read_later = {entry for o in second for _, entry in o.inputs}
@@ -100,7 +102,7 @@ class Program:
 
     def placements(self, entry: Entry) -> Placement:
         """How a tensor is kept."""
-        return self._placed(self.plan.cuts[entry])
+        return self._kept[entry]
 
     def shape(self, entry: Entry) -> torch.Size:
         """The shape of a whole tensor."""
@@ -168,11 +170,6 @@ class Program:
 
     # --- Preparing ----------------------------------------------------------------------
 
-    def _placed(self, cuts: Sequence[int]) -> Placement:
-        """The placements of cuts: the plan has no steps for mesh dimensions of size 1."""
-        left = iter(cuts)
-        return tuple(next(left) if size > 1 else WHOLE for size in self.plan.mesh)
-
     def _calls(self, operators: Sequence[Operator], keep: Iterable[Entry]) -> list[_Call]:
         last: dict[Entry, int] = {}
         for k, operator in enumerate(operators):
@@ -190,30 +187,23 @@ class Program:
         attrs = attributes_of(operator)
         ins = [tuple(self._shapes[entry]) for _, entry in operator.inputs]
         outs = [tuple(tensor.shape) for tensor in operator.outputs]
-        row = row_for(operator_name(operator), attrs, ins, outs)
-        split: list[Optional[Placing]] = []
+        split = split_of(self.plan, operator, ins, outs)
         splits, digits, where = [], [], []
-        left = iter(self.plan.splits[operator.name])
-        for dim, size in enumerate(self.plan.mesh):
-            name = next(left) if size > 1 else None
-            if name is None or row is None:
-                split.append(None)
-                continue
-            variable = next(v for v, var in enumerate(row["vars"]) if var["name"] == name)
-            split.append(placing(row, variable, ins, outs))
-            splits.append((variable, size))
-            digits.append(self.mesh.get_local_rank(dim))
-            where.append(f"{dim}.{digits[-1]}")
+        for dim, variable in enumerate(split.variables):
+            if variable is not None:
+                splits.append((variable, self.plan.mesh[dim]))
+                digits.append(self.mesh.get_local_rank(dim))
+                where.append(f"{dim}.{digits[-1]}")
         changed = {}
-        if splits and row is not None:
-            part = part_of(row, attrs, ins, outs, splits, tuple(digits))
+        if splits and split.row is not None:
+            part = part_of(split.row, attrs, ins, outs, splits, tuple(digits))
             changed = {n: v for n, v in part.attributes.items() if attrs.get(n) != v}
         inputs = [
-            (entry, self._needed(split, k), self._gets_zeros(split, k))
+            (entry, split.needed(k), self._gets_zeros(split.placings, k))
             for k, (_, entry) in enumerate(operator.inputs)
         ]
         outputs = [
-            _Output(Entry(operator.name, k), position, _made(split, k), self.placements(entry))
+            _Output(Entry(operator.name, k), position, split.made(k), self.placements(entry))
             for k, position in enumerate(operator.positions)
             for entry in [Entry(operator.name, k)]
             if entry in read
@@ -224,25 +214,11 @@ class Program:
             function_of(operator), tuple(inputs), positional, named, tuple(outputs), drops, seed
         )
 
-    def _needed(self, split: Sequence[Optional[Placing]], number: int) -> Placement:
-        dims = [None if each is None else each.inputs[number] for each in split]
-        return tuple(WHOLE if d is None else d for d in dims)
-
     def _gets_zeros(self, split: Sequence[Optional[Placing]], number: int) -> bool:
         return any(
             each is not None and number in each.zeros and self.mesh.get_local_rank(dim) != 0
             for dim, each in enumerate(split)
         )
-
-
-def _made(split: Sequence[Optional[Placing]], number: int) -> Placement:
-    """How the parts lie in an output."""
-    found: list[Any] = []
-    for each in split:
-        reduction = None if each is None else each.reduces[number]
-        cut = None if each is None else each.outputs[number]
-        found.append(reduction if reduction is not None else WHOLE if cut is None else cut)
-    return tuple(found)
 
 
 class _seeded:  # noqa: N801 - a context manager

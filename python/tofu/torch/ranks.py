@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable, TypeVar
 
 import torch
@@ -11,9 +13,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor import empty as empty_dtensor
 
-from tofu.errors import PlanError, TofuError
+from tofu.errors import ConnectionLostError, PlanError, TofuError
 
-__all__ = ["agreed", "alike", "distribute"]
+__all__ = ["agreed", "alike", "check_same_call", "connected", "distribute"]
 
 Value = TypeVar("Value")
 
@@ -62,6 +64,45 @@ def alike(compute: Callable[[], Value], identity: Callable[[Value], str], name: 
         )
     assert value is not None
     return value
+
+
+@contextlib.contextmanager
+def connected(what: str) -> Iterator[None]:
+    """Says what was to be exchanged if a rank cannot be reached. Raises ConnectionLostError."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n", 1)[0]
+        raise ConnectionLostError(
+            f"{what} could not be exchanged ({reason}); another rank has ended or made another "
+            "call: see the first error among those of all ranks"
+        ) from error
+
+
+def check_same_call(what: str, kind: str, name: str, device: str) -> None:
+    """Raise PlanError on all ranks unless all call a module with inputs of the same kind.
+
+    Ranks that ran different programs would wait for each other until torch's time-out.
+
+    Args:
+        what: the inputs in words.
+        kind: a text that is equal for calls that run the same program.
+        name: the module's.
+        device: the type of the mesh's devices.
+    """
+    digest = hashlib.sha256(f"{what}/{kind}".encode()).digest()
+    mine = torch.tensor([int.from_bytes(digest[:7], "big")], device=device)
+    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    with connected(f"rank {dist.get_rank()}: the kind of the call"):
+        dist.all_gather(every, mine)
+    different = [rank for rank, other in enumerate(every) if not torch.equal(other, every[0])]
+    if different:
+        told: list[Any] = [None] * len(every)
+        dist.all_gather_object(told, what)
+        raise PlanError(
+            f"{name}: rank {different[0]} calls it with {told[different[0]]}, rank 0 with "
+            f"{told[0]}; give all ranks the whole batch, in the same mode"
+        )
 
 
 def distribute(

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/union_find.h"
 #include "graph/head_roles.h"
+#include "graph/repeats.h"
 #include "passes/coarsen/elementwise.h"
 #include "passes/coarsen/timesteps.h"
 
@@ -28,6 +29,7 @@ class Coalescer {
   CoarseGraph Run() {
     MergeElementwise();
     MergeParametersWithGradients();
+    MergeRepeats();
     MergeTimesteps();
     NumberTensors();
     NumberOperators();
@@ -79,6 +81,17 @@ class Coalescer {
     for (const auto& [name, entry] : variables) {
       const std::string role = VariableRole(graph_.nodes[EntryNode(entry)]);
       tie(RoleTarget(role, "state:"), entry, false);
+    }
+  }
+
+  // What is computed again is cut as it was the first time.
+  void MergeRepeats() {
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      const Node& n = graph_.nodes[node];
+      for (int i = 0; IsRepeat(n) && i < n.num_outputs; ++i) {
+        Merge(graph_.entry_id({n.control_deps[0], i}), graph_.entry_id({node, i}),
+              Tie::Reason::kRepeat);
+      }
     }
   }
 

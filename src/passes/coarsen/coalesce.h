@@ -7,7 +7,9 @@
 //             2. so do a parameter, its gradient and its optimizer state, and an
 //                auxiliary state and its new value;
 //             3. unrolled timesteps, found by structure (timesteps.h), share
-//                classes: corresponding tensors and operators are merged.
+//                classes: corresponding tensors and operators are merged;
+//             4. what is computed again in the backward pass (recompute.h) shares the
+//                classes of what it repeats.
 // Invariants: all tensors of a class have one shape; all operators of a class
 //             have one row, one shape and dtype at each slot, and tensors of the
 //             same classes, and therefore equal costs.
@@ -48,7 +50,7 @@ struct OpClass {
 
 // Why two tensors are cut alike. A class of n tensors has n - 1 ties.
 struct Tie {
-  enum class Reason { kElementwise, kParameter, kTimestep };
+  enum class Reason { kElementwise, kParameter, kTimestep, kRepeat };
   int a = 0;  // entries
   int b = 0;
   Reason reason = Reason::kElementwise;

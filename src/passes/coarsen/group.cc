@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graph/head_roles.h"
+#include "graph/repeats.h"
 #include "passes/coarsen/elementwise.h"
 
 namespace tofu {
@@ -58,7 +59,8 @@ class Grouper {
 
  private:
   bool IsBackward(int node) const {
-    return !groups_.forward[node] && !graph_.nodes[node].is_variable();
+    const Node& n = graph_.nodes[node];
+    return !groups_.forward[node] && !n.is_variable() && !IsRepeat(n);
   }
   bool IsClaimed(int node) const {
     return groups_.op_group[node] >= 0 || groups_.node_tensor[node] >= 0;
@@ -133,6 +135,10 @@ class Grouper {
         if (groups_.forward[node]) groups_.tensor_group[entry] = entry;
         if (groups_.node_tensor[node] >= 0) {
           groups_.tensor_group[entry] = groups_.node_tensor[node];
+        }
+        if (IsRepeat(graph_.nodes[node])) {
+          const NodeEntry repeated{graph_.nodes[node].control_deps[0], i};
+          groups_.tensor_group[entry] = graph_.entry_id(repeated);
         }
       }
       if (groups_.forward[node] || !graph_.nodes[node].is_variable()) continue;

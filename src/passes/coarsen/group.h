@@ -9,7 +9,9 @@
 //             control_deps[0] names. Without one it belongs to the group that it
 //             continues, else to the one that it feeds. An operator that adds up
 //             gradients, found by structure, belongs to the tensor; so do
-//             optimizer state and update operators.
+//             optimizer state and update operators. An operator that runs again in
+//             the backward pass (recompute.h), and what it writes, belong to the one
+//             that it repeats.
 // Invariants: the group of a forward operator or tensor is itself.
 // Errors:     none; a tensor without a known group gets -1.
 // Position:   first, because coalesce aligns the backward operators of

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "graph/head_roles.h"
 #include "graph/memory_order.h"
+#include "graph/repeats.h"
 #include "graph/verify_graph.h"
 #include "passes/partition/bundle_fetches.h"
 #include "passes/partition/constants.h"
@@ -80,7 +81,7 @@ class Partitioner {
     }
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
-    if (shares_) ShareEqual();
+    if (shares_) ShareEqual(options.spare_bytes);
     if (fetch_ == FetchKind::kMultiFetch) {
       BundleFetches(ParameterTiles(), &builder_.graph(), &builder_.node_workers());
     }
@@ -194,6 +195,7 @@ class Partitioner {
     instance.num_outputs = n.num_outputs;
     const StrategyRow* const row = table_.row(node);
     instance.runs_once = row == nullptr || row->random;
+    if (IsRepeat(n)) instance.attrs[kRepeatsAttr] = n.attrs.at(kRepeatsAttr);
     for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
       instance.inputs.push_back(AddInput(n.inputs[slot], part.inputs[slot], worker,
                                          instance.name + "/in" + std::to_string(slot)));
@@ -350,7 +352,7 @@ class Partitioner {
     }
   }
 
-  void ShareEqual() {
+  void ShareEqual(int64_t spare_bytes) {
     const size_t num_nodes = builder_.graph().nodes.size();
     FetchGraph fetches{&builder_.graph(),
                        &builder_.node_workers(),
@@ -364,7 +366,7 @@ class Partitioner {
       if (head.role != kOutputRole) continue;
       for (const HeadTile& tile : head.tiles) fetches.outputs.push_back(tile.head);
     }
-    const std::vector<int64_t> shared = ShareFetches(workers_, fetches);
+    const std::vector<int64_t> shared = ShareFetches(workers_, fetches, spare_bytes);
     for (int w = 0; w < workers_; ++w) {
       result_.shared_bytes += shared[w];
       result_.fetched_bytes_per_worker[w] -= shared[w];

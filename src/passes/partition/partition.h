@@ -20,6 +20,7 @@
 #ifndef TOFU_PASSES_PARTITION_PARTITION_H_
 #define TOFU_PASSES_PARTITION_PARTITION_H_
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -57,6 +58,9 @@ struct PartitionOptions {
   // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
   // between them use stock operators.
   std::set<std::pair<int, int>> apart = {};
+  // By how much a worker's peak may grow for regions that it keeps instead of fetching
+  // them again; then also from forward to backward. Only with `share`.
+  int64_t spare_bytes = 0;
 };
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

@@ -22,9 +22,10 @@ struct Life {
 
 class Sharer {
  public:
-  Sharer(int workers, const FetchGraph& in)
+  Sharer(int workers, const FetchGraph& in, int64_t spare_bytes)
       : workers_(workers),
         in_(in),
+        spare_bytes_(spare_bytes),
         graph_(*in.graph),
         order_(MemoryOrder(graph_)),
         places_(order_.size()),
@@ -124,7 +125,8 @@ class Sharer {
     return false;
   }
 
-  int Half(int node) const { return forward_[node] ? 0 : 1; }
+  // With bytes to spare, both halves count as one.
+  int Half(int node) const { return spare_bytes_ > 0 || forward_[node] ? 0 : 1; }
 
   // Pairs of consecutive equal fetches, the closest first.
   std::vector<Candidate> Candidates() const {
@@ -152,7 +154,7 @@ class Sharer {
     const int begin = lives_[graph_.first_entry[earlier]].end + 1;
     const int end = lives_[entry].begin - 1;
     RangeMax& alive = alive_[worker(later)];
-    const int64_t limit = limits_[worker(later)][Half(later)];
+    const int64_t limit = limits_[worker(later)][Half(later)] + spare_bytes_;
     if (begin <= end && alive.Max(begin, end) + Bytes(entry) > limit) return false;
     alive.Add(begin, end, Bytes(entry));
     return true;
@@ -204,6 +206,7 @@ class Sharer {
 
   const int workers_;
   const FetchGraph& in_;
+  const int64_t spare_bytes_;
   Graph& graph_;
   const std::vector<int> order_;
   std::vector<int> places_;                     // [node] in the order
@@ -216,8 +219,9 @@ class Sharer {
 
 }  // namespace
 
-std::vector<int64_t> ShareFetches(int workers, const FetchGraph& in) {
-  return Sharer(workers, in).Run();
+std::vector<int64_t> ShareFetches(int workers, const FetchGraph& in,
+                                  int64_t spare_bytes) {
+  return Sharer(workers, in, spare_bytes).Run();
 }
 
 }  // namespace tofu

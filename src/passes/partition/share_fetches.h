@@ -7,7 +7,8 @@
 // bytes alive at every position of memory_order.h's order, and merges equal fetches
 // as long as no worker's peak grows, the closest ones first. It treats the forward
 // and the backward half separately: a region that both need would have to be saved
-// between them.
+// between them. With bytes to spare, it counts both halves together, keeps such regions,
+// too, and lets the peak grow by that much.
 //
 // Input:      a partitioned graph with MultiFetch, before the retirements.
 // Output:     the same graph without the fetches that were shared.
@@ -36,7 +37,8 @@ struct FetchGraph {
 };
 
 // Returns each worker's bytes that are not fetched again.
-std::vector<int64_t> ShareFetches(int workers, const FetchGraph& in);
+std::vector<int64_t> ShareFetches(int workers, const FetchGraph& in,
+                                  int64_t spare_bytes = 0);
 
 }  // namespace tofu
 

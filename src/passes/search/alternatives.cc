@@ -1,11 +1,13 @@
 #include "passes/search/alternatives.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "graph/box.h"
+#include "passes/search/basic_tilings.h"
 
 namespace tofu {
 namespace {
@@ -59,13 +61,74 @@ std::vector<Cuts> AlikeCuts(const std::vector<int64_t>& extents,
   return found;
 }
 
+int64_t CoefficientOf(int var, const AffineForm& form) {
+  int64_t sum = 0;
+  for (const AffineForm::Term& term : form.terms) sum += term.var == var ? term.coef : 0;
+  return sum;
+}
+
+bool IsSplittable(int var, const StrategyRow& row) {
+  return std::find(row.splittable.begin(), row.splittable.end(), var) !=
+         row.splittable.end();
+}
+
+// The numerator of a form where variables range over their extents; those that
+// `is_zero` are 0.
+template <typename Predicate>
+int64_t Numerator(const AffineForm& form, const std::vector<int64_t>& extents,
+                  Predicate is_zero) {
+  int64_t sum = form.constant;
+  for (const AffineForm::Term& term : form.terms) {
+    if (term.upper && !is_zero(term.var)) sum += term.coef * (extents[term.var] - 1);
+  }
+  return sum;
+}
+
+// Whether neighbouring values of a splittable variable may touch indices that are not
+// neighbours, whatever the other splittable variables are. The distance of
+// floor(a / k) from floor(b / k) is at most ceil((a - b) / k).
+bool LeavesGaps(const DimAccess& access, const StrategyRow& row,
+                const std::vector<int64_t>& extents) {
+  const auto is_splittable = [&row](int var) { return IsSplittable(var, row); };
+  const int64_t width = Numerator(access.hi, extents, is_splittable) -
+                        Numerator(access.lo, extents, is_splittable);
+  for (int var : row.splittable) {
+    const int64_t stride = CoefficientOf(var, access.lo);
+    if (stride != CoefficientOf(var, access.hi)) return true;
+    if (stride == 0) continue;
+    if (access.lo.divisor != access.hi.divisor) return true;
+    if (std::abs(stride) - width > access.lo.divisor) return true;
+  }
+  return false;
+}
+
+// Whether all values of all variables together touch all indices.
+bool IsWhole(const DimAccess& access, const std::vector<int64_t>& extents,
+             int64_t extent) {
+  const auto none = [](int) { return false; };
+  return Numerator(access.lo, extents, none) < access.lo.divisor &&
+         Numerator(access.hi, extents, none) >= (extent - 1) * access.hi.divisor;
+}
+
+// Whether a splittable variable is in several dimensions: then parts touch only what is
+// near the diagonal.
+bool HasDiagonal(const std::vector<DimAccess>& dims, const StrategyRow& row) {
+  return std::any_of(row.splittable.begin(), row.splittable.end(), [&](int var) {
+    return std::count_if(dims.begin(), dims.end(), [var](const DimAccess& access) {
+             return !access.whole && (CoefficientOf(var, access.lo) != 0 ||
+                                      CoefficientOf(var, access.hi) != 0);
+           }) > 1;
+  });
+}
+
 }  // namespace
 
 bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
   return restrictions.operators_may_be_whole && row != nullptr && !row->random;
 }
 
-SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node) {
+SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
+                           const Restrictions& restrictions) {
   SplitVariables variables;
   variables.row = table.row(node);
   if (variables.row == nullptr) return variables;
@@ -73,8 +136,18 @@ SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int n
     variables.extents.push_back(
         VarExtent(*variables.row, static_cast<int>(v), graph, node));
   }
-  variables.candidates = variables.row->splittable;
+  variables.candidates = restrictions.basic_tilings ? BasicTilings(*variables.row)
+                                                    : variables.row->splittable;
   return variables;
+}
+
+std::vector<int> DimensionsOf(const Shape& shape, const Restrictions& restrictions) {
+  const size_t count = restrictions.basic_tilings
+                           ? std::min(shape.size(), kBasicDimensions)
+                           : shape.size();
+  std::vector<int> dims(count);
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
 }
 
 bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts) {
@@ -105,6 +178,26 @@ bool MayMixReductions(const StrategyRow& row) {
   return false;
 }
 
+bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node) {
+  std::vector<int64_t> extents;
+  for (size_t v = 0; v < row.vars.size(); ++v) {
+    extents.push_back(VarExtent(row, static_cast<int>(v), graph, node));
+  }
+  const std::vector<NodeEntry>& inputs = graph.nodes[node].inputs;
+  for (size_t i = 0; i < inputs.size() && i < row.inputs.size(); ++i) {
+    const std::vector<DimAccess>& dims = row.inputs[i].dims;
+    const Shape& shape = graph.shape(inputs[i]);
+    for (size_t d = 0; d < dims.size() && d < shape.size(); ++d) {
+      if (dims[d].whole) continue;
+      if (LeavesGaps(dims[d], row, extents) || !IsWhole(dims[d], extents, shape[d])) {
+        return true;
+      }
+    }
+    if (HasDiagonal(dims, row)) return true;
+  }
+  return false;
+}
+
 Cuts FillAlike(const std::vector<int64_t>& extents, const std::vector<int>& candidates,
                int first, Cuts given, const std::vector<int>& parts) {
   std::vector<int> preferred = {first};
@@ -128,8 +221,7 @@ std::vector<Cuts> TensorAlternatives(const Shape& shape, const Cuts& given,
                                      const std::vector<int>& parts,
                                      const Restrictions& restrictions, bool may_be_whole,
                                      size_t limit, bool* complete) {
-  std::vector<int> dims(shape.size());
-  std::iota(dims.begin(), dims.end(), 0);
+  const std::vector<int> dims = DimensionsOf(shape, restrictions);
   *complete = true;
   if (restrictions.same_dimension) {
     return AlikeCuts(shape, dims, given, parts, may_be_whole);
@@ -142,7 +234,7 @@ std::vector<Cuts> OperatorAlternatives(const Graph& graph, const StrategyTable& 
                                        const std::vector<int>& parts,
                                        const Restrictions& restrictions, size_t limit,
                                        bool* complete) {
-  const SplitVariables variables = VariablesOf(graph, table, node);
+  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
   const std::vector<int64_t>& extents = variables.extents;
   const std::vector<int>& candidates = variables.candidates;
   const auto mixes = [&](const Cuts& cuts) { return !ReducesOneWay(variables, cuts); };

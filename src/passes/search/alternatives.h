@@ -29,6 +29,9 @@ struct Restrictions {
   // One dimension, or variable, for all free steps. If it divides no further, the
   // first one that does takes its place.
   bool same_dimension = false;
+  // Tensors are cut along their first two dimensions only, and operators split along
+  // those of basic_tilings.h.
+  bool basic_tilings = false;
 };
 
 // What an operator can be split along.
@@ -41,12 +44,19 @@ struct SplitVariables {
 // Whether an operator may stay whole at a step although it could be split.
 bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row);
 
-SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node);
+SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,
+                           const Restrictions& restrictions);
+// The dimensions along which a tensor may be cut.
+std::vector<int> DimensionsOf(const Shape& shape, const Restrictions& restrictions);
 
 // Parts of one output can only be combined by one operation.
 bool ReducesOneWay(const SplitVariables& variables, const Cuts& cuts);
 // Whether some output can be reduced in different ways.
 bool MayMixReductions(const StrategyRow& row);
+
+// Whether the parts of a group may need less of an input, together, than the group: an
+// operator may skip elements, as windows narrower than their stride do, or a slice.
+bool MaySkipElements(const Graph& graph, const StrategyRow& row, int node);
 
 // `given` with every free step cutting `first`; if that does not divide, the first of
 // `candidates` that does; kReplicated if none does.

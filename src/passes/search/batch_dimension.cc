@@ -9,19 +9,6 @@
 namespace tofu {
 namespace {
 
-// The variable with the largest coefficient in a form without a divisor.
-int LeadingVar(const DimAccess& access) {
-  if (access.whole || access.lo.divisor != 1) return -1;
-  int var = -1;
-  int64_t largest = 0;
-  for (const AffineForm::Term& term : access.lo.terms) {
-    if (term.coef <= largest) continue;
-    largest = term.coef;
-    var = term.var;
-  }
-  return var;
-}
-
 bool IsSplittable(const StrategyRow& row, int var) {
   return std::find(row.splittable.begin(), row.splittable.end(), var) !=
          row.splittable.end();
@@ -52,6 +39,18 @@ bool IsBatch(const std::string& role) {
 }
 
 }  // namespace
+
+int LeadingVar(const DimAccess& access) {
+  if (access.whole || access.lo.divisor != 1) return -1;
+  int var = -1;
+  int64_t largest = 0;
+  for (const AffineForm::Term& term : access.lo.terms) {
+    if (term.coef <= largest) continue;
+    largest = term.coef;
+    var = term.var;
+  }
+  return var;
+}
 
 BatchDimensions FindBatch(const Graph& graph, const StrategyTable& table) {
   BatchDimensions batch;

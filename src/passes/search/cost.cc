@@ -18,7 +18,7 @@ StepSet Bit(Step step) {
 }
 
 // Number of digit combinations of `steps`.
-size_t NumDigits(StepSet steps, const std::vector<int>& parts) {
+size_t NumDigits(StepSet steps, const StepParts& parts) {
   size_t count = 1;
   for (size_t i = 0; i < parts.size(); ++i) {
     if ((steps & Bit(i)) != 0) count *= static_cast<size_t>(parts[i]);
@@ -31,7 +31,7 @@ using Indices = std::shared_ptr<const std::vector<int>>;
 // For every combination of digits of `steps`, the index of its digits of `some`, a
 // subset; digits of steps in `zero` count as 0.
 Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
-                       const std::vector<int>& parts) {
+                       const StepParts& parts) {
   std::vector<int> indices(1, 0);
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool in_some = (some & Bit(i)) != 0;
@@ -55,7 +55,7 @@ Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
 // Projections do not depend on tensors: there are few, and they are cached.
 class Projections {
  public:
-  Indices Find(StepSet steps, StepSet some, StepSet zero, const std::vector<int>& parts) {
+  Indices Find(StepSet steps, StepSet some, StepSet zero, const StepParts& parts) {
     if (parts != parts_ || num_indices_ > kMaxIndices) {
       known_.clear();
       num_indices_ = 0;
@@ -72,13 +72,12 @@ class Projections {
  private:
   static constexpr size_t kMaxIndices = size_t{1} << 20;
 
-  std::vector<int> parts_;
+  StepParts parts_;
   std::map<std::array<StepSet, 3>, Indices> known_;
   size_t num_indices_ = 0;
 };
 
-Indices Project(StepSet steps, StepSet some, StepSet zero,
-                const std::vector<int>& parts) {
+Indices Project(StepSet steps, StepSet some, StepSet zero, const StepParts& parts) {
   thread_local Projections projections;
   return projections.Find(steps, some, zero, parts);
 }
@@ -118,8 +117,10 @@ StepSet StepsOf(const Cuts& cuts, Predicate applies) {
   return steps;
 }
 
-std::vector<int> PartsOf(const Cuts& cuts, const std::vector<int>& parts) {
-  return {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(cuts.size())};
+StepParts PartsOf(const Cuts& cuts, const std::vector<int>& parts) {
+  StepParts first;
+  for (size_t i = 0; i < cuts.size(); ++i) first.push_back(parts[i]);
+  return first;
 }
 
 bool HasVar(const std::vector<int>& vars, int var) {
@@ -132,9 +133,9 @@ int64_t FloorDivide(int64_t numerator, int64_t divisor) {
 }
 
 // Values of `form` by the digits of `steps`, which include its variables'.
-std::vector<int64_t> Evaluate(const AffineForm& form, const GroupBoxes& ranges,
-                              StepSet steps) {
-  std::vector<int64_t> values(NumDigits(steps, ranges.parts), form.constant);
+Intervals::Bounds Evaluate(const AffineForm& form, const GroupBoxes& ranges,
+                           StepSet steps) {
+  Intervals::Bounds values(NumDigits(steps, ranges.parts), form.constant);
   for (const AffineForm::Term& term : form.terms) {
     const Intervals& range = ranges.dims[term.var];
     const Indices indices = Project(steps, range.steps, 0, ranges.parts);
@@ -169,6 +170,7 @@ Intervals AccessIntervals(const DimAccess& access, int64_t extent,
 GroupBoxes AccessBoxes(const std::vector<DimAccess>& dims, const Shape& shape,
                        const GroupBoxes& ranges, bool exact = false) {
   GroupBoxes boxes{ranges.parts, {}, ranges.first_only, 0};
+  boxes.dims.reserve(shape.size());
   static const DimAccess kWhole;
   for (size_t d = 0; d < shape.size(); ++d) {
     boxes.dims.push_back(
@@ -189,8 +191,8 @@ int64_t Length(const Intervals& a, size_t i, const Intervals& b, size_t j) {
 }
 
 // The overlap of a and b; digits of the steps in `zero` are 0.
-void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
-             const std::vector<int>& parts, Lengths* lengths) {
+void Overlap(const Intervals& a, const Intervals& b, StepSet zero, const StepParts& parts,
+             Lengths* lengths) {
   const StepSet steps = a.steps | b.steps;
   lengths->steps = steps & ~zero;
   if ((steps & zero) == 0 && (a.steps == 0 || b.steps == 0 || a.steps == b.steps)) {
@@ -213,7 +215,7 @@ void Overlap(const Intervals& a, const Intervals& b, StepSet zero,
 // The sum over the digits of the component of lengths[first]. Removes the component
 // from lengths[first .. count) and closes the gaps.
 int64_t SumComponent(std::vector<Lengths>* lengths, size_t first, size_t* count,
-                     const std::vector<int>& parts) {
+                     const StepParts& parts) {
   thread_local std::vector<int64_t> products;
   StepSet steps = (*lengths)[first].steps;
   size_t end = first + 1;  // of the component
@@ -276,6 +278,7 @@ int64_t GridOverlap(int64_t begin, int64_t end, int64_t tile) {
 GroupBoxes TileBoxes(const Shape& shape, const Cuts& cuts,
                      const std::vector<int>& parts) {
   GroupBoxes boxes{PartsOf(cuts, parts), {}, 0, 0};
+  boxes.dims.reserve(shape.size());
   for (size_t d = 0; d < shape.size(); ++d) {
     boxes.dims.push_back(NestedCuts(shape[d], static_cast<int>(d), cuts, parts));
   }
@@ -367,16 +370,19 @@ int64_t TileOverlap::Most(const Shape& tile) {
 }
 
 int64_t TileOverlap::Sum(const Component& component, const Shape& tile) const {
-  std::vector<Lengths> lengths;
-  for (size_t d : component.dims) {
+  thread_local std::vector<Lengths> lengths;  // as in Sum() of boxes
+  size_t count = component.dims.size();
+  if (lengths.size() < count) lengths.resize(count);
+  for (size_t k = 0; k < count; ++k) {
+    const size_t d = component.dims[k];
     const Intervals& dim = boxes_.dims[d];
-    Lengths& most = lengths.emplace_back();
+    Lengths& most = lengths[k];
     most.steps = dim.steps & ~boxes_.first_only;
+    most.values.clear();
     for (int i : *Project(dim.steps, dim.steps, boxes_.first_only, boxes_.parts)) {
       most.values.push_back(GridOverlap(dim.begin[i], dim.end[i], tile[d]));
     }
   }
-  size_t count = lengths.size();
   return SumComponent(&lengths, 0, &count, boxes_.parts);
 }
 
@@ -387,6 +393,7 @@ OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table,
   ranges_.parts = PartsOf(cuts, parts);
   Cuts first = cuts;
   for (size_t i = steps; i < first.size(); ++i) first[i] = kReplicated;
+  if (row != nullptr) ranges_.dims.reserve(row->vars.size());
   for (size_t v = 0; row != nullptr && v < row->vars.size(); ++v) {
     const int var = static_cast<int>(v);
     ranges_.dims.push_back(
@@ -397,9 +404,11 @@ OperatorRegions::OperatorRegions(const Graph& graph, const StrategyTable& table,
     if (steps < cuts.size()) ranges_.first_only &= Bit(steps) - 1;
   }
   const Node& n = graph.nodes[node];
+  inputs_.reserve(n.inputs.size());
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     inputs_.push_back(MakeInput(graph, row, node, static_cast<int>(i), cuts));
   }
+  outputs_.reserve(n.num_outputs);
   for (int i = 0; i < n.num_outputs; ++i) {
     outputs_.push_back(MakeOutput(graph, row, node, i, cuts, parts, steps));
   }
@@ -487,7 +496,7 @@ std::vector<TileSplits> OperatorRegions::Tilings(int index, const Shape& tile,
                                                  StepSet whole) const {
   const Slot& output = outputs_[index];
   std::vector<SharedStep> steps;
-  const std::vector<int>& parts = output.boxes.parts;
+  const StepParts& parts = output.boxes.parts;
   for (size_t i = 0; i < parts.size() && output.copies > 1; ++i) {
     if ((whole & Bit(i)) == 0) continue;
     steps.push_back({static_cast<int>(i), parts[i], (output.reduces & Bit(i)) != 0});

@@ -49,6 +49,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/short_vector.h"
 #include "graph/cuts.h"
 #include "graph/graph.h"
 #include "graph/reduction_tiles.h"
@@ -62,14 +63,19 @@ using StepSet = uint32_t;
 // Intervals by the digits of the steps they depend on, in mixed radix, the
 // earliest step most significant.
 struct Intervals {
+  using Bounds = ShortVector<int64_t, 4>;
+
   StepSet steps = 0;
-  std::vector<int64_t> begin;
-  std::vector<int64_t> end;
+  Bounds begin;
+  Bounds end;
 };
+
+// The number of parts of each step.
+using StepParts = ShortVector<int, 10>;
 
 // One box of a tensor for each group of workers.
 struct GroupBoxes {
-  std::vector<int> parts;  // of the steps
+  StepParts parts;
   std::vector<Intervals> dims;
   StepSet first_only = 0;  // steps of which only digit 0 has a box, others none
   int64_t volume = 0;      // summed over the groups

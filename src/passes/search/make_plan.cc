@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMaxTimeLimitS = 1e6;
+constexpr CoalesceOptions kNothingMerged = {false, false};
 
 // "a", "b" or "c".
 std::string Joined(const std::vector<std::string>& names) {
@@ -84,13 +85,13 @@ struct PlanSearch {
   const PassCallback& on_pass;
   const ProgressCallback& on_progress;
 
-  // `better`: a plan of fewer classes to improve; null: none.
-  Plan Run(const CoalesceOptions& merged, const Plan* better) const {
-    const CoarseGraph coarse = Coalesce(graph, table, groups, merged);
-    if (on_pass && better == nullptr) on_pass("coalesce", DumpClasses(graph, coarse));
-    return Run(coarse, better, options.allow_replication, nullptr);
+  // The best plan of these classes.
+  Plan Run(const CoarseGraph& coarse) const {
+    if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
+    return Run(coarse, nullptr, options.allow_replication, nullptr);
   }
 
+  // `better`: a plan of fewer classes to improve; null: none.
   Plan Run(const CoarseGraph& coarse, const Plan* better, bool allow_replication,
            const MemoryLimit* memory) const {
     RecursiveOptions recursive;
@@ -144,12 +145,11 @@ struct PlanSearch {
     return plan;
   }
 
-  // Decides again, starting from the plan, what was merged for the search's sake: the
-  // timesteps, and the element-wise operators among them.
-  Plan Release(Plan plan) const {
+  // Decides again, starting from the plan, what `coarse` merged for the search's sake:
+  // the timesteps, and the element-wise operators among them.
+  Plan Release(const CoarseGraph& coarse, Plan plan) const {
     if (!ReleasesTimesteps(options.mode) || plan.parts.size() < 2) return plan;
     if (plan.cost() == 0 || Clock::now() > Limit()) return plan;
-    const CoarseGraph coarse = Coalesce(graph, table, groups);
     const auto is_timestep = [](const Tie& tie) {
       return tie.reason == Tie::Reason::kTimestep;
     };
@@ -157,7 +157,8 @@ struct PlanSearch {
     if (on_progress) {
       on_progress({"releasing timesteps", plan.cost(), plan.lower_bound()});
     }
-    Plan released = Run({false, false}, &plan);
+    const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
+    Plan released = Run(fine, &plan, options.allow_replication, nullptr);
     if (on_pass) {
       on_pass("release",
               DumpImprovement(plan.cost(), released.cost(), released.lower_bound(),
@@ -189,10 +190,12 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
   if (on_pass) on_pass("group", DumpGroups(graph, groups));
 
   PlanSearch search{graph, table, groups, options, start, on_pass, on_progress};
-  if (!options.coarsen) return search.Finish(search.Run({false, false}, nullptr));
+  if (!options.coarsen) {
+    return search.Finish(search.Run(Coalesce(graph, table, groups, kNothingMerged)));
+  }
   if (options.memory_limit_bytes > 0) return search.Finish(search.RunWithinLimit());
-  const Plan coarse = search.Run({true, true}, nullptr);
-  return search.Finish(search.Release(coarse));
+  const CoarseGraph coarse = Coalesce(graph, table, groups);
+  return search.Finish(search.Release(coarse, search.Run(coarse)));
 }
 
 }  // namespace tofu

@@ -56,8 +56,8 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
 
 const std::vector<std::string>& SearchModes() {
   static const std::vector<std::string> kModes = {
-      "tofu",    "recursion", "flat",   "allrow-greedy",
-      "spartan", "equalchop", "icml18", "data-parallel"};
+      "tofu",      "recursion", "flat",    "allrow-greedy", "spartan",
+      "equalchop", "icml18",    "soybean", "data-parallel"};
   return kModes;
 }
 
@@ -94,6 +94,12 @@ void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& t
     restrictions.forbid_output_reduction = mode == "icml18";
   } else if (mode == "recursion") {
     options->method = Method::kRecursion;
+  } else if (mode == "soybean") {
+    options->method = Method::kRecursion;
+    restrictions.basic_tilings = true;
+    if (restrictions.may_be_whole.empty()) {
+      restrictions.may_be_whole = ReplicableTensors(graph, coarse);
+    }
   } else if (mode == "flat") {
     options->method = Method::kJoint;
   } else {

@@ -1,7 +1,6 @@
 #include "passes/search/patterns.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "graph/box.h"
@@ -139,9 +138,8 @@ std::vector<Cuts> TensorPatterns(const Shape& shape, const Cuts& given,
                                          may_be_whole, options.limit, complete),
                       options);
   }
-  std::vector<int> dims(shape.size());
-  std::iota(dims.begin(), dims.end(), 0);
-  return Enumerate(shape, dims, given, may_be_whole, options, complete);
+  return Enumerate(shape, DimensionsOf(shape, restrictions), given, may_be_whole, options,
+                   complete);
 }
 
 std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& table,
@@ -155,7 +153,7 @@ std::vector<Cuts> OperatorPatterns(const Graph& graph, const StrategyTable& tabl
                                            restrictions, options.limit, complete),
                       options);
   }
-  const SplitVariables variables = VariablesOf(graph, table, node);
+  const SplitVariables variables = VariablesOf(graph, table, node, restrictions);
   std::vector<Cuts> all;
   const bool always = MayComputeWhole(restrictions, variables.row);
   for (const bool may_be_whole : {always, true}) {

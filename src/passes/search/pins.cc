@@ -90,6 +90,8 @@ std::string TieText(const Graph& graph, const Tie& tie) {
       return both + " are a parameter or state and its update";
     case Tie::Reason::kTimestep:
       return both + " correspond in unrolled timesteps";
+    case Tie::Reason::kRepeat:
+      return both + " are the same, computed twice";
   }
   return both;
 }

@@ -173,14 +173,16 @@ class Recursion {
 
   // Whether no plan of all steps costs less than its first step. An operator that reduces
   // an output in different ways may be whole at the first step of a plan although the
-  // first step by itself would split it.
+  // first step by itself would split it. If operators skip elements, the first step also
+  // counts those between what later steps need.
   bool DoFirstStepsBound() const {
     if (options_.time != nullptr) return false;  // later steps may also save time
-    return std::none_of(coarse_.operators.begin(), coarse_.operators.end(),
-                        [&](const OpClass& op) {
-                          const StrategyRow* row = table_.row(op.nodes[0]);
-                          return row != nullptr && MayMixReductions(*row);
-                        });
+    return std::none_of(
+        coarse_.operators.begin(), coarse_.operators.end(), [&](const OpClass& op) {
+          const StrategyRow* row = table_.row(op.nodes[0]);
+          return row != nullptr &&
+                 (MayMixReductions(*row) || MaySkipElements(graph_, *row, op.nodes[0]));
+        });
   }
 
   // All steps at once: bounds the plan, and finds the optimum where that is not too dear.

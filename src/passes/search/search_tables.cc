@@ -410,6 +410,8 @@ const SearchTables::Matrix& SearchTables::SlotMatrix(int op_class, const OpSlot&
 }
 
 void SearchTables::MakeRegions(int node, Splits* splits) const {
+  splits->regions.reserve(splits->alternatives.size());
+  if (!AreAllOrdered()) splits->last.reserve(splits->alternatives.size());
   for (size_t i = 0; i < splits->alternatives.size(); ++i) {
     const Cuts& cuts = splits->alternatives[i];
     splits->regions.emplace_back(graph_, table_, node, Ordered(cuts), parts_);

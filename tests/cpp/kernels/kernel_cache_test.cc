@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -75,6 +76,54 @@ TEST(KernelCache, DoesNotTrustDamagedFiles) {
   }
   cache.Keep("key", "another");
   EXPECT_EQ(cache.Find("key"), "another");
+}
+
+// Bytes with up to four of them changed, lost or repeated, or all after one cut off.
+std::string Mutated(std::string bytes, std::mt19937& random) {
+  const auto below = [&random](size_t limit) { return random() % limit; };
+  for (size_t left = 1 + below(4); left > 0 && !bytes.empty(); --left) {
+    const size_t at = below(bytes.size());
+    switch (below(4)) {
+      case 0:
+        bytes[at] = static_cast<char>(below(256));
+        break;
+      case 1:
+        bytes.erase(at, 1 + below(20));
+        break;
+      case 2:
+        bytes.insert(at, bytes.substr(at, 1 + below(20)));
+        break;
+      default:
+        bytes.resize(at);
+    }
+  }
+  return bytes;
+}
+
+TEST(KernelCache, LoadsNoMutatedFile) {
+  const Folder folder;
+  const KernelCache cache(folder.path());
+  const std::string key = "sm_80\n11.8\nextern \"C\" __global__ void fetch() {}\n";
+  const std::string image = "\177ELF: an image\n";
+  cache.Keep(key, image);
+  const std::string path = cache.PathOf(key);
+  std::ifstream file(path, std::ios::binary);
+  const std::string whole(std::istreambuf_iterator<char>(file), {});
+  constexpr uint32_t kSeed = 7;
+  std::mt19937 random(kSeed);
+  int mutated = 0;
+  for (int turn = 0; turn < 5000; ++turn) {
+    const std::string bytes = Mutated(whole, random);
+    fs::remove(path);  // to write over a file is slow on some file systems
+    std::ofstream(path, std::ios::binary) << bytes;
+    if (bytes == whole) {
+      EXPECT_EQ(cache.Find(key), image);
+    } else {
+      ASSERT_FALSE(cache.Find(key).has_value()) << "turn " << turn;
+      ++mutated;
+    }
+  }
+  EXPECT_GT(mutated, 4900);
 }
 
 TEST(KernelCache, WorksWithoutAFolder) {

@@ -90,6 +90,32 @@ TEST(ReduceCore, AVariableWithoutUsesIsMinimisedOut) {
   EXPECT_EQ(reduced.lift({}), (std::vector<int>{0, 0}));
 }
 
+// Its neighbours use memory, so only it can go. They share a table already.
+TEST(ReduceCore, AVariableBetweenTwoOthersIsAddedToTheirTable) {
+  CoreProblem core = PairOf(2);
+  core.domain.push_back(2);
+  core.unary.push_back({0, 0});
+  core.edges = {{0, 1, {0, 1, 1, 0}}, {0, 2, {0, 5, 5, 0}}, {1, 2, {0, 7, 7, 0}}};
+  core.capacity = {3};
+  core.segments = {{{0, 1, {2, 1}}}, {{0, 1, {1, 2}}}, {}};
+  const ReducedCore reduced = ReduceCore(core);
+  ASSERT_EQ(reduced.core.num_variables(), 2);
+  ASSERT_EQ(reduced.core.edges.size(), 1u);
+  EXPECT_EQ(reduced.core.edges[0].cost.vector(), (std::vector<int64_t>{0, 6, 6, 0}));
+  EXPECT_EQ(reduced.lift({1, 1}), (std::vector<int>{1, 1, 1}));
+}
+
+TEST(ReduceCore, AValueThatATableForbidsWithEveryOtherGoes) {
+  CoreProblem core = PairOf(3);
+  core.edges[0].cost = {kNo, kNo, kNo, 0, 2, 9, 9, 2, 0};
+  core.capacity = {4};
+  core.segments = {{{0, 1, {0, 1, 2}}}, {{0, 1, {2, 1, 3}}}};
+  const ReducedCore reduced = ReduceCore(core);
+  ASSERT_EQ(reduced.core.num_variables(), 2);
+  EXPECT_EQ(reduced.core.domain, (std::vector<int>{2, 3}));
+  EXPECT_EQ(reduced.lift({0, 0}), (std::vector<int>{1, 0}));
+}
+
 TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
   CoreProblem core = PairOf(2);
   core.edges[0].cost = {5, 0, 4, 4};  // value 0 of a is cheaper only where b has 1
@@ -100,6 +126,17 @@ TEST(ReduceCore, AValueThatCostsAndUsesNoLessGoes) {
   EXPECT_EQ(reduced.core.num_variables(), 0);
   EXPECT_EQ(reduced.core.constant, 5);
   EXPECT_EQ(reduced.lift({})[0], 1);
+}
+
+// Nothing else removes it: it fits, and is allowed with every value of the other.
+TEST(ReduceCore, AValueThatAnotherBeatsWhateverTheOthersChooseGoes) {
+  CoreProblem core = PairOf(3);
+  core.edges[0].cost = {0, 2, 9, 9, 2, 0, 1, 3, 10};  // the last row is the first plus 1
+  core.capacity = {4};
+  core.segments = {{{0, 1, {1, 2, 1}}}, {{0, 1, {3, 2, 1}}}};
+  EXPECT_EQ(ReduceCore(core).core.domain, (std::vector<int>{2, 3}));
+  core.segments[0][0].bytes[2] = 0;  // it uses less
+  EXPECT_EQ(ReduceCore(core).core.domain, (std::vector<int>{3, 3}));
 }
 
 TEST(ReduceCore, AValueThatUsesMoreThanIsLeftGoes) {

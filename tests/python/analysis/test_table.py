@@ -10,7 +10,7 @@ import pytest
 
 import tofu
 from tofu import InconclusiveError, Sum, TdlError
-from tofu.analysis import TABLE_VERSION, document, row_for
+from tofu.analysis import TABLE_VERSION, document, row_for, table
 from tofu.analysis.apply_row import parts_of
 from tofu.lang import Reindex, Rewrite, op
 
@@ -256,3 +256,14 @@ def test_a_size_may_stand_for_several() -> None:
     }
     parts = parts_of(row, {"units": "18"}, [(6,)], [(6,)], [(0, 2)])
     assert [part.attributes["units"] for part in parts] == ["9", "9"]
+
+
+def test_rows_and_analyses_that_are_kept_have_a_limit(monkeypatch):
+    """Otherwise every new batch size, or attribute with a shape in it, would stay in memory."""
+    assert table._row.cache_info().maxsize == table._ROWS_KEPT
+    monkeypatch.setattr(table, "_SYMBOLIC", {})
+    monkeypatch.setattr(table, "_ANALYSES_KEPT", 3)
+    for number in range(8):
+        row_for("_plus_scalar", {"scalar": f"{number}.25"}, [(4, 6)], [(4, 6)])
+        assert len(table._SYMBOLIC) <= 3
+    assert any(("scalar", "7.25") in key[1] for key in table._SYMBOLIC)

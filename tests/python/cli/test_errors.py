@@ -304,6 +304,7 @@ def test_save_over_a_script_is_refused_before_the_search(capsys, folder):
     before = (folder / "train.py").read_text()
     found = fail(capsys, "plan", "--save", folder / "train.py", folder / "train.py")
     assert "train.py: exists and is not a plan file to add to, so it stays as it is" in found
+    assert found.count("train.py") == 1 and "save it again" not in found
     assert (folder / "train.py").read_text() == before
 
 
@@ -316,6 +317,11 @@ def test_a_file_that_describes_with_a_syntax_error(folder):
     (folder / "mine.py").write_text("def f(:\n")
     ran = run_python("-m", "tofu", "run", "--describe", "mine.py", "train.py", cwd=folder)
     assert "mine.py: cannot be executed (SyntaxError: invalid syntax" in one_line(ran)
+
+
+def test_a_pin_on_no_tensor_is_told_once(folder):
+    ran = run_python("-m", "tofu", "plan", "--pin=nosuch_weight=0", "train.py", cwd=folder)
+    assert one_line(ran).startswith("tofu: pin nosuch_weight: the graph has no tensor")
 
 
 # --- arguments ----------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ def test_no_graph_and_no_step(tmp_path):
     (tmp_path / "train.py").write_text("import mxnet\nprint('done')")
     ran = run_python("-m", "tofu", "plan", "--workers=2", "train.py", cwd=tmp_path)
     assert ran.returncode == 2 and "before its first partitioned training call" in ran.stderr
+    assert "that is not hybridized is partitioned from its second step on" in ran.stderr
     line = one_line(run_python("-m", "tofu", "plan", "nosuch.py", cwd=tmp_path))
     assert "no such file" in line
 

@@ -122,7 +122,7 @@ def test_hybridizing_is_on_or_off():
         Config.from_environment({"TOFU_HYBRIDIZE": "no"})
 
 
-@pytest.mark.parametrize("pin", ["w", "w=", "=0", "w=a", "w=0,", "w=-2", "w=0.5"])
+@pytest.mark.parametrize("pin", ["w", "w=", "=0", "w=a", "w=0,", "w=-2", "w=0.5", "w==1"])
 def test_a_pin_is_a_name_and_dimensions(pin):
     with pytest.raises(ConfigError, match=r"--pin .*: expected TENSOR=DIM"):
         parse_pins([pin], "--pin")

@@ -1,13 +1,15 @@
 """Objects that a script drops are freed at once, without Python's cycle collector."""
 
 import copy
+import ctypes
 import gc
 import os
 import pickle
+import statistics
 import subprocess
 import sys
-import textwrap
 import weakref
+from pathlib import Path
 
 import mxnet as mx
 import pytest
@@ -152,43 +154,40 @@ def test_copies_of_scopes_are_mxnets_own(two, duplicate):
     assert twin["block"] is not net
 
 
-CREATIONS = """
-    import mxnet as mx
-    from mxnet import autograd, gluon
-
-    def resident_mib():
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if "VmRSS" in line) / 1024
-
-    def create():
-        net = gluon.nn.Dense(512, in_units=512)  # 1 MiB, and as much for gradients
-        net.initialize()
-        net.hybridize()
-        with autograd.record():
-            loss = net(mx.nd.ones((256, 512))).sum()
-        loss.backward()
-        mx.nd.waitall()
-
-    for _ in range(40):
-        create()
-    before = resident_mib()
-    for _ in range(60):
-        create()
-    print(resident_mib() - before)
-"""
-
-
-def test_creations_stay_flat():
+def bytes_in_use(what, warm, samples, each):
+    """How much a process that does something again and again uses, from sample to sample."""
+    if not hasattr(ctypes.CDLL(None), "mallinfo2"):
+        pytest.skip("needs mallinfo2, of glibc 2.33 or later")
     variables = {"MXNET_GRAPH_PASS": "tofu", "TOFU_WORKERS": "2", "OMP_NUM_THREADS": "1"}
+    counts = ("--warm", warm, "--samples", samples, "--each", each)
     found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CREATIONS)],
+        [sys.executable, str(Path(__file__).parent / "flat.py"), what, *map(str, counts)],
         env={**os.environ, **variables, "TOFU_DEVICE": "cpu", "TOFU_LOG": "quiet"},
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=1200,
     )
-    assert float(found.stdout.split()[-1]) < 20  # 60 of them need 120 MiB
+    return [int(number) for number in found.stdout.split()]
+
+
+@pytest.mark.parametrize(
+    ("what", "warm", "samples", "each", "limit"),
+    [("creations", 6, 3, 6, 10 * 2**10), ("steps", 34, 3, 8, 10 * 2**10)],
+)
+def test_memory_stays_flat(what, warm, samples, each, limit):
+    """Each creation, or step, leaves less behind than it takes. Tables that grow do so once."""
+    found = bytes_in_use(what, warm, samples, each)
+    growth = [after - before for before, after in zip(found, found[1:])]
+    assert statistics.median(growth) / each < limit, found
+
+
+@pytest.mark.slow
+@pytest.mark.whole(rotates=False)
+@pytest.mark.parametrize(("what", "warm", "count"), [("creations", 30, 300), ("steps", 70, 2000)])
+def test_memory_stays_within_one_percent(what, warm, count):
+    found = bytes_in_use(what, warm, 10, count // 10)
+    assert max(found) < 1.01 * found[0], found
 
 
 def test_training_is_not_disturbed(two):

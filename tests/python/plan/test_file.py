@@ -111,7 +111,7 @@ def test_binary_and_absent_files_are_refused(tmp_path):
 def test_other_files_are_not_overwritten(plan, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print()")
-    with pytest.raises(ConfigError, match=r"train.py: not a plan file"):
+    with pytest.raises(ConfigError, match=r"train.py: exists and is not a plan file"):
         plan_file.save(script, plan)
     assert script.read_text() == "print()"
 

@@ -195,6 +195,18 @@ def test_a_script_ends_at_its_first_call_and_its_batch_is_extrapolated(tmp_path)
     assert "about " in found.stdout
 
 
+def test_activations_can_be_computed_again(capsys):
+    kinds = []
+    for recompute in ("none", "all"):
+        words = ["--workers=2", f"--recompute={recompute}", "--batch-size=64", "--format=json"]
+        with pytest.raises(SystemExit):
+            main.main(["estimate", *words, "mlp"])
+        (found,) = json.loads(capsys.readouterr().out)["estimates"]
+        kinds.append(found["bytes_per_worker"])
+    assert kinds[1]["activations"] != kinds[0]["activations"]  # more, as the network is shallow
+    assert kinds[1]["parameters"] == kinds[0]["parameters"]
+
+
 def test_the_command_prints_what_fits(capsys):
     given = ["estimate", "mlp", "--optimizer", "adam", "--memory", "estimate"]
     assert run([*given, "--workers", "1,2,3,4", "--gpu-memory", "1200 MiB"]) == 0

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
-NAMES = ("_statements", "paper", "_systems", "_training", "_common")
+NAMES = (
+    "_statements", "_soybean_statements", "paper", "_systems", "_soybean", "_steps", "_training",
+    "_common",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -99,3 +102,37 @@ def test_a_script_that_fails_is_told_and_does_not_end_the_others(scripts, tmp_pa
     printed = paper.run_all(tmp_path, ["bad", "good"], smoke=True)
     assert printed["bad"] == "bad.py failed: no such thing"
     assert printed["good"] == "fine\n"
+
+
+def figure10(**times):
+    """Rows of both models; `times`: seconds of a step of each mode on the RNN."""
+    modes = ("recursion", "icml18", "allrow-greedy", "spartan", "equalchop")
+    return {
+        "reduced": False,
+        "rows": [
+            {
+                "model": model,
+                "mode": mode,
+                "fits": model == "rnn-4-8k" or mode not in ("icml18", "allrow-greedy"),
+                "worker_bytes": {"parameters": 2**33},
+                "step_seconds": times.get(mode.partition("-")[0], 1.1),
+            }
+            for model in ("rnn-4-8k", "wresnet-152-10")
+            for mode in modes
+        ],
+    }
+
+
+def test_statements_of_figure10(scripts):
+    check = scripts["_statements"].check_statements
+    agreed = figure10(recursion=1.0, icml18=1.07)
+    assert {found for _, found in check({"figure10": agreed})} == {"holds"}
+    said = dict(check({"figure10": figure10(recursion=1.0, icml18=1.5, spartan=0.9)}))
+    assert said["ICML18 is 7% slower than Tofu on RNN-4-8K"] == "50%"
+    fastest = said["no algorithm with partitioned weights is faster than Tofu"]
+    assert fastest.startswith("rnn-4-8k, spartan: 10% faster")
+    for each in agreed["rows"]:
+        each.update(fits=True, step_seconds=None)
+    said = dict(check({"figure10": agreed}))
+    assert said["ICML18 is out of memory on WResNet-152-10"] == "a worker holds 8.0 GiB"
+    assert said["ICML18 is 7% slower than Tofu on RNN-4-8K"] == "not simulated"

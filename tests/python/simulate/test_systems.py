@@ -142,3 +142,11 @@ def test_unknown_systems_and_too_many_devices():
         simulate_system("magic", find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
     with pytest.raises(ConfigError, match="9 devices"):
         simulate_system("tofu", find("rnn-6-4k"), MACHINE, devices=9)
+
+
+@pytest.mark.parametrize("system", ["ideal", "tofu"])
+def test_a_net_that_draws_random_numbers(system):
+    """Dropout's are drawn by a graph of their own, before the one that trains."""
+    found = simulate_system(system, find("alexnet"), MACHINE, batch_size=8, reduced=True)
+    assert found.fits
+    assert found.compute_seconds > 0

@@ -79,6 +79,24 @@ def test_pins_and_modes_apply(module) -> None:
     assert json.loads(output(*words, f"{module}:mlp"))["plan"]["mode"] == "data-parallel"
 
 
+def test_choices_are_explained(module) -> None:
+    words = ("plan", "--mesh", "2,2", "--explain", "first.weight", f"{module}:mlp")
+    text = output(*words)
+    assert text.startswith("Tensor first.weight") and "<-" in text and "Placements" not in text
+    document = json.loads(output(*words, "--format", "json"))
+    assert document["explanations"][0]["tensor"]["name"] == "first.weight"
+    assert "step 1 of 2, in 2 parts" in output(*words, "--format", "html")
+
+
+def test_a_machine_predicts_the_time_of_a_step(module) -> None:
+    words = ("plan", "--mesh", "2,2", "--machine", "dgx-a100", f"{module}:mlp")
+    assert "predicted" in output(*words)
+    words = (*words, "--format", "json")
+    plans = [json.loads(output(*words, *more))["plan"] for more in ((), ("--objective", "time"))]
+    assert [plan.get("objective", "bytes") for plan in plans] == ["bytes", "time"]
+    assert plans[1]["predicted"]["step_ns"] <= plans[0]["predicted"]["step_ns"]
+
+
 def test_a_saved_program_is_planned(tmp_path) -> None:
     model, inputs = MODELS["mlp"](torch.float32)
     path = str(tmp_path / "mlp.pt2")
@@ -100,6 +118,8 @@ def test_a_saved_program_is_planned(tmp_path) -> None:
         (["NET:mlp"], "give the devices, such as --mesh 2,4"),
         (["--mesh", "2", "--workers", "2", "NET:mlp"], "--workers is not for PyTorch"),
         (["--mesh", "2", "--peak", "NET:mlp"], "--peak is not for PyTorch"),
+        (["--mesh", "2", "--explain", "none", "NET:mlp"], "has no tensor or operator of that name"),
+        (["--mesh", "2", "--machine", "none", "NET:mlp"], "none"),
         (["--format", "python", "mlp"], "only for a module of PyTorch"),
     ],
 )

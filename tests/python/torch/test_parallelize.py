@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 import tofu.torch
-from tofu.errors import ConfigError, PlanError
+from tofu.errors import ConfigError, ConnectionLostError, PlanError
 from tofu.torch.models import MODELS
 
 from .ranks import on_ranks
@@ -244,3 +245,37 @@ def different_modules() -> None:
 
 def test_all_ranks_have_the_same_module() -> None:
     on_ranks(2, different_modules)
+
+
+def different_calls() -> None:
+    whole, parts, inputs = made()
+    short = tuple(x[:4] for x in inputs)
+    with pytest.raises(
+        PlanError, match=r"rank 1 calls it with \(4, 16\) .*, rank 0 with \(8, 16\)"
+    ):
+        parts(*(short if dist.get_rank() == 1 else inputs))
+    with pytest.raises(PlanError, match=r"rank 1 .* in eval\(\), rank 0 .* in train\(\)"):
+        parts.train(dist.get_rank() == 0)(*inputs)
+    assert difference(whole(*inputs), parts.train()(*inputs)) <= EQUAL  # and goes on
+
+
+def test_all_ranks_make_the_same_call() -> None:
+    on_ranks(2, different_calls)
+
+
+def one_ends(errors: str) -> None:
+    _, parts, inputs = made()
+    loss = parts(*inputs)
+    if dist.get_rank() == 1:
+        os._exit(0)
+    for call in (loss.backward, lambda: parts(*inputs)):
+        with pytest.raises(ConnectionLostError, match=r"rank 0: .* another rank has ended"):
+            call()
+    with open(errors, "w", encoding="utf-8") as file:
+        file.write("told")
+    os._exit(0)  # no barrier: there is no other rank
+
+
+def test_a_rank_that_ends_ends_the_others(tmp_path) -> None:
+    on_ranks(2, one_ends, str(tmp_path / "errors"))
+    assert (tmp_path / "errors").read_text() == "told"

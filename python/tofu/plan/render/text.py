@@ -65,7 +65,19 @@ def summary(plan: Plan) -> list[str]:
         total = format_bytes(sum(plan.bytes_per_worker.values()))
         exact = "" if plan.memory == "exact" else " (an estimate)"
         lines.append(f"a worker holds {total}{exact}: {kinds}")
-    return [*lines, *_whole(plan)]
+    return [*lines, *_recompute(plan), *_whole(plan)]
+
+
+def _recompute(plan: Plan) -> Iterator[str]:
+    """What runs again in the backward pass."""
+    found = plan.recompute
+    if found:
+        yield (
+            f"{found['operators']:,} operators in {found['segments']:,} segments run again in the "
+            f"backward pass: {found['computation']:.2f} x the computation, and "
+            f"{format_bytes(found['bytes'])} of {format_bytes(found['saved_bytes'])} of "
+            "activations (all workers) at a time"
+        )
 
 
 def _time(plan: Plan) -> Iterator[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tofu.config import cache_directory
+from tofu.plan.progress import stage
 
 __all__ = ["cached_inventory"]
 
@@ -24,20 +25,29 @@ _ROOMS = ("lang", "analysis", "tdl", "verify")
 def cached_inventory() -> list[dict[str, object]]:
     """The operators of ``tofu.verify.inventory.inventory.inventory``, as documents."""
     path = cache_directory() / f"inventory-{_fingerprint()}.json"
-    with contextlib.suppress(OSError, ValueError):
-        kept: list[dict[str, object]] = json.loads(path.read_text(encoding="utf-8"))
-        return kept
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(kept, dict) and kept.get("sha256") == _digest(kept.get("operators")):
+            operators: list[dict[str, object]] = kept["operators"]
+            return operators
     from tofu.verify.inventory.inventory import inventory
 
-    found = [operator.to_document() for operator in inventory()]
+    with stage("analysing all operators of MXNet"):
+        found = [operator.to_document() for operator in inventory()]
     with contextlib.suppress(OSError):  # a read-only home directory is no reason to fail
         path.parent.mkdir(parents=True, exist_ok=True)
         for older in path.parent.glob("inventory-*.json"):
             older.unlink()
         new = path.with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(found), encoding="utf-8")
+        document = {"sha256": _digest(found), "operators": found}
+        new.write_text(json.dumps(document), encoding="utf-8")
         new.replace(path)
     return found
+
+
+def _digest(operators: object) -> str:
+    """Tells a damaged file."""
+    return hashlib.sha256(json.dumps(operators).encode()).hexdigest()
 
 
 def _fingerprint() -> str:

@@ -36,11 +36,12 @@ MockGraph Chain(int64_t rows, int64_t rows_after, bool later_half = false) {
 }
 
 // Everything is whole on both workers, except w, of which each has one half.
-Partitioned Divided(const MockGraph& mock, bool share = true) {
+Partitioned Divided(const MockGraph& mock, bool share = true, int64_t spare_bytes = 0) {
   Plan plan = ReplicatedPlan(mock, {2});
   plan.tensor_cuts[0] = {0};
-  return PartitionGraph(mock.graph, mock.table, plan,
-                        {{}, FetchKind::kMultiFetch, share});
+  PartitionOptions options{{}, FetchKind::kMultiFetch, share};
+  options.spare_bytes = spare_bytes;
+  return PartitionGraph(mock.graph, mock.table, plan, options);
 }
 
 int64_t Fetched(const Partitioned& divided) {
@@ -73,6 +74,24 @@ TEST(ShareFetches, NeverSharesBetweenForwardAndBackward) {
   const Partitioned divided = Divided(Chain(16, 64, /*later_half=*/true));
   EXPECT_EQ(CountFetches(divided), 4);
   EXPECT_EQ(divided.shared_bytes, kWeightBytes);
+}
+
+TEST(ShareFetches, KeepsARegionFromForwardToBackwardWithBytesToSpare) {
+  const MockGraph mock = Chain(64, 16, /*later_half=*/true);
+  for (const int64_t spare : {kWeightBytes - 1, kWeightBytes}) {
+    const Partitioned divided = Divided(mock, true, spare);
+    const bool keeps = spare == kWeightBytes;
+    EXPECT_EQ(CountFetches(divided), keeps ? 2 : 4) << spare;
+    EXPECT_EQ(divided.shared_bytes, (keeps ? 2 : 1) * kWeightBytes) << spare;
+    EXPECT_EQ(Fetched(divided), (keeps ? 1 : 2) * kWeightBytes) << spare;
+  }
+}
+
+TEST(ShareFetches, ThePeakGrowsByNoMoreThanWhatIsSpared) {
+  const MockGraph mock = Chain(64, 16);
+  EXPECT_EQ(Divided(mock, true, kWeightBytes - 1).shared_bytes, kWeightBytes);
+  EXPECT_EQ(Divided(mock, true, kWeightBytes).shared_bytes, 2 * kWeightBytes);
+  EXPECT_EQ(Divided(mock, false, kWeightBytes).shared_bytes, 0) << "not without sharing";
 }
 
 // Nodes of worker 0, which fetches worker 1's tile of 16 numbers twice, with a tensor of

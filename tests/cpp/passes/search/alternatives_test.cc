@@ -114,5 +114,56 @@ TEST(Alternatives, WithoutOutputReductionASumIsSplitOnlyWhereNothingElseDivides)
       << "what is given may reduce";
 }
 
+// Whether the last operator of the example may skip elements.
+bool MaySkip(ExampleGraph* example) {
+  return MaySkipElements(example->graph(), example->table().rows.back(),
+                         example->graph().num_nodes() - 1);
+}
+
+TEST(Alternatives, WindowsThatLeaveColumnsBetweenThemOrAtTheEndSkipElements) {
+  struct Case {
+    int64_t columns;
+    int width, stride;
+    bool skips;
+  };
+  for (const Case& c : {Case{8, 1, 1, false}, Case{8, 3, 1, false}, Case{8, 2, 2, false},
+                        Case{7, 3, 2, false}, Case{8, 1, 2, true}, Case{9, 2, 3, true},
+                        Case{7, 2, 2, true}, Case{9, 2, 2, true}}) {
+    ExampleGraph example;
+    example.Window("y", example.Variable("x", {4, c.columns}), c.width, c.stride);
+    EXPECT_EQ(MaySkip(&example), c.skips)
+        << c.columns << " columns, width " << c.width << ", stride " << c.stride;
+  }
+}
+
+TEST(Alternatives, AWindowWhoseOwnElementsMayBeSplitSkipsThoseOfTheOthers) {
+  ExampleGraph example;
+  example.Window("y", example.Variable("x", {4, 8}), 2, 2);
+  StrategyRow row = example.table().rows.back();
+  row.splittable = {0, 1, 2};  // d, too
+  EXPECT_TRUE(MaySkipElements(example.graph(), row, 1));
+  row.splittable = {0};  // x is taken whole
+  EXPECT_FALSE(MaySkipElements(example.graph(), row, 1));
+}
+
+TEST(Alternatives, ADiagonalSkipsElements) {
+  ExampleGraph example;
+  example.Elementwise("y", {example.Variable("x", {4, 4})});
+  StrategyRow row = example.table().rows.back();
+  EXPECT_FALSE(MaySkipElements(example.graph(), row, 1));
+  row.inputs[0].dims[1] = row.inputs[0].dims[0];
+  EXPECT_TRUE(MaySkipElements(example.graph(), row, 1));
+}
+
+TEST(Alternatives, HalvedIndicesSkipNothing) {
+  ExampleGraph example;
+  example.Elementwise("y", {example.Variable("x", {4})});
+  StrategyRow row = example.table().rows.back();
+  row.inputs[0].dims[0] = {false, {{{0, false, 1}}, 0, 2}, {{{0, true, 1}}, 3, 2}};
+  EXPECT_FALSE(MaySkipElements(example.graph(), row, 1));  // x[(i .. i + 3) / 2]
+  row.inputs[0].dims[0] = {false, {{{0, false, 4}}, 0, 2}, {{{0, true, 4}}, 1, 2}};
+  EXPECT_TRUE(MaySkipElements(example.graph(), row, 1));  // x[2 i]
+}
+
 }  // namespace
 }  // namespace tofu

@@ -8,6 +8,7 @@
 #include "graph/box.h"
 #include "graph/names.h"
 #include "passes/search/make_plan.h"
+#include "support/brute_force.h"
 #include "support/example_graphs.h"
 #include "support/recount.h"
 
@@ -50,7 +51,7 @@ TEST(Modes, NoRivalIsCheaperThanThePlan) {
     for (int workers : {2, 4, 8}) {
       const int64_t bytes = PlanFor(&example, "tofu", workers).total_bytes();
       for (const std::string& mode : SearchModes()) {
-        if (mode == "data-parallel") continue;  // whole weights
+        if (mode == "data-parallel" || mode == "soybean") continue;  // whole weights
         EXPECT_GE(PlanFor(&example, mode, workers).total_bytes(), bytes)
             << "seed " << seed << ", " << mode << ", " << workers << " workers";
       }
@@ -97,6 +98,78 @@ TEST(Modes, DataParallelReducesEveryGradientEverywhere) {
               std::vector<int>(plan.parts.size(), kReplicated));
     EXPECT_EQ(CutsOf(&example, plan, "fc0"), std::vector<int>(plan.parts.size(), 0));
   }
+}
+
+// The splits that SoyBean allows the example operators, by their names.
+bool IsBasicSplit(const StrategyRow& row, int var) {
+  if (row.op == "dot" || row.op == "dense" || row.elementwise) return true;
+  return var == 0;  // the rows of the first tensor
+}
+
+// What brute force finds in SoyBean's space for one cut: tensors cut by rows or columns,
+// or whole where that is allowed; products split in any way, other operators by rows
+// only.
+TEST(Modes, SoyBeansCutIsTheCheapestOfItsTilings) {
+  constexpr int64_t kNever = int64_t{1} << 40;
+  int compared = 0;
+  int cheaper = 0;
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    ExampleGraph example = RandomGraph(seed, 2 + static_cast<int>(seed % 4));
+    const Graph& graph = example.graph();
+    const StrategyTable& table = example.table();
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
+    const std::vector<bool> read = ReadTensors(graph);
+    const NodeCost cost = [&](const Plan& plan, int node) -> int64_t {
+      const StrategyRow* row = table.row(node);
+      if (row == nullptr || row->elementwise) {
+        return RecountNode(graph, table, plan, read, node);
+      }
+      const int cut = plan.op_cuts[node][0];
+      const bool divides =
+          std::any_of(row->splittable.begin(), row->splittable.end(), [&](int var) {
+            return IsBasicSplit(*row, var) &&
+                   VariableExtent(graph, *row, node, static_cast<size_t>(var)) % 2 == 0;
+          });
+      const bool allowed = cut == kReplicated ? !divides : IsBasicSplit(*row, cut);
+      return allowed ? RecountNode(graph, table, plan, read, node) : kNever;
+    };
+    const int64_t best = BruteForceCost(graph, table, coarse, {2}, 3000,
+                                        ReplicableTensors(graph, coarse), true, cost);
+    if (best < 0 || best >= kNever) continue;
+    ++compared;
+    const Plan plan = PlanFor(&example, "soybean", 2);
+    ASSERT_EQ(plan.total_bytes(), best) << "seed " << seed << "\n" << WriteGraph(graph);
+    ASSERT_EQ(plan.lower_bound_bytes, best) << "seed " << seed;
+    if (PlanFor(&example, "tofu", 2, true).total_bytes() < best) ++cheaper;
+  }
+  EXPECT_GE(compared, 150);
+  EXPECT_GE(cheaper, 5) << "its restrictions must cost something somewhere";
+}
+
+TEST(Modes, SoyBeanCutsRowsAndColumnsOnly) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {2, 2, 16}, "data");
+  const NodeEntry y = example.RowWise("y", {x});
+  example.Head(example.Elementwise("z", {y}), "output");
+  const Plan plan = PlanFor(&example, "soybean", 8);
+  for (const std::vector<int>& cuts : plan.tensor_cuts) {
+    for (int cut : cuts) EXPECT_LT(cut, 2);
+  }
+  const std::vector<int> cuts = CutsOf(&example, plan, "z");
+  EXPECT_EQ(std::count(cuts.begin(), cuts.end(), kReplicated), 1)
+      << "neither rows nor columns divide a third time";
+}
+
+// The example of SoyBean's paper: five layers of 300 units, a batch of 400, 16 devices. A
+// mixture of data and model parallelism communicates less than either.
+TEST(Modes, SoyBeanMixesDataAndModelParallelism) {
+  ExampleGraph example = Mlp(400, 300, 5);
+  const Plan plan = PlanFor(&example, "soybean", 16);
+  const Plan data = PlanFor(&example, "data-parallel", 16);
+  EXPECT_LT(plan.total_bytes(), data.total_bytes());
+  const std::vector<int> weight = CutsOf(&example, plan, "fc2_weight");
+  EXPECT_GE(std::count(weight.begin(), weight.end(), kReplicated), 1);
+  EXPECT_LT(std::count(weight.begin(), weight.end(), kReplicated), 4);
 }
 
 // With a large batch, whole weights communicate least. The bound of the search must allow

@@ -293,6 +293,30 @@ TEST(SearchBound, ThatEveryStepIsAnOptimumDoesNotMakeThePlanOne) {
   EXPECT_EQ(PlanFor(&example, 4, "tofu").status, PlanStatus::kOptimal);
 }
 
+// The windows of two outputs lie four columns apart. The group that makes both needs all
+// columns between them, its parts one column each: the first step costs more than both.
+TEST(SearchBound, HoldsWhereOperatorsSkipElements) {
+  ExampleGraph example = OneLayer(64, 64, 64, true);
+  const NodeEntry x = example.Variable("x", {1 << 16, 15}, "data");
+  example.Head(example.Window("y", x, /*width=*/1, /*stride=*/4), "output");
+  StrategyTable table = example.table();
+  table.rows.back().splittable = {1};  // the columns of the output
+  PlanOptions options;
+  options.workers = 4;
+  options.mode = "flat";
+  const int64_t best = MakePlan(example.graph(), table, options).total_bytes();
+  options.mode = "recursion";
+  const Plan plan = MakePlan(example.graph(), table, options);
+  ASSERT_GT(plan.step_bytes[0], best) << "the first step bounds nothing";
+  ASSERT_GT(plan.total_bytes(), best);
+  EXPECT_LE(plan.lower_bound_bytes, best);
+  EXPECT_EQ(plan.status, PlanStatus::kStepsOptimal);
+  options.mode = "tofu";
+  const Plan joint = MakePlan(example.graph(), table, options);
+  EXPECT_EQ(joint.total_bytes(), best);
+  EXPECT_EQ(joint.lower_bound_bytes, best);
+}
+
 // --- Limits.
 
 TEST(SearchLimits, WithoutTimeItStillReturnsAValidPlanAndABound) {

@@ -148,10 +148,16 @@ def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.Monke
     folder = cache.cache_directory()
     folder.mkdir(parents=True)
     kept = folder / f"inventory-{cache._fingerprint()}.json"
-    kept.write_text('[{"name": "kept"}]')
+    operators = [{"name": "kept"}]
+    whole = json.dumps({"sha256": cache._digest(operators), "operators": operators})
+    kept.write_text(whole)
     assert cache.cached_inventory() == [{"name": "kept"}]
-    monkeypatch.setattr(cache, "_fingerprint", lambda: "another")
     monkeypatch.setattr("tofu.verify.inventory.inventory.inventory", lambda: [])
+    for damaged in (whole.replace("kept", "gone"), whole[:-1], "{}", "[]", "null", "[" * 9999):
+        kept.write_text(damaged)
+        assert cache.cached_inventory() == [], damaged
+        assert json.loads(kept.read_text())["operators"] == []
+    monkeypatch.setattr(cache, "_fingerprint", lambda: "another")
     assert cache.cached_inventory() == []
     assert [path.name for path in folder.iterdir()] == ["inventory-another.json"]
 

@@ -1,0 +1,138 @@
+"""Where a plan's operators read and make their tensors, and the moves of a training step.
+
+A tensor is kept as the tiles that the plan gives it. An operator's split says in which placement it
+reads its inputs, and in which it makes its outputs; wherever that differs, tiles move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+from tofu.analysis import row_for
+from tofu.analysis.table import Row
+from tofu.torch.placements import Placing, placing
+from tofu.torch.routes import WHOLE, Placement, received_elements, route
+from tofu.torch.tracing import Entry, Operator
+from tofu.torch.training_graph import attributes_of, operator_name
+
+if TYPE_CHECKING:
+    from tofu.torch.planning import TorchPlan
+
+__all__ = ["Move", "Split", "kept_placement", "moves_of", "received_bytes", "split_of"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """How an operator is split over the dimensions of the mesh.
+
+    Attributes:
+        row: its strategies, or None if it has no description.
+        variables: the variable of the row that each dimension of the mesh splits, None for none.
+        placings: what that means for its tensors, by dimension of the mesh.
+    """
+
+    row: Optional[Row]
+    variables: tuple[Optional[int], ...]
+    placings: tuple[Optional[Placing], ...]
+
+    def needed(self, number: int) -> Placement:
+        """How an input is read."""
+        dims = [None if each is None else each.inputs[number] for each in self.placings]
+        return tuple(WHOLE if d is None else d for d in dims)
+
+    def made(self, number: int) -> Placement:
+        """How the parts lie in an output."""
+        found: list[Any] = []
+        for each in self.placings:
+            reduction = None if each is None else each.reduces[number]
+            cut = None if each is None else each.outputs[number]
+            found.append(reduction if reduction is not None else WHOLE if cut is None else cut)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Move:
+    """Tiles of a tensor that get another placement, for an operator.
+
+    Attributes:
+        operator: the one that reads or makes the tensor.
+        entry: the tensor.
+        meta: a tensor of its shape and type.
+        source, target: placements before and after.
+    """
+
+    operator: Operator
+    entry: Entry
+    meta: Any
+    source: Placement
+    target: Placement
+
+    def received_bytes(self, mesh: tuple[int, ...]) -> int:
+        """The bytes that all devices together receive."""
+        shape = tuple(self.meta.shape)
+        stages = route(shape, self.source, self.target, mesh)
+        elements = sum(received_elements(shape, stage, mesh) for stage in stages)
+        return elements * int(self.meta.element_size())
+
+
+def kept_placement(plan: TorchPlan, entry: Entry) -> Placement:
+    """How a tensor is kept: the plan has no steps for mesh dimensions of size 1."""
+    left = iter(plan.cuts[entry])
+    return tuple(next(left) if size > 1 else WHOLE for size in plan.mesh)
+
+
+def split_of(plan: TorchPlan, operator: Operator, ins: Sequence[Any], outs: Sequence[Any]) -> Split:
+    """How a plan splits an operator, whose tensors have these shapes."""
+    row = row_for(operator_name(operator), attributes_of(operator), ins, outs)
+    left = iter(plan.splits[operator.name])
+    variables: list[Optional[int]] = []
+    placings: list[Optional[Placing]] = []
+    for size in plan.mesh:
+        name = next(left) if size > 1 else None
+        if name is None or row is None:
+            variables.append(None)
+            placings.append(None)
+            continue
+        variables.append(next(v for v, var in enumerate(row["vars"]) if var["name"] == name))
+        placings.append(placing(row, variables[-1] or 0, ins, outs))
+    return Split(row, tuple(variables), tuple(placings))
+
+
+def moves_of(plan: TorchPlan) -> Iterator[Move]:
+    """The moves of a step, in order.
+
+    Operators of one pass that read the same region share its move. Not among them are those of
+    outputs that the user wants whole.
+    """
+    traced = plan.traced
+    metas = {Entry(v.name): v.meta for v in traced.variables}
+    for operator in traced.operators:
+        metas.update((Entry(operator.name, k), meta) for k, meta in enumerate(operator.outputs))
+    read = {entry for operator in traced.operators for _, entry in operator.inputs}
+    read |= {entry for entry in traced.outputs if entry is not None}
+    read |= {*traced.gradients.values(), *traced.mutations.values()}
+    seen: set[Any] = set()
+    for operator in traced.operators:
+        phase = operator.name in traced.forward
+        ins = [tuple(metas[entry].shape) for _, entry in operator.inputs]
+        split = split_of(plan, operator, ins, [tuple(meta.shape) for meta in operator.outputs])
+        for k, (_, entry) in enumerate(operator.inputs):
+            kept, wanted = kept_placement(plan, entry), split.needed(k)
+            if kept != wanted and (phase, entry, wanted) not in seen:
+                seen.add((phase, entry, wanted))
+                yield Move(operator, entry, metas[entry], kept, wanted)
+        for k, meta in enumerate(operator.outputs):
+            entry = Entry(operator.name, k)
+            kept, made = kept_placement(plan, entry), split.made(k)
+            if kept != made and entry in read:
+                yield Move(operator, entry, meta, made, kept)
+
+
+def received_bytes(plan: TorchPlan) -> int:
+    """The bytes that all devices together receive in a step.
+
+    The plan's own bytes count a region for each operator that reads it.
+    """
+    return sum(move.received_bytes(plan.mesh) for move in moves_of(plan))

@@ -1,0 +1,139 @@
+"""What SoyBean's evaluation states, and whether the simulation agrees.
+
+Each check reads the rows of soybean8.py, soybean9.py or soybean10.py and lists what was found
+instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["CHECKS"]
+
+Row = Mapping[str, Any]
+Check = Callable[[Sequence[Row]], list[str]]
+_EQUAL = 1.02  # within so much, steps take equally long
+
+
+def _steps(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Row]]:
+    """(panel, label) -> system -> row."""
+    found: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault((row["panel"], row["label"]), {})[row["system"]] = row
+    return found
+
+
+def _overhead(row: Row) -> float:
+    return float(row["step_seconds"] / row["compute_seconds"] - 1)
+
+
+def _soybean_is_fastest(rows: Sequence[Row]) -> list[str]:
+    problems = []
+    for (panel, label), systems in _steps(rows).items():
+        ours = systems["soybean"]["step_seconds"]
+        for name, row in systems.items():
+            if row["step_seconds"] * _EQUAL < ours:
+                more = ours / row["step_seconds"] - 1
+                problems.append(f"{panel}, {label}: {more:.0%} slower than {name} parallelism")
+    return problems
+
+
+def _data_is_slowest(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"{panel}, {label}: as fast as {name}"
+        for (panel, label), systems in _steps(rows).items()
+        for name, row in systems.items()
+        if name != "data" and row["step_seconds"] >= systems["data"]["step_seconds"]
+    ]
+
+
+def _overhead_grows(rows: Sequence[Row]) -> list[str]:
+    problems = []
+    for panel in dict.fromkeys(row["panel"] for row in rows):
+        found = [_overhead(r) for r in rows if r["panel"] == panel and r["system"] == "data"]
+        if found != sorted(found):
+            problems.append(f"{panel}: {', '.join(f'{each:.0%}' for each in found)}")
+    return problems
+
+
+def _overhead_is(batch: int, expected: float) -> Check:
+    """On 8 GPUs, of the smallest weights; within half of what the paper says."""
+
+    def problems(rows: Sequence[Row]) -> list[str]:
+        row = next(r for r in rows if (r["batch"], r["workers"], r["system"]) == (batch, 8, "data"))
+        found = _overhead(row)
+        return [] if 0.5 <= found / expected <= 1.5 else [f"{found:.1f} times"]
+
+    return problems
+
+
+def _data_against_model(small_images: bool) -> Check:
+    def problems(rows: Sequence[Row]) -> list[str]:
+        panels = list(dict.fromkeys(row["panel"] for row in rows))
+        found = []
+        for (panel, label), systems in _steps(rows).items():
+            if panel != panels[0 if small_images else -1]:
+                continue
+            data, model = (systems[name]["step_seconds"] for name in ("data", "model"))
+            if (model < data) != small_images:
+                found.append(f"{label}: data {data:.2f} s, model {model:.2f} s")
+        return found
+
+    return problems
+
+
+def _speedup(rows: Sequence[Row], panel: str, system: str, batch: int) -> float:
+    return next(
+        float(row["speedup"])
+        for row in rows
+        if (row["panel"], row["system"], row["batch"]) == (panel, system, batch)
+    )
+
+
+def _seven_at_256(rows: Sequence[Row]) -> list[str]:
+    found = _speedup(rows, "alexnet", "soybean", 256)
+    return [] if found > 7 else [f"{found:.1f} times"]
+
+
+def _data_needs_1k(rows: Sequence[Row]) -> list[str]:
+    wanted = _speedup(rows, "alexnet", "soybean", 256)
+    enough = [
+        row["batch"]
+        for row in rows
+        if (row["panel"], row["system"]) == ("alexnet", "data") and row["speedup"] >= wanted
+    ]
+    return [f"batch {min(enough)} is enough"] if enough and min(enough) < 1024 else []
+
+
+def _range_of_gains(rows: Sequence[Row]) -> list[str]:
+    gains = {
+        key: systems["soybean"]["speedup"] / systems["data"]["speedup"]
+        for key, systems in _steps(rows).items()
+    }
+    return [
+        f"{panel}, batch {label}: {gain:.2f}"
+        for (panel, label), gain in gains.items()
+        if not 1.5 <= gain <= 4
+    ]
+
+
+CHECKS: Mapping[str, Sequence[tuple[str, Check]]] = {
+    "soybean8": [
+        ("SoyBean, MLP: data parallelism is slower than the others", _data_is_slowest),
+        ("SoyBean, MLP: its tilings are never slower", _soybean_is_fastest),
+        ("SoyBean, MLP: data parallelism's overhead grows with the GPUs", _overhead_grows),
+        ("SoyBean, MLP: on 8 GPUs, 5 times the computation, batch 512", _overhead_is(512, 5)),
+        ("SoyBean, MLP: on 8 GPUs, 2.5 times it, batch 2048", _overhead_is(2048, 2.5)),
+    ],
+    "soybean9": [
+        ("SoyBean, CNN: its tilings are never slower", _soybean_is_fastest),
+        ("SoyBean, CNN: small images favour model parallelism", _data_against_model(True)),
+        ("SoyBean, CNN: large images favour data parallelism", _data_against_model(False)),
+    ],
+    "soybean10": [
+        ("SoyBean, AlexNet: more than 7 times one GPU with batch 256", _seven_at_256),
+        ("SoyBean, AlexNet: data parallelism needs more than 1K for that", _data_needs_1k),
+        ("SoyBean, AlexNet and VGG: 1.5 to 4 times data parallelism", _range_of_gains),
+    ],
+}

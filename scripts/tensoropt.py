@@ -1,0 +1,335 @@
+"""TensorOpt's Tables 1 and 3 and Figures 6 and 8: time against memory over two hosts of 8 V100s.
+
+    python scripts/tensoropt.py --output docs/results     # tensoropt.json, tensoropt.svg
+    python scripts/tensoropt.py --smoke                   # reduced models, in seconds
+    python scripts/tensoropt.py --models rnn vgg-16       # some of them
+
+TensorOpt (Cai et al.) names its models by their size only. Ours have about as many parameters:
+RNN-10-18K, WResNet-101-6, a Transformer of 5 layers with 4,096 units, and VGG-16. Nothing runs: the
+time of a step is what the search predicts on a machine file's assumptions (docs/search.md#time),
+memory is its estimate, and only the search's own time is measured, on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from _common import context, write
+from _training import progress
+
+from tofu.analysis.strategy_table import strategy_table
+from tofu.errors import PlanError
+from tofu.models import Model, build, find, make_rnn, make_wresnet
+from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planning.within import held_bytes
+from tofu.tables import table
+
+MACHINE = "2x8v100"
+FEWER = (4, 8, 16)  # Figure 8; the last for the frontier, too
+DEVICE_BYTES = 16 * 2**30
+LIMITS = 4  # memory limits of a frontier
+RIVALS = ("data-parallel", "recursion")
+# Parameters and memory in GB, and the time of FT-LDP's search in seconds on 48 cores.
+PAPER: Mapping[str, tuple[float, float, Optional[float]]] = {
+    "rnn": (108, 126, 0.28),
+    "wresnet": (7.3, 83, 1292),
+    "transformer": (9.7, 74, 201),
+    "vgg-16": (0.52, 30, None),
+}
+BATCH = 256
+SMOKE_BATCH, SMOKE_WORKERS = 64, (2, 4)
+GOAL_SECONDS = 5.0
+_FLAT = 0.05  # of the frontier's time: what counts as nearly flat
+Row = dict[str, Any]
+
+
+def _transformer() -> Model:
+    small = find("transformer")
+    options = {**small.full.options, "layers": 5, "units": 4096, "heads": 64, "hidden": 16384}
+    return dataclasses.replace(small, full=dataclasses.replace(small.full, options=options))
+
+
+MODELS: Mapping[str, Callable[[], Model]] = {
+    "rnn": lambda: make_rnn(10, 18432, batch_size=BATCH),
+    "wresnet": lambda: make_wresnet(101, 6, batch_size=BATCH),
+    "transformer": _transformer,
+    "vgg-16": lambda: find("vgg-16"),
+}
+
+
+def measure(names: Sequence[str], *, smoke: bool) -> Iterator[Row]:
+    """Sizes, frontiers over all workers, and the least time over fewer."""
+    for number in progress(len(names), "TensorOpt's models"):
+        yield _measure(names[number], smoke=smoke)
+
+
+def _measure(name: str, *, smoke: bool) -> Row:
+    batch = SMOKE_BATCH if smoke else BATCH
+    graph = build(MODELS[name](), batch, reduced=smoke)
+    found, _ = strategy_table(graph.training_graph(optimizer="sgd"))
+
+    def problem(workers: int) -> Problem:
+        return Problem(name, found, workers)
+
+    fewer = SMOKE_WORKERS if smoke else FEWER
+    alone = plan_graph(problem(1))
+    begin = time.process_time()
+    points = list(
+        frontier(
+            problem(fewer[-1]),
+            SearchOptions(objective="time", machine=MACHINE),
+            limits=LIMITS,
+            rivals=RIVALS,
+            exact=False,
+            step_seconds=lambda _, plan: predicted(plan),
+        )
+    )
+    seconds = time.process_time() - begin
+    kept = unbeaten(points)
+    turning = turning_point(kept)
+    return {
+        "model": name,
+        "batch": batch,
+        "parameter_bytes": alone.bytes_per_worker["parameters"],
+        "memory_bytes": held_bytes(alone),
+        "searches": len(points),
+        "search_seconds": seconds,
+        "frontier": [_record(point) for point in kept],
+        "turning": None if turning is None else _record(turning),
+        "rivals": [_record(point) for point in points if point.is_rival],
+        "workers": [_fewer(problem(count), count) for count in fewer],
+    }
+
+
+def predicted(plan: Plan) -> float:
+    """Seconds of a step, as the search adds them up."""
+    return float((plan.predicted or {})["step_ns"]) / 1e9
+
+
+def _record(point: Point) -> Row:
+    return {
+        "name": point.name,
+        "held_bytes": point.held_bytes,
+        "step_seconds": point.step_seconds,
+        "communicated_bytes": point.plan.total_bytes,
+        "search_seconds": point.plan.search_seconds,
+    }
+
+
+def _fewer(problem: Problem, workers: int) -> Row:
+    """The least time over so many workers, and that of data parallelism and of fewest bytes."""
+    timed = SearchOptions(objective="time", machine=MACHINE)
+    wanted = {
+        "ours": dataclasses.replace(
+            timed, allow_replication=True, memory_limit_bytes=int(0.9 * DEVICE_BYTES)
+        ),
+        "data-parallel": dataclasses.replace(timed, mode="data-parallel"),
+        "tofu": SearchOptions(machine=MACHINE, mode="recursion"),
+    }
+    row: Row = {"workers": workers}
+    for name, options in wanted.items():
+        try:
+            plan = plan_graph(problem, options)
+        except PlanError:
+            row[name] = None
+            continue
+        row[name] = {
+            "step_seconds": predicted(plan),
+            "held_bytes": held_bytes(plan),
+            "fits": held_bytes(plan) <= DEVICE_BYTES,
+        }
+    return row
+
+
+# --- what TensorOpt observes --------------------------------------------------------------------
+
+
+def observations(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """(observation, "holds" or why not)."""
+    checks: Sequence[tuple[str, Callable[[Row], str]]] = (
+        ("beyond the turning point, time is nearly flat", _flat),
+        ("Tofu's plan takes longer than the frontier's fastest", _tofu_is_slower),
+        ("Tofu's plan takes longer over 16 workers than over 8", _tofu_across_hosts),
+        ("8 workers fit, and 16 are less than twice as fast", _eight_are_enough),
+    )
+    for said, check in checks:
+        found = [f"{row['model']}: {why}" for row in rows if (why := check(row))]
+        yield said, "; ".join(found) if found else "holds"
+
+
+def _flat(row: Row) -> str:
+    turning = row["turning"]
+    if turning is None:
+        return f"{len(row['frontier'])} points have none"
+    first, last = (row["frontier"][end]["step_seconds"] for end in (0, -1))
+    left = (turning["step_seconds"] - last) / last
+    return "" if left <= max(_FLAT, (first - last) / last / 3) else f"{left:.0%} are left"
+
+
+def _tofu_is_slower(row: Row) -> str:
+    tofu = next(point["step_seconds"] for point in row["rivals"] if point["name"] == "recursion")
+    best = row["frontier"][-1]["step_seconds"]
+    return "" if tofu > best else f"{tofu:.3f} s, the frontier {best:.3f} s"
+
+
+def _times(row: Row, name: str) -> dict[int, float]:
+    return {each["workers"]: each[name]["step_seconds"] for each in row["workers"] if each[name]}
+
+
+def _tofu_across_hosts(row: Row) -> str:
+    found = _times(row, "tofu")
+    return "" if found[16] > found[8] else f"{found[8]:.3f} s over 8, {found[16]:.3f} s over 16"
+
+
+def _eight_are_enough(row: Row) -> str:
+    found = _times(row, "ours")
+    if 8 not in found:
+        return "8 workers do not fit"
+    return "" if found[16] > found[8] / 2 else f"{found[8]:.3f} s over 8, {found[16]:.3f} s over 16"
+
+
+# --- printing and drawing -------------------------------------------------------------------------
+
+
+def to_text(document: Row) -> str:
+    """The two tables, the frontiers, and the observations."""
+    rows = document["rows"]
+    lines = [f"TensorOpt's models, predicted on {document['machine']}; nothing was executed", ""]
+    header = ("model", "parameters", "paper", "one worker", "paper", "search", "paper")
+    lines += table(header, [_sizes(row) for row in rows], right=range(1, 7))
+    lines.append("")
+    points = [
+        (row["model"], *_cells(point), "turning point" if point == row["turning"] else "")
+        for row in rows
+        for point in [*row["frontier"], *row["rivals"]]
+    ]
+    lines += table(("model", "a worker holds", "step", "communicated", "plan", ""), points)
+    lines.append("")
+    names = ("ours", "data-parallel", "tofu")
+    cells = [
+        (row["model"], str(each["workers"]), *(_step(each[name]) for name in names))
+        for row in rows
+        for each in row["workers"]
+    ]
+    header = ("model", "workers", "ours within 16 GiB", "data parallel", "Tofu's plan")
+    lines += table(header, cells)
+    if not document["reduced"]:  # which say nothing of the models
+        lines += ["", *(f"{said}: {found}" for said, found in observations(rows))]
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(row: Row) -> tuple[str, ...]:
+    parameters, memory, search = PAPER[row["model"]]
+    return (
+        row["model"],
+        f"{row['parameter_bytes'] / 1e9:.2f} GB",
+        f"{parameters} GB",
+        f"{row['memory_bytes'] / 1e9:.1f} GB",
+        f"{memory} GB",
+        f"{row['search_seconds']:.2f} s",
+        "-" if search is None else f"{search:,} s",
+    )
+
+
+def _cells(point: Row) -> tuple[str, ...]:
+    return (
+        f"{point['held_bytes'] / 2**30:.2f} GiB",
+        f"{point['step_seconds']:.3f} s",
+        f"{point['communicated_bytes'] / 2**30:.2f} GiB",
+        point["name"],
+    )
+
+
+def _step(found: Optional[Row]) -> str:
+    if found is None:
+        return "no plan"
+    held = f"{found['held_bytes'] / 2**30:.1f} GiB"
+    return f"{found['step_seconds']:.3f} s, {held}" + ("" if found["fits"] else ": does not fit")
+
+
+def draw(document: Row, path: Path) -> None:
+    """Figure 6 above: time over memory; Figure 8 below: time over workers."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "tensoropt", "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    rows = document["rows"]
+    figure, all_axes = pyplot.subplots(
+        2, len(rows), figsize=(3.6 * len(rows), 6.5), layout="constrained", squeeze=False
+    )
+    for column, row in enumerate(rows):
+        _draw_frontier(all_axes[0][column], row)
+        _draw_workers(all_axes[1][column], row)
+    count = rows[0]["workers"][-1]["workers"]
+    figure.suptitle(f"Predicted on {document['machine']}, {count} workers above", fontsize=9)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _draw_frontier(axes: Any, row: Row) -> None:
+    def places(points: Sequence[Row]) -> tuple[list[float], list[float]]:
+        return (
+            [point["held_bytes"] / 2**30 for point in points],
+            [point["step_seconds"] for point in points],
+        )
+
+    axes.plot(*places(row["frontier"]), "o-", color="#3b6ea5", label="frontier", markersize=4)
+    for point, colour in zip(row["rivals"], ("#d6a9c3", "#b98f4a")):
+        axes.plot(*places([point]), "s", color=colour, label=point["name"], markersize=5)
+    axes.set_title(f"{row['model']}, batch {row['batch']}", fontsize=9)
+    axes.set_xlabel("GiB a worker holds")
+    axes.set_ylabel("seconds a step")
+    axes.legend(fontsize=7)
+
+
+def _draw_workers(axes: Any, row: Row) -> None:
+    for name, colour in (("ours", "#3b6ea5"), ("data-parallel", "#d6a9c3"), ("tofu", "#b98f4a")):
+        times = {
+            each["workers"]: each[name]["step_seconds"]
+            for each in row["workers"]
+            if each[name] and each[name]["fits"]
+        }
+        axes.plot(list(times), list(times.values()), "o-", color=colour, label=name, markersize=4)
+    axes.set_xlabel("workers, where they fit")
+    axes.set_ylabel("seconds a step")
+    axes.legend(fontsize=7)
+
+
+def main() -> None:
+    """Plan, print, save and draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
+    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
+    args = parser.parse_args()
+    if args.draw is not None:
+        document = json.loads(args.draw.read_text(encoding="utf-8"))
+        draw(document, args.draw.with_suffix(".svg"))
+        return
+    document = {
+        "name": "tensoropt", "predicted": True, "machine": MACHINE, "context": context(),
+        "reduced": args.smoke, "goal_seconds": GOAL_SECONDS, "rows": [],
+    }  # fmt: skip
+    for row in measure(args.models, smoke=args.smoke):
+        document["rows"].append(row)
+        if args.output is not None:  # a run that is interrupted keeps what it has
+            write(args.output, "tensoropt", document)
+    print(to_text(document))
+    if args.output is not None:
+        path = args.output / "tensoropt.json"
+        draw(document, path.with_suffix(".svg"))
+        print(f"written: {path}, {path.with_suffix('.svg')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+// Recomputation of activations, for Python.
+#include "bindings/recompute.h"
+
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/documents.h"
+#include "graph/repeats.h"
+#include "passes/recompute/recompute.h"
+
+namespace py = pybind11;
+
+namespace tofu {
+namespace {
+
+py::dict Recompute(const GraphTable& table, const std::vector<int64_t>& costs,
+                   int64_t limit_bytes) {
+  Recomputed found;
+  {
+    const py::gil_scoped_release unlock;
+    found = RecomputeActivations(*table.graph, table.table, {costs, limit_bytes});
+  }
+  py::dict result;
+  auto graph = std::make_shared<Graph>(std::move(found.graph));
+  result["table"] =
+      std::make_shared<GraphTable>(GraphTable{std::move(graph), std::move(found.table)});
+  result["segments"] = found.num_segments;
+  result["repeated"] = found.num_repeated;
+  result["saved_bytes"] = found.saved_bytes;
+  result["bytes"] = found.bytes;
+  result["cost"] = found.cost;
+  return result;
+}
+
+}  // namespace
+
+void BindRecompute(py::module_* module) {
+  module->def("recompute", &Recompute, py::arg("table"), py::kw_only(), py::arg("costs"),
+              py::arg("limit_bytes") = 0,
+              "Run parts of the forward pass again in the backward pass.");
+  module->attr("repeats_attribute") = kRepeatsAttr;
+}
+
+}  // namespace tofu

@@ -1,0 +1,94 @@
+// Chooses which stretches of the forward pass run again in the backward pass, to hold
+// fewer activations between the two (Chen et al., "Training deep nets with sublinear
+// memory cost"; here for any graph, with the cost of each operator).
+//
+// The forward operators stand in a row, 0 .. n - 1. Cuts divide the row into segments;
+// each one is kept or computed again.
+//
+//   kept:   what the backward pass or a later segment reads of it stays.
+//   again:  what a later segment reads of it stays, and what its fixed operators (such as
+//           random ones) wrote for the backward pass or for operators that run again. The
+//           other tensors that the backward pass reads are computed again, when it
+//           arrives at the segment, from what stayed.
+//
+// K(s): bytes that stay of segment s; I(s): bytes that it computes again, 0 if it is
+// kept; C(s): the costs of the operators that run again. A choice needs
+//
+//   max over s of K(0) + .. + K(s) + I(s)     and costs     C(0) + .. + C(m).
+//
+// With cuts c_0 .. c_m, F(j) holds the pairs (sum of K, sum of C) of all choices for the
+// operators before c_j that stay within the limit, without those that another one beats:
+//
+//   F(j) = union over i < j and both kinds of segment (c_i, c_j) of F(i) + (K, C).
+//
+// Input:      the row, and a limit of bytes; 0: as few as possible.
+// Output:     the segments that run again with the least cost, and of these with the
+// fewest
+//             bytes that stay; none if nothing helps.
+// Errors:     none; a limit that nothing meets gives the fewest bytes.
+// Position:   recompute.h builds the row from a training graph.
+// Complexity: O(m^2 * (n + |F|)) for each limit tried; the fewest bytes are found by
+//             bisection. Rows of more than kMostCuts operators are cut only where the
+//             fewest bytes cross, and F is thinned to kMostChoices: exact for shorter
+//             ones.
+#ifndef TOFU_PASSES_RECOMPUTE_CHOOSE_SEGMENTS_H_
+#define TOFU_PASSES_RECOMPUTE_CHOOSE_SEGMENTS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace tofu {
+
+struct ForwardRow {
+  struct Tensor {
+    int writer = 0;       // operator
+    int last_reader = 0;  // the last operator of the row that reads it; else `writer`
+    int64_t bytes = 0;
+    bool saved = false;     // the backward pass reads it
+    bool resident = false;  // it is there all the time, whatever is chosen
+  };
+  struct Operator {
+    int64_t cost = 0;
+    bool fixed = false;       // must not run again
+    std::vector<int> reads;   // tensors
+    std::vector<int> writes;  // tensors
+  };
+
+  std::vector<Operator> operators;
+  std::vector<Tensor> tensors;
+};
+
+// Operators begin .. end - 1.
+struct Segment {
+  int begin = 0;
+  int end = 0;
+};
+
+// What a segment keeps and computes again.
+struct SegmentNeeds {
+  int64_t kept_bytes = 0;
+  int64_t again_bytes = 0;
+  int64_t cost = 0;
+  std::vector<int> again;  // operators, in order
+};
+
+struct SegmentChoice {
+  std::vector<Segment> segments;  // that run again, in order
+  int64_t bytes = 0;              // the most needed at a time
+  int64_t kept_bytes = 0;
+  int64_t cost = 0;
+};
+
+constexpr int kMostCuts = 128;
+constexpr int kMostChoices = 64;
+
+SegmentNeeds NeedsOf(const ForwardRow& row, Segment segment, bool runs_again);
+
+// What the backward pass reads, all of it kept.
+int64_t SavedBytes(const ForwardRow& row);
+
+SegmentChoice ChooseSegments(const ForwardRow& row, int64_t limit_bytes);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_RECOMPUTE_CHOOSE_SEGMENTS_H_

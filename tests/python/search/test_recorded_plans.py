@@ -1,0 +1,63 @@
+"""Plans of the named models are no dearer than those in docs/results/plans.json."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tofu.models import MODELS
+
+ROOT = Path(__file__).resolve().parents[3]
+QUICK = ("alexnet", "mlp")  # the others take seconds to minutes
+
+
+@pytest.fixture(scope="module")
+def plans() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("plans", ROOT / "benchmarks" / "plans.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, dict[str, tuple[int, int]]]:
+    text = (ROOT / "docs" / "results" / "plans.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, tuple[int, int]]] = json.loads(text)
+    return found
+
+
+def named(name: str) -> object:
+    marks = () if name in QUICK else pytest.mark.whole(rotates=False)
+    return pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", [named(name) for name in sorted(MODELS)])
+def test_plans_are_proven_and_no_dearer_than_recorded(
+    name: str, plans: ModuleType, recorded: dict[str, dict[str, tuple[int, int]]]
+) -> None:
+    now = plans.plan_model(name)
+    assert set(recorded[name]) == set(now)
+    assert plans.complaints(recorded, {name: now}) == []
+
+
+def test_every_named_model_is_recorded_and_proven(
+    plans: ModuleType, recorded: dict[str, dict[str, tuple[int, int]]]
+) -> None:
+    assert set(recorded) == set(MODELS)
+    assert plans.complaints({}, recorded) == []
+
+
+def test_what_is_dearer_or_not_proven_is_told(plans: ModuleType) -> None:
+    before = {"mlp": {"2": (100, 100), "3": (100, 90)}}
+    assert plans.complaints(before, {"mlp": {"2": (99, 99), "4": (7, 7)}, "new": {}}) == []
+    assert plans.complaints(before, {"mlp": {"2": (101, 101)}}) == [
+        "mlp, 2 workers: 101 bytes, 100 before"
+    ]
+    assert plans.complaints(before, {"mlp": {"3": (100, 95)}}) == [
+        "mlp, 3 workers: 100 bytes, not proven: the bound is 95"
+    ]

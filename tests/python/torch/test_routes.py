@@ -1,0 +1,108 @@
+"""Tiles get from every placement to every other one, along the routes that send least."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+import tofu.torch
+from tofu.plan import SearchOptions
+from tofu.torch.exchange import Exchange
+from tofu.torch.models import MODELS
+from tofu.torch.moves import received_bytes
+from tofu.torch.routes import WHOLE, Placement, received_elements, route
+
+from .ranks import on_ranks
+
+SHAPE = (8, 16)
+SIZE = 8 * 16
+
+
+def elements(source: Placement, target: Placement, sizes: tuple[int, ...]) -> int:
+    stages = route(SHAPE, source, target, sizes)
+    return sum(received_elements(SHAPE, stage, sizes) for stage in stages)
+
+
+# --- Counts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "source", "target", "received"),
+    [
+        ((8,), (0,), (WHOLE,), 7 * SIZE),
+        ((8,), ("sum",), (0,), 7 * SIZE),
+        ((8,), ("sum",), (WHOLE,), 14 * SIZE),
+        ((8,), (0,), (1,), 7 * SIZE // 8),
+        ((8,), (WHOLE,), (0,), 0),
+        ((2, 4), ("sum", "sum"), (WHOLE, WHOLE), 14 * SIZE),
+        ((2, 4), ("sum", WHOLE), (WHOLE, 0), 2 * SIZE),
+        ((2, 4), (WHOLE, "sum"), (1, WHOLE), 6 * SIZE),
+        ((2, 4), ("sum", 0), (WHOLE, WHOLE), 2 * SIZE + 6 * SIZE),
+        # Of the ranks with equal terms, each reduces a part: 3 / 8 + 7 / 8 tensors a rank.
+        ((2, 4), (WHOLE, "sum"), (WHOLE, WHOLE), 10 * SIZE),
+    ],
+)
+def test_a_route_sends_no_more_than_collectives(sizes, source, target, received) -> None:
+    assert elements(source, target, sizes) == received
+
+
+def test_indivisible_terms_are_reduced_by_all() -> None:
+    (stage,) = route((3, 5), ("sum", "sum"), (WHOLE, WHOLE), (2, 2))
+    assert received_elements((3, 5), stage, (2, 2)) == 4 * 3 * 15
+
+
+@pytest.mark.parametrize("mode", ["tofu", "data-parallel"])
+@pytest.mark.parametrize("mesh", [(4,), (2, 4)])
+def test_moves_send_what_the_search_counts(mode, mesh) -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=mesh, options=SearchOptions(mode=mode))
+    # Readers that share a region receive it once; ranks that then use zeros receive theirs.
+    assert received_bytes(plan) == pytest.approx(plan.bytes, rel=0.02)
+
+
+# --- Values ---------------------------------------------------------------------------------
+
+
+def every_move(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    exchange = Exchange(init_device_mesh("cpu", sizes))
+    torch.manual_seed(0)
+    whole = torch.randint(-9, 9, SHAPE).to(dtype)
+    places = list(itertools.product((0, 1, WHOLE, "sum"), repeat=len(sizes)))
+    at = exchange.mesh.get_coordinate()
+    count = 0
+    for source, target in itertools.product(places, places):
+        if "sum" in target:
+            continue
+        tile = whole
+        for cut, digit, parts in zip(source, at, sizes):
+            if cut == "sum":  # the first rank has as many times the value as make one in all
+                tile = tile * (2 - parts if digit == 0 else 1)
+            elif cut != WHOLE:
+                tile = tile.chunk(parts, cut)[digit]
+        expected = whole
+        for cut, digit, parts in zip(target, at, sizes):
+            if cut != WHOLE:
+                expected = expected.chunk(parts, cut)[digit]
+        before = tile.clone()
+        made = exchange.move(tile, SHAPE, source, target)
+        assert torch.equal(made, expected), (source, target)
+        assert torch.equal(tile, before), (source, target)
+        count += elements(source, target, sizes) * whole.element_size()
+    received = torch.tensor([exchange.received_bytes])
+    dist.all_reduce(received)
+    assert int(received) == count
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("sizes", [(4,), (2, 2)])
+def test_tiles_move_between_all_placements(sizes, dtype) -> None:
+    on_ranks(4, every_move, sizes, dtype)
+
+
+@pytest.mark.whole(rotates=False)
+def test_tiles_move_between_all_placements_of_a_cube() -> None:
+    on_ranks(8, every_move, (2, 2, 2), torch.float32)
