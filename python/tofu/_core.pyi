@@ -233,6 +233,7 @@ class Partitioned:
         fetched_bytes_per_worker: bytes that each worker fetches in a step.
         fetched_bytes: the sum over all workers.
         shared_bytes: bytes saved by sharing equal fetches.
+        relayed_bytes: bytes added by fetching small regions through one of the workers.
         bytes_per_worker: bytes of all tensors on each worker, including fetched regions.
     """
 
@@ -258,6 +259,8 @@ class Partitioned:
     @property
     def shared_bytes(self) -> int: ...
     @property
+    def relayed_bytes(self) -> int: ...
+    @property
     def bytes_per_worker(self) -> list[int]: ...
 
 def partition(
@@ -268,6 +271,7 @@ def partition(
     share: bool = True,
     crossing: str = "plain_tiles",
     apart: Set[tuple[int, int]] = ...,
+    small_bytes: int = 65536,
     spare_bytes: int = 0,
     on_pass: _OnPass | None = None,
 ) -> Partitioned:
@@ -285,6 +289,9 @@ def partition(
             or all "tiles", for GPUs. It reads copies if any workers are apart.
         apart: pairs (reader, owner) of workers between which "multifetch" uses MXNet's own
             operators, because the reader cannot read the owner's memory.
+        small_bytes: where MXNet copies what crosses workers, regions up to this size are
+            fetched with its own operators, through one of the workers if that takes fewer
+            copies.
         spare_bytes: by how much a worker's peak may grow for regions that it keeps, also from
             forward to backward, instead of fetching them again; only with `share`.
         on_pass: called with "partition" and a readable dump.

@@ -27,13 +27,13 @@ namespace {
 std::shared_ptr<Partitioned> Partition(
     const TablePlan& plan, const std::optional<std::vector<std::string>>& heads,
     const std::string& fetch, bool share, const std::string& crossing,
-    const std::set<std::pair<int, int>>& apart, int64_t spare_bytes,
+    const std::set<std::pair<int, int>>& apart, int64_t small_bytes, int64_t spare_bytes,
     const PassFunction& on_pass) {
   const py::gil_scoped_release unlock;
   auto partitioned = std::make_shared<Partitioned>(
       PartitionGraph(plan.graph(), plan.strategies(), plan.plan,
-                     {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing), apart,
-                      spare_bytes}));
+                     {heads, ParseFetchKind(fetch), share, ParseCrossing(crossing),
+                      small_bytes, apart, spare_bytes}));
   if (on_pass) OnPass(on_pass)("partition", DumpGraph(partitioned->graph));
   return partitioned;
 }
@@ -145,6 +145,7 @@ void BindStep(py::module_* module) {
       .def_readonly("fetched_bytes_per_worker", &Partitioned::fetched_bytes_per_worker)
       .def_property_readonly("fetched_bytes", &FetchedBytes)
       .def_readonly("shared_bytes", &Partitioned::shared_bytes)
+      .def_readonly("relayed_bytes", &Partitioned::relayed_bytes)
       .def_property_readonly("bytes_per_worker", &BytesPerWorker)
       .def("in_order", &Ordered, py::kw_only(), py::arg("delay_fetches") = true);
   py::class_<TrainingStep, std::shared_ptr<TrainingStep>>(
@@ -167,7 +168,8 @@ void BindStep(py::module_* module) {
               py::arg("heads") = py::none(), py::arg("fetch") = "plain",
               py::arg("share") = true, py::arg("crossing") = "plain_tiles",
               py::arg("apart") = std::set<std::pair<int, int>>(),
-              py::arg("spare_bytes") = 0, py::arg("on_pass") = py::none(),
+              py::arg("small_bytes") = kSmallFetchBytes, py::arg("spare_bytes") = 0,
+              py::arg("on_pass") = py::none(),
               "Divide the training graph of a plan over the plan's workers.");
   module->def("schedule", &Schedule, py::arg("partitioned"), py::kw_only(),
               py::arg("joint") = false, py::arg("control_deps") = true,

@@ -62,6 +62,10 @@ bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype) {
              std::end(kBlockedDtypes);
 }
 
+bool LeavesPlain(const std::string& op, int output) {
+  return op == "_backward_Convolution" && output > 0;
+}
+
 Node SliceNode(const Box& box) {
   return Operator("slice",
                   {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}});

@@ -41,6 +41,10 @@ constexpr int kHandleDtype = 6;
 // fetch may read it on another worker (remote_views.h).
 bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
 
+// The same for an output of `op`: convolutions leave their gradients of weight and bias
+// in the plain layout.
+bool LeavesPlain(const std::string& op, int output);
+
 constexpr char kCopyOp[] = "_copy";
 // The copy that an executor inserts on an edge between workers.
 constexpr char kCrossDeviceCopyOp[] = "_CrossDeviceCopy";

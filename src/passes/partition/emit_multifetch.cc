@@ -178,7 +178,7 @@ bool MultiFetchEmitter::IsReadDirectly(NodeEntry tile) const {
   // In prediction, oneDNN's operators move their weights to layouts of their own.
   const Node& node = builder_.graph().nodes[tile.node];
   return !node.is_variable() && builder_.shape(tile).size() <= kMaxViewedRank &&
-         (node.op == kMultiFetchOp ||
+         (node.op == kMultiFetchOp || LeavesPlain(node.op, tile.index) ||
           IsSurelyPlain(builder_.shape(tile), builder_.dtype(tile)));
 }
 

@@ -11,14 +11,16 @@
 #include "graph/memory_order.h"
 #include "graph/repeats.h"
 #include "graph/verify_graph.h"
+#include "mxnet/written_inputs.h"
 #include "passes/partition/bundle_fetches.h"
 #include "passes/partition/constants.h"
+#include "passes/partition/emit_fetches.h"
 #include "passes/partition/emit_multifetch.h"
-#include "passes/partition/emit_plain.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/operator_parts.h"
 #include "passes/partition/plan_output.h"
+#include "passes/partition/root_fetches.h"
 #include "passes/partition/share_fetches.h"
 #include "passes/partition/verify_tiles.h"
 
@@ -48,17 +50,14 @@ class Partitioner {
       : graph_(graph),
         table_(table),
         plan_(plan),
-        fetch_(options.fetch),
         shares_(options.share && options.fetch == FetchKind::kMultiFetch),
-        apart_(options.apart),
         workers_(plan.workers()),
         preference_(FetchPreference(plan.parts)),
         used_(graph.num_entries(), false),
         tiles_(graph.num_entries()),
         boxes_(graph.num_entries()),
         constants_(graph, table, &builder_),
-        multifetch_(options.apart.empty() ? options.crossing : Crossing::kCopies,
-                    &builder_) {
+        fetches_(options, &builder_, &result_) {
     TOFU_CHECK(static_cast<int>(plan.tensor_cuts.size()) == graph.num_entries() &&
                static_cast<int>(plan.op_cuts.size()) == graph.num_nodes())
         << "the plan is for another graph";
@@ -82,7 +81,7 @@ class Partitioner {
     for (const HeadRequest& head : heads) AddHead(head);
     KeepOutputsTogether();
     if (shares_) ShareEqual(options.spare_bytes);
-    if (fetch_ == FetchKind::kMultiFetch) {
+    if (options.fetch == FetchKind::kMultiFetch) {
       BundleFetches(ParameterTiles(), &builder_.graph(), &builder_.node_workers());
     }
     ShiftHeads(Retire(&builder_), &result_.heads);
@@ -174,9 +173,10 @@ class Partitioner {
   void AddOperator(int node) {
     const std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
     std::vector<int> instances(workers_, -1);
+    const std::vector<Regions> small = SmallInputs(node, parts);
     for (int w = 0; w < workers_; ++w) {
       if (!parts[w].active) continue;
-      instances[w] = AddInstance(node, w, parts[w]);
+      instances[w] = AddInstance(node, w, parts[w], small);
       instances_.emplace_back(instances[w], node);
     }
     for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
@@ -186,7 +186,8 @@ class Partitioner {
     }
   }
 
-  int AddInstance(int node, int worker, const OperatorPart& part) {
+  int AddInstance(int node, int worker, const OperatorPart& part,
+                  const std::vector<Regions>& small) {
     const Node& n = graph_.nodes[node];
     Node instance;
     instance.op = n.op;
@@ -197,8 +198,14 @@ class Partitioner {
     instance.runs_once = row == nullptr || row->random;
     if (IsRepeat(n)) instance.attrs[kRepeatsAttr] = n.attrs.at(kRepeatsAttr);
     for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-      instance.inputs.push_back(AddInput(n.inputs[slot], part.inputs[slot], worker,
-                                         instance.name + "/in" + std::to_string(slot)));
+      const std::string name = instance.name + "/in" + std::to_string(slot);
+      const auto assembled = small[slot].find(worker);
+      const NodeEntry input =
+          assembled != small[slot].end()
+              ? assembled->second
+              : AddInput(n.inputs[slot], part.inputs[slot], worker, name);
+      instance.inputs.push_back(
+          MayWriteInputs(n.op) ? fetches_.OnWorker(input, worker, name) : input);
     }
     std::vector<Shape> shapes;
     std::vector<int> dtypes;
@@ -222,15 +229,48 @@ class Partitioner {
                            int worker, const std::string& name) {
     const int entry = graph_.entry_id(input);
     if (boxes_[entry][worker] == region) return tiles_[entry][worker];
-    std::vector<FetchSource> sources;
-    for (int w : preference_[worker]) sources.push_back({w, boxes_[entry][w]});
-    FetchSpec spec = PlanFetch(worker, region, WholeBox(graph_.shapes[entry]), sources);
+    FetchSpec spec = PlanTiles(entry, boxes_[entry], worker, region);
     spec.fill = fill;
     if (shares_ && constants_.CanMake(input, region)) {
-      result_.shared_bytes += FetchedElements(spec) * DtypeBytes(graph_.dtypes[entry]);
+      result_.shared_bytes += FetchedBytes(spec, graph_.dtypes[entry]);
       return constants_.Make(input, region, worker, name);
     }
-    return EmitCounted(spec, tiles_[entry], graph_.dtypes[entry], name);
+    return fetches_.Emit(spec, tiles_[entry], graph_.dtypes[entry], name);
+  }
+
+  // How a worker assembles a region of an entry of which each worker holds a box.
+  FetchSpec PlanTiles(int entry, const std::vector<Box>& boxes, int worker,
+                      const Box& region) const {
+    std::vector<FetchSource> sources;
+    for (int w : preference_[worker]) sources.push_back({w, boxes[w]});
+    return PlanFetch(worker, region, WholeBox(graph_.shapes[entry]), sources);
+  }
+
+  // Per input, the regions that workers read through roots.
+  std::vector<Regions> SmallInputs(int node, const std::vector<OperatorPart>& parts) {
+    const Node& n = graph_.nodes[node];
+    std::vector<Regions> small(n.inputs.size());
+    for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
+      const int entry = graph_.entry_id(n.inputs[slot]);
+      const int dtype = graph_.dtypes[entry];
+      const auto planner = [&](int worker, const Box& region) {
+        return PlanTiles(entry, boxes_[entry], worker, region);
+      };
+      std::vector<FetchSpec> specs;
+      for (int w = 0; w < workers_; ++w) {
+        if (!parts[w].active || parts[w].inputs[slot].zeros) continue;
+        const Box& region = parts[w].inputs[slot].box;
+        if (boxes_[entry][w] == region || !fetches_.IsSmall(region, dtype) ||
+            (shares_ && constants_.CanMake(n.inputs[slot], region))) {
+          continue;
+        }
+        specs.push_back(planner(w, region));
+      }
+      small[slot] =
+          fetches_.EmitRoots(fetches_.PlanRoots(specs, planner, dtype), specs,
+                             tiles_[entry], dtype, n.name + "/in" + std::to_string(slot));
+    }
+    return small;
   }
 
   // Brings one output of an operator from where its instances produced it to its
@@ -256,17 +296,29 @@ class Partitioner {
     const OutputFetches fetches =
         PlanOutput(graph_, plan_, output, parts, reduction, boxes);
     const std::string suffix = "/out" + std::to_string(output.index);
+    const auto planner = [&](int worker, const Box& region) {
+      return PlanOutputRegion(graph_, plan_, output, parts, reduction, worker, region);
+    };
+    const Regions small = SmallTiles(entry, fetches, planner, produced,
+                                     graph_.nodes[output.node].name + suffix);
+    if (!fetches.gather.empty() && !small.empty()) {
+      for (int w : workers) tiles_[entry].push_back(small.at(w));
+      return;
+    }
     const auto emit = [&](const FetchSpec& spec, const std::vector<NodeEntry>& sources,
                           const std::string& name) {
-      const NodeEntry made = EmitCounted(spec, sources, graph_.dtypes[entry], name);
-      return OnWorker(made, spec.worker, name);
+      const NodeEntry made = fetches_.Emit(spec, sources, graph_.dtypes[entry], name);
+      return fetches_.OnWorker(made, spec.worker, name);
     };
     std::vector<NodeEntry> made;
     for (int w : workers) {
       const std::string name = AtWorker(graph_.nodes[output.node].name, w) + suffix;
-      made.push_back(is_tile(w) ? produced[w]
-                                : emit(fetches.first[w], produced,
-                                       fetches.gather.empty() ? name : name + "/piece"));
+      if (is_tile(w) || small.count(w) > 0) {
+        made.push_back(is_tile(w) ? produced[w] : small.at(w));
+        continue;
+      }
+      made.push_back(emit(fetches.first[w], produced,
+                          fetches.gather.empty() ? name : name + "/piece"));
     }
     tiles_[entry] = made;
     for (const FetchSpec& spec : fetches.gather) {
@@ -275,26 +327,28 @@ class Partitioner {
     }
   }
 
-  NodeEntry EmitCounted(const FetchSpec& spec, const std::vector<NodeEntry>& entries,
-                        int dtype, const std::string& name) {
-    result_.fetched_bytes_per_worker[spec.worker] +=
-        FetchedElements(spec) * DtypeBytes(dtype);
-    return fetch_ == FetchKind::kMultiFetch && ReachesSources(spec)
-               ? multifetch_.Emit(spec, entries, dtype, name)
-               : EmitPlain(spec, entries, dtype, name, &builder_);
-  }
-
-  bool ReachesSources(const FetchSpec& spec) const {
-    return apart_.empty() ||
-           std::all_of(spec.pieces.begin(), spec.pieces.end(), [&](const auto& piece) {
-             return apart_.count({spec.worker, piece.source}) == 0;
-           });
-  }
-
-  // A tile must be on its own worker even if another produced it.
-  NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name) {
-    if (builder_.worker(tile) == worker) return tile;
-    return builder_.Copy(name + "/copy", worker, tile);
+  // The tiles of an operator's output that workers get through roots: all, or none, of
+  // those that are otherwise reduced in pieces and gathered.
+  Regions SmallTiles(int entry, const OutputFetches& fetches, const FetchPlanner& planner,
+                     const std::vector<NodeEntry>& produced, const std::string& name) {
+    const int dtype = graph_.dtypes[entry];
+    if (!fetches_.IsSmall(boxes_[entry][0], dtype)) return {};
+    std::vector<FetchSpec> direct = fetches.first;
+    if (!fetches.gather.empty()) {
+      direct.clear();
+      for (int w = 0; w < workers_; ++w) direct.push_back(planner(w, boxes_[entry][w]));
+    }
+    const std::vector<RootFetches> roots = fetches_.PlanRoots(direct, planner, dtype);
+    size_t regions = 0;
+    for (const RootFetches& root : roots) regions += root.regions.size();
+    if (!fetches.gather.empty() && regions < direct.size()) return {};
+    std::vector<FetchSpec> replaced = fetches.first;
+    replaced.insert(replaced.end(), fetches.gather.begin(), fetches.gather.end());
+    Regions tiles = fetches_.EmitRoots(roots, replaced, produced, dtype, name);
+    for (auto& [worker, tile] : tiles) {
+      tile = fetches_.OnWorker(tile, worker, AtWorker(name, worker));
+    }
+    return tiles;
   }
 
   void AddHead(const HeadRequest& request) {
@@ -310,7 +364,7 @@ class Partitioner {
                           : boxes_[graph_.entry_id({request.variable, 0})][w];
       const std::string name = "head/" + AtWorker(request.role, w);
       const NodeEntry tile = FetchFromTiles(request.entry, box, "0", w, name);
-      head.tiles.push_back({HeadNumber(OnWorker(tile, w, name)), w, box});
+      head.tiles.push_back({HeadNumber(fetches_.OnWorker(tile, w, name)), w, box});
     }
     result_.heads.push_back(std::move(head));
   }
@@ -376,9 +430,7 @@ class Partitioner {
   const Graph& graph_;
   const StrategyTable& table_;
   const Plan& plan_;
-  const FetchKind fetch_;
   const bool shares_;
-  const std::set<std::pair<int, int>>& apart_;
   const int workers_;
   const std::vector<std::vector<int>> preference_;
   std::map<std::string, int> variables_;
@@ -389,8 +441,8 @@ class Partitioner {
   std::map<std::pair<int, int>, int> head_numbers_;
   GraphBuilder builder_;
   ConstantMaker constants_;
-  MultiFetchEmitter multifetch_;
   Partitioned result_;
+  FetchEmitter fetches_;
 };
 
 }  // namespace

@@ -6,12 +6,13 @@
 //             variables and heads, and the bytes that its fetches move.
 // Invariants: instances are in memory_order.h's order of the serial graph; an
 //             output is brought to its tiles once, and consumers fetch from tiles;
-//             every worker reduces only its own tile or piece of it (plan_output.h),
-//             with terms in the same order everywhere; the bytes fetched for an
-//             operator are exactly those that the plan's cost counts, for a plan of the
-//             same heads, and what shared fetches (share_fetches.h) and constants save
-//             is counted separately. Either all outputs of an instance that are read in
-//             the serial graph are read, or none; the rest become additional heads.
+//             every worker reduces only its own tile or piece of it (plan_output.h), or
+//             a root all of a small one, with terms in the same order everywhere; the
+//             bytes fetched for an operator are exactly those that the plan's cost
+//             counts, for a plan of the same heads; what shared fetches (share_fetches.h)
+//             and constants save, and what roots add (root_fetches.h), is counted
+//             separately. Either all outputs of an instance that are read in the serial
+//             graph are read, or none; the rest become additional heads.
 // Errors:     UserError(kGraph) for heads that do not exist, UserError(kTable)
 //             if the parts of an operator leave out some of its output.
 // Position:   after search, which makes the plan; before phases, which needs
@@ -45,6 +46,10 @@ FetchKind ParseFetchKind(const std::string& name);
 // UserError(kPlan) unless `name` is "copies", "plain_tiles" or "tiles".
 Crossing ParseCrossing(const std::string& name);
 
+// A copy between GPUs takes the host about as long as the data of this many bytes takes
+// to cross.
+constexpr int64_t kSmallFetchBytes = 64 << 10;
+
 struct PartitionOptions {
   // Roles of the heads to generate, whole ("gradient:w") or by kind
   // ("gradient"). Default: all except "update".
@@ -55,6 +60,9 @@ struct PartitionOptions {
   bool share = true;
   // What MultiFetch reads of other workers; kCopies if any workers are apart.
   Crossing crossing = Crossing::kPlainTiles;
+  // Where the executor copies what crosses workers, regions up to this size are fetched
+  // with stock operators, through a root where that makes fewer copies (root_fetches.h).
+  int64_t small_bytes = kSmallFetchBytes;
   // Pairs (reader, owner) of workers whose devices do not reach each other: fetches
   // between them use stock operators.
   std::set<std::pair<int, int>> apart = {};

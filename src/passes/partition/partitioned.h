@@ -47,8 +47,10 @@ struct Partitioned {
   std::vector<PartitionedVariable> variables;
   std::vector<PartitionedHead> heads;
   std::vector<int64_t> fetched_bytes_per_worker;
-  // Bytes that shared fetches save; with the above they add up to the plan's bytes.
+  // Bytes that shared fetches save, and those that fetches through roots add. Fetched
+  // and shared bytes without the latter are the plan's.
   int64_t shared_bytes = 0;
+  int64_t relayed_bytes = 0;
 };
 
 // Adds `count` to the numbers of the tiles' heads, for as many new heads before them.

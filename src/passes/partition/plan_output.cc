@@ -34,6 +34,31 @@ class OutputPlanner {
     return best;
   }
 
+  FetchSpec Reduce(int worker, const Box& region) const {
+    int num_terms = 1;
+    for (int step : reduction_.steps) num_terms *= plan_.parts[step];
+    std::vector<std::vector<FetchSource>> terms(num_terms);
+    for (int w : preference_[worker]) {
+      if (!parts_[w].active) continue;
+      const std::vector<int> digits = WorkerDigits(w, plan_.parts);
+      int term = 0;
+      for (int step : reduction_.steps) term = term * plan_.parts[step] + digits[step];
+      terms[term].push_back({w, parts_[w].outputs[output_.index]});
+    }
+    try {
+      return PlanReduction(worker, region, terms, reduction_.reduce);
+    } catch (const FetchGap& gap) {
+      const Node& node = graph_.nodes[output_.node];
+      throw UserError(Blame::kTable,
+                      "node " + node.name + " (" + node.op + "), output " +
+                          std::to_string(output_.index) + ": no part produces " +
+                          BoxText(gap.box()) + " of the tile " + BoxText(region) +
+                          " of worker " + std::to_string(worker) +
+                          ", expected the parts to cover the output; correct the "
+                          "operator's description");
+    }
+  }
+
  private:
   static int64_t Elements(const OutputFetches& fetches) {
     int64_t elements = 0;
@@ -80,31 +105,6 @@ class OutputPlanner {
     return fetches;
   }
 
-  FetchSpec Reduce(int worker, const Box& region) const {
-    int num_terms = 1;
-    for (int step : reduction_.steps) num_terms *= plan_.parts[step];
-    std::vector<std::vector<FetchSource>> terms(num_terms);
-    for (int w : preference_[worker]) {
-      if (!parts_[w].active) continue;
-      const std::vector<int> digits = WorkerDigits(w, plan_.parts);
-      int term = 0;
-      for (int step : reduction_.steps) term = term * plan_.parts[step] + digits[step];
-      terms[term].push_back({w, parts_[w].outputs[output_.index]});
-    }
-    try {
-      return PlanReduction(worker, region, terms, reduction_.reduce);
-    } catch (const FetchGap& gap) {
-      const Node& node = graph_.nodes[output_.node];
-      throw UserError(Blame::kTable,
-                      "node " + node.name + " (" + node.op + "), output " +
-                          std::to_string(output_.index) + ": no part produces " +
-                          BoxText(gap.box()) + " of the tile " + BoxText(region) +
-                          " of worker " + std::to_string(worker) +
-                          ", expected the parts to cover the output; correct the "
-                          "operator's description");
-    }
-  }
-
   const Graph& graph_;
   const Plan& plan_;
   const NodeEntry output_;
@@ -120,6 +120,13 @@ OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
                          const OutputReduction& reduction,
                          const std::vector<Box>& tiles) {
   return OutputPlanner(graph, plan, output, parts, reduction).Run(tiles);
+}
+
+FetchSpec PlanOutputRegion(const Graph& graph, const Plan& plan, NodeEntry output,
+                           const std::vector<OperatorPart>& parts,
+                           const OutputReduction& reduction, int worker,
+                           const Box& region) {
+  return OutputPlanner(graph, plan, output, parts, reduction).Reduce(worker, region);
 }
 
 }  // namespace tofu

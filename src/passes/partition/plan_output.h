@@ -36,6 +36,12 @@ OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
                          const std::vector<OperatorPart>& parts,
                          const OutputReduction& reduction, const std::vector<Box>& tiles);
 
+// How `worker` assembles another region of the output from what the instances produced.
+FetchSpec PlanOutputRegion(const Graph& graph, const Plan& plan, NodeEntry output,
+                           const std::vector<OperatorPart>& parts,
+                           const OutputReduction& reduction, int worker,
+                           const Box& region);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_PARTITION_PLAN_OUTPUT_H_

@@ -126,12 +126,15 @@ TEST_F(EmitMultiFetch, RetirementsWaitForTheReadersThatAHeadNeeds) {
 // Worker w holds columns [2w, 2w + 2) of a tensor of this shape, made by an operator.
 class EmitDirectly : public testing::Test {
  protected:
-  void Tiles(const Shape& tile, const std::string& op = "made") {
+  void Tiles(const Shape& tile, const std::string& op = "made", int outputs = 1) {
     for (int w = 0; w < 2; ++w) {
       Node node;
       node.name = "tile" + std::to_string(w);
       node.op = op;
-      tiles_.push_back({builder_.Add(std::move(node), w, {tile}, {kFloat32}), 0});
+      node.num_outputs = outputs;
+      const std::vector<Shape> shapes(outputs, tile);
+      const std::vector<int> dtypes(outputs, kFloat32);
+      tiles_.push_back({builder_.Add(std::move(node), w, shapes, dtypes), 0});
     }
   }
 
@@ -205,6 +208,19 @@ TEST_F(EmitDirectly, TilesOfFiveDimensionsArePublishedWhoeverMadeThem) {
   tiles_.clear();
   Tiles({4, 2, 1, 513}, kMultiFetchOp);
   EXPECT_EQ(Fetch(Crossing::kPlainTiles).inputs[0].node, tiles_[1].node);
+}
+
+TEST_F(EmitDirectly, GradientsOfWeightsAreReadWhereTheyAre) {
+  for (const int64_t width : {1, 4096}) {
+    tiles_.clear();
+    Tiles({4, 2, 3, width}, "_backward_Convolution", 2);
+    // Output 0 is the gradient of the data.
+    EXPECT_NE(Fetch(Crossing::kPlainTiles).inputs[0].node, tiles_[1].node);
+    for (NodeEntry& tile : tiles_) tile.index = 1;
+    const NodeEntry read = Fetch(Crossing::kPlainTiles).inputs[0];
+    EXPECT_EQ(read.node, tiles_[1].node);
+    EXPECT_EQ(read.index, 1);
+  }
 }
 
 TEST_F(EmitDirectly, ASmallTileIsCopiedOnce) {

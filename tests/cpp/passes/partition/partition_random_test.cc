@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -187,10 +188,65 @@ void ExpectNoHandlesBetween(const std::set<std::pair<int, int>>& apart,
   }
 }
 
+// The tensors that the executor copies to other workers, once to each.
+int64_t Copies(const Partitioned& partitioned) {
+  const Graph& graph = partitioned.graph;
+  std::set<std::pair<int, int>> copies;  // entry, reader
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    const int reader = partitioned.node_workers[node];
+    for (NodeEntry input : graph.nodes[node].inputs) {
+      if (partitioned.node_workers[input.node] == reader) continue;
+      copies.emplace(graph.entry_id(input), reader);
+    }
+  }
+  return static_cast<int64_t>(copies.size());
+}
+
+std::vector<std::vector<double>> HeadValues(const Partitioned& partitioned,
+                                            const std::map<std::string, Array>& whole) {
+  const Graph& graph = partitioned.graph;
+  const std::vector<Array> values =
+      RunGraph(graph, TileValues(partitioned.variables, whole));
+  std::vector<std::vector<double>> heads;
+  for (const PartitionedHead& head : partitioned.heads) {
+    for (const HeadTile& tile : head.tiles) {
+      heads.push_back(values[graph.entry_id(graph.heads[tile.head])].data);
+    }
+  }
+  return heads;
+}
+
+// Through roots: the same bits, and bytes that are counted apart. Returns how many copies
+// fewer; of a tile that several operators of a worker read whole, there is one only
+// without roots.
+int64_t ExpectSameThroughRoots(const MockGraph& mock, const Plan& plan,
+                               const Partitioned& direct,
+                               const std::map<std::string, Array>& whole) {
+  const Partitioned rooted = PartitionGraph(mock.graph, mock.table, plan);
+  const auto& fetched = rooted.fetched_bytes_per_worker;
+  const int64_t total = std::accumulate(fetched.begin(), fetched.end(), int64_t{0});
+  EXPECT_EQ(total - rooted.relayed_bytes, Recount(mock.graph, mock.table, plan));
+  EXPECT_EQ(total, CrossingBytes(rooted));
+  EXPECT_EQ(HeadValues(rooted, whole), HeadValues(direct, whole));
+  return Copies(direct) - Copies(rooted);
+}
+
+// Every fetch as its reader's own, of whatever size.
+PartitionOptions Unrooted(FetchKind fetch) {
+  PartitionOptions options{{}, fetch};
+  options.small_bytes = 0;
+  return options;
+}
+
+int WorkersOf(const std::vector<int>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), 1, std::multiplies<>());
+}
+
 class PartitionRandom : public testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
   int compared = 0;
+  int64_t fewer_copies = 0;
   std::map<Crossing, int64_t> shared;
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -199,7 +255,8 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     const Plan plan = RandomPlan(mock, GetParam(), &random);
     const auto whole = RandomValues(mock.graph, &random);
     const std::vector<Array> serial = RunGraph(mock.graph, whole);
-    const Partitioned partitioned = PartitionGraph(mock.graph, mock.table, plan);
+    const Partitioned partitioned =
+        PartitionGraph(mock.graph, mock.table, plan, Unrooted(FetchKind::kPlain));
     SCOPED_TRACE(DumpGraph(mock.graph));
     const auto& fetched = partitioned.fetched_bytes_per_worker;
     const int64_t total = std::accumulate(fetched.begin(), fetched.end(), int64_t{0});
@@ -209,9 +266,10 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     if (!AllFinite(serial)) continue;
     ++compared;
     ExpectPhasesEqualSerial(mock, partitioned, whole, serial);
+    fewer_copies += ExpectSameThroughRoots(mock, plan, partitioned, whole);
     for (const Crossing crossing :
          {Crossing::kCopies, Crossing::kPlainTiles, Crossing::kTiles}) {
-      PartitionOptions options{{}, FetchKind::kMultiFetch};
+      PartitionOptions options = Unrooted(FetchKind::kMultiFetch);
       options.crossing = crossing;
       const Partitioned multifetch =
           PartitionGraph(mock.graph, mock.table, plan, options);
@@ -223,7 +281,7 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
       ExpectPhasesEqualSerial(mock, multifetch, whole, serial);
     }
     EXPECT_EQ(partitioned.shared_bytes, 0);
-    PartitionOptions mixed{{}, FetchKind::kMultiFetch};
+    PartitionOptions mixed = Unrooted(FetchKind::kMultiFetch);
     for (int reader = 0; reader < plan.workers(); ++reader) {
       for (int owner = 0; owner < plan.workers(); ++owner) {
         if (reader != owner && random() % 3 == 0) mixed.apart.emplace(reader, owner);
@@ -232,9 +290,14 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
     const Partitioned both = PartitionGraph(mock.graph, mock.table, plan, mixed);
     ExpectNoHandlesBetween(mixed.apart, both);
     ExpectPhasesEqualSerial(mock, both, whole, serial);
+    mixed.small_bytes = 200;
+    const Partitioned rooted = PartitionGraph(mock.graph, mock.table, plan, mixed);
+    ExpectNoHandlesBetween(mixed.apart, rooted);
+    ExpectPhasesEqualSerial(mock, rooted, whole, serial);
     if (HasFailure()) return;  // the first failing case says enough
   }
   EXPECT_GT(compared, kSeeds / 2);
+  EXPECT_EQ(fewer_copies > 0, WorkersOf(GetParam()) > 2);
   for (const auto& [crossing, bytes] : shared) {
     EXPECT_EQ(bytes > 0, !GetParam().empty()) << static_cast<int>(crossing);
   }
@@ -246,9 +309,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, PartitionRandom,
                                          std::vector<int>{3, 2},
                                          std::vector<int>{2, 2, 2}),
                          [](const auto& suite) {
-                           int k = 1;
-                           for (int p : suite.param) k *= p;
-                           return "k" + std::to_string(k);
+                           return "k" + std::to_string(WorkersOf(suite.param));
                          });
 
 }  // namespace

@@ -34,9 +34,10 @@ Plan FetchingPlan(const MockGraph& mock) {
   return plan;
 }
 
+// With handles of however small tiles.
 Partitioned Divided(const MockGraph& mock, Crossing crossing = Crossing::kPlainTiles) {
   return PartitionGraph(mock.graph, mock.table, FetchingPlan(mock),
-                        {{}, FetchKind::kMultiFetch, true, crossing});
+                        {{}, FetchKind::kMultiFetch, true, crossing, 0});
 }
 
 TEST(TrainingStep, HasTheGraphsOfBothHalvesReadyToRun) {

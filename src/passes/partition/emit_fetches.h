@@ -1,0 +1,82 @@
+// Carries out fetches: chooses between stock operators (emit_plain.h), directly or
+// through a root (root_fetches.h), and MultiFetch (emit_multifetch.h), and counts the
+// bytes.
+//
+// The choice needs no measurement (docs/gpus.md):
+//   - stock operators if the plan is to be run with them;
+//   - stock operators between workers whose devices do not reach each other;
+//   - stock operators for small regions if the executor copies what crosses workers: it
+//     copies two numbers for each tile that MultiFetch reads, and a tile only once;
+//   - MultiFetch for all others.
+//
+// Input:      specs (fetch.h) and the entry that every source worker holds.
+// Output:     nodes appended to the builder, and bytes added to the result's counts.
+// Position:   within partition.
+// Complexity: that of emit_plain.h and emit_multifetch.h.
+#ifndef TOFU_PASSES_PARTITION_EMIT_FETCHES_H_
+#define TOFU_PASSES_PARTITION_EMIT_FETCHES_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+#include "passes/partition/emit_multifetch.h"
+#include "passes/partition/fetch.h"
+#include "passes/partition/graph_builder.h"
+#include "passes/partition/partition.h"
+#include "passes/partition/partitioned.h"
+#include "passes/partition/root_fetches.h"
+
+namespace tofu {
+
+int64_t FetchedBytes(const FetchSpec& spec, int dtype);
+
+// Assembled regions by worker.
+using Regions = std::map<int, NodeEntry>;
+
+class FetchEmitter {
+ public:
+  FetchEmitter(const PartitionOptions& options, GraphBuilder* builder,
+               Partitioned* result);
+
+  // `entries[w]` is the source array of worker w.
+  NodeEntry Emit(const FetchSpec& spec, const std::vector<NodeEntry>& entries, int dtype,
+                 const std::string& name);
+
+  // A tile must be on its own worker even if another produced it.
+  NodeEntry OnWorker(NodeEntry tile, int worker, const std::string& name);
+
+  // Whether a region may be fetched through a root.
+  bool IsSmall(const Box& region, int dtype) const;
+
+  std::vector<RootFetches> PlanRoots(const std::vector<FetchSpec>& specs,
+                                     const FetchPlanner& planner, int dtype) const;
+
+  // The regions that workers read from roots, in place of what they fetch by `replaced`;
+  // the regions may be on their roots.
+  Regions EmitRoots(const std::vector<RootFetches>& roots,
+                    const std::vector<FetchSpec>& replaced,
+                    const std::vector<NodeEntry>& entries, int dtype,
+                    const std::string& name);
+
+ private:
+  bool ReachesSources(const FetchSpec& spec) const;
+
+  const FetchKind kind_;
+  const std::set<std::pair<int, int>>& apart_;
+  const Crossing crossing_;
+  const int64_t small_bytes_;
+  int num_roots_ = 0;  // they take turns
+  GraphBuilder& builder_;
+  Partitioned& result_;
+  MultiFetchEmitter multifetch_;
+};
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_PARTITION_EMIT_FETCHES_H_
