@@ -11,7 +11,7 @@
 #include "graph/memory_order.h"
 #include "graph/repeats.h"
 #include "graph/verify_graph.h"
-#include "mxnet/written_inputs.h"
+#include "mxnet/dialect.h"
 #include "passes/partition/bundle_fetches.h"
 #include "passes/partition/constants.h"
 #include "passes/partition/emit_fetches.h"
