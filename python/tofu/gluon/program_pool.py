@@ -386,11 +386,12 @@ def make_pool(
         return _with_norms(backend.whole_statistics(plan), prepare)
 
     def compile_graph(table: Any, options: SearchOptions, repeats: bool) -> Compiled:
-        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
+        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot. MXNet
+        # refuses to bind a graph that copies what this operator writes to.
         return _compiled(
             name, table, session, fetch,
             pins=pins, of_inputs=of_inputs, options=options, saved=saved,
-            refine=None if repeats else with_norms,
+            refine=None if repeats or fetch.crossing == "copies" else with_norms,
         )  # fmt: skip
 
     wanted = dataclasses.replace(options, parts=parts)

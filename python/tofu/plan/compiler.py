@@ -43,6 +43,8 @@ class Compiled:
         bytes_per_worker: bytes of all tensors on each worker, including fetched regions.
         fetched_bytes: bytes that workers fetch from each other per step.
         shared_bytes: bytes that they would fetch as well if operators did not share fetches.
+        relayed_bytes: of the fetched bytes, those that small regions add on their way through
+            one worker.
     """
 
     searched: _core.Plan
@@ -52,6 +54,7 @@ class Compiled:
     bytes_per_worker: tuple[int, ...]
     fetched_bytes: int
     shared_bytes: int
+    relayed_bytes: int
 
     @functools.cached_property
     def plan(self) -> Plan:
@@ -75,6 +78,7 @@ class Compiled:
             "parts": list(self.searched.parts),
             "bytes_per_step": self.fetched_bytes,
             "shared_bytes": self.shared_bytes,
+            "relayed_bytes": self.relayed_bytes,
             "bytes_per_worker": list(self.bytes_per_worker),
             "serial_bytes": self.serial_bytes,
             "search_seconds": self.searched.search_seconds,
@@ -168,6 +172,7 @@ def compile_graph(
         bytes_per_worker=tuple(partitioned.bytes_per_worker),
         fetched_bytes=partitioned.fetched_bytes,
         shared_bytes=partitioned.shared_bytes,
+        relayed_bytes=partitioned.relayed_bytes,
     )
     for observer in _observers:
         observer(compiled)

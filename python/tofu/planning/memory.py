@@ -50,5 +50,6 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
         "fetch": fetch,
         "fetched_bytes": partitioned.fetched_bytes,
         "shared_bytes": partitioned.shared_bytes,
+        "relayed_bytes": partitioned.relayed_bytes,
     }
     return dataclasses.replace(Plan.from_json(json.dumps(exact)), peak=found.peak)

@@ -367,5 +367,6 @@ def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("Traceback (", 'File "'))]
     text = next((line for line in lines if "Error" in line or "Check failed" in line), "")
     return (text or (lines[0] if lines else type(error).__name__)).rpartition("Error: ")[2][:200]

@@ -78,3 +78,11 @@ def test_it_prints_both_kinds_of_fetches():
     assert calls["in place"]["copies"] == calls["in place"]["publications"] == 0
     assert calls["with handles"]["copies"] >= calls["with handles"]["publications"] > 0
     assert all(of["waits"] == of["copies"] + of["launches"] > 0 for of in calls.values())
+
+
+@pytest.mark.whole
+def test_a_step_makes_no_more_calls_than_wanted(gpu_calls):
+    found = gpu_calls.measure(gpu_calls.MODEL, gpu_calls.WORKERS, None)
+    for kind in ("in place", "plain"):
+        for call, most in gpu_calls.GOALS.items():
+            assert found[kind][call] <= most, kind

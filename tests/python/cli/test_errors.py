@@ -324,6 +324,13 @@ def test_a_pin_on_no_tensor_is_told_once(folder):
     assert one_line(ran).startswith("tofu: pin nosuch_weight: the graph has no tensor")
 
 
+def test_a_symbol_that_mxnet_explains_with_a_traceback(folder):
+    text = '{"nodes": [{"opme": "null", "name": "a", "inputs": []}], "arg_nodes": [], "heads": []}'
+    (folder / "net.json").write_text(text)
+    line = one_line(run_python("-m", "tofu", "plan", "--shape=a=4", "net.json", cwd=folder))
+    assert "MXNet cannot load it (JSONReader: Unknown field opme" in line
+
+
 # --- arguments ----------------------------------------------------------------------------------
 
 

@@ -130,6 +130,7 @@ def backend():
             bytes_per_worker=[2048] * workers,
             fetched_bytes=1024,
             shared_bytes=512,
+            relayed_bytes=0,
             fetch="multifetch",
         )
 

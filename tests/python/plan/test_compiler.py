@@ -8,7 +8,7 @@ pytest.importorskip("mxnet")
 
 import mxnet as mx
 
-from tofu import _core
+from tofu import _core, models
 from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
 from tofu.errors import ConfigError, PlanError
 from tofu.mx.build.training_graph import training_graph
@@ -24,14 +24,14 @@ def table():
     return _table()
 
 
-def _table(batch=8):
+def _table(batch=8, dtype=F32):
     """One fully connected layer with a sum as its loss, forward and backward."""
     data, weight = mx.sym.var("data"), mx.sym.var("weight")
     layer = mx.sym.FullyConnected(data, weight, no_bias=True, num_hidden=16, name="fc")
     graph = training_graph(
         mx.sym.tanh(layer, name="tanh"),
-        inputs={"data": ((batch, 12), F32)},
-        parameters={"weight": ((16, 12), F32)},
+        inputs={"data": ((batch, 12), dtype)},
+        parameters={"weight": ((16, 12), dtype)},
         aux={},
         gradients=["weight"],
         train=True,
@@ -85,6 +85,33 @@ def test_fetched_regions_count_once(table):
     # No slices and concatenations, but handles and acknowledgements of eight bytes.
     for many, few in zip(plain.bytes_per_worker, fused.bytes_per_worker):
         assert few < many + 8 * own
+
+
+def test_small_regions_through_a_root_count_as_relayed():
+    # Each worker needs all of the data, or all of the weight, in the forward half.
+    pins = SearchOptions(pins=(("data", (0, 0)), ("weight", (0, 0))))
+    for dtype in ("float32", "float64"):
+        compiled = compile_graph(_table(dtype=dtype), workers=4, options=pins)
+        plan = compiled.searched
+        direct = _core.partition(plan, small_bytes=0)
+        through = _core.partition(plan)
+        assert direct.relayed_bytes == 0 < through.relayed_bytes
+        assert direct.fetched_bytes == plan.total_bytes
+        assert through.fetched_bytes - through.relayed_bytes == plan.total_bytes
+        assert compiled.relayed_bytes == through.relayed_bytes
+        assert compiled.summary()["relayed_bytes"] == through.relayed_bytes
+
+
+def test_handles_serve_large_regions_only(table):
+    plan = compile_graph(table, workers=4).searched
+
+    def ops(**options):
+        graph = _core.partition(plan, fetch="multifetch", **options).graph
+        return {node.op for node in graph.nodes}
+
+    assert "_tofu_publish" not in ops(crossing="copies")
+    assert "_tofu_publish" in ops(crossing="copies", small_bytes=0)
+    assert "_tofu_multifetch" in ops(crossing="tiles")
 
 
 def test_observers_see_what_is_made_while_they_watch(table):
@@ -246,3 +273,13 @@ def test_dumps_are_numbered_on_after_a_thousand(table, tmp_path):
     compile_graph(table, workers=2, dump_dir=tmp_path)
     assert (tmp_path / "1000-plan.txt").read_text() == "earlier"
     assert (tmp_path / "1001-group.txt").exists()
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("model", ["wresnet-50-4", "rnn-6-4k"])
+def test_two_operators_compute_for_one_that_communicates(model):
+    graph = models.build(model).training_graph(optimizer=None)
+    compiled = compile_graph(strategy_table(graph)[0], workers=8, fetch="multifetch", joint=True)
+    ops = [node.op for each in compiled.step.graphs for node in each.nodes if node.op]
+    communicating = sum(op == "_copy" or op.startswith("_tofu_") for op in ops)
+    assert communicating <= 0.5 * (len(ops) - communicating)

@@ -1,0 +1,83 @@
+"""Workers that exchange small regions through one of them compute what a serial run does."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import tofu
+from tofu import _core
+from tofu.mx.run import fetch_check
+from tofu.plan import observe
+
+from .models import CASES, train
+
+STEPS = 3
+TOLERANCES = {"float32": 1e-5, "float64": 1e-9}
+
+
+@functools.cache
+def serial(model, dtype):
+    return train(CASES[model], dtype, STEPS)
+
+
+def check(model, dtype, workers, **options):
+    """Train over workers, compare with a serial run, and return the first graph."""
+    expected, expected_weights = serial(model, dtype)
+    made = []
+    tofu.enable(workers=workers, device="cpu", **options)
+    try:
+        with observe(made.append):
+            losses, weights = train(CASES[model], dtype, STEPS)
+    finally:
+        tofu.disable()
+    tolerance = TOLERANCES[dtype]
+    np.testing.assert_allclose(losses, expected, rtol=tolerance)
+    for name, value in weights.items():
+        assert value.dtype == dtype
+        np.testing.assert_allclose(
+            value, expected_weights[name], rtol=10 * tolerance, atol=tolerance, err_msg=name
+        )
+    return made[0]
+
+
+def root_nodes(compiled):
+    return [
+        node.name for graph in compiled.step.graphs for node in graph.nodes if "/root" in node.name
+    ]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+def test_statistics_of_batch_norms(workers, dtype):
+    compiled = check("residual_cnn", dtype, workers, fetch="plain")
+    assert bool(root_nodes(compiled)) == (workers > 2)
+    total = compiled.searched.total_bytes
+    assert compiled.fetched_bytes - compiled.relayed_bytes == total
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_sums_that_all_workers_need(dtype):
+    """These would be reduced in pieces and gathered."""
+    assert root_nodes(check("mlp", dtype, 4, fetch="plain", search="data-parallel"))
+
+
+@pytest.fixture
+def untested():
+    """Forget how earlier tests could fetch, and how this one can."""
+    fetch_check._tested.cache_clear()
+    yield
+    fetch_check._tested.cache_clear()
+
+
+@pytest.mark.usefixtures("untested")
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_small_regions_are_copied_and_others_read_through_handles(dtype, monkeypatch):
+    """As if MXNet could not be kept from copying."""
+    monkeypatch.setattr(fetch_check, "places_nodes", lambda: False)
+    limited = functools.partial(_core.partition, small_bytes=400)
+    monkeypatch.setattr(_core, "partition", limited)
+    compiled = check("residual_cnn", dtype, 4, fetch="multifetch")
+    operators = {node.op for graph in compiled.step.graphs for node in graph.nodes}
+    assert {"_tofu_publish", "_tofu_multifetch"} < operators
+    assert root_nodes(compiled)
