@@ -67,7 +67,7 @@ class Page {
       { title: "dtype", value: (item) => item.dtype },
       ...texts("tiles", (own) => own.pieces.join(" × ") + (own.cuts.includes(REPLICATED) ? " =" : "")),
       ...texts("cut per step", (own) => cutsText(own.cuts)),
-      ...numbers("on a worker", (own) => (own ? own.tileBytes : 0)),
+      ...numbers("tiles on a worker", (own) => (own ? own.tileBytes : 0)),
       ...numbers("bytes", (own) => (own ? own.bytes : 0)).slice(0, 1),
     ];
     this.operatorColumns = [
@@ -81,7 +81,7 @@ class Page {
 
   /** The numbers of the tree: by kind of bytes, or in a comparison by plan. */
   makeTreeColumns() {
-    const titles = { fetched: "fetched", held: "on a worker", parameters: "parameters" };
+    const titles = { fetched: "fetched", held: "tiles on a worker", parameters: "parameters" };
     const ofItem = (own, key) => {
       if (!own) return 0;
       if (key === "fetched") return own.split ? own.bytes : 0;
