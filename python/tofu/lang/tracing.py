@@ -290,7 +290,7 @@ def execute(
             items = items[: len(out_shapes)]
         shapes = out_shapes if out_shapes is not None else [None] * len(items)
         outputs = [_output(item, k, shape) for k, (item, shape) in enumerate(zip(items, shapes))]
-    except NameError as error:
+    except (NameError, AttributeError) as error:
         raise fail(
             "unknown name",
             str(error),

@@ -73,6 +73,10 @@ def _unknown_tensor(x):
     return lambda i: x[i] + bias[i]  # noqa: F821 that is the point
 
 
+def _unknown_attribute(x):
+    return lambda i: x[i].real
+
+
 def _never_bounded(x):
     return lambda i: Sum(lambda k: x[i + k])
 
@@ -146,6 +150,7 @@ REJECTED = [
     (_truth, "control flow depends on an index", "i", "cannot be compared"),
     (_wrong_rank, "x has rank 2, but its index has rank 1", "x[i]", "one index"),
     (_unknown_tensor, "unknown name", "bias", "tensors and attributes"),
+    (_unknown_attribute, "unknown name", "real", "tensors and attributes"),
     (_never_bounded, "variable k is never bounded", "x[i+k]", "give its extent"),
     (_nothing_to_reduce, "Sum has nothing to reduce", "x[i]", "at least one variable"),
     (_data_dependent, "a tensor's element used as an index", "indices[i]", "opaque function"),
