@@ -33,6 +33,7 @@ def main():
         loss.backward()
         trainer.step(32)
         print(f"step {step}: loss {loss.mean().asscalar():.5f}")
+    mx.nd.waitall()  # MXNet may hang at the end of a script while an operator in Python runs
 
 
 if __name__ == "__main__":

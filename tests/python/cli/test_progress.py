@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "frontier": (
         ["frontier", "--workers=2", "--limits=1", "--rivals=", "--machine=p2.8xlarge", "mlp"],
-        [GRAPH, "plan 1 of 4", f"plan 1 of 4, {MEMORY}", "plan 1 of 4, simulating a step"],
+        [GRAPH, "plan 1 of 6", f"plan 1 of 6, {MEMORY}", "plan 1 of 6, simulating a step"],
     ),
     "simulate": (
         ["simulate", "--workers=2", "--machine=p2.8xlarge", "mlp"],
