@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import zlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,6 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     key = config.getoption("--rotate")
     return f"rotating sample: --rotate {key}" if key else "rotating sample: none"
+
+
+@pytest.fixture(autouse=True)
+def _environment_restored() -> Iterator[None]:
+    """Give every test the environment back: commands set variables of the process they run in."""
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,6 @@ from tofu.analysis.described import description_of
 from tofu.analysis.strategies import concrete_extents, variable_extents
 from tofu.analysis.table import described_name
 from tofu.dtypes import dtype_bytes
-from tofu.errors import TofuError
 from tofu.lang import ir
 from tofu.lang.tracing import Shape, Trace
 
@@ -64,7 +63,7 @@ UNKNOWN = Work("other", 0.0)
 def operator_work(
     op: str, attrs: Mapping[str, str], ins: Sequence[Shape], outs: Sequence[Shape]
 ) -> Work:
-    """Count the work of a call of an operator.
+    """Count the work of a call of an operator, or UNKNOWN for one whose description fails.
 
     Args:
         op: its name.
@@ -75,7 +74,7 @@ def operator_work(
     try:
         name, own = described_name(op, attrs)
         return _count(name, tuple(sorted(own.items())), tuple(ins), tuple(outs))
-    except TofuError:
+    except Exception:  # a description is a program, so it may raise anything
         return UNKNOWN
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tofu.analysis.work import KINDS, Work, operator_work
+from tofu.analysis import work as counting
+from tofu.analysis.work import KINDS, UNKNOWN, Work, operator_work
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,14 @@ def test_the_operations_of_a_description_are_counted(
     flops: float,
 ) -> None:
     assert operator_work(op, attrs, ins, outs) == Work(kind, flops)
+
+
+def test_a_description_that_fails_leaves_the_work_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(op: str) -> None:
+        raise ValueError(f"no {op}")
+
+    monkeypatch.setattr(counting, "description_of", fails)
+    assert operator_work("tanh", {}, [(5, 71)], [(5, 71)]) == UNKNOWN
 
 
 CONVOLUTION = {"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "8", "no_bias": "True"}

@@ -78,11 +78,13 @@ def failing_lowering(monkeypatch):
         ("failing_lowering", ["mean: its rewrite fails: ValueError: no such thing"]),
     ],
 )
-@pytest.mark.parametrize("workers", [2, 4])
-def test_one_operator_is_whole_and_one_warning_says_why(fixture, reasons, workers, request, capsys):
+@pytest.mark.parametrize(("workers", "machine"), [(2, None), (4, None), (2, "p2.8xlarge")])
+def test_one_operator_is_whole_and_one_warning_says_why(
+    fixture, reasons, workers, machine, request, capsys
+):
     expected, expected_weights = train()
     request.getfixturevalue(fixture)
-    tofu.enable(workers=workers, device="cpu")
+    tofu.enable(workers=workers, device="cpu", machine=machine)
     try:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
