@@ -243,10 +243,7 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
             delivery.after_backward(state)
             views.after_backward(state.views)  # and the new gradients into the script's arrays
 
-        try:
+        with async_errors.explaining_once(current):
             return state.calls.run(original, args, before, after)
-        except Exception as error:
-            async_errors.explain(error, current)
-            raise
 
     return backward
