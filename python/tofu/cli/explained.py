@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import click
+
 from tofu.errors import ConfigError
 from tofu.plan import Problem
 from tofu.plan.names import is_pattern, matching, near_text
 
-__all__ = ["explained_names"]
+__all__ = ["explained_in", "explained_names"]
 
 
 def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[list[str]]:
@@ -20,10 +22,8 @@ def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[l
     for name in names:
         known: dict[str, None] = {}
         for problem, own in zip(problems, found):
-            nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
-            outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
-            known.update(nodes)
-            own.update(dict.fromkeys(matching(name, nodes) or matching(name, outputs)))
+            known.update(dict.fromkeys(node.name for node in problem.graph.nodes))
+            own.update(_matches(name, problem))
         if not any(matching(name, {**known, **own}) for own in found):
             what = "that fits" if is_pattern(name) else "of that name"
             raise ConfigError(
@@ -32,3 +32,32 @@ def explained_names(problems: Sequence[Problem], names: Sequence[str]) -> list[l
                 + near_text(name, known)
             )
     return [list(own) for own in found]
+
+
+def explained_in(problem: Problem, names: Sequence[str], before: Sequence[str]) -> list[str]:
+    """What the names stand for in the planned graph, which may keep BatchNorms whole.
+
+    Tells of those that only stand for parts of such BatchNorms.
+
+    Args:
+        problem: the planned graph.
+        names: names and patterns.
+        before: what they stood for in this graph before it was planned.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        own = _matches(name, problem)
+        found.update(own)
+        if not own and matching(name, dict.fromkeys(before)):
+            click.echo(
+                f"tofu: {name}: a part of a BatchNorm that stays whole in this plan; explain that "
+                "instead",
+                err=True,
+            )
+    return list(found)
+
+
+def _matches(name: str, problem: Problem) -> dict[str, None]:
+    nodes = dict.fromkeys(node.name for node in problem.graph.nodes)
+    outputs = dict.fromkeys([*nodes, *problem.graph.tensor_names])
+    return dict.fromkeys(matching(name, nodes) or matching(name, outputs))

@@ -28,11 +28,11 @@ from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
 from tofu.errors import PlanError
 from tofu.plan import SearchOptions
-from tofu.plan import file as plan_file
 from tofu.plan.plan import format_bytes, format_seconds
 from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planning.frontier_picture import draw
 from tofu.planning.problems import number_of_workers
+from tofu.planning.saving import save_plan
 from tofu.tables import table
 
 __all__ = ["frontier_command", "render"]
@@ -135,7 +135,7 @@ def frontier_command(
             f"{format_bytes(most or 0)}; tofu estimate {target} says which number would do"
         )
     if save is not None:
-        plan_file.save(Path(save), kept[-1].plan, kept[-1].graph or problem.graph)
+        save_plan(Path(save), kept[-1].problem or problem, kept[-1].plan)
     click.echo(render(target, points, form), nl=False)
 
 

@@ -107,7 +107,7 @@ def _cut_short(script: Path, error: Exception) -> str:
 def _named(script: str, found: Sequence[Any]) -> list[Problem]:
     """The problems, with names that tell several graphs apart."""
     if len(found) == 1:
-        return [Problem(script, found[0].table, found[0].workers)]
+        return [Problem(script, found[0].table, found[0].workers, found[0].refine)]
     problems = []
     for graph in found:
         roles = set(graph.table.graph.head_roles)
@@ -120,7 +120,7 @@ def _named(script: str, found: Sequence[Any]) -> list[Problem]:
         name = f"{script}, {graph.block}"
         if inputs:
             name += f" with the gradient of {', '.join(inputs)}"
-        problems.append(Problem(name, graph.table, graph.workers))
+        problems.append(Problem(name, graph.table, graph.workers, graph.refine))
     seen: dict[str, int] = {}
     for number, problem in enumerate(problems):
         seen[problem.name] = seen.get(problem.name, 0) + 1

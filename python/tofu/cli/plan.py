@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
-from tofu.cli.explained import explained_names
+from tofu.cli.explained import explained_in, explained_names
 from tofu.cli.inputs import graphs_of_script
 from tofu.cli.isolated import isolated
 from tofu.cli.options import (
@@ -66,6 +66,7 @@ from tofu.planning.problems import (
     from_symbol,
     names_model,
 )
+from tofu.planning.saving import save_plan
 from tofu.planning.within import held_bytes, planned
 
 __all__ = ["plan"]
@@ -406,7 +407,8 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
         problem, plan = _planned(problem, own, output, list(found), dump_dir)
         found.append(plan)
         known.update({name: plan for name in _parameters(problem) if name not in known})
-        texts.append(_told(problem, plan, explained[number], output))
+        names = explained_in(problem, output.explain, explained[number])
+        texts.append(_told(problem, plan, names, output))
     if len(problems) == 1:
         click.echo(texts[0], nl=False)
     elif output.form == "json":
@@ -505,7 +507,7 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
     with stage("explaining"):
         explanations = [explaining.explain(problem, plan, name) for name in explained]
     if output.save is not None:
-        plan_file.save(output.save, plan, problem.graph)
+        save_plan(output.save, problem, plan)
     if output.explain and not explanations and output.form == "text":
         return ""  # another graph has those names
     if output.memory == _EXACT and plan.memory != _EXACT:

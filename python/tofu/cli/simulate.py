@@ -97,7 +97,7 @@ def simulate(
         objective=config.objective,
         machine=config.machine,
     )
-    plan = plan_fastest(problem, options, fetch=fetch)
+    problem, plan = plan_fastest(problem, options, fetch=fetch)
     searched = _core.Plan(plan.to_json(), problem.table)
     simulation = simulate_plan(searched, described, fetch=fetch)
     render = render_json if form == "json" else render_text

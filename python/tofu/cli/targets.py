@@ -82,7 +82,8 @@ class Target:
 
         def problem(workers: int, batch: Optional[int]) -> Problem:
             found = self.problem(workers, batch)
-            return dataclasses.replace(found, table=recomputed(found.table).table)
+            again = recomputed(found.table).table
+            return found if again is found.table else found.replaced(again)
 
         return dataclasses.replace(self, problem=problem)
 

@@ -14,7 +14,7 @@ class Backend:
 
     Attributes:
         training_graph: tofu.mx.build.training_graph.training_graph
-        whole_statistics: tofu.mx.build.lower.fused_norm.whole_statistics
+        refined: tofu.mx.build.lower.fused_norm.refined
         strategy_table: tofu.analysis.strategy_table.strategy_table
         choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
         compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
@@ -30,7 +30,7 @@ class Backend:
     """
 
     training_graph: Callable[..., Any]
-    whole_statistics: Callable[[Any], frozenset[str]]
+    refined: Callable[[Callable[[Any], Any], Any], Any]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     choose_plan: Callable[..., Any]
     compile_graph: Callable[..., Any]
@@ -69,7 +69,7 @@ def own() -> Backend:
 
     return Backend(
         training_graph=training_graph.training_graph,
-        whole_statistics=fused_norm.whole_statistics,
+        refined=fused_norm.refined,
         strategy_table=strategy_table.strategy_table,
         choose_plan=choose,
         compile_graph=compile_joint,

@@ -23,6 +23,7 @@ from mxnet import autograd, gluon, nd
 from tofu import _core
 from tofu.dtypes import dtype_name
 from tofu.plan import intercept
+from tofu.plan.compiler import Refine
 
 from . import comparison, messages
 from .arrays import classic, shown
@@ -44,9 +45,9 @@ class DryRunEnded(BaseException):
 class _Seen(BaseException):
     """Stops before a graph is planned."""
 
-    def __init__(self, table: _core.StrategyTable, workers: int) -> None:
+    def __init__(self, table: _core.StrategyTable, workers: int, refine: Optional[Refine]) -> None:
         super().__init__()
-        self.table, self.workers = table, workers
+        self.table, self.workers, self.refine = table, workers, refine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +58,13 @@ class ScriptGraph:
         block: the name of its block.
         table: its strategy table.
         workers: the run's number of workers.
+        refine: the graph that the run would take after a look at the plan, as in Problem.
     """
 
     block: str
     table: _core.StrategyTable
     workers: int
+    refine: Optional[Refine] = None
 
 
 class DryRun:
@@ -125,7 +128,7 @@ class DryRun:
         is_training = any(role.startswith("gradient:") for role in graph.head_roles)
         if is_training and graph.hash not in self._hashes:
             self._hashes.add(graph.hash)
-            self._found(ScriptGraph(name, seen.table, seen.workers))
+            self._found(ScriptGraph(name, seen.table, seen.workers, seen.refine))
 
     def _count(self, graph: _core.Graph) -> None:
         """End the script where it trains the same again: without a Trainer, that is a step."""
@@ -152,8 +155,8 @@ class DryRun:
         return step
 
 
-def _stop(table: _core.StrategyTable, workers: int) -> None:
-    raise _Seen(table, workers)
+def _stop(table: _core.StrategyTable, workers: int, refine: Optional[Refine]) -> None:
+    raise _Seen(table, workers, refine)
 
 
 def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -371,6 +371,9 @@ def make_pool(
     prepare = functools.partial(_prepared, name, symbol, parameters, signature, session)
     table, unknown = prepare()
     fetch = backend.usable_fetch(session.fetch, session.contexts)
+    # MXNet refuses to bind a graph that copies what its BatchNorm writes to.
+    of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
+    refine = None if of_whole is None else functools.partial(backend.refined, of_whole)
     if fetch.reason is not None:
         messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
     training = bool(signature.gradients)
@@ -379,19 +382,17 @@ def make_pool(
     options = saved_plans.options_for(name, table, session, training=training)
     saved = None
     if parameters:  # saved plans are for what is trained
-        saved = saved_plans.plan_for(name, table, pins, parts, session, training=training)
+        saved = saved_plans.plan_for(
+            name, table, pins, parts, session, training=training, of_whole=of_whole
+        )
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
-    def with_norms(plan: Any) -> Any:
-        return _with_norms(backend.whole_statistics(plan), prepare)
-
     def compile_graph(table: Any, options: SearchOptions, repeats: bool) -> Compiled:
-        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot. MXNet
-        # refuses to bind a graph that copies what this operator writes to.
+        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
         return _compiled(
             name, table, session, fetch,
             pins=pins, of_inputs=of_inputs, options=options, saved=saved,
-            refine=None if repeats or fetch.crossing == "copies" else with_norms,
+            refine=None if repeats else refine,
         )  # fmt: skip
 
     wanted = dataclasses.replace(options, parts=parts)
@@ -437,7 +438,7 @@ def _compiled(
             found = saved
             if saved is None and options.objective == "time":
                 found = session.state.backend.choose_plan(
-                    table, session.workers, pins, options, fetch=fetch.kind
+                    table, session.workers, pins, options, fetch=fetch.kind, refine=refine
                 )
             compiled: Compiled = session.state.backend.compile_graph(
                 table,
@@ -534,11 +535,6 @@ def _prepared(
     with messages.phase(name, "preparing the training graph", session):
         graph = _training_graph(symbol, parameters, signature, session, fused)
         return session.state.backend.strategy_table(graph)
-
-
-def _with_norms(fused: Collection[str], prepare: Callable[..., tuple[Any, Any]]) -> Any:
-    """The table of the graph that does not take these BatchNorms apart; None if there are none."""
-    return prepare(fused)[0] if fused else None
 
 
 def _training_graph(

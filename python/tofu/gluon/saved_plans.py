@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Optional
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Callable, Optional
 
 from tofu import _core
 from tofu.errors import ConfigError, PlanError
@@ -35,10 +35,11 @@ def plan_for(
     session: Session,
     *,
     training: bool,
+    of_whole: Optional[Callable[[Collection[str]], _core.StrategyTable]],
 ) -> Optional[_core.Plan]:
     """Return the saved plan of a graph, or None if it must be searched.
 
-    It may be of a graph that computes the same with recomputation.
+    It may be of a graph that computes the same with recomputation or with whole BatchNorms.
 
     Args:
         name: the block's name, for messages.
@@ -47,6 +48,8 @@ def plan_for(
         parts: the number of parts that each step cuts them into; empty if there are none.
         session: the workers and the saved plans.
         training: whether the graph has gradients.
+        of_whole: makes the table of the graph in which the BatchNorms of these names stay whole;
+            None if none can.
 
     Raises:
         ConfigError: the file has no plan for the first graph that trains.
@@ -55,6 +58,9 @@ def plan_for(
     if plans is None:
         return None
     found = plans.plan_for(table, session.workers)
+    whole = plans.kept_whole(table.graph.hash, session.workers)
+    if found is None and whole and of_whole is not None:
+        found = plans.plan_for(of_whole(whole), session.workers)
     for limit in plans.recomputations(session.workers) if training and found is None else ():
         found = found or plans.plan_for(recomputed(table, limit).table, session.workers)
     if found is not None and _keeps(found, pins, parts):

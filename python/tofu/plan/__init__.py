@@ -8,7 +8,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
+from .compiler import (
+    Compiled,
+    Problem,
+    compile_graph,
+    intercept,
+    observe,
+    plan_graph,
+    plan_refined,
+)
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
 from .render.html import render_html
@@ -26,6 +34,7 @@ __all__ = [
     "intercept",
     "observe",
     "plan_graph",
+    "plan_refined",
     "render_html",
     "render_text",
 ]

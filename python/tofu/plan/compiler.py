@@ -1,6 +1,7 @@
 """Calls the C++ passes in order, from a training graph to the graphs that MXNet binds.
 
-``compile_graph`` plans, partitions and schedules; ``plan_graph`` only plans a ``Problem``.
+``compile_graph`` plans, partitions and schedules; ``plan_graph`` and ``plan_refined`` only plan a
+``Problem``.
 Graph, table, plan and partitioned graph stay in C++. If there is a dump directory, every
 pass writes a readable file there, numbered in the order in which the passes ran.
 """
@@ -25,9 +26,20 @@ from .options import Pins, SearchOptions, check_pins
 from .plan import Plan
 from .progress import following
 
-__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
+__all__ = [
+    "Compiled",
+    "Problem",
+    "Refine",
+    "compile_graph",
+    "intercept",
+    "observe",
+    "plan_graph",
+    "plan_refined",
+]
 
 OnPass = Callable[[str, str], None]
+# Looks at the plan that was found, and returns the table of a graph that computes the same
+# faster if it is planned alike, or None.
 Refine = Callable[[_core.Plan], Optional[_core.StrategyTable]]
 
 
@@ -94,16 +106,25 @@ class Problem:
         name: its name for readers.
         table: the strategy table of its training graph, which it contains.
         workers: number of workers.
+        refine: the graph that a run would take after a look at the plan; None: this one.
+        origin: the graph that a run makes first, if this one replaces it; else None.
     """
 
     name: str
     table: _core.StrategyTable
     workers: int
+    refine: Optional[Refine] = dataclasses.field(default=None, repr=False, compare=False)
+    origin: Optional[_core.Graph] = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def graph(self) -> _core.Graph:
         """The training graph."""
         return self.table.graph
+
+    def replaced(self, table: _core.StrategyTable) -> Problem:
+        """The same with a final graph, which computes what this one does."""
+        origin = self.origin or (self.graph if table is not self.table else None)
+        return dataclasses.replace(self, table=table, refine=None, origin=origin)
 
 
 def compile_graph(
@@ -130,9 +151,8 @@ def compile_graph(
             to the other tensors.
         options: how to search; None: the defaults.
         saved: the plan to use instead of a search, or None.
-        refine: looks at the plan that was found, and returns the table of a graph that computes
-            the same faster if it is planned alike, or None. That graph is used if its plan
-            communicates no more.
+        refine: what may replace the graph after a look at its plan. That graph is used if its
+            plan communicates no more.
         fetch: one of config.FETCHES.
         crossing: what MultiFetch reads of other workers, see _core.partition.
         apart: pairs (reader, owner) of workers that cannot use MultiFetch.
@@ -147,7 +167,7 @@ def compile_graph(
         PlanError: a pin does not fit the graph.
     """
     for interceptor in _interceptors:
-        interceptor(table, workers)
+        interceptor(table, workers, refine)
     on_pass = _dumper(dump_dir)
     search = functools.partial(
         search_plan,
@@ -156,10 +176,7 @@ def compile_graph(
         options=options or SearchOptions(),
         on_pass=on_pass,
     )
-    plan = saved or search(table)
-    better = refine(plan) if refine is not None and saved is None else None
-    if better is not None:
-        plan = min(search(better), plan, key=lambda found: found.total_bytes)
+    plan = saved or _refined(table, search, refine)
     partitioned = _core.partition(
         plan, fetch=fetch, crossing=crossing, apart=set(apart), on_pass=on_pass
     )
@@ -179,13 +196,51 @@ def compile_graph(
     return compiled
 
 
+def _refined(
+    table: _core.StrategyTable,
+    search: Callable[[_core.StrategyTable], _core.Plan],
+    refine: Optional[Refine],
+) -> _core.Plan:
+    """The plan of a graph, or of the one that `refine` makes if that communicates no more."""
+    plan = search(table)
+    better = refine(plan) if refine is not None else None
+    if better is None:
+        return plan
+    try:
+        return min(search(better), plan, key=lambda found: found.total_bytes)
+    except PlanError:  # it lacks a tensor that is pinned, or does not fit in the memory limit
+        return plan
+
+
+def plan_refined(
+    problem: Problem,
+    options: Optional[SearchOptions] = None,
+    *,
+    dump_dir: Optional[Path] = None,
+) -> tuple[Problem, Plan]:
+    """The graph that a run would use, and its plan; nothing is prepared to run.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    chosen = options or SearchOptions()
+    on_pass = _dumper(dump_dir)
+
+    def search(table: _core.StrategyTable) -> _core.Plan:
+        return search_plan(table, problem.workers, {}, chosen, on_pass)
+
+    plan = _refined(problem.table, search, problem.refine)
+    found = problem.replaced(plan.table)
+    return found, read_plan(found, plan, chosen)
+
+
 def plan_graph(
     problem: Problem,
     options: Optional[SearchOptions] = None,
     *,
     dump_dir: Optional[Path] = None,
 ) -> Plan:
-    """Plan a training graph without preparing to run it.
+    """Plan a training graph itself, without preparing to run it.
 
     Raises:
         PlanError: an option does not fit the graph.
@@ -204,7 +259,7 @@ def read_plan(problem: Problem, plan: _core.Plan, options: SearchOptions, **note
     return Plan.from_json(json.dumps({**document, "stopped": _stopped(plan, options)}))
 
 
-Interceptor = Callable[[_core.StrategyTable, int], None]
+Interceptor = Callable[[_core.StrategyTable, int, Optional[Refine]], None]
 Observer = Callable[[Compiled], None]
 _interceptors: list[Interceptor] = []
 _observers: list[Observer] = []
@@ -212,7 +267,7 @@ _observers: list[Observer] = []
 
 @contextlib.contextmanager
 def intercept(interceptor: Interceptor) -> Iterator[None]:
-    """Call `interceptor` with table and workers before compile_graph plans, in this context.
+    """Call `interceptor` with compile_graph's table, workers and `refine` before it plans.
 
     An exception from it ends compile_graph; ``tofu plan`` stops a script this way.
     """

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -68,6 +68,20 @@ class PlanFile:
             return sorted({int(each["limit_bytes"]) for each in found if each is not None})
         except _DAMAGE as error:
             raise _damaged(self.path, error) from None
+
+    def kept_whole(self, graph_hash: str, workers: int) -> tuple[str, ...]:
+        """The BatchNorms that its plan for a graph keeps whole; () if all are in parts.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        for (_, count), stored in self.plans.items():
+            names = stored.get("kept_whole", [])
+            if count == workers and names and _origin(stored) == graph_hash:
+                if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+                    raise _damaged(self.path, ValueError(f"kept_whole is {names!r:.40}"))
+                return tuple(names)
+        return ()
 
     def plan_for(self, table: _core.StrategyTable, workers: int) -> Optional[_core.Plan]:
         """The plan of a graph, or None if the file has none.
@@ -167,20 +181,36 @@ def check_target(path: Path) -> None:
         raise ConfigError(f"--save {path}: cannot be written ({what}); choose another file")
 
 
-def save(path: Path, plan: Plan, graph: Optional[_core.Graph] = None) -> None:
+def save(
+    path: Path,
+    plan: Plan,
+    graph: Optional[_core.Graph] = None,
+    *,
+    origin: Optional[_core.Graph] = None,
+    kept_whole: Collection[str] = (),
+) -> None:
     """Add a plan to a file, which keeps its plans for other graphs.
 
     Args:
         path: the file.
         plan: the plan.
         graph: its graph, whose nodes the file lists; None: they are not listed.
+        origin: the graph that a run makes first, if it replaces that by this one.
+        kept_whole: the BatchNorms that only this graph keeps whole.
 
     Raises:
         ConfigError: the file exists and is not a plan file, or cannot be written.
     """
     check_target(path)
-    plans = dict(read(path).plans) if path.exists() else {}
     packed = _pack(json.loads(plan.to_json()))
+    if origin is not None:
+        packed["origin_hash"] = origin.hash
+    if kept_whole:
+        packed["kept_whole"] = sorted(kept_whole)
+    plans = dict(read(path).plans) if path.exists() else {}
+    for key, stored in list(plans.items()):
+        if key[1] == plan.workers and _origin(stored) == _origin(packed):
+            del plans[key]  # a run would find either
     plans[plan.graph_hash, plan.workers] = {**packed, **(_list(graph) if graph else {})}
     kept = list(plans.values())
     lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in kept)
@@ -191,6 +221,11 @@ def save(path: Path, plan: Plan, graph: Optional[_core.Graph] = None) -> None:
         raise ConfigError(
             f"--save {path}: cannot be written ({error.strerror}); choose another file"
         ) from None
+
+
+def _origin(stored: Mapping[str, Any]) -> Any:
+    """The hash of the graph that a run makes before it takes a plan's."""
+    return stored.get("origin_hash", stored["graph_hash"])
 
 
 def _replace(path: Path, text: str) -> None:
@@ -315,7 +350,10 @@ def _shown(node: _Node) -> str:
 
 def _expand(packed: Mapping[str, Any], nodes: Sequence[_Node]) -> dict[str, Any]:
     """The plan document, with the names and shapes of its graph."""
-    stored = ("alike", "nodes_alike", "operator_bytes", "node_kinds", "nodes_listed")
+    stored = (
+        "alike", "nodes_alike", "operator_bytes", "node_kinds", "nodes_listed", "origin_hash",
+        "kept_whole",
+    )  # fmt: skip
     document: dict[str, Any] = {k: v for k, v in packed.items() if k not in stored}
     if len(nodes) != len(packed["nodes_alike"]):
         raise ValueError(f"{len(packed['nodes_alike'])} nodes, expected {len(nodes)}")

@@ -13,7 +13,7 @@ from typing import Callable, Optional
 
 from tofu.config import MODES, OBJECTIVES
 from tofu.errors import PlanError
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan import Plan, Problem, SearchOptions, plan_refined
 from tofu.plan.plan import format_bytes, format_seconds
 from tofu.plan.progress import stage
 
@@ -92,12 +92,12 @@ def compare(
             objective=objective, machine=machine,
         )  # fmt: skip
         try:
-            plan = plan_graph(problem, options)
+            planned, plan = plan_refined(problem, options)
         except PlanError as error:
             return Alternative(count, mode, whole, None, str(error), objective=objective)
         if exact_memory:
-            plan = with_memory(problem, plan)
-        seconds = step_seconds(problem, plan) if step_seconds is not None else None
+            plan = with_memory(planned, plan)
+        seconds = step_seconds(planned, plan) if step_seconds is not None else None
         return Alternative(count, mode, whole, plan, step_seconds=seconds, objective=objective)
 
     number = 0

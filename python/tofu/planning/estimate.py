@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
 from tofu.errors import PlanError
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan import Plan, Problem, SearchOptions, plan_refined
 from tofu.plan.progress import stage
 
 from .memory import with_memory
@@ -98,10 +98,10 @@ def estimate(
 def _estimated(problem: Problem, exact: bool, time_limit_s: Optional[float]) -> Estimate:
     with stage(f"{problem.workers} worker{'s' * (problem.workers > 1)}"):
         try:
-            plan = plan_graph(problem, SearchOptions(time_limit_s=time_limit_s))
+            planned, plan = plan_refined(problem, SearchOptions(time_limit_s=time_limit_s))
         except PlanError as error:
             return Estimate(problem.workers, None, str(error))
-        return Estimate(problem.workers, with_memory(problem, plan) if exact else plan)
+        return Estimate(problem.workers, with_memory(planned, plan) if exact else plan)
 
 
 def _no_use(found: Estimate, least: Optional[Estimate]) -> str:

@@ -11,9 +11,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
-from tofu import _core
 from tofu.errors import PlanError
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan import Plan, Problem, SearchOptions, plan_refined
 from tofu.plan.plan import format_bytes
 from tofu.plan.progress import stage
 from tofu.plan.recompute import Recomputation, recomputed
@@ -36,14 +35,14 @@ class Point:
         plan: the plan.
         step_seconds: the predicted time of a step; None without a machine.
         is_rival: whether it is the plan of another algorithm.
-        graph: the graph that the plan is for, if it runs parts again; None: the one given.
+        problem: the graph that the plan is for; None: the one given.
     """
 
     name: str
     plan: Plan
     step_seconds: Optional[float] = None
     is_rival: bool = False
-    graph: Optional[_core.Graph] = None
+    problem: Optional[Problem] = dataclasses.field(default=None, repr=False)
 
     @property
     def held_bytes(self) -> int:
@@ -83,22 +82,21 @@ def frontier(
     def point(
         name: str, chosen: SearchOptions, again: Optional[Recomputation], is_rival: bool = False
     ) -> Optional[Point]:
-        own = problem if again is None else dataclasses.replace(problem, table=again.table)
+        own = problem if again is None else problem.replaced(again.table)
         try:
-            plan = plan_graph(own, chosen)
+            own, plan = plan_refined(own, chosen)
         except PlanError:
             return None
         plan = with_memory(own, plan) if exact else plan
         if most_bytes is not None and held_bytes(plan) > most_bytes:
             return None
         seconds = None if step_seconds is None else step_seconds(own, plan)
-        if again is None:
-            return Point(name, plan, seconds, is_rival)
-        return Point(name, again.note(plan), seconds, is_rival, own.graph)
+        plan = plan if again is None else again.note(plan)
+        return Point(name, plan, seconds, is_rival, own)
 
     cut = dataclasses.replace(options, allow_replication=False)
     free = dataclasses.replace(options, allow_replication=True)
-    sizes = (held_bytes(plan_graph(problem, each)) for each in (cut, free))
+    sizes = (held_bytes(plan_refined(problem, each)[1]) for each in (cut, free))
     low, high = sorted(sizes)
     wanted: list[Wanted] = [("every tensor cut", cut, None, False)]
     for index in range(limits + 1):

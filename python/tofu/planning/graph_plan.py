@@ -20,7 +20,6 @@ from tofu.config import (
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan
-from tofu.plan import file as plan_file
 from tofu.plan.layers import Layer, layers_of
 from tofu.plan.names import matching, near_text
 from tofu.plan.render.explain import explain
@@ -31,6 +30,7 @@ from tofu.plan.render.text import render_text, summary
 from .memory import with_memory
 from .problems import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
 from .problems import number_of_workers as default_workers
+from .saving import save_plan
 from .within import planned
 
 __all__ = ["GraphPlan", "plan"]
@@ -129,7 +129,7 @@ class GraphPlan:
         Raises:
             ConfigError: the file exists and is not a plan file, or cannot be written.
         """
-        plan_file.save(Path(path), self._searched, self.problem.graph)
+        save_plan(Path(path), self.problem, self._searched)
 
     def to_json(self) -> str:
         """The plan document (docs/formats.md)."""

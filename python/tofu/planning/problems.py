@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from tofu import _core
 from tofu.config import Config
@@ -18,6 +19,8 @@ from tofu.errors import ConfigError, GraphError
 from tofu.installation import check_mxnet
 from tofu.plan import Problem
 from tofu.plan.progress import stage
+
+from .memory import default_fetch
 
 __all__ = [
     "SymbolRequest",
@@ -147,19 +150,20 @@ def of_symbol(
         for name in symbol.list_arguments()
     }
     parameters = {name: variables[name] for name in is_input if not is_input[name]}
+    make = functools.partial(
+        training_graph,
+        symbol,
+        inputs={name: variables[name] for name in is_input if is_input[name]},
+        parameters=parameters,
+        aux={name: variables[name] for name in symbol.list_auxiliary_states()},
+        gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
+        train=not request.predict,
+        optimizer=request.optimizer,
+        workers=count,
+        on_gpus=_on_gpus(),
+    )
     with _making(request.path.name):
-        graph = training_graph(
-            symbol,
-            inputs={name: variables[name] for name in is_input if is_input[name]},
-            parameters=parameters,
-            aux={name: variables[name] for name in symbol.list_auxiliary_states()},
-            gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
-            train=not request.predict,
-            optimizer=request.optimizer,
-            workers=count,
-            on_gpus=_on_gpus(),
-        )
-        return _problem(request.path.name, graph, count)
+        return _problem(request.path.name, make, count)
 
 
 def from_block(
@@ -229,18 +233,26 @@ def from_model(
         from tofu import models
 
         built = models.build(name, batch_size)
-        graph = built.training_graph(optimizer=optimizer, on_gpus=_on_gpus())
-        return _problem(models.find(name).name, graph, workers)
+        make = functools.partial(built.training_graph, optimizer=optimizer, on_gpus=_on_gpus())
+        return _problem(models.find(name).name, make, workers)
 
 
 def _making(name: str) -> AbstractContextManager[None]:
     return stage(f"making the training graph of {name}")
 
 
-def _problem(name: str, graph: _core.Graph, workers: Optional[int]) -> Problem:
+def _problem(name: str, make: Callable[..., _core.Graph], workers: Optional[int]) -> Problem:
+    """The problem of a graph, which `make` also makes with BatchNorms that stay whole."""
     from tofu.analysis.strategy_table import strategy_table
+    from tofu.mx.build.lower.fused_norm import refined
 
-    return Problem(name, strategy_table(graph)[0], workers or number_of_workers())
+    def prepare(fused: Collection[str] = ()) -> _core.StrategyTable:
+        return strategy_table(make(fused=fused))[0]
+
+    fetch = Config.from_environment().fetch or default_fetch()
+    # MXNet cannot bind them where it copies between workers.
+    refine = None if fetch == "plain" else functools.partial(refined, prepare)
+    return Problem(name, prepare(), workers or number_of_workers(), refine)
 
 
 def number_of_workers() -> int:

@@ -69,29 +69,28 @@ def planned(
         ConfigError, PlanError: as plan_fastest.
     """
 
-    def search(table: _core.StrategyTable, changed: SearchOptions) -> Plan:
-        graph = dataclasses.replace(problem, table=table)
-        plan = plan_fastest(graph, changed, fetch=fetch, dump_dir=dump_dir)
-        return with_memory(graph, plan, fetch) if exact and limit_bytes is not None else plan
+    def search(graph: Problem, changed: SearchOptions) -> tuple[Problem, Plan]:
+        graph, plan = plan_fastest(graph, changed, fetch=fetch, dump_dir=dump_dir)
+        counted = exact and limit_bytes is not None
+        return graph, with_memory(graph, plan, fetch) if counted else plan
 
-    def fit_graph(table: _core.StrategyTable, _: bool) -> Fit[Plan]:
+    def fit_graph(table: _core.StrategyTable, repeats: bool) -> Fit[tuple[Problem, Plan]]:
+        graph = problem.replaced(table) if repeats else problem
         if limit_bytes is None:
-            return Fit(search(table, options), 0, True)
+            return Fit(search(graph, options), 0, True)
         cut = dataclasses.replace(options, allow_replication=False)
         return fit_within(
-            lambda tiles: search(table, dataclasses.replace(options, memory_limit_bytes=tiles)),
-            held_bytes,
+            lambda tiles: search(graph, dataclasses.replace(options, memory_limit_bytes=tiles)),
+            lambda found: held_bytes(found[1]),
             limit_bytes - taken_bytes,
             # Whole tensors may take more than the limit of tiles counts.
-            (lambda: search(table, cut)) if options.allow_replication else None,
+            (lambda: search(graph, cut)) if options.allow_replication else None,
         )
 
     room = None if limit_bytes is None else limit_bytes - taken_bytes
     found = fit_with_recomputation(problem.table, fit_graph, recompute, room)
-    plan, own = found.fit.found, found.recomputation
+    (graph, plan), own = found.fit.found, found.recomputation
     if limit_bytes is not None:
         name = problem.name or "the graph"
         check_fits(name, plan, limit_bytes, taken_bytes=taken_bytes, recompute=recompute)
-    if own is None:
-        return problem, plan
-    return dataclasses.replace(problem, table=own.table), own.note(plan)
+    return graph, plan if own is None else own.note(plan)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from tofu import _core
 from tofu.errors import ConfigError, PlanError
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph
-from tofu.plan.compiler import read_plan, search_plan
+from tofu.plan import Plan, Problem, SearchOptions, plan_refined
+from tofu.plan.compiler import Refine, read_plan, search_plan
 from tofu.plan.machine_files import read_machine
 from tofu.plan.options import Pins
 
@@ -51,6 +51,7 @@ def choose_plan(
     options: Optional[SearchOptions] = None,
     *,
     fetch: Optional[str] = None,
+    refine: Optional[Refine] = None,
 ) -> Chosen:
     """Search plans for time and for bytes, and take the one whose simulated step is fastest.
 
@@ -60,13 +61,13 @@ def choose_plan(
         pins: exact names and their cuts.
         options: how to search, with a machine.
         fetch: one of config.FETCHES; None: what the machine's devices use by default.
+        refine: what may replace the graph after a look at its plan; that graph is used if its
+            plan is no slower.
 
     Raises:
         ConfigError: there is no such machine, or it has too few devices.
         PlanError: an option does not fit the graph.
     """
-    from .step import simulate_plan  # which imports mxnet
-
     options = options or SearchOptions()
     machine = read_machine(options.machine)
     if workers > machine.devices:
@@ -75,14 +76,39 @@ def choose_plan(
             "each worker"
         )
     kind = fetch or default_fetch(machine)
-    found = []
+    chosen = _fastest(table, workers, pins or {}, options, machine, kind)
+    # MXNet cannot bind what `refine` makes where it copies between workers.
+    better = refine(chosen.plan) if refine is not None and kind != "plain" else None
+    if better is None:
+        return chosen
+    try:
+        other = _fastest(better, workers, pins or {}, options, machine, kind)
+    except PlanError:  # as in compile_graph
+        return chosen
+    return min(other, chosen, key=_slowness)
+
+
+def _fastest(
+    table: _core.StrategyTable,
+    workers: int,
+    pins: Pins,
+    options: SearchOptions,
+    machine: _core.Machine,
+    fetch: str,
+) -> Chosen:
+    from .step import simulate_plan  # which imports mxnet
+
+    found = {}
     for name, wanted in _candidates(options).items():
-        plan = search_plan(table, workers, pins or {}, wanted, None)
-        found.append((name, wanted.objective, plan, simulate_plan(plan, machine, fetch=kind)))
-    name, objective, plan, simulation = min(
-        found, key=lambda each: (not each[3].fits, each[3].step_seconds)
-    )
-    return Chosen(plan, objective, simulation, {n: _signed_ns(s) for n, _, _, s in found})
+        plan = search_plan(table, workers, pins, wanted, None)
+        simulation = simulate_plan(plan, machine, fetch=fetch)
+        found[name] = Chosen(plan, wanted.objective, simulation, {})
+    times = {name: _signed_ns(each.simulation) for name, each in found.items()}
+    return dataclasses.replace(min(found.values(), key=_slowness), simulated_ns=times)
+
+
+def _slowness(chosen: Chosen) -> tuple[bool, float]:
+    return not chosen.simulation.fits, chosen.simulation.step_seconds
 
 
 def default_fetch(machine: _core.Machine) -> str:
@@ -110,20 +136,25 @@ def plan_fastest(
     *,
     fetch: Optional[str] = None,
     dump_dir: Optional[Path] = None,
-) -> Plan:
-    """Plan a training graph without preparing to run it, by simulation if time is the objective.
+) -> tuple[Problem, Plan]:
+    """The graph that a run would use, and its plan: by simulation if time is the objective.
 
     Raises:
         ConfigError, PlanError: as choose_plan.
     """
     if options.objective != "time":
-        return plan_graph(problem, options, dump_dir=dump_dir)
+        refine = None if fetch == "plain" else problem.refine
+        problem = dataclasses.replace(problem, refine=refine)
+        return plan_refined(problem, options, dump_dir=dump_dir)
     if not options.machine:
         raise PlanError("plan: the objective time needs a machine; give its file or name")
-    chosen = choose_plan(problem.table, problem.workers, None, options, fetch=fetch)
+    chosen = choose_plan(
+        problem.table, problem.workers, None, options, fetch=fetch, refine=problem.refine
+    )
+    found = problem.replaced(chosen.plan.table)
     notes: dict[str, Any] = {
         "objective": "time",
         "chosen": chosen.objective,
         "simulated_ns": dict(chosen.simulated_ns),
     }
-    return read_plan(problem, chosen.plan, options, **notes)
+    return found, read_plan(found, chosen.plan, options, **notes)

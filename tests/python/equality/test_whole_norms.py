@@ -8,9 +8,26 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu.analysis.strategy_table import strategy_table
-from tofu.mx.build.lower.fused_norm import whole_statistics
+from tofu.cli.explained import explained_in, explained_names
+from tofu.errors import ConfigError
+from tofu.mx.build.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
 from tofu.mx.build.training_graph import training_graph
-from tofu.plan import SearchOptions, compile_graph, observe
+from tofu.mx.memory.step import step_memory
+from tofu.plan import (
+    Problem,
+    SearchOptions,
+    compile_graph,
+    intercept,
+    observe,
+    plan_graph,
+    plan_refined,
+)
+from tofu.plan import file as plan_file
+from tofu.planning.memory import with_memory
+from tofu.planning.problems import from_block
+from tofu.planning.saving import save_plan
+from tofu.planning.within import held_bytes, planned
+from tofu.simulate.choose import plan_fastest
 
 from .test_norms import TOLERANCES, Drawn
 
@@ -123,3 +140,146 @@ def test_a_norm_whose_statistics_are_divided_is_taken_apart():
     finally:
         tofu.disable()
     assert [operators(each) for each in made] == [set(), {"BatchNorm"}]
+
+
+# --- planned before it runs -----------------------------------------------------------------
+
+
+def problem_of(batch, dtype):
+    """What a run would plan first, as `tofu plan` finds it in a script."""
+    found = []
+
+    def stop(*problem):
+        found.append(Problem("net", *problem))
+        raise KeyboardInterrupt
+
+    tofu.enable(workers=2, device="cpu", log="quiet")
+    try:
+        with intercept(stop), pytest.raises(KeyboardInterrupt):
+            train({}, batch, dtype)
+    finally:
+        tofu.disable()
+    return found[0]
+
+
+def run(batch, dtype, **options):
+    """The first graph of a run, and its results."""
+    made = []
+    tofu.enable(workers=2, device="cpu", log="quiet", **options)
+    try:
+        with observe(made.append):
+            found = train({}, batch, dtype)
+    finally:
+        tofu.disable()
+    return made[0], found
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_what_is_planned_is_what_runs(objective, dtype, tmp_path):
+    """Planned by itself, in a run, and in a run with the saved plan."""
+    chosen = {"objective": objective, "machine": "p2.8xlarge"} if objective == "time" else {}
+    problem = problem_of(2, dtype)
+    options = SearchOptions(**chosen)
+    graph, plan = plan_fastest(problem, options, fetch="multifetch")
+    assert graph.origin is problem.graph and graph.refine is None
+    exact = with_memory(graph, plan, "multifetch").bytes_per_worker
+    path = tmp_path / "net.plan"
+    save_plan(path, graph, plan)
+    expected = train({}, 2, dtype)
+    for wanted in (chosen, {"plan": path}):
+        compiled, found = run(2, dtype, **wanted)
+        assert operators(compiled) == BATCH_NORMS
+        assert compiled.searched.table.graph.hash == graph.graph.hash == plan.graph_hash
+        assert compiled.searched.total_bytes == plan.total_bytes
+        assert step_memory(compiled.step, [mx.cpu(0), mx.cpu(1)]).kinds == exact
+        for each, value in expected.items():
+            np.testing.assert_allclose(
+                found[each], value, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype], err_msg=each
+            )
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_norms_are_planned_in_parts_where_mxnet_copies(objective):
+    chosen = {"objective": objective, "machine": "p2.8xlarge"} if objective == "time" else {}
+    problem = problem_of(2, "float32")
+    graph, plan = plan_fastest(problem, SearchOptions(**chosen), fetch="plain")
+    assert graph.table is problem.table and plan.graph_hash == problem.graph.hash
+
+
+def test_the_plan_saved_last_is_used(tmp_path):
+    problem, path = problem_of(2, "float32"), tmp_path / "net.plan"
+    in_parts, whole = (problem, plan_graph(problem)), plan_refined(problem)
+    for number, (graph, plan) in enumerate((in_parts, whole, in_parts)):
+        save_plan(path, graph, plan)
+        assert len(plan_file.read(path).plans) == 1
+        compiled, _ = run(2, "float32", plan=path)
+        assert operators(compiled) == (BATCH_NORMS if number == 1 else set())
+        assert compiled.searched.table.graph.hash == plan.graph_hash
+
+
+def test_plans_of_other_graphs_and_numbers_of_workers_are_kept(tmp_path):
+    problem, path = problem_of(2, "float32"), tmp_path / "net.plan"
+    graph, plan = plan_refined(problem)
+    other = Problem("net", problem.table, 4)
+    save_plan(path, other, plan_graph(other))
+    save_plan(path, graph, plan)
+    assert len(plan_file.read(path).plans) == 2
+    assert plan_file.read(path).kept_whole(problem.graph.hash, 2) == ("norm_fwd",)
+    assert plan_file.read(path).kept_whole(problem.graph.hash, 4) == ()
+    assert plan_file.read(path).kept_whole(graph.graph.hash, 2) == ()
+
+
+def test_a_damaged_list_of_norms_is_refused(tmp_path):
+    for damaged in (7, ["a", 7]):
+        plans = {("0", 2): {"origin_hash": "1", "graph_hash": "0", "kept_whole": damaged}}
+        with pytest.raises(ConfigError, match=r"a\.plan: damaged \(kept_whole is "):
+            plan_file.PlanFile(tmp_path / "a.plan", plans).kept_whole("1", 2)
+
+
+def test_a_block_is_planned_with_norms_that_stay_whole():
+    """As models and symbols are by tofu plan, simulate, estimate and compare."""
+    net = Net(nn.BatchNorm(prefix="norm_"), False)
+    inputs = [(2, 64, SIZE, SIZE)]
+    problem = from_block(net, inputs, dtypes={}, optimizer="sgd", predict=False, workers=2)
+    graph, plan = plan_refined(problem)
+    assert kept_whole(problem.graph, graph.graph) == {"norm_fwd"}
+    assert plan.graph_hash == graph.graph.hash != problem.graph.hash
+    assert plan.total_bytes <= plan_graph(problem).total_bytes
+    again, same = plan_refined(graph)
+    assert again.table is graph.table and same.total_bytes == plan.total_bytes
+
+
+@pytest.mark.parametrize("objective", ["bytes", "time"])
+def test_a_pinned_part_keeps_its_norm_in_parts(objective):
+    chosen = {"objective": objective, "machine": "p2.8xlarge"} if objective == "time" else {}
+    problem = problem_of(2, "float32")
+    part = next(node.name for node in problem.graph.nodes if STATISTICS in node.attrs)
+    (cut,) = plan_graph(problem).tensor(part).cuts
+    pinned = SearchOptions(pins=((part, (cut,)),), **chosen)
+    graph, plan = plan_fastest(problem, pinned, fetch="multifetch")
+    assert graph.table is problem.table and plan.tensor(part).cuts == (cut,)
+
+
+def test_norms_stay_whole_within_a_memory_limit_unless_they_run_again():
+    problem = problem_of(2, "float32")
+    graph, plan = planned(problem, SearchOptions(), limit_bytes=1 << 30)
+    assert kept_whole(problem.graph, graph.graph) == {"norm_fwd"}
+    double = held_bytes(plan) * 2
+    graph, _ = planned(problem, SearchOptions(), limit_bytes=double, recompute="all")
+    assert kept_whole(problem.graph, graph.graph) == set()
+    assert (graph.origin is problem.graph) == (graph.table is not problem.table)
+
+
+def test_parts_of_a_norm_that_stays_whole_are_not_explained(capsys):
+    problem = problem_of(2, "float32")
+    names = ["norm_fwd::mean", "norm_*", "net_conv0_weight"]
+    before = explained_names([problem], names)[0]
+    graph, _ = plan_refined(problem)
+    found = explained_in(graph, names, before)
+    assert "norm_fwd::mean" in before and "norm_fwd::mean" not in found
+    assert {"norm_gamma", "net_conv0_weight"} <= set(found) <= set(graph.graph.tensor_names)
+    assert capsys.readouterr().err.startswith("tofu: norm_fwd::mean: a part of a BatchNorm that ")
+    assert explained_in(problem, names, before) == before
+    assert explained_in(graph, ["of another graph"], []) == []
+    assert not capsys.readouterr().err

@@ -136,7 +136,7 @@ def backend():
 
     return Backend(
         training_graph=training_graph,
-        whole_statistics=lambda plan: frozenset(),
+        refined=lambda prepare, plan: None,
         strategy_table=strategy_table,
         choose_plan=None,
         compile_graph=compile_graph,

@@ -132,7 +132,7 @@ def test_interceptors_see_a_graph_before_it_is_planned(table):
     with intercept(stop), pytest.raises(StopIteration):
         compile_graph(table, workers=2)
     compile_graph(table, workers=2)
-    assert seen == [(table, 2)]
+    assert seen == [(table, 2, None)]
 
 
 def test_a_saved_plan_is_used_in_place_of_a_search(table):

@@ -51,7 +51,7 @@ def test_a_search_without_a_plan_says_why(monkeypatch):
     def refuse(problem, options):
         raise PlanError("no plan")
 
-    monkeypatch.setattr(comparison, "plan_graph", refuse)
+    monkeypatch.setattr(comparison, "plan_refined", refuse)
     (found,) = compare(lambda k: None, workers=(2,), modes=("flat",), replication=(False,))
     assert found == Alternative(2, "flat", False, None, "no plan")
     assert (found.memory_bytes, found.whole_share) == (0, 0.0)

@@ -59,14 +59,14 @@ def test_numbers_of_workers_that_are_of_no_use_say_why():
 
 
 def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
-    real = estimating.plan_graph
+    real = estimating.plan_refined
 
     def refuse_two(problem, options):
         if problem.workers == 2:
             raise PlanError("two are refused")
         return real(problem, options)
 
-    monkeypatch.setattr(estimating, "plan_graph", refuse_two)
+    monkeypatch.setattr(estimating, "plan_refined", refuse_two)
     found = list(estimate(mlp, workers=(1, 2, 4), exact=False))
     assert [each.reason for each in found] == ["", "two are refused", ""]
     assert "no plan: two are refused" in render(Report("net", found, "sgd", False), "text")

@@ -67,7 +67,7 @@ def test_what_the_search_does_not_count_lowers_the_limit_of_tiles(monkeypatch):
     def search(problem, options, **_):
         asked.append(options.memory_limit_bytes)
         tiles = 1000 if options.memory_limit_bytes is None else options.memory_limit_bytes
-        return made(tiles + 50, 10).plan
+        return problem, made(tiles + 50, 10).plan
 
     monkeypatch.setattr(within, "plan_fastest", search)
     found = plan_within(mlp(2), 900, exact=False)

@@ -158,9 +158,9 @@ def test_a_frontier_with_recomputation_goes_further_down():
     )  # fmt: skip
     least = unbeaten(points)[0]
     assert "x the computation" in least.name
-    assert least.graph.hash == least.plan.graph_hash
-    assert least.graph.hash != problem.graph.hash
-    plain = [point for point in points if point.graph is None]
+    assert least.problem.graph.hash == least.plan.graph_hash
+    assert least.problem.graph.hash != problem.graph.hash
+    plain = [point for point in points if point.problem.table is problem.table]
     assert least.held_bytes < min(point.held_bytes for point in plain)
 
 

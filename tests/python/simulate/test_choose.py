@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_not_chosen(problem, monkeypatch):
 
 
 def test_the_document_and_the_text_tell_time_links_and_choice(problem):
-    plan = plan_fastest(problem, TIME)
+    _, plan = plan_fastest(problem, TIME)
     assert plan == Plan.from_json(plan.to_json())
     document = json.loads(plan.to_json())
     assert document["objective"] == "time"

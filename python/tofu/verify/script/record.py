@@ -182,7 +182,7 @@ def main() -> None:
     recorder = Recorder(int(steps.rstrip("+")), dtype, until_partitioned=steps.endswith("+"))
     is_random = is_own = False
 
-    def note(table: Any, workers: int) -> None:
+    def note(table: Any, workers: int, refine: Any) -> None:
         nonlocal is_random, is_own
         from .operators import has_own
 

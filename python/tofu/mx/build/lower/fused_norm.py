@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
-from typing import Optional, Union
+from collections.abc import Collection, Mapping
+from typing import Callable, Optional, Union
 
 from tofu import _core
 from tofu.dtypes import dtype_name
@@ -18,7 +18,15 @@ from tofu.mx.build.nnvm import Entry, Node
 
 from .registry import Builder, flag
 
-__all__ = ["STATISTICS", "backward", "forward", "predict", "whole_statistics"]
+__all__ = [
+    "STATISTICS",
+    "backward",
+    "forward",
+    "kept_whole",
+    "predict",
+    "refined",
+    "whole_statistics",
+]
 
 # Marks the sum that a BatchNorm in parts takes over batch and space, with the BatchNorm's name.
 STATISTICS = "__tofu_statistics__"
@@ -69,6 +77,27 @@ def whole_statistics(plan: _core.Plan) -> frozenset[str]:
         if set(ast.literal_eval(attrs["axis"])).isdisjoint(plan.cuts(tensor)):
             found.add(norm)
     return frozenset(found)
+
+
+def refined(
+    prepare: Callable[[Collection[str]], _core.StrategyTable], plan: _core.Plan
+) -> Optional[_core.StrategyTable]:
+    """The table of the graph that keeps BatchNorms whole where this plan does; None if it has none.
+
+    prepare: makes the table of a graph in which the BatchNorms of these names stay whole.
+    """
+    names = whole_statistics(plan)
+    return prepare(names) if names else None
+
+
+def kept_whole(before: _core.Graph, after: _core.Graph) -> frozenset[str]:
+    """The BatchNorms that are in parts in one graph and whole in the other."""
+    return _in_parts(before) - _in_parts(after)
+
+
+def _in_parts(graph: _core.Graph) -> frozenset[str]:
+    norms = (node.attrs.get(STATISTICS) for node in graph.nodes)
+    return frozenset(norm for norm in norms if norm is not None)
 
 
 def _attributes(node: Node) -> dict[str, Union[str, bool, None]]:
