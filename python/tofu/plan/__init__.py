@@ -8,7 +8,16 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .compiler import Compiled, Problem, compile_graph, intercept, observe, plan_graph
+from .compiler import (
+    Compiled,
+    PlanFrontier,
+    Problem,
+    compile_graph,
+    intercept,
+    observe,
+    plan_frontier,
+    plan_graph,
+)
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
 from .render.html import render_html
@@ -18,6 +27,7 @@ __all__ = [
     "Compiled",
     "OperatorPlan",
     "Plan",
+    "PlanFrontier",
     "Problem",
     "SearchOptions",
     "Step",
@@ -25,6 +35,7 @@ __all__ = [
     "compile_graph",
     "intercept",
     "observe",
+    "plan_frontier",
     "plan_graph",
     "render_html",
     "render_text",

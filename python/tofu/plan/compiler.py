@@ -25,7 +25,16 @@ from .options import Pins, SearchOptions, check_pins
 from .plan import Plan
 from .progress import following
 
-__all__ = ["Compiled", "Problem", "compile_graph", "intercept", "observe", "plan_graph"]
+__all__ = [
+    "Compiled",
+    "PlanFrontier",
+    "Problem",
+    "compile_graph",
+    "intercept",
+    "observe",
+    "plan_frontier",
+    "plan_graph",
+]
 
 OnPass = Callable[[str, str], None]
 Refine = Callable[[_core.Plan], Optional[_core.StrategyTable]]
@@ -149,11 +158,12 @@ def compile_graph(
     for interceptor in _interceptors:
         interceptor(table, workers)
     on_pass = _dumper(dump_dir)
+    options = options or SearchOptions()
     search = functools.partial(
         search_plan,
         workers=workers,
         pins=pins or {},
-        options=options or SearchOptions(),
+        options=options,
         on_pass=on_pass,
     )
     plan = saved or search(table)
@@ -161,7 +171,12 @@ def compile_graph(
     if better is not None:
         plan = min(search(better), plan, key=lambda found: found.total_bytes)
     partitioned = _core.partition(
-        plan, fetch=fetch, crossing=crossing, apart=set(apart), on_pass=on_pass
+        plan,
+        fetch=fetch,
+        crossing=crossing,
+        apart=set(apart),
+        spare_bytes=options.keep_fetched_bytes,
+        on_pass=on_pass,
     )
     step = _core.schedule(partitioned, joint=joint, relays=relays, on_pass=on_pass)
     compiled = Compiled(
@@ -193,6 +208,51 @@ def plan_graph(
     chosen = options or SearchOptions()
     plan = search_plan(problem.table, problem.workers, {}, chosen, _dumper(dump_dir))
     return read_plan(problem, plan, chosen)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanFrontier:
+    """Plans that trade cost, which the search minimises, against the memory of tiles.
+
+    Attributes:
+        plans: those that no other one found beats in both, by ascending memory.
+        tile_bytes: what the tiles of a worker take at most, of each.
+        is_complete: whether these are proven to be all there are.
+    """
+
+    plans: tuple[Plan, ...]
+    tile_bytes: tuple[int, ...]
+    is_complete: bool
+
+
+def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) -> PlanFrontier:
+    """Search the plans that trade cost against memory; tensors may stay whole.
+
+    Args:
+        problem: what to plan.
+        options: how to search; the time limit is for all searches together.
+        searches: number of memory limits to search within.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    with _searching(problem.table, options) as (model, arguments):
+        found = _core.plan_frontier(
+            problem.table,
+            workers=problem.workers,
+            pins=_fixed(problem.table, {}, options),
+            mode=options.mode,
+            parts=options.parts,
+            searches=searches,
+            time_limit_s=options.limit_s,
+            **arguments,
+        )
+    plans = [_predicted(plan, model, options) for plan in found["plans"]]
+    return PlanFrontier(
+        tuple(read_plan(problem, plan, options) for plan in plans),
+        tuple(found["tile_bytes"]),
+        found["complete"],
+    )
 
 
 def read_plan(problem: Problem, plan: _core.Plan, options: SearchOptions, **notes: Any) -> Plan:
@@ -253,25 +313,47 @@ def search_plan(
         ConfigError: there is no such machine.
         PlanError: an option does not fit the graph.
     """
+    with _searching(table, options) as (model, arguments):
+        plan = _core.plan(
+            table,
+            workers=workers,
+            pins=_fixed(table, pins, options),
+            on_pass=on_pass,
+            **arguments,
+            **options.arguments(),
+        )
+    return _predicted(plan, model, options)
+
+
+def _fixed(table: _core.StrategyTable, pins: Pins, options: SearchOptions) -> dict[str, list[int]]:
+    """The cuts of every tensor that pins, or those of the options, fix."""
     fixed = {name: list(cuts) for name, cuts in pins.items()}
-    if options.pins:
-        given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
-        fixed = {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
+    if not options.pins:
+        return fixed
+    given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
+    return {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
+
+
+@contextlib.contextmanager
+def _searching(
+    table: _core.StrategyTable, options: SearchOptions
+) -> Iterator[tuple[Optional[_core.TimeModel], dict[str, Any]]]:
+    """The machine's model, and the objective and progress as arguments of a search."""
     model = time_model(table, options.machine) if options.machine else None
     is_time = options.objective == "time"
     if is_time and model is None:
         raise PlanError("plan: the objective time needs a machine; give its file or name")
     with following(options.limit_s, of_time=is_time) as heard:
-        plan = _core.plan(
-            table,
-            workers=workers,
-            pins=fixed,
-            on_pass=on_pass,
-            on_progress=heard,
-            time=model if is_time else None,
-            **options.arguments(),
-        )
-    return plan.with_prediction(model) if model is not None and not is_time else plan
+        yield model, {"on_progress": heard, "time": model if is_time else None}
+
+
+def _predicted(
+    plan: _core.Plan, model: Optional[_core.TimeModel], options: SearchOptions
+) -> _core.Plan:
+    """A plan for bytes with its time, if there is a machine."""
+    if model is None or options.objective == "time":
+        return plan
+    return plan.with_prediction(model)
 
 
 def _stopped(plan: _core.Plan, options: SearchOptions) -> str:
