@@ -72,7 +72,9 @@ def planned(
     def search(table: _core.StrategyTable, changed: SearchOptions) -> Plan:
         graph = dataclasses.replace(problem, table=table)
         plan = plan_fastest(graph, changed, fetch=fetch, dump_dir=dump_dir)
-        return with_memory(graph, plan, fetch) if exact and limit_bytes is not None else plan
+        if not exact or limit_bytes is None:
+            return plan
+        return with_memory(graph, plan, fetch, keep_fetched_bytes=changed.keep_fetched_bytes)
 
     def fit_graph(table: _core.StrategyTable, _: bool) -> Fit[Plan]:
         if limit_bytes is None:
