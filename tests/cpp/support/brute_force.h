@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "graph/graph.h"
@@ -32,6 +33,14 @@ int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const std::vector<int>& parts,
                        size_t limit, const std::vector<bool>& may_be_whole,
                        bool operators, const NodeCost& cost);
+
+// The least cost of all plans by their memory, `peak`, without those that need no less
+// and cost no less than another. Nothing if there are more than `limit` ways.
+std::map<int64_t, int64_t> BruteForceFrontier(
+    const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+    const std::vector<int>& parts, size_t limit, const std::vector<bool>& may_be_whole,
+    bool operators, const NodeCost& cost,
+    const std::function<int64_t(const Plan&)>& peak);
 
 }  // namespace tofu
 
