@@ -113,6 +113,7 @@ struct PlanSearch {
           options.time == nullptr ? ReplicableTensors(graph, coarse)
                                   : std::vector<bool>(coarse.tensors.size(), true);
       recursive.restrictions.operators_may_be_whole = options.time != nullptr;
+      recursive.restrictions.moves_may_be_whole = true;
     }
     SetMode(options.mode, graph, table, coarse, &recursive);
     recursive.time = options.time;

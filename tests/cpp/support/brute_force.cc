@@ -106,8 +106,10 @@ class BruteForce {
     }
     const std::vector<int> allowed =
         row == nullptr ? std::vector<int>() : row->splittable;
-    std::vector<Cuts> choices = Choices(
-        extents, allowed, operators_may_be_whole_ && row != nullptr && !row->random);
+    const bool may_be_whole =
+        row != nullptr && !row->random &&
+        (operators_may_be_whole_ || (!may_be_whole_.empty() && row->moves));
+    std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole);
     if (operators_may_be_whole_ &&
         coarse_.operators[coarse_.op_class[node]].elementwise) {
       choices = {LikeTensors(*row, node)};

@@ -19,8 +19,9 @@ namespace tofu {
 // The least that Recount counts over all ways to cut the tensor classes at all steps, if
 // each operator takes its best split independently; -1 if there are more than `limit`
 // ways to cut the tensors. Tensor classes in `may_be_whole` may stay whole at any step,
-// others only if nothing divides. Only ways to cut the tensors for which `fits` holds, if
-// given, count; the largest int64_t if there is none.
+// others only if nothing divides; with them, so may operators that compute nothing. Only
+// ways to cut the tensors for which `fits` holds, if given, count; the largest int64_t if
+// there is none.
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
                         size_t limit, const std::vector<bool>& may_be_whole = {},
