@@ -103,6 +103,11 @@ COMMANDS = {
     "suggest": ("suggest", "relu", "--shape=4,6"),
     "run": ("run", "train.py"),
     "plan": ("plan", "train.py"),
+    "compare": ("compare", "mlp"),
+    "estimate": ("estimate", "mlp"),
+    "frontier": ("frontier", "mlp"),
+    "simulate": ("simulate", "mlp", "--machine=p2.8xlarge"),
+    "calibrate": ("calibrate", "--output=machine.json"),
 }
 
 
