@@ -162,6 +162,9 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="few and small problems, once each")
     parser.add_argument("--time", type=float, default=60.0, help="seconds for each run")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--random", type=int, default=NUM_RANDOM, help="random problems that HiGHS solves, too"
+    )
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
     repeats = 1 if options.smoke else REPEATS
@@ -173,7 +176,7 @@ def main() -> None:
     if importlib.util.find_spec("pytoulbar2") is None:
         print("toulbar2 is left out: pytoulbar2 is not installed", file=sys.stderr)
     random_problems = []
-    for seed in range(1, 3 if options.smoke else 1 + NUM_RANDOM):
+    for seed in range(1, 3 if options.smoke else 1 + options.random):
         random_problems.append(compare(seed))
         print(json.dumps(random_problems[-1]), flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)

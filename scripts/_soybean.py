@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, write
-from _steps import step_seconds
+from _steps import simulated_step
 from _training import progress
 
 from tofu.plan import Problem, SearchOptions, plan_graph
@@ -128,7 +128,7 @@ def _row(case: Case, system: str, options: SearchOptions, workers: Optional[int]
     count = case.workers if workers is None else workers
     problem = case.problem(count)
     plan = plan_graph(problem, options)
-    step, alone = step_seconds(problem, plan, MACHINE)
+    step = simulated_step(problem, plan, MACHINE)
     return {
         "panel": case.panel,
         "label": case.label,
@@ -136,9 +136,9 @@ def _row(case: Case, system: str, options: SearchOptions, workers: Optional[int]
         "workers": count,
         "system": system,
         "fetched_bytes": plan.total_bytes,
-        "step_seconds": step,
-        "compute_seconds": min(step, alone),
-        "samples_per_second": case.batch / step,
+        "step_seconds": step.seconds,
+        "compute_seconds": min(step.seconds, step.compute_seconds),
+        "samples_per_second": case.batch / step.seconds,
     }
 
 

@@ -194,7 +194,7 @@ def _does_not_fit(mode: str) -> Callable[[Rows], list[str]]:
         row = rows.get(("wresnet-152-10", mode))
         if row is None:
             return ["wresnet-152-10 was not planned"]
-        held = sum(row["worker_bytes"].values()) / 2**30
+        held = (row.get("allocated_bytes") or sum(row["worker_bytes"].values())) / 2**30
         return [f"a worker holds {held:.1f} GiB"] if row["fits"] else []
 
     return problems

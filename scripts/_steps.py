@@ -1,17 +1,17 @@
-"""A plan's simulated step, with and without the time of its communication."""
+"""A plan's simulated step: its time, with and without communication, and its memory."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from tofu import _core
 from tofu.plan import Plan, Problem
 from tofu.plan.machine_files import machine_text, read_machine, without_segments
 from tofu.simulate.step import simulate_plan
 
-__all__ = ["WAYS", "free_links", "step_seconds"]
+__all__ = ["WAYS", "Step", "free_links", "simulated_step"]
 
 # How workers fetch, and the machine: MXNet's segments wait for all copies that they need, so with
 # copies they are switched off (MXNET_EXEC_BULK_EXEC_TRAIN=0).
@@ -20,6 +20,20 @@ WAYS: dict[str, Callable[[str], _core.Machine]] = {
     "plain": without_segments,
 }
 _FREE_BYTES_PER_S = 1e18
+
+
+class Step(NamedTuple):
+    """A simulated step.
+
+    Attributes:
+        seconds: its time.
+        compute_seconds: the same if copies between workers took no time.
+        memory_bytes: what MXNet allocates on the fullest device.
+    """
+
+    seconds: float
+    compute_seconds: float
+    memory_bytes: int
 
 
 def free_links(machine: str, *, fetch: str = "multifetch") -> _core.Machine:
@@ -32,10 +46,8 @@ def free_links(machine: str, *, fetch: str = "multifetch") -> _core.Machine:
     return _core.Machine(json.dumps(document))
 
 
-def step_seconds(
-    case: Problem, plan: Plan, machine: str, *, fetch: Optional[str] = None
-) -> tuple[float, float]:
-    """A simulated step, and the same if copies between workers took no time.
+def simulated_step(case: Problem, plan: Plan, machine: str, *, fetch: Optional[str] = None) -> Step:
+    """A simulated step.
 
     fetch: one of WAYS; None: the fastest.
     """
@@ -43,6 +55,7 @@ def step_seconds(
     found = []
     for way in WAYS if fetch is None else [fetch]:
         machines = (WAYS[way](machine), free_links(machine, fetch=way))
-        times = [simulate_plan(searched, each, fetch=way).step_seconds for each in machines]
-        found.append((times[0], times[1]))
+        step, alone = (simulate_plan(searched, each, fetch=way) for each in machines)
+        memory = max(worker["allocated_bytes"] for worker in step.workers)
+        found.append(Step(step.step_seconds, alone.step_seconds, memory))
     return min(found)

@@ -29,7 +29,14 @@ LABELS = {
     "dataparallel": "data parallel",
     "tofu": "tofu",
 }
-COLOURS = ("#c9c9c9", "#a9bfd6", "#d6c3a9", "#b9d6a9", "#3b6ea5", "#d6a9c3")
+COLOURS = {
+    "ideal": "#c9c9c9",
+    "smallbatch": "#a9bfd6",
+    "swap": "#d6c3a9",
+    "placement": "#b9d6a9",
+    "dataparallel": "#d6a9c3",
+    "tofu": "#3b6ea5",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +171,8 @@ def draw(document: dict[str, Any], path: Path) -> None:
             base = rates[model, systems[0]]["samples_per_second"] if systems[0] == "ideal" else 1
             height = row["samples_per_second"] / base if row["fits"] else 0
             place = group + at * width
-            axes.bar(place, height, width, color=COLOURS[at], label=LABELS[system] * (group == 0))
+            label = LABELS[system] * (group == 0)
+            axes.bar(place, height, width, color=COLOURS[system], label=label)
             text = f" {row['samples_per_second']:.3g}" if row["fits"] else " OOM"
             axes.text(place, height, text, rotation=90, ha="center", va="bottom", fontsize=7)
     axes.set_xticks([group + 0.4 - width / 2 for group in range(len(models))], models, fontsize=8)

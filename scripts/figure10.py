@@ -23,16 +23,17 @@ from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, problem, write
-from _steps import step_seconds
+from _steps import simulated_step
 
 from tofu.errors import PlanError
 from tofu.plan import Problem, SearchOptions, plan_graph
+from tofu.plan.machine_files import read_machine
 from tofu.plan.plan import format_bytes
 from tofu.tables import table
 
 WORKERS = 8
-LIMIT_BYTES = 12 * 2**30
 MACHINE = "p2.8xlarge"
+LIMIT_BYTES = read_machine(MACHINE).memory_bytes
 FETCH = "plain"  # of _steps.WAYS: on these models the faster way, or nearly
 CASES = (("rnn-4-8k", 512), ("wresnet-152-10", 8))
 ALGORITHMS = {
@@ -74,6 +75,8 @@ class Row:
         status: the plan's status, or the reason why there is no plan.
         step_seconds: a simulated step; None without a plan.
         compute_seconds: the same if copies between workers took no time.
+        allocated_bytes: memory that MXNet allocates for the fullest worker; None where no step was
+            simulated.
     """
 
     model: str
@@ -86,11 +89,17 @@ class Row:
     status: str
     step_seconds: Optional[float] = None
     compute_seconds: Optional[float] = None
+    allocated_bytes: Optional[int] = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the fullest worker, allocated or from the plan; 0 without a plan."""
+        return self.allocated_bytes or sum(self.worker_bytes.values())
 
     @property
     def fits(self) -> Optional[bool]:
-        """Whether a worker of 12 GB can hold its share; None without a plan."""
-        return sum(self.worker_bytes.values()) <= LIMIT_BYTES if self.worker_bytes else None
+        """Whether one of the paper's GPUs can hold a worker's share; None without a plan."""
+        return self.held_bytes <= LIMIT_BYTES if self.held_bytes else None
 
 
 def measure(
@@ -101,7 +110,7 @@ def measure(
         plan = plan_graph(case, SearchOptions(mode=mode, time_limit_s=time_limit_s))
     except PlanError as error:
         return Row(case.name, batch, mode, None, None, {}, None, str(error))
-    seconds = step_seconds(case, plan, MACHINE, fetch=FETCH) if simulates else ()
+    step = simulated_step(case, plan, MACHINE, fetch=FETCH) if simulates else None
     return Row(
         model=case.name,
         batch=batch,
@@ -111,8 +120,9 @@ def measure(
         worker_bytes=dict(plan.bytes_per_worker),
         search_seconds=plan.search_seconds,
         status=plan.status,
-        step_seconds=seconds[0] if seconds else None,
-        compute_seconds=seconds[1] if seconds else None,
+        step_seconds=step.seconds if step else None,
+        compute_seconds=step.compute_seconds if step else None,
+        allocated_bytes=step.memory_bytes if step else None,
     )
 
 
@@ -156,7 +166,7 @@ def to_text(rows: Sequence[Row]) -> str:
                 "a step",
                 "of it communication",
                 "a worker holds",
-                "12 GB",
+                "one GPU",
                 "paper",
             ),
             (_cells(row, ours or 1) for row in of_model),
@@ -166,7 +176,7 @@ def to_text(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row, ours: int) -> tuple[str, ...]:
-    held = sum(row.worker_bytes.values())
+    held = row.held_bytes
     return (
         ALGORITHMS[row.mode],
         "-" if row.total_bytes is None else format_bytes(row.total_bytes),
@@ -186,7 +196,7 @@ def _share(row: Row) -> str:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Bars of the rows, hatched if a worker of 12 GB is too small."""
+    """Bars of the rows, hatched if a worker's share does not fit one GPU."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -204,7 +214,8 @@ def draw(document: dict[str, Any], path: Path) -> None:
             _draw_times(panels[1][column], rows, document["machine"])
         else:
             panels[1][column].set_axis_off()
-    figure.suptitle("Hatched above: a worker would hold more than 12 GiB", fontsize=9)
+    limit = f"{document['limit_bytes'] / 2**30:.1f} GiB"
+    figure.suptitle(f"Hatched above: a worker would hold more than a GPU's {limit}", fontsize=9)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
 

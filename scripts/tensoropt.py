@@ -24,18 +24,19 @@ from _common import context, write
 from _training import progress
 
 from tofu.analysis.strategy_table import strategy_table
-from tofu.errors import PlanError
 from tofu.models import Model, build, find, make_rnn, make_wresnet
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
 from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planning.rivals import rivals_of
 from tofu.planning.within import held_bytes
 from tofu.tables import table
 
 MACHINE = "2x8v100"
 FEWER = (4, 8, 16)  # Figure 8; the last for the frontier, too
 DEVICE_BYTES = 16 * 2**30
-LIMITS = 4  # memory limits of a frontier
-RIVALS = ("data-parallel", "recursion")
+LIMITS = 8  # memory limits of a frontier
+SEARCH_S = 10.0  # for all of them
+RIVALS = ("data-parallel", "tofu", "optcnn")
 # Parameters and memory in GB, and the time of FT-LDP's search in seconds on 48 cores.
 PAPER: Mapping[str, tuple[float, float, Optional[float]]] = {
     "rnn": (108, 126, 0.28),
@@ -50,16 +51,18 @@ _FLAT = 0.05  # of the frontier's time: what counts as nearly flat
 Row = dict[str, Any]
 
 
-def _transformer() -> Model:
+def transformer(units: int) -> Model:
+    """Five layers of so many units."""
     small = find("transformer")
-    options = {**small.full.options, "layers": 5, "units": 4096, "heads": 64, "hidden": 16384}
+    sizes = {"units": units, "heads": units // 64, "hidden": 4 * units}
+    options = {**small.full.options, "layers": 5, **sizes}
     return dataclasses.replace(small, full=dataclasses.replace(small.full, options=options))
 
 
 MODELS: Mapping[str, Callable[[], Model]] = {
     "rnn": lambda: make_rnn(10, 18432, batch_size=BATCH),
     "wresnet": lambda: make_wresnet(101, 6, batch_size=BATCH),
-    "transformer": _transformer,
+    "transformer": lambda: transformer(4096),
     "vgg-16": lambda: find("vgg-16"),
 }
 
@@ -81,16 +84,7 @@ def _measure(name: str, *, smoke: bool) -> Row:
     fewer = SMOKE_WORKERS if smoke else FEWER
     alone = plan_graph(problem(1))
     begin = time.process_time()
-    points = list(
-        frontier(
-            problem(fewer[-1]),
-            SearchOptions(objective="time", machine=MACHINE),
-            limits=LIMITS,
-            rivals=RIVALS,
-            exact=False,
-            step_seconds=lambda _, plan: predicted(plan),
-        )
-    )
+    points = frontier_of(problem(fewer[-1]), MACHINE)
     seconds = time.process_time() - begin
     kept = unbeaten(points)
     turning = turning_point(kept)
@@ -99,13 +93,34 @@ def _measure(name: str, *, smoke: bool) -> Row:
         "batch": batch,
         "parameter_bytes": alone.bytes_per_worker["parameters"],
         "memory_bytes": held_bytes(alone),
-        "searches": len(points),
         "search_seconds": seconds,
-        "frontier": [_record(point) for point in kept],
-        "turning": None if turning is None else _record(turning),
-        "rivals": [_record(point) for point in points if point.is_rival],
-        "workers": [_fewer(problem(count), count) for count in fewer],
+        "frontier": [record(point) for point in kept],
+        "turning": None if turning is None else record(turning),
+        "rivals": [record(point) for point in _rivals(problem(fewer[-1]))],
+        "workers": [
+            _fewer(problem(count), points if count == fewer[-1] else None) for count in fewer
+        ],
     }
+
+
+def frontier_of(problem: Problem, machine: str) -> list[Point]:
+    """The plans that trade time on a machine against memory, as the search counts both."""
+    return list(
+        frontier(
+            problem,
+            SearchOptions(objective="time", machine=machine, time_limit_s=SEARCH_S),
+            limits=LIMITS,
+            exact=False,
+            step_seconds=lambda _, plan: predicted(plan),
+        )
+    )
+
+
+def _rivals(problem: Problem) -> Iterator[Point]:
+    timed = SearchOptions(objective="time", machine=MACHINE)
+    for name, options in rivals_of(RIVALS, timed).items():
+        plan = plan_graph(problem, options)
+        yield Point(name, plan, predicted(plan), is_rival=True)
 
 
 def predicted(plan: Plan) -> float:
@@ -113,7 +128,8 @@ def predicted(plan: Plan) -> float:
     return float((plan.predicted or {})["step_ns"]) / 1e9
 
 
-def _record(point: Point) -> Row:
+def record(point: Point) -> Row:
+    """A point as raw data."""
     return {
         "name": point.name,
         "held_bytes": point.held_bytes,
@@ -123,29 +139,21 @@ def _record(point: Point) -> Row:
     }
 
 
-def _fewer(problem: Problem, workers: int) -> Row:
-    """The least time over so many workers, and that of data parallelism and of fewest bytes."""
-    timed = SearchOptions(objective="time", machine=MACHINE)
-    wanted = {
-        "ours": dataclasses.replace(
-            timed, allow_replication=True, memory_limit_bytes=int(0.9 * DEVICE_BYTES)
-        ),
-        "data-parallel": dataclasses.replace(timed, mode="data-parallel"),
-        "tofu": SearchOptions(machine=MACHINE, mode="recursion"),
-    }
-    row: Row = {"workers": workers}
-    for name, options in wanted.items():
-        try:
-            plan = plan_graph(problem, options)
-        except PlanError:
-            row[name] = None
-            continue
-        row[name] = {
-            "step_seconds": predicted(plan),
-            "held_bytes": held_bytes(plan),
-            "fits": held_bytes(plan) <= DEVICE_BYTES,
-        }
+def _fewer(problem: Problem, points: Optional[Sequence[Point]]) -> Row:
+    """The least time that fits, of a frontier, and those of the rivals."""
+    best = fastest_within(points or frontier_of(problem, MACHINE), DEVICE_BYTES)
+    found = {point.name: point for point in _rivals(problem) if point.name != "optcnn"}
+    row: Row = {"workers": problem.workers}
+    for name, point in {"ours": best, **found}.items():
+        fits = point is not None and point.held_bytes <= DEVICE_BYTES
+        row[name] = None if point is None else {**record(point), "fits": fits}
     return row
+
+
+def fastest_within(points: Sequence[Point], limit_bytes: int) -> Optional[Point]:
+    """The plan with the least time that holds no more; None: none does."""
+    fitting = [point for point in points if point.held_bytes <= limit_bytes]
+    return min(fitting, key=lambda point: point.cost, default=None)
 
 
 # --- what TensorOpt observes --------------------------------------------------------------------
@@ -174,7 +182,7 @@ def _flat(row: Row) -> str:
 
 
 def _tofu_is_slower(row: Row) -> str:
-    tofu = next(point["step_seconds"] for point in row["rivals"] if point["name"] == "recursion")
+    tofu = next(point["step_seconds"] for point in row["rivals"] if point["name"] == "tofu")
     best = row["frontier"][-1]["step_seconds"]
     return "" if tofu > best else f"{tofu:.3f} s, the frontier {best:.3f} s"
 

@@ -221,6 +221,40 @@ def plan(
         tofu.errors.PlanError: an option does not fit the graph.
     """
 
+def plan_frontier(
+    table: StrategyTable,
+    *,
+    workers: int,
+    pins: Mapping[str, Sequence[int]] = {},
+    mode: str = "tofu",
+    parts: Sequence[int] = [],
+    searches: int,
+    time_limit_s: float = 60,
+    time: TimeModel | None = None,
+    on_progress: Callable[[str, int | None, int], None] | None = None,
+) -> dict[str, Any]:
+    """Search the plans that trade cost against the memory of tiles, whole tensors allowed.
+
+    Args:
+        table: strategy table of the training graph.
+        workers: as for `plan`.
+        pins: as for `plan`.
+        mode: one that improves steps, such as "tofu".
+        parts: as for `plan`.
+        time: as for `plan`.
+        on_progress: as for `plan`.
+        searches: number of memory limits to search within, at least 1.
+        time_limit_s: after which the plans found so far are returned.
+
+    Returns:
+        plans: those that no other one found beats in both, by ascending memory;
+        tile_bytes: what the tiles of a worker take at most, of each;
+        complete: whether these are proven to be all there are.
+
+    Raises:
+        tofu.errors.PlanError: an option does not fit the graph.
+    """
+
 @final
 class Partitioned:
     """A graph divided over workers.

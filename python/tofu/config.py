@@ -13,6 +13,8 @@
 ``TOFU_MEMORY``       what a worker may hold, such as ``12GiB``; unset: what GPUs have.
 ``TOFU_RECOMPUTE``    ``auto``, ``none`` or ``all``: activations to compute again in the backward
                       pass; unset: ``auto``, as few as the memory needs.
+``TOFU_KEEP_FETCHED`` by how much a worker's peak may grow, such as ``512MiB``, for fetched regions
+                      that it keeps instead of fetching them again; unset: by nothing.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
@@ -91,6 +93,7 @@ VARIABLES = (
     "TOFU_MACHINE",
     "TOFU_MEMORY",
     "TOFU_RECOMPUTE",
+    "TOFU_KEEP_FETCHED",
     "TOFU_PINS",
     "TOFU_PLAN",
     "TOFU_STRICT",
@@ -127,6 +130,7 @@ class Config:
         memory_bytes: what a worker may hold, or None; with it, and without TOFU_REPLICATION=0,
             tensors may stay whole, as the limit says how much memory that may take.
         recompute: which activations the backward pass computes again, one of RECOMPUTES.
+        keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it keeps.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
@@ -146,6 +150,7 @@ class Config:
     machine: str = ""
     memory_bytes: Optional[int] = None
     recompute: str = RECOMPUTES[0]
+    keep_fetched_bytes: int = 0
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -198,6 +203,7 @@ class Config:
                 "machine file (tofu calibrate writes one) or name, to predict times"
             )
         memory = env.get("TOFU_MEMORY", "").strip()
+        kept = env.get("TOFU_KEEP_FETCHED", "").strip()
         return cls(
             workers=parse_workers(workers, where["TOFU_WORKERS"]) if workers else None,
             device=device or None,
@@ -212,6 +218,7 @@ class Config:
             machine=machine,
             memory_bytes=parse_bytes(memory, where["TOFU_MEMORY"]) if memory else None,
             recompute=parse_recompute(env.get("TOFU_RECOMPUTE", ""), where["TOFU_RECOMPUTE"]),
+            keep_fetched_bytes=parse_bytes(kept, where["TOFU_KEEP_FETCHED"]) if kept else 0,
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),

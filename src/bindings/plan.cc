@@ -61,6 +61,34 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                                 on_progress ? OnProgress(*on_progress) : nullptr)});
 }
 
+py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
+                        const std::map<std::string, std::vector<int>>& pins,
+                        const std::string& mode, const std::vector<int>& parts,
+                        int searches, double time_limit_s,
+                        const std::shared_ptr<TimeModel>& time,
+                        const std::optional<py::function>& on_progress) {
+  PlanOptions options;
+  options.workers = workers;
+  options.pins = pins;
+  options.mode = mode;
+  options.parts = parts;
+  options.allow_replication = true;
+  options.time_limit_s = time_limit_s;
+  options.time = time.get();
+  PlanFrontier found;
+  {
+    const py::gil_scoped_release unlock;
+    found = MakeFrontier(*table->graph, table->table, options, searches,
+                         on_progress ? OnProgress(*on_progress) : nullptr);
+  }
+  std::vector<SharedPlan> plans;
+  for (Plan& plan : found.plans) {
+    plans.push_back(std::make_shared<TablePlan>(TablePlan{table, std::move(plan)}));
+  }
+  return py::dict(py::arg("plans") = plans, py::arg("tile_bytes") = found.tile_bytes,
+                  py::arg("complete") = found.is_complete);
+}
+
 std::string ToJson(const TablePlan& plan) {
   Plan estimated = plan.plan;
   estimated.fullest_worker = EstimateMemory(plan.graph(), plan.strategies(), plan.plan);
@@ -201,6 +229,13 @@ void BindPlan(py::module_* module) {
               py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("time") = py::none(), py::arg("on_pass") = py::none(),
               py::arg("on_progress") = py::none(), "Search a plan.");
+  module->def("plan_frontier", &SearchFrontier, py::arg("table"), py::kw_only(),
+              py::arg("workers"), py::arg("pins") = defaults.pins,
+              py::arg("mode") = defaults.mode, py::arg("parts") = defaults.parts,
+              py::arg("searches"),
+              py::arg("time_limit_s") = defaults.time_limit_s,
+              py::arg("time") = py::none(), py::arg("on_progress") = py::none(),
+              "Search the plans that trade cost against memory.");
   module->def(
       "solve_step_problem", &SolveStepProblem, py::arg("problem"),
       py::call_guard<py::gil_scoped_release>(),

@@ -153,6 +153,7 @@ StrategyRow ReadRow(const JsonCursor& cursor) {
   if (cursor.Has("source")) row.source = cursor.At("source").String();
   if (cursor.Has("elementwise")) row.elementwise = cursor.At("elementwise").Bool();
   if (cursor.Has("random")) row.random = cursor.At("random").Bool();
+  if (cursor.Has("moves")) row.moves = cursor.At("moves").Bool();
   const JsonCursor vars = cursor.At("vars");
   for (int i = 0; i < vars.Size(); ++i) row.vars.push_back(ReadVar(vars.At(i)));
   const int num_vars = vars.Size();

@@ -86,6 +86,7 @@ struct StrategyRow {
   std::string source;  // "file:line" of the description
   bool elementwise = false;
   bool random = false;
+  bool moves = false;  // computes nothing: with replication all workers may do it whole
   std::vector<IndexVar> vars;
   std::vector<int> splittable;
   std::vector<OutputAccess> outputs;

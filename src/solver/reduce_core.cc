@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "solver/moments.h"
+#include "solver/worklist.h"
 
 namespace tofu {
 namespace {
@@ -47,6 +48,12 @@ class Reducer {
         edges_of_(core_.domain.size()),
         is_gone_(core_.domain.size(), 0),
         moments_(core_.capacity.size()),
+        unsupported_(core_.domain.size()),
+        single_(core_.domain.size()),
+        dominated_(core_.domain.size()),
+        low_degree_(core_.domain.size()),
+        separable_(core_.edges.size()),
+        functions_(core_.edges.size()),
         memo_(*memo) {
     std::iota(moments_.begin(), moments_.end(), 0);
     for (size_t v = 0; v < values_.size(); ++v) {
@@ -121,13 +128,30 @@ class Reducer {
     for (Segment& segment : core_.segments[v]) shrink(&segment.bytes);
     for (int e : edges_of_[v]) core_.edges[e].cost = memo_.Shrink(End(e, v), keep);
     core_.domain[v] = static_cast<int>(left.size());
+    Touch(v);
+    for (int e : edges_of_[v]) TouchEdge(e);
     return true;
+  }
+
+  // Something near variable v has changed: its costs, uses, or tables.
+  void Touch(int v) {
+    for (Worklist* list : {&unsupported_, &single_, &dominated_, &low_degree_}) {
+      list->Add(v);
+    }
+  }
+
+  void TouchEdge(int e) {
+    separable_.Add(e);
+    functions_.Add(e);
+    Touch(EdgeAt(e).a);
+    Touch(EdgeAt(e).b);
   }
 
   void Detach(int e) {
     for (int v : {EdgeAt(e).a, EdgeAt(e).b}) {
       std::vector<int>& list = edges_of_[v];
       list.erase(std::find(list.begin(), list.end(), e));  // once in each
+      Touch(v);
     }
     core_.edges[e].cost = {};
   }
@@ -138,11 +162,11 @@ class Reducer {
     bool changed = true;
     while (changed) {
       changed = false;
-      for (int v = 0; v < count() && !core_.infeasible; ++v) {
+      for (int v = -1; !core_.infeasible && (v = unsupported_.Take(v)) >= 0;) {
         if (!is_gone_[v] && MayLackSupport(v)) changed |= Keep(v, Supported(v));
       }
       if (core_.infeasible) return ever;
-      for (int v = 0; v < count(); ++v) {
+      for (int v = -1; (v = single_.Take(v)) >= 0;) {
         if (!is_gone_[v] && core_.domain[v] == 1) {
           Fix(v);
           changed = true;
@@ -156,6 +180,10 @@ class Reducer {
   }
 
   void Compress() {
+    if (core_.capacity.empty()) return;
+    for (Worklist* list : {&unsupported_, &single_, &dominated_, &low_degree_}) {
+      list->AddAll();
+    }
     std::vector<int> kept = CompressMoments(&core_);
     for (int& t : kept) t = moments_[t];
     moments_ = std::move(kept);
@@ -212,7 +240,7 @@ class Reducer {
 
   bool DropSeparable() {
     bool changed = false;
-    for (size_t e = 0; e < core_.edges.size(); ++e) {
+    for (int e = -1; (e = separable_.Take(e)) >= 0;) {
       const Edge& edge = core_.edges[e];
       if (edge.cost.empty() || !IsSeparable(edge)) continue;
       const int width = core_.domain[edge.b];
@@ -234,7 +262,7 @@ class Reducer {
         core_.unary[edge.b][y] =
             SaturatingAdd(core_.unary[edge.b][y], edge.cost[base + y]);
       }
-      Detach(static_cast<int>(e));
+      Detach(e);
       changed = true;
     }
     return changed;
@@ -271,14 +299,14 @@ class Reducer {
 
   bool MergeFunctions() {
     bool changed = false;
-    for (size_t e = 0; e < core_.edges.size(); ++e) {
+    for (int e = -1; (e = functions_.Take(e)) >= 0;) {
       for (bool forward : {true, false}) {
         if (core_.edges[e].cost.empty()) continue;
         if (!memo_.HasForbidden(core_.edges[e].cost)) continue;
         const int u = forward ? core_.edges[e].a : core_.edges[e].b;
-        const std::vector<int> value = FunctionOf(static_cast<int>(e), u);
+        const std::vector<int> value = FunctionOf(e, u);
         if (value.empty()) continue;
-        Substitute(Other(static_cast<int>(e), u), u, static_cast<int>(e), value);
+        Substitute(Other(e, u), u, e, value);
         changed = true;
       }
     }
@@ -361,15 +389,17 @@ class Reducer {
       core_.edges.push_back({a, b, u == a ? cost : memo_.Unify(zeros)});
       edges_of_[a].push_back(found);
       edges_of_[b].push_back(found);
+      TouchEdge(found);
       if (u == a) return;
     }
+    TouchEdge(found);
     SharedCells& sum = core_.edges[found].cost;
     sum = memo_.Sum(sum, cost, core_.domain[b], u != a);
   }
 
   bool RemoveDominated() {
     bool changed = false;
-    for (int v = 0; v < count(); ++v) {
+    for (int v = -1; (v = dominated_.Take(v)) >= 0;) {
       if (is_gone_[v]) continue;
       const int64_t size = core_.domain[v];
       int64_t cells = 1;
@@ -419,7 +449,7 @@ class Reducer {
 
   bool EliminateLowDegrees() {
     bool changed = false;
-    for (int v = 0; v < count(); ++v) {
+    for (int v = -1; (v = low_degree_.Take(v)) >= 0;) {
       if (is_gone_[v] || !core_.segments[v].empty() || edges_of_[v].size() > 2) continue;
       int64_t cells = 1;
       for (int e : edges_of_[v]) cells *= core_.domain[Other(e, v)];
@@ -496,6 +526,13 @@ class Reducer {
   std::vector<char> is_gone_;               // [variable]
   std::vector<int> moments_;                // those left, as given
   std::vector<Gone> gone_;                  // in the order in which they went
+  // What each rule has yet to look at: variables, and for the last two edges.
+  Worklist unsupported_;
+  Worklist single_;
+  Worklist dominated_;
+  Worklist low_degree_;
+  Worklist separable_;
+  Worklist functions_;
   TableMemo& memo_;
 };
 

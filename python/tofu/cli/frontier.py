@@ -32,13 +32,16 @@ from tofu.plan.plan import format_bytes, format_seconds
 from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planning.frontier_picture import draw
 from tofu.planning.problems import number_of_workers
+from tofu.planning.rivals import rivals_of
 from tofu.planning.saving import save_plan
 from tofu.tables import table
 
 __all__ = ["frontier_command", "render"]
 
 FORMATS = ("text", "json", "svg", "html")
-_RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
+_RIVALS = "data-parallel,tofu,optcnn"
+_COMPLETE = "proven: no other plan beats these in what the search minimises and in memory of tiles"
+_MODES = "allrow-greedy,spartan,equalchop,icml18"
 
 
 @click.command("frontier", cls=Script, short_help="Print the plans that trade time against memory.")
@@ -55,11 +58,12 @@ _RIVALS = "data-parallel,recursion,allrow-greedy,spartan,equalchop,icml18"
     type=click.IntRange(min=1, max=1000),
     default=8,
     show_default=True,
-    help="How many memory limits to search between the two ends.",
+    help="How many memory limits to search within, at most.",
 )
 @click.option(
-    "--rivals", default=_RIVALS, show_default=True, metavar="MODE,...",
-    help="Search modes whose plans are shown for comparison; empty: none.",
+    "--rivals", metavar="NAME,...",
+    help="Plans of other systems to compare with: data-parallel, tofu, optcnn, or search modes; "
+    f"empty: none. Default: {_RIVALS},{_MODES}, without optcnn if there is no machine.",
 )  # fmt: skip
 @click.option(
     "--recompute", type=click.Choice(("auto", "none")), default="auto", show_default=True,
@@ -86,7 +90,7 @@ def frontier_command(
     machine: Optional[str],
     memory: Optional[str],
     limits: int,
-    rivals: str,
+    rivals: Optional[str],
     recompute: str,
     quick: bool,
     device: Optional[str],
@@ -114,15 +118,18 @@ def frontier_command(
     )
     problem = opened.problem(config.workers or number_of_workers(), None)
     predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
+    options = (
+        SearchOptions() if machine is None else SearchOptions(objective="time", machine=machine)
+    )
+    if rivals is None:
+        rivals = f"{_RIVALS},{_MODES}" if machine else f"{_RIVALS},{_MODES}".replace("optcnn,", "")
     points = list(
         frontier(
             problem,
-            SearchOptions()
-            if machine is None
-            else SearchOptions(objective="time", machine=machine),
+            options,
             limits=limits,
             most_bytes=most,
-            rivals=[mode.strip() for mode in rivals.split(",") if mode.strip()],
+            rivals=rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options),
             exact=not quick,
             step_seconds=predict,
             recompute=recompute == "auto" and machine is not None,
@@ -153,6 +160,7 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
             "version": 1,
             "target": target,
             "workers": kept[0].plan.workers,
+            "complete": any(point.is_proven for point in points),
             "frontier": [_record(point, turning) for point in kept],
             "rivals": [_record(point, None) for point in rivals],
         }
@@ -162,13 +170,17 @@ def render(target: str, points: Sequence[Point], form: str) -> str:
     header, rows = _rows(kept, rivals, turning)
     if form == "html":
         return _page(target, header, rows, draw(target, kept, rivals, turning))
-    return "\n".join(table(header, rows, right=(0, 1, 2))) + "\n"
+    lines = table(header, rows, right=(0, 1, 2))
+    if any(point.is_proven for point in points):
+        lines.append(_COMPLETE)
+    return "\n".join(lines) + "\n"
 
 
 def _record(point: Point, turning: Optional[Point]) -> dict[str, Any]:
     return {
         "name": point.name,
         "held_bytes": point.held_bytes,
+        "tile_bytes": point.tile_bytes,
         "communicated_bytes": point.plan.total_bytes,
         "step_seconds": point.step_seconds,
         "turning_point": point is turning,

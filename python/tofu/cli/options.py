@@ -47,10 +47,12 @@ __all__ = [
     "optimizer_option",
     "pin_file_option",
     "pin_option",
+    "keep_fetched_option",
     "recompute_option",
     "search_option",
     "set_fetch",
     "set_memory",
+    "set_keep_fetched",
     "set_recompute",
     "set_search",
     "shape_option",
@@ -132,6 +134,12 @@ recompute_option = click.option(
     metavar="|".join(RECOMPUTES),
     help="Activations that the backward pass computes again instead of keeping them: as few as "
     "the memory needs, none, or all that help. Default: $TOFU_RECOMPUTE, else auto.",
+)
+keep_fetched_option = click.option(
+    "--keep-fetched",
+    metavar="SIZE",
+    help="By how much a worker's peak may grow, such as 512MiB, for fetched regions that it keeps "
+    "until they are read again, also in the backward pass. Default: $TOFU_KEEP_FETCHED.",
 )
 allow_replication_option = click.option(
     "--allow-replication",
@@ -292,6 +300,13 @@ def set_memory(memory: Optional[str]) -> None:
     if memory is not None:
         parse_bytes(memory, "--memory")
         os.environ["TOFU_MEMORY"] = memory
+
+
+def set_keep_fetched(size: Optional[str]) -> None:
+    """Set the variable for the memory that fetched regions may take, if the option is given."""
+    if size is not None:
+        parse_bytes(size, "--keep-fetched")
+        os.environ["TOFU_KEEP_FETCHED"] = size
 
 
 def set_recompute(recompute: Optional[str]) -> None:

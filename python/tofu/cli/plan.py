@@ -28,6 +28,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     fetch_option,
+    keep_fetched_option,
     log_option,
     machine_option,
     objective_option,
@@ -37,6 +38,7 @@ from tofu.cli.options import (
     recompute_option,
     search_option,
     set_fetch,
+    set_keep_fetched,
     set_memory,
     set_recompute,
     set_search,
@@ -93,6 +95,7 @@ _OF_PARAMETERS = ("parameters", "optimizer_state")
 @objective_option
 @machine_option
 @recompute_option
+@keep_fetched_option
 @shape_option
 @click.option(
     "--dtype",
@@ -172,6 +175,7 @@ def plan(
     objective: Optional[str],
     machine: Optional[str],
     recompute: Optional[str],
+    keep_fetched: Optional[str],
     shapes: tuple[str, ...],
     dtypes: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -221,6 +225,7 @@ def plan(
         set_memory(memory)
         memory = _EXACT
     set_recompute(recompute)
+    set_keep_fetched(keep_fetched)
     config = switch_on(workers, device, log)
     request = None
     if is_symbol:
@@ -236,6 +241,7 @@ def plan(
         config.replication,
         objective=config.objective,
         machine=config.machine,
+        keep_fetched_bytes=config.keep_fetched_bytes,
     )
     if peak and memory != _EXACT:
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
@@ -251,6 +257,7 @@ def plan(
         _command(context),
         config.memory_bytes,
         config.recompute,
+        config.keep_fetched_bytes,
     )
 
     def run() -> None:
@@ -317,7 +324,7 @@ def _plan_module(
 
 _NOT_OF_MODULES = (
     "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
-    "save", "memory", "fetch", "recompute",
+    "save", "memory", "fetch", "recompute", "keep_fetched",
 )  # fmt: skip
 
 
@@ -369,6 +376,7 @@ class Output:
         command: the command line that plans it again, before and after pins.
         limit: what a worker may hold, in bytes; None: any number.
         recompute: which activations are computed again, one of config.RECOMPUTES.
+        keep_fetched_bytes: as SearchOptions has it.
     """
 
     form: str
@@ -382,6 +390,7 @@ class Output:
     command: tuple[str, str] = ("", "")
     limit: Optional[int] = None
     recompute: str = RECOMPUTES[0]
+    keep_fetched_bytes: int = 0
 
 
 def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
@@ -511,7 +520,9 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
     if output.explain and not explanations and output.form == "text":
         return ""  # another graph has those names
     if output.memory == _EXACT and plan.memory != _EXACT:
-        plan = with_memory(problem, plan, output.fetch)
+        plan = with_memory(
+            problem, plan, output.fetch, keep_fetched_bytes=output.keep_fetched_bytes
+        )
     if output.form != "json":
         plan = _with_names(problem, plan)
     return _render(plan, explanations, output, problem.graph)
@@ -519,7 +530,7 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
 
 _AGAIN = ("shapes", "dtypes", "inputs", "optimizer", "predict", "batch_size", "search",
           "allow_replication", "objective", "machine", "fetch", "device",
-          "recompute")  # fmt: skip
+          "recompute", "keep_fetched")  # fmt: skip
 
 
 def _command(context: click.Context) -> tuple[str, str]:

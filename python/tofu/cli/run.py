@@ -15,6 +15,7 @@ from tofu.cli.options import (
     describe_option,
     device_option,
     fetch_option,
+    keep_fetched_option,
     log_option,
     machine_option,
     memory_option,
@@ -24,6 +25,7 @@ from tofu.cli.options import (
     recompute_option,
     search_option,
     set_fetch,
+    set_keep_fetched,
     set_memory,
     set_recompute,
     set_search,
@@ -53,6 +55,7 @@ __all__ = ["run"]
 @machine_option
 @memory_option
 @recompute_option
+@keep_fetched_option
 @pin_option
 @pin_file_option
 @click.option(
@@ -85,6 +88,7 @@ def run(
     machine: Optional[str],
     memory: Optional[str],
     recompute: Optional[str],
+    keep_fetched: Optional[str],
     pins: tuple[str, ...],
     pin_file: Optional[str],
     plan: Optional[str],
@@ -111,6 +115,7 @@ def run(
     set_fetch(fetch)
     set_memory(memory)
     set_recompute(recompute)
+    set_keep_fetched(keep_fetched)
     switch_on(workers, device, log)
     tell_misplaced(click.get_current_context(), script, args)
     sys.stdout.flush()

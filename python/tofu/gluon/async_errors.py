@@ -29,7 +29,7 @@ from tofu.mx.run.extension import fetch_fault
 from .session import Session, active
 from .state import State
 
-__all__ = ["READERS", "explain", "explaining", "naming", "settle", "settling"]
+__all__ = ["READERS", "explaining", "explaining_once", "naming", "settle", "settling"]
 
 # The functions that a script reads arrays with.
 READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
@@ -88,7 +88,7 @@ def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> 
         kind: the error to raise.
     """
     errors = session.state.errors
-    errors.is_named = True
+    before, errors.is_named = errors.is_named, True
     try:
         yield
     except MXNetError as error:
@@ -98,14 +98,27 @@ def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> 
             error_list.refill()
         raise kind(f"{what} failed: {error}") from error
     finally:
-        errors.is_named = False
+        errors.is_named = before
 
 
-def explain(error: Exception, session: Session) -> None:
-    """Settle an operator's error raised in a callback, and append the result to its text."""
-    missing = settle(session) if isinstance(error, MXNetError) else ""
-    if missing:
-        error.args = (f"{error}{missing}",)
+@contextlib.contextmanager
+def explaining_once(session: Session) -> Iterator[None]:
+    """Let one error leave this block, and append to its text what ``settle`` finds.
+
+    Readers in the block may meet the same fault and be dropped in favour of an error that a
+    callback has raised: none of them settles.
+    """
+    errors = session.state.errors
+    before, errors.is_named = errors.is_named, True
+    try:
+        yield
+    except MXNetError as error:
+        missing = settle(session)
+        if missing:
+            error.args = (f"{error}{missing}",)
+        raise
+    finally:
+        errors.is_named = before
 
 
 def settle(session: Session) -> str:

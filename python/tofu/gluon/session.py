@@ -89,6 +89,7 @@ class Session:
                 allow_replication=config.replication,
                 objective=config.objective,
                 machine=config.machine,
+                keep_fetched_bytes=config.keep_fetched_bytes,
             ),
             memory_bytes=config.memory_bytes,
             recompute=config.recompute,

@@ -55,7 +55,7 @@ class _Errors(threading.local):
     Attributes:
         missing: text to append to it.
         fault: the text to have instead: a fetch has found no address of its tile.
-        is_named: whether the reader of an array says by itself what has failed.
+        is_named: whether the caller of readers says what has failed: they do not search.
     """
 
     missing = ""

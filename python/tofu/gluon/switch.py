@@ -54,6 +54,7 @@ def enable(
     machine: Union[str, os.PathLike[str], None] = None,
     memory: Optional[str] = None,
     recompute: Optional[str] = None,
+    keep_fetched: Optional[str] = None,
     strict: Optional[bool] = None,
     hybridize: Optional[bool] = None,
 ) -> None:
@@ -81,6 +82,8 @@ def enable(
             what the GPUs have.
         recompute: activations that the backward pass computes again: "auto" (as few as the memory
             needs), "none" or "all" (that help); None: TOFU_RECOMPUTE, else auto.
+        keep_fetched: by how much a worker's peak may grow, such as "512MiB", for fetched regions
+            that it keeps instead of fetching them again; None: TOFU_KEEP_FETCHED, else by nothing.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
         hybridize: whether blocks that the script never hybridizes are partitioned, too; None:
@@ -94,7 +97,7 @@ def enable(
         {
             "workers": workers, "device": device, "log": log, "fetch": fetch, "plan": plan,
             "search": search, "objective": objective, "machine": machine, "memory": memory,
-            "recompute": recompute,
+            "recompute": recompute, "keep_fetched": keep_fetched,
         },
         pins,
         {"replication": allow_replication, "strict": strict, "hybridize": hybridize},
@@ -243,10 +246,7 @@ def _backward(original: Callable[..., int]) -> Callable[..., int]:
             delivery.after_backward(state)
             views.after_backward(state.views)  # and the new gradients into the script's arrays
 
-        try:
+        with async_errors.explaining_once(current):
             return state.calls.run(original, args, before, after)
-        except Exception as error:
-            async_errors.explain(error, current)
-            raise
 
     return backward

@@ -10,10 +10,12 @@ from typing import Any
 
 from .compiler import (
     Compiled,
+    PlanFrontier,
     Problem,
     compile_graph,
     intercept,
     observe,
+    plan_frontier,
     plan_graph,
     plan_refined,
 )
@@ -26,6 +28,7 @@ __all__ = [
     "Compiled",
     "OperatorPlan",
     "Plan",
+    "PlanFrontier",
     "Problem",
     "SearchOptions",
     "Step",
@@ -33,6 +36,7 @@ __all__ = [
     "compile_graph",
     "intercept",
     "observe",
+    "plan_frontier",
     "plan_graph",
     "plan_refined",
     "render_html",

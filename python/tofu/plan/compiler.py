@@ -28,11 +28,13 @@ from .progress import following
 
 __all__ = [
     "Compiled",
+    "PlanFrontier",
     "Problem",
     "Refine",
     "compile_graph",
     "intercept",
     "observe",
+    "plan_frontier",
     "plan_graph",
     "plan_refined",
 ]
@@ -169,16 +171,22 @@ def compile_graph(
     for interceptor in _interceptors:
         interceptor(table, workers, refine)
     on_pass = _dumper(dump_dir)
+    options = options or SearchOptions()
     search = functools.partial(
         search_plan,
         workers=workers,
         pins=pins or {},
-        options=options or SearchOptions(),
+        options=options,
         on_pass=on_pass,
     )
-    plan = saved or _refined(table, search, refine)
+    plan = saved or _refined(search(table), search, refine)
     partitioned = _core.partition(
-        plan, fetch=fetch, crossing=crossing, apart=set(apart), on_pass=on_pass
+        plan,
+        fetch=fetch,
+        crossing=crossing,
+        apart=set(apart),
+        spare_bytes=options.keep_fetched_bytes,
+        on_pass=on_pass,
     )
     step = _core.schedule(partitioned, joint=joint, relays=relays, on_pass=on_pass)
     compiled = Compiled(
@@ -197,12 +205,11 @@ def compile_graph(
 
 
 def _refined(
-    table: _core.StrategyTable,
+    plan: _core.Plan,
     search: Callable[[_core.StrategyTable], _core.Plan],
     refine: Optional[Refine],
 ) -> _core.Plan:
-    """The plan of a graph, or of the one that `refine` makes if that communicates no more."""
-    plan = search(table)
+    """A plan, or that of the graph that `refine` makes if it communicates no more."""
     better = refine(plan) if refine is not None else None
     if better is None:
         return plan
@@ -229,7 +236,7 @@ def plan_refined(
     def search(table: _core.StrategyTable) -> _core.Plan:
         return search_plan(table, problem.workers, {}, chosen, on_pass)
 
-    plan = _refined(problem.table, search, problem.refine)
+    plan = _refined(search(problem.table), search, problem.refine)
     found = problem.replaced(plan.table)
     return found, read_plan(found, plan, chosen)
 
@@ -248,6 +255,57 @@ def plan_graph(
     chosen = options or SearchOptions()
     plan = search_plan(problem.table, problem.workers, {}, chosen, _dumper(dump_dir))
     return read_plan(problem, plan, chosen)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanFrontier:
+    """Plans that trade cost, which the search minimises, against the memory of tiles.
+
+    Attributes:
+        plans: those that no other one found beats in both, by ascending memory, each with its
+            graph, which is the one that a run would use.
+        tile_bytes: what the tiles of a worker take at most, of each.
+        is_complete: whether these are proven to be all there are.
+    """
+
+    plans: tuple[tuple[Problem, Plan], ...]
+    tile_bytes: tuple[int, ...]
+    is_complete: bool
+
+
+def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) -> PlanFrontier:
+    """Search the plans that trade cost against memory; tensors may stay whole.
+
+    Args:
+        problem: what to plan.
+        options: how to search; the time limit is for all searches together.
+        searches: number of memory limits to search within.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    with _searching(problem.table, options) as (model, arguments):
+        found = _core.plan_frontier(
+            problem.table,
+            workers=problem.workers,
+            pins=_fixed(problem.table, {}, options),
+            mode=options.mode,
+            parts=options.parts,
+            searches=searches,
+            time_limit_s=options.limit_s,
+            **arguments,
+        )
+    plans = []
+    for plan, tiles in zip(found["plans"], found["tile_bytes"]):
+        within = dataclasses.replace(options, allow_replication=True, memory_limit_bytes=tiles)
+
+        def search(table: _core.StrategyTable, chosen: SearchOptions = within) -> _core.Plan:
+            return search_plan(table, problem.workers, {}, chosen, None)
+
+        refined = _refined(_predicted(plan, model, options), search, problem.refine)
+        own = problem.replaced(refined.table)
+        plans.append((own, read_plan(own, refined, options)))
+    return PlanFrontier(tuple(plans), tuple(found["tile_bytes"]), found["complete"])
 
 
 def read_plan(problem: Problem, plan: _core.Plan, options: SearchOptions, **notes: Any) -> Plan:
@@ -308,25 +366,47 @@ def search_plan(
         ConfigError: there is no such machine.
         PlanError: an option does not fit the graph.
     """
+    with _searching(table, options) as (model, arguments):
+        plan = _core.plan(
+            table,
+            workers=workers,
+            pins=_fixed(table, pins, options),
+            on_pass=on_pass,
+            **arguments,
+            **options.arguments(),
+        )
+    return _predicted(plan, model, options)
+
+
+def _fixed(table: _core.StrategyTable, pins: Pins, options: SearchOptions) -> dict[str, list[int]]:
+    """The cuts of every tensor that pins, or those of the options, fix."""
     fixed = {name: list(cuts) for name, cuts in pins.items()}
-    if options.pins:
-        given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
-        fixed = {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
+    if not options.pins:
+        return fixed
+    given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
+    return {**{name: list(cuts) for name, cuts in given.items()}, **fixed}
+
+
+@contextlib.contextmanager
+def _searching(
+    table: _core.StrategyTable, options: SearchOptions
+) -> Iterator[tuple[Optional[_core.TimeModel], dict[str, Any]]]:
+    """The machine's model, and the objective and progress as arguments of a search."""
     model = time_model(table, options.machine) if options.machine else None
     is_time = options.objective == "time"
     if is_time and model is None:
         raise PlanError("plan: the objective time needs a machine; give its file or name")
     with following(options.limit_s, of_time=is_time) as heard:
-        plan = _core.plan(
-            table,
-            workers=workers,
-            pins=fixed,
-            on_pass=on_pass,
-            on_progress=heard,
-            time=model if is_time else None,
-            **options.arguments(),
-        )
-    return plan.with_prediction(model) if model is not None and not is_time else plan
+        yield model, {"on_progress": heard, "time": model if is_time else None}
+
+
+def _predicted(
+    plan: _core.Plan, model: Optional[_core.TimeModel], options: SearchOptions
+) -> _core.Plan:
+    """A plan for bytes with its time, if there is a machine."""
+    if model is None or options.objective == "time":
+        return plan
+    return plan.with_prediction(model)
 
 
 def _stopped(plan: _core.Plan, options: SearchOptions) -> str:

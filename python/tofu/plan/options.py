@@ -33,6 +33,8 @@ class SearchOptions:
         parts: the number of parts that each step cuts into; empty: the search chooses.
         memory_limit_bytes: what the tiles of a worker may take at a time, without fetched
             regions (tofu.planning.within counts all); None: any size.
+        keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it
+            keeps, also from forward to backward, instead of fetching them again.
     """
 
     mode: str = "tofu"
@@ -44,6 +46,7 @@ class SearchOptions:
     objective: str = "bytes"
     machine: str = ""
     memory_limit_bytes: Optional[int] = None
+    keep_fetched_bytes: int = 0
 
     @property
     def limit_s(self) -> float:

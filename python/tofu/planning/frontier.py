@@ -1,18 +1,19 @@
 """The trade-off of time, or bytes, against memory: all plans that no other found one beats.
 
-The plans are those of searches within memory limits (tofu.planning.within), from what the plan
-of fewest bytes with whole tensors takes down to what the plan without any takes; TensorOpt (Cai
-et al., section 4) calls the result the cost frontier. The rivals' plans are single points.
+TensorOpt (Cai et al., section 3) calls it the cost frontier. The search (tofu.plan.plan_frontier)
+finds it for the memory of tiles and its own costs, and says whether it is complete; the memory that
+MXNet allocates and the simulated time of a step are then those of the plans found. The rivals'
+plans are single points.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
 from tofu.errors import PlanError
-from tofu.plan import Plan, Problem, SearchOptions, plan_refined
+from tofu.plan import Plan, Problem, SearchOptions, plan_frontier, plan_refined
 from tofu.plan.plan import format_bytes
 from tofu.plan.progress import stage
 from tofu.plan.recompute import Recomputation, recomputed
@@ -22,7 +23,6 @@ from .within import held_bytes
 
 __all__ = ["Point", "frontier", "turning_point", "unbeaten"]
 
-Wanted = tuple[str, SearchOptions, Optional[Recomputation], bool]
 _LEVELS = 4  # of recomputation, between none and all
 
 
@@ -36,6 +36,9 @@ class Point:
         step_seconds: the predicted time of a step; None without a machine.
         is_rival: whether it is the plan of another algorithm.
         problem: the graph that the plan is for; None: the one given.
+        tile_bytes: what the tiles of a worker take at most; None: not told by the search.
+        is_proven: whether the search has proven that it found every plan of the graph that no
+            other beats in its own cost and the memory of tiles, of which this is one.
     """
 
     name: str
@@ -43,6 +46,8 @@ class Point:
     step_seconds: Optional[float] = None
     is_rival: bool = False
     problem: Optional[Problem] = dataclasses.field(default=None, repr=False)
+    tile_bytes: Optional[int] = None
+    is_proven: bool = False
 
     @property
     def held_bytes(self) -> int:
@@ -61,7 +66,7 @@ def frontier(
     *,
     limits: int = 8,
     most_bytes: Optional[int] = None,
-    rivals: Sequence[str] = (),
+    rivals: Optional[Mapping[str, SearchOptions]] = None,
     exact: bool = True,
     step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
     recompute: bool = False,
@@ -71,50 +76,50 @@ def frontier(
     Args:
         problem: what to plan.
         options: how to search; whether tensors may stay whole is decided here.
-        limits: number of memory limits between the two ends.
+        limits: number of memory limits to search within.
         most_bytes: plans that hold more are left out; None: none are.
-        rivals: search modes to compare with.
+        rivals: what to compare with, by name.
         exact: whether to count what MXNet will allocate; else a quick estimate.
         step_seconds: predicts the time of a step; None: bytes are compared.
         recompute: whether activations may also be computed again in the backward pass.
     """
 
-    def point(
-        name: str, chosen: SearchOptions, again: Optional[Recomputation], is_rival: bool = False
-    ) -> Optional[Point]:
-        own = problem if again is None else problem.replaced(again.table)
+    def searched(name: str, own: Problem, chosen: SearchOptions) -> Optional[Point]:
         try:
-            own, plan = plan_refined(own, chosen)
+            return point(name, *plan_refined(own, chosen))
         except PlanError:
             return None
+
+    def point(name: str, own: Problem, plan: Plan) -> Optional[Point]:
         plan = with_memory(own, plan) if exact else plan
         if most_bytes is not None and held_bytes(plan) > most_bytes:
             return None
         seconds = None if step_seconds is None else step_seconds(own, plan)
-        plan = plan if again is None else again.note(plan)
-        return Point(name, plan, seconds, is_rival, own)
+        return Point(name, plan, seconds, problem=own)
 
-    cut = dataclasses.replace(options, allow_replication=False)
-    free = dataclasses.replace(options, allow_replication=True)
-    sizes = (held_bytes(plan_refined(problem, each)[1]) for each in (cut, free))
-    low, high = sorted(sizes)
-    wanted: list[Wanted] = [("every tensor cut", cut, None, False)]
-    for index in range(limits + 1):
-        tiles = low + (high - low) * index // max(limits, 1)
-        chosen = dataclasses.replace(free, memory_limit_bytes=tiles)
-        wanted.append((f"tiles within {format_bytes(tiles)}", chosen, None, False))
-    wanted.append(("no limit", free, None, False))
+    with stage("searching plans within memory limits"):
+        found = plan_frontier(problem, options, searches=limits)
+    count = len(found.plans)
+    for number, ((own, plan), tiles) in enumerate(zip(found.plans, found.tile_bytes), 1):
+        name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
+        with stage(f"plan {number} of {count}"):
+            made = point(name, own, plan)
+        if made is not None:
+            yield dataclasses.replace(made, tile_bytes=tiles, is_proven=found.is_complete)
     for again in _recomputations(problem) if recompute else ():
-        told = f"{again.computation:.2f} x the computation"
-        wanted.append((f"every tensor cut, {told}", cut, again, False))
-        wanted.append((f"no limit, {told}", free, again, False))
-    for mode in rivals:
-        wanted.append((mode, dataclasses.replace(options, mode=mode), None, True))
-    for number, each in enumerate(wanted, 1):
-        with stage(f"plan {number} of {len(wanted)}"):
-            found = point(*each)
-        if found is not None:
-            yield found
+        own = problem.replaced(again.table)
+        for name, replicates in (("every tensor cut", False), ("no limit", True)):
+            chosen = dataclasses.replace(options, allow_replication=replicates)
+            told = f"{name}, {again.computation:.2f} x the computation"
+            with stage(told):
+                made = searched(told, own, chosen)
+            if made is not None:
+                yield dataclasses.replace(made, plan=again.note(made.plan))
+    for name, chosen in (rivals or {}).items():
+        with stage(name):
+            made = searched(name, problem, chosen)
+        if made is not None:
+            yield dataclasses.replace(made, is_rival=True)
 
 
 def _recomputations(problem: Problem) -> Iterator[Recomputation]:

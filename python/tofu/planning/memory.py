@@ -20,26 +20,31 @@ def default_fetch() -> str:
     return "plain" if mx.context.num_gpus() else "multifetch"
 
 
-def with_memory(problem: Problem, plan: Plan, fetch: Optional[str] = None) -> Plan:
+def with_memory(
+    problem: Problem, plan: Plan, fetch: Optional[str] = None, *, keep_fetched_bytes: int = 0
+) -> Plan:
     """Add the memory that MXNet will allocate and the bytes that workers really fetch.
 
     Args:
         problem: what was planned.
         plan: its plan.
         fetch: one of config.FETCHES; None: the default of a run.
+        keep_fetched_bytes: as SearchOptions has it.
     """
     with stage("predicting the memory"):
-        return _with_memory(problem, plan, fetch or default_fetch())
+        return _with_memory(problem, plan, fetch or default_fetch(), keep_fetched_bytes)
 
 
-def _with_memory(problem: Problem, plan: Plan, fetch: str) -> Plan:
+def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: int) -> Plan:
     import mxnet as mx
 
     from tofu.mx.memory.step import step_memory
     from tofu.mx.run import extension
 
     document = plan.to_json()
-    partitioned = _core.partition(_core.Plan(document, problem.table), fetch=fetch)
+    partitioned = _core.partition(
+        _core.Plan(document, problem.table), fetch=fetch, spare_bytes=keep_fetched_bytes
+    )
     step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     found = step_memory(step, [kind(worker) for worker in range(plan.workers)])

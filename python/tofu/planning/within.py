@@ -72,7 +72,10 @@ def planned(
     def search(graph: Problem, changed: SearchOptions) -> tuple[Problem, Plan]:
         graph, plan = plan_fastest(graph, changed, fetch=fetch, dump_dir=dump_dir)
         counted = exact and limit_bytes is not None
-        return graph, with_memory(graph, plan, fetch) if counted else plan
+        if not counted:
+            return graph, plan
+        kept = changed.keep_fetched_bytes
+        return graph, with_memory(graph, plan, fetch, keep_fetched_bytes=kept)
 
     def fit_graph(table: _core.StrategyTable, repeats: bool) -> Fit[tuple[Problem, Plan]]:
         graph = problem.replaced(table) if repeats else problem

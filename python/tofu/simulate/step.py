@@ -71,23 +71,35 @@ class Simulation:
         return all(worker["allocated_bytes"] <= self.memory_bytes for worker in self.workers)
 
 
-def simulate_plan(plan: _core.Plan, machine: _core.Machine, *, fetch: str) -> Simulation:
+def simulate_plan(
+    plan: _core.Plan, machine: _core.Machine, *, fetch: str, stock_planner: bool = False
+) -> Simulation:
     """Simulate a training step under a plan.
 
     Args:
         plan: of a training graph; if that has updates, they are simulated, too.
         machine: with at least one device per worker.
         fetch: one of config.FETCHES.
+        stock_planner: whether MXNet's memory planner keeps its defaults, as without tofu.
 
     Raises:
         ConfigError: the machine has too few devices.
         GraphError: MXNet refuses an operator.
     """
     with stage("simulating a step"):
-        *before, last = step_graphs(plan, machine, fetch=fetch)
-        found = simulate_graph(*last, machine, workers=plan.workers, fetch=fetch)
-        for graph, updates in reversed(before):
-            first = simulate_graph(graph, updates, machine, workers=plan.workers, fetch=fetch)
+        *before, last = (
+            simulate_graph(
+                graph,
+                updates,
+                machine,
+                workers=plan.workers,
+                fetch=fetch,
+                stock_planner=stock_planner,
+            )
+            for graph, updates in step_graphs(plan, machine, fetch=fetch)
+        )
+        found = last
+        for first in reversed(before):
             found = _one_after_the_other(first, found)
         return found
 
@@ -166,12 +178,23 @@ def simulate_graph(
     *,
     workers: int,
     fetch: str,
+    stock_planner: bool = False,
 ) -> Simulation:
-    """Simulate a graph whose nodes are placed on workers; `updates` are heads kept outside."""
+    """Simulate a graph whose nodes are placed on workers.
+
+    Args:
+        graph: in the order in which its operators are handed over.
+        updates: heads whose memory is not the executor's.
+        machine: with at least one device per worker.
+        workers: their number.
+        fetch: one of config.FETCHES, for the record.
+        stock_planner: whether MXNet's memory planner keeps its defaults, as without tofu.
+    """
     uses = _core.OperatorUses(graph)
     calls = _core.OperatorCalls(graph)
     context = mx.gpu if machine.is_gpu else mx.cpu
-    settings = planner_settings(graph, [context(worker) for worker in range(workers)])
+    contexts = [context(worker) for worker in range(workers)]
+    settings = {} if stock_planner else planner_settings(graph, contexts)
     match_range = settings.get(MATCH_RANGE)
     found = _core.simulate(
         uses,
@@ -181,7 +204,7 @@ def simulate_graph(
         machine,
         workers=workers,
         match_range=DEFAULT_MATCH_RANGE if match_range is None else int(match_range),
-        search_match_range=match_range is None,
+        search_match_range=match_range is None and not stock_planner,
         external_heads=list(updates),
     )
     return Simulation(

@@ -4,7 +4,7 @@ Operators run in the executor's order. Before one runs, its tensors must be on t
 least recently used others make space. A tensor that changed since it was last on the host is
 copied there first; one that only was read is dropped. What the next operators use is not swapped
 out, and is copied in while earlier operators run (prefetch). A tensor without further readers is
-dropped.
+dropped. The paper does not say how many operators that is; the fastest number is taken.
 
 Copies share one bandwidth in both directions, and run one after the other.
 """
@@ -25,7 +25,8 @@ __all__ = ["HOST_BYTES_PER_S", "Swapped", "Tensors", "run_swapping", "simulate_s
 
 # Between CPU and GPUs, which share it (paper, section 7.1).
 HOST_BYTES_PER_S = 10e9
-_AHEAD = 4  # operators whose tensors stay, and are copied in early
+_AHEAD = 4  # operators whose tensors are copied in early
+_SOON = (4, 16, 32, 64, 96, 128)  # numbers of operators whose tensors stay, if possible
 _UPDATE = "_update"  # ends the names of operators that change a parameter
 _STEPS = 2  # until tensors are where a step finds them in every step
 
@@ -91,16 +92,25 @@ def simulate_swapping(
     return run_swapping(launched, machine.memory_bytes, bytes_per_s)
 
 
-def run_swapping(tensors: Tensors, memory_bytes: int, bytes_per_s: float) -> Swapped:
-    """Run steps with so much memory until they repeat; tell the last."""
-    device = _Device(tensors, memory_bytes, bytes_per_s)
+def run_swapping(
+    tensors: Tensors, memory_bytes: int, bytes_per_s: float, soon: Sequence[int] = _SOON
+) -> Swapped:
+    """Run steps with so much memory until they repeat; tell the last.
+
+    soon: for how many operators tensors stay if possible; the fastest of these numbers is taken.
+    """
+    found = [_run(_Device(tensors, memory_bytes, bytes_per_s, each), tensors) for each in soon]
+    return min(found, key=lambda each: each.step_seconds)
+
+
+def _run(device: _Device, tensors: Tensors) -> Swapped:
     for _ in range(_STEPS):
         device.step()
     return Swapped(
         device.fits,
         device.step_seconds,
         sum(tensors.seconds),
-        device.copied_bytes / bytes_per_s,
+        device.copied_bytes / device.bytes_per_s,
         device.copied_bytes,
         device.most_bytes,
     )
@@ -109,10 +119,11 @@ def run_swapping(tensors: Tensors, memory_bytes: int, bytes_per_s: float) -> Swa
 class _Device:
     """The memory of a device, and the times of its two engines: operators, and copies."""
 
-    def __init__(self, tensors: Tensors, memory_bytes: int, bytes_per_s: float) -> None:
+    def __init__(self, tensors: Tensors, memory_bytes: int, bytes_per_s: float, soon: int) -> None:
         self._tensors = tensors
         self._memory = memory_bytes
-        self._bytes_per_s = bytes_per_s
+        self.bytes_per_s = bytes_per_s
+        self._soon = soon
         self._here: collections.OrderedDict[int, None] = collections.OrderedDict()  # oldest first
         self._on_host = set(tensors.kept)
         self._used = 0
@@ -139,7 +150,7 @@ class _Device:
             touched = [*reads[number], *writes[number]]
             soon = {
                 tensor
-                for later in range(number, min(number + _AHEAD, len(reads)))
+                for later in range(number, min(number + self._soon, len(reads)))
                 for tensor in (*reads[later], *writes[later])
             }
             # Copies for this operator may run as soon as one some operators before has ended.
@@ -181,7 +192,7 @@ class _Device:
 
     def _copy(self, size: int) -> None:
         self._waits = True
-        self._copied += size / self._bytes_per_s
+        self._copied += size / self.bytes_per_s
         self.copied_bytes += size
 
     def _drop_dead(self, number: int, touched: Sequence[int]) -> None:

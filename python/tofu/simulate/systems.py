@@ -11,6 +11,7 @@ swap: one device that keeps least recently used tensors in the host's memory (sw
 placement: the layers of one graph, placed on the devices in turn.
 dataparallel: the mode data-parallel of the search.
 
+All but tofu and dataparallel leave MXNet's memory planner its defaults, as they run without tofu.
 Everything is simulated; nothing runs.
 """
 
@@ -222,19 +223,29 @@ class _Run:
         return self._outcome(batch_size, found)
 
     def _alone(self, batch_size: int, *, unlimited: bool) -> Outcome:
-        found = simulate_plan(self._plan(batch_size, 1), self.machine, fetch="plain")
+        plan = self._plan(batch_size, 1)
+        found = simulate_plan(plan, self.machine, fetch="plain", stock_planner=True)
         outcome = self._outcome(batch_size, found, copies=self.devices)
         return dataclasses.replace(outcome, fits=True) if unlimited else outcome
 
     def _placed(self, batch_size: int) -> Outcome:
         graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
         placed = place_layers(graph, self.devices)
-        found = simulate_graph(placed, updates, self.machine, workers=self.devices, fetch="plain")
+        found = simulate_graph(
+            placed,
+            updates,
+            self.machine,
+            workers=self.devices,
+            fetch="plain",
+            stock_planner=True,
+        )
         return self._outcome(batch_size, found)
 
     def _swapping(self, batch_size: int) -> Outcome:
         graph, updates = step_graph(self._plan(batch_size, 1), self.machine, fetch="plain")
-        alone = simulate_graph(graph, updates, self.machine, workers=1, fetch="plain")
+        alone = simulate_graph(
+            graph, updates, self.machine, workers=1, fetch="plain", stock_planner=True
+        )
         swapped = simulate_swapping(
             graph,
             self.machine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from tofu.boxes import Box
 from tofu.torch.ranks import connected
 from tofu.torch.routes import WHOLE, Layout, Placement, Stage, route, tile_box
 
-__all__ = ["Exchange", "of_dtensor", "to_dtensor"]
+__all__ = ["Exchange", "Moving", "of_dtensor", "to_dtensor"]
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -64,6 +64,22 @@ class _Transfers:
     reduction: str
 
 
+@dataclass(frozen=True)
+class Moving:
+    """A tile that gets another placement.
+
+    Attributes:
+        tile: this rank's.
+        shape: that of the whole tensor.
+        source, target: placements before and after.
+    """
+
+    tile: Any
+    shape: tuple[int, ...]
+    source: Placement
+    target: Placement
+
+
 class Exchange:
     """Moves tiles between the ranks of a mesh, and counts the bytes that this rank receives.
 
@@ -82,50 +98,81 @@ class Exchange:
 
     def move(self, tile: Any, shape: Sequence[int], source: Placement, target: Placement) -> Any:
         """This rank's tile in another placement; all ranks call it in the same order."""
-        for stage in route(tuple(shape), source, target, self._sizes):
-            if stage.all_reduce is None:
-                tile = self._exchanged(tile, self._transfers(tuple(shape), stage))
-            else:
-                tile = self._reduced(tile, stage.all_reduce, stage.reduction)
-        return tile
+        return self.move_all([Moving(tile, tuple(shape), source, target)])[0]
 
-    def _reduced(self, tile: Any, dim: int, reduction: str) -> Any:
-        result = tile.clone(memory_format=torch.contiguous_format)
-        group = self.mesh.get_group(dim)
-        with connected(f"rank {self.mesh.get_rank()}: an all-reduce over dimension {dim}"):
-            dist.all_reduce(result, _OPS[reduction], group=group)
-        size = self._sizes[dim]
-        self.received_bytes += 2 * (size - 1) * result.nbytes // size
-        return result
+    def move_all(self, moving: Sequence[Moving]) -> list[Any]:
+        """Several tiles in other placements, with one message to every rank for each stage."""
+        tiles = [each.tile for each in moving]
+        routes = [route(m.shape, m.source, m.target, self._sizes) for m in moving]
+        for number in range(max(map(len, routes), default=0)):
+            stages = [(k, way[number]) for k, way in enumerate(routes) if number < len(way)]
+            self._all_reduce(tiles, [(k, s) for k, s in stages if s.all_reduce is not None])
+            self._swap(
+                tiles,
+                [
+                    (k, self._transfers(moving[k].shape, s))
+                    for k, s in stages
+                    if s.all_reduce is None
+                ],
+            )
+        return tiles
 
-    def _exchanged(self, tile: Any, transfers: _Transfers) -> Any:
+    def _all_reduce(self, tiles: list[Any], stages: Sequence[tuple[int, Stage]]) -> None:
+        """Reduce tiles, those of one kind together."""
+        kinds: dict[Any, list[int]] = {}
+        for k, stage in stages:
+            kind = stage.all_reduce, stage.reduction, tiles[k].dtype
+            kinds.setdefault(kind, []).append(k)
+        for (dim, reduction, _), numbers in kinds.items():
+            flat = torch.cat([tiles[k].reshape(-1) for k in numbers])
+            with connected(f"rank {self.mesh.get_rank()}: an all-reduce over dimension {dim}"):
+                dist.all_reduce(flat, _OPS[reduction], group=self.mesh.get_group(dim))
+            size = self._sizes[dim]
+            self.received_bytes += 2 * (size - 1) * flat.nbytes // size
+            parts = flat.split([tiles[k].numel() for k in numbers])
+            for k, part in zip(numbers, parts):
+                tiles[k] = part.view(tiles[k].shape)
+
+    def _swap(self, tiles: list[Any], swapped: Sequence[tuple[int, _Transfers]]) -> None:
+        """Send and receive pieces, and put new tiles together."""
         me = self.mesh.get_rank()
-        works, buffers = [], {}
-        wire = _wire_type(tile.dtype)
-        for piece in transfers.sends:
-            if piece.rank != me:
-                part = tile[piece.slices].contiguous().view(wire)
-                works.append(dist.P2POp(dist.isend, part, piece.rank))
-        for term in transfers.receives:
-            for piece, _ in term:
+        sent: dict[int, list[Any]] = {}
+        wanted: dict[int, list[tuple[Any, torch.dtype]]] = {}
+        for k, transfers in swapped:
+            for piece in transfers.sends:
                 if piece.rank != me:
-                    buffer = torch.empty(piece.shape, dtype=tile.dtype, device=tile.device)
-                    buffers[piece.rank] = buffer
-                    works.append(dist.P2POp(dist.irecv, buffer.view(wire), piece.rank))
-                    self.received_bytes += buffer.nbytes
+                    sent.setdefault(piece.rank, []).append(tiles[k][piece.slices])
+            for piece, _ in itertools.chain(*transfers.receives):
+                if piece.rank != me:
+                    wanted.setdefault(piece.rank, []).append((piece.shape, tiles[k].dtype))
+        device = self.mesh.device_type
+        messages = {rank: _packed(parts) for rank, parts in sent.items()}
+        received = {rank: _Message(pieces, device) for rank, pieces in wanted.items()}
+        works = [dist.P2POp(dist.isend, message, rank) for rank, message in messages.items()]
+        for rank, message in received.items():
+            works.append(dist.P2POp(dist.irecv, message.buffer, rank))
+            self.received_bytes += message.received_bytes
         if works:
             with connected(f"rank {me}: tiles of ranks {_numbers(works)}"):
                 for work in dist.batch_isend_irecv(works):
                     work.wait()
+        for k, transfers in swapped:
+            tiles[k] = self._joined(tiles[k], transfers, received)
+
+    def _joined(self, tile: Any, transfers: _Transfers, received: Mapping[int, _Message]) -> Any:
+        """A new tile, of the pieces of all its terms."""
+        me = self.mesh.get_rank()
         result = None
         for term in transfers.receives:
             if len(term) == 1 and term[0][0].shape == transfers.shape:
                 piece, inside = term[0]
-                value = tile[inside] if piece.rank == me else buffers[piece.rank]
+                value = tile[inside] if piece.rank == me else received[piece.rank].next()
             else:
                 value = torch.empty(transfers.shape, dtype=tile.dtype, device=tile.device)
                 for piece, inside in term:
-                    value[piece.slices] = tile[inside] if piece.rank == me else buffers[piece.rank]
+                    value[piece.slices] = (
+                        tile[inside] if piece.rank == me else received[piece.rank].next()
+                    )
             result = value if result is None else _COMBINE[transfers.reduction](result, value)
         assert result is not None
         return result.contiguous()
@@ -179,6 +226,49 @@ def _slices(box: Box) -> tuple[slice, ...]:
     return tuple(slice(low, high) for low, high in box)
 
 
-def _wire_type(dtype: torch.dtype) -> torch.dtype:
-    """The type as which a backend sends elements: not all of them know all types."""
-    return torch.uint8 if dtype == torch.bool else dtype
+# Pieces in a message begin at multiples of this, so that they can be seen as their type.
+_ALIGNMENT = 16
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    """Where pieces of these bytes begin in a message, and where it ends."""
+    return list(itertools.accumulate((-(-n // _ALIGNMENT) * _ALIGNMENT for n in sizes), initial=0))
+
+
+def _bytes_of(tensor: Any) -> Any:
+    """A contiguous tensor's bytes: backends do not know all types."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def _packed(parts: Sequence[Any]) -> Any:
+    """Pieces as one message."""
+    starts = _starts([part.nbytes for part in parts])
+    if len(parts) == 1 and starts[-1] == parts[0].nbytes:
+        return _bytes_of(parts[0].contiguous())
+    message = torch.empty(starts[-1], dtype=torch.uint8, device=parts[0].device)
+    for start, part in zip(starts, parts):
+        inside = message[start : start + part.nbytes].view(part.dtype).view(part.shape)
+        inside.copy_(part)
+    return message
+
+
+class _Message:
+    """A message from one rank, whose pieces are taken in order.
+
+    Attributes:
+        buffer: its bytes.
+        received_bytes: those of its pieces.
+    """
+
+    def __init__(self, pieces: Sequence[tuple[Any, torch.dtype]], device: str) -> None:
+        sizes = [torch.Size(shape).numel() * dtype.itemsize for shape, dtype in pieces]
+        starts = _starts(sizes)
+        self.buffer = torch.empty(starts[-1], dtype=torch.uint8, device=device)
+        self.received_bytes = sum(sizes)
+        self._left = iter(zip(starts, sizes, pieces))
+
+    def next(self) -> Any:
+        """The next piece; it does not keep the others alive."""
+        start, size, (shape, dtype) = next(self._left)
+        piece = self.buffer[start : start + size].view(dtype).view(shape)
+        return piece if size > len(self.buffer) - _ALIGNMENT else piece.clone()

@@ -54,16 +54,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Move:
-    """Tiles of a tensor that get another placement, for an operator.
+    """Tiles of a tensor that get another placement.
 
     Attributes:
-        operator: the one that reads or makes the tensor.
         entry: the tensor.
         meta: a tensor of its shape and type.
         source, target: placements before and after.
     """
 
-    operator: Operator
     entry: Entry
     meta: Any
     source: Placement
@@ -122,12 +120,12 @@ def moves_of(plan: TorchPlan) -> Iterator[Move]:
             kept, wanted = kept_placement(plan, entry), split.needed(k)
             if kept != wanted and (phase, entry, wanted) not in seen:
                 seen.add((phase, entry, wanted))
-                yield Move(operator, entry, metas[entry], kept, wanted)
+                yield Move(entry, metas[entry], kept, wanted)
         for k, meta in enumerate(operator.outputs):
             entry = Entry(operator.name, k)
             kept, made = kept_placement(plan, entry), split.made(k)
             if kept != made and entry in read:
-                yield Move(operator, entry, meta, made, kept)
+                yield Move(entry, meta, made, kept)
 
 
 def received_bytes(plan: TorchPlan) -> int:

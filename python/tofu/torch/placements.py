@@ -7,6 +7,7 @@ Splits that need anything else, such as the halos of a window, are not used.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +16,15 @@ from typing import Any, Optional
 from tofu.analysis.apply_row import extent_of, parts_of
 from tofu.analysis.table import Row
 from tofu.boxes import Box
+from tofu.lang.description import Description
 from tofu.lang.tracing import Shape
 
 __all__ = ["Placing", "placeable", "placing"]
 
 importlib.import_module("tofu.tdl.aten")  # the operators that this package plans
+
+# Descriptions of operators that compute nothing.
+_MOVES = ("movement", "creation")
 
 # No mesh has a dimension of so many devices that only such a factor divides.
 _LARGEST_FACTOR = 64
@@ -91,12 +96,28 @@ def _dims(found: Sequence[int]) -> tuple[Optional[int], ...]:
 
 
 def placeable(row: Row, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> Row:
-    """The row without the variables whose parts placements cannot describe."""
+    """The row without the variables whose parts placements cannot describe.
+
+    It also says whether the operator computes nothing: most are views, so devices that have the
+    whole tensor may all make the whole view.
+    """
+    row = {**row, "moves": row["op"] in _moves()}
     kept = [v for v in row["splittable"] if placing(row, v, in_shapes, out_shapes) is not None]
     if kept == row["splittable"]:
         return row
     every = {v for v, var in enumerate(row["vars"]) if _is_split(var, in_shapes, out_shapes)}
     return {**row, "splittable": kept, "elementwise": row["elementwise"] and every <= set(kept)}
+
+
+@functools.cache
+def _moves() -> frozenset[str]:
+    modules = [importlib.import_module(f"tofu.tdl.aten.{name}") for name in _MOVES]
+    described = [x for m in modules for x in vars(m).values() if isinstance(x, Description)]
+    return frozenset(name for each in described for name in each.names if not _is_drawn(name))
+
+
+def _is_drawn(name: str) -> bool:
+    return name.startswith(("aten.rand.", "aten.randn."))
 
 
 def _is_split(variable: Any, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> bool:

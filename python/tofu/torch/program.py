@@ -2,7 +2,7 @@
 
 A tensor is kept as the tile that the plan gives this rank. An operator reads the regions that its
 split needs; all that read the same region share one redistribution. What it makes is brought to the
-output's own tiles at once, terms by reducing them.
+output's own tiles, terms by reducing them. Several tensors are exchanged together (``batches``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from tofu.analysis.apply_row import part_of
+from tofu.torch.batches import Task, batched
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
-from tofu.torch.exchange import Exchange
-from tofu.torch.moves import kept_placement, split_of
+from tofu.torch.exchange import Exchange, Moving
+from tofu.torch.moves import Move, kept_placement, split_of
 from tofu.torch.placements import Placing
 from tofu.torch.planning import TorchPlan
 from tofu.torch.routes import WHOLE, Placement
@@ -63,6 +64,14 @@ class _Call:
     seed: Optional[str]
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """The calls of a pass, and the exchanges before each of them and after the last one."""
+
+    calls: tuple[_Call, ...]
+    batches: Sequence[Sequence[Sequence[Task]]]
+
+
 class Program:
     """A planned module on one rank.
 
@@ -82,12 +91,13 @@ class Program:
         self._seed = seed
         self._step = 0
         traced = plan.traced
-        self._shapes: dict[Entry, torch.Size] = {}
+        self._metas: dict[Entry, Any] = {}
         for variable in traced.variables:
-            self._shapes[Entry(variable.name)] = variable.meta.shape
+            self._metas[Entry(variable.name)] = variable.meta
         for operator in traced.operators:
             for k, tensor in enumerate(operator.outputs):
-                self._shapes[Entry(operator.name, k)] = tensor.shape
+                self._metas[Entry(operator.name, k)] = tensor
+        self._shapes = {entry: tuple(meta.shape) for entry, meta in self._metas.items()}
         self._kept = {entry: kept_placement(plan, entry) for entry in self._shapes}
         first = [o for o in traced.operators if o.name in traced.forward]
         second = [o for o in traced.operators if o.name not in traced.forward]
@@ -97,14 +107,14 @@ class Program:
         made_first = {v for v in self._shapes if v.node in traced.forward}
         inputs = {Entry(v.name) for v in traced.variables if v.kind != "tangent"}
         self._saved = tuple(sorted(read_later & (made_first | inputs), key=str))
-        self._forward = self._calls(first, keep=heads | read_later)
-        self._backward = self._calls(second, keep=set(traced.gradients.values()))
+        self._forward = self._pass(first, keep=heads | read_later)
+        self._backward = self._pass(second, keep=set(traced.gradients.values()))
 
     def placements(self, entry: Entry) -> Placement:
         """How a tensor is kept."""
         return self._kept[entry]
 
-    def shape(self, entry: Entry) -> torch.Size:
+    def shape(self, entry: Entry) -> tuple[int, ...]:
         """The shape of a whole tensor."""
         return self._shapes[entry]
 
@@ -127,8 +137,7 @@ class Program:
                 kept = self.placements(entry)
                 whole = (WHOLE,) * len(kept)
                 tiles[entry] = {kept: self.moved(variable.value, entry, whole, kept)}
-        for call in self._forward:
-            self._run(call, tiles)
+        self._run_all(self._forward, tiles)
         traced = self.plan.traced
         heads = [*(e for e in traced.outputs if e is not None), *traced.mutations.values()]
         return {e: self._tile(tiles, e) for e in self._saved}, {
@@ -139,21 +148,35 @@ class Program:
         """Run the backward pass; returns gradients."""
         given = {**saved, **tangents}
         tiles: Tiles = {e: {self.placements(e): tile} for e, tile in given.items()}
-        for call in self._backward:
-            self._run(call, tiles)
+        self._run_all(self._backward, tiles)
         return {e: self._tile(tiles, e) for e in self.plan.traced.gradients.values()}
 
     def _tile(self, tiles: Tiles, entry: Entry) -> Any:
         return tiles[entry][self.placements(entry)]
 
+    def _run_all(self, steps: _Pass, tiles: Tiles) -> None:
+        for number, batches in enumerate(steps.batches):
+            for batch in batches:
+                self._exchange(batch, tiles)
+            if number < len(steps.calls):
+                self._run(steps.calls[number], tiles)
+
+    def _exchange(self, batch: Sequence[Task], tiles: Tiles) -> None:
+        moving = []
+        for task in batch:
+            known = tiles[task.entry]
+            moving.append(
+                Moving(known[task.source], self._shapes[task.entry], task.source, task.target)
+            )
+            if task.source != self.placements(task.entry):
+                del known[task.source]  # nothing else reads an operator's own parts
+        for task, tile in zip(batch, self.exchange.move_all(moving)):
+            tiles[task.entry][task.target] = tile
+
     def _run(self, call: _Call, tiles: Tiles) -> None:
         values = []
         for entry, wanted, is_zero in call.inputs:
-            known = tiles[entry]
-            if wanted not in known:
-                kept = self.placements(entry)
-                known[wanted] = self.moved(known[kept], entry, kept, wanted)
-            value = known[wanted]
+            value = tiles[entry][wanted]
             values.append(torch.zeros_like(value) if is_zero else value)
         positional = [filled(each, values) for each in call.positional]
         named = {name: filled(each, values) for name, each in call.named.items()}
@@ -164,13 +187,13 @@ class Program:
                 result = call.function(*positional, **named)
         for out in call.outputs:
             value = result[out.position] if isinstance(result, (tuple, list)) else result
-            tiles[out.entry] = {out.kept: self.moved(value, out.entry, out.made, out.kept)}
+            tiles[out.entry] = {out.made: value}
         for entry in call.drops:
             tiles.pop(entry, None)
 
     # --- Preparing ----------------------------------------------------------------------
 
-    def _calls(self, operators: Sequence[Operator], keep: Iterable[Entry]) -> list[_Call]:
+    def _pass(self, operators: Sequence[Operator], keep: Iterable[Entry]) -> _Pass:
         last: dict[Entry, int] = {}
         for k, operator in enumerate(operators):
             for _, entry in operator.inputs:
@@ -181,7 +204,37 @@ class Program:
         for k, operator in enumerate(operators):
             drops = {e for _, e in operator.inputs if last[e] == k and e not in kept}
             calls.append(self._call(operator, read, tuple(drops)))
-        return calls
+        return _Pass(tuple(calls), batched(self._tasks(calls), len(calls)))
+
+    def _tasks(self, calls: Sequence[_Call]) -> list[Task]:
+        """The moves of a pass: of what calls make, and to where calls read it."""
+        made: dict[Entry, Task] = {}
+        read: dict[tuple[Entry, Placement], Task] = {}
+        ready: dict[Entry, int] = {}
+        for k, call in enumerate(calls):
+            for entry, wanted, _ in call.inputs:
+                before = made.get(entry)
+                kept = self.placements(entry)
+                if before is not None:
+                    before.due = min(before.due, k)
+                if wanted != kept and (entry, wanted) not in read:
+                    task = self._task(entry, kept, wanted, ready.get(entry, -1), k)
+                    task.after = before
+                    read[entry, wanted] = task
+            for out in call.outputs:
+                ready[out.entry] = k
+                if out.made != out.kept:
+                    task = self._task(out.entry, out.made, out.kept, k, len(calls))
+                    task.due = k + 1 if task.bytes == 0 else task.due  # a tile takes less
+                    made[out.entry] = task
+        return [*made.values(), *read.values()]
+
+    def _task(
+        self, entry: Entry, source: Placement, target: Placement, ready: int, due: int
+    ) -> Task:
+        move = Move(entry, self._metas[entry], source, target)
+        size = move.received_bytes(self.plan.mesh) // self.mesh.size()
+        return Task(entry, source, target, size, ready, due)
 
     def _call(self, operator: Operator, read: set[Entry], drops: tuple[Entry, ...]) -> _Call:
         attrs = attributes_of(operator)

@@ -124,7 +124,9 @@ bool HasDiagonal(const std::vector<DimAccess>& dims, const StrategyRow& row) {
 }  // namespace
 
 bool MayComputeWhole(const Restrictions& restrictions, const StrategyRow* row) {
-  return restrictions.operators_may_be_whole && row != nullptr && !row->random;
+  if (row == nullptr || row->random) return false;
+  return restrictions.operators_may_be_whole ||
+         (restrictions.moves_may_be_whole && row->moves);
 }
 
 SplitVariables VariablesOf(const Graph& graph, const StrategyTable& table, int node,

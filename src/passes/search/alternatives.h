@@ -23,6 +23,8 @@ struct Restrictions {
   // Operators may, too: all workers of the step compute the same. Not those of random
   // numbers.
   bool operators_may_be_whole = false;
+  // Those that compute nothing may.
+  bool moves_may_be_whole = false;
   // No operator is split along a variable that reduces an output, unless no other
   // variable divides.
   bool forbid_output_reduction = false;

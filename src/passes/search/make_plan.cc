@@ -13,6 +13,7 @@
 #include "passes/search/modes.h"
 #include "passes/search/pins.h"
 #include "passes/search/recursive_search.h"
+#include "solver/explore_limits.h"
 #include "solver/limited_problem.h"
 
 namespace tofu {
@@ -94,6 +95,13 @@ struct PlanSearch {
   // `better`: a plan of fewer classes to improve; null: none.
   Plan Run(const CoarseGraph& coarse, const Plan* better, bool allow_replication,
            const MemoryLimit* memory) const {
+    RecursiveOptions recursive = Options(coarse, better, allow_replication);
+    recursive.memory = memory;
+    return SearchRecursively(graph, table, coarse, recursive);
+  }
+
+  RecursiveOptions Options(const CoarseGraph& coarse, const Plan* better,
+                           bool allow_replication) const {
     RecursiveOptions recursive;
     recursive.parts = better == nullptr ? Parts(options) : better->parts;
     recursive.may_reorder = better == nullptr && options.parts.empty();
@@ -105,17 +113,17 @@ struct PlanSearch {
           options.time == nullptr ? ReplicableTensors(graph, coarse)
                                   : std::vector<bool>(coarse.tensors.size(), true);
       recursive.restrictions.operators_may_be_whole = options.time != nullptr;
+      recursive.restrictions.moves_may_be_whole = true;
     }
     SetMode(options.mode, graph, table, coarse, &recursive);
     recursive.time = options.time;
     recursive.max_table = options.max_table;
     recursive.deadline = Limit();
     recursive.start = better;
-    recursive.memory = memory;
     recursive.is_quick = better != nullptr;
     if (better == nullptr) recursive.on_search = on_pass;
     recursive.on_progress = on_progress;
-    return SearchRecursively(graph, table, coarse, recursive);
+    return recursive;
   }
 
   // The best plan with merged classes within the memory limit.
@@ -143,6 +151,61 @@ struct PlanSearch {
       *bound = std::max(*bound, any.lower_bound());
     }
     return plan;
+  }
+
+  // All plans with merged classes that no other beats in cost and in the memory of tiles.
+  PlanFrontier Trade(int max_searches) const {
+    const CoarseGraph coarse = Coalesce(graph, table, groups);
+    if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
+    std::vector<Plan> plans = {Run(coarse, nullptr, true, nullptr),
+                               Run(coarse, nullptr, false, nullptr)};
+    const bool same_parts = plans[0].parts == plans[1].parts;
+    MemoryLimit memory = LimitMemory(graph, table, coarse, 0);
+    RecursiveOptions recursive = Options(coarse, &plans[1], true);
+    PartitionSearcher searcher(graph, table, coarse, recursive.parts,
+                               recursive.restrictions, options.time);
+    recursive.memory = &memory;
+    recursive.searcher = &searcher;
+    const auto point = [&](const Plan& plan, int id) {
+      const bool is_proven = same_parts && plan.status == PlanStatus::kOptimal;
+      const ClassCuts cuts = ClassCutsOf(graph, coarse, plan);
+      return LimitPoint{memory.PeakBytes(cuts.tensors, plan.parts), plan.cost(),
+                        is_proven, id};
+    };
+    const SearchWithin search = [&](int64_t limit, const LimitPoint& best) {
+      const Plan fitting = plans[best.id];
+      memory.limit_bytes = limit;
+      recursive.start = &fitting;
+      plans.push_back(SearchRecursively(graph, table, coarse, recursive));
+      return point(plans.back(), static_cast<int>(plans.size()) - 1);
+    };
+    LimitPoint smallest = point(plans[1], 1);
+    ExploreOptions explore;
+    explore.least = memory.LeastBytes(coarse, recursive.parts);
+    explore.max_searches = max_searches;
+    explore.deadline = Limit();
+    if (explore.least < smallest.used) {
+      const LimitPoint less = search(explore.least, smallest);
+      if (less.used < smallest.used) smallest = less;
+    }
+    const LimitFrontier found =
+        ExploreLimits(point(plans[0], 0), smallest, explore, search);
+    PlanFrontier frontier;
+    frontier.is_complete = found.is_complete;
+    for (const LimitPoint& each : found.points) {
+      frontier.plans.push_back(Finish(plans[each.id]));
+      frontier.tile_bytes.push_back(each.used);
+    }
+    Plan released = Release(coarse, plans[0]);
+    if (released.cost() < plans[0].cost()) {
+      const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
+      frontier.tile_bytes.push_back(
+          LimitMemory(graph, table, fine, 0)
+              .PeakBytes(ClassCutsOf(graph, fine, released).tensors, released.parts));
+      frontier.plans.push_back(Finish(std::move(released)));
+      frontier.is_complete = false;
+    }
+    return frontier;
   }
 
   // Decides again, starting from the plan, what `coarse` merged for the search's sake:
@@ -196,6 +259,23 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
   if (options.memory_limit_bytes > 0) return search.Finish(search.RunWithinLimit());
   const CoarseGraph coarse = Coalesce(graph, table, groups);
   return search.Finish(search.Release(coarse, search.Run(coarse)));
+}
+
+PlanFrontier MakeFrontier(const Graph& graph, const StrategyTable& table,
+                          const PlanOptions& options, int max_searches,
+                          const ProgressCallback& on_progress) {
+  const Clock::time_point start = Clock::now();
+  CheckOptions(options);
+  TOFU_CHECK_USER(
+      ImprovesSteps(options.mode) && options.memory_limit_bytes == 0 && max_searches >= 1,
+      Blame::kPlan)
+      << "plan: found mode \"" << options.mode << "\", a memory limit of "
+      << options.memory_limit_bytes << " bytes and " << max_searches
+      << " searches for a frontier, expected mode \"tofu\", no limit and at least 1";
+  const Groups groups = GroupForwardBackward(graph, table);
+  const PassCallback on_pass;
+  return PlanSearch{graph, table, groups, options, start, on_pass, on_progress}.Trade(
+      max_searches);
 }
 
 }  // namespace tofu

@@ -50,6 +50,21 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
               const PassCallback& on_pass = nullptr,
               const ProgressCallback& on_progress = nullptr);
 
+// The plans that no other one found beats in both cost and memory, by ascending memory.
+struct PlanFrontier {
+  std::vector<Plan> plans;
+  std::vector<int64_t> tile_bytes;  // [plan]: the most that a worker's tiles take
+  // Whether they are all there are, each with the proven least cost. If not, a plan that
+  // takes at most tile_bytes[i] costs at least plans[i].lower_bound().
+  bool is_complete = false;
+};
+
+// Searches within at most so many memory limits, all within the time limit. Tensors may
+// stay whole whatever the options say.
+PlanFrontier MakeFrontier(const Graph& graph, const StrategyTable& table,
+                          const PlanOptions& options, int max_searches,
+                          const ProgressCallback& on_progress = nullptr);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_SEARCH_MAKE_PLAN_H_

@@ -31,6 +31,19 @@ int Overwritten(const Graph& graph, const StrategyTable& table, const CoarseGrap
   return -1;
 }
 
+// Into how many tiles the steps can cut at most, each number of parts by itself.
+int64_t MostTiles(const Shape& shape, const std::vector<int>& parts) {
+  std::map<int, int64_t> left;  // steps of so many parts
+  for (int part : parts) ++left[part];
+  int64_t tiles = 1;
+  for (auto [part, steps] : left) {
+    for (int64_t extent : shape) {
+      for (; steps > 0 && extent % part == 0; extent /= part, --steps) tiles *= part;
+    }
+  }
+  return tiles;
+}
+
 }  // namespace
 
 int64_t TileBytes(int64_t bytes, const Cuts& cuts, const std::vector<int>& parts) {
@@ -41,11 +54,24 @@ int64_t TileBytes(int64_t bytes, const Cuts& cuts, const std::vector<int>& parts
   return bytes;
 }
 
+int64_t MemoryLimit::LeastBytes(const CoarseGraph& coarse,
+                                const std::vector<int>& parts) const {
+  return Peak([&](const Life& life) {
+    return life.bytes / MostTiles(coarse.tensors[life.tensor_class].shape, parts);
+  });
+}
+
 int64_t MemoryLimit::PeakBytes(const std::vector<Cuts>& tensor_cuts,
                                const std::vector<int>& parts) const {
+  return Peak([&](const Life& life) {
+    return TileBytes(life.bytes, tensor_cuts[life.tensor_class], parts);
+  });
+}
+
+int64_t MemoryLimit::Peak(const std::function<int64_t(const Life&)>& tile) const {
   std::map<int64_t, int64_t> changes;
   for (const Life& life : lives) {
-    const int64_t bytes = TileBytes(life.bytes, tensor_cuts[life.tensor_class], parts);
+    const int64_t bytes = tile(life);
     changes[life.begin] += bytes;
     changes[life.end] -= bytes;
   }

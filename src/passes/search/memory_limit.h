@@ -14,6 +14,7 @@
 #define TOFU_PASSES_SEARCH_MEMORY_LIMIT_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "graph/cuts.h"
@@ -35,9 +36,15 @@ struct MemoryLimit {
   std::vector<Life> lives;
   int64_t limit_bytes = 0;
 
+  // No tiles take less: each class for itself is cut as often as it can be.
+  int64_t LeastBytes(const CoarseGraph& coarse, const std::vector<int>& parts) const;
+
   // The most that a worker holds at any moment.
   int64_t PeakBytes(const std::vector<Cuts>& tensor_cuts,
                     const std::vector<int>& parts) const;
+
+ private:
+  int64_t Peak(const std::function<int64_t(const Life&)>& tile) const;
 };
 
 // A tile of a tensor of so many bytes after the steps that `cuts` has; steps to come are

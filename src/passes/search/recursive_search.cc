@@ -53,7 +53,10 @@ class Recursion {
         options_(options),
         parts_(options.parts),
         given_(options.given),
-        searcher_(graph, table, coarse, parts_, options.restrictions, options.time) {}
+        searcher_(options.searcher != nullptr
+                      ? *options.searcher
+                      : own_searcher_.emplace(graph, table, coarse, parts_,
+                                              options.restrictions, options.time)) {}
 
   Plan Run() {
     if (options_.start != nullptr) {
@@ -386,7 +389,8 @@ class Recursion {
   const RecursiveOptions& options_;
   const std::vector<int>& parts_;
   const ClassCuts& given_;
-  PartitionSearcher searcher_;
+  std::optional<PartitionSearcher> own_searcher_;  // if none was given
+  PartitionSearcher& searcher_;
   int searches_left_ = kMaxSearches;
   std::map<std::vector<int>, std::vector<int64_t>> bytes_by_steps_;
   ClassCuts best_;

@@ -63,6 +63,9 @@ struct RecursiveOptions {
   const Plan* start = nullptr;
   // A limit within which `start` is searched again, and nothing else; null: none.
   const MemoryLimit* memory = nullptr;
+  // Holds the tables of earlier searches for these parts, restrictions and objective;
+  // null: there are none.
+  PartitionSearcher* searcher = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;
   Deadline deadline = Deadline::max();

@@ -18,17 +18,24 @@ class BruteForce {
  public:
   BruteForce(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
              const std::vector<int>& parts, const std::vector<bool>& may_be_whole,
-             bool operators, NodeCost cost, const std::function<bool(const Plan&)>& fits)
+             bool operators, NodeCost cost, std::function<bool(const Plan&)> fits)
       : graph_(graph),
         table_(table),
         coarse_(coarse),
         may_be_whole_(may_be_whole),
         operators_may_be_whole_(operators),
         cost_(std::move(cost)),
-        fits_(fits) {
+        fits_(std::move(fits)) {
     plan_.parts = parts;
     plan_.tensor_cuts.resize(graph.shapes.size());
     plan_.op_cuts.assign(graph.nodes.size(), std::vector<int>(parts.size(), kWhole));
+  }
+
+  // The least cost for each value of `peak`; nothing if there are too many ways.
+  std::map<int64_t, int64_t> Costs(size_t limit,
+                                   const std::function<int64_t(const Plan&)>& peak) {
+    peak_ = &peak;
+    return Run(limit) < 0 ? std::map<int64_t, int64_t>() : std::move(costs_);
   }
 
   // -1 when there are more than `limit` ways to cut the tensors.
@@ -81,11 +88,14 @@ class BruteForce {
       return;
     }
     if (fits_ && !fits_(plan_)) return;
+    if (peak_ != nullptr)
+      best_ = costs_.try_emplace((*peak_)(plan_), kUnknown).first->second;
     int64_t sum = 0;
     for (int node = 0; node < graph_.num_nodes() && sum < best_; ++node) {
       if (!graph_.nodes[node].is_variable()) sum += Operator(node);
     }
     best_ = std::min(best_, sum);
+    if (peak_ != nullptr) costs_[(*peak_)(plan_)] = best_;
   }
 
   int64_t Operator(int node) {
@@ -96,8 +106,10 @@ class BruteForce {
     }
     const std::vector<int> allowed =
         row == nullptr ? std::vector<int>() : row->splittable;
-    std::vector<Cuts> choices = Choices(
-        extents, allowed, operators_may_be_whole_ && row != nullptr && !row->random);
+    const bool may_be_whole =
+        row != nullptr && !row->random &&
+        (operators_may_be_whole_ || (!may_be_whole_.empty() && row->moves));
+    std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole);
     if (operators_may_be_whole_ &&
         coarse_.operators[coarse_.op_class[node]].elementwise) {
       choices = {LikeTensors(*row, node)};
@@ -125,10 +137,12 @@ class BruteForce {
   const std::vector<bool>& may_be_whole_;
   const bool operators_may_be_whole_;
   const NodeCost cost_;
-  const std::function<bool(const Plan&)>& fits_;
+  const std::function<bool(const Plan&)> fits_;
   std::vector<std::vector<Cuts>> choices_;
   Plan plan_;
   int64_t best_ = kUnknown;
+  const std::function<int64_t(const Plan&)>* peak_ = nullptr;  // null: not asked
+  std::map<int64_t, int64_t> costs_;                           // by peak
 };
 
 }  // namespace
@@ -151,6 +165,21 @@ int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
                        bool operators, const NodeCost& cost) {
   return BruteForce(graph, table, coarse, parts, may_be_whole, operators, cost, nullptr)
       .Run(limit);
+}
+
+std::map<int64_t, int64_t> BruteForceFrontier(
+    const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+    const std::vector<int>& parts, size_t limit, const std::vector<bool>& may_be_whole,
+    bool operators, const NodeCost& cost,
+    const std::function<int64_t(const Plan&)>& peak) {
+  BruteForce search(graph, table, coarse, parts, may_be_whole, operators, cost, nullptr);
+  std::map<int64_t, int64_t> kept;
+  int64_t least = kUnknown;
+  for (const auto& [used, found] : search.Costs(limit, peak)) {
+    if (found >= least) continue;
+    kept[used] = least = found;
+  }
+  return kept;
 }
 
 }  // namespace tofu

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "graph/graph.h"
@@ -18,8 +19,9 @@ namespace tofu {
 // The least that Recount counts over all ways to cut the tensor classes at all steps, if
 // each operator takes its best split independently; -1 if there are more than `limit`
 // ways to cut the tensors. Tensor classes in `may_be_whole` may stay whole at any step,
-// others only if nothing divides. Only ways to cut the tensors for which `fits` holds, if
-// given, count; the largest int64_t if there is none.
+// others only if nothing divides; with them, so may operators that compute nothing. Only
+// ways to cut the tensors for which `fits` holds, if given, count; the largest int64_t if
+// there is none.
 int64_t BruteForceBytes(const Graph& graph, const StrategyTable& table,
                         const CoarseGraph& coarse, const std::vector<int>& parts,
                         size_t limit, const std::vector<bool>& may_be_whole = {},
@@ -32,6 +34,14 @@ int64_t BruteForceCost(const Graph& graph, const StrategyTable& table,
                        const CoarseGraph& coarse, const std::vector<int>& parts,
                        size_t limit, const std::vector<bool>& may_be_whole,
                        bool operators, const NodeCost& cost);
+
+// The least cost of all plans by their memory, `peak`, without those that need no less
+// and cost no less than another. Nothing if there are more than `limit` ways.
+std::map<int64_t, int64_t> BruteForceFrontier(
+    const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+    const std::vector<int>& parts, size_t limit, const std::vector<bool>& may_be_whole,
+    bool operators, const NodeCost& cost,
+    const std::function<int64_t(const Plan&)>& peak);
 
 }  // namespace tofu
 

@@ -1,5 +1,6 @@
 """Faults of operators: the script gets one error that names the operator, and can go on."""
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -125,6 +126,22 @@ def test_one_error_for_one_fault(real, where, dtype, grad_req, ask_input):
         expected = Steps(dtype, grad_req, ask_input).run(None)
     assert_same(found.losses[-2:], expected.losses[-2:])
     assert_same(found.values(), expected.values())
+
+
+def test_an_error_of_a_callback_is_named_though_another_reader_met_it(real, monkeypatch):
+    wait = Recording.wait
+
+    def wait_and_read(self):
+        try:
+            wait(self)
+        finally:
+            with contextlib.suppress(mx.MXNetError):
+                mx.nd.waitall()
+
+    monkeypatch.setattr(Recording, "wait", wait_and_read)
+    found = Steps("float32", "add").run("backward")
+    assert [number for number, _ in found.errors] == [2]
+    assert "tofu: thrown by operator Custom (thrower_throwing" in found.errors[0][1]
 
 
 def test_one_error_for_each_fault(real):

@@ -12,11 +12,12 @@ pytest.importorskip("mxnet")
 
 from tofu.cli import main
 from tofu.cli.frontier import render
-from tofu.errors import MemoryLimitError
-from tofu.plan import Plan, SearchOptions
+from tofu.errors import ConfigError, MemoryLimitError
+from tofu.plan import Plan, SearchOptions, plan_graph
 from tofu.planning import within
 from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planning.problems import from_model
+from tofu.planning.rivals import rivals_of
 from tofu.planning.within import held_bytes, plan_within
 
 from ..plan.documents import document
@@ -92,7 +93,8 @@ def test_the_turning_point_is_the_sharpest():
 
 
 def test_a_frontier_is_made_of_plans_within_limits():
-    points = list(frontier(mlp(), SearchOptions(), limits=4, rivals=("spartan",), exact=False))
+    rivals = rivals_of(["spartan"], SearchOptions())
+    points = list(frontier(mlp(), SearchOptions(), limits=4, rivals=rivals, exact=False))
     kept = unbeaten(points)
     assert len(kept) >= 2
     costs = [point.plan.total_bytes for point in kept]
@@ -101,6 +103,37 @@ def test_a_frontier_is_made_of_plans_within_limits():
     most = kept[0].held_bytes
     fewer = frontier(mlp(), SearchOptions(), limits=4, most_bytes=most, exact=False)
     assert {point.held_bytes for point in fewer} == {most}
+
+
+def test_a_frontier_says_whether_it_is_complete():
+    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
+    options = SearchOptions()
+    whole = list(frontier(problem, options, limits=1000, exact=False))
+    part = list(frontier(problem, options, limits=1, exact=False))
+    assert all(point.is_proven for point in whole)
+    assert not any(point.is_proven for point in part)
+    assert len(part) < len(whole)
+    tiles = [point.tile_bytes for point in whole]
+    costs = [point.cost for point in whole]
+    assert tiles == sorted(set(tiles)) and costs == sorted(set(costs), reverse=True)
+    assert {point.cost for point in part} <= set(costs)
+    assert costs[-1] == plan_graph(problem, SearchOptions(allow_replication=True)).total_bytes
+    for form, told in (("text", "proven: no other plan"), ("json", '"complete": true')):
+        assert told in render("mlp", whole, form) and told not in render("mlp", part, form)
+
+
+def test_rivals_are_what_other_systems_minimise():
+    options = SearchOptions(objective="time", machine="p2.8xlarge")
+    found = rivals_of(["data-parallel", "tofu", "optcnn", "spartan"], options)
+    assert list(found) == ["data-parallel", "tofu", "optcnn", "spartan"]
+    assert found["data-parallel"].mode == "data-parallel"
+    assert (found["tofu"].mode, found["tofu"].objective) == ("recursion", "bytes")
+    assert (found["optcnn"].objective, found["optcnn"].allow_replication) == ("time", True)
+    assert found["optcnn"].memory_limit_bytes is None
+    with pytest.raises(ConfigError, match="optcnn: it minimises the time"):
+        rivals_of(["optcnn"], SearchOptions())
+    with pytest.raises(ConfigError, match="no such search mode"):
+        rivals_of(["optcn"], options)
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -115,14 +148,18 @@ def run(capsys, *args):
 
 def test_the_command_predicts_times_and_saves_the_last_plan(capsys, tmp_path):
     path = tmp_path / "best.plan"
-    given = "--limits", "3", "--machine", "p2.8xlarge", "--rivals", "recursion"
+    given = "--limits", "3", "--machine", "p2.8xlarge", "--rivals", "tofu,optcnn"
     status, told, _ = run(capsys, *given, "--format", "json", "--save", str(path))
     assert status == 0
     found = json.loads(told)
     assert (found["format"], found["version"], found["workers"]) == ("tofu-frontier", 1, 8)
     seconds = [point["step_seconds"] for point in found["frontier"]]
     assert seconds == sorted(seconds, reverse=True) and len(seconds) >= 2
-    assert [point["name"] for point in found["rivals"]] == ["recursion"]
+    tofu, optcnn = found["rivals"]
+    assert (tofu["name"], optcnn["name"]) == ("tofu", "optcnn")
+    assert optcnn["step_seconds"] == pytest.approx(seconds[-1], rel=0.01)
+    assert tofu["tile_bytes"] is None
+    assert any(point["tile_bytes"] for point in found["frontier"])
     assert str(found["frontier"][-1]["communicated_bytes"]) in path.read_text()
 
 

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("mxnet")
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 MODULES = (
-    "soybean", "soybean8", "soybean9", "soybean10", "tensoropt", "_soybean", "_soybean_statements",
-    "_steps", "_training", "_common",
+    "soybean", "soybean8", "soybean9", "soybean10", "tensoropt", "tensoropt7", "_soybean",
+    "_soybean_statements", "_steps", "_training", "_common",
 )  # fmt: skip
 
 
@@ -133,17 +133,55 @@ def test_tensoropts_frontier_of_a_reduced_model(script, monkeypatch, tmp_path, c
     pytest.importorskip("matplotlib")
     tensoropt = script("tensoropt")
     monkeypatch.setattr(tensoropt, "LIMITS", 1)
-    monkeypatch.setattr(tensoropt, "RIVALS", ("recursion",))
     document = run(tensoropt, tensoropt.main, monkeypatch, tmp_path, "--models", "rnn")
     (row,) = document["rows"]
     held = [point["held_bytes"] for point in row["frontier"]]
     times = [point["step_seconds"] for point in row["frontier"]]
     assert held == sorted(held)
     assert times == sorted(times, reverse=True)
+    assert [point["name"] for point in row["rivals"]] == ["data-parallel", "tofu", "optcnn"]
     assert [each["workers"] for each in row["workers"]] == [2, 4]
     assert row["search_seconds"] > 0
     assert "108 GB" in capsys.readouterr().out
     assert "frontier" in (tmp_path / "tensoropt.svg").read_text()
+
+
+def test_figure_7_and_limits_of_reduced_models(script, monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    tensoropt, figure = script("tensoropt"), script("tensoropt7")
+    monkeypatch.setattr(tensoropt, "LIMITS", 1)
+    monkeypatch.setattr(figure, "LIMITED", figure.LIMITED[1:])
+    monkeypatch.setattr(figure, "UNITS", ())
+    monkeypatch.setattr(figure, "ACROSS", {"slow": 0.5, "fast": 4})
+    monkeypatch.setattr(figure, "WITHIN", {"PCIe": 0.05})
+    monkeypatch.setattr(figure, "observations", None)  # reduced models say nothing of them
+    monkeypatch.setattr(figure, "_transformer", lambda *_: figure.problem("mlp", reduced=True))
+    document = run(figure, figure.main, monkeypatch, tmp_path)
+    parts = [row["part"] for row in document["rows"]]
+    assert parts == ["across hosts", "across hosts", "within a host"]
+    slow, fast, pcie = (row["frontier"][0]["step_seconds"] for row in document["rows"])
+    assert fast <= slow < pcie
+    (limited,) = document["limited"]
+    assert limited["limits"]["12 GiB"]["held_bytes"] <= 12 * 2**30
+    assert "within 12 GiB" in capsys.readouterr().out
+    assert "PCIe" in (tmp_path / "tensoropt7.svg").read_text()
+
+
+def test_observations_of_figure_7(script):
+    figure = script("tensoropt7")
+
+    def row(part, name, held, seconds):
+        point = {"held_bytes": held, "step_seconds": seconds}
+        return {"part": part, "name": name, "turning": point, "frontier": [point]}
+
+    rows = [row("size", f"{units:,} units", units, 1.0) for units in figure.UNITS]
+    rows += [row("across hosts", name, 100, 2.0 - n / 2) for n, name in enumerate(figure.ACROSS)]
+    rows += [row("within a host", name, 100, 3.0 - 2 * n) for n, name in enumerate(figure.WITHIN)]
+    assert [found for _, found in figure.observations(rows)] == ["holds"] * 4
+    rows += [row("size", f"{figure.UNITS[0]:,} units", 1 << 40, 1.0)]
+    rows += [row("across hosts", name, 100 * n, 2.0) for n, name in enumerate(figure.ACROSS)]
+    rows += [row("within a host", name, 100, 3.0) for name in figure.WITHIN]
+    assert "holds" not in [found for _, found in figure.observations(rows)]
 
 
 def test_observations_of_tensoropt(script):
@@ -160,12 +198,12 @@ def test_observations_of_tensoropt(script):
         "model": "net",
         "frontier": [point(3.0), point(1.02), point(1.0)],
         "turning": point(1.02),
-        "rivals": [point(1.5, "recursion")],
+        "rivals": [point(1.5, "tofu")],
         "workers": times(1.0, 1.1),
     }
     observations = script("tensoropt").observations
     assert [found for _, found in observations([row])] == ["holds"] * 4
-    row["rivals"] = [point(0.9, "recursion")]
+    row["rivals"] = [point(0.9, "tofu")]
     row["workers"] = times(1.0, 0.4)
     row["turning"] = point(2.0)
     found = [why for _, why in observations([row])]

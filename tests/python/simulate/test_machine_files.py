@@ -26,7 +26,7 @@ def test_a_shipped_machine_names_its_sources(name: str) -> None:
 
 def test_the_papers_machine_has_the_papers_memory() -> None:
     machine = read_machine("p2.8xlarge")
-    assert (machine.devices, machine.is_gpu, machine.memory_bytes) == (8, True, 12 * 2**30)
+    assert (machine.devices, machine.is_gpu, machine.memory_bytes) == (8, True, 11366 * 2**20)
 
 
 def test_larger_operators_reach_more_of_a_gpus_rate() -> None:

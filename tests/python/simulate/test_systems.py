@@ -37,7 +37,7 @@ def weights(*, changed, memory):
     reads = [[i] for i in range(10)]
     writes = [[i] if changed else [] for i in range(10)]
     tensors = Tensors([100] * 10, frozenset(range(10)), reads, writes, [0.0] * 10)
-    return run_swapping(tensors, memory, bytes_per_s=100.0)
+    return run_swapping(tensors, memory, bytes_per_s=100.0, soon=[4])
 
 
 def test_what_is_only_read_is_copied_out_never_what_changes_is():
@@ -155,3 +155,31 @@ def test_a_net_that_draws_random_numbers(system):
     found = simulate_system(system, find("alexnet"), MACHINE, batch_size=8, reduced=True)
     assert found.fits
     assert found.compute_seconds > 0
+
+
+def test_only_tofu_changes_mxnets_memory_planner():
+    from tofu.analysis.strategy_table import strategy_table
+    from tofu.models import build
+    from tofu.plan import SearchOptions
+    from tofu.plan.compiler import search_plan
+    from tofu.simulate.step import simulate_plan
+
+    def allocated(workers, *, stock_planner):
+        graph = build("rnn-6-4k", 8, reduced=True).training_graph(optimizer="sgd_mom")
+        plan = search_plan(strategy_table(graph)[0], workers, {}, SearchOptions(), None)
+        found = simulate_plan(plan, MACHINE, fetch="multifetch", stock_planner=stock_planner)
+        return max(worker["allocated_bytes"] for worker in found.workers)
+
+    for system, workers, stock in (("smallbatch", 1, True), ("tofu", 8, False)):
+        found = simulate_system(system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+        assert found.memory_bytes == allocated(workers, stock_planner=stock)
+        assert found.memory_bytes != allocated(workers, stock_planner=not stock)
+
+
+def test_swapping_keeps_what_a_good_number_of_operators_use_soon():
+    """Forty weights used in turn, and memory for 36: what was least recently used is used soon."""
+    reads = [[i] for i in range(40)] * 4
+    tensors = Tensors([100] * 40, frozenset(range(40)), reads, [[]] * 160, [0.0] * 160)
+    few, many = (run_swapping(tensors, 3600, bytes_per_s=100.0, soon=[n]) for n in (4, 32))
+    assert few.copied_bytes > 2 * many.copied_bytes
+    assert run_swapping(tensors, 3600, bytes_per_s=100.0) == many

@@ -10,8 +10,9 @@ from torch.distributed.tensor import Shard
 
 import tofu.torch
 from tofu.errors import ConfigError, PlanError
+from tofu.plan import SearchOptions
 from tofu.torch.models import MODELS
-from tofu.torch.planning import read_plan
+from tofu.torch.planning import plan_traced, read_plan
 from tofu.torch.tracing import Entry
 
 
@@ -95,3 +96,19 @@ def test_a_module_without_data_is_planned() -> None:
     plan = tofu.torch.plan(model, inputs, mesh=(2,))
     model, inputs = MODELS["gpt"](torch.float32)
     assert plan.placements == tofu.torch.plan(model, inputs, mesh=(2,)).placements
+
+
+@pytest.mark.parametrize("mesh", [(4,), (2, 2)])
+@pytest.mark.parametrize("name", ["gpt", "mlp"])
+def test_replication_finds_data_parallelism_where_it_is_cheaper(name, mesh) -> None:
+    traced = tofu.torch.trace(*MODELS[name](torch.float32))
+    found = {
+        options: plan_traced(traced, mesh, options=options).bytes
+        for options in (
+            SearchOptions(),
+            SearchOptions(allow_replication=True),
+            SearchOptions(mode="data-parallel"),
+        )
+    }
+    cut, replicated, data_parallel = found.values()
+    assert replicated <= min(cut, data_parallel)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import dataclasses
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import tofu.torch
 from tofu.plan import SearchOptions
-from tofu.torch.exchange import Exchange
+from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.models import MODELS
 from tofu.torch.moves import received_bytes
 from tofu.torch.routes import WHOLE, Placement, received_elements, route
@@ -106,3 +111,50 @@ def test_tiles_move_between_all_placements(sizes, dtype) -> None:
 @pytest.mark.whole(rotates=False)
 def test_tiles_move_between_all_placements_of_a_cube() -> None:
     on_ranks(8, every_move, (2, 2, 2), torch.float32)
+
+
+def move_together(sizes: tuple[int, ...]) -> None:
+    exchange, alone = (Exchange(init_device_mesh("cpu", sizes)) for _ in range(2))
+    torch.manual_seed(dist.get_rank())
+    moving = [
+        Moving(torch.randn(4, 16), SHAPE, (0, WHOLE), (WHOLE, 1)),
+        Moving(torch.randint(9, (8, 8)), SHAPE, (WHOLE, 1), (1, WHOLE)),
+        Moving(torch.rand(4, 16) > 0.5, SHAPE, (0, WHOLE), (WHOLE, WHOLE)),
+        Moving(torch.randn(()), (), ("sum", WHOLE), (WHOLE, WHOLE)),
+        Moving(torch.randn(8, 16), SHAPE, ("sum", "sum"), (WHOLE, WHOLE)),
+        Moving(torch.randn(3), (3,), ("sum", WHOLE), (WHOLE, WHOLE)),
+        Moving(torch.randn(3).to(torch.bfloat16), (3,), ("max", WHOLE), (WHOLE, WHOLE)),
+        Moving(torch.randn(8, 16), SHAPE, (WHOLE, WHOLE), (0, 1)),
+        Moving(torch.randn(8, 16), SHAPE, (0, 1), (0, 1)),
+    ]
+    moving[-1] = dataclasses.replace(moving[-1], tile=torch.randn(4, 8))
+    with messages() as sent:
+        together = exchange.move_all(moving)
+    expected = [alone.move(m.tile, m.shape, m.source, m.target) for m in moving]
+    for made, one, m in zip(together, expected, moving):
+        assert made.dtype == one.dtype and torch.equal(made, one), m
+    assert exchange.received_bytes == alone.received_bytes > 0
+    assert max(sent.values()) <= 2, sent  # one in each stage
+    for made in together[:3]:  # a tile keeps no message alive
+        assert made.untyped_storage().nbytes() <= made.nbytes + 16
+
+
+@contextlib.contextmanager
+def messages() -> Iterator[collections.Counter[int]]:
+    """Counts messages by the rank to which they go."""
+    sent: collections.Counter[int] = collections.Counter()
+    before = dist.P2POp
+
+    def counted(op: Any, tensor: Any, peer: int) -> Any:
+        sent[peer] += op is dist.isend
+        return before(op, tensor, peer)
+
+    dist.P2POp = counted  # type: ignore[assignment,misc]
+    try:
+        yield sent
+    finally:
+        dist.P2POp = before  # type: ignore[misc]
+
+
+def test_several_tiles_move_in_one_message() -> None:
+    on_ranks(4, move_together, (2, 2))

@@ -82,6 +82,8 @@ TEST(OperatorUses, ShapesThatCrossAreListedOnce) {
   GraphBuilder builder;
   const NodeEntry x = Variable(&builder, 0, {4});
   const NodeEntry y = Variable(&builder, 0, {6});
+  const NodeEntry read_in_place = builder.Copy("d", 1, y);
+  builder.graph().nodes[read_in_place.node].attrs[kDirectAttr] = "1";
   builder.Copy("c", 0, y);
   EXPECT_TRUE(CrossingShapes(builder.graph()).empty());
   builder.Copy("a", 1, x);

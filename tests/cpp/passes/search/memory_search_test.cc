@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,9 @@
 #include "passes/search/modes.h"
 #include "support/brute_force.h"
 #include "support/example_graphs.h"
+#include "support/example_time_model.h"
 #include "support/recount.h"
+#include "support/recount_time.h"
 
 namespace tofu {
 namespace {
@@ -163,6 +166,81 @@ TEST_P(WithinLimit, EqualsBruteForceOnRandomGraphs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Search, WithinLimit,
+                         testing::Values(std::vector<int>{2}, std::vector<int>{3},
+                                         std::vector<int>{4}, std::vector<int>{2, 2}));
+
+// All pairs of cost and memory, with costs in bytes or, with a machine, in time. Reduces
+// to those of brute force: every pair is there, and nothing else.
+class Frontiers : public WithinLimit {
+ protected:
+  static constexpr size_t kWays = 300;  // to cut the tensors, at most
+
+  void CompareFrontiers(ExampleGraph* example, const TimeModel* time,
+                        Searched* searched) {
+    const Graph& graph = example->graph();
+    const StrategyTable& table = example->table();
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
+    const TileMemory memory(graph, table);
+    const std::vector<bool> read = ReadTensors(graph);
+    const std::vector<bool> parameters = Parameters(graph, coarse);
+    const NodeCost cost = [&](const Plan& plan, int node) {
+      if (time == nullptr) return RecountNode(graph, table, plan, read, node);
+      return RecountNodeTime(graph, table, plan, time->machine, time->works, parameters,
+                             read, node)
+          .ns;
+    };
+    const std::vector<bool> whole = time == nullptr
+                                        ? ReplicableTensors(graph, coarse)
+                                        : std::vector<bool>(coarse.tensors.size(), true);
+    const std::map<int64_t, int64_t> expected =
+        BruteForceFrontier(graph, table, coarse, GetParam(), 100, whole, time != nullptr,
+                           cost, [&](const Plan& plan) { return memory.Peak(plan); });
+    if (expected.empty()) return;
+    PlanOptions options;
+    options.parts = GetParam();
+    options.workers = 1;
+    for (int part : GetParam()) options.workers *= part;
+    options.time = time;
+    const PlanFrontier found = MakeFrontier(graph, table, options, 1000);
+    std::map<int64_t, int64_t> pairs;
+    for (size_t i = 0; i < found.plans.size(); ++i) {
+      ASSERT_EQ(memory.Peak(found.plans[i]), found.tile_bytes[i]);
+      ASSERT_EQ(found.plans[i].lower_bound(), found.plans[i].cost());
+      pairs[found.tile_bytes[i]] = found.plans[i].cost();
+    }
+    ASSERT_EQ(pairs, expected) << WriteGraph(graph);
+    ASSERT_TRUE(found.is_complete);
+    ++searched->compared;
+    searched->limited += expected.size() > 1;
+  }
+};
+
+TEST_P(Frontiers, EqualBruteForceOnRandomGraphs) {
+  Searched searched;
+  for (unsigned seed = 1; searched.compared < 300; ++seed) {
+    ASSERT_LE(seed, 2000);
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 5));
+    CompareFrontiers(&example, nullptr, &searched);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(searched.limited, 10);
+}
+
+TEST_P(Frontiers, OfTimeEqualBruteForceOnRandomGraphs) {
+  Searched searched;
+  for (unsigned seed = 1; searched.compared < 80; ++seed) {
+    ASSERT_LE(seed, 2000);
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 3));
+    const TimeModel model = ModelOf(example.graph(), TwoHosts(4, true));
+    CompareFrontiers(&example, &model, &searched);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(searched.limited, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, Frontiers,
                          testing::Values(std::vector<int>{2}, std::vector<int>{3},
                                          std::vector<int>{4}, std::vector<int>{2, 2}));
 

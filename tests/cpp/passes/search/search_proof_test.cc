@@ -81,6 +81,42 @@ TEST_P(OneStep, EqualsBruteForceWhereTensorsMayStayWhole) {
   EXPECT_GE(compared, 100);
 }
 
+// The table, with some operators as those that compute nothing.
+StrategyTable WithMoves(StrategyTable table) {
+  for (size_t r = 0; r < table.rows.size(); r += 2) {
+    table.rows[r].moves = !table.rows[r].elementwise;
+  }
+  return table;
+}
+
+TEST_P(OneStep, EqualsBruteForceWhereMovesMayStayWhole) {
+  int compared = 0;
+  int cheaper = 0;
+  for (unsigned seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 5));
+    const Graph& graph = example.graph();
+    const StrategyTable table = WithMoves(example.table());
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
+    const std::vector<bool> whole = ReplicableTensors(graph, coarse);
+    const int64_t expected =
+        BruteForceBytes(graph, table, coarse, {GetParam()}, 100, whole);
+    if (expected < 0) continue;
+    ++compared;
+    PlanOptions options;
+    options.workers = GetParam();
+    options.parts = {GetParam()};
+    options.mode = "recursion";
+    options.allow_replication = true;
+    const Plan plan = MakePlan(graph, table, options);
+    ASSERT_EQ(plan.total_bytes(), expected) << WriteGraph(graph);
+    ASSERT_EQ(Recount(graph, table, plan), expected);
+    cheaper += expected < MakePlan(graph, example.table(), options).total_bytes() ? 1 : 0;
+  }
+  EXPECT_GE(compared, 100);
+  EXPECT_GE(cheaper, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Search, OneStep, testing::Values(2, 3, 4, 6, 8));
 
 // Every order of the parts counts as a joint plan of its own.
@@ -129,14 +165,14 @@ void ExpectFirstStepsBound(ExampleGraph* example, const std::vector<int>& parts,
 // the plan must know what is cheaper.
 TEST_P(AllSteps, EqualBruteForceWhereTensorsMayStayWhole) {
   int compared = 0;
-  for (unsigned seed = 1; seed <= 300; ++seed) {
+  for (unsigned seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 4));
     const Graph& graph = example.graph();
-    const CoarseGraph coarse =
-        Coalesce(graph, example.table(), GroupForwardBackward(graph, example.table()));
+    const StrategyTable table = seed > 300 ? WithMoves(example.table()) : example.table();
+    const CoarseGraph coarse = Coalesce(graph, table, GroupForwardBackward(graph, table));
     for (const std::vector<int>& parts : GetParam().orders) {
-      const int64_t best = BruteForceBytes(graph, example.table(), coarse, parts, 300,
+      const int64_t best = BruteForceBytes(graph, table, coarse, parts, 300,
                                            ReplicableTensors(graph, coarse));
       if (best < 0) continue;
       ++compared;
@@ -144,7 +180,7 @@ TEST_P(AllSteps, EqualBruteForceWhereTensorsMayStayWhole) {
       options.workers = GetParam().workers;
       options.parts = parts;
       options.allow_replication = true;
-      const Plan plan = MakePlan(graph, example.table(), options);
+      const Plan plan = MakePlan(graph, table, options);
       ASSERT_EQ(plan.total_bytes(), best) << WriteGraph(graph);
       ASSERT_LE(plan.lower_bound_bytes, best);
     }

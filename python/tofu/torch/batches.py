@@ -1,0 +1,98 @@
+"""When the tiles of a pass move: those that can wait, or start early, go with others.
+
+An exchange costs a message to every rank, however small it is. So a move whose result nothing
+needs yet, such as a gradient's, waits for one that is needed; and a move that is needed soon, such
+as a parameter's, goes along with it. What waits or comes early takes memory, so it is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from tofu.torch.routes import Placement
+from tofu.torch.tracing import Entry
+
+__all__ = ["BATCH_BYTES", "Task", "batched"]
+
+# What a rank keeps waiting, or receives early, at most.
+BATCH_BYTES = 4 << 20
+
+
+@dataclass
+class Task:
+    """A move.
+
+    Attributes:
+        entry: the tensor.
+        source, target: placements before and after.
+        bytes: what a rank keeps while it waits, and receives.
+        ready: the number of the call that makes it, -1 if it is there from the begin.
+        due: the number of the call that needs the result; that of calls for the end.
+        after: the task that makes its source.
+    """
+
+    entry: Entry
+    source: Placement
+    target: Placement
+    bytes: int
+    ready: int
+    due: int
+    after: Optional[Task] = None
+
+
+def batched(
+    tasks: Sequence[Task], count: int, limit: int = BATCH_BYTES
+) -> list[list[tuple[Task, ...]]]:
+    """The exchanges before each of `count` calls, and after the last one; each of several moves.
+
+    Args:
+        tasks: the moves.
+        count: the number of calls.
+        limit: what may wait, and what may come early, in bytes.
+    """
+    for task in tasks:
+        if task.after is not None:
+            task.after.due = min(task.after.due, task.due)
+    made: dict[int, list[Task]] = {}
+    due: dict[int, list[Task]] = {}
+    for task in tasks:
+        made.setdefault(task.ready + 1, []).append(task)
+        due.setdefault(task.due, []).append(task)
+    waiting: list[Task] = []
+    left = {id(task) for task in tasks}
+    found: list[list[tuple[Task, ...]]] = []
+    for number in range(count + 1):
+        waiting += made.get(number, [])
+        found.append([])
+        while True:
+            needed = [task for task in due.get(number, []) if id(task) in left]
+            batch = _batch(waiting, needed, left, limit)
+            if not batch:
+                break
+            found[-1].append(tuple(batch))
+            left -= {id(task) for task in batch}
+            waiting = [task for task in waiting if id(task) in left]
+    return found
+
+
+def _batch(
+    waiting: Sequence[Task], needed: Sequence[Task], left: set[int], limit: int
+) -> list[Task]:
+    """The moves that go together now; none if there is no need."""
+    can = [task for task in waiting if task.after is None or id(task.after) not in left]
+    held = [task for task in can if task.ready >= 0]
+    if not needed:
+        return held if sum(task.bytes for task in held) > limit else []
+    wanted = {id(task) for task in needed}
+    batch = [task for task in can if id(task) in wanted]
+    size = 0
+    for task in sorted(can, key=lambda task: task.due):
+        if id(task) in wanted or task.bytes == 0:  # without a message there is no hurry
+            continue
+        size += task.bytes
+        if size > limit:
+            break
+        batch.append(task)
+    return batch

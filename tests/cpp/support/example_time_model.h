@@ -1,0 +1,64 @@
+// Time models of example graphs, for tests of searches for time.
+#ifndef TOFU_TESTS_CPP_SUPPORT_EXAMPLE_TIME_MODEL_H_
+#define TOFU_TESTS_CPP_SUPPORT_EXAMPLE_TIME_MODEL_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/head_roles.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/time_cost.h"
+#include "support/example_machine.h"
+
+namespace tofu {
+
+// Two groups of devices, the outer link slow, with latencies and costs of the host.
+inline Machine TwoHosts(int devices, bool is_gpu) {
+  Machine machine = is_gpu ? ExampleGpus(devices) : ExampleMachine(devices);
+  machine.device.launch_s = 3;
+  machine.host.push_s = 0.5;
+  machine.links[0].devices = devices / 2;
+  machine.links[0].latency_s = 0.25;
+  machine.links[0].bytes_per_s = RateTable({{1, 4}, {64, 40}});
+  machine.links[0].port_bytes_per_s = 30;
+  LinkLevel outer = machine.links[0];
+  outer.name = "outer";
+  outer.devices = devices;
+  outer.latency_s = 2;
+  outer.bytes_per_s = RateTable({{1, 1}, {64, 8}});
+  outer.port_bytes_per_s = 6;
+  outer.group_bytes_per_s = 20;
+  machine.links.push_back(outer);
+  return machine;
+}
+
+// Some FLOPs for each element that a node writes; equal operators are of equal kinds.
+inline TimeModel ModelOf(const Graph& graph, const Machine& machine) {
+  TimeModel model{machine, {}};
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    Work work;
+    work.kind =
+        static_cast<OperatorKind>(graph.nodes[node].op.size() % kNumOperatorKinds);
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i) {
+      work.flops += 7.0 * static_cast<double>(NumElements(graph.shape({node, i})));
+    }
+    model.works.push_back(work);
+  }
+  return model;
+}
+
+// [entry]: whether it is cut like a parameter.
+inline std::vector<bool> Parameters(const Graph& graph, const CoarseGraph& coarse) {
+  std::vector<bool> of_class(coarse.tensors.size(), false);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (VariableRole(graph.nodes[node]) != "parameter") continue;
+    of_class[coarse.tensor_class[graph.first_entry[node]]] = true;
+  }
+  std::vector<bool> of_entry;
+  for (int tensor : coarse.tensor_class) of_entry.push_back(of_class[tensor]);
+  return of_entry;
+}
+
+}  // namespace tofu
+
+#endif  // TOFU_TESTS_CPP_SUPPORT_EXAMPLE_TIME_MODEL_H_

@@ -1,0 +1,62 @@
+"""Moves go together: none too early, none too late, and no more wait than may."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tofu.torch.batches import Task, batched
+from tofu.torch.tracing import Entry
+
+
+def task(ready: int, due: int, size: int = 1, after: Task | None = None) -> Task:
+    return Task(Entry(f"t{ready}.{due}"), ("sum",), (0,), size, ready, due, after)
+
+
+def test_what_can_wait_goes_with_what_is_needed() -> None:
+    gradient, needed = task(0, 9), task(3, 5)
+    assert batched([gradient, needed], 9)[5] == [(needed, gradient)]
+
+
+def test_what_is_needed_soon_comes_early() -> None:
+    now, soon, later = task(-1, 1), task(-1, 2), task(-1, 3)
+    found = batched([later, soon, now], 4, limit=1)
+    assert [found[1], found[3]] == [[(now, soon)], [(later,)]]
+
+
+def test_no_more_than_the_limit_waits() -> None:
+    tasks = [task(k, 9, 3) for k in range(4)]
+    found = batched(tasks, 9, limit=5)
+    assert found[2] == [tuple(tasks[:2])] and found[4] == [tuple(tasks[2:])]
+
+
+def test_a_tile_that_is_there_is_cut_when_it_is_needed() -> None:
+    free, needed = task(0, 7, 0), task(0, 3)
+    found = batched([free, needed], 9)
+    assert [found[3], found[7]] == [[(needed,)], [(free,)]]
+
+
+def test_moves_follow_those_that_make_their_source() -> None:
+    made = task(2, 9)
+    moved = task(2, 4, after=made)
+    assert batched([made, moved], 9)[4] == [(made,), (moved,)]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_move_is_made_once_and_in_time(seed: int) -> None:
+    draw = random.Random(seed)
+    count, tasks = 30, []
+    for _ in range(40):
+        ready = draw.randrange(-1, count - 1)
+        tasks.append(task(ready, draw.randrange(ready + 1, count + 1), draw.randrange(4)))
+        if draw.random() < 0.4:
+            due = draw.randrange(ready + 1, count + 1)
+            tasks.append(task(ready, due, draw.randrange(4), tasks[-1]))
+    found = batched(tasks, count, limit=draw.randrange(1, 12))
+    order = [(n, t) for n, batches in enumerate(found) for k, b in enumerate(batches) for t in b]
+    at = {id(t): (n, k) for n, bs in enumerate(found) for k, b in enumerate(bs) for t in b}
+    assert len(order) == len(at) == len(tasks)
+    for each in tasks:
+        assert each.ready < at[id(each)][0] <= each.due
+        assert each.after is None or at[id(each.after)] < at[id(each)]
