@@ -82,6 +82,7 @@ class _Loader:
             module.__spec__.loader = self._real
         from tofu import installation
 
+        installation.silence_numpy()
         try:
             self._real.exec_module(module)
         except installation.IMPORT_ERRORS as error:

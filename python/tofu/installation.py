@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import warnings
 from importlib import metadata
 
 from tofu.errors import ConfigError
@@ -16,6 +17,7 @@ __all__ = [
     "MissingMXNetError",
     "check_mxnet",
     "missing",
+    "silence_numpy",
     "unusable",
 ]
 
@@ -56,6 +58,7 @@ def check_mxnet(who: str, *, load: bool) -> None:
     if not load:
         return
     switch = os.environ.pop("MXNET_GRAPH_PASS", None)
+    silence_numpy()
     try:
         importlib.import_module(MXNET)
     except IMPORT_ERRORS as error:
@@ -63,6 +66,11 @@ def check_mxnet(who: str, *, load: bool) -> None:
     finally:
         if switch is not None:
             os.environ["MXNET_GRAPH_PASS"] = switch
+
+
+def silence_numpy() -> None:
+    """Leave out NumPy's warning of a name that newer versions lack: MXNet's import then fails."""
+    warnings.filterwarnings("ignore", "In the future `np.bool`", FutureWarning)
 
 
 def _first_line(error: BaseException) -> str:

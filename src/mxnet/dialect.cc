@@ -66,10 +66,6 @@ bool LeavesPlain(const std::string& op, int output) {
   return op == "_backward_Convolution" && output > 0;
 }
 
-bool MayWriteInputs(const std::string& op) {
-  return op.find("BatchNorm") != std::string::npos;  // running statistics
-}
-
 Node SliceNode(const Box& box) {
   return Operator("slice",
                   {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}});

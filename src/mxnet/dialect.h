@@ -45,10 +45,6 @@ bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
 // in the plain layout.
 bool LeavesPlain(const std::string& op, int output);
 
-// Whether an operator writes to inputs that it does not update for the optimizer. An
-// executor refuses to copy such inputs from another worker.
-bool MayWriteInputs(const std::string& op);
-
 constexpr char kCopyOp[] = "_copy";
 // The copy that an executor inserts on an edge between workers.
 constexpr char kCrossDeviceCopyOp[] = "_CrossDeviceCopy";

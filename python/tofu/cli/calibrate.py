@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
 
 __all__ = ["calibrate"]
 
@@ -37,6 +38,7 @@ def calibrate(output: str, smoke: bool) -> None:
     if not path.parent.is_dir():
         raise ConfigError(f"--output {output}: found no folder {path.parent}, expected one")
     os.environ["OMP_NUM_THREADS"] = "1"  # before MXNet is loaded
+    check_mxnet("tofu calibrate", load=True)
     from tofu.models import find
     from tofu.simulate.calibrate import calibrate as measure
 

@@ -182,6 +182,7 @@ def _run(
         )  # fmt: skip
     if ran.returncode or not out.is_file():
         last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
+        check_mxnet("tofu check", load=True)
         raise ConfigError(f"tofu check {rest[0]}: it does not run {what}: {last}")
     with np.load(out) as arrays:
         return {key: arrays[key] for key in arrays.files}

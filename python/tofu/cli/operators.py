@@ -12,7 +12,7 @@ import click
 from tofu.cli.isolated import isolated
 from tofu.cli.options import check_script, describe_option, switch_on
 from tofu.errors import ConfigError
-from tofu.installation import IMPORT_ERRORS, check_mxnet, unusable
+from tofu.installation import IMPORT_ERRORS, check_mxnet, silence_numpy, unusable
 
 __all__ = ["FALSE_STRATEGY", "ops", "suggest", "verify"]
 
@@ -48,6 +48,7 @@ def ops(form: str, script: Optional[str], operator: Optional[str], args: tuple[s
         )
     os.environ.pop("MXNET_GRAPH_PASS", None)
     check_mxnet("tofu ops", load=script is None and operator is not None)
+    silence_numpy()
     from tofu.cli.operator_list import ops_text
     from tofu.verify.inventory.cache import cached_inventory
 

@@ -22,6 +22,7 @@ from tofu.cli.options import (
     switch_on,
     workers_option,
 )
+from tofu.installation import check_mxnet
 from tofu.plan import SearchOptions
 from tofu.planning.problems import from_model
 
@@ -72,6 +73,7 @@ def simulate(
     scheduling. Prints the step's time, what workers and links did, the critical path, and the
     memory. Nothing runs.
     """
+    check_mxnet("tofu simulate", load=True)
     from tofu import models
     from tofu.simulate.machine_files import read_machine
     from tofu.simulate.render import render_json, render_text

@@ -11,6 +11,7 @@ from typing import Callable, Optional
 from tofu.cli.inputs import first_of_script
 from tofu.cli.options import check_script
 from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
 from tofu.plan import Problem
 from tofu.plan.recompute import recomputed
 from tofu.planning.problems import (
@@ -91,7 +92,11 @@ class Target:
 def check_target(
     command: str, target: str, batch_size: Optional[int], shapes: Sequence[str]
 ) -> None:
-    """Raise ConfigError unless it is a model or a file, with options that it can have."""
+    """Raise ConfigError unless it is a model or a file, with options that it can have.
+
+    Without MXNet, raise MissingMXNetError.
+    """
+    check_mxnet(command, load=False)
     is_model = names_model(target)
     if not is_model:
         check_script(target)

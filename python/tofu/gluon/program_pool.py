@@ -369,10 +369,10 @@ def make_pool(
         node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
     )
     prepare = functools.partial(_prepared, name, symbol, parameters, signature, session)
-    table, unknown = prepare()
     fetch = backend.usable_fetch(session.fetch, session.contexts)
-    # MXNet refuses to bind a graph that copies what its BatchNorm writes to.
+    # MXNet refuses to bind a BatchNorm after a copy between workers.
     of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
+    table, unknown = prepare(None if of_whole is None else ())
     refine = None if of_whole is None else functools.partial(backend.refined, of_whole)
     if fetch.reason is not None:
         messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
@@ -529,7 +529,7 @@ def _prepared(
     parameters: Mapping[str, Any],
     signature: Signature,
     session: Session,
-    fused: Collection[str] = (),
+    fused: Optional[Collection[str]],
 ) -> tuple[Any, dict[str, str]]:
     """The strategy table of the training graph, and the operators without a description."""
     with messages.phase(name, "preparing the training graph", session):
@@ -542,7 +542,7 @@ def _training_graph(
     parameters: Mapping[str, Any],
     signature: Signature,
     session: Session,
-    fused: Collection[str],
+    fused: Optional[Collection[str]],
 ) -> Any:
     auxiliary = set(symbol.list_auxiliary_states())
     described = {

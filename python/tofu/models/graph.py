@@ -44,7 +44,7 @@ class ModelGraph:
         *,
         optimizer: Optional[str] = "sgd",
         on_gpus: bool = False,
-        fused: Collection[str] = (),
+        fused: Optional[Collection[str]] = (),
     ) -> _core.Graph:
         """The graph of forward, backward and update; see tofu.mx.build.training_graph."""
         from tofu.mx.build.training_graph import training_graph

@@ -246,17 +246,19 @@ def _problem(name: str, make: Callable[..., _core.Graph], workers: Optional[int]
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.build.lower.fused_norm import refined
 
-    def prepare(fused: Collection[str] = ()) -> _core.StrategyTable:
+    def prepare(fused: Optional[Collection[str]]) -> _core.StrategyTable:
         return strategy_table(make(fused=fused))[0]
 
-    fetch = Config.from_environment().fetch or default_fetch()
+    count = workers or number_of_workers()
     # MXNet cannot bind them where it copies between workers.
-    refine = None if fetch == "plain" else functools.partial(refined, prepare)
-    return Problem(name, prepare(), workers or number_of_workers(), refine)
+    if (Config.from_environment().fetch or default_fetch()) == "plain":
+        return Problem(name, prepare(None), count)
+    return Problem(name, prepare(()), count, functools.partial(refined, prepare))
 
 
 def number_of_workers() -> int:
     """The number of workers of a run: that of the environment, else of GPUs, else two."""
+    check_mxnet(_WHO, load=True)
     from tofu.gluon.session import number_of_workers
 
     return number_of_workers(Config.from_environment())

@@ -200,12 +200,10 @@ class Partitioner {
     for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
       const std::string name = instance.name + "/in" + std::to_string(slot);
       const auto assembled = small[slot].find(worker);
-      const NodeEntry input =
+      instance.inputs.push_back(
           assembled != small[slot].end()
               ? assembled->second
-              : AddInput(n.inputs[slot], part.inputs[slot], worker, name);
-      instance.inputs.push_back(
-          MayWriteInputs(n.op) ? fetches_.OnWorker(input, worker, name) : input);
+              : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
     }
     std::vector<Shape> shapes;
     std::vector<int> dtypes;

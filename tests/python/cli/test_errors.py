@@ -33,7 +33,12 @@ trainer.step(4)
 print("trained")
 """
 NO_MXNET = 'raise ModuleNotFoundError("No module named \'mxnet\'", name="mxnet")'
-NEW_NUMPY = "raise AttributeError(\"module 'numpy' has no attribute 'bool'\")"
+NEW_NUMPY = """
+import warnings
+
+warnings.warn("In the future `np.bool` will be defined as the NumPy scalar.", FutureWarning)
+raise AttributeError("module 'numpy' has no attribute 'bool'")
+"""
 
 
 def run_python(*args, cwd, **variables):
@@ -103,6 +108,13 @@ COMMANDS = {
     "suggest": ("suggest", "relu", "--shape=4,6"),
     "run": ("run", "train.py"),
     "plan": ("plan", "train.py"),
+    "check": ("check", "train.py"),
+    "trace": ("trace", "train.py"),
+    "compare": ("compare", "mlp"),
+    "estimate": ("estimate", "mlp"),
+    "frontier": ("frontier", "mlp"),
+    "simulate": ("simulate", "mlp", "--machine=p2.8xlarge"),
+    "calibrate": ("calibrate", "--output=machine.json"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import mxnet as mx
 import numpy as np
 import pytest
 
@@ -10,7 +11,7 @@ from tofu import _core
 from tofu.mx.run import fetch_check
 from tofu.plan import observe
 
-from .models import CASES, train
+from .models import CASES, batch, train
 
 STEPS = 3
 TOLERANCES = {"float32": 1e-5, "float64": 1e-9}
@@ -60,6 +61,31 @@ def test_statistics_of_batch_norms(workers, dtype):
 def test_sums_that_all_workers_need(dtype):
     """These would be reduced in pieces and gathered."""
     assert root_nodes(check("mlp", dtype, 4, fetch="plain", search="data-parallel"))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("workers", [2, 4])
+def test_predictions_with_batch_norms(workers, dtype):
+    """MXNet refuses to bind its operator after a copy; such blocks predicted serially."""
+
+    def predict():
+        mx.random.seed(7)
+        net = CASES["residual_cnn"].net()
+        net.initialize(mx.init.Xavier())
+        net.cast(dtype)
+        net.hybridize()
+        return net(batch(CASES["residual_cnn"], dtype, 0)[0]).asnumpy()
+
+    expected, made = predict(), []
+    tofu.enable(workers=workers, device="cpu", fetch="plain")
+    try:
+        with observe(made.append):
+            found = predict()
+    finally:
+        tofu.disable()
+    assert not made[-1].has_backward
+    assert not any(graph.nodes_of({"BatchNorm"}) for graph in made[-1].step.graphs)
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
 
 
 @pytest.fixture

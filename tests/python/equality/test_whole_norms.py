@@ -283,3 +283,14 @@ def test_parts_of_a_norm_that_stays_whole_are_not_explained(capsys):
     assert explained_in(problem, names, before) == before
     assert explained_in(graph, ["of another graph"], []) == []
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("predict", [False, True])
+@pytest.mark.parametrize("fetch", ["plain", "multifetch"])
+def test_commands_plan_norms_as_the_chosen_fetch_needs_them(fetch, predict, monkeypatch):
+    monkeypatch.setenv("TOFU_FETCH", fetch)
+    net = Net(nn.BatchNorm(prefix="norm_"), False)
+    inputs = [(2, 64, SIZE, SIZE)]
+    problem = from_block(net, inputs, dtypes={}, optimizer=None, predict=predict, workers=2)
+    graph, _ = plan_refined(problem)
+    assert any(node.op == "BatchNorm" for node in graph.graph.nodes) == (fetch == "multifetch")

@@ -48,7 +48,7 @@ def training_graph(
     optimizer: Optional[str] = None,
     workers: int = 1,
     on_gpus: bool = False,
-    fused: Collection[str] = (),
+    fused: Optional[Collection[str]] = (),
 ) -> _core.Graph:
     """Build the graph of the forward pass, the backward pass and, for planning, the update.
 
@@ -66,7 +66,8 @@ def training_graph(
             updates its running statistics whenever it uses the batch's, as in cuDNN; otherwise
             only if a gradient flows through it, as in MXNet on CPUs, where the backward
             operator does the update.
-        fused: the BatchNorms that are not taken apart, by name.
+        fused: the BatchNorms that are not taken apart, by name. In predictions all stay whole;
+            None: not even there.
 
     Returns:
         The graph with the shape and dtype of every entry, and a role for every head.
@@ -91,9 +92,7 @@ def training_graph(
     draft.differentiate(gradients, train=train, workers=workers)
     unique_names(draft.graph)
     draft.infer()
-    updates = AFTER.apply(
-        draft.graph, train=train, workers=workers, on_gpus=on_gpus, fused=frozenset(fused)
-    )
+    updates = AFTER.apply(draft.graph, train=train, workers=workers, on_gpus=on_gpus, fused=fused)
     replay_stateful(draft.graph)
     draft.add_heads("aux", updates)
     if optimizer is not None:

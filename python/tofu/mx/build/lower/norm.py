@@ -50,7 +50,7 @@ def batch_norm(node: Node, build: Builder) -> Sequence[Entry]:
     use_batch = _uses_batch(node, build)
     if build.is_fused and use_batch:
         return _fused_batch_norm(node, build)
-    if not build.train and not build.is_differentiated:
+    if build.may_fuse and not build.train and not build.is_differentiated:
         fused = fused_norm.predict(node, build)
         return [Entry(fused, output) for output in range(3)]
     data, gamma, beta, running_mean, running_variance = node.inputs

@@ -52,6 +52,7 @@ class Builder:
         updates_statistics: whether the step changes the node's running statistics.
         is_differentiated: whether a gradient flows through the node.
         is_fused: whether a BatchNorm stays one operator.
+        may_fuse: whether it does where it only predicts.
         on_gpus: whether the graph is for GPUs.
     """
 
@@ -66,6 +67,7 @@ class Builder:
         updates_statistics: bool = True,
         is_differentiated: bool = True,
         is_fused: bool = False,
+        may_fuse: bool = True,
         on_gpus: bool = False,
     ) -> None:
         self.train = train
@@ -76,6 +78,7 @@ class Builder:
         self.updates_statistics = updates_statistics
         self.is_differentiated = is_differentiated
         self.is_fused = is_fused
+        self.may_fuse = may_fuse
         self.on_gpus = on_gpus
         self._node = node
         self._stage: Optional[str] = None
@@ -200,14 +203,15 @@ class Registry:
         train: bool,
         workers: int = 1,
         on_gpus: bool = False,
-        fused: Collection[str] = (),
+        fused: Optional[Collection[str]] = (),
     ) -> dict[str, Entry]:
         """Rewrite all nodes that have a lowering and need it; shapes must be inferred.
 
         on_gpus: whether the graph is for GPUs. There forward operators update running
             statistics. On CPUs backward operators do, and without these the statistics do not
             change.
-        fused: the BatchNorms that stay one operator, by name.
+        fused: the BatchNorms that stay one operator, by name. In predictions all do; None: not
+            even there.
 
         Returns the new values of auxiliary states, by variable name.
 
@@ -232,7 +236,8 @@ class Registry:
                 read=read.get(node, ()),
                 updates_statistics=on_gpus or node in differentiated,
                 is_differentiated=node in differentiated,
-                is_fused=node.name in fused,
+                is_fused=node.name in (fused or ()),
+                may_fuse=fused is not None,
                 on_gpus=on_gpus,
             )
             outputs = lowering.apply(node, builder)
