@@ -93,8 +93,9 @@ test-cpp: $(BUILD)/tests/.built
 
 # ROTATE=KEY also takes a sample of the tests that only test-all runs, a different one per key.
 ROTATE ?=
-# A worker takes whole files, so fixtures of a file, such as the wheel, are built once.
-PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# A worker takes whole files, so fixtures of a file, such as the wheel, are built once. One worker
+# more than cores: many tests wait for the processes that they start.
+PYTEST = $(RUN_ENV) $(VENV)/bin/python -m pytest -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder
 
 test-python: $(VENV)/.build
 	@$(PYTEST) $(if $(ROTATE),--rotate=$(ROTATE))

@@ -89,9 +89,9 @@ def watch_mxnet(clock: Clock) -> None:
 
 def watch_tofu(clock: Clock) -> None:
     """Time the parts of tofu's set-up."""
-    import tofu.gluon.program_pool as pool
     from tofu import _core
     from tofu.analysis import strategy_table
+    from tofu.gluon import compile_block
     from tofu.mx.build import training_graph
     from tofu.mx.run import program
 
@@ -101,7 +101,7 @@ def watch_tofu(clock: Clock) -> None:
         ("search", _core, "plan"),
         ("partition", _core, "partition"),
         ("schedule", _core, "schedule"),
-        ("tiling", pool, "tile"),
+        ("tiling", compile_block, "tile"),
         ("binding", program, "Program"),
     ):
         setattr(owner, name, clock.timed(part, getattr(owner, name)))

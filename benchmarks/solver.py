@@ -144,7 +144,9 @@ def compare(seed: int) -> dict[str, Any]:
     except _integer_program.InfeasibleError:
         cost = None
     others["highs"] = (cost, time.process_time() - begin)
-    if importlib.util.find_spec("pytoulbar2") is not None:
+    # toulbar2 may take more than ten minutes where memory is limited.
+    is_limited = bool(problem.get("memory"))
+    if not is_limited and importlib.util.find_spec("pytoulbar2") is not None:
         import _weighted_csp
 
         others["toulbar2"] = _weighted_csp.solve(problem)

@@ -473,6 +473,7 @@ class TimeModel:
     ) -> None:
         """`works`: (kind, FLOPs, bytes) for each of `calls`, of whole operators."""
 
+once_attribute: str
 repeats_attribute: str
 
 def recompute(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/documents.h"
+#include "graph/draws.h"
 #include "graph/repeats.h"
 #include "passes/recompute/recompute.h"
 
@@ -42,6 +43,7 @@ void BindRecompute(py::module_* module) {
   module->def("recompute", &Recompute, py::arg("table"), py::kw_only(), py::arg("costs"),
               py::arg("limit_bytes") = 0,
               "Run parts of the forward pass again in the backward pass.");
+  module->attr("once_attribute") = kOnceAttr;
   module->attr("repeats_attribute") = kRepeatsAttr;
 }
 

@@ -1,6 +1,7 @@
 #include "solver/explore_limits.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tofu {
 namespace {
@@ -24,9 +25,11 @@ class Exploration {
   Exploration(const ExploreOptions& options, const SearchWithin& search)
       : options_(options), search_(search) {}
 
-  LimitFrontier Run(const LimitPoint& cheapest, const LimitPoint& smallest) {
-    frontier_.points = {smallest, cheapest};
+  LimitFrontier Run(const LimitPoint& cheapest, std::vector<LimitPoint> known) {
+    known.push_back(cheapest);
+    frontier_.points = Unbeaten(std::move(known));
     is_exact_ = cheapest.is_proven;
+    const LimitPoint smallest = frontier_.points.front();
     AddGap({smallest.used, cheapest.used - 1, smallest, cheapest.cost});
     bool is_first = true;
     while (!gaps_.empty() && searches_ < options_.max_searches &&
@@ -57,12 +60,21 @@ class Exploration {
     const int64_t middle = gap.from + (gap.to - gap.from) / 2;
     const int64_t limit = is_first ? gap.from : gap.is_halved ? gap.to : middle;
     ++searches_;
-    const LimitPoint found = search_(limit, gap.low);
+    const LimitPoint found = search_(limit, BestWithin(limit));
     is_exact_ = is_exact_ && found.is_proven;
     frontier_.points.push_back(found);
     const bool is_low = found.cost == gap.low.cost;
     AddGap({gap.from, found.used - 1, gap.low, found.cost});
     AddGap({limit + 1, gap.to, found, gap.high_cost, is_low && !is_first});
+  }
+
+  // Of those found; at least the low end of a gap fits.
+  LimitPoint BestWithin(int64_t limit) const {
+    LimitPoint best = frontier_.points.front();
+    for (const LimitPoint& point : frontier_.points) {
+      if (point.used <= limit && point.cost < best.cost) best = point;
+    }
+    return best;
   }
 
   static std::vector<LimitPoint> Unbeaten(std::vector<LimitPoint> points) {
@@ -87,9 +99,9 @@ class Exploration {
 
 }  // namespace
 
-LimitFrontier ExploreLimits(const LimitPoint& cheapest, const LimitPoint& smallest,
+LimitFrontier ExploreLimits(const LimitPoint& cheapest, std::vector<LimitPoint> known,
                             const ExploreOptions& options, const SearchWithin& search) {
-  return Exploration(options, search).Run(cheapest, smallest);
+  return Exploration(options, search).Run(cheapest, std::move(known));
 }
 
 }  // namespace tofu

@@ -16,9 +16,9 @@
 // end does, the high end is next. When no gap is left, the pairs are all there are. Until
 // then c in a gap lies between the costs at its ends.
 //
-// Input:      the cheapest choice without a limit; one that uses little, which every
-// search
-//             falls back to; a number that no choice uses less than; how to search.
+// Input:      the cheapest choice without a limit; others that are known, of which the
+//             smallest is the low end; a number that no choice uses less than; how to
+//             search.
 // Output:     the pairs that no other one found beats, by ascending use; whether they are
 //             all there are, which holds only if every search was exact.
 // Errors:     none.
@@ -41,8 +41,8 @@ struct LimitPoint {
   int id = 0;              // the caller's
 };
 
-// The cheapest choice that uses at most `limit`, and never more than `best` costs, which
-// is one of those.
+// The cheapest choice that uses at most `limit`; it never costs more than `best`, the
+// best one known that does.
 using SearchWithin = std::function<LimitPoint(int64_t limit, const LimitPoint& best)>;
 
 struct ExploreOptions {
@@ -56,7 +56,7 @@ struct LimitFrontier {
   bool is_complete = false;
 };
 
-LimitFrontier ExploreLimits(const LimitPoint& cheapest, const LimitPoint& smallest,
+LimitFrontier ExploreLimits(const LimitPoint& cheapest, std::vector<LimitPoint> known,
                             const ExploreOptions& options, const SearchWithin& search);
 
 }  // namespace tofu

@@ -27,8 +27,9 @@ from tofu.errors import ConfigError, TofuError
 from . import messages, outputs, views
 from .arrays import classic, gives_numpy, shown
 from .autograd_hooks import in_graph
+from .compile_block import make_pool
 from .parameter import TilingError, is_tiled, peeking
-from .program_pool import Pool, Signature, make_pool
+from .program_pool import Pool, Signature
 from .session import Session, active
 
 __all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "untie"]

@@ -1,4 +1,4 @@
-"""From a block's symbol to the programs that run it: plan, tile the parameters, bind.
+"""The programs that run a block: bind them, run them, and enter them in autograd's graph.
 
 A ``Pool`` holds the programs for one signature. It needs several if a script calls a
 block again before the backward pass of an earlier call, because each program keeps the
@@ -8,27 +8,22 @@ tensors saved for its own backward pass.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
-import math
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional
 
-import mxnet as mx
 from mxnet import autograd
 
-from tofu.errors import GradientError, InternalError, PlanError
-from tofu.mx.build.nnvm import symbol_text
-from tofu.plan import Compiled, SearchOptions
+from tofu.errors import GradientError
+from tofu.plan import Compiled
 
-from . import memory_limits, messages, outputs, saved_plans
+from . import memory_limits, messages, outputs
 from .gradients import is_overwritten
-from .parameter import check_tileable, gated_tiles, is_tiled, shape_of, tile
+from .parameter import gated_tiles
 from .recording import Recording
 from .session import Session
 
-__all__ = ["Pool", "Signature", "make_pool"]
+__all__ = ["Pool", "Signature"]
 
 _UPDATED = (
     "backward: a second pass through a retained graph after its parameters were updated; the "
@@ -335,229 +330,3 @@ class Pool:
         for parameter in self._parameters.values():
             if parameter._tofu.gradients is not None:
                 parameter._tofu.gradients.reclaim(program)
-
-
-def make_pool(
-    name: str,
-    symbol: Any,
-    parameters: Mapping[str, Any],
-    signature: Signature,
-    session: Session,
-    *,
-    first: bool,
-) -> Pool:
-    """Plan `symbol` for `signature`, and tile its parameters unless they are tiled already.
-
-    Args:
-        name: the block's name, for messages.
-        symbol: the block's symbol.
-        parameters: its initialized parameters by name.
-        signature: shapes, dtypes and mode.
-        session: the session, with its workers.
-        first: whether this is the block's first graph. Only the first one issues warnings
-            and logs its summary at level info; later ones log at level debug.
-
-    Raises:
-        TofuError: the graph cannot be partitioned, or a parameter cannot be tiled.
-    """
-    for parameter in parameters.values():
-        if not is_tiled(parameter):
-            check_tileable(parameter)
-    messages.many_workers(session)
-    backend = session.state.backend
-    session.state.runs_python |= any(
-        node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
-    )
-    prepare = functools.partial(_prepared, name, symbol, parameters, signature, session)
-    fetch = backend.usable_fetch(session.fetch, session.contexts)
-    # MXNet refuses to bind a BatchNorm after a copy between workers.
-    of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
-    table, unknown = prepare(None if of_whole is None else ())
-    refine = None if of_whole is None else functools.partial(backend.refined, of_whole)
-    if fetch.reason is not None:
-        messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
-    training = bool(signature.gradients)
-    pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
-    parts = _parts(parameters)
-    options = saved_plans.options_for(name, table, session, training=training)
-    saved = None
-    if parameters:  # saved plans are for what is trained
-        saved = saved_plans.plan_for(
-            name, table, pins, parts, session, training=training, of_whole=of_whole
-        )
-    of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
-
-    def compile_graph(table: Any, options: SearchOptions, repeats: bool) -> Compiled:
-        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
-        return _compiled(
-            name, table, session, fetch,
-            pins=pins, of_inputs=of_inputs, options=options, saved=saved,
-            refine=None if repeats else refine,
-        )  # fmt: skip
-
-    wanted = dataclasses.replace(options, parts=parts)
-    compiled, footprint = memory_limits.compile_within(
-        name, compile_graph, table if saved is None else saved.table, wanted, parameters, session,
-        recompute=session.recompute if training and saved is None else "none",
-        is_saved=saved is not None,
-    )  # fmt: skip
-    if training and not compiled.has_backward:
-        raise PlanError("this mode computes no gradients; expected a backward graph")
-    _tile_parameters(name, parameters, compiled, session)
-    size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
-    plan_file = session.plans.path if saved is not None and session.plans is not None else None
-    messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
-    if first:
-        if parameters:
-            messages.replicated(name, compiled)
-        if unknown:
-            messages.undescribed(name, unknown, compiled)
-    pool = Pool(compiled, parameters, signature, session, name)
-    if footprint is not None:
-        session.state.footprints[pool] = footprint
-    return pool
-
-
-def _compiled(
-    name: str,
-    table: Any,
-    session: Session,
-    fetch: Any,
-    *,
-    pins: Mapping[str, tuple[int, ...]],
-    of_inputs: Mapping[str, tuple[int, ...]],
-    options: SearchOptions,
-    saved: Any,
-    refine: Any,
-) -> Compiled:
-    """Plan, partition and schedule; inputs that do not go together are divided otherwise."""
-
-    def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
-        doing = "partitioning" if saved else "searching a plan and partitioning"
-        with saved_plans.checked_pins(options), messages.phase(name, doing, session):
-            found = saved
-            if saved is None and options.objective == "time":
-                found = session.state.backend.choose_plan(
-                    table, session.workers, pins, options, fetch=fetch.kind, refine=refine
-                )
-            compiled: Compiled = session.state.backend.compile_graph(
-                table,
-                workers=session.workers,
-                pins=pins,
-                options=options,
-                saved=found,
-                refine=refine,
-                fetch=fetch.kind,
-                crossing=fetch.crossing,
-                apart=fetch.apart,
-                relays=session.contexts[0].device_type == "cpu",
-                dump_dir=session.dump_dir,
-            )
-        return compiled
-
-    try:
-        return compile_graph({**pins, **of_inputs})
-    except PlanError:
-        if not of_inputs:
-            raise
-        return compile_graph(pins)
-
-
-def _tile_parameters(
-    name: str, parameters: Mapping[str, Any], compiled: Compiled, session: Session
-) -> None:
-    """Tile the parameters as planned; those that are tiled already keep their tiles."""
-    for parameter_name, parameter in parameters.items():
-        layout = compiled.variables[parameter_name].layout
-        if not is_tiled(parameter):
-            cuts = tuple(compiled.searched.cuts(parameter_name))
-            tile(parameter, layout, session, cuts, tuple(compiled.searched.parts))
-        elif parameter._tofu.layout.boxes != layout.boxes:
-            raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
-
-
-def _pins_of_inputs(
-    signature: Signature, parts: tuple[int, ...], options: SearchOptions, backend: Any
-) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    """Cuts of the inputs that are tiles, to take these as they are, and the parts of each step.
-
-    parts: those that the parameters need, () for any.
-    """
-    pins: dict[str, tuple[int, ...]] = {}
-    pinned = {name for name, _ in options.pins}
-    for name, division in signature.divisions.items():
-        if division is None or name in pinned or (parts and division.parts != parts):
-            continue
-        cuts = backend.cuts_of(*division)
-        if cuts is not None:
-            pins[name], parts = cuts, division.parts
-    return pins, parts
-
-
-def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
-    """The number of parts per step of the parameters that are tiled already; () for none.
-
-    Raises:
-        PlanError: earlier plans have cut these parameters in different steps.
-    """
-    tiled = {p._tofu.parts: p.name for p in parameters.values() if is_tiled(p)}
-    if len(tiled) > 1:
-        shown = ", ".join(
-            f"{name} in {' x '.join(map(str, parts))}" for parts, name in tiled.items()
-        )
-        raise PlanError(
-            f"earlier graphs have cut the parameters in different steps: {shown} parts; "
-            "expected the same steps. Call the block that has all of them first"
-        )
-    return next(iter(tiled), ())
-
-
-def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
-    """The update to plan for: "sgd", "sgd_mom", "adam", or None (another optimizer or none)."""
-    trainers = [p._trainer for p in parameters.values() if getattr(p, "_trainer", None)]
-    if not trainers:
-        return None
-    optimizer = trainers[0]._optimizer
-    if type(optimizer) is mx.optimizer.SGD:
-        return "sgd_mom" if optimizer.momentum else "sgd"
-    return "adam" if type(optimizer) is mx.optimizer.Adam else None
-
-
-def _prepared(
-    name: str,
-    symbol: Any,
-    parameters: Mapping[str, Any],
-    signature: Signature,
-    session: Session,
-    fused: Optional[Collection[str]],
-) -> tuple[Any, dict[str, str]]:
-    """The strategy table of the training graph, and the operators without a description."""
-    with messages.phase(name, "preparing the training graph", session):
-        graph = _training_graph(symbol, parameters, signature, session, fused)
-        return session.state.backend.strategy_table(graph)
-
-
-def _training_graph(
-    symbol: Any,
-    parameters: Mapping[str, Any],
-    signature: Signature,
-    session: Session,
-    fused: Optional[Collection[str]],
-) -> Any:
-    auxiliary = set(symbol.list_auxiliary_states())
-    described = {
-        name: (shape_of(parameter), dtype)
-        for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
-    }
-    return session.state.backend.training_graph(
-        symbol,
-        inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
-        parameters={n: d for n, d in described.items() if n not in auxiliary},
-        aux={n: d for n, d in described.items() if n in auxiliary},
-        gradients=sorted(signature.gradients),
-        train=signature.train,
-        optimizer=optimizer_kind(parameters) if signature.gradients else None,
-        workers=session.workers,
-        on_gpus=any(each.device_type == "gpu" for each in session.contexts),
-        fused=fused,
-    )

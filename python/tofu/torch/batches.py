@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from tofu.torch.placements import computes_nothing
 from tofu.torch.routes import Placement
-from tofu.torch.tracing import Entry
+from tofu.torch.tracing import Entry, Operator
+from tofu.torch.training_graph import operator_name
 
-__all__ = ["BATCH_BYTES", "Task", "batched"]
+__all__ = ["BATCH_BYTES", "Task", "batched", "reordered"]
 
 # What a rank keeps waiting, or receives early, at most.
 BATCH_BYTES = 4 << 20
@@ -96,3 +98,30 @@ def _batch(
             break
         batch.append(task)
     return batch
+
+
+def reordered(operators: Sequence[Operator]) -> list[Operator]:
+    """The operators of a pass: views of what is there first, and moves of its results last.
+
+    A parameter's or a gradient's exchange can then go with others, although operators read it
+    through a transpose.
+    """
+    made = {operator.name for operator in operators}
+    needed: set[Entry] = set()
+    middle, last = [], []
+    for operator in reversed(operators):
+        outputs = {Entry(operator.name, k) for k in range(len(operator.outputs))}
+        moves = computes_nothing(operator_name(operator)) and operator.inputs
+        if moves and not outputs & needed:
+            last.append(operator)
+        else:
+            middle.append(operator)
+            needed |= {entry for _, entry in operator.inputs}
+    first = []
+    for operator in reversed(middle):
+        is_view = operator.target.is_view and computes_nothing(operator_name(operator))
+        if is_view and not any(entry.node in made for _, entry in operator.inputs):
+            first.append(operator)
+            made.remove(operator.name)
+    names = {operator.name for operator in first}
+    return [*first, *(o for o in reversed(middle) if o.name not in names), *reversed(last)]

@@ -19,7 +19,7 @@ from tofu.boxes import Box
 from tofu.lang.description import Description
 from tofu.lang.tracing import Shape
 
-__all__ = ["Placing", "placeable", "placing"]
+__all__ = ["Placing", "computes_nothing", "placeable", "placing"]
 
 importlib.import_module("tofu.tdl.aten")  # the operators that this package plans
 
@@ -101,12 +101,17 @@ def placeable(row: Row, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape])
     It also says whether the operator computes nothing: most are views, so devices that have the
     whole tensor may all make the whole view.
     """
-    row = {**row, "moves": row["op"] in _moves()}
+    row = {**row, "moves": computes_nothing(row["op"])}
     kept = [v for v in row["splittable"] if placing(row, v, in_shapes, out_shapes) is not None]
     if kept == row["splittable"]:
         return row
     every = {v for v, var in enumerate(row["vars"]) if _is_split(var, in_shapes, out_shapes)}
     return {**row, "splittable": kept, "elementwise": row["elementwise"] and every <= set(kept)}
+
+
+def computes_nothing(operator: str) -> bool:
+    """Whether an operator only moves elements, or makes them of a value."""
+    return operator in _moves()
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from tofu.analysis.apply_row import part_of
-from tofu.torch.batches import Task, batched
+from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.moves import Move, kept_placement, split_of
@@ -107,8 +107,8 @@ class Program:
         made_first = {v for v in self._shapes if v.node in traced.forward}
         inputs = {Entry(v.name) for v in traced.variables if v.kind != "tangent"}
         self._saved = tuple(sorted(read_later & (made_first | inputs), key=str))
-        self._forward = self._pass(first, keep=heads | read_later)
-        self._backward = self._pass(second, keep=set(traced.gradients.values()))
+        self._forward = self._pass(reordered(first), keep=heads | read_later)
+        self._backward = self._pass(reordered(second), keep=set(traced.gradients.values()))
 
     def placements(self, entry: Entry) -> Placement:
         """How a tensor is kept."""

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "graph/draws.h"
 #include "graph/head_roles.h"
 #include "graph/memory_order.h"
 #include "graph/repeats.h"
@@ -195,7 +196,7 @@ class Partitioner {
     instance.attrs = part.attrs;
     instance.num_outputs = n.num_outputs;
     const StrategyRow* const row = table_.row(node);
-    instance.runs_once = row == nullptr || row->random;
+    instance.runs_once = RunsOnce(n, row);
     if (IsRepeat(n)) instance.attrs[kRepeatsAttr] = n.attrs.at(kRepeatsAttr);
     for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
       const std::string name = instance.name + "/in" + std::to_string(slot);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "graph/draws.h"
 #include "graph/head_roles.h"
 #include "graph/repeats.h"
 #include "graph/tensor_lives.h"
@@ -85,8 +86,8 @@ class Recomputer {
 
  private:
   bool IsFixed(int node) const {
-    const StrategyRow* row = table_.row(node);
-    return row == nullptr || row->random || options_.node_costs[node] < 0;
+    return RunsOnce(graph_.nodes[node], table_.row(node)) ||
+           options_.node_costs[node] < 0;
   }
 
   void MakeRow() {

@@ -179,17 +179,13 @@ struct PlanSearch {
       plans.push_back(SearchRecursively(graph, table, coarse, recursive));
       return point(plans.back(), static_cast<int>(plans.size()) - 1);
     };
-    LimitPoint smallest = point(plans[1], 1);
+    std::vector<LimitPoint> known = {point(plans[1], 1)};
     ExploreOptions explore;
     explore.least = memory.LeastBytes(coarse, recursive.parts);
     explore.max_searches = max_searches;
     explore.deadline = Limit();
-    if (explore.least < smallest.used) {
-      const LimitPoint less = search(explore.least, smallest);
-      if (less.used < smallest.used) smallest = less;
-    }
-    const LimitFrontier found =
-        ExploreLimits(point(plans[0], 0), smallest, explore, search);
+    if (explore.least < known[0].used) known.push_back(search(explore.least, known[0]));
+    const LimitFrontier found = ExploreLimits(point(plans[0], 0), known, explore, search);
     PlanFrontier frontier;
     frontier.is_complete = found.is_complete;
     for (const LimitPoint& each : found.points) {

@@ -41,6 +41,12 @@ class Choices {
     return {most->first, most->second, false, -1};
   }
 
+  // The smallest, and some choice, which may be far from the best.
+  std::vector<LimitPoint> Known() const {
+    const auto& [used, cost] = all_.back();
+    return {{used, cost, false, -1}, Smallest()};
+  }
+
   std::vector<std::pair<int64_t, int64_t>> Frontier() const {
     std::vector<std::pair<int64_t, int64_t>> sorted = all_;
     std::sort(sorted.begin(), sorted.end());
@@ -75,7 +81,7 @@ LimitFrontier Explore(Choices* choices, const ExploreOptions& options,
                       int64_t unproven = -1) {
   const LimitPoint cheapest = choices->Cheapest(Choices::kNone);
   choices->searches = 0;
-  return ExploreLimits(cheapest, choices->Smallest(), options,
+  return ExploreLimits(cheapest, choices->Known(), options,
                        [&](int64_t limit, const LimitPoint& best) {
                          LimitPoint found = choices->Cheapest(limit);
                          EXPECT_LE(best.used, limit);
@@ -135,6 +141,16 @@ TEST(ExploreLimits, IsCompleteOnlyIfAllSearchesAreProvenDownToTheLeast) {
   EXPECT_FALSE(Explore(&choices, options, options.least).is_complete);
   options.least -= 1;
   EXPECT_FALSE(Explore(&choices, options).is_complete);
+}
+
+TEST(ExploreLimits, KeepsWhatIsKnown) {
+  ExploreOptions options;
+  options.max_searches = 1;
+  const auto fail = [](int64_t, const LimitPoint& best) { return best; };
+  const LimitFrontier found = ExploreLimits(
+      {30, 1, true, 0}, {{10, 9, false, 1}, {20, 5, false, 2}}, options, fail);
+  const std::vector<std::pair<int64_t, int64_t>> expected = {{10, 9}, {20, 5}, {30, 1}};
+  EXPECT_EQ(Pairs(found), expected);
 }
 
 TEST(ExploreLimits, ADeadlineEndsIt) {

@@ -10,6 +10,8 @@ pytest.importorskip("mxnet")
 
 from .test_errors import TRAIN, one_line, run_python
 
+pytestmark = pytest.mark.slow
+
 # Wrong only where it runs partitioned, and alike in both precisions.
 WRONG = TRAIN.replace(".sum()", ".sum() * (1 + 1e-4 * parted)").replace(
     "import mxnet as mx", "import os\nimport mxnet as mx\nparted = 'MXNET_GRAPH_PASS' in os.environ"

@@ -10,6 +10,8 @@ import pytest
 
 from tofu.cli import main
 
+pytestmark = pytest.mark.slow
+
 PROBE = """
 import os, sys
 if __name__ == "__main__":

@@ -54,7 +54,13 @@ COMMANDS = {
     ),
     "frontier": (
         ["frontier", "--workers=2", "--limits=1", "--rivals=", "--machine=p2.8xlarge", "mlp"],
-        [GRAPH, "plan 1 of 6", f"plan 1 of 6, {MEMORY}", "plan 1 of 6, simulating a step"],
+        [
+            GRAPH,
+            "searching plans within memory limits",
+            "plan 1 of 2",
+            f"plan 1 of 2, {MEMORY}",
+            "plan 1 of 2, simulating a step",
+        ],
     ),
     "simulate": (
         ["simulate", "--workers=2", "--machine=p2.8xlarge", "mlp"],

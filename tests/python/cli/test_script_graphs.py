@@ -10,6 +10,8 @@ pytest.importorskip("mxnet")
 
 from .test_errors import TRAIN, one_line, run_python
 
+pytestmark = pytest.mark.slow
+
 # The order of a GAN's updates: both nets, then one through the other.
 GAN = """
 import sys

@@ -11,6 +11,8 @@ pytest.importorskip("mxnet")
 
 from .test_errors import one_line, run_python
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """
 import sys
 import mxnet as mx

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
+import tofu.torch
+from tofu.plan import SearchOptions
 from tofu.torch.batches import Task, batched
+from tofu.torch.models import MODELS
+from tofu.torch.moves import moves_of
+from tofu.torch.program import Program
 from tofu.torch.tracing import Entry
 
 
@@ -60,3 +70,31 @@ def test_every_move_is_made_once_and_in_time(seed: int) -> None:
     for each in tasks:
         assert each.ready < at[id(each)][0] <= each.due
         assert each.after is None or at[id(each.after)] < at[id(each)]
+
+
+@pytest.fixture
+def four_ranks() -> Iterator[DeviceMesh]:
+    """A mesh of this process and three that do not exist."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    yield init_device_mesh("cpu", (4,))
+    dist.destroy_process_group()
+
+
+def exchanges(program: Program) -> list[int]:
+    passes = (program._forward, program._backward)
+    return [sum(map(len, each.batches)) for each in passes]
+
+
+def test_gradients_of_a_module_are_exchanged_together(four_ranks) -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    options = SearchOptions(mode="data-parallel")
+    plan = tofu.torch.plan(model, inputs, mesh=(4,), options=options)
+    assert exchanges(Program(plan, four_ranks)) == [2, 1]  # the loss is a sum, then a mean
+
+
+def test_parameters_of_a_module_come_together(four_ranks) -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=(4,))
+    moves = sum(1 for _ in moves_of(plan))
+    forward, backward = exchanges(Program(plan, four_ranks))
+    assert 0 < forward + backward < moves // 3, (forward, backward, moves)

@@ -93,6 +93,9 @@ def test_halves_of_one_executor_compute_what_two_executors_do():
         np.testing.assert_array_equal(apart, together)
 
 
+HALF = 2  # MXNet's flag of float16
+
+
 def test_only_draws_that_need_inputs_keep_two_executors():
     data = mx.sym.var("data")
     symbols = {
@@ -122,6 +125,12 @@ def test_only_draws_that_need_inputs_keep_two_executors():
         assert not {"Dropout", "_random_uniform"} & {node.op for node in both.nodes}
         assert {"Dropout", "_random_uniform"} & {node.op for node in draws.nodes}
         assert all(node.op for node in draws.nodes), "no variable is drawn from"
+    waiting = {
+        node.outputs[0][1]
+        for node in steps["dropout"].graphs[1].nodes
+        if not node.op and "/drawn" in node.name
+    }
+    assert waiting == {HALF}, "how masks wait for the backward pass"
     assert not steps["sampled"].is_joint
     assert steps["sampled"].saved
 

@@ -8,6 +8,7 @@ from typing import Optional
 
 import numpy as np
 
+from tofu import _core
 from tofu.dtypes import dtype_name
 from tofu.mx.build.nnvm import Entry, Node, Shape, format_shape
 
@@ -20,6 +21,9 @@ __all__: list[str] = []
 def dropout(node: Node, build: Builder) -> Sequence[Entry]:
     """The head gradient times the mask, which already carries 1 / (1 - p)."""
     gradient, mask = node.inputs
+    kept = build.shared.get(mask.node)
+    if kept is not None:
+        return [_dropped(gradient, kept[0], mask.node, build)]
     return [_times_mask(gradient, mask, mask.shape, build)]
 
 
@@ -27,16 +31,34 @@ def dropout(node: Node, build: Builder) -> Sequence[Entry]:
     "Dropout", reason="a mask that depends on no data can be drawn before the forward half"
 )
 def forward_dropout(node: Node, build: Builder) -> Optional[Sequence[Entry]]:
-    """The data times a mask, which is what the operator makes of ones."""
+    """The data times a mask, which is what the operator makes of ones.
+
+    A mask of the data's shape waits for the backward pass in half precision, as zeros and ones.
+    All tensors before it are of that type, too: MXNet's planner reuses memory by the number of
+    elements, so bytes would take the blocks of wider ones.
+    """
     (data,) = node.inputs
     if not build.train:
         return None
     shape = Entry(node, 1).shape
-    ones = build.op("_ones", shape=shape, dtype=dtype_name(data.dtype))
+    is_plain = shape == data.shape and number(node, "p", 0.5) < 1
+    dtype = "float16" if is_plain else dtype_name(data.dtype)
+    ones = build.op("_ones", shape=shape, dtype=dtype)
     attrs = {key: value for key, value in node.attrs.items() if key != "axes"}
     mask = build.op("Dropout", ones, **attrs)
     mask.node.num_outputs = node.num_outputs
-    return [_times_mask(data, mask, shape, build), mask]
+    if not is_plain:
+        return [_times_mask(data, mask, shape, build), mask]
+    kept = build.op("_greater_scalar", mask, scalar=0, **{_core.once_attribute: True})
+    build.shared[node] = [kept]
+    return [_dropped(data, kept, node, build), kept]
+
+
+def _dropped(data: Entry, kept: Entry, node: Node, build: Builder) -> Entry:
+    """The data where `kept` is 1, times 1 / (1 - p) as MXNet computes it."""
+    scale = np.float32(1) / (np.float32(1) - np.float32(number(node, "p", 0.5)))
+    ones = build.op("Cast", kept, dtype=dtype_name(data.dtype))
+    return build.op("elemwise_mul", data, build.op("_mul_scalar", ones, scalar=float(scale)))
 
 
 def _times_mask(data: Entry, mask: Entry, shape: Shape, build: Builder) -> Entry:

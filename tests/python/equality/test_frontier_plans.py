@@ -1,0 +1,61 @@
+"""Every plan of a frontier runs, and gives what the serial run gives."""
+
+import functools
+
+import numpy as np
+import pytest
+from mxnet.gluon import nn
+
+import tofu
+from tofu.plan import Problem, SearchOptions, observe, plan_frontier
+from tofu.plan import file as plan_file
+
+from .models import Case, train
+
+STEPS = 2
+TOLERANCES = {"float64": 1e-9, "float32": 2e-5}
+
+
+def dense():
+    net = nn.HybridSequential(prefix="net_")  # a saved plan knows tensors by their names
+    with net.name_scope():
+        net.add(nn.Dense(48, activation="relu"), nn.Dense(24, activation="tanh"), nn.Dense(12))
+    return net
+
+
+CASE = Case(dense, (24, 36), 12, "adam", {"learning_rate": 0.003})
+
+
+@functools.cache
+def serial(dtype):
+    return train(CASE, dtype, STEPS)
+
+
+def partitioned(dtype, **options):
+    seen = []
+    with observe(seen.append):
+        tofu.enable(device="cpu", log="quiet", **options)
+        try:
+            return train(CASE, dtype, STEPS), seen[0]
+        finally:
+            tofu.disable()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("workers", [2, 4])
+def test_each_plan_equals_the_serial_run(workers, dtype, tmp_path):
+    expected, expected_weights = serial(dtype)
+    table = partitioned(dtype, workers=workers)[1].searched.table
+    found = plan_frontier(Problem("net", table, workers), SearchOptions(), searches=4)
+    assert len(found.plans) >= 3
+    tolerance = TOLERANCES[dtype]
+    for number, plan in enumerate(found.plans):
+        path = tmp_path / f"{number}.plan"
+        plan_file.save(path, plan, table.graph)
+        (losses, weights), ran = partitioned(dtype, plan=path)
+        assert ran.plan.total_bytes == plan.total_bytes
+        np.testing.assert_allclose(losses, expected, rtol=tolerance, atol=tolerance)
+        for name, value in weights.items():
+            np.testing.assert_allclose(
+                value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
+            )

@@ -1,0 +1,59 @@
+"""ZeRO's stages as plans: data parallelism, with parameters whole (none) or cut (the third).
+
+docs/plans.md has the table. Bytes and memory are counted here from shapes alone.
+"""
+
+import math
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+from tofu.plan import SearchOptions, plan_graph
+from tofu.planning.problems import from_model
+
+BATCH = 64
+BYTES = 4
+STATES = 2  # Adam's
+CUT = (("*_weight", (0,)), ("*_bias", (0,)))
+
+
+@pytest.fixture(scope="module", params=[2, 4], ids=["2 workers", "4 workers"])
+def problem(request):
+    return from_model("mlp", batch_size=BATCH, optimizer="adam", workers=request.param)
+
+
+def sizes(problem):
+    """The bytes of each parameter."""
+    return {
+        node.name: math.prod(node.outputs[0][0]) * BYTES
+        for node in problem.graph.nodes
+        if node.attrs.get("__tofu_role__") == "parameter"
+    }
+
+
+def planned(problem, pins=()):
+    return plan_graph(problem, SearchOptions("data-parallel", pins=pins))
+
+
+def of_parameters(plan):
+    kinds = plan.bytes_per_worker
+    return kinds["parameters"], kinds["gradients"], kinds["optimizer_state"]
+
+
+def test_without_a_stage_every_worker_holds_everything(problem):
+    plan, whole = planned(problem), sum(sizes(problem).values())
+    assert of_parameters(plan) == (whole, whole, STATES * whole)
+    # Each gradient is reduced in pieces, which all workers then gather.
+    assert plan.total_bytes == 2 * (problem.workers - 1) * whole
+
+
+def test_the_third_stage_cuts_parameters_gradients_and_states(problem):
+    plan, each = planned(problem, CUT), sizes(problem)
+    whole, workers = sum(each.values()), problem.workers
+    assert of_parameters(plan) == (
+        whole // workers, whole // workers, STATES * whole // workers
+    )  # fmt: skip
+    # Gathered for the forward pass and reduced; weights are gathered for the backward pass, too.
+    again = sum(size for name, size in each.items() if name.endswith("_weight"))
+    assert plan.total_bytes == (workers - 1) * (2 * whole + again)
