@@ -14,7 +14,7 @@ from tofu.simulate.step import simulate_plan
 __all__ = ["WAYS", "Step", "free_links", "simulated_step"]
 
 # How workers fetch, and the machine: MXNet's segments wait for all copies that they need, so with
-# copies they are switched off (MXNET_EXEC_BULK_EXEC_TRAIN=0).
+# copies they are switched off (MXNET_EXEC_BULK_EXEC_INFERENCE=0).
 WAYS: dict[str, Callable[[str], _core.Machine]] = {
     "multifetch": read_machine,
     "plain": without_segments,

@@ -18,16 +18,17 @@ Everything is simulated; nothing runs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional, TypeVar
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
 from tofu.models import Model, build
-from tofu.plan import SearchOptions
-from tofu.plan.compiler import search_plan
+from tofu.mx.build.lower.fused_norm import refined
+from tofu.plan import Problem, SearchOptions, plan_refined
 from tofu.plan.layers import layer_of
 
 from .step import Simulation, simulate_graph, simulate_plan, step_graph
@@ -53,7 +54,7 @@ _CONTEXT = "__ctx_group__"
 _UPDATE = "_update"  # ends the names of operators that change a parameter
 
 # By batch size, number of workers and search mode.
-Plans = dict[tuple[int, int, str], _core.Plan]
+Plans = dict[tuple[int, int, str, bool], _core.Plan]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,12 +192,19 @@ class _Run:
         }
 
     def _plan(self, batch_size: int, workers: int, mode: str = "tofu") -> _core.Plan:
-        key = batch_size, workers, mode
+        # MXNet can only bind a BatchNorm that stays whole where it copies nothing.
+        keeps_norms = self.fetch != "plain" and workers > 1
+        key = batch_size, workers, mode, keeps_norms
         if key not in self.plans:
-            graph = build(self.model, batch_size, reduced=self.reduced)
-            table = strategy_table(graph.training_graph(optimizer=OPTIMIZER))[0]
-            options = SearchOptions(mode=mode)
-            self.plans[key] = search_plan(table, workers, {}, options, None)
+            built = build(self.model, batch_size, reduced=self.reduced)
+
+            def prepare(fused: Collection[str] = ()) -> _core.StrategyTable:
+                return strategy_table(built.training_graph(optimizer=OPTIMIZER, fused=fused))[0]
+
+            refine = functools.partial(refined, prepare) if keeps_norms else None
+            problem = Problem(self.model.name, prepare(), workers, refine)
+            problem, plan = plan_refined(problem, SearchOptions(mode=mode))
+            self.plans[key] = _core.Plan(plan.to_json(), problem.table)
         return self.plans[key]
 
     def _outcome(self, batch_size: int, found: Simulation, *, copies: int = 1) -> Outcome:

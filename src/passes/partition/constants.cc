@@ -12,6 +12,10 @@ namespace {
 // its own.
 constexpr int64_t kSharedBytes = 16 << 10;
 
+bool IsShared(const Shape& shape, int dtype) {
+  return NumElements(shape) * DtypeBytes(dtype) <= kSharedBytes;
+}
+
 bool ChangesOnlyItsShape(const StrategyRow& row) {
   return row.attrs.size() == 1 && row.attrs[0].kind == AttrRewrite::Kind::kOutputShape &&
          row.attrs[0].output == 0;
@@ -59,7 +63,17 @@ NodeEntry ConstantMaker::Make(NodeEntry output, const Box& region, int worker,
   constant.attrs = WithoutTofuAttrs(node.attrs);
   constant.attrs[table_.row(output.node)->attrs[0].name] = TupleText(shape);
   const NodeEntry made = {builder_.Add(std::move(constant), worker, {shape}, {dtype}), 0};
-  if (NumElements(shape) * DtypeBytes(dtype) <= kSharedBytes) shared_.emplace(key, made);
+  if (IsShared(shape, dtype)) shared_.emplace(key, made);
+  return made;
+}
+
+NodeEntry ConstantMaker::Zeros(const Shape& shape, int dtype, int worker,
+                               const std::string& name) {
+  const auto key = std::make_pair(dtype, std::make_pair(worker, shape));
+  const auto found = zeros_.find(key);
+  if (found != zeros_.end()) return found->second;
+  const NodeEntry made = builder_.Fill(name + "/zeros", worker, shape, dtype, "0");
+  if (IsShared(shape, dtype)) zeros_.emplace(key, made);
   return made;
 }
 

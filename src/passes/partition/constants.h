@@ -35,12 +35,18 @@ class ConstantMaker {
   NodeEntry Make(NodeEntry output, const Box& region, int worker,
                  const std::string& name);
 
+  // Zeros on the worker, for readers that do not write to them, which share what is
+  // small.
+  NodeEntry Zeros(const Shape& shape, int dtype, int worker, const std::string& name);
+
  private:
   const Graph& graph_;
   const StrategyTable& table_;
   GraphBuilder& builder_;
   // By node, worker and extents.
   std::map<std::pair<int, std::pair<int, Shape>>, NodeEntry> shared_;
+  // By type, worker and extents.
+  std::map<std::pair<int, std::pair<int, Shape>>, NodeEntry> zeros_;
 };
 
 }  // namespace tofu

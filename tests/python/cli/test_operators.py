@@ -234,6 +234,9 @@ def test_a_description_that_the_analysis_rejects_is_false(tmp_path: Path) -> Non
     assert ran.returncode == 1
     assert "false: Custom" in ran.stdout
     assert "the analysis rejects its description: " in ran.stdout
+    # Where it is, what was found there, and what is allowed.
+    assert "\n    >     return lambda i: data[i] * data[i]\n    found: " in ran.stdout
+    assert "\n    allowed: " in ran.stdout
     assert f"tofu verify Custom:square --seed 1 --describe '{tmp_path}/my file.py'\n" in ran.stdout
 
 

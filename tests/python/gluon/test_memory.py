@@ -177,9 +177,12 @@ def bytes_in_use(what, warm, samples, each):
 )
 def test_memory_stays_flat(what, warm, samples, each, limit):
     """Each creation, or step, leaves less behind than it takes. Tables that grow do so once."""
-    found = bytes_in_use(what, warm, samples, each)
-    growth = [after - before for before, after in zip(found, found[1:])]
-    assert statistics.median(growth) / each < limit, found
+    for _ in range(3):  # threads may hold some memory at a sample; a leak shows every time
+        found = bytes_in_use(what, warm, samples, each)
+        growth = [after - before for before, after in zip(found, found[1:])]
+        if statistics.median(growth) / each < limit:
+            return
+    pytest.fail(f"bytes in use at each sample: {found}")
 
 
 @pytest.mark.slow

@@ -104,7 +104,21 @@ def test_the_largest_batch_comes_first_and_is_the_ideal_ones():
     for system in ("ideal", "smallbatch", "tofu"):
         found = simulate_system(system, model, MACHINE, largest_batch=16, reduced=True, plans=plans)
         assert (found.batch_size, found.fits) == (16, True)
-    assert set(plans) == {(1, 1, "tofu"), (16, 1, "tofu"), (1, 8, "tofu"), (16, 8, "tofu")}
+    assert set(plans) == {
+        (batch, workers, "tofu", workers == 8) for batch in (1, 16) for workers in (1, 8)
+    }
+
+
+@pytest.mark.parametrize("fetch", ["plain", "multifetch"])
+def test_batch_norms_stay_whole_as_in_a_run(fetch):
+    plans = {}
+    simulate_system(
+        "tofu", find("wresnet-50-4"), MACHINE, batch_size=2, devices=2, reduced=True, fetch=fetch,
+        plans=plans,
+    )  # fmt: skip
+    (plan,) = plans.values()
+    norms = {node.op for node in plan.table.graph.nodes if "BatchNorm" in node.op}
+    assert bool(norms) == (fetch == "multifetch")
 
 
 def test_layers_are_placed_in_turn():

@@ -202,7 +202,8 @@ class _Checker:
             run = Run(case, self.seed)
         except (mx.MXNetError, TofuError, ValueError, TypeError) as error:
             if required and isinstance(error, TdlError):
-                rejected = f"the analysis rejects its description: {str(error).splitlines()[0]}"
+                told = "\n  ".join(str(error).splitlines())  # what was found, and what is allowed
+                rejected = f"the analysis rejects its description: {told}"
                 self.verdict.false.append(self._finding(name, "", rejected))
             elif required:
                 self._skip(name, str(error).strip().splitlines()[-1])

@@ -67,5 +67,21 @@ TEST_F(Constants, NotWhereAnotherAttributeChanges) {
   EXPECT_FALSE(CanMake(filled, part_));
 }
 
+TEST_F(Constants, ReadersOfAWorkerShareSmallZerosOfTheSameTypeAndSize) {
+  ConstantMaker maker(mock_.graph, mock_.table, &builder_);
+  constexpr int kFloat32 = 0;
+  constexpr int kFloat64 = 1;
+  const auto zeros = [&](const Shape& shape, int dtype, int worker) {
+    return maker.Zeros(shape, dtype, worker, "reader").node;
+  };
+  const int first = zeros({8}, kFloat32, 0);
+  EXPECT_EQ(zeros({8}, kFloat32, 0), first);
+  EXPECT_NE(zeros({4}, kFloat32, 0), first);
+  EXPECT_NE(zeros({8}, kFloat64, 0), first);
+  EXPECT_NE(zeros({8}, kFloat32, 1), first);
+  const Shape large = {4097};  // of 16 KiB and an element
+  EXPECT_NE(zeros(large, kFloat32, 0), zeros(large, kFloat32, 0));
+}
+
 }  // namespace
 }  // namespace tofu

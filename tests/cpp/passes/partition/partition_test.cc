@@ -124,6 +124,26 @@ TEST_F(FullyConnectedPartition, AddsTheBiasOnceUnderASumAndSpreadsTheReduction) 
   EXPECT_EQ(divided.fetched_bytes_per_worker, (std::vector<int64_t>{24 + 96, 96}));
 }
 
+TEST_F(FullyConnectedPartition, OperatorsShareTheZerosOfTheirBias) {
+  const NodeEntry other =
+      mock_.FullyConnected(mock_.Variable("x2", {4, 8}), mock_.Variable("w2", {6, 8}),
+                           mock_.Variable("bias2", {6}));
+  mock_.Head(other, "output");
+  const auto shares = [&] {
+    Plan plan = ReplicatedPlan(mock_, {2});
+    plan.op_cuts[y_.node] = plan.op_cuts[other.node] = {2};
+    const Partitioned divided = PartitionGraph(mock_.graph, mock_.table, plan);
+    const auto zeros = [&](NodeEntry y) {
+      return Find(divided, mock_.graph.nodes[y.node].name + "@1").inputs[2].node;
+    };
+    EXPECT_EQ(divided.graph.nodes[zeros(y_)].op, "_zeros");
+    return zeros(y_) == zeros(other);
+  };
+  EXPECT_TRUE(shares());
+  mock_.graph.nodes[y_.node].op = "_contrib_BatchNorm";  // may write to what it reads
+  EXPECT_FALSE(shares());
+}
+
 TEST_F(FullyConnectedPartition, RewritesSizesOnlyWhenTheirVariableIsSplit) {
   EXPECT_EQ(
       Find(Divide(1, {{0}, {0}, {0}, {1}}), "fully_connected3@1").attrs.at("num_hidden"),

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <random>
 #include <set>
 #include <utility>
+#include <vector>
+
+#include "solver/explore_limits.h"
 
 namespace tofu {
 namespace {
@@ -114,6 +118,46 @@ std::vector<std::pair<Segment, bool>> Whole(const SegmentChoice& choice, int ope
   }
   if (end < operators) all.push_back({{end, operators}, false});
   return all;
+}
+
+// All pairs of bytes and cost that no other choice beats.
+TEST(ChooseSegments, TheFrontierEqualsBruteForceOnRandomRows) {
+  int traded = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const int operators = 1 + static_cast<int>(seed % 7);
+    const ForwardRow row = RandomRow(operators, &random);
+    std::map<int64_t, int64_t> costs;  // least, by bytes
+    ForEachChoice(operators, [&](const auto& all) {
+      const Totals totals = Recount(row, all);
+      int64_t& cost = costs.try_emplace(totals.bytes, totals.cost).first->second;
+      cost = std::min(cost, totals.cost);
+    });
+    std::vector<std::pair<int64_t, int64_t>> expected;
+    for (const auto& pair : costs) {
+      if (expected.empty() || pair.second < expected.back().second) {
+        expected.push_back(pair);
+      }
+    }
+    const auto choose = [&](int64_t limit, const LimitPoint&) {
+      const SegmentChoice choice = ChooseSegments(row, limit);
+      return LimitPoint{choice.bytes, choice.cost, true, 0};
+    };
+    const LimitPoint smallest = choose(0, {});
+    ExploreOptions options;
+    options.least = smallest.used;
+    options.max_searches = 1000;
+    const LimitFrontier found =
+        ExploreLimits(choose(SavedBytes(row), {}), {smallest}, options, choose);
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (const LimitPoint& point : found.points) {
+      pairs.emplace_back(point.used, point.cost);
+    }
+    ASSERT_EQ(pairs, expected) << "seed " << seed;
+    ASSERT_TRUE(found.is_complete);
+    traded += expected.size() > 2;
+  }
+  EXPECT_GE(traded, 20);
 }
 
 TEST(ChooseSegments, EqualsBruteForceOnRandomRows) {

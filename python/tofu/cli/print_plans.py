@@ -1,0 +1,224 @@
+"""Plans the graphs that a command has found, one after the other, and prints them together."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from tofu import _core
+from tofu.analysis.strategy_table import strategy_table
+from tofu.analysis.table import described_name
+from tofu.cli.explained import explained_in, explained_names
+from tofu.config import RECOMPUTES, Config
+from tofu.errors import ConfigError
+from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
+from tofu.plan.names import matching
+from tofu.plan.options import check_pins
+from tofu.plan.plan import undescribed_text
+from tofu.plan.progress import stage
+from tofu.plan.render import explain as explaining
+from tofu.plan.render.layers import render_layers
+from tofu.plan.render.peak import render_peak
+from tofu.planning.memory import with_memory
+from tofu.planning.saving import save_plan
+from tofu.planning.within import held_bytes, planned
+
+__all__ = ["ESTIMATE", "EXACT", "Output", "listed", "plan_and_print"]
+
+# How --memory counts what MXNet will allocate.
+EXACT, ESTIMATE = "exact", "estimate"
+_OF_PARAMETERS = ("parameters", "optimizer_state")
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """How to print and save a plan.
+
+    Attributes:
+        form: one of FORMATS.
+        everything: whether text has a line for every tensor and operator.
+        layers: whether text is a table of layers instead of tensors and operators.
+        peak: whether it is what a worker holds at the worst moment.
+        explain: names or patterns of tensors and operators to explain.
+        save: file to save the plan to, or None.
+        memory: "exact" (what MXNet will allocate) or "estimate" (quick).
+        fetch: one of config.FETCHES; None: the default of a run.
+        command: the command line that plans it again, before and after pins.
+        limit: what a worker may hold, in bytes; None: any number.
+        recompute: which activations are computed again, one of config.RECOMPUTES.
+        keep_fetched_bytes: as SearchOptions has it.
+    """
+
+    form: str
+    everything: bool = False
+    layers: bool = False
+    peak: bool = False
+    explain: Sequence[str] = ()
+    save: Optional[Path] = None
+    memory: str = ESTIMATE
+    fetch: Optional[str] = None
+    command: tuple[str, str] = ("", "")
+    limit: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
+    keep_fetched_bytes: int = 0
+
+
+def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
+    """Plan one or several graphs, save the plans if asked, and print them on standard output.
+
+    Raises:
+        ConfigError: the graphs lack a name to explain, or the file cannot be written.
+        PlanError: an option does not fit the graphs.
+    """
+    if output.form == "html" and len(problems) > 1:
+        raise ConfigError(
+            f"a page shows one plan, and there are {len(problems)} graphs: "
+            f"{listed(problems)}; --graph N chooses one"
+        )
+    explained = explained_names(problems, output.explain)
+    pins = _shared_out(problems, options)
+    dump_dir = Config.from_environment().dump_dir
+    texts: list[str] = []
+    found: list[Plan] = []
+    known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
+    for number, problem in enumerate(problems):
+        own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
+        problem, plan = _planned(problem, own, output, list(found), dump_dir)
+        found.append(plan)
+        known.update({name: plan for name in _parameters(problem) if name not in known})
+        names = explained_in(problem, output.explain, explained[number])
+        texts.append(_told(problem, plan, names, output))
+    if len(problems) == 1:
+        click.echo(texts[0], nl=False)
+    elif output.form == "json":
+        click.echo(f"[{', '.join(texts)}]")
+    else:
+        shown = [
+            f"Graph {number} of {len(problems)}: {problem.name}\n{text}"
+            for number, (problem, text) in enumerate(zip(problems, texts), 1)
+            if text
+        ]
+        click.echo("\n".join(shown), nl=False)
+
+
+def _planned(
+    problem: Problem,
+    options: SearchOptions,
+    output: Output,
+    others: Sequence[Plan],
+    dump_dir: Optional[Path],
+) -> tuple[Problem, Plan]:
+    """The plan of one graph, and the graph if that runs parts again.
+
+    Within a limit, the others hold what they would in a run.
+    """
+    own = set(_parameters(problem))
+    taken = 0
+    for other in others:
+        size = held_bytes(other)
+        if own & {tensor.name for tensor in other.tensors}:
+            size -= sum(other.bytes_per_worker.get(kind, 0) for kind in _OF_PARAMETERS)
+        taken += size
+    return planned(
+        problem,
+        options,
+        limit_bytes=output.limit,
+        recompute=output.recompute,
+        exact=output.memory == EXACT,
+        fetch=output.fetch,
+        taken_bytes=taken,
+        dump_dir=dump_dir,
+    )
+
+
+def listed(problems: Sequence[Problem]) -> str:
+    """The numbers and names of graphs, in one line."""
+    return "; ".join(f"{number}: {each.name}" for number, each in enumerate(problems, 1))
+
+
+def _shared_out(
+    problems: Sequence[Problem], options: SearchOptions
+) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
+    """For each graph the pins whose tensors it has. Raises PlanError for pins of none."""
+    names = [dict.fromkeys(problem.graph.tensor_names) for problem in problems]
+    every = {name for own in names for name in own}
+    check_pins(options.pins, every)
+    return [tuple(pin for pin in options.pins if matching(pin[0], own)) for own in names]
+
+
+def _following(
+    problem: Problem, options: SearchOptions, known: Mapping[str, Plan]
+) -> SearchOptions:
+    """The options for a graph whose parameters may have tiles already, as in a run."""
+    tiled = [name for name in _parameters(problem) if name in known]
+    if not tiled:
+        return options
+    tiles = tuple((name, known[name].tensor(name).cuts) for name in tiled)
+    others = tuple(pin for pin in options.pins if pin[0] not in tiled)
+    return dataclasses.replace(options, pins=(*others, *tiles), parts=known[tiled[0]].parts)
+
+
+def _parameters(problem: Problem) -> list[str]:
+    return [
+        node.name
+        for node in problem.graph.nodes
+        if not node.op and node.attrs.get("__tofu_role__") == "parameter"
+    ]
+
+
+def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output) -> str:
+    """Save a plan and return what to print of it."""
+    if problem.table.undescribed:
+        unknown = strategy_table(problem.graph)[1]  # which says why, too
+        cost = sum(op.bytes for op in plan.operators if op.op in problem.table.undescribed)
+        click.echo(f"tofu: {undescribed_text(problem.name, unknown, cost)}", err=True)
+    with stage("explaining"):
+        explanations = [explaining.explain(problem, plan, name) for name in explained]
+    if output.save is not None:
+        save_plan(output.save, problem, plan)
+    if output.explain and not explanations and output.form == "text":
+        return ""  # another graph has those names
+    if output.memory == EXACT and plan.memory != EXACT:
+        plan = with_memory(
+            problem, plan, output.fetch, keep_fetched_bytes=output.keep_fetched_bytes
+        )
+    if output.form != "json":
+        plan = _with_names(problem, plan)
+    return _render(plan, explanations, output, problem.graph)
+
+
+def _with_names(problem: Problem, plan: Plan) -> Plan:
+    """Call operators written in Python by the names under which they are registered."""
+    names = {
+        node.name: described_name(node.op, node.attrs)[0]
+        for node in problem.graph.nodes_of({"Custom"})
+    }
+    operators = (dataclasses.replace(o, op=names.get(o.node, o.op)) for o in plan.operators)
+    return dataclasses.replace(plan, operators=tuple(operators)) if names else plan
+
+
+def _render(
+    plan: Plan, found: Sequence[explaining.Explanation], output: Output, graph: _core.Graph
+) -> str:
+    if output.form == "html":
+        sections = [section for each in found for section in each.sections]
+        before, after = output.command
+        command = f"{before} --workers {plan.workers}", after
+        return render_html(plan, sections, graph=graph, command=command)
+    if output.form == "json":
+        if not found:
+            return plan.to_json()
+        told = [explanation.document for explanation in found]
+        return json.dumps({**json.loads(plan.to_json()), "explanations": told})
+    if found:
+        return "\n".join(explanation.to_text() for explanation in found)
+    if output.layers:
+        return render_layers(plan)
+    if output.peak:
+        return render_peak(plan, everything=output.everything)
+    return render_text(plan, everything=output.everything)
