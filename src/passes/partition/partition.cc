@@ -204,7 +204,7 @@ class Partitioner {
       instance.inputs.push_back(
           assembled != small[slot].end()
               ? assembled->second
-              : AddInput(n, n.inputs[slot], part.inputs[slot], worker, name));
+              : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
     }
     std::vector<Shape> shapes;
     std::vector<int> dtypes;
@@ -215,14 +215,10 @@ class Partitioner {
     return builder_.Add(std::move(instance), worker, shapes, dtypes);
   }
 
-  NodeEntry AddInput(const Node& reader, NodeEntry input, const InputRegion& region,
-                     int worker, const std::string& name) {
+  NodeEntry AddInput(NodeEntry input, const InputRegion& region, int worker,
+                     const std::string& name) {
     if (region.zeros) {
-      const Shape shape = region.box.Extents();
-      const int dtype = graph_.dtype(input);
-      return MayWriteInputs(reader.op)
-                 ? builder_.Fill(name + "/zeros", worker, shape, dtype, "0")
-                 : constants_.Zeros(shape, dtype, worker, name);
+      return constants_.Zeros(region.box.Extents(), graph_.dtype(input), worker, name);
     }
     return FetchFromTiles(input, region.box, region.fill, worker, name);
   }
