@@ -232,8 +232,7 @@ void BindPlan(py::module_* module) {
   module->def("plan_frontier", &SearchFrontier, py::arg("table"), py::kw_only(),
               py::arg("workers"), py::arg("pins") = defaults.pins,
               py::arg("mode") = defaults.mode, py::arg("parts") = defaults.parts,
-              py::arg("searches"),
-              py::arg("time_limit_s") = defaults.time_limit_s,
+              py::arg("searches"), py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("time") = py::none(), py::arg("on_progress") = py::none(),
               "Search the plans that trade cost against memory.");
   module->def(
