@@ -27,7 +27,7 @@ class Worklist {
   // Takes the least item above `after` off the list, or returns -1 if there is none. So a
   // pass in ascending order, from -1, also meets what it adds above its position.
   int Take(int after) {
-    const size_t begin = static_cast<size_t>(after + 1);
+    const size_t begin = static_cast<size_t>(after) + 1;  // 0 after -1
     if (begin >= waits_.size()) return -1;
     const void* found = std::memchr(waits_.data() + begin, 1, waits_.size() - begin);
     if (found == nullptr) return -1;
