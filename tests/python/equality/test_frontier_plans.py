@@ -8,7 +8,7 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu.plan import Problem, SearchOptions, observe, plan_frontier
-from tofu.plan import file as plan_file
+from tofu.planning.saving import save_plan
 
 from .models import Case, train
 
@@ -49,9 +49,9 @@ def test_each_plan_equals_the_serial_run(workers, dtype, tmp_path):
     found = plan_frontier(Problem("net", table, workers), SearchOptions(), searches=4)
     assert len(found.plans) >= 3
     tolerance = TOLERANCES[dtype]
-    for number, plan in enumerate(found.plans):
+    for number, (problem, plan) in enumerate(found.plans):
         path = tmp_path / f"{number}.plan"
-        plan_file.save(path, plan, table.graph)
+        save_plan(path, problem, plan)
         (losses, weights), ran = partitioned(dtype, plan=path)
         assert ran.plan.total_bytes == plan.total_bytes
         np.testing.assert_allclose(losses, expected, rtol=tolerance, atol=tolerance)
