@@ -289,11 +289,17 @@ def main() -> None:
     folder = arguments.checkout.resolve() / "tests" / "python" / "unittest"
     if not (folder / "common.py").exists():
         parser.error(f"{folder} is missing; expected a checkout of the tag 1.9.1 of MXNet")
+    files = [name[: -len(".py")] if name.endswith(".py") else name for name in arguments.files]
+    for file in files:
+        if not (folder / f"{file}.py").exists():
+            parser.error(
+                f"--files {file}: {folder} has no such file; expected one such as {FILES[0]}"
+            )
     (arguments.out / "parts").mkdir(parents=True, exist_ok=True)
     runner = Runner(folder, arguments.timeout, arguments.select)
     report: dict[str, Any] = {"settings": settings(arguments.workers), "differ": {}, "rounding": {}}
     report["results"] = {setting.name: {} for setting in report["settings"]}
-    for file in arguments.files:
+    for file in files:
         for setting in report["settings"]:
             began, kept = time.monotonic(), arguments.out / "parts" / f"{file}, {setting.name}.json"
             if arguments.resume and kept.exists():
