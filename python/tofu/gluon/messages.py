@@ -324,8 +324,8 @@ def plain_fetch(reason: str, session: Session, *, partly: bool) -> None:
     """
     if reason not in session.state.told:
         session.state.told.add(reason)
-        where = "between these workers" if partly else "here"
-        they = "they" if partly else "workers"
+        where = "between some workers" if partly else "here"
+        they = "those pairs" if partly else "workers"
         warn(
             f"MultiFetch does not work {where}: {reason}; {they} fetch with MXNet's own operators "
             "instead (set TOFU_FETCH=plain to choose them)"
