@@ -74,6 +74,7 @@ MODES = (
     "icml18",
     "soybean",
     "data-parallel",
+    "mesh-tensorflow",
 )
 OBJECTIVES = ("bytes", "time")  # what a search minimises
 # Which activations are computed again: as few as a memory limit needs, none, or all that help.
