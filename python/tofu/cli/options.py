@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from tofu import _core
 from tofu.config import (
+    AUTO,
     DEVICES,
     FETCHES,
     MODES,
@@ -137,9 +138,10 @@ recompute_option = click.option(
 )
 keep_fetched_option = click.option(
     "--keep-fetched",
-    metavar="SIZE",
+    metavar="SIZE|auto",
     help="By how much a worker's peak may grow, such as 512MiB, for fetched regions that it keeps "
-    "until they are read again, also in the backward pass. Default: $TOFU_KEEP_FETCHED.",
+    "until they are read again, also in the backward pass; auto: by what --memory leaves. "
+    "Default: $TOFU_KEEP_FETCHED.",
 )
 allow_replication_option = click.option(
     "--allow-replication",
@@ -305,7 +307,8 @@ def set_memory(memory: Optional[str]) -> None:
 def set_keep_fetched(size: Optional[str]) -> None:
     """Set the variable for the memory that fetched regions may take, if the option is given."""
     if size is not None:
-        parse_bytes(size, "--keep-fetched")
+        if size.strip().lower() != AUTO:
+            parse_bytes(size, "--keep-fetched")
         os.environ["TOFU_KEEP_FETCHED"] = size
 
 
