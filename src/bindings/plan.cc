@@ -37,6 +37,21 @@ ProgressCallback OnProgress(const py::function& function) {
   };
 }
 
+// The options that every search has.
+PlanOptions CommonOptions(int workers,
+                          const std::map<std::string, std::vector<int>>& pins,
+                          const std::string& mode, const std::vector<int>& parts,
+                          double time_limit_s, const TimeModel* time) {
+  PlanOptions options;
+  options.workers = workers;
+  options.pins = pins;
+  options.mode = mode;
+  options.parts = parts;
+  options.time_limit_s = time_limit_s;
+  options.time = time;
+  return options;
+}
+
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
@@ -44,16 +59,11 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   double time_limit_s, const std::shared_ptr<TimeModel>& time,
                   const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
-  PlanOptions options;
-  options.workers = workers;
-  options.pins = pins;
-  options.mode = mode;
-  options.parts = parts;
+  PlanOptions options =
+      CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
   options.allow_replication = allow_replication;
   options.memory_limit_bytes = memory_limit;
   options.coarsen = coarsen;
-  options.time_limit_s = time_limit_s;
-  options.time = time.get();
   const py::gil_scoped_release unlock;
   const PassCallback callback = on_pass ? PassCallback(OnPass(on_pass)) : nullptr;
   return std::make_shared<TablePlan>(
@@ -67,14 +77,9 @@ py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
                         int searches, double time_limit_s,
                         const std::shared_ptr<TimeModel>& time,
                         const std::optional<py::function>& on_progress) {
-  PlanOptions options;
-  options.workers = workers;
-  options.pins = pins;
-  options.mode = mode;
-  options.parts = parts;
+  PlanOptions options =
+      CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
   options.allow_replication = true;
-  options.time_limit_s = time_limit_s;
-  options.time = time.get();
   PlanFrontier found;
   {
     const py::gil_scoped_release unlock;
