@@ -159,7 +159,10 @@ def test_plans_of_the_frontier_beat_each_other(module) -> None:
         (["frontier", "--mesh", "2", "--save", "x", "NET:mlp"], "--save is not for PyTorch"),
         (["compare", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
         (["check", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
-        (["simulate", "--machine", "p2.8xlarge", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
+        (
+            ["simulate", "--machine", "p2.8xlarge", "NET:mlp"],
+            "a module of PyTorch; only tofu plan, estimate and frontier",
+        ),
     ],
 )
 def test_what_is_not_for_modules_is_refused(module, words: list[str], said: str) -> None:
