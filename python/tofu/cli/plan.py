@@ -187,7 +187,7 @@ def plan(
     update = None if optimizer == "none" else optimizer
     if mesh is not None or is_module(target):
         set_search(search, pins, pin_file, allow_replication, objective, machine)
-        _plan_module(target, mesh, form, update, everything, time_limit, explain)
+        _plan_module(target, mesh, form, update, everything, time_limit, explain, peak)
         return
     if form == "python":
         raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
@@ -281,6 +281,7 @@ def _plan_module(
     everything: bool,
     time_limit: Optional[float],
     explain: Sequence[str],
+    peak: bool,
 ) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
     context = click.get_current_context()
@@ -300,13 +301,13 @@ def _plan_module(
     )  # fmt: skip
     plan_module(
         target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
-        everything=everything, explain=explain,
+        everything=everything, explain=explain, peak=peak,
     )  # fmt: skip
 
 
 _NOT_OF_MODULES = (
-    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
-    "save", "memory", "fetch", "recompute", "keep_fetched",
+    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "save",
+    "memory", "fetch", "recompute", "keep_fetched",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from tofu.errors import ConfigError
 from tofu.plan import SearchOptions
 from tofu.plan.render import explain as explaining
 from tofu.plan.render.html import render_html
+from tofu.plan.render.peak import render_peak
 
 __all__ = ["FORMATS", "is_module", "parse_mesh", "plan_module", "torch_module"]
 
@@ -56,8 +57,9 @@ def plan_module(
     form: str,
     everything: bool,
     explain: Sequence[str] = (),
+    peak: bool = False,
 ) -> None:
-    """Plan a module and print the plan, or what `explain` names.
+    """Plan a module and print the plan, what `explain` names, or the worst moment of a rank.
 
     Raises:
         ConfigError: torch is not installed, the target is no module, or has no such name.
@@ -83,5 +85,7 @@ def plan_module(
         click.echo(render_html(found.details, sections, graph=found.graph))
     elif told:
         click.echo("\n".join(each.to_text() for each in told), nl=False)
+    elif peak:
+        click.echo(render_peak(found.details, everything=everything), nl=False)
     else:
         click.echo(found.to_text(everything=everything), nl=False)

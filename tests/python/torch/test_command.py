@@ -68,7 +68,19 @@ def test_formats_agree(module) -> None:
         for name, text in tensors.items():
             assert str(names["placements"][kind][name]).replace("dim=", "") == text, name
     page = output("plan", "--mesh", "2", "--format", "html", f"{module}:mlp")
-    assert page.lstrip().startswith("<!DOCTYPE html>")
+    assert page.lstrip().startswith("<!DOCTYPE html>") and '"peak":{"worker":0' in page
+
+
+def test_memory_is_told(module) -> None:
+    words = ("plan", "--mesh", "2,2", "--optimizer", "adam")
+    text = output(*words, f"{module}:mlp")
+    assert re.search(r"^ +a rank +one device\nparameters ", text, re.MULTILINE)
+    told = json.loads(output(*words, "--format", "json", f"{module}:mlp"))
+    assert told["memory"]["serial"]["parameters"] > 2 * told["memory"]["rank"]["parameters"] > 0
+    kinds = told["plan"]["bytes_per_worker"]
+    assert kinds["total"] == sum(told["memory"]["rank"].values())
+    text = output(*words, "--peak", f"{module}:mlp")
+    assert "needs most while it runs" in text and "MXNet" not in text
 
 
 def test_pins_and_modes_apply(module) -> None:
@@ -117,7 +129,7 @@ def test_a_saved_program_is_planned(tmp_path) -> None:
         (["--mesh", "2", "mlp"], "expected package.module:function or FILE.pt2"),
         (["NET:mlp"], "give the devices, such as --mesh 2,4"),
         (["--mesh", "2", "--workers", "2", "NET:mlp"], "--workers is not for PyTorch"),
-        (["--mesh", "2", "--peak", "NET:mlp"], "--peak is not for PyTorch"),
+        (["--mesh", "2", "--layers", "NET:mlp"], "--layers is not for PyTorch"),
         (["--mesh", "2", "--explain", "none", "NET:mlp"], "has no tensor or operator of that name"),
         (["--mesh", "2", "--machine", "none", "NET:mlp"], "none"),
         (["--format", "python", "mlp"], "only for a module of PyTorch"),
