@@ -41,7 +41,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
-from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
+from tofu.cli.plan_torch import FORMATS, check_options, is_module, parse_mesh, plan_module
 from tofu.cli.print_plans import ESTIMATE, EXACT, Output, listed, plan_and_print
 from tofu.config import Config
 from tofu.errors import ConfigError
@@ -187,7 +187,7 @@ def plan(
     update = None if optimizer == "none" else optimizer
     if mesh is not None or is_module(target):
         set_search(search, pins, pin_file, allow_replication, objective, machine)
-        _plan_module(target, mesh, form, update, everything, time_limit, explain)
+        _plan_module(target, mesh, form, update, everything, time_limit, explain, peak)
         return
     if form == "python":
         raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
@@ -281,12 +281,10 @@ def _plan_module(
     everything: bool,
     time_limit: Optional[float],
     explain: Sequence[str],
+    peak: bool,
 ) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
-    context = click.get_current_context()
-    for name in _NOT_OF_MODULES:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise ConfigError(f"tofu plan --mesh: --{name.replace('_', '-')} is not for PyTorch")
+    check_options(click.get_current_context(), _NOT_OF_MODULES)
     if mesh is None:
         raise ConfigError(f"tofu plan {target}: give the devices, such as --mesh 2,4")
     if not is_module(target):
@@ -300,13 +298,13 @@ def _plan_module(
     )  # fmt: skip
     plan_module(
         target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
-        everything=everything, explain=explain,
+        everything=everything, explain=explain, peak=peak,
     )  # fmt: skip
 
 
 _NOT_OF_MODULES = (
-    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "peak",
-    "save", "memory", "fetch", "recompute", "keep_fetched",
+    "workers", "device", "shapes", "dtypes", "inputs", "predict", "batch_size", "layers", "save",
+    "memory", "fetch", "recompute", "keep_fetched",
 )  # fmt: skip
 
 

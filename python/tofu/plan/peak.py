@@ -43,7 +43,7 @@ class Peak:
         bytes: for each node, the tensors between operators that are alive while it runs.
         held: those alive at the worst moment, largest first.
         allocated_bytes: what MXNet allocates for such tensors, with the space that it cannot
-            use again.
+            use again; 0 if unknown.
     """
 
     worker: int

@@ -145,7 +145,8 @@ class Plan:
         nodes: number of nodes of the training graph, including variables.
         mode: the search mode; bound and status refer only to plans of this mode.
         bytes_per_worker: memory of the fullest worker, by kind; empty if unknown.
-        memory: "exact" if MXNet will allocate just that, else "estimate".
+        memory: "exact" if MXNet will allocate just that, "lives" if it is what a PyTorch program
+            holds at its worst moment, else "estimate".
         fetch: how tiles are fetched, or "" if unknown.
         fetched_bytes: bytes that workers really fetch, sharing equal fetches; None if unknown.
         stopped: what ended the search, a key of STOPPED, or "" if unknown.

@@ -17,7 +17,7 @@ from tofu.boxes import Box
 from tofu.torch.ranks import connected
 from tofu.torch.routes import WHOLE, Layout, Placement, Stage, route, tile_box
 
-__all__ = ["Exchange", "Moving", "of_dtensor", "to_dtensor"]
+__all__ = ["Exchange", "Message", "Moving", "Transfers", "of_dtensor", "to_dtensor"]
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -48,7 +48,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Transfers:
+class Transfers:
     """What this rank does in a stage.
 
     Attributes:
@@ -125,61 +125,81 @@ class Exchange:
             kinds.setdefault(kind, []).append(k)
         for (dim, reduction, _), numbers in kinds.items():
             flat = torch.cat([tiles[k].reshape(-1) for k in numbers])
-            with connected(f"rank {self.mesh.get_rank()}: an all-reduce over dimension {dim}"):
-                dist.all_reduce(flat, _OPS[reduction], group=self.mesh.get_group(dim))
+            self._reduce(flat, reduction, dim)
             size = self._sizes[dim]
             self.received_bytes += 2 * (size - 1) * flat.nbytes // size
             parts = flat.split([tiles[k].numel() for k in numbers])
             for k, part in zip(numbers, parts):
                 tiles[k] = part.view(tiles[k].shape)
 
-    def _swap(self, tiles: list[Any], swapped: Sequence[tuple[int, _Transfers]]) -> None:
+    def _swap(self, tiles: list[Any], swapped: Sequence[tuple[int, Transfers]]) -> None:
         """Send and receive pieces, and put new tiles together."""
         me = self.mesh.get_rank()
-        sent: dict[int, list[Any]] = {}
         wanted: dict[int, list[tuple[Any, torch.dtype]]] = {}
         for k, transfers in swapped:
-            for piece in transfers.sends:
-                if piece.rank != me:
-                    sent.setdefault(piece.rank, []).append(tiles[k][piece.slices])
             for piece, _ in itertools.chain(*transfers.receives):
                 if piece.rank != me:
                     wanted.setdefault(piece.rank, []).append((piece.shape, tiles[k].dtype))
         device = self.mesh.device_type
-        messages = {rank: _packed(parts) for rank, parts in sent.items()}
-        received = {rank: _Message(pieces, device) for rank, pieces in wanted.items()}
-        works = [dist.P2POp(dist.isend, message, rank) for rank, message in messages.items()]
-        for rank, message in received.items():
-            works.append(dist.P2POp(dist.irecv, message.buffer, rank))
-            self.received_bytes += message.received_bytes
-        if works:
-            with connected(f"rank {me}: tiles of ranks {_numbers(works)}"):
-                for work in dist.batch_isend_irecv(works):
-                    work.wait()
+        messages = self._messages(tiles, swapped)
+        received = {rank: Message(pieces, device) for rank, pieces in wanted.items()}
+        self.received_bytes += sum(message.received_bytes for message in received.values())
+        self._send(messages, {rank: message.buffer for rank, message in received.items()})
         for k, transfers in swapped:
             tiles[k] = self._joined(tiles[k], transfers, received)
 
-    def _joined(self, tile: Any, transfers: _Transfers, received: Mapping[int, _Message]) -> Any:
+    def _messages(
+        self, tiles: Sequence[Any], swapped: Sequence[tuple[int, Transfers]]
+    ) -> dict[int, Any]:
+        """What to send, by rank."""
+        me = self.mesh.get_rank()
+        sent: dict[int, list[Any]] = {}
+        for k, transfers in swapped:
+            for piece in transfers.sends:
+                if piece.rank != me:
+                    sent.setdefault(piece.rank, []).append(tiles[k][piece.slices])
+        return {rank: _packed(parts) for rank, parts in sent.items()}
+
+    def _reduce(self, flat: Any, reduction: str, dim: int) -> None:
+        """Reduce a tensor in place over a dimension of the mesh."""
+        with connected(f"rank {self.mesh.get_rank()}: an all-reduce over dimension {dim}"):
+            dist.all_reduce(flat, _OPS[reduction], group=self.mesh.get_group(dim))
+
+    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> None:
+        """Send a message to each rank, and fill the buffers of the ranks that send here."""
+        works = [dist.P2POp(dist.isend, message, rank) for rank, message in messages.items()]
+        works += [dist.P2POp(dist.irecv, buffer, rank) for rank, buffer in buffers.items()]
+        if works:
+            with connected(f"rank {self.mesh.get_rank()}: tiles of ranks {_numbers(works)}"):
+                for work in dist.batch_isend_irecv(works):
+                    work.wait()
+
+    def _joined(self, tile: Any, transfers: Transfers, received: Mapping[int, Message]) -> Any:
         """A new tile, of the pieces of all its terms."""
         me = self.mesh.get_rank()
         result = None
         for term in transfers.receives:
             if len(term) == 1 and term[0][0].shape == transfers.shape:
                 piece, inside = term[0]
-                value = tile[inside] if piece.rank == me else received[piece.rank].next()
+                value = tile[inside] if piece.rank == me else received[piece.rank].take()
             else:
                 value = torch.empty(transfers.shape, dtype=tile.dtype, device=tile.device)
-                for piece, inside in term:
-                    value[piece.slices] = (
-                        tile[inside] if piece.rank == me else received[piece.rank].next()
-                    )
+                self._fill(value, tile, term, received)
             result = value if result is None else _COMBINE[transfers.reduction](result, value)
         assert result is not None
         return result.contiguous()
 
+    def _fill(
+        self, value: Any, tile: Any, term: Sequence[Any], received: Mapping[int, Message]
+    ) -> None:
+        """Copy the pieces of a term to where they lie in a new tile."""
+        for piece, inside in term:
+            own = piece.rank == self.mesh.get_rank()
+            value[piece.slices] = tile[inside] if own else received[piece.rank].next()
+
     # --- Preparing ----------------------------------------------------------------------
 
-    def _planned(self, shape: tuple[int, ...], stage: Stage) -> _Transfers:
+    def _planned(self, shape: tuple[int, ...], stage: Stage) -> Transfers:
         source, target, sizes = stage.source, stage.target, self._sizes
         mine = tile_box(shape, target, sizes, self._here)
         own = tile_box(shape, source, sizes, self._here)
@@ -200,7 +220,7 @@ class Exchange:
                     inside = _slices(common.relative_to(own)) if there == self._here else ()
                     term.append((self._piece(there, common, mine), inside))
             receives.append(tuple(term))
-        return _Transfers(tuple(sends), tuple(receives), mine.shape, stage.reduction)
+        return Transfers(tuple(sends), tuple(receives), mine.shape, stage.reduction)
 
     def _ranks(self) -> itertools.product[tuple[int, ...]]:
         return itertools.product(*map(range, self._sizes))
@@ -252,7 +272,7 @@ def _packed(parts: Sequence[Any]) -> Any:
     return message
 
 
-class _Message:
+class Message:
     """A message from one rank, whose pieces are taken in order.
 
     Attributes:
@@ -268,7 +288,15 @@ class _Message:
         self._left = iter(zip(starts, sizes, pieces))
 
     def next(self) -> Any:
-        """The next piece; it does not keep the others alive."""
+        """The next piece, within the message."""
         start, size, (shape, dtype) = next(self._left)
-        piece = self.buffer[start : start + size].view(dtype).view(shape)
-        return piece if size > len(self.buffer) - _ALIGNMENT else piece.clone()
+        return self.buffer[start : start + size].view(dtype).view(shape)
+
+    def skip(self) -> None:
+        """Leave out the next piece."""
+        next(self._left)
+
+    def take(self) -> Any:
+        """The next piece; it does not keep the others alive."""
+        piece = self.next()
+        return piece if piece.nbytes > len(self.buffer) - _ALIGNMENT else piece.clone()

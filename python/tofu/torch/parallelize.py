@@ -265,7 +265,7 @@ class _Step(torch.autograd.Function):
         program, traced = call.program, call.program.plan.traced
         tensors = [k for k, entry in enumerate(traced.outputs) if entry is not None]
         given = dict(zip(tensors, grads))
-        tangents = {}
+        tangents: dict[Entry, Any] = {}
         for variable in traced.variables:
             if variable.kind == "tangent":
                 output, entry = traced.outputs[variable.number], Entry(variable.name)
@@ -274,8 +274,11 @@ class _Step(torch.autograd.Function):
                 tangents[entry] = program.moved(
                     given[variable.number], entry, place, program.placements(entry)
                 )
+        saved = {**dict(zip(ctx.saved, ctx.saved_tensors)), **tangents}
+        tangents.clear()
+        ctx.maybe_clear_saved_tensors()  # unless the graph is to run again
         with _no_autocast(program):
-            found = program.backward(dict(zip(ctx.saved, ctx.saved_tensors)), tangents)
+            found = program.backward(saved)
         results: list[Any] = []
         for entry, place in zip(call.entries, call.places):
             gradient = traced.gradients.get(entry.node)

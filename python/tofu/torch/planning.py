@@ -17,13 +17,25 @@ from tofu.analysis.table import Row
 from tofu.errors import ConfigError, PlanError
 from tofu.lang.tracing import Shape
 from tofu.plan import Plan, Problem, SearchOptions, plan_graph
+from tofu.plan.plan import format_bytes
 from tofu.plan.render.text import render_text
+from tofu.tables import table
+from tofu.torch.memory import step_memory
 from tofu.torch.moves import received_bytes
 from tofu.torch.placements import placeable
 from tofu.torch.tracing import Entry, Traced, trace
 from tofu.torch.training_graph import OPTIMIZERS, training_graph
 
-__all__ = ["TorchPlan", "check_mesh", "plan", "plan_traced", "read_plan"]
+__all__ = [
+    "Planning",
+    "TorchPlan",
+    "check_mesh",
+    "plan",
+    "plan_traced",
+    "planned_as",
+    "planning_of",
+    "read_plan",
+]
 
 _FORMAT, _VERSION = "tofu-torch-plan", 1
 
@@ -38,6 +50,8 @@ class TorchPlan:
         details: the plan; its steps are the mesh's dimensions.
         undescribed: operators that every device computes whole, each with the reason.
         optimizer: the optimizer whose state counts as memory, or None.
+        memory, serial_memory: bytes by kind at the worst moment of a step, of a rank and of one
+            device without a mesh; empty if not counted yet (`with_memory`).
     """
 
     def __init__(
@@ -48,6 +62,8 @@ class TorchPlan:
         details: Plan,
         undescribed: Mapping[str, str],
         optimizer: Optional[str],
+        memory: Optional[Mapping[str, int]] = None,
+        serial_memory: Optional[Mapping[str, int]] = None,
     ) -> None:
         self.traced = traced
         self.graph = graph
@@ -55,6 +71,8 @@ class TorchPlan:
         self.details = details
         self.undescribed = undescribed
         self.optimizer = optimizer
+        self.memory = dict(memory or {})
+        self.serial_memory = dict(serial_memory or {})
 
     @property
     def bytes(self) -> int:
@@ -94,6 +112,30 @@ class TorchPlan:
                 found["outputs"][f"output{k}"] = placements_text(self.cuts[entry])
         return found
 
+    def serial(self) -> TorchPlan:
+        """The same step on one device."""
+        cut = dataclasses.replace(
+            self.details,
+            workers=1,
+            parts=(),
+            steps=(),
+            tensors=tuple(dataclasses.replace(t, cuts=()) for t in self.details.tensors),
+            operators=tuple(dataclasses.replace(o, cuts=()) for o in self.details.operators),
+        )
+        return TorchPlan(self.traced, self.graph, (1,), cut, self.undescribed, self.optimizer)
+
+    def with_memory(self) -> TorchPlan:
+        """The same with what a rank, and one device without a mesh, hold at the worst moment."""
+        found, alone = step_memory(self), step_memory(self.serial())
+        kinds = dict(found.kinds)
+        document = json.loads(self.details.to_json())
+        document.update(bytes_per_worker={**kinds, "total": found.bytes}, memory="lives")
+        details = dataclasses.replace(Plan.from_json(json.dumps(document)), peak=found.peak)
+        return TorchPlan(
+            self.traced, self.graph, self.mesh, details, self.undescribed, self.optimizer,
+            kinds, alone.kinds,
+        )  # fmt: skip
+
     def to_json(self) -> str:
         """The document that ``parallelize`` reads, with the plan of tofu's own format in it."""
         return json.dumps(
@@ -103,6 +145,7 @@ class TorchPlan:
                 "mesh": list(self.mesh),
                 "optimizer": self.optimizer,
                 "placements": self.placements,
+                "memory": {"rank": self.memory, "serial": self.serial_memory},
                 "undescribed": dict(self.undescribed),
                 "plan": json.loads(self.details.to_json()),
             }
@@ -119,7 +162,8 @@ class TorchPlan:
 
     def to_text(self, *, everything: bool = False) -> str:
         """The tables of ``tofu plan``, then the placements."""
-        lines = [render_text(self.details, everything=everything), "Placements", ""]
+        lines = [render_text(self.details, everything=everything)]
+        lines += [*self._memory_lines(), "Placements", ""]
         names = [name for tensors in self.placements.values() for name in tensors]
         width = max(map(len, names), default=0)
         for kind, tensors in self.placements.items():
@@ -129,6 +173,19 @@ class TorchPlan:
         for name, reason in self.undescribed.items():
             lines.append(f"{name}: every device computes it whole" + (reason and f" ({reason})"))
         return "\n".join(lines) + "\n"
+
+    def _memory_lines(self) -> list[str]:
+        """What a rank and one device hold, by kind."""
+        if not self.memory:
+            return []
+        rows = [
+            (kind.replace("_", " "), format_bytes(size), format_bytes(self.serial_memory[kind]))
+            for kind, size in self.memory.items()
+        ]
+        totals = [format_bytes(sum(kinds.values())) for kinds in (self.memory, self.serial_memory)]
+        header = ("", "a rank", "one device")
+        cells = table(header, [*rows, ("in all", *totals)], right=(1, 2))
+        return ["Memory at the worst moment of a step", "", *cells, ""]
 
     def __str__(self) -> str:
         return self.to_text()
@@ -188,9 +245,10 @@ def plan(
             f"tofu.torch.plan: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
         )
     traced = trace(model, args, kwargs, device=device)
-    return plan_traced(
+    found = plan_traced(
         traced, sizes, optimizer=optimizer, options=options, name=name or type(model).__name__
     )
+    return found.with_memory()
 
 
 def plan_traced(
@@ -201,16 +259,58 @@ def plan_traced(
     options: Optional[SearchOptions] = None,
     name: str = "",
 ) -> TorchPlan:
-    """Plan a traced module: a step of the search for each dimension of the mesh of 2 or more."""
-    graph = training_graph(traced, optimizer)
-    table, undescribed = strategy_table(graph, _Restriction())
+    """Plan a traced module: a step of the search for each dimension of the mesh of 2 or more.
+
+    What a rank holds is not counted; `with_memory` does.
+    """
+    planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
+    return planned_as(planning, plan_graph(planning.problem, planning.options))
+
+
+@dataclasses.dataclass(frozen=True)
+class Planning:
+    """What to plan.
+
+    Attributes:
+        traced: the module.
+        mesh: the size of every dimension of the mesh.
+        optimizer: whose state counts as memory.
+        problem: its graph, with the strategies that placements express.
+        options: how to search, with a step for each dimension of the mesh of 2 or more.
+        undescribed: operators that every device computes whole, each with the reason.
+    """
+
+    traced: Traced
+    mesh: tuple[int, ...]
+    optimizer: Optional[str]
+    problem: Problem
+    options: SearchOptions
+    undescribed: Mapping[str, str]
+
+
+def planning_of(
+    traced: Traced,
+    mesh: tuple[int, ...],
+    *,
+    optimizer: Optional[str] = "adam",
+    options: Optional[SearchOptions] = None,
+    name: str = "",
+) -> Planning:
+    """What to plan for a traced module."""
+    table, undescribed = strategy_table(training_graph(traced, optimizer), _Restriction())
     parts = tuple(size for size in mesh if size > 1)
     chosen = dataclasses.replace(options or SearchOptions(), parts=parts)
-    found = plan_graph(Problem(name, table, math.prod(mesh)), chosen)
-    made = TorchPlan(traced, graph, mesh, found, undescribed, optimizer)
+    problem = Problem(name, table, math.prod(mesh))
+    return Planning(traced, mesh, optimizer, problem, chosen, undescribed)
+
+
+def planned_as(planning: Planning, found: Plan) -> TorchPlan:
+    """The plan of a module that a search found, with what ranks receive."""
+    rest = planning.undescribed, planning.optimizer
+    made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
     document = {**json.loads(found.to_json()), "fetched_bytes": received_bytes(made)}
     details = Plan.from_json(json.dumps(document))
-    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer)
+    return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
 
 
 class _Restriction:
@@ -238,6 +338,8 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
             raise KeyError("format")
         sizes, optimizer = tuple(document["mesh"]), document["optimizer"]
         undescribed = dict(document["undescribed"])
+        memory = document.get("memory", {})
+        kinds = dict(memory.get("rank", {})), dict(memory.get("serial", {}))
         details = Plan.from_json(json.dumps(document["plan"]))
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(
@@ -249,7 +351,7 @@ def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> T
     graph = training_graph(traced, optimizer)
     if graph.hash != details.graph_hash:
         raise PlanError(f"{where}: {_difference(details, graph)}; plan again")
-    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer)
+    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer, *kinds)
 
 
 def _difference(details: Plan, graph: _core.Graph) -> str:

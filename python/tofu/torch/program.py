@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -21,10 +21,12 @@ from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.moves import Move, kept_placement, split_of
 from tofu.torch.placements import Placing
-from tofu.torch.planning import TorchPlan
 from tofu.torch.routes import WHOLE, Placement
 from tofu.torch.tracing import Entry, Operator
 from tofu.torch.training_graph import attributes_of
+
+if TYPE_CHECKING:
+    from tofu.torch.planning import TorchPlan
 
 __all__ = ["Program", "Saved"]
 
@@ -144,10 +146,18 @@ class Program:
             e: self._tile(tiles, e) for e in heads
         }
 
-    def backward(self, saved: Saved, tangents: Mapping[Entry, Any]) -> dict[Entry, Any]:
-        """Run the backward pass; returns gradients."""
-        given = {**saved, **tangents}
-        tiles: Tiles = {e: {self.placements(e): tile} for e, tile in given.items()}
+    def backward(self, given: dict[Entry, Any]) -> dict[Entry, Any]:
+        """Run the backward pass; returns gradients.
+
+        Args:
+            given: what the forward pass saved, and gradients of outputs. It is emptied, which
+                frees each of them once nothing reads it any more.
+        """
+        tiles: Tiles = {}
+        while given:
+            entry, tile = given.popitem()
+            tiles[entry] = {self.placements(entry): tile}
+            del tile
         self._run_all(self._backward, tiles)
         return {e: self._tile(tiles, e) for e in self.plan.traced.gradients.values()}
 

@@ -84,7 +84,8 @@ class Partitioner {
     KeepOutputsTogether();
     if (shares_) ShareEqual(options.spare_bytes);
     if (options.fetch == FetchKind::kMultiFetch) {
-      BundleFetches(ParameterTiles(), &builder_.graph(), &builder_.node_workers());
+      BundleFetches(ParameterTiles(), GradientHeads(options), &builder_.graph(),
+                    &builder_.node_workers());
     }
     ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
@@ -143,6 +144,18 @@ class Partitioner {
       for (const VariableTile& tile : variable.tiles) names.insert(tile.name);
     }
     return names;
+  }
+
+  // On GPUs every different fetch has a kernel of its own, so there they stay as they
+  // are.
+  std::set<int> GradientHeads(const PartitionOptions& options) const {
+    std::set<int> numbers;
+    if (options.crossing != Crossing::kPlainTiles) return numbers;
+    for (const PartitionedHead& head : result_.heads) {
+      if (RoleKind(head.role) != kGradientKind) continue;
+      for (const HeadTile& tile : head.tiles) numbers.insert(tile.head);
+    }
+    return numbers;
   }
 
   void AddVariable(int node, bool live) {

@@ -31,15 +31,17 @@ def compare(
     mesh: tuple[int, ...],
     dtype: torch.dtype,
     steps: int = STEPS,
+    rate: float = 0.1,
 ) -> float:
     """Train for some steps, and compare; returns the received share of the plan's bytes."""
     torch.manual_seed(0)
     whole, inputs = make(dtype)
     parts = tofu.torch.parallelize(copy.deepcopy(whole), mesh, inputs)
-    one = torch.optim.SGD(whole.parameters(), lr=0.1, momentum=0.9)
-    other = torch.optim.SGD(parts.parameters(), lr=0.1, momentum=0.9)
+    one = torch.optim.SGD(whole.parameters(), lr=rate, momentum=0.9)
+    other = torch.optim.SGD(parts.parameters(), lr=rate, momentum=0.9)
     for step in range(steps):
         losses = whole(*inputs), parts(*inputs)
+        assert losses[0].isfinite(), step
         for loss in losses:
             loss.backward()
         assert difference(losses[0].detach(), losses[1].detach()) <= LOSS[dtype], step

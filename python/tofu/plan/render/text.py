@@ -63,7 +63,7 @@ def summary(plan: Plan) -> list[str]:
             for kind, count in plan.bytes_per_worker.items()
         )
         total = format_bytes(sum(plan.bytes_per_worker.values()))
-        exact = "" if plan.memory == "exact" else " (an estimate)"
+        exact = {"exact": "", "lives": " at the worst moment"}.get(plan.memory, " (an estimate)")
         lines.append(f"a worker holds {total}{exact}: {kinds}")
     return [*lines, *_recompute(plan), *_whole(plan)]
 
