@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 import click
 
+from tofu.cli.estimate_torch import estimate_module
 from tofu.cli.options import (
     Script,
     batch_size_option,
@@ -21,6 +22,7 @@ from tofu.cli.options import (
     switch_on,
     tell_misplaced,
 )
+from tofu.cli.plan_torch import check_options, is_module
 from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes, parse_workers
 from tofu.errors import ConfigError
@@ -41,6 +43,7 @@ __all__ = ["estimate_command", "render"]
 
 _MOST_WORKERS = 16
 _HELD_SHOWN = 3
+_NOT_OF_MODULES = ("workers", "memory", "recompute", "device", "shapes", "batch_size", "args")
 
 
 @click.command(
@@ -50,6 +53,13 @@ _HELD_SHOWN = 3
     "--workers",
     metavar="K,K,...",
     help=f"Numbers of workers.  [default: all from 1 to {_MOST_WORKERS}]",
+)
+@click.option(
+    "--mesh",
+    "meshes",
+    multiple=True,
+    metavar="N,N,...",
+    help="The sizes of a mesh of devices, for a module of PyTorch; may be repeated.",
 )
 @click.option(
     "--gpu-memory",
@@ -83,10 +93,11 @@ _HELD_SHOWN = 3
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True
 )
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def estimate_command(
     workers: Optional[str],
+    meshes: tuple[str, ...],
     gpu_memory: Optional[str],
     memory: str,
     optimizer: str,
@@ -108,6 +119,11 @@ def estimate_command(
     if workers is not None:
         counts = [parse_workers(text, "--workers") for text in workers.split(",")]
     limit = None if gpu_memory is None else parse_bytes(gpu_memory, "--gpu-memory")
+    if meshes or is_module(target):
+        check_options(click.get_current_context(), _NOT_OF_MODULES)
+        if not estimate_module(target, meshes, optimizer=optimizer, limit=limit, form=form):
+            raise SystemExit(1)
+        return
     check_target("tofu estimate", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)

@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 import click
 
+from tofu.cli.frontier_torch import frontier_of_module
 from tofu.cli.options import (
     Script,
     batch_size_option,
@@ -23,6 +24,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
+from tofu.cli.plan_torch import check_options, is_module
 from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
@@ -51,6 +53,9 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
     metavar="FILE|NAME",
     help="Trade the time of a step on this machine, which tofu simulate predicts; without it, "
     "bytes communicated are traded against memory.",
+)
+@click.option(
+    "--mesh", metavar="N,N,...", help="The sizes of a mesh of devices, for a module of PyTorch."
 )
 @click.option("--memory", metavar="SIZE", help="Leave out plans that hold more, such as 12GiB.")
 @click.option(
@@ -83,11 +88,12 @@ _MODES = "allrow-greedy,spartan,equalchop,icml18"
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
     help="A table, a JSON document, a picture, or a web page with both.",
 )  # fmt: skip
-@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL")
+@click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def frontier_command(
     workers: Optional[str],
     machine: Optional[str],
+    mesh: Optional[str],
     memory: Optional[str],
     limits: int,
     rivals: Optional[str],
@@ -105,6 +111,22 @@ def frontier_command(
 ) -> None:
     """Search plans within memory limits, and print those that no other one beats."""
     most = None if memory is None else parse_bytes(memory, "--memory")
+    update = None if optimizer == "none" else optimizer
+    options = (
+        SearchOptions() if machine is None else SearchOptions(objective="time", machine=machine)
+    )
+    if rivals is None:
+        rivals = f"{_RIVALS},{_MODES}" if machine else f"{_RIVALS},{_MODES}".replace("optcnn,", "")
+    compared = rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options)
+    if mesh is not None or is_module(target):
+        check_options(click.get_current_context(), _NOT_OF_MODULES)
+        found = frontier_of_module(
+            target, mesh, options, optimizer=update, limits=limits, most_bytes=most,
+            rivals=compared, exact=not quick,
+        )  # fmt: skip
+        _kept(target, found, most, f"on the mesh {mesh}", "another mesh may do")
+        click.echo(render(target, found, form), nl=False)
+        return
     check_target("tofu frontier", target, batch_size, shapes)
     tell_misplaced(click.get_current_context(), target, args)
     os.environ.pop("TOFU_PLAN", None)
@@ -113,37 +135,42 @@ def frontier_command(
         target,
         args,
         shapes=shapes,
-        optimizer=None if optimizer == "none" else optimizer,
+        optimizer=update,
         batch_size=batch_size,
     )
     problem = opened.problem(config.workers or number_of_workers(), None)
     predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
-    options = (
-        SearchOptions() if machine is None else SearchOptions(objective="time", machine=machine)
-    )
-    if rivals is None:
-        rivals = f"{_RIVALS},{_MODES}" if machine else f"{_RIVALS},{_MODES}".replace("optcnn,", "")
     points = list(
         frontier(
             problem,
             options,
             limits=limits,
             most_bytes=most,
-            rivals=rivals_of([each.strip() for each in rivals.split(",") if each.strip()], options),
+            rivals=compared,
             exact=not quick,
             step_seconds=predict,
             recompute=recompute == "auto" and machine is not None,
         )
     )
-    kept = unbeaten(points)
-    if not kept:
-        raise PlanError(
-            f"tofu frontier {target}: no plan over {problem.workers} workers fits in "
-            f"{format_bytes(most or 0)}; tofu estimate {target} says which number would do"
-        )
+    advice = f"tofu estimate {target} says which number would do"
+    kept = _kept(target, points, most, f"over {problem.workers} workers", advice)
     if save is not None:
         save_plan(Path(save), kept[-1].problem or problem, kept[-1].plan)
     click.echo(render(target, points, form), nl=False)
+
+
+def _kept(
+    target: str, points: Sequence[Point], most: Optional[int], where: str, advice: str
+) -> list[Point]:
+    """The frontier. Raises PlanError if it is empty."""
+    kept = unbeaten(points)
+    if not kept:
+        size = format_bytes(most or 0)
+        raise PlanError(f"tofu frontier {target}: no plan {where} fits in {size}; {advice}")
+    return kept
+
+
+_NOT_OF_MODULES = ("workers", "recompute", "device", "shapes", "batch_size", "save", "args")
 
 
 # --- printing -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from tofu import _core
+from tofu.cli.plan_torch import is_module
 from tofu.config import (
     DEVICES,
     FETCHES,
@@ -39,6 +40,7 @@ __all__ = [
     "memory_option",
     "objective_option",
     "check_devices",
+    "check_no_module",
     "check_script",
     "describe_option",
     "device_option",
@@ -196,8 +198,18 @@ def check_devices(workers: int, machine: _core.Machine) -> None:
         )
 
 
+def check_no_module(name: str) -> None:
+    """Raise ConfigError for a module of PyTorch."""
+    if is_module(name) and not os.path.isfile(name):
+        raise ConfigError(
+            f"{name}: a module of PyTorch; only tofu plan, estimate and frontier take one, with "
+            "--mesh, and tofu verify --framework torch"
+        )
+
+
 def check_script(name: str) -> None:
     """Raise ConfigError unless `name` is a file that may be a script or a symbol."""
+    check_no_module(name)
     if not os.path.isfile(name):
         what = "is a folder" if os.path.isdir(name) else "no such file"
         raise ConfigError(f"{name}: {what}; expected the path of a script or a symbol file")

@@ -41,7 +41,7 @@ from tofu.cli.options import (
     tell_misplaced,
     workers_option,
 )
-from tofu.cli.plan_torch import FORMATS, is_module, parse_mesh, plan_module
+from tofu.cli.plan_torch import FORMATS, check_options, is_module, parse_mesh, plan_module
 from tofu.cli.print_plans import ESTIMATE, EXACT, Output, listed, plan_and_print
 from tofu.config import Config
 from tofu.errors import ConfigError
@@ -284,10 +284,7 @@ def _plan_module(
     peak: bool,
 ) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
-    context = click.get_current_context()
-    for name in _NOT_OF_MODULES:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise ConfigError(f"tofu plan --mesh: --{name.replace('_', '-')} is not for PyTorch")
+    check_options(click.get_current_context(), _NOT_OF_MODULES)
     if mesh is None:
         raise ConfigError(f"tofu plan {target}: give the devices, such as --mesh 2,4")
     if not is_module(target):

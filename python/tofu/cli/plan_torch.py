@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 import click
+from click.core import ParameterSource
 
 from tofu.cli.explained import explained_names
 from tofu.errors import ConfigError
@@ -16,7 +17,7 @@ from tofu.plan.render import explain as explaining
 from tofu.plan.render.html import render_html
 from tofu.plan.render.peak import render_peak
 
-__all__ = ["FORMATS", "is_module", "parse_mesh", "plan_module", "torch_module"]
+__all__ = ["FORMATS", "check_options", "is_module", "parse_mesh", "plan_module", "torch_module"]
 
 FORMATS = ("text", "json", "html", "python")
 
@@ -24,6 +25,14 @@ FORMATS = ("text", "json", "html", "python")
 def is_module(target: str) -> bool:
     """Whether a target is a module of PyTorch."""
     return target.endswith(".pt2") or (":" in target and not target.endswith((".py", ".json")))
+
+
+def check_options(context: click.Context, others: Sequence[str]) -> None:
+    """Raise ConfigError if one of these options is given, which PyTorch's modules do not have."""
+    for name in others:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-")
+            raise ConfigError(f"tofu {context.info_name} --mesh: --{option} is not for PyTorch")
 
 
 def parse_mesh(text: str) -> tuple[int, ...]:

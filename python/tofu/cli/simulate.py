@@ -12,6 +12,7 @@ from tofu.cli.options import (
     allow_replication_option,
     batch_size_option,
     check_devices,
+    check_no_module,
     fetch_option,
     log_option,
     objective_option,
@@ -73,6 +74,7 @@ def simulate(
     scheduling. Prints the step's time, what workers and links did, the critical path, and the
     memory. Nothing runs.
     """
+    check_no_module(model)
     check_mxnet("tofu simulate", load=True)
     from tofu import models
     from tofu.simulate.machine_files import read_machine

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from tofu.cli.inputs import first_of_script
-from tofu.cli.options import check_script
+from tofu.cli.options import check_no_module, check_script
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
 from tofu.plan import Problem
@@ -96,6 +96,7 @@ def check_target(
 
     Without MXNet, raise MissingMXNetError.
     """
+    check_no_module(target)
     check_mxnet(command, load=False)
     is_model = names_model(target)
     if not is_model:

@@ -26,7 +26,16 @@ from tofu.torch.placements import placeable
 from tofu.torch.tracing import Entry, Traced, trace
 from tofu.torch.training_graph import OPTIMIZERS, training_graph
 
-__all__ = ["TorchPlan", "check_mesh", "plan", "plan_traced", "read_plan"]
+__all__ = [
+    "Planning",
+    "TorchPlan",
+    "check_mesh",
+    "plan",
+    "plan_traced",
+    "planned_as",
+    "planning_of",
+    "read_plan",
+]
 
 _FORMAT, _VERSION = "tofu-torch-plan", 1
 
@@ -254,15 +263,54 @@ def plan_traced(
 
     What a rank holds is not counted; `with_memory` does.
     """
-    graph = training_graph(traced, optimizer)
-    table, undescribed = strategy_table(graph, _Restriction())
+    planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
+    return planned_as(planning, plan_graph(planning.problem, planning.options))
+
+
+@dataclasses.dataclass(frozen=True)
+class Planning:
+    """What to plan.
+
+    Attributes:
+        traced: the module.
+        mesh: the size of every dimension of the mesh.
+        optimizer: whose state counts as memory.
+        problem: its graph, with the strategies that placements express.
+        options: how to search, with a step for each dimension of the mesh of 2 or more.
+        undescribed: operators that every device computes whole, each with the reason.
+    """
+
+    traced: Traced
+    mesh: tuple[int, ...]
+    optimizer: Optional[str]
+    problem: Problem
+    options: SearchOptions
+    undescribed: Mapping[str, str]
+
+
+def planning_of(
+    traced: Traced,
+    mesh: tuple[int, ...],
+    *,
+    optimizer: Optional[str] = "adam",
+    options: Optional[SearchOptions] = None,
+    name: str = "",
+) -> Planning:
+    """What to plan for a traced module."""
+    table, undescribed = strategy_table(training_graph(traced, optimizer), _Restriction())
     parts = tuple(size for size in mesh if size > 1)
     chosen = dataclasses.replace(options or SearchOptions(), parts=parts)
-    found = plan_graph(Problem(name, table, math.prod(mesh)), chosen)
-    made = TorchPlan(traced, graph, mesh, found, undescribed, optimizer)
+    problem = Problem(name, table, math.prod(mesh))
+    return Planning(traced, mesh, optimizer, problem, chosen, undescribed)
+
+
+def planned_as(planning: Planning, found: Plan) -> TorchPlan:
+    """The plan of a module that a search found, with what ranks receive."""
+    rest = planning.undescribed, planning.optimizer
+    made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
     document = {**json.loads(found.to_json()), "fetched_bytes": received_bytes(made)}
     details = Plan.from_json(json.dumps(document))
-    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer)
+    return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
 
 
 class _Restriction:

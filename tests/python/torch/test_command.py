@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 
 from tofu.cli.main import cli
-from tofu.errors import ConfigError
+from tofu.errors import ConfigError, PlanError, TofuError
 from tofu.torch.models import MODELS
 
 MODULE = """
@@ -115,6 +115,60 @@ def test_a_saved_program_is_planned(tmp_path) -> None:
     torch.export.save(torch.export.export(model, inputs), path)
     document = json.loads(output("plan", "--mesh", "2", "--format", "json", path))
     assert set(document["placements"]["parameters"]) == {n for n, _ in model.named_parameters()}
+
+
+def test_memory_is_estimated_over_meshes(module) -> None:
+    words = ("estimate", f"{module}:mlp", "--mesh", "2", "--mesh", "2,2")
+    document = json.loads(output(*words, "--format", "json"))
+    alone, two, four = document["estimates"]
+    assert (alone["mesh"], four["workers"]) == ([], 4)
+    kinds = alone["bytes_per_worker"]
+    assert kinds["parameters"] > two["bytes_per_worker"]["parameters"] > 0
+    sums = alone["total_bytes"]
+    assert sums["adam"] - sums["sgd_mom"] == sums["sgd_mom"] - sums["sgd"] > 0
+    assert alone["communicated_bytes"] == 0 < two["communicated_bytes"]
+    text = output(*words, "--gpu-memory", "1GiB")
+    assert text.startswith("mesh ") and "It fits in 1.0 GiB with sgd on one device." in text
+    ran = CliRunner().invoke(cli, (*words, "--gpu-memory", "1KiB"))
+    assert ran.exit_code == 1 and "Nothing fits in 1.0 KiB with sgd: the least is" in ran.output
+
+
+def test_plans_of_the_frontier_beat_each_other(module) -> None:
+    words = ("frontier", f"{module}:mlp", "--mesh", "2,2", "--limits", "3", "--rivals")
+    document = json.loads(output(*words, "data-parallel", "--format", "json"))
+    kept = document["frontier"]
+    assert [each["name"] for each in document["rivals"]] == ["data-parallel"]
+    held = [each["held_bytes"] for each in kept]
+    assert held == sorted(held) and kept[0]["step_seconds"] is None
+    timed = json.loads(output(*words, "", "--machine", "dgx-a100", "--format", "json"))
+    assert all(each["step_seconds"] > 0 for each in timed["frontier"])
+    planned = json.loads(output("plan", "--mesh", "2,2", "--format", "json", f"{module}:mlp"))
+    own = json.loads(output(*words, "recursion", "--format", "json"))["rivals"][0]
+    assert own["held_bytes"] == sum(planned["memory"]["rank"].values())
+    with pytest.raises(PlanError, match="no plan on the mesh 2,2 fits in 100 bytes; another"):
+        output(*words, "", "--memory", "100")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["estimate", "NET:mlp"], "give meshes, such as --mesh 2 --mesh 2,4"),
+        (["estimate", "--mesh", "2,x", "NET:mlp"], "expected the sizes of its dimensions"),
+        (["estimate", "--mesh", "2", "--recompute", "all", "NET:mlp"], "--recompute is not for"),
+        (["frontier", "NET:mlp"], "give the devices, such as --mesh 2,4"),
+        (["frontier", "--mesh", "2", "--save", "x", "NET:mlp"], "--save is not for PyTorch"),
+        (["compare", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
+        (["check", "NET:mlp"], "a module of PyTorch; only tofu plan, estimate and frontier"),
+        (
+            ["simulate", "--machine", "p2.8xlarge", "NET:mlp"],
+            "a module of PyTorch; only tofu plan, estimate and frontier",
+        ),
+    ],
+)
+def test_what_is_not_for_modules_is_refused(module, words: list[str], said: str) -> None:
+    with pytest.raises(TofuError) as caught:
+        output(*(word.replace("NET", module) for word in words))
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

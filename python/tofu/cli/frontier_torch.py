@@ -1,0 +1,50 @@
+"""``tofu frontier MODULE:FUNCTION --mesh 2,4``: plans of a PyTorch module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from tofu.cli.plan_torch import parse_mesh, torch_module
+from tofu.errors import ConfigError
+from tofu.plan import SearchOptions
+from tofu.planning.frontier import Point
+
+__all__ = ["frontier_of_module"]
+
+
+def frontier_of_module(
+    target: str,
+    mesh: Optional[str],
+    options: SearchOptions,
+    *,
+    optimizer: Optional[str],
+    limits: int,
+    most_bytes: Optional[int],
+    rivals: Mapping[str, SearchOptions],
+    exact: bool,
+) -> list[Point]:
+    """The plans found for a module, rivals included.
+
+    Raises:
+        ConfigError: torch is not installed, no mesh is given, or the target is no module.
+        GraphError: the module cannot be traced.
+    """
+    if mesh is None:
+        raise ConfigError(f"tofu frontier {target}: give the devices, such as --mesh 2,4")
+    sizes = parse_mesh(mesh)
+    of_torch: Any = torch_module("frontier", "tofu frontier --mesh")
+    model, args, kwargs = torch_module("loading", "tofu frontier --mesh").load(target)
+    traced = torch_module("tracing", "tofu frontier --mesh").trace(model, args, kwargs)
+    found: list[Point] = of_torch.frontier_of(
+        traced,
+        sizes,
+        options,
+        optimizer=optimizer,
+        limits=limits,
+        most_bytes=most_bytes,
+        rivals=rivals,
+        exact=exact,
+        name=target,
+    )
+    return found
