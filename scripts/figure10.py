@@ -211,11 +211,12 @@ def draw(document: dict[str, Any], path: Path) -> None:
         rows = [r for r in document["rows"] if r["model"] == model and r["total_bytes"]]
         _draw_bytes(panels[0][column], rows, document["workers"])
         if all(row.get("step_seconds") for row in rows):
-            _draw_times(panels[1][column], rows, document["machine"])
+            _draw_times(panels[1][column], rows)
         else:
             panels[1][column].set_axis_off()
     limit = f"{document['limit_bytes'] / 2**30:.1f} GiB"
-    figure.suptitle(f"Hatched above: a worker would hold more than a GPU's {limit}", fontsize=9)
+    title = f"On {document['machine']}. Hatched: a worker would hold more than a GPU's {limit}"
+    figure.suptitle(title, fontsize=9)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
 
@@ -231,15 +232,16 @@ def _draw_bytes(axes: Any, rows: Sequence[dict[str, Any]], workers: int) -> None
             hatch="///" if row["fits"] is False else "",
         )
         said = f"  paper: {row['paper']}" if row["paper"] else ""
-        axes.text(size, at, f" {size:,.3g}{said}", va="center", fontsize=8)
+        axes.text(size, at, f" {size:,.{1 if size < 100 else 0}f}{said}", va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
     axes.set_xscale("log")
-    axes.set_xlim(right=axes.get_xlim()[1] * 30)
+    sizes = [row["total_bytes"] / 2**30 for row in rows]
+    axes.set_xlim(min(sizes) / 4, max(sizes) * 30)
     axes.set_xlabel("GiB fetched per training step, modelled (log scale)")
     axes.set_title(f"{rows[0]['model']}, batch {rows[0]['batch']}, {workers} workers")
 
 
-def _draw_times(axes: Any, rows: Sequence[dict[str, Any]], machine: str) -> None:
+def _draw_times(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     """The time without communication, and what communication adds, striped as in the paper."""
     for at, row in enumerate(rows):
         alone = min(row["compute_seconds"], row["step_seconds"])
@@ -247,10 +249,10 @@ def _draw_times(axes: Any, rows: Sequence[dict[str, Any]], machine: str) -> None
         axes.barh(at, alone, color=colour, edgecolor="#333")
         added = row["step_seconds"] - alone
         axes.barh(at, added, left=alone, color="white", edgecolor="#333", hatch="...")
-        axes.text(row["step_seconds"], at, f" {row['step_seconds']:.3g}", va="center", fontsize=8)
+        axes.text(row["step_seconds"], at, f" {row['step_seconds']:.2f}", va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [ALGORITHMS[row["mode"]] for row in rows])
     axes.set_xlim(right=axes.get_xlim()[1] * 1.15)
-    axes.set_xlabel(f"seconds a step, simulated on {machine}; dotted: communication")
+    axes.set_xlabel("seconds a step, simulated; dotted: communication")
 
 
 def main() -> None:

@@ -107,12 +107,13 @@ std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
   return plan.plan.tensor_cuts[entry];
 }
 
-// The plan with its predicted time on the model's machine.
+// The plan with its predicted time, and its routes, on the model's machine.
 SharedPlan WithPrediction(const TablePlan& plan, const TimeModel& model) {
   TablePlan predicted = plan;
   const int64_t bound = plan.plan.predicted ? plan.plan.predicted->lower_bound_ns : -1;
-  predicted.plan.predicted =
-      PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
+  Prediction found = PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
+  predicted.plan.predicted = std::move(found.time);
+  predicted.plan.routes = std::move(found.routes);
   predicted.plan.predicted->lower_bound_ns = bound;
   return std::make_shared<TablePlan>(std::move(predicted));
 }

@@ -14,6 +14,7 @@ namespace tofu {
 
 constexpr char kOutputRole[] = "output";
 constexpr char kUpdateKind[] = "update";
+constexpr char kGradientKind[] = "gradient";
 
 // The part of a role before the colon: "gradient" of "gradient:fc_weight".
 std::string RoleKind(const std::string& role);

@@ -1,6 +1,9 @@
 #include "graph/plan.h"
 
+#include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -41,6 +44,7 @@ Json PredictedJson(const PredictedTime& time) {
                {"hidden_ns", time.hidden_ns},
                {"host_ns", time.host_ns},
                {"links", links}};
+  if (time.relayed_bytes > 0) json["relayed_bytes"] = time.relayed_bytes;
   if (time.lower_bound_ns >= 0) json["lower_bound_ns"] = time.lower_bound_ns;
   return json;
 }
@@ -109,6 +113,24 @@ std::string OperatorsText(const Plan& plan, const Graph& graph,
   return text + ']';
 }
 
+Json RoutesJson(const Plan& plan, const Graph& graph) {
+  Json routes = Json::array();
+  for (const Route& route : plan.routes) {
+    Json stops = Json::array();
+    for (const TileSplits& splits : route.stops) {
+      Json stop = Json::array();
+      for (const TileSplit& split : splits) {
+        stop.push_back({{"step", split.step}, {"dim", split.dim}});
+      }
+      stops.push_back(std::move(stop));
+    }
+    routes.push_back({{"node", graph.nodes[route.node].name},
+                      {"input", route.input},
+                      {"stops", std::move(stops)}});
+  }
+  return routes;
+}
+
 // Entry number `index` of a list must be about this node.
 void CheckName(const JsonCursor& cursor, const std::string& name) {
   if (cursor.At("node").String() != name) {
@@ -152,6 +174,53 @@ void ReadOperators(const JsonCursor& root, const Graph& graph, const StrategyTab
   }
 }
 
+TileSplits ReadStop(const JsonCursor& cursor, const Shape& shape,
+                    const std::vector<int>& parts) {
+  TileSplits splits;
+  for (int i = 0; i < cursor.Size(); ++i) {
+    const JsonCursor split = cursor.At(i);
+    splits.push_back({static_cast<int>(split.At("step").Int(
+                          0, static_cast<int64_t>(parts.size()) - 1)),
+                      static_cast<int>(split.At("dim").Int(
+                          0, static_cast<int64_t>(shape.size()) - 1))});
+    for (int other = 0; other < i; ++other) {
+      if (splits[other].step != splits[i].step) continue;
+      split.At("step").Fail("another step than those before");
+    }
+  }
+  if (splits.empty()) cursor.Fail("at least one step that divides the region");
+  return splits;
+}
+
+void ReadRoutes(const JsonCursor& root, const Graph& graph, Plan* plan) {
+  std::map<std::string, int> nodes;
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    nodes.emplace(graph.nodes[node].name, node);
+  }
+  const JsonCursor routes = root.At("routes");
+  for (int i = 0; i < routes.Size(); ++i) {
+    const JsonCursor found = routes.At(i);
+    const auto node = nodes.find(std::string(found.At("node").String()));
+    if (node == nodes.end()) {
+      found.At("node").Fail("a node of the graph: the plan is for another graph");
+    }
+    const std::vector<NodeEntry>& inputs = graph.nodes[node->second].inputs;
+    Route route;
+    route.node = node->second;
+    route.input = static_cast<int>(
+        found.At("input").Int(0, static_cast<int64_t>(inputs.size()) - 1));
+    const JsonCursor stops = found.At("stops");
+    if (stops.Size() == 0) stops.Fail("at least one stop");
+    for (int stop = 0; stop < stops.Size(); ++stop) {
+      route.stops.push_back(
+          ReadStop(stops.At(stop), graph.shape(inputs[route.input]), plan->parts));
+    }
+    plan->routes.push_back(std::move(route));
+  }
+  std::stable_sort(plan->routes.begin(), plan->routes.end(),
+                   [](const Route& a, const Route& b) { return a.node < b.node; });
+}
+
 void ReadSteps(const JsonCursor& root, Plan* plan) {
   constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 64;
   plan->parts = ReadParts(root);
@@ -191,6 +260,7 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
   }
   if (plan.objective == Objective::kTime) json["objective"] = "time";
   if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
+  if (!plan.routes.empty()) json["routes"] = RoutesJson(plan, graph);
   std::string text = DumpJson(json);
   text.pop_back();
   return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +
@@ -207,6 +277,7 @@ Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& 
   ReadTensors(root, graph, &plan);
   ReadOperators(root, graph, table, &plan);
   plan.status = ReadStatus(root);
+  if (root.Has("routes")) ReadRoutes(root, graph, &plan);
   if (root.Has("mode")) plan.mode = root.At("mode").String();
   plan.search_seconds = root.At("search_seconds").Number();
   return plan;

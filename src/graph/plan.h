@@ -12,6 +12,7 @@
 
 #include "graph/box.h"
 #include "graph/graph.h"
+#include "graph/reduction_tiles.h"
 #include "graph/strategy_table.h"
 
 namespace tofu {
@@ -56,7 +57,20 @@ struct PredictedTime {
   int64_t host_ns = 0;
   // No plan of these steps takes less; -1: unknown, because bytes were the objective.
   int64_t lower_bound_ns = -1;
-  std::vector<Link> links;  // by level, innermost first
+  std::vector<Link> links;    // by level, innermost first
+  int64_t relayed_bytes = 0;  // of these, by which routes exceed direct fetches
+};
+
+// How workers bring together an input that several of them need, where they do not fetch
+// it directly (passes/search/routes.h).
+struct Route {
+  int node = 0;
+  int input = 0;
+  std::vector<TileSplits> stops;  // the pieces that they fetch, one after the other
+
+  bool operator==(const Route& other) const {
+    return node == other.node && input == other.input && stops == other.stops;
+  }
 };
 
 struct Plan {
@@ -72,6 +86,7 @@ struct Plan {
   std::optional<WorkerBytes> fullest_worker;  // if it was estimated
   Objective objective = Objective::kBytes;
   std::optional<PredictedTime> predicted;  // with Objective::kTime always
+  std::vector<Route> routes;               // by node and input; only for a machine
 
   int workers() const {
     int k = 1;

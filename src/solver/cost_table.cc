@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "solver/row_kernels.h"
+
 namespace tofu {
 namespace {
 
@@ -91,6 +93,7 @@ class RowMinimizer {
     for (size_t t = 0; t < tables.size(); ++t) {
       if (tables[t] != nullptr) Add(pattern, pattern.operands[t], *tables[t]);
     }
+    rows_of_value_.resize(row_operands_.size());
   }
 
   std::vector<int64_t> Run() {
@@ -177,47 +180,11 @@ class RowMinimizer {
 
   // best[j] becomes at most the sum for value z. Returns the highest of best.
   int64_t Lower(const std::vector<int64_t>& offsets, size_t z, int64_t* best) {
-    const auto row = [&](size_t t) {
+    for (size_t t = 0; t < row_operands_.size(); ++t) {
       const size_t number = static_cast<size_t>(offsets[flat_.size() + t]) + z;
-      return &row_operands_[t].cells[number * rows_];
-    };
-    const int64_t base = base_[z];
-    switch (row_operands_.size()) {
-      case 0:
-        return LowerTo(best, [base](size_t) { return base; });
-      case 1:
-        return LowerTo(best, [base, a = row(0)](size_t j) { return base + a[j]; });
-      case 2:
-        return LowerTo(best, [base, a = row(0), b = row(1)](size_t j) {
-          return base + a[j] + b[j];
-        });
-      default:
-        sums_.assign(rows_, base);
-        for (size_t t = 0; t < row_operands_.size(); ++t) {
-          const int64_t* a = row(t);
-          for (size_t j = 0; j < rows_; ++j) sums_[j] += a[j];
-        }
-        return LowerTo(best, [sums = sums_.data()](size_t j) { return sums[j]; });
+      rows_of_value_[t] = &row_operands_[t].cells[number * rows_];
     }
-  }
-
-  // Two maxima at a time, because each waits for the one before it.
-  template <typename Sum>
-  int64_t LowerTo(int64_t* best, Sum sum) const {
-    int64_t highest[] = {std::numeric_limits<int64_t>::min(),
-                         std::numeric_limits<int64_t>::min()};
-    size_t j = 0;
-    for (; j + 1 < rows_; j += 2) {
-      best[j] = std::min(best[j], sum(j));
-      best[j + 1] = std::min(best[j + 1], sum(j + 1));
-      highest[0] = std::max(highest[0], best[j]);
-      highest[1] = std::max(highest[1], best[j + 1]);
-    }
-    if (j < rows_) {
-      best[j] = std::min(best[j], sum(j));
-      highest[0] = std::max(highest[0], best[j]);
-    }
-    return std::max(highest[0], highest[1]);
+    return LowerRow(rows_of_value_.data(), rows_of_value_.size(), base_[z], rows_, best);
   }
 
   const size_t num_values_;
@@ -229,7 +196,7 @@ class RowMinimizer {
   std::vector<std::vector<int64_t>> row_strides_;  // likewise: rows
   std::vector<int64_t> base_;                      // [value]: sum of the flat operands
   std::vector<int64_t> key_;                       // [value]: no sum is less
-  std::vector<int64_t> sums_;
+  std::vector<const int64_t*> rows_of_value_;      // [row operand]
 };
 
 template <typename Number>

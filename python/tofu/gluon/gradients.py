@@ -22,6 +22,8 @@ from mxnet.ndarray.ndarray import _new_alloc_handle
 
 from tofu.errors import GradientError
 
+from .marks import marks_of, set_marks
+
 __all__ = ["Gradients", "arrays_without_memory", "is_overwritten"]
 
 
@@ -143,7 +145,7 @@ class Gradients:
         """Stop using arrays that the lender is about to overwrite."""
         if self._lent is None or self._lender is None or self._lender() is not lender:
             return
-        if any(tile._fresh_grad for tile in self._tiles):
+        if any(marks_of(self._tiles)):
             self._bring_home()
         else:
             self.give_up()
@@ -156,7 +158,7 @@ class Gradients:
         """
         self._parts = []
         if self._is_kept:
-            earlier = [tile._fresh_grad for tile in self._tiles]
+            earlier = marks_of(self._tiles)
             self._marks = [was or before for was, before in zip(earlier, self._marks)]
             self._mark([False] * len(self._tiles))
 
@@ -186,7 +188,7 @@ class Gradients:
         parts = self._sorted_parts()
         written = [False] * len(self._tiles)
         if self._is_kept:
-            written = [tile._fresh_grad for tile in self._tiles]
+            written = marks_of(self._tiles)
             self._mark([wrote or was for wrote, was in zip(written, self._marks)])
             self._marks = [False] * len(self._tiles)
         if parts:
@@ -240,5 +242,4 @@ class Gradients:
                     nd.zeros_like(array, out=array)
 
     def _mark(self, marks: Sequence[bool]) -> None:
-        for tile, mark in zip(self._tiles, marks):
-            tile._fresh_grad = mark
+        set_marks(self._tiles, marks)

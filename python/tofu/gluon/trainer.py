@@ -22,6 +22,8 @@ from tofu.errors import ConfigError
 
 from . import checkpoints, distributed, messages, views
 from .arrays import classic
+from .grouped_updates import Job, update_tiles
+from .marks import marks_of, set_marks
 from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .optimizer_states import make_states
@@ -38,8 +40,6 @@ __all__ = [
     "save_states",
     "update",
 ]
-
-Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an updater's arguments
 
 
 @dataclasses.dataclass(eq=False)
@@ -201,9 +201,10 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
         divided = [job[0] for job in (*tiles[0], *spread)]
         _split_states(self, own, divided)
         make_states(own.optimizer, own.updaters, [(i, self._params[i]) for i in divided])
-        for updater, jobs in zip([*own.updaters, _updater(self)], [*tiles, whole]):
-            if jobs:
-                updater(*zip(*jobs))
+        layouts = [self._params[index]._tofu.layout for index, _, _ in tiles[0]]
+        update_tiles(own.optimizer, own.updaters, tiles, layouts)
+        if whole:
+            _updater(self)(*zip(*whole))
         _update_spread(self, own, spread)
         _update_gathered(self, gathered)
         views.refresh(state.views)
@@ -354,11 +355,10 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     Raises:
         UserWarning: its gradient is stale, and `ignore_stale_grad` is off (as in MXNet).
     """
-    fresh = all(array._fresh_grad for array in parameter._data)
+    fresh = all(marks_of(parameter._data))
     if not fresh and not ignore_stale_grad:
         raise UserWarning(messages.stale_text(parameter))
-    for array in parameter._data:
-        array._fresh_grad = False
+    set_marks(parameter._data, [False] * len(parameter._data))
     return fresh
 
 

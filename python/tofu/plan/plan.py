@@ -153,6 +153,7 @@ class Plan:
         objective: what the search minimised, "bytes" or "time".
         predicted: the predicted time of a step and the bytes of each level of links
             (docs/formats.md); None if no machine was given.
+        routes: inputs that workers do not fetch directly (docs/formats.md).
         chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
         recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
@@ -179,6 +180,7 @@ class Plan:
     stopped: str = ""
     objective: str = "bytes"
     predicted: Optional[Mapping[str, Any]] = None
+    routes: Sequence[Mapping[str, Any]] = ()
     chosen: str = ""
     simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
     recompute: Optional[Mapping[str, Any]] = None
@@ -241,6 +243,7 @@ class Plan:
             stopped=str(document.get("stopped", "")),
             objective=str(document.get("objective", "bytes")),
             predicted=document.get("predicted"),
+            routes=tuple(document.get("routes", ())),
             chosen=str(document.get("chosen", "")),
             simulated_ns=dict(document.get("simulated_ns", {})),
             recompute=document.get("recompute"),

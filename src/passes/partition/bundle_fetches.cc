@@ -20,6 +20,10 @@ constexpr size_t kMaxParameters = 16;
 
 constexpr int64_t kMaxTiles = 4;
 
+// Gradients of this many bytes are fetched together. The terms that they are summed from
+// live until then.
+constexpr int64_t kMaxGradientBytes = 1 << 14;
+
 // An executor that copies handles between workers misreads one in memory that last held a
 // tensor in a blocked layout. Tensors of this rank may have one, and an executor reuses
 // memory of up to kMatchRange times a tensor's size (tofu.mx.run.executor, which has to
@@ -49,12 +53,14 @@ int64_t MaxTiles(const Graph& graph) {
 
 class Bundler {
  public:
-  Bundler(const std::set<std::string>& parameters, Graph* graph,
-          std::vector<int>* node_workers)
+  Bundler(const std::set<std::string>& parameters, const std::set<int>& gradients,
+          Graph* graph, std::vector<int>* node_workers)
       : graph_(*graph),
         workers_(*node_workers),
+        gradients_(gradients),
         max_tiles_(MaxTiles(*graph)),
         is_parameter_(graph->nodes.size(), false),
+        is_gradient_(graph->nodes.size(), false),
         consumers_(graph->nodes.size()),
         bundle_of_(graph->nodes.size(), -1),
         handle_index_(graph->nodes.size(), 0),
@@ -69,6 +75,7 @@ class Bundler {
   void Run() {
     FindConsumers();
     Bundle(kMultiFetchOp);
+    BundleGradients();
     // Fetches of one bundle count as one reader.
     for (std::vector<int>& readers : consumers_) {
       for (int& reader : readers) {
@@ -90,8 +97,17 @@ class Bundler {
         if (readers.empty() || readers.back() != node) readers.push_back(node);
       }
     }
+    for (int head : gradients_) {
+      const int node = graph_.heads[head].node;
+      is_gradient_[node] =
+          graph_.nodes[node].op == kMultiFetchOp && consumers_[node].empty();
+    }
     // A head is read by the script, at a time of its own.
-    for (NodeEntry head : graph_.heads) consumers_[head.node].clear();
+    for (size_t head = 0; head < graph_.heads.size(); ++head) {
+      const int node = graph_.heads[head].node;
+      consumers_[node].clear();
+      if (gradients_.count(static_cast<int>(head)) == 0) is_gradient_[node] = false;
+    }
   }
 
   // Puts every node of an operator into a bundle, with those on its worker that have
@@ -99,7 +115,9 @@ class Bundler {
   void Bundle(const std::string& op) {
     std::map<std::pair<int, std::vector<int>>, int> known;
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (graph_.nodes[node].op != op || PublishesParameter(node)) continue;
+      if (graph_.nodes[node].op != op || is_gradient_[node] || PublishesParameter(node)) {
+        continue;
+      }
       const int next = static_cast<int>(bundles_.size());
       bundle_of_[node] = next;
       if (!consumers_[node].empty()) {
@@ -114,6 +132,41 @@ class Bundler {
       if (bundle_of_[node] == next) bundles_.emplace_back();
       bundles_[bundle_of_[node]].push_back(node);
     }
+  }
+
+  // Small gradients of a worker, or those that the same nodes make the terms of, are one
+  // fetch: nothing waits for them before the end of the step.
+  void BundleGradients() {
+    struct Open {
+      int bundle = -1;
+      int64_t bytes = 0;
+      std::set<int> sources;  // of its last fetch
+    };
+    std::map<int, Open> open;  // by worker
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!is_gradient_[node]) continue;
+      Open& last = open[workers_[node]];
+      std::set<int> sources;
+      for (NodeEntry input : graph_.nodes[node].inputs) sources.insert(Source(input));
+      const int64_t bytes =
+          NumElements(graph_.shape({node, 0})) * DtypeBytes(graph_.dtype({node, 0}));
+      const bool joins = last.bundle >= 0 && (last.bytes + bytes <= kMaxGradientBytes ||
+                                              last.sources == sources);
+      if (!joins) {
+        last = {static_cast<int>(bundles_.size()), 0, {}};
+        bundles_.emplace_back();
+      }
+      last.bytes += bytes;
+      last.sources = std::move(sources);
+      bundle_of_[node] = last.bundle;
+      bundles_[last.bundle].push_back(node);
+    }
+  }
+
+  // The node that makes a tile, which may be read through its handle.
+  int Source(NodeEntry input) const {
+    const Node& node = graph_.nodes[input.node];
+    return node.op == kPublishOp ? node.inputs[0].node : input.node;
   }
 
   bool PublishesParameter(int node) const {
@@ -240,8 +293,10 @@ class Bundler {
 
   Graph& graph_;
   std::vector<int>& workers_;
+  const std::set<int>& gradients_;
   const int64_t max_tiles_;
   std::vector<bool> is_parameter_;           // [node]: a tile that is published early
+  std::vector<bool> is_gradient_;            // [node]: a fetch that only the script reads
   std::vector<std::vector<int>> consumers_;  // [node], empty for heads
   std::vector<int> bundle_of_;               // [node]: or -1
   std::vector<std::vector<int>> bundles_;    // nodes in order
@@ -252,9 +307,10 @@ class Bundler {
 
 }  // namespace
 
-void BundleFetches(const std::set<std::string>& parameters, Graph* graph,
+void BundleFetches(const std::set<std::string>& parameters,
+                   const std::set<int>& gradients, Graph* graph,
                    std::vector<int>* node_workers) {
-  Bundler(parameters, graph, node_workers).Run();
+  Bundler(parameters, gradients, graph, node_workers).Run();
 }
 
 }  // namespace tofu

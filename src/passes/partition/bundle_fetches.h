@@ -5,13 +5,16 @@
 // owner publishes all tiles that this fetch reads at once. Nothing runs later than
 // before: an operator needs all of its regions, and a fetch all of its tiles.
 //
+// Gradients are read when the step has ended. So small ones of a worker are one fetch,
+// and so are those whose terms the same nodes make.
+//
 // Parameters are ready before a step begins. So where handles are read directly, a worker
 // publishes the tiles of several parameters at once, whoever fetches them.
 //
 // Input:      a partitioned graph with MultiFetch, before the retirements.
 // Output:     the same graph with fewer nodes. A fetch has an output for each region,
 //             then its acknowledgement; a handle has an element for each tile.
-// Invariants: what is computed stays the same; regions that are heads stay alone.
+// Invariants: what is computed stays the same; regions that are other heads stay alone.
 // Errors:     none.
 // Position:   within partition: after share_fetches.h, which compares single fetches;
 //             before the retirements, which wait for whole bundles.
@@ -27,9 +30,11 @@
 
 namespace tofu {
 
-// `parameters`: the variables that hold tiles of parameters. `node_workers`: the worker
-// of every node, kept in step with the graph.
-void BundleFetches(const std::set<std::string>& parameters, Graph* graph,
+// `parameters`: the variables that hold tiles of parameters. `gradients`: the numbers of
+// the heads that may be fetched together, all of one phase. `node_workers`: the worker of
+// every node, kept in step with the graph.
+void BundleFetches(const std::set<std::string>& parameters,
+                   const std::set<int>& gradients, Graph* graph,
                    std::vector<int>* node_workers);
 
 }  // namespace tofu

@@ -1,6 +1,7 @@
 #include "passes/partition/emit_fetches.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "passes/partition/emit_plain.h"
 
@@ -80,6 +81,30 @@ Regions FetchEmitter::EmitRoots(const std::vector<RootFetches>& roots,
     if (regions.count(spec.worker) == 0) continue;
     result_.relayed_bytes -= FetchedBytes(spec, dtype);
   }
+  return regions;
+}
+
+Regions FetchEmitter::EmitMoves(const std::vector<std::vector<FetchSpec>>& moves,
+                                const std::vector<FetchSpec>& replaced,
+                                const std::vector<NodeEntry>& entries, int dtype,
+                                const std::string& name) {
+  std::vector<NodeEntry> held = entries;
+  for (size_t move = 0; move < moves.size(); ++move) {
+    const bool is_last = move + 1 == moves.size();
+    const std::string suffix = is_last ? "" : "/stop" + std::to_string(move + 1);
+    std::vector<NodeEntry> made;
+    for (const FetchSpec& spec : moves[move]) {
+      const std::string to = AtWorker(name, spec.worker) + suffix;
+      made.push_back(OnWorker(Emit(spec, held, dtype, to), spec.worker, to));
+      result_.relayed_bytes += FetchedBytes(spec, dtype);
+    }
+    held = std::move(made);
+  }
+  for (const FetchSpec& spec : replaced) {
+    result_.relayed_bytes -= FetchedBytes(spec, dtype);
+  }
+  Regions regions;
+  for (int w = 0; w < result_.workers; ++w) regions[w] = held[w];
   return regions;
 }
 

@@ -1,6 +1,6 @@
 // Carries out fetches: chooses between stock operators (emit_plain.h), directly or
-// through a root (root_fetches.h), and MultiFetch (emit_multifetch.h), and counts the
-// bytes.
+// through a root (root_fetches.h) or over a route (plan_route.h), and MultiFetch
+// (emit_multifetch.h), and counts the bytes.
 //
 // The choice needs no measurement (docs/gpus.md):
 //   - stock operators if the plan is to be run with them;
@@ -60,6 +60,13 @@ class FetchEmitter {
   // The regions that workers read from roots, in place of what they fetch by `replaced`;
   // the regions may be on their roots.
   Regions EmitRoots(const std::vector<RootFetches>& roots,
+                    const std::vector<FetchSpec>& replaced,
+                    const std::vector<NodeEntry>& entries, int dtype,
+                    const std::string& name);
+
+  // The regions that all workers assemble by these moves (plan_route.h), [move][worker],
+  // in place of what they fetch by `replaced`.
+  Regions EmitMoves(const std::vector<std::vector<FetchSpec>>& moves,
                     const std::vector<FetchSpec>& replaced,
                     const std::vector<NodeEntry>& entries, int dtype,
                     const std::string& name);

@@ -21,6 +21,7 @@
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/operator_parts.h"
 #include "passes/partition/plan_output.h"
+#include "passes/partition/plan_route.h"
 #include "passes/partition/root_fetches.h"
 #include "passes/partition/share_fetches.h"
 #include "passes/partition/verify_tiles.h"
@@ -83,7 +84,8 @@ class Partitioner {
     KeepOutputsTogether();
     if (shares_) ShareEqual(options.spare_bytes);
     if (options.fetch == FetchKind::kMultiFetch) {
-      BundleFetches(ParameterTiles(), &builder_.graph(), &builder_.node_workers());
+      BundleFetches(ParameterTiles(), GradientHeads(options), &builder_.graph(),
+                    &builder_.node_workers());
     }
     ShiftHeads(Retire(&builder_), &result_.heads);
     result_.graph = std::move(builder_.graph());
@@ -144,6 +146,18 @@ class Partitioner {
     return names;
   }
 
+  // On GPUs every different fetch has a kernel of its own, so there they stay as they
+  // are.
+  std::set<int> GradientHeads(const PartitionOptions& options) const {
+    std::set<int> numbers;
+    if (options.crossing != Crossing::kPlainTiles) return numbers;
+    for (const PartitionedHead& head : result_.heads) {
+      if (RoleKind(head.role) != kGradientKind) continue;
+      for (const HeadTile& tile : head.tiles) numbers.insert(tile.head);
+    }
+    return numbers;
+  }
+
   void AddVariable(int node, bool live) {
     const Node& n = graph_.nodes[node];
     const int entry = graph_.entry_id({node, 0});
@@ -174,10 +188,11 @@ class Partitioner {
   void AddOperator(int node) {
     const std::vector<OperatorPart> parts = OperatorParts(graph_, table_, plan_, node);
     std::vector<int> instances(workers_, -1);
-    const std::vector<Regions> small = SmallInputs(node, parts);
+    std::vector<Regions> assembled = SmallInputs(node, parts);
+    AddRoutedInputs(node, parts, &assembled);
     for (int w = 0; w < workers_; ++w) {
       if (!parts[w].active) continue;
-      instances[w] = AddInstance(node, w, parts[w], small);
+      instances[w] = AddInstance(node, w, parts[w], assembled);
       instances_.emplace_back(instances[w], node);
     }
     for (int output = 0; output < graph_.nodes[node].num_outputs; ++output) {
@@ -188,7 +203,7 @@ class Partitioner {
   }
 
   int AddInstance(int node, int worker, const OperatorPart& part,
-                  const std::vector<Regions>& small) {
+                  const std::vector<Regions>& regions) {
     const Node& n = graph_.nodes[node];
     Node instance;
     instance.op = n.op;
@@ -200,9 +215,9 @@ class Partitioner {
     if (IsRepeat(n)) instance.attrs[kRepeatsAttr] = n.attrs.at(kRepeatsAttr);
     for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
       const std::string name = instance.name + "/in" + std::to_string(slot);
-      const auto assembled = small[slot].find(worker);
+      const auto assembled = regions[slot].find(worker);
       instance.inputs.push_back(
-          assembled != small[slot].end()
+          assembled != regions[slot].end()
               ? assembled->second
               : AddInput(n.inputs[slot], part.inputs[slot], worker, name));
     }
@@ -269,6 +284,43 @@ class Partitioner {
                              tiles_[entry], dtype, n.name + "/in" + std::to_string(slot));
     }
     return small;
+  }
+
+  // Adds the regions that workers fetch over the plan's routes.
+  void AddRoutedInputs(int node, const std::vector<OperatorPart>& parts,
+                       std::vector<Regions>* regions) {
+    const Route from{node, 0, {}};
+    const auto before = [](const Route& a, const Route& b) { return a.node < b.node; };
+    const auto [first, last] =
+        std::equal_range(plan_.routes.begin(), plan_.routes.end(), from, before);
+    for (auto route = first; route != last; ++route) {
+      Regions& found = (*regions)[route->input];
+      if (found.empty()) found = EmitRoute(*route, parts);
+    }
+  }
+
+  Regions EmitRoute(const Route& route, const std::vector<OperatorPart>& parts) {
+    const Node& n = graph_.nodes[route.node];
+    const NodeEntry input = n.inputs[route.input];
+    const int entry = graph_.entry_id(input);
+    const std::string name = n.name + "/in" + std::to_string(route.input);
+    RouteRequest request{name, {},          WholeBox(graph_.shapes[entry]),
+                         "0",  route.stops, plan_.parts};
+    const auto from_tiles = [&](int worker, const Box& region) {
+      return PlanTiles(entry, boxes_[entry], worker, region);
+    };
+    std::vector<FetchSpec> direct;
+    for (int w = 0; w < workers_; ++w) {
+      if (!parts[w].active) return {};
+      const InputRegion& region = parts[w].inputs[route.input];
+      if (shares_ && constants_.CanMake(input, region.box)) return {};
+      if (region.zeros) return {};
+      request.regions.push_back(region.box);
+      request.fill = region.fill;
+      direct.push_back(from_tiles(w, region.box));
+    }
+    return fetches_.EmitMoves(PlanRoute(request, from_tiles), direct, tiles_[entry],
+                              graph_.dtypes[entry], name);
   }
 
   // Brings one output of an operator from where its instances produced it to its

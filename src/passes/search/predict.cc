@@ -1,5 +1,7 @@
 #include "passes/search/predict.h"
 
+#include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "passes/search/class_cuts.h"
@@ -9,18 +11,23 @@ namespace tofu {
 namespace {
 
 void AddFetches(const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass& op,
-                const TimedSplit& split, const TimeCost& time, PredictedTime* found) {
+                const TimedSplit& split, const TimeCost& time, Prediction* found) {
   const int64_t count = static_cast<int64_t>(op.nodes.size());
   for (const OpSlot& slot : op.slots) {
     const GroupTiles tiles = time.Tiles(coarse.tensors[slot.tensor_class].shape,
                                         cuts.tensors[slot.tensor_class]);
     const FetchTime fetch = time.Fetch(op.nodes[0], slot, split, tiles);
-    found->fetch_ns += count * Nanoseconds(fetch.seconds);
-    found->hidden_ns += count * Nanoseconds(fetch.hidden_s);
-    found->host_ns += count * Nanoseconds(fetch.host_s);
-    found->step_ns += count * Nanoseconds(fetch.Counted());
+    found->time.fetch_ns += count * Nanoseconds(fetch.seconds);
+    found->time.hidden_ns += count * Nanoseconds(fetch.hidden_s);
+    found->time.host_ns += count * Nanoseconds(fetch.host_s);
+    found->time.step_ns += count * Nanoseconds(fetch.Counted());
+    found->time.relayed_bytes += count * fetch.relayed_bytes;
+    for (int node : op.nodes) {
+      if (fetch.stops.empty()) break;
+      found->routes.push_back({node, slot.index, fetch.stops});
+    }
     for (size_t step = 0; step < fetch.bytes_by_step.size(); ++step) {
-      found->links[time.LevelOf(step)].bytes += count * fetch.bytes_by_step[step];
+      found->time.links[time.LevelOf(step)].bytes += count * fetch.bytes_by_step[step];
     }
   }
 }
@@ -28,13 +35,13 @@ void AddFetches(const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass&
 // Operators of an element-wise class differ, and fetch nothing unless they are random.
 void AddElementwise(const Graph& graph, const StrategyTable& table,
                     const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass& op,
-                    const TimeCost& time, PredictedTime* found) {
+                    const TimeCost& time, Prediction* found) {
   const Cuts& of_tensor = cuts.tensors[ElementwiseTensor(graph, coarse, op)];
   for (int node : op.nodes) {
     const double seconds = time.ElementwiseSeconds(node, of_tensor);
-    found->compute_ns += Nanoseconds(seconds);
-    found->host_ns += Nanoseconds(time.host_s());
-    found->step_ns += Nanoseconds(seconds + time.host_s());
+    found->time.compute_ns += Nanoseconds(seconds);
+    found->time.host_ns += Nanoseconds(time.host_s());
+    found->time.step_ns += Nanoseconds(seconds + time.host_s());
   }
   const StrategyRow& row = *table.row(op.nodes[0]);
   if (!row.random) return;
@@ -42,36 +49,60 @@ void AddElementwise(const Graph& graph, const StrategyTable& table,
   AddFetches(coarse, cuts, op, split, time, found);
 }
 
+void AddClass(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+              const ClassCuts& cuts, size_t number, const TimeCost& time,
+              Prediction* found) {
+  const OpClass& op = coarse.operators[number];
+  if (op.elementwise) {
+    AddElementwise(graph, table, coarse, cuts, op, time, found);
+    return;
+  }
+  const TimedSplit split = time.Split(op.nodes[0], cuts.operators[number]);
+  const int64_t count = static_cast<int64_t>(op.nodes.size());
+  found->time.compute_ns += count * Nanoseconds(split.compute_s);
+  found->time.host_ns += count * Nanoseconds(time.host_s());
+  found->time.step_ns += count * Nanoseconds(split.compute_s + time.host_s());
+  AddFetches(coarse, cuts, op, split, time, found);
+}
+
+Prediction Nothing(const TimeCost& time) {
+  Prediction found;
+  found.time.machine = time.machine().name;
+  for (const LinkLevel& link : time.machine().links) {
+    found.time.links.push_back({link.name, 0});
+  }
+  return found;
+}
+
 }  // namespace
 
-PredictedTime PredictTime(const Graph& graph, const StrategyTable& table,
-                          const Plan& plan, const TimeModel& model) {
+Prediction PredictTime(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                       const TimeModel& model) {
   const CoarseGraph coarse = ClassesOf(graph, table, plan);
   return PredictClasses(graph, table, coarse, ClassCutsOf(graph, coarse, plan),
                         plan.parts, model);
 }
 
-PredictedTime PredictClasses(const Graph& graph, const StrategyTable& table,
-                             const CoarseGraph& coarse, const ClassCuts& cuts,
-                             const std::vector<int>& parts, const TimeModel& model) {
+Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
+                          const CoarseGraph& coarse, const ClassCuts& cuts,
+                          const std::vector<int>& parts, const TimeModel& model) {
   const TimeCost time(graph, table, coarse, model, parts);
-  PredictedTime found;
-  found.machine = model.machine.name;
-  for (const LinkLevel& link : model.machine.links) found.links.push_back({link.name, 0});
+  Prediction found = Nothing(time);
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
-    const OpClass& op = coarse.operators[p];
-    if (op.elementwise) {
-      AddElementwise(graph, table, coarse, cuts, op, time, &found);
-      continue;
-    }
-    const TimedSplit split = time.Split(op.nodes[0], cuts.operators[p]);
-    const int64_t count = static_cast<int64_t>(op.nodes.size());
-    found.compute_ns += count * Nanoseconds(split.compute_s);
-    found.host_ns += count * Nanoseconds(time.host_s());
-    found.step_ns += count * Nanoseconds(split.compute_s + time.host_s());
-    AddFetches(coarse, cuts, op, split, time, &found);
+    AddClass(graph, table, coarse, cuts, p, time, &found);
   }
+  std::sort(found.routes.begin(), found.routes.end(), [](const Route& a, const Route& b) {
+    return std::tuple(a.node, a.input) < std::tuple(b.node, b.input);
+  });
   return found;
+}
+
+int64_t PredictOperators(const Graph& graph, const StrategyTable& table,
+                         const CoarseGraph& coarse, const ClassCuts& cuts, size_t number,
+                         const TimeCost& time) {
+  Prediction found = Nothing(time);
+  AddClass(graph, table, coarse, cuts, number, time, &found);
+  return found.time.step_ns;
 }
 
 }  // namespace tofu

@@ -3,12 +3,16 @@
 //
 // Input:      a graph, its table and a plan; the machine and the operators' work.
 // Output:     the time by what it is spent on, and the bytes that cross each level of
-//             links.
+//             links; the routes of inputs (routes.h).
 // Errors:     UserError(kPlan) for a plan that cuts the members of one class differently.
 // Position:   at the end of a search for time; and of any plan, to compare it.
 // Complexity: one cost of time_cost.h for every slot of every class of operators.
 #ifndef TOFU_PASSES_SEARCH_PREDICT_H_
 #define TOFU_PASSES_SEARCH_PREDICT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph/plan.h"
@@ -19,13 +23,23 @@
 
 namespace tofu {
 
-PredictedTime PredictTime(const Graph& graph, const StrategyTable& table,
-                          const Plan& plan, const TimeModel& model);
+struct Prediction {
+  PredictedTime time;
+  std::vector<Route> routes;
+};
+
+Prediction PredictTime(const Graph& graph, const StrategyTable& table, const Plan& plan,
+                       const TimeModel& model);
 
 // The same for classes and their cuts.
-PredictedTime PredictClasses(const Graph& graph, const StrategyTable& table,
-                             const CoarseGraph& coarse, const ClassCuts& cuts,
-                             const std::vector<int>& parts, const TimeModel& model);
+Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
+                          const CoarseGraph& coarse, const ClassCuts& cuts,
+                          const std::vector<int>& parts, const TimeModel& model);
+
+// Nanoseconds of one class of operators.
+int64_t PredictOperators(const Graph& graph, const StrategyTable& table,
+                         const CoarseGraph& coarse, const ClassCuts& cuts, size_t number,
+                         const TimeCost& time);
 
 }  // namespace tofu
 

@@ -104,8 +104,8 @@ class Recursion {
         << parts_.size()
         << " steps at once, expected one that its tables hold within the "
         << "time limit; raise the limit or choose mode \"tofu\", which goes step by step";
-    optimal_ = found.status == EliminateStatus::kOptimal;
-    lower_bound_ = found.lower_bound;
+    optimal_ = options_.is_proven && found.status == EliminateStatus::kOptimal;
+    lower_bound_ = options_.is_proven ? found.lower_bound : 0;
     best_cost_ = found.cost;
     if (options_.on_search) {
       options_.on_search("search all steps",
@@ -334,8 +334,10 @@ class Recursion {
       AddBytes(static_cast<int>(p), &plan);
     if (is_time) {
       plan.objective = Objective::kTime;
-      plan.predicted =
+      Prediction found =
           PredictClasses(graph_, table_, coarse_, best_, parts_, *options_.time);
+      plan.predicted = std::move(found.time);
+      plan.routes = std::move(found.routes);
       plan.predicted->lower_bound_ns = std::min(lower_bound_, best_cost_);
     }
     TOFU_CHECK(plan.cost() == best_cost_) << "the plan's operators cost " << plan.cost()

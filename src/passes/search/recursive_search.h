@@ -54,6 +54,7 @@ struct RecursiveOptions {
   std::vector<int> parts;
   bool may_reorder = false;  // the plan may have the parts in another order
   ClassCuts given;           // a decision or kFree for every class and step
+  bool is_proven = true;     // that no other decisions of the mode are better
   Method method = Method::kImproved;
   Restrictions restrictions;
   const TimeModel* time = nullptr;  // the objective; null: bytes

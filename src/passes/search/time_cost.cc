@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "graph/box.h"
 #include "graph/head_roles.h"
+#include "passes/search/routes.h"
 
 namespace tofu {
 namespace {
@@ -70,6 +73,10 @@ double Limited(double rate, double share) {
 
 }  // namespace
 
+int64_t FetchTime::Bytes() const {
+  return std::accumulate(bytes_by_step.begin(), bytes_by_step.end(), int64_t{0});
+}
+
 int64_t Nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
@@ -92,6 +99,9 @@ TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
     for (int first = 0; first < workers_; first += group) {
       level = std::max(level, machine.LevelBetween(first, first + group - 1));
     }
+  }
+  while (inner_steps_ < levels_.size() && levels_[inner_steps_] > levels_.back()) {
+    ++inner_steps_;
   }
   int below = 1;
   for (const LinkLevel& link : machine.links) {
@@ -252,6 +262,7 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
                                          : graph_.nodes[node].inputs[slot.index];
   const int64_t bytes = DtypeBytes(graph_.dtype(entry));
   const GroupBoxes& owned = tiles.owned.back();
+  const bool may_overlap = MayOverlap(slot);
   FetchTime time;
   time.bytes_by_step.assign(tiles.owned.size() - 1, 0);
   if (slot.is_output) {
@@ -260,15 +271,77 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
     const GroupBoxes pieces = Pieces(owned, way.splits);
     AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
     if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
-  } else {
-    const GroupBoxes& needed = regions.Boxes(false, slot.index);
-    if (regions.InputElements(slot.index, owned) == 0) return time;
-    AddFetch(HeldOfInput(needed, tiles), bytes, needed, &time);
+    return Finished(std::move(time), may_overlap, split.compute_s);
   }
-  if (MayOverlap(slot)) time.hidden_s = std::min(time.seconds, split.compute_s);
-  int64_t fetched = 0;
-  for (int64_t of_step : time.bytes_by_step) fetched += of_step;
-  time.seconds += PackSeconds(static_cast<double>(fetched) / workers_);
+  if (regions.InputElements(slot.index, owned) == 0) return time;
+  const GroupBoxes& needed = regions.Boxes(false, slot.index);
+  AddFetch(HeldOfInput(needed, tiles), bytes, needed, &time);
+  const bool may_gain = MayGainByRoute(time);
+  time = Finished(std::move(time), may_overlap, split.compute_s);
+  if (!may_gain) return time;
+  FetchTime routed =
+      Finished(RoutedTime(needed, tiles, bytes), may_overlap, split.compute_s);
+  if (routed.stops.empty() || routed.Counted() >= time.Counted()) return time;
+  routed.relayed_bytes = routed.Bytes() - time.Bytes();
+  return routed;
+}
+
+// A route takes at least one fetch more, and saves only what crosses slower links.
+bool TimeCost::MayGainByRoute(const FetchTime& direct) const {
+  for (size_t step = 0; step < inner_steps_; ++step) {
+    if (step < direct.bytes_by_step.size() && direct.bytes_by_step[step] > 0) {
+      return direct.seconds > host_s_;
+    }
+  }
+  return false;
+}
+
+// Over the fastest route with stops; nothing if there is no stop.
+FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles,
+                               int64_t element_bytes) const {
+  FetchTime time;
+  const std::vector<TileSplits> stops = RouteStops(needed, levels_);
+  if (stops.empty()) return time;
+  const int last = static_cast<int>(stops.size()) + 1;
+  const auto splits_of = [&](int state) {
+    return state == last ? TileSplits() : stops[static_cast<size_t>(state) - 1];
+  };
+  const auto add_move = [&](int from, int to, FetchTime* sum) {
+    const TileSplits to_splits = splits_of(to);
+    const GroupBoxes boxes = Pieces(needed, to_splits);
+    if (from == 0) {
+      AddFetch(HeldOfInput(boxes, tiles), element_bytes, boxes, sum);
+      return;
+    }
+    TileSplits rest = splits_of(from);
+    rest.erase(rest.begin(),
+               rest.begin() + static_cast<std::ptrdiff_t>(to_splits.size()));
+    AddFetch(HeldPieces(boxes, rest), element_bytes, boxes, sum);
+  };
+  const auto cost = [&](int from, int to) {
+    const bool is_direct = from == 0 && to == last;
+    if (is_direct || (from > 0 && !MayGather(splits_of(from), splits_of(to)))) {
+      return std::numeric_limits<double>::infinity();
+    }
+    FetchTime move;
+    move.bytes_by_step.assign(tiles.owned.size() - 1, 0);
+    add_move(from, to, &move);
+    return move.seconds + move.host_s;
+  };
+  time.bytes_by_step.assign(tiles.owned.size() - 1, 0);
+  int from = 0;
+  for (int state : CheapestWay(last + 1, cost)) {
+    add_move(from, state, &time);
+    if (state != last) time.stops.push_back(splits_of(state));
+    from = state;
+  }
+  return time;
+}
+
+// With what computation hides, and what packing takes.
+FetchTime TimeCost::Finished(FetchTime time, bool may_overlap, double compute_s) const {
+  if (may_overlap) time.hidden_s = std::min(time.seconds, compute_s);
+  time.seconds += PackSeconds(static_cast<double>(time.Bytes()) / workers_);
   return time;
 }
 

@@ -12,7 +12,9 @@
 //              Tiles of other workers are read one after the other: for each a latency,
 //              and its bytes at the link's rate for that size, while all workers read.
 //              A sum that several workers need whole is two fetches where the graph has
-//              two (cost.h): of the pieces' terms, and of the other pieces.
+//              two (cost.h): of the pieces' terms, and of the other pieces. A region of
+//              an input is fetched through the stops of a route (routes.h) where that
+//              takes less.
 //   host       for every operator and every fetch the longer of what its worker needs to
 //              launch it and what the script's thread needs to hand it to all workers
 //   overlap    parameters are there before the step begins. Where a device runs several
@@ -36,6 +38,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/reduction_tiles.h"
 #include "graph/strategy_table.h"
 #include "machine/machine.h"
 #include "passes/coarsen/coalesce.h"
@@ -67,7 +70,10 @@ struct FetchTime {
   double hidden_s = 0;                 // of these, by the operator's computation
   double host_s = 0;                   // not among them
   std::vector<int64_t> bytes_by_step;  // that cross each step's link, over all groups
+  std::vector<TileSplits> stops;       // of the route, first to last; none: directly
+  int64_t relayed_bytes = 0;           // more than directly
 
+  int64_t Bytes() const;
   double Counted() const { return seconds - hidden_s + host_s; }
 };
 
@@ -108,6 +114,10 @@ class TimeCost {
   std::vector<Held> HeldOfOutput(const GroupBoxes& needed, int index,
                                  const TimedSplit& split) const;
   std::vector<Held> HeldPieces(const GroupBoxes& tiles, const TileSplits& splits) const;
+  FetchTime RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles,
+                       int64_t element_bytes) const;
+  bool MayGainByRoute(const FetchTime& direct) const;
+  FetchTime Finished(FetchTime time, bool may_overlap, double compute_s) const;
   void AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                 const GroupBoxes& needed, FetchTime* time) const;
   double CopyRate(int level, double bytes) const;
@@ -123,6 +133,7 @@ class TimeCost {
   int workers_ = 1;
   std::vector<int> levels_;    // of links, [step]
   std::vector<double> share_;  // [level]: what a worker has of ports and groups; 0: all
+  size_t inner_steps_ = 0;     // the first step that crosses the innermost links only
   double most_per_s_ = 0;      // no copy is faster
   double host_s_ = 0;
 };

@@ -23,7 +23,14 @@ class PlanText : public testing::Test {
     options.workers = 6;
     options.parts = {3, 2};
     plan_ = MakePlan(example_.graph(), example_.table(), options);
+    plan_.routes = {{FirstOperator(), 0, {{{1, 1}, {0, 0}}, {{1, 1}}}}};
     json_ = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
+  }
+
+  int FirstOperator() {
+    int node = 0;
+    while (example_.graph().nodes[node].is_variable()) ++node;
+    return node;
   }
 
   Plan Read(const Json& json) {
@@ -53,6 +60,7 @@ TEST_F(PlanText, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(plan.node_bytes, plan_.node_bytes);
   EXPECT_EQ(plan.step_bytes, plan_.step_bytes);
   EXPECT_EQ(plan.status, plan_.status);
+  EXPECT_EQ(plan.routes, plan_.routes);
   EXPECT_EQ(WritePlan(plan, example_.graph(), example_.table()),
             WritePlan(plan_, example_.graph(), example_.table()));
 }
@@ -97,6 +105,24 @@ TEST_F(PlanText, CutsThatAreImpossibleAreRefused) {
   json = json_;
   json["version"] = 9;
   EXPECT_NE(ErrorOf(json).find("version: found 9"), std::string::npos);
+}
+
+TEST_F(PlanText, RoutesThatAreImpossibleAreRefused) {
+  Json json = json_;
+  json["routes"][0]["node"] = "nowhere";
+  EXPECT_NE(ErrorOf(json).find("a node of the graph"), std::string::npos);
+  json = json_;
+  json["routes"][0]["input"] = 9;
+  EXPECT_NE(ErrorOf(json).find("routes[0].input"), std::string::npos);
+  json = json_;
+  json["routes"][0]["stops"][0][0]["dim"] = 2;
+  EXPECT_NE(ErrorOf(json).find("stops[0][0].dim"), std::string::npos);
+  json = json_;
+  json["routes"][0]["stops"][0][0]["step"] = 0;
+  EXPECT_NE(ErrorOf(json).find("another step"), std::string::npos);
+  json = json_;
+  json["routes"][0]["stops"] = Json::array();
+  EXPECT_NE(ErrorOf(json).find("at least one stop"), std::string::npos);
 }
 
 TEST_F(PlanText, EveryTruncatedDocumentIsAUserError) {

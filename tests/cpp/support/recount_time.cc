@@ -136,6 +136,61 @@ class NodeTime {
     return crossing;
   }
 
+  // The same through pieces, which the workers of a host gather: every way to split what
+  // they all need among them, beginning with each dimension.
+  std::vector<std::vector<Crossing>> Routes(size_t slot) const {
+    std::vector<std::vector<Crossing>> routes;
+    const std::vector<size_t> steps = StepsWithinHosts(slot);
+    for (size_t first = 0; first < parts_[0].needed[slot].size(); ++first) {
+      std::vector<Region> pieces;
+      std::vector<size_t> split;
+      for (const WorkerPart& part : parts_) {
+        pieces.push_back(PieceOf(part, slot, first, steps, &split));
+      }
+      if (split.empty()) continue;
+      std::vector<Crossing> moves(2, Crossing(plan_.parts.size()));
+      std::vector<Source> tiles;
+      for (const WorkerPart& part : parts_) {
+        tiles.push_back({&part.which, &part.input_tiles[slot], 0});
+      }
+      for (size_t worker = 0; worker < parts_.size(); ++worker) {
+        const std::vector<int>& which = parts_[worker].which;
+        moves[0].Read(which, pieces[worker], 1, tiles);
+        std::vector<Source> held;
+        for (size_t other = 0; other < parts_.size(); ++other) {
+          bool is_mate = true;
+          for (size_t step = 0; step < which.size(); ++step) {
+            const bool may_differ =
+                std::find(split.begin(), split.end(), step) != split.end();
+            is_mate = is_mate && (may_differ || which[step] == parts_[other].which[step]);
+          }
+          if (is_mate) held.push_back({&parts_[other].which, &pieces[other], 0});
+        }
+        moves[1].Read(which, parts_[worker].needed[slot], 1, held);
+      }
+      routes.push_back(std::move(moves));
+    }
+    return routes;
+  }
+
+  // What the links and the host take for these fetches.
+  double SecondsOf(const std::vector<Crossing>& crossings, NodeEntry entry) const {
+    const int64_t each = BytesOfType(Entry(graph_.dtypes, entry));
+    double seconds = host_s_ * static_cast<double>(crossings.size());
+    for (const Crossing& crossing : crossings) {
+      int group = workers_;
+      for (size_t step = 0; step < plan_.parts.size(); ++step) {
+        if (crossing.elements[step] > 0) {
+          seconds += Seconds(
+              group, static_cast<double>(crossing.elements[step] * each) / workers_,
+              static_cast<double>(crossing.tiles[step]) / workers_);
+        }
+        group /= plan_.parts[step];
+      }
+    }
+    return seconds;
+  }
+
   // The terms of each worker's tile; or those of its piece, and then the other pieces.
   std::vector<Crossing> Output(size_t index) const {
     const size_t steps = plan_.parts.size();
@@ -206,14 +261,70 @@ class NodeTime {
                                BytesOfType(Entry(graph_.dtypes, entry)));
   }
 
-  // Copies of a worker to others of its group of this size.
-  double Seconds(int group, double bytes, double copies) const {
+  // The slowest link within groups of this size.
+  int LevelWithin(int group) const {
     int level = 0;
     for (int first = 0; first < workers_; first += group) {
       for (int other = first + 1; other < first + group; ++other) {
         level = std::max(level, machine_.LevelBetween(first, other));
       }
     }
+    return level;
+  }
+
+  // The steps that stay within hosts, and at which all workers of one need the same.
+  std::vector<size_t> StepsWithinHosts(size_t slot) const {
+    const auto differ = [](const Region& a, const Region& b) {
+      for (size_t d = 0; d < a.size(); ++d) {
+        if (a[d].begin != b[d].begin || a[d].end != b[d].end) return true;
+      }
+      return false;
+    };
+    std::vector<size_t> steps;
+    int group = workers_;
+    const int slowest = LevelWithin(workers_);
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      bool fits = LevelWithin(group) < slowest;
+      group /= plan_.parts[step];
+      for (const WorkerPart& a : parts_) {
+        for (const WorkerPart& b : parts_) {
+          std::vector<int> which = a.which;
+          which[step] = b.which[step];
+          if (which == b.which && differ(a.needed[slot], b.needed[slot])) fits = false;
+        }
+        for (size_t d = 0; d < a.needed[slot].size(); ++d) {
+          const Span& other = parts_[0].needed[slot][d];
+          const Span& own = a.needed[slot][d];
+          if (own.end - own.begin != other.end - other.begin) fits = false;
+        }
+      }
+      if (fits) steps.push_back(step);
+    }
+    return steps;
+  }
+
+  Region PieceOf(const WorkerPart& part, size_t slot, size_t first,
+                 const std::vector<size_t>& steps, std::vector<size_t>* split) const {
+    Region piece = part.needed[slot];
+    split->clear();
+    for (size_t step : steps) {
+      for (size_t i = 0; i < piece.size(); ++i) {
+        Span& span = piece[(first + i) % piece.size()];
+        const int64_t extent = span.end - span.begin;
+        if (extent == 0 || extent % plan_.parts[step] != 0) continue;
+        const int64_t size = extent / plan_.parts[step];
+        span.begin += size * part.which[step];
+        span.end = span.begin + size;
+        split->push_back(step);
+        break;
+      }
+    }
+    return piece;
+  }
+
+  // Copies of a worker to others of its group of this size.
+  double Seconds(int group, double bytes, double copies) const {
+    const int level = LevelWithin(group);
     const LinkLevel& link = machine_.links[level];
     const int below = level == 0 ? 1 : machine_.links[level - 1].devices;
     double rate = link.bytes_per_s.At(bytes / copies);
@@ -238,6 +349,14 @@ class NodeTime {
 
 }  // namespace
 
+RecountedTime& RecountedTime::operator+=(const RecountedTime& other) {
+  ns += other.ns;
+  for (size_t step = 0; step < bytes.size(); ++step) bytes[step] += other.bytes[step];
+  added_bytes += other.added_bytes;
+  routes += other.routes;
+  return *this;
+}
+
 RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
                               const Plan& plan, const Machine& machine,
                               const std::vector<Work>& works,
@@ -260,8 +379,28 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
            is_parameter[static_cast<size_t>(graph.first_entry[entry.node] + entry.index)];
   };
   for (size_t slot = 0; slot < n.inputs.size(); ++slot) {
-    found.ns += time.FetchNs({time.Input(slot)}, n.inputs[slot], overlaps(n.inputs[slot]),
-                             compute_s, &found.bytes);
+    const NodeEntry entry = n.inputs[slot];
+    const auto count = [&](const std::vector<Crossing>& moves) {
+      RecountedTime one;
+      one.bytes.assign(plan.parts.size(), 0);
+      one.ns = time.FetchNs(moves, entry, overlaps(entry), compute_s, &one.bytes);
+      return one;
+    };
+    RecountedTime best = count({time.Input(slot)});
+    const std::vector<std::vector<Crossing>> routes = time.Routes(slot);
+    const auto fastest =
+        std::min_element(routes.begin(), routes.end(), [&](const auto& a, const auto& b) {
+          return time.SecondsOf(a, entry) < time.SecondsOf(b, entry);
+        });
+    if (fastest != routes.end() && count(*fastest).ns < best.ns) {
+      const std::vector<int64_t> direct = best.bytes;
+      best = count(*fastest);
+      best.routes = 1;
+      best.added_bytes =
+          std::accumulate(best.bytes.begin(), best.bytes.end(),
+                          -std::accumulate(direct.begin(), direct.end(), int64_t{0}));
+    }
+    found += best;
   }
   for (int index : outputs) {
     found.ns += time.FetchNs(time.Output(static_cast<size_t>(index)), {node, index},
@@ -280,9 +419,7 @@ RecountedTime RecountTime(const Graph& graph, const StrategyTable& table,
   for (int node = 0; node < graph.num_nodes(); ++node) {
     const RecountedTime one =
         RecountNodeTime(graph, table, plan, machine, works, is_parameter, read, node);
-    sum.ns += one.ns;
-    for (size_t step = 0; step < sum.bytes.size(); ++step)
-      sum.bytes[step] += one.bytes[step];
+    sum += one;
   }
   return sum;
 }

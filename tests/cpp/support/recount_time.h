@@ -17,6 +17,10 @@ namespace tofu {
 struct RecountedTime {
   int64_t ns = 0;
   std::vector<int64_t> bytes;  // [step]
+  int64_t added_bytes = 0;     // of these, by routes
+  int routes = 0;
+
+  RecountedTime& operator+=(const RecountedTime& other);
 };
 
 // `works`: [node], of whole operators. `is_parameter`: [entry], whether it is cut like a

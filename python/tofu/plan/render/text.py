@@ -94,6 +94,8 @@ def _time(plan: Plan) -> Iterator[str]:
     if len(links) > 1:
         sizes = [f"{format_bytes(link['bytes'])} over {link['name']}" for link in reversed(links)]
         yield f"of the communication {', '.join(sizes)}"
+    if plan.routes:
+        yield f"{len(plan.routes):,} inputs cross slow links once and are gathered within hosts"
     if plan.chosen:
         yield f"chosen by simulation: {_candidates(plan)}"
 

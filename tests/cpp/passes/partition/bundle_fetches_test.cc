@@ -44,7 +44,7 @@ class BundleFetchesTest : public testing::Test {
 
   // The nodes of an operator after the pass.
   std::vector<Node> Bundled(const std::string& op) {
-    BundleFetches({}, &builder_.graph(), &builder_.node_workers());
+    BundleFetches({}, gradients_, &builder_.graph(), &builder_.node_workers());
     EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
     std::vector<Node> found;
     for (const Node& node : builder_.graph().nodes) {
@@ -53,7 +53,27 @@ class BundleFetchesTest : public testing::Test {
     return found;
   }
 
+  // Fetches of tiles of `size` elements, which worker 0 makes, that are gradients.
+  std::vector<NodeEntry> FetchGradients(const std::vector<int64_t>& sizes) {
+    if (!emitter_) emitter_.emplace(crossing_, &builder_);
+    std::vector<NodeEntry> fetched;
+    for (int64_t size : sizes) {
+      const std::string name = "g" + std::to_string(builder_.graph().nodes.size());
+      Node node;
+      node.op = "make";
+      node.name = name;
+      const Box box = {{0}, {size}};
+      const NodeEntry tile = {builder_.Add(std::move(node), 0, {{size}}, {kFloat32}), 0};
+      fetched.push_back(emitter_->Emit(PlanFetch(1, box, box, {{0, box}}), {tile, tile},
+                                       kFloat32, "f" + name));
+      gradients_.insert(static_cast<int>(builder_.graph().heads.size()));
+      builder_.graph().heads.push_back(fetched.back());
+    }
+    return fetched;
+  }
+
   GraphBuilder builder_;
+  std::set<int> gradients_;  // numbers of heads
   Crossing crossing_ = Crossing::kCopies;
   std::optional<MultiFetchEmitter> emitter_;
 };
@@ -137,7 +157,7 @@ class BundleParameters : public BundleFetchesTest {
   }
 
   std::vector<Node> Published() {
-    BundleFetches(names_, &builder_.graph(), &builder_.node_workers());
+    BundleFetches(names_, gradients_, &builder_.graph(), &builder_.node_workers());
     EXPECT_EQ(builder_.node_workers().size(), builder_.graph().nodes.size());
     std::vector<Node> found;
     for (const Node& node : builder_.graph().nodes) {
@@ -202,6 +222,61 @@ TEST_F(BundleFetchesTest, TheScriptReadsAHeadByItself) {
   builder_.graph().heads = {Use("use", {fa, fb}), fa};
   EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
   EXPECT_EQ(builder_.graph().nodes[builder_.graph().heads[1].node].num_outputs, 2);
+}
+
+TEST_F(BundleFetchesTest, SmallGradientsAreOneFetch) {
+  crossing_ = Crossing::kPlainTiles;
+  FetchGradients({1024, 8, 3000, 1024, 40});
+  const std::vector<Node> fetches = Bundled(kMultiFetchOp);
+  ASSERT_EQ(fetches.size(), 2u) << "of at most 16 KiB";
+  EXPECT_EQ(fetches[0].num_outputs, 4);
+  EXPECT_EQ(fetches[1].num_outputs, 3);
+  const Graph& graph = builder_.graph();
+  const int64_t sizes[] = {1024, 8, 3000, 1024, 40};
+  for (size_t head = 0; head < graph.heads.size(); ++head) {
+    EXPECT_EQ(graph.shape(graph.heads[head]), (Shape{sizes[head]}));
+    EXPECT_EQ(graph.heads[head].index, head < 3 ? head : head - 3);
+  }
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    for (NodeEntry input : graph.nodes[node].inputs) EXPECT_LT(input.node, node);
+  }
+}
+
+TEST_F(BundleFetchesTest, LargeGradientsAreFetchedApart) {
+  crossing_ = Crossing::kPlainTiles;
+  FetchGradients({4096, 4096});
+  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 2u);
+}
+
+TEST_F(BundleFetchesTest, LargeGradientsOfTheSameTermsAreOneFetch) {
+  crossing_ = Crossing::kPlainTiles;
+  Node node;
+  node.op = "make";
+  node.name = "both";
+  node.num_outputs = 2;
+  const int made =
+      builder_.Add(std::move(node), 0, {{8192}, {8192}}, {kFloat32, kFloat32});
+  emitter_.emplace(crossing_, &builder_);
+  const Box box = {{0}, {8192}};
+  for (int i = 0; i < 2; ++i) {
+    const NodeEntry tile = {made, i};
+    gradients_.insert(i);
+    builder_.graph().heads.push_back(emitter_->Emit(PlanFetch(1, box, box, {{0, box}}),
+                                                    {tile, tile}, kFloat32,
+                                                    "f" + std::to_string(i)));
+  }
+  FetchGradients({8192});
+  const std::vector<Node> fetches = Bundled(kMultiFetchOp);
+  ASSERT_EQ(fetches.size(), 2u);
+  EXPECT_EQ(fetches[0].num_outputs, 3);
+}
+
+TEST_F(BundleFetchesTest, GradientsThatAreReadInTheStepAreFetchedApart) {
+  crossing_ = Crossing::kPlainTiles;
+  const std::vector<NodeEntry> fetched = FetchGradients({4, 4, 4, 4});
+  builder_.graph().heads.push_back(Use("use", {fetched[0]}));
+  builder_.graph().heads.push_back(fetched[1]);  // an output of the forward half, too
+  EXPECT_EQ(Bundled(kMultiFetchOp).size(), 3u);
 }
 
 TEST_F(BundleFetchesTest, ATileThatAnotherFetchReadsToIsPublishedAlone) {

@@ -15,6 +15,7 @@
 #include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/phases.h"
 #include "passes/search/cost.h"
+#include "passes/search/routes.h"
 #include "support/mock_graph.h"
 #include "support/multifetch_checks.h"
 #include "support/recount.h"
@@ -301,6 +302,69 @@ TEST_P(PartitionRandom, ComputesAndFetchesWhatTheSerialGraphAndThePlanSay) {
   for (const auto& [crossing, bytes] : shared) {
     EXPECT_EQ(bytes > 0, !GetParam().empty()) << static_cast<int>(crossing);
   }
+}
+
+// A route for every input that has one, through random stops.
+std::vector<Route> RandomRoutes(const MockGraph& mock, const Plan& plan,
+                                std::mt19937* random) {
+  std::vector<int> levels;
+  for (size_t step = plan.parts.size(); step-- > 0;)
+    levels.push_back(static_cast<int>(step));
+  std::vector<Route> routes;
+  for (int node = 0; node < mock.graph.num_nodes(); ++node) {
+    const Node& n = mock.graph.nodes[node];
+    if (n.is_variable()) continue;
+    const OperatorRegions regions(mock.graph, mock.table, node, plan.op_cuts[node],
+                                  plan.parts);
+    for (size_t input = 0; input < n.inputs.size(); ++input) {
+      const auto stops =
+          RouteStops(regions.Boxes(false, static_cast<int>(input)), levels);
+      if (stops.empty()) continue;
+      Route route{node, static_cast<int>(input), {}};
+      for (TileSplits stop = stops[(*random)() % stops.size()]; !stop.empty();
+           stop.pop_back()) {
+        if (route.stops.empty() || (*random)() % 2 == 0) route.stops.push_back(stop);
+      }
+      routes.push_back(std::move(route));
+    }
+  }
+  return routes;
+}
+
+// Over routes the same bits, and bytes that are counted apart.
+TEST_P(PartitionRandom, RoutesBringTheSameRegions) {
+  int routed = 0;
+  int64_t added = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const MockGraph mock = RandomGraph(&random);
+    Plan plan = RandomPlan(mock, GetParam(), &random);
+    const auto whole = RandomValues(mock.graph, &random);
+    const std::vector<Array> serial = RunGraph(mock.graph, whole);
+    if (!AllFinite(serial)) continue;
+    const Partitioned direct =
+        PartitionGraph(mock.graph, mock.table, plan, Unrooted(FetchKind::kPlain));
+    plan.routes = RandomRoutes(mock, plan, &random);
+    routed += static_cast<int>(plan.routes.size());
+    for (const FetchKind kind : {FetchKind::kPlain, FetchKind::kMultiFetch}) {
+      const Partitioned over =
+          PartitionGraph(mock.graph, mock.table, plan, Unrooted(kind));
+      const auto& fetched = over.fetched_bytes_per_worker;
+      EXPECT_EQ(std::accumulate(fetched.begin(), fetched.end(),
+                                over.shared_bytes - over.relayed_bytes),
+                Recount(mock.graph, mock.table, plan));
+      EXPECT_GE(over.relayed_bytes, 0);
+      added += over.relayed_bytes;
+      if (kind == FetchKind::kPlain) {
+        EXPECT_EQ(HeadValues(over, whole), HeadValues(direct, whole));
+      }
+      ExpectPhasesEqualSerial(mock, over, whole, serial);
+    }
+    if (HasFailure()) return;  // the first failing case says enough
+  }
+  EXPECT_EQ(routed > 0, GetParam().size() > 1);
+  EXPECT_EQ(added > 0, GetParam().size() > 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, PartitionRandom,

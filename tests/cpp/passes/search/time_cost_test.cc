@@ -87,7 +87,8 @@ TEST(TimeCost, SplitsBytesByTheLinkThatTheyCross) {
   PlanOptions options;
   options.workers = 4;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
-  const PredictedTime time = PredictTime(example.graph(), example.table(), plan, model);
+  const PredictedTime time =
+      PredictTime(example.graph(), example.table(), plan, model).time;
   ASSERT_EQ(time.links.size(), 2u);
   EXPECT_EQ(time.links[0].bytes + time.links[1].bytes, plan.total_bytes());
   EXPECT_EQ(time.step_ns,
@@ -106,10 +107,12 @@ bool ReducesInPieces(ExampleGraph* example, const Plan& plan) {
   return false;
 }
 
-void ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& machine) {
+// Returns how many routes there are.
+int ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& machine) {
   const Graph& graph = example->graph();
   const TimeModel model = ModelOf(graph, machine);
-  const PredictedTime time = PredictTime(graph, example->table(), plan, model);
+  const Prediction prediction = PredictTime(graph, example->table(), plan, model);
+  const PredictedTime& time = prediction.time;
   const std::vector<bool> parameters = Parameters(graph, ClassesOfGraph(example));
   const RecountedTime recounted =
       RecountTime(graph, example->table(), plan, machine, model.works, parameters);
@@ -117,13 +120,18 @@ void ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& mac
   // Three groups of two workers: each step has a group on both hosts.
   const int64_t outer = plan.workers() == 6 ? plan.total_bytes() : recounted.bytes[0];
   EXPECT_EQ(time.links[1].bytes, outer);
-  EXPECT_EQ(time.links[0].bytes + time.links[1].bytes, plan.total_bytes());
+  EXPECT_EQ(time.links[0].bytes + time.links[1].bytes,
+            plan.total_bytes() + recounted.added_bytes);
+  EXPECT_EQ(time.relayed_bytes, recounted.added_bytes);
+  EXPECT_EQ(static_cast<int>(prediction.routes.size()), recounted.routes);
+  return recounted.routes;
 }
 
 // The gradient of a whole weight is two fetches, over the links of all steps.
 TEST(TimeCost, SumsThatAllNeedAreCountedInPieces) {
   for (int workers : {4, 6, 8}) {
     int in_pieces = 0;
+    int routes = 0;
     for (unsigned seed = 0; seed <= 30; ++seed) {
       SCOPED_TRACE(std::to_string(workers) + " workers, seed " + std::to_string(seed));
       ExampleGraph example = seed == 0 ? Mlp(48, 24, 2) : RandomGraph(seed, 4);
@@ -132,9 +140,10 @@ TEST(TimeCost, SumsThatAllNeedAreCountedInPieces) {
       options.mode = "data-parallel";
       const Plan plan = MakePlan(example.graph(), example.table(), options);
       in_pieces += ReducesInPieces(&example, plan) ? 1 : 0;
-      ExpectRecounted(&example, plan, TwoHosts(workers, seed % 2 == 0));
+      routes += ExpectRecounted(&example, plan, TwoHosts(workers, seed % 2 == 0));
     }
     EXPECT_GE(in_pieces, 1);
+    EXPECT_EQ(routes > 0, workers != 6);
   }
 }
 
@@ -149,7 +158,8 @@ TEST(TimeCost, DataParallelismOverTwoHosts) {
   options.mode = "data-parallel";
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   const TimeModel model = ModelOf(example.graph(), TwoHosts(8, false));
-  const PredictedTime time = PredictTime(example.graph(), example.table(), plan, model);
+  const PredictedTime time =
+      PredictTime(example.graph(), example.table(), plan, model).time;
   // Each worker needs 4 terms of its eighth from the other host, and then 4 eighths.
   EXPECT_EQ(time.links[1].bytes, 8 * (4 + 4) * kBytes / 8);
   EXPECT_EQ(time.links[0].bytes, 8 * (3 + 3) * kBytes / 8);
@@ -167,7 +177,7 @@ TEST(TimeCost, OuterStepsAvoidTheSlowLink) {
   options.time = &model;
   const Plan time = MakePlan(example.graph(), example.table(), options);
   const PredictedTime before =
-      PredictTime(example.graph(), example.table(), bytes, model);
+      PredictTime(example.graph(), example.table(), bytes, model).time;
   EXPECT_LE(time.predicted->links[1].bytes, before.links[1].bytes);
   EXPECT_LE(time.predicted->step_ns, before.step_ns);
   EXPECT_GE(time.total_bytes(), bytes.total_bytes());

@@ -1,0 +1,110 @@
+#include "passes/search/routes.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace tofu {
+namespace {
+
+// The steps at which workers of a group need the same, if all regions have the same
+// extents: only then are their pieces alike.
+std::vector<int> SharedSteps(const GroupBoxes& needed) {
+  StepSet differ = needed.first_only;
+  if (differ != 0) return {};
+  for (const Intervals& dim : needed.dims) {
+    differ |= dim.steps;
+    for (size_t i = 0; i < dim.begin.size(); ++i) {
+      if (dim.end[i] - dim.begin[i] != dim.end[0] - dim.begin[0]) return {};
+    }
+  }
+  std::vector<int> shared;
+  for (size_t step = 0; step < needed.parts.size(); ++step) {
+    if ((differ >> step & 1U) == 0) shared.push_back(static_cast<int>(step));
+  }
+  return shared;
+}
+
+// Divides the extents by `parts` along `first`, or the next dimension that divides; -1 if
+// none does.
+int Divide(size_t first, int parts, Shape* extents) {
+  for (size_t i = 0; i < extents->size(); ++i) {
+    const size_t d = (first + i) % extents->size();
+    int64_t& extent = (*extents)[d];
+    if (extent % parts != 0 || extent == 0) continue;
+    extent /= parts;
+    return static_cast<int>(d);
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
+                                   const std::vector<int>& levels) {
+  if (levels.empty() || levels.front() == levels.back()) return {};
+  std::vector<int> steps = SharedSteps(needed);
+  const auto level_of = [&](int step) { return levels[static_cast<size_t>(step)]; };
+  // No stop divides what crosses the slowest link: it would cross it again.
+  steps.erase(std::remove_if(steps.begin(), steps.end(),
+                             [&](int step) { return level_of(step) == levels.front(); }),
+              steps.end());
+  std::stable_sort(steps.begin(), steps.end(),
+                   [&](int a, int b) { return level_of(a) < level_of(b); });
+  std::vector<TileSplits> stops;
+  for (size_t first = 0; first < needed.dims.size(); ++first) {
+    Shape extents = LongestSides(needed);
+    TileSplits splits;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const size_t step = static_cast<size_t>(steps[i]);
+      const int dim = Divide(first, needed.parts[step], &extents);
+      if (dim >= 0) splits.push_back({steps[i], dim});
+      const bool ends_level =
+          i + 1 == steps.size() || level_of(steps[i + 1]) != level_of(steps[i]);
+      if (ends_level && !splits.empty() &&
+          std::find(stops.begin(), stops.end(), splits) == stops.end()) {
+        stops.push_back(splits);
+      }
+    }
+  }
+  return stops;
+}
+
+bool MayGather(const TileSplits& from, const TileSplits& to) {
+  return to.size() < from.size() && std::equal(to.begin(), to.end(), from.begin());
+}
+
+std::vector<int> CheapestWay(int states, const MoveCost& cost) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  using Reached = std::tuple<double, int>;  // cost, moves
+  const size_t size = static_cast<size_t>(states);
+  std::vector<Reached> reached(size, {kNone, 0});
+  std::vector<int> before(size, -1);
+  std::vector<bool> is_done(size, false);
+  reached[0] = {0, 0};
+  while (true) {
+    int at = -1;
+    for (int state = 0; state < states; ++state) {
+      if (is_done[state] || std::get<0>(reached[state]) == kNone) continue;
+      if (at < 0 || reached[state] < reached[at]) at = state;
+    }
+    if (at < 0 || at == states - 1) break;
+    is_done[at] = true;
+    for (int to = 1; to < states; ++to) {
+      if (is_done[to]) continue;
+      const Reached next = {std::get<0>(reached[at]) + cost(at, to),
+                            std::get<1>(reached[at]) + 1};
+      if (!(next < reached[to])) continue;
+      reached[to] = next;
+      before[to] = at;
+    }
+  }
+  std::vector<int> way;
+  for (int at = states - 1; before[at] >= 0; at = before[at]) way.push_back(at);
+  std::reverse(way.begin(), way.end());
+  return way;
+}
+
+}  // namespace tofu
