@@ -69,7 +69,7 @@ bool IsSearchMode(const std::string& name) {
 
 bool ImprovesSteps(const std::string& name) { return name == "tofu" || name == "icml18"; }
 
-bool ReleasesTimesteps(const std::string& name) {
+bool ReleasesMerges(const std::string& name) {
   return ImprovesSteps(name) || name == "flat";
 }
 

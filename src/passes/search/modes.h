@@ -27,9 +27,9 @@ const std::vector<std::string>& SearchModes();
 bool IsSearchMode(const std::string& name);
 // Whether the mode improves what the recursion decides, all steps together.
 bool ImprovesSteps(const std::string& name);
-// Whether the mode decides merged timesteps again, each by itself: the improving modes,
-// and "flat", which no plan of theirs may beat.
-bool ReleasesTimesteps(const std::string& name);
+// Whether the mode decides merged timesteps and element-wise operators again, where that
+// pays: the improving modes, and "flat", which no plan of theirs may beat.
+bool ReleasesMerges(const std::string& name);
 
 // [tensor class]: parameters and their gradients, and tensors that no element-wise
 // operator touches. If an element-wise operator had a whole tensor, every worker would
