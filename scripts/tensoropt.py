@@ -48,6 +48,7 @@ BATCH = 256
 SMOKE_BATCH, SMOKE_WORKERS = 64, (2, 4)
 GOAL_SECONDS = 5.0
 _FLAT = 0.05  # of the frontier's time: what counts as nearly flat
+_COLOURS = {"data-parallel": "#d6a9c3", "tofu": "#b98f4a", "mesh-tensorflow": "#6a9a6a"}
 Row = dict[str, Any]
 
 
@@ -291,8 +292,10 @@ def _draw_frontier(axes: Any, row: Row) -> None:
         )
 
     axes.plot(*places(row["frontier"]), "o-", color="#3b6ea5", label="frontier", markersize=4)
-    for point, colour in zip(row["rivals"], ("#d6a9c3", "#b98f4a")):
-        axes.plot(*places([point]), "s", color=colour, label=point["name"], markersize=5)
+    for point in row["rivals"]:
+        colour = _COLOURS.get(point["name"])  # OptCNN's is the end of the frontier
+        if colour is not None:
+            axes.plot(*places([point]), "s", color=colour, label=point["name"], markersize=5)
     axes.set_title(f"{row['model']}, batch {row['batch']}", fontsize=9)
     axes.set_xlabel("GiB a worker holds")
     axes.set_ylabel("seconds a step")
