@@ -118,10 +118,10 @@ struct PlanSearch {
       recursive.restrictions.operators_may_be_whole = options.time != nullptr;
       recursive.restrictions.moves_may_be_whole = true;
     }
-    SetMode(options.mode, graph, table, coarse, &recursive);
     recursive.time = options.time;
     recursive.max_table = options.max_table;
     recursive.deadline = Limit();
+    SetMode(options.mode, graph, table, coarse, &recursive);
     recursive.start = better;
     recursive.is_quick = better != nullptr;
     if (better == nullptr) recursive.on_search = on_pass;

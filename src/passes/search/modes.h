@@ -3,12 +3,12 @@
 // its own restrictions (docs/search.md defines them).
 //
 // Input:      the mode's name; a graph, its table and classes; options with
-//             parts and with the user's pins in `given`.
+//             parts and objective, and with the user's pins in `given`.
 // Output:     `options` with the mode's method, restrictions and given decisions;
 //             pins stay.
 // Errors:     none for a name in SearchModes().
 // Position:   after coalesce and pins, before recursive_search.h.
-// Complexity: O(N + E), N nodes, E edges.
+// Complexity: O(N + E), N nodes, E edges; that of mesh_layout.h for its mode.
 #ifndef TOFU_PASSES_SEARCH_MODES_H_
 #define TOFU_PASSES_SEARCH_MODES_H_
 
