@@ -33,6 +33,7 @@ class Task:
         ready: the number of the call that makes it, -1 if it is there from the begin.
         due: the number of the call that needs the result; that of calls for the end.
         after: the task that makes its source.
+        messages: the messages that it takes part in: its stages, and whether each is an all-reduce.
     """
 
     entry: Entry
@@ -42,6 +43,7 @@ class Task:
     ready: int
     due: int
     after: Optional[Task] = None
+    messages: frozenset[tuple[int, bool]] = frozenset([(0, False)])
 
 
 def batched(
@@ -89,9 +91,12 @@ def _batch(
         return held if sum(task.bytes for task in held) > limit else []
     wanted = {id(task) for task in needed}
     batch = [task for task in can if id(task) in wanted]
+    sent = frozenset().union(*(task.messages for task in batch if task.bytes))
     size = 0
     for task in sorted(can, key=lambda task: task.due):
         if id(task) in wanted or task.bytes == 0:  # without a message there is no hurry
+            continue
+        if not task.messages <= sent:  # it would add one: better those of several tasks at once
             continue
         size += task.bytes
         if size > limit:

@@ -303,12 +303,17 @@ def _gpt2(dtype: torch.dtype) -> Made:
     return _Gpt(50257, 1024, 768, 12, 12).to(dtype), (words, label)
 
 
+def _long_context(dtype: torch.dtype) -> Made:
+    words, label = torch.zeros(2, 32768, dtype=torch.long), torch.zeros(2, 32768, dtype=torch.long)
+    return _Gpt(32000, 32768, 1024, 16, 12).to(dtype), (words, label)
+
+
 def _llama_8b(dtype: torch.dtype) -> Made:
     words, label = torch.zeros(64, 2048, dtype=torch.long), torch.zeros(64, 2048, dtype=torch.long)
     return _Llama(128256, 4096, 32, 8, 14336, 32).to(dtype), (words, label)
 
 
-# A module and its inputs for a type of parameters; the last three are of real size, and are made
+# A module and its inputs for a type of parameters; the last four are of real size, and are made
 # under torch.device("meta").
 MODELS: Mapping[str, Callable[[torch.dtype], Made]] = {
     "mlp": _mlp,
@@ -321,7 +326,9 @@ MODELS: Mapping[str, Callable[[torch.dtype], Made]] = {
     "functions": _functions,
     "resnet-50": _resnet50,
     "gpt-2": _gpt2,
+    "long-context": _long_context,
     "llama-8b": _llama_8b,
 }
 
-SMALL = tuple(name for name in MODELS if name not in ("resnet-50", "gpt-2", "llama-8b"))
+_LARGE = ("resnet-50", "gpt-2", "long-context", "llama-8b")
+SMALL = tuple(name for name in MODELS if name not in _LARGE)

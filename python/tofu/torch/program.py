@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
@@ -20,8 +20,9 @@ from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.moves import Move, kept_placement, split_of
+from tofu.torch.order import arranged
 from tofu.torch.placements import Placing
-from tofu.torch.routes import WHOLE, Placement
+from tofu.torch.routes import WHOLE, Placement, route
 from tofu.torch.tracing import Entry, Operator
 from tofu.torch.training_graph import attributes_of
 
@@ -204,16 +205,13 @@ class Program:
     # --- Preparing ----------------------------------------------------------------------
 
     def _pass(self, operators: Sequence[Operator], keep: Iterable[Entry]) -> _Pass:
-        last: dict[Entry, int] = {}
-        for k, operator in enumerate(operators):
-            for _, entry in operator.inputs:
-                last[entry] = k
         kept = set(keep)
-        read = set(last) | kept
-        calls = []
-        for k, operator in enumerate(operators):
-            drops = {e for _, e in operator.inputs if last[e] == k and e not in kept}
-            calls.append(self._call(operator, read, tuple(drops)))
+        read = {entry for operator in operators for _, entry in operator.inputs} | kept
+        calls = arranged([self._call(operator, read) for operator in operators])
+        last = {entry: k for k, call in enumerate(calls) for entry, _, _ in call.inputs}
+        for k, call in enumerate(calls):
+            drops = {e for e, _, _ in call.inputs if last[e] == k and e not in kept}
+            calls[k] = replace(call, drops=tuple(drops))
         return _Pass(tuple(calls), batched(self._tasks(calls), len(calls)))
 
     def _tasks(self, calls: Sequence[_Call]) -> list[Task]:
@@ -244,9 +242,11 @@ class Program:
     ) -> Task:
         move = Move(entry, self._metas[entry], source, target)
         size = move.received_bytes(self.plan.mesh) // self.mesh.size()
-        return Task(entry, source, target, size, ready, due)
+        way = route(self._shapes[entry], source, target, self.plan.mesh)
+        messages = frozenset((k, stage.all_reduce is not None) for k, stage in enumerate(way))
+        return Task(entry, source, target, size, ready, due, messages=messages)
 
-    def _call(self, operator: Operator, read: set[Entry], drops: tuple[Entry, ...]) -> _Call:
+    def _call(self, operator: Operator, read: set[Entry]) -> _Call:
         attrs = attributes_of(operator)
         ins = [tuple(self._shapes[entry]) for _, entry in operator.inputs]
         outs = [tuple(tensor.shape) for tensor in operator.outputs]
@@ -274,7 +274,7 @@ class Program:
         positional, named = arguments_of(operator, changed, self.mesh.device_type)
         seed = f"{operator.name}/{','.join(where)}" if is_random(operator) else None
         return _Call(
-            function_of(operator), tuple(inputs), positional, named, tuple(outputs), drops, seed
+            function_of(operator), tuple(inputs), positional, named, tuple(outputs), (), seed
         )
 
     def _gets_zeros(self, split: Sequence[Optional[Placing]], number: int) -> bool:

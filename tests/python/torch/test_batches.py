@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 
@@ -16,8 +17,11 @@ from tofu.plan import SearchOptions
 from tofu.torch.batches import Task, batched
 from tofu.torch.models import MODELS
 from tofu.torch.moves import moves_of
+from tofu.torch.order import arranged
 from tofu.torch.program import Program
 from tofu.torch.tracing import Entry
+
+STAGES = frozenset([(0, False), (1, False)])
 
 
 def task(ready: int, due: int, size: int = 1, after: Task | None = None) -> Task:
@@ -47,6 +51,15 @@ def test_a_tile_that_is_there_is_cut_when_it_is_needed() -> None:
     assert [found[3], found[7]] == [[(needed,)], [(free,)]]
 
 
+def test_what_would_add_a_message_waits_for_others() -> None:
+    two = [dataclasses.replace(task(k, 9), messages=STAGES) for k in range(2)]
+    needed = task(3, 5)
+    found = batched([*two, needed], 9)
+    assert [found[5], found[9]] == [[(needed,)], [tuple(two)]]
+    needed = dataclasses.replace(needed, messages=STAGES)
+    assert batched([*two, needed], 9)[5] == [(needed, *two)]
+
+
 def test_moves_follow_those_that_make_their_source() -> None:
     made = task(2, 9)
     moved = task(2, 4, after=made)
@@ -60,6 +73,8 @@ def test_every_move_is_made_once_and_in_time(seed: int) -> None:
     for _ in range(40):
         ready = draw.randrange(-1, count - 1)
         tasks.append(task(ready, draw.randrange(ready + 1, count + 1), draw.randrange(4)))
+        if draw.random() < 0.3:
+            tasks[-1].messages = STAGES
         if draw.random() < 0.4:
             due = draw.randrange(ready + 1, count + 1)
             tasks.append(task(ready, due, draw.randrange(4), tasks[-1]))
@@ -89,7 +104,7 @@ def test_gradients_of_a_module_are_exchanged_together(four_ranks) -> None:
     model, inputs = MODELS["gpt"](torch.float32)
     options = SearchOptions(mode="data-parallel")
     plan = tofu.torch.plan(model, inputs, mesh=(4,), options=options)
-    assert exchanges(Program(plan, four_ranks)) == [2, 1]  # the loss is a sum, then a mean
+    assert exchanges(Program(plan, four_ranks)) == [1, 1]  # the loss, and all gradients
 
 
 def test_parameters_of_a_module_come_together(four_ranks) -> None:
@@ -98,3 +113,67 @@ def test_parameters_of_a_module_come_together(four_ranks) -> None:
     moves = sum(1 for _ in moves_of(plan))
     forward, backward = exchanges(Program(plan, four_ranks))
     assert 0 < forward + backward < moves // 3, (forward, backward, moves)
+
+
+# --- The order of calls ---------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Out:
+    entry: Entry
+    made: tuple[int | str, ...]
+    kept: tuple[int | str, ...] = (0,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    name: str
+    inputs: tuple[tuple[Entry, tuple[int | str, ...], bool], ...]
+    outputs: tuple[Out, ...]
+
+
+def call(name: str, *reads: str, made: int | str = 0) -> Call:
+    """A call that reads tensors as they are kept."""
+    ins = tuple((Entry(each), (0,), False) for each in reads)
+    return Call(name, ins, (Out(Entry(name), (made,)),))
+
+
+def names(calls: list[Call]) -> list[str]:
+    return [each.name for each in calls]
+
+
+def test_calls_that_are_ready_run_before_an_exchange() -> None:
+    calls = [
+        call("x"), call("a", "x", made="sum"), call("view", "a"), call("b", "x", made="sum"),
+        call("both", "view", "b"), call("later"),
+    ]  # fmt: skip
+    assert names(arranged(calls)) == ["x", "a", "b", "view", "both", "later"]
+    assert names(arranged(calls, 1)) == names(calls)
+
+
+def test_calls_that_need_nothing_of_the_pass_do_not_run_early() -> None:
+    calls = [call("x", made="sum"), call("y", "x"), call("mask"), call("z", "y", "mask")]
+    assert names(arranged(calls)) == ["x", "y", "mask", "z"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_calls_follow_those_whose_outputs_they_read(seed: int) -> None:
+    draw = random.Random(seed)
+    calls: list[Call] = []
+    for k in range(60):
+        reads = draw.sample([each.name for each in calls], min(len(calls), draw.randrange(3)))
+        calls.append(call(f"c{k}", *reads, made=draw.choice([0, 0, "sum", 1])))
+    found = arranged(calls, draw.randrange(1, 20))
+    assert sorted(names(found)) == sorted(names(calls))
+    place = {each.name: k for k, each in enumerate(found)}
+    for each in calls:
+        assert all(place[entry.node] < place[each.name] for entry, _, _ in each.inputs)
+
+
+def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
+    model, inputs = MODELS["gpt"](torch.float32)
+    plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
+    mesh = init_device_mesh("cpu", (2, 2))
+    few = exchanges(Program(plan, mesh))
+    monkeypatch.setattr("tofu.torch.program.arranged", list)
+    assert sum(few) < sum(exchanges(Program(plan, mesh)))

@@ -180,6 +180,32 @@ def test_gradients_are_clipped_and_a_checkpoint_loads_in_plain_torch(tmp_path) -
     on_ranks(2, clipped_and_saved, str(tmp_path / "checkpoint"))
 
 
+def saved_and_loaded(folder: str) -> None:
+    from torch.distributed import checkpoint
+
+    torch.manual_seed(0)
+    whole, inputs = MODELS["mlp"](torch.float64)
+    models = [tofu.torch.parallelize(copy.deepcopy(whole), mesh, inputs) for mesh in ((4,), (2, 2))]
+    optimizers = [torch.optim.AdamW(model.parameters()) for model in models]
+    models[0](*inputs).backward()
+    optimizers[0].step()
+    checkpoint.save({"model": models[0].state_dict()}, checkpoint_id=folder)
+    with torch.no_grad():
+        for p in models[1].parameters():
+            p.zero_()
+    loaded = {"model": models[1].state_dict()}
+    checkpoint.load(loaded, checkpoint_id=folder)
+    models[1].load_state_dict(loaded["model"])
+    one, other = (model.state_dict() for model in models)
+    for name, tensor in one.items():
+        assert torch.equal(tensor.full_tensor(), other[name].full_tensor()), name
+    assert difference(models[0](*inputs), models[1](*inputs)) <= EQUAL
+
+
+def test_a_checkpoint_loads_on_another_mesh(tmp_path) -> None:
+    on_ranks(4, saved_and_loaded, str(tmp_path / "checkpoint"))
+
+
 class Tied(nn.Module):
     """One parameter in two modules."""
 

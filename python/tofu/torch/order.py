@@ -1,0 +1,112 @@
+"""The order of a pass's calls: those that need no exchange run first, so more tiles move together.
+
+When the next call waits for tiles of other ranks, calls shortly after it may be ready: gradients of
+weights, or the other projections of an attention layer. They run before the exchange, and what they
+make goes along with it. All ranks find the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from tofu.torch.routes import Placement
+from tofu.torch.tracing import Entry
+
+__all__ = ["WINDOW", "Made", "arranged"]
+
+# How many calls ahead one may run: what it makes is alive for longer.
+WINDOW = 48
+
+
+class Made(Protocol):
+    """An output of a call."""
+
+    @property
+    def entry(self) -> Entry:
+        """The tensor."""
+
+    @property
+    def made(self) -> Placement:
+        """How the call makes it."""
+
+    @property
+    def kept(self) -> Placement:
+        """How it is kept."""
+
+
+class _Call(Protocol):
+    @property
+    def inputs(self) -> Sequence[tuple[Entry, Placement, Any]]:
+        """Tensors and the placements in which they are read."""
+
+    @property
+    def outputs(self) -> Sequence[Made]:
+        """What it makes."""
+
+
+Call = TypeVar("Call", bound=_Call)
+
+
+def arranged(calls: Sequence[Call], window: int = WINDOW) -> list[Call]:
+    """The calls in an order with few exchanges.
+
+    Args:
+        calls: in an order in which they can run.
+        window: how many calls to look ahead; 1: their order stays.
+    """
+    made = {out.entry for call in calls for out in call.outputs}
+    state = _State(made)
+    left = list(calls)
+    found: list[Call] = []
+    while left:
+        if state.waits(left[0]):
+            ready = list(state.ready(left[:window]))
+            found += ready
+            taken = {id(call) for call in ready}
+            left = [call for call in left if id(call) not in taken]
+            state.exchange(left[:window])
+        found.append(left.pop(0))
+        state.run(found[-1])
+    return found
+
+
+class _State:
+    """Which tiles are there.
+
+    Args:
+        made: the tensors that the pass makes.
+    """
+
+    def __init__(self, made: set[Entry]) -> None:
+        self._made = made
+        self._known: set[Entry] = set()  # those made so far
+        self._there: set[tuple[Entry, Placement]] = set()
+
+    def waits(self, call: _Call) -> bool:
+        """Whether a call reads tiles of this pass that have to be exchanged first."""
+        return any(
+            entry in self._made and (entry, wanted) not in self._there
+            for entry, wanted, _ in call.inputs
+        )
+
+    def ready(self, calls: Sequence[Call]) -> Iterator[Call]:
+        """The calls that can run now, each of which reads something of this pass."""
+        for call in calls:
+            chained = any(entry in self._made for entry, _, _ in call.inputs)
+            if chained and not self.waits(call):
+                self.run(call)
+                yield call
+
+    def run(self, call: _Call) -> None:
+        """Note what a call makes."""
+        for out in call.outputs:
+            self._known.add(out.entry)
+            self._there.add((out.entry, out.made))
+
+    def exchange(self, calls: Sequence[_Call]) -> None:
+        """Note that tiles come that these calls read."""
+        for call in calls:
+            for entry, wanted, _ in call.inputs:
+                if entry in self._known:
+                    self._there.add((entry, wanted))
