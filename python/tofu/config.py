@@ -14,7 +14,8 @@
 ``TOFU_RECOMPUTE``    ``auto``, ``none`` or ``all``: activations to compute again in the backward
                       pass; unset: ``auto``, as few as the memory needs.
 ``TOFU_KEEP_FETCHED`` by how much a worker's peak may grow, such as ``512MiB``, for fetched regions
-                      that it keeps instead of fetching them again; unset: by nothing.
+                      that it keeps instead of fetching them again; ``auto``: by what TOFU_MEMORY
+                      leaves; unset: by nothing.
 ``TOFU_PINS``         ``TENSOR=DIM[,DIM...]``, several separated by spaces, or a file of them.
 ``TOFU_PLAN``         a file that ``tofu plan --save`` wrote, to use instead of a search.
 ``TOFU_STRICT``       ``1``: what would run serially is an error; unset or ``0``: a warning.
@@ -42,6 +43,7 @@ __all__ = [
     "FETCHES",
     "LOG_LEVELS",
     "MAX_WORKERS",
+    "AUTO",
     "MODES",
     "OBJECTIVES",
     "RECOMPUTES",
@@ -74,7 +76,9 @@ MODES = (
     "icml18",
     "soybean",
     "data-parallel",
+    "mesh-tensorflow",
 )
+AUTO = "auto"  # keeps as many fetched regions as the memory limit allows
 OBJECTIVES = ("bytes", "time")  # what a search minimises
 # Which activations are computed again: as few as a memory limit needs, none, or all that help.
 RECOMPUTES = ("auto", "none", "all")
@@ -130,7 +134,8 @@ class Config:
         memory_bytes: what a worker may hold, or None; with it, and without TOFU_REPLICATION=0,
             tensors may stay whole, as the limit says how much memory that may take.
         recompute: which activations the backward pass computes again, one of RECOMPUTES.
-        keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it keeps.
+        keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it keeps;
+            None: by what memory_bytes leaves.
         pins: variables and the dimensions that the steps cut them along.
         plan: the file of a saved plan, or None.
         describe: files with descriptions of the user's operators.
@@ -150,7 +155,7 @@ class Config:
     machine: str = ""
     memory_bytes: Optional[int] = None
     recompute: str = RECOMPUTES[0]
-    keep_fetched_bytes: int = 0
+    keep_fetched_bytes: Optional[int] = 0
     pins: tuple[Pin, ...] = ()
     plan: Optional[Path] = None
     describe: tuple[Path, ...] = ()
@@ -218,7 +223,7 @@ class Config:
             machine=machine,
             memory_bytes=parse_bytes(memory, where["TOFU_MEMORY"]) if memory else None,
             recompute=parse_recompute(env.get("TOFU_RECOMPUTE", ""), where["TOFU_RECOMPUTE"]),
-            keep_fetched_bytes=parse_bytes(kept, where["TOFU_KEEP_FETCHED"]) if kept else 0,
+            keep_fetched_bytes=_parse_kept(kept, memory, where) if kept else 0,
             pins=_parse_pins_variable(env.get("TOFU_PINS", "")),
             plan=Path(plan) if plan else None,
             describe=_parse_describe(env.get("TOFU_DESCRIBE", "")),
@@ -226,6 +231,18 @@ class Config:
             timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
             hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
+
+
+def _parse_kept(text: str, memory: str, where: Mapping[str, str]) -> Optional[int]:
+    """A size, or None for "auto", which needs a limit."""
+    if text.lower() != AUTO:
+        return parse_bytes(text, where["TOFU_KEEP_FETCHED"])
+    if memory:
+        return None
+    raise ConfigError(
+        f"{where['TOFU_KEEP_FETCHED']}={text}: expected {where['TOFU_MEMORY']} as well, which says "
+        "what a worker may hold; set it, or give a size such as 512MiB"
+    )
 
 
 def _parse_objective(text: str, where: str) -> str:

@@ -15,7 +15,6 @@
 namespace tofu {
 namespace {
 
-constexpr double kEliminationWork = 4e7;  // a twentieth of a second
 // If the first bounds leave a gap. Equal tables, which many are, count alike.
 constexpr double kLateEliminationWork = 3e9;
 
@@ -65,9 +64,10 @@ class PartsSearch {
     BranchResult result;
     // Earlier parts that were not solved may still turn out to cost less.
     const int64_t top = options_.top - std::min(options_.top, BoundWithout(i));
-    const auto eliminated = EliminateCore(
-        core, std::min(top, core.HighestCost() + 1), kEliminationWork, options_.deadline,
-        options_.cache == nullptr ? nullptr : &options_.cache->elimination);
+    const auto eliminated =
+        EliminateCore(core, std::min(top, core.HighestCost() + 1),
+                      options_.elimination_work, options_.deadline,
+                      options_.cache == nullptr ? nullptr : &options_.cache->elimination);
     if (eliminated) {
       result.values = *eliminated;
       result.cost = core.Cost(result.values);

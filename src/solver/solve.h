@@ -45,6 +45,8 @@ struct SolveOptions {
   Deadline deadline = Deadline::max();
   int threads = 1;
   int64_t max_nodes = std::numeric_limits<int64_t>::max();  // per part
+  // Additions for a part before any bounds: a thirtieth of a second.
+  double elimination_work = 4e7;
   int64_t top = kForbidden;     // only choices that cost less are of interest
   SolveCache* cache = nullptr;  // shared by problems that resemble each other; null: none
   // Called with every better choice or bound, and often with neither. Returning false

@@ -41,7 +41,7 @@ from tofu.tables import table
 __all__ = ["frontier_command", "render"]
 
 FORMATS = ("text", "json", "svg", "html")
-_RIVALS = "data-parallel,tofu,optcnn"
+_RIVALS = "data-parallel,tofu,optcnn,mesh-tensorflow"
 _COMPLETE = "proven: no other plan beats these in what the search minimises and in memory of tiles"
 _MODES = "allrow-greedy,spartan,equalchop,icml18"
 

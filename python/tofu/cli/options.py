@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from tofu import _core
 from tofu.cli.plan_torch import is_module
 from tofu.config import (
+    AUTO,
     DEVICES,
     FETCHES,
     MODES,
@@ -139,9 +140,10 @@ recompute_option = click.option(
 )
 keep_fetched_option = click.option(
     "--keep-fetched",
-    metavar="SIZE",
+    metavar="SIZE|auto",
     help="By how much a worker's peak may grow, such as 512MiB, for fetched regions that it keeps "
-    "until they are read again, also in the backward pass. Default: $TOFU_KEEP_FETCHED.",
+    "until they are read again, also in the backward pass; auto: by what --memory leaves. "
+    "Default: $TOFU_KEEP_FETCHED.",
 )
 allow_replication_option = click.option(
     "--allow-replication",
@@ -317,7 +319,8 @@ def set_memory(memory: Optional[str]) -> None:
 def set_keep_fetched(size: Optional[str]) -> None:
     """Set the variable for the memory that fetched regions may take, if the option is given."""
     if size is not None:
-        parse_bytes(size, "--keep-fetched")
+        if size.strip().lower() != AUTO:
+            parse_bytes(size, "--keep-fetched")
         os.environ["TOFU_KEEP_FETCHED"] = size
 
 

@@ -65,7 +65,7 @@ class Output:
     command: tuple[str, str] = ("", "")
     limit: Optional[int] = None
     recompute: str = RECOMPUTES[0]
-    keep_fetched_bytes: int = 0
+    keep_fetched_bytes: Optional[int] = 0
 
 
 def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
@@ -185,7 +185,7 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
         return ""  # another graph has those names
     if output.memory == EXACT and plan.memory != EXACT:
         plan = with_memory(
-            problem, plan, output.fetch, keep_fetched_bytes=output.keep_fetched_bytes
+            problem, plan, output.fetch, keep_fetched_bytes=output.keep_fetched_bytes or 0
         )
     if output.form != "json":
         plan = _with_names(problem, plan)

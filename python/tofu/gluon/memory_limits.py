@@ -16,7 +16,7 @@ import mxnet as mx
 from tofu.errors import MemoryLimitError
 from tofu.plan import Compiled, Plan, SearchOptions
 from tofu.plan.recompute import fit_with_recomputation, recomputed
-from tofu.plan.within import Fit, check_fits, fit_within, held_bytes
+from tofu.plan.within import Fit, check_fits, fit_within, held_bytes, keep_what_fits
 
 from . import messages
 from .session import Session
@@ -95,23 +95,34 @@ def compile_within(
 
     def fitting(room: int) -> Fit[tuple[Compiled, Footprint]]:
         def fit_graph(graph: Any, repeats: bool) -> Fit[tuple[Compiled, Footprint]]:
+            searched: dict[int, Mapping[str, Any]] = {}
+
             def found_with(**changes: Any) -> tuple[Compiled, Footprint]:
                 changed = dataclasses.replace(options, **changes)
                 compiled = compile_graph(graph, changed, repeats)
+                searched[id(compiled)] = changes
                 return compiled, _footprint(compiled, parameters, session)
+
+            def keeping(size: int) -> tuple[Compiled, Footprint]:
+                changes = searched[id(fit.found[0])]
+                return found_with(**changes, keep_fetched_bytes=size)
 
             if is_saved:
                 found = found_with()
-                return Fit(found, _held(found), _held(found) <= room)
-            return fit_within(
-                lambda tiles: found_with(memory_limit_bytes=tiles),
-                _held,
-                room,
-                # Whole tensors may take more than the limit of tiles counts.
-                (lambda: found_with(allow_replication=False))
-                if options.allow_replication
-                else None,
-            )
+                fit = Fit(found, _held(found), _held(found) <= room)
+            else:
+                fit = fit_within(
+                    lambda tiles: found_with(memory_limit_bytes=tiles),
+                    _held,
+                    room,
+                    # Whole tensors may take more than the limit of tiles counts.
+                    (lambda: found_with(allow_replication=False))
+                    if options.allow_replication
+                    else None,
+                )
+            if options.keep_fetched_bytes is not None:
+                return fit
+            return keep_what_fits(fit, keeping, _held, room)
 
         return fit_with_recomputation(table, fit_graph, recompute, room).fit
 

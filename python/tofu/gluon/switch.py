@@ -83,7 +83,8 @@ def enable(
         recompute: activations that the backward pass computes again: "auto" (as few as the memory
             needs), "none" or "all" (that help); None: TOFU_RECOMPUTE, else auto.
         keep_fetched: by how much a worker's peak may grow, such as "512MiB", for fetched regions
-            that it keeps instead of fetching them again; None: TOFU_KEEP_FETCHED, else by nothing.
+            that it keeps instead of fetching them again; "auto": by what the memory leaves; None:
+            TOFU_KEEP_FETCHED, else by nothing.
         strict: whether a block that would run serially is an error; None: TOFU_STRICT, else
             it is warned of.
         hybridize: whether blocks that the script never hybridizes are partitioned, too; None:

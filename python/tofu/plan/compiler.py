@@ -185,7 +185,7 @@ def compile_graph(
         fetch=fetch,
         crossing=crossing,
         apart=set(apart),
-        spare_bytes=options.keep_fetched_bytes,
+        spare_bytes=options.keep_fetched_bytes or 0,
         on_pass=on_pass,
     )
     step = _core.schedule(partitioned, joint=joint, relays=relays, on_pass=on_pass)

@@ -34,7 +34,8 @@ class SearchOptions:
         memory_limit_bytes: what the tiles of a worker may take at a time, without fetched
             regions (tofu.planning.within counts all); None: any size.
         keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it
-            keeps, also from forward to backward, instead of fetching them again.
+            keeps, also from forward to backward, instead of fetching them again; None: by
+            what a memory limit leaves (tofu.planning.within).
     """
 
     mode: str = "tofu"
@@ -46,7 +47,7 @@ class SearchOptions:
     objective: str = "bytes"
     machine: str = ""
     memory_limit_bytes: Optional[int] = None
-    keep_fetched_bytes: int = 0
+    keep_fetched_bytes: Optional[int] = 0
 
     @property
     def limit_s(self) -> float:

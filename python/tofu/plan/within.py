@@ -15,12 +15,13 @@ from tofu.errors import MemoryLimitError, PlanError
 from .plan import Plan, format_bytes
 from .render.peak import held_groups, peak_text
 
-__all__ = ["Fit", "check_fits", "fit_within", "held_bytes"]
+__all__ = ["Fit", "check_fits", "fit_within", "held_bytes", "keep_what_fits"]
 
 Found = TypeVar("Found")
 _TRIES = 6
 _LEAST_CUT = 0.01  # of the limit, between two tries
 _HELD_SHOWN = 3
+_LEAST_KEPT = 0.002  # of the limit, for which another partition is not worth it
 
 
 def held_bytes(plan: Plan) -> int:
@@ -75,6 +76,31 @@ def fit_within(
         other = _fit(fallback(), held, limit_bytes)
         least = min(least, other, key=lambda fit: fit.held_bytes)
     return least
+
+
+def keep_what_fits(
+    fit: Fit[Found],
+    keep: Callable[[int], Found],
+    held: Callable[[Found], int],
+    limit_bytes: int,
+) -> Fit[Found]:
+    """The same plan, with as many fetched regions kept as the limit has memory for.
+
+    Args:
+        fit: a plan that keeps none between forward and backward.
+        keep: the plan whose peaks grow by so many bytes for regions.
+        held: the bytes that it really takes.
+        limit_bytes: what a worker can hold.
+    """
+    spare = limit_bytes - fit.held_bytes
+    for _ in range(_TRIES):
+        if not fit.fits or spare < _LEAST_KEPT * limit_bytes:
+            break
+        kept = _fit(keep(spare), held, limit_bytes)
+        if kept.fits:
+            return kept
+        spare -= max(kept.held_bytes - limit_bytes, spare // 4)
+    return fit
 
 
 def _fit(found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:

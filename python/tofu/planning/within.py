@@ -9,7 +9,7 @@ from typing import Optional
 from tofu import _core
 from tofu.plan import Plan, Problem, SearchOptions
 from tofu.plan.recompute import fit_with_recomputation
-from tofu.plan.within import Fit, check_fits, fit_within, held_bytes
+from tofu.plan.within import Fit, check_fits, fit_within, held_bytes, keep_what_fits
 from tofu.simulate.choose import plan_fastest
 
 from .memory import with_memory
@@ -74,21 +74,30 @@ def planned(
         counted = exact and limit_bytes is not None
         if not counted:
             return graph, plan
-        kept = changed.keep_fetched_bytes
-        return graph, with_memory(graph, plan, fetch, keep_fetched_bytes=kept)
+        return keeping(graph, plan, changed.keep_fetched_bytes or 0)
+
+    def keeping(graph: Problem, plan: Plan, size: int) -> tuple[Problem, Plan]:
+        return graph, with_memory(graph, plan, fetch, keep_fetched_bytes=size)
+
+    def held(found: tuple[Problem, Plan]) -> int:
+        return held_bytes(found[1])
 
     def fit_graph(table: _core.StrategyTable, repeats: bool) -> Fit[tuple[Problem, Plan]]:
         graph = problem.replaced(table) if repeats else problem
         if limit_bytes is None:
             return Fit(search(graph, options), 0, True)
         cut = dataclasses.replace(options, allow_replication=False)
-        return fit_within(
+        room = limit_bytes - taken_bytes
+        fit = fit_within(
             lambda tiles: search(graph, dataclasses.replace(options, memory_limit_bytes=tiles)),
-            lambda found: held_bytes(found[1]),
-            limit_bytes - taken_bytes,
+            held,
+            room,
             # Whole tensors may take more than the limit of tiles counts.
             (lambda: search(graph, cut)) if options.allow_replication else None,
         )
+        if options.keep_fetched_bytes is not None or not exact:
+            return fit
+        return keep_what_fits(fit, lambda size: keeping(*fit.found, size), held, room)
 
     room = None if limit_bytes is None else limit_bytes - taken_bytes
     found = fit_with_recomputation(problem.table, fit_graph, recompute, room)

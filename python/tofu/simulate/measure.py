@@ -29,6 +29,8 @@ _REPEATS = 3
 # Arrays of a measurement together; those that do not fit a cache are read from memory.
 _ARRAY_BYTES = 32 * 2**20
 _ENGINE_NODES = 2000
+_ENOUGH_S = 0.01  # of a measurement
+_UPDATES = {"sgd_update": "multi_sgd_update", "sgd_mom_update": "multi_sgd_mom_update"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +119,7 @@ class _Spent:
     script: float
 
 
-def _spent(executor: mx.executor.Executor, *, enough_s: float = 0.01) -> _Spent:
+def _spent(executor: mx.executor.Executor, *, enough_s: float = _ENOUGH_S) -> _Spent:
     """The least of several measurements, each of at least so many seconds."""
     runs = 1
     found: list[_Spent] = []
@@ -161,6 +163,8 @@ def node_seconds(node: _core.Node, engine: Engine, *, workers: int = 1) -> float
     Raises:
         MXNetError: MXNet computes neither all outputs nor only the last one.
     """
+    if node.op in _UPDATES:
+        return _update_seconds(node, engine)
     outputs = range(len(node.outputs))
     try:
         return _node_seconds(node, outputs, engine, workers)
@@ -168,11 +172,44 @@ def node_seconds(node: _core.Node, engine: Engine, *, workers: int = 1) -> float
         return _node_seconds(node, outputs[-1:], engine, workers)
 
 
+def _update_seconds(node: _core.Node, engine: Engine) -> float:
+    """The time of an update as gluon.Trainer makes it.
+
+    Trainers with MXNet's SGD update by its operators for several weights, which take longer.
+    """
+    update = getattr(mx.nd, _UPDATES[node.op])
+    rates = {"lrs": [0.01], "wds": [0.0], "num_weights": 1}
+    if "momentum" in node.attrs:
+        rates["momentum"] = float(node.attrs["momentum"])
+    copies = max(1, min(_MOST_COPIES, _ARRAY_BYTES // (4 * _elements(node.inputs))))
+    sets = [
+        [mx.nd.full(tuple(shape), 0.75, mx.cpu(0), dtype_name(dtype)) for shape, dtype in inputs]
+        for inputs in [node.inputs] * copies
+    ]
+
+    def run(count: int) -> float:
+        begin, script_begin = time.process_time(), time.thread_time()
+        for number in range(count):
+            arrays = sets[number % copies]
+            update(*arrays, out=[arrays[0]], **rates)
+        mx.nd.waitall()
+        return time.process_time() - begin - (time.thread_time() - script_begin)
+
+    run(copies)
+    count = copies
+    while run(count) < _ENOUGH_S and count < copies << 12:
+        count *= 2
+    return max(min(run(count) for _ in range(_REPEATS)) / count - engine.launch_s, 1e-9)
+
+
+def _elements(tensors: Sequence[tuple[Sequence[int], int]]) -> int:
+    return max(1, sum(math.prod(shape) for shape, _ in tensors))
+
+
 def _node_seconds(node: _core.Node, outputs: Sequence[int], engine: Engine, workers: int) -> float:
     """The same, if only these outputs are read: MXNet does not compute the others."""
-    tensors = [*node.inputs, *node.outputs]
-    size = 4 * sum(math.prod(shape) for shape, _ in tensors)
-    copies = max(1, min(_MOST_COPIES, _ARRAY_BYTES // max(size, 1)))
+    size = 4 * _elements([*node.inputs, *node.outputs])
+    copies = max(1, min(_MOST_COPIES, _ARRAY_BYTES // size))
     builder = _Builder()
     for _ in range(copies):
         for worker in range(workers):

@@ -42,9 +42,13 @@ class Coalescer {
     if (entries_.Merge(a, b)) coarse_.ties.push_back({a, b, reason, node});
   }
 
+  bool IsReleased(int node) const {
+    return !options_.released.empty() && options_.released[node];
+  }
+
   void MergeElementwise() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      elementwise_.push_back(options_.merge_elementwise &&
+      elementwise_.push_back(options_.merge_elementwise && !IsReleased(node) &&
                              IsElementwise(graph_, table_, node));
       if (!elementwise_.back()) continue;
       const int first = graph_.first_entry[node];

@@ -3,7 +3,8 @@
 //
 // Input:      a training graph, its strategy table and its groups.
 // Output:     CoarseGraph: classes over the original graph, which is unchanged.
-// Rules:      1. the tensors of an element-wise operator share a class;
+// Rules:      1. the tensors of an element-wise operator share a class, unless it is
+//                released;
 //             2. so do a parameter, its gradient and its optimizer state, and an
 //                auxiliary state and its new value;
 //             3. unrolled timesteps, found by structure (timesteps.h), share
@@ -70,6 +71,8 @@ struct CoarseGraph {
 struct CoalesceOptions {
   bool merge_elementwise = true;
   bool merge_timesteps = true;
+  // [node]: element-wise operators to which rule 1 does not apply; empty: none.
+  std::vector<bool> released = {};
 };
 
 CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,

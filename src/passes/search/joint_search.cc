@@ -12,7 +12,6 @@ namespace {
 constexpr size_t kMaxAlternatives = 512;
 constexpr int64_t kMaxCells = int64_t{1} << 20;
 constexpr int64_t kMaxNodes = 16;
-constexpr int64_t kQuickCells = int64_t{1} << 17;
 // Profiles per class, nodes of their problem, and rounds to find those still wanted.
 constexpr size_t kMaxProfiles = 1 << 11;
 constexpr int64_t kProfileNodes = 4;
@@ -20,6 +19,8 @@ constexpr int kMaskRounds = 48;
 // Rounds in which profiles are told apart, over so many steps.
 constexpr int kMaxRefinements = 20;
 constexpr size_t kMaxRefinedSteps = 3;
+// Additions for one elimination where few rounds are left.
+constexpr double kKnownWork = 4e8;
 // The gap above which that is hopeless: too many profiles would be left.
 constexpr double kMaxRestrictedGap = 0.005;
 
@@ -91,9 +92,16 @@ class JointSearch {
     options.exact = &exact;
     options.max_nodes = 0;
     options.max_cells = kMaxCells;
+    if (options_.known != nullptr) {
+      exact = searcher_->ExactOf(*options_.known);
+      searcher_->TellApart(*options_.best, &exact);
+      options.elimination_work = kKnownWork;
+    }
     for (int round = 0; round < kMaxRefinements && !IsDone(); ++round) {
       Tell("telling profiles apart");
-      if (!searcher_->TellApart(chosen_, &exact)) return;
+      const bool is_new = searcher_->TellApart(chosen_, &exact);
+      if (!is_new && (round > 0 || options_.known == nullptr)) return;
+      result_.known = searcher_->KnownOf(exact);
       SearchResult found = searcher_->Search(given_, options);
       if (found.status == EliminateStatus::kTooBig) return;
       result_.lower_bound = std::max(result_.lower_bound, found.lower_bound);
@@ -109,7 +117,7 @@ class JointSearch {
     SearchOptions options = Options(kMaxNodes);
     options.profiles = profiles;
     options.max_alternatives = kMaxAlternatives;
-    options.max_cells = options_.is_quick ? kQuickCells : kMaxCells;
+    options.max_cells = options_.is_quick ? options_.quick_cells : kMaxCells;
     SearchResult found = searcher_->Search(given_, options);
     if (found.status == EliminateStatus::kTooBig) return false;
     // Plans with other profiles cost no less than the best one.

@@ -6,7 +6,8 @@
 //   2. Refinement. Of a few steps, the profiles that the bound's optimum chose are told
 //      apart by their cuts, which cost what they are, and the problem is solved again, by
 //      elimination. The bound rises until the optimum consists of cuts alone: a plan, and
-//      none is cheaper. Most profiles are never told apart.
+//      none is cheaper. Most profiles are never told apart. A search of other classes of
+//      the same graph starts with those that the first one told apart.
 //   3. Optimum. Otherwise the problem of all orders is solved if it is not too large.
 //   4. Restriction. If it is, tensors keep only those profiles that a plan cheaper than
 //      the best one may have, as the profiles' reduced costs prove, and that problem is
@@ -33,12 +34,18 @@ struct JointOptions {
   SearchOptions search;  // the time limit
   int64_t best_cost = 0;
   bool is_quick = false;  // only a small problem of all orders, and no profiles
+  int64_t quick_cells = int64_t{1} << 17;  // that it may have to fill
+  // To start the refinement from: what an earlier search told apart, and the best plan.
+  // Null: neither.
+  const KnownProfiles* known = nullptr;
+  const ClassCuts* best = nullptr;
   ProgressCallback on_progress;
 };
 
 struct JointResult {
   int64_t lower_bound = 0;
   std::optional<SearchResult> found;
+  KnownProfiles known;  // those told apart, or none
 };
 
 JointResult SearchJointly(const ClassCuts& given, const JointOptions& options,

@@ -13,6 +13,7 @@
 #include "passes/search/modes.h"
 #include "passes/search/pins.h"
 #include "passes/search/recursive_search.h"
+#include "passes/search/released_operators.h"
 #include "solver/explore_limits.h"
 #include "solver/limited_problem.h"
 
@@ -22,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMaxTimeLimitS = 1e6;
-constexpr CoalesceOptions kNothingMerged = {false, false};
+const CoalesceOptions kNothingMerged = {false, false};
 
 // "a", "b" or "c".
 std::string Joined(const std::vector<std::string>& names) {
@@ -87,9 +88,11 @@ struct PlanSearch {
   const ProgressCallback& on_progress;
 
   // The best plan of these classes.
-  Plan Run(const CoarseGraph& coarse) const {
+  Plan Run(const CoarseGraph& coarse, KnownProfiles* known = nullptr) const {
     if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
-    return Run(coarse, nullptr, options.allow_replication, nullptr);
+    RecursiveOptions recursive = Options(coarse, nullptr, options.allow_replication);
+    recursive.known = known;
+    return SearchRecursively(graph, table, coarse, recursive);
   }
 
   // `better`: a plan of fewer classes to improve; null: none.
@@ -115,10 +118,10 @@ struct PlanSearch {
       recursive.restrictions.operators_may_be_whole = options.time != nullptr;
       recursive.restrictions.moves_may_be_whole = true;
     }
-    SetMode(options.mode, graph, table, coarse, &recursive);
     recursive.time = options.time;
     recursive.max_table = options.max_table;
     recursive.deadline = Limit();
+    SetMode(options.mode, graph, table, coarse, &recursive);
     recursive.start = better;
     recursive.is_quick = better != nullptr;
     if (better == nullptr) recursive.on_search = on_pass;
@@ -192,7 +195,7 @@ struct PlanSearch {
       frontier.plans.push_back(Finish(plans[each.id]));
       frontier.tile_bytes.push_back(each.used);
     }
-    Plan released = Release(coarse, plans[0]);
+    Plan released = ReleaseTimesteps(coarse, plans[0]);
     if (released.cost() < plans[0].cost()) {
       const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
       frontier.tile_bytes.push_back(
@@ -204,28 +207,72 @@ struct PlanSearch {
     return frontier;
   }
 
+  bool MayRelease(const Plan& plan) const {
+    return ReleasesMerges(options.mode) && plan.cost() > 0 && Clock::now() <= Limit();
+  }
+
   // Decides again, starting from the plan, what `coarse` merged for the search's sake:
   // the timesteps, and the element-wise operators among them.
-  Plan Release(const CoarseGraph& coarse, Plan plan) const {
-    if (!ReleasesTimesteps(options.mode) || plan.parts.size() < 2) return plan;
-    if (plan.cost() == 0 || Clock::now() > Limit()) return plan;
-    const auto is_timestep = [](const Tie& tie) {
-      return tie.reason == Tie::Reason::kTimestep;
-    };
-    if (std::none_of(coarse.ties.begin(), coarse.ties.end(), is_timestep)) return plan;
+  Plan ReleaseTimesteps(const CoarseGraph& coarse, Plan plan) const {
+    if (!MayRelease(plan) || plan.parts.size() < 2 || !HasTimesteps(coarse)) return plan;
     if (on_progress) {
       on_progress({"releasing timesteps", plan.cost(), plan.lower_bound()});
     }
     const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
     Plan released = Run(fine, &plan, options.allow_replication, nullptr);
-    if (on_pass) {
-      on_pass("release",
-              DumpImprovement(plan.cost(), released.cost(), released.lower_bound(),
-                              options.time == nullptr ? "bytes" : "ns"));
-    }
+    TellRelease(plan, released);
     return released.cost() < plan.cost() || released.status == PlanStatus::kOptimal
                ? released
                : plan;
+  }
+
+  // Decides again, starting from the plan, those element-wise operators for which that
+  // pays (released_operators.h). Whole tensors would make all workers compute the same.
+  Plan ReleaseElementwise(const CoarseGraph& coarse, Plan plan,
+                          KnownProfiles* known) const {
+    if (!MayRelease(plan) || HasTimesteps(coarse)) return plan;
+    if (options.time != nullptr || options.allow_replication) return plan;
+    if (on_progress) {
+      on_progress({"releasing element-wise operators", plan.cost(), plan.lower_bound()});
+    }
+    const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
+    RecursiveOptions sweep = Options(fine, &plan, false);
+    sweep.method = Method::kSweep;
+    Plan swept = SearchRecursively(graph, table, fine, sweep);
+    const bool is_proven = swept.status == PlanStatus::kOptimal;
+    if (swept.cost() >= plan.cost()) {
+      if (is_proven) {
+        plan.status = PlanStatus::kOptimal;
+        plan.lower_bound_bytes = plan.total_bytes();
+      }
+      return plan;
+    }
+    if (is_proven) {
+      TellRelease(plan, swept);
+      return swept;
+    }
+    const CoarseGraph some =
+        Coalesce(graph, table, groups,
+                 {true, false, OperatorsToRelease(graph, table, fine, swept)});
+    RecursiveOptions again = Options(some, &swept, false);
+    again.is_quick = false;
+    again.known = known;
+    Plan released = SearchRecursively(graph, table, some, again);
+    TellRelease(plan, released);
+    return released;
+  }
+
+  static bool HasTimesteps(const CoarseGraph& coarse) {
+    return std::any_of(coarse.ties.begin(), coarse.ties.end(), [](const Tie& tie) {
+      return tie.reason == Tie::Reason::kTimestep;
+    });
+  }
+
+  void TellRelease(const Plan& before, const Plan& released) const {
+    if (!on_pass) return;
+    on_pass("release",
+            DumpImprovement(before.cost(), released.cost(), released.lower_bound(),
+                            options.time == nullptr ? "bytes" : "ns"));
   }
 
   Clock::time_point Limit() const { return start + Seconds(options.time_limit_s); }
@@ -254,7 +301,9 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
   }
   if (options.memory_limit_bytes > 0) return search.Finish(search.RunWithinLimit());
   const CoarseGraph coarse = Coalesce(graph, table, groups);
-  return search.Finish(search.Release(coarse, search.Run(coarse)));
+  KnownProfiles known;
+  const Plan merged = search.ReleaseTimesteps(coarse, search.Run(coarse, &known));
+  return search.Finish(search.ReleaseElementwise(coarse, merged, &known));
 }
 
 PlanFrontier MakeFrontier(const Graph& graph, const StrategyTable& table,

@@ -9,6 +9,7 @@
 #include "graph/head_roles.h"
 #include "passes/coarsen/group.h"
 #include "passes/search/batch_dimension.h"
+#include "passes/search/mesh_layout.h"
 
 namespace tofu {
 namespace {
@@ -57,7 +58,7 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
 const std::vector<std::string>& SearchModes() {
   static const std::vector<std::string> kModes = {
       "tofu",      "recursion", "flat",    "allrow-greedy", "spartan",
-      "equalchop", "icml18",    "soybean", "data-parallel"};
+      "equalchop", "icml18",    "soybean", "data-parallel", "mesh-tensorflow"};
   return kModes;
 }
 
@@ -68,7 +69,7 @@ bool IsSearchMode(const std::string& name) {
 
 bool ImprovesSteps(const std::string& name) { return name == "tofu" || name == "icml18"; }
 
-bool ReleasesTimesteps(const std::string& name) {
+bool ReleasesMerges(const std::string& name) {
   return ImprovesSteps(name) || name == "flat";
 }
 
@@ -102,6 +103,10 @@ void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& t
     }
   } else if (mode == "flat") {
     options->method = Method::kJoint;
+  } else if (mode == "mesh-tensorflow") {
+    options->method = Method::kJoint;
+    const MeshOptions mesh{options->parts, options->time};
+    options->is_proven = SearchMeshLayout(graph, table, coarse, mesh, &options->given);
   } else {
     const bool is_spartan = mode == "spartan";
     options->method = is_spartan ? Method::kGreedy : Method::kJoint;

@@ -3,12 +3,12 @@
 // its own restrictions (docs/search.md defines them).
 //
 // Input:      the mode's name; a graph, its table and classes; options with
-//             parts and with the user's pins in `given`.
+//             parts and objective, and with the user's pins in `given`.
 // Output:     `options` with the mode's method, restrictions and given decisions;
 //             pins stay.
 // Errors:     none for a name in SearchModes().
 // Position:   after coalesce and pins, before recursive_search.h.
-// Complexity: O(N + E), N nodes, E edges.
+// Complexity: O(N + E), N nodes, E edges; that of mesh_layout.h for its mode.
 #ifndef TOFU_PASSES_SEARCH_MODES_H_
 #define TOFU_PASSES_SEARCH_MODES_H_
 
@@ -27,9 +27,9 @@ const std::vector<std::string>& SearchModes();
 bool IsSearchMode(const std::string& name);
 // Whether the mode improves what the recursion decides, all steps together.
 bool ImprovesSteps(const std::string& name);
-// Whether the mode decides merged timesteps again, each by itself: the improving modes,
-// and "flat", which no plan of theirs may beat.
-bool ReleasesTimesteps(const std::string& name);
+// Whether the mode decides merged timesteps and element-wise operators again, where that
+// pays: the improving modes, and "flat", which no plan of theirs may beat.
+bool ReleasesMerges(const std::string& name);
 
 // [tensor class]: parameters and their gradients, and tensors that no element-wise
 // operator touches. If an element-wise operator had a whole tensor, every worker would

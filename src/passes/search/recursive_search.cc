@@ -27,6 +27,8 @@ constexpr int64_t kPairCells = int64_t{1} << 19;
 constexpr int kMaxPairSearches = 40;
 // Cells to fill when all steps are decided at once: minutes.
 constexpr int64_t kFlatCells = int64_t{1} << 33;
+// The same before steps are only swept: a few milliseconds.
+constexpr int64_t kSweptCells = int64_t{1} << 14;
 
 std::vector<int> Prefix(const std::vector<int>& parts, size_t steps) {
   return {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(steps)};
@@ -65,7 +67,14 @@ class Recursion {
         FitMemory();
         return MakePlan();
       }
-      if (parts_.size() > 1) SolveJointly();
+      if (parts_.size() > 1) {
+        SolveJointly();
+      } else {
+        DecideOnlyStep();
+      }
+      if (options_.method == Method::kSweep && best_cost_ > lower_bound_) {
+        Sweep(best_, kMaxSweeps);
+      }
       return MakePlan();
     }
     if (options_.method == Method::kJoint || options_.method == Method::kGreedy) {
@@ -143,6 +152,13 @@ class Recursion {
     best_ = std::move(found.found->cuts);
   }
 
+  // Which bounds all plans of one step.
+  void DecideOnlyStep() {
+    SearchResult found = searcher_.Search(given_, Options());
+    lower_bound_ = found.lower_bound;
+    Accept(std::move(found));
+  }
+
   // The paper's recursion: step i given steps 1 .. i-1.
   void Recurse() {
     ClassCuts cuts;
@@ -194,6 +210,11 @@ class Recursion {
     joint.search = Options();
     joint.best_cost = best_cost_;
     joint.is_quick = options_.is_quick;
+    if (options_.method == Method::kSweep) joint.quick_cells = kSweptCells;
+    if (options_.known != nullptr && options_.known->parts == parts_) {
+      joint.known = options_.known;
+      joint.best = &best_;
+    }
     if (options_.on_progress) {
       joint.on_progress = [this](SearchProgress now) {
         now.lower_bound = std::max(now.lower_bound, lower_bound_);
@@ -202,6 +223,7 @@ class Recursion {
     }
     JointResult found = SearchJointly(given_, joint, &searcher_);
     lower_bound_ = std::max(lower_bound_, found.lower_bound);
+    if (options_.known != nullptr) *options_.known = std::move(found.known);
     if (found.found) Accept(std::move(*found.found));
   }
 
@@ -411,6 +433,8 @@ Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
   // Nested tiles differ with the order of unequal parts; ties stay with the given one.
   // Other orders are searched in full only where a quick search of them finds more.
   RecursiveOptions other = options;
+  KnownProfiles known;
+  other.known = options.known == nullptr ? nullptr : &known;
   other.on_search = nullptr;
   if (options.on_progress) {
     other.on_progress = [&](const SearchProgress&) {
@@ -426,6 +450,7 @@ Plan SearchRecursively(const Graph& graph, const StrategyTable& table,
         Plan plan = Recursion(graph, table, coarse, other).Run();
         if (plan.cost() >= best.cost()) break;
         best = std::move(plan);
+        if (options.known != nullptr) *options.known = known;
       }
     }
     if (!std::next_permutation(other.parts.begin(), other.parts.end())) break;

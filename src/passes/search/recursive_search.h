@@ -48,6 +48,8 @@ enum class Method {
   kImproved,   // then all steps jointly
   kJoint,      // all steps at once
   kGreedy,     // all steps at once, the largest tensor first (greedy.h)
+  kSweep       // from `start`: all steps at once if that is very small, else each step
+               // again, given the others
 };
 
 struct RecursiveOptions {
@@ -67,6 +69,9 @@ struct RecursiveOptions {
   // Holds the tables of earlier searches for these parts, restrictions and objective;
   // null: there are none.
   PartitionSearcher* searcher = nullptr;
+  // What an earlier search of this graph told apart, and then what this one did; null:
+  // not kept. What belongs to other parts is not used.
+  KnownProfiles* known = nullptr;
   // Whether only small joint problems are solved.
   bool is_quick = false;
   Deadline deadline = Deadline::max();

@@ -241,6 +241,7 @@ EliminateResult Branch(const SearchProblem& search, const std::vector<int>& part
   SolveOptions solve;
   solve.deadline = options.eliminate.deadline;
   solve.max_nodes = options.max_nodes;
+  solve.elimination_work = options.elimination_work;
   solve.cache = cache;
   SolveResult solved = Solve(limited, solve);
   EliminateResult result;
@@ -337,6 +338,46 @@ bool PartitionSearcher::TellApart(const ClassCuts& chosen, ExactProfiles* exact)
     if (!op.elementwise) exact->operators[p] = of_signature[op.signature].known;
   }
   return are_new;
+}
+
+const std::vector<Cuts>* PartitionSearcher::Kept(std::vector<Cuts> profiles) {
+  exact_sets_.push_back(std::move(profiles));
+  return &exact_sets_.back();
+}
+
+ExactProfiles PartitionSearcher::ExactOf(const KnownProfiles& known) {
+  ExactProfiles exact;
+  if (exact_sets_.empty()) exact_sets_.emplace_back();
+  const std::vector<Cuts>* none = &exact_sets_.front();
+  std::map<Shape, const std::vector<Cuts>*> of_shape;
+  for (const auto& [shape, profiles] : known.tensors) of_shape[shape] = Kept(profiles);
+  std::map<int, const std::vector<Cuts>*> of_signature;
+  for (const auto& [signature, profiles] : known.operators) {
+    of_signature[signature] = Kept(profiles);
+  }
+  for (const TensorClass& tensor : coarse_.tensors) {
+    const std::vector<Cuts>* found = of_shape[tensor.shape];
+    exact.tensors.push_back(found == nullptr ? none : found);
+  }
+  for (const OpClass& op : coarse_.operators) {
+    const std::vector<Cuts>* found =
+        op.elementwise ? nullptr : of_signature[op.signature];
+    exact.operators.push_back(op.elementwise || found != nullptr ? found : none);
+  }
+  return exact;
+}
+
+KnownProfiles PartitionSearcher::KnownOf(const ExactProfiles& exact) const {
+  KnownProfiles known;
+  known.parts = parts_;
+  for (size_t c = 0; c < exact.tensors.size(); ++c) {
+    known.tensors.emplace(coarse_.tensors[c].shape, *exact.tensors[c]);
+  }
+  for (size_t p = 0; p < exact.operators.size(); ++p) {
+    if (exact.operators[p] == nullptr) continue;
+    known.operators.emplace(coarse_.operators[p].signature, *exact.operators[p]);
+  }
+  return known;
 }
 
 PairwiseProblem PartitionSearcher::Problem(const ClassCuts& given) {

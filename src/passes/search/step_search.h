@@ -40,6 +40,7 @@
 #include "passes/search/memory_limit.h"
 #include "passes/search/search_tables.h"
 #include "solver/eliminate.h"
+#include "solver/solve.h"
 #include "solver/solve_cache.h"
 
 namespace tofu {
@@ -62,6 +63,14 @@ struct ExactProfiles {
   std::vector<const std::vector<Cuts>*> operators;  // [operator class]
 };
 
+// The profiles that classes tell apart, by what makes classes alike: they also hold for
+// other classes of the same graph, over the same parts.
+struct KnownProfiles {
+  std::vector<int> parts;
+  std::map<Shape, std::vector<Cuts>> tensors;
+  std::map<int, std::vector<Cuts>> operators;  // by signature (timesteps.h)
+};
+
 constexpr int64_t kUnlimitedCells = int64_t{1} << 62;
 
 enum class SolveBy {
@@ -75,6 +84,7 @@ struct SearchOptions {
   EliminateOptions eliminate;
   int64_t max_nodes = 1;                // of kBranch
   const MemoryLimit* memory = nullptr;  // null: no limit; only of kBranch
+  double elimination_work = SolveOptions().elimination_work;  // of kBranch
   // If fewer than all steps, patterns are chosen, and bytes are a bound (patterns.h).
   size_t ordered = Cuts::kMaxSteps;
   const ClassProfiles* profiles = nullptr;  // null: all
@@ -116,11 +126,16 @@ class PartitionSearcher {
   // apart. False if none was new: then the choices are a plan.
   bool TellApart(const ClassCuts& chosen, ExactProfiles* exact);
 
+  // What to tell apart from the start, given what an earlier search did; and the reverse.
+  ExactProfiles ExactOf(const KnownProfiles& known);
+  KnownProfiles KnownOf(const ExactProfiles& exact) const;
+
   // What Search() solves, with as many alternatives as there are.
   PairwiseProblem Problem(const ClassCuts& given);
 
  private:
   SearchTables* TablesOf(size_t ordered);
+  const std::vector<Cuts>* Kept(std::vector<Cuts> profiles);
   // Every tensor takes its first alternative, every operator its best one then.
   SearchResult Hurry(ClassCuts given, SearchOptions options);
 

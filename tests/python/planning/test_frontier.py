@@ -148,15 +148,16 @@ def run(capsys, *args):
 
 def test_the_command_predicts_times_and_saves_the_last_plan(capsys, tmp_path):
     path = tmp_path / "best.plan"
-    given = "--limits", "3", "--machine", "p2.8xlarge", "--rivals", "tofu,optcnn"
+    given = "--limits", "3", "--machine", "p2.8xlarge", "--rivals", "tofu,optcnn,mesh-tensorflow"
     status, told, _ = run(capsys, *given, "--format", "json", "--save", str(path))
     assert status == 0
     found = json.loads(told)
     assert (found["format"], found["version"], found["workers"]) == ("tofu-frontier", 1, 8)
     seconds = [point["step_seconds"] for point in found["frontier"]]
     assert seconds == sorted(seconds, reverse=True) and len(seconds) >= 2
-    tofu, optcnn = found["rivals"]
-    assert (tofu["name"], optcnn["name"]) == ("tofu", "optcnn")
+    tofu, optcnn, mesh = found["rivals"]
+    assert (tofu["name"], optcnn["name"], mesh["name"]) == ("tofu", "optcnn", "mesh-tensorflow")
+    assert mesh["step_seconds"] < tofu["step_seconds"]
     assert optcnn["step_seconds"] == pytest.approx(seconds[-1], rel=0.01)
     assert tofu["tile_bytes"] is None
     assert any(point["tile_bytes"] for point in found["frontier"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import mxnet as mx
 import pytest
 
 from tofu import _core
 from tofu.analysis.work import KINDS
-from tofu.models import find
+from tofu.models import build, find
 from tofu.simulate.calibrate import Measured, calibrate, machine_document, rate_tables
-from tofu.simulate.measure import Engine
+from tofu.simulate.measure import Engine, node_seconds
 
 ENGINE = Engine(push_s=1e-6, launch_s=2e-6)
 COPIES = [(1024, 1, 1e-6), (4096, 1, 2e-6), (4096, 2, 4e-6)]
@@ -85,3 +86,27 @@ def test_the_calls_of_a_model_are_measured() -> None:
     assert any(op == "_backward_FullyConnected" for _, op in measured)
     assert 0 < document["device"]["launch_s"] < 1
     assert _core.Machine(json.dumps(document)).devices >= 8
+
+
+@pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", None), ("sgd_mom", 0.9)])
+def test_updates_are_measured_as_a_trainer_makes_them(
+    optimizer: str, momentum: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    original = getattr(mx.nd, f"multi_{optimizer}_update")
+
+    def spy(*arrays: Any, **options: Any) -> Any:
+        calls.append((arrays, options))
+        return original(*arrays, **options)
+
+    monkeypatch.setattr(mx.nd, f"multi_{optimizer}_update", spy)
+    graph = build(find("mlp"), 8, reduced=True).training_graph(optimizer=optimizer)
+    nodes = _core.OperatorCalls(graph).nodes
+    node = next(each for each in nodes if each.op == f"{optimizer}_update")
+    assert node_seconds(node, ENGINE) > 0
+    arrays, options = calls[0]
+    assert [array.shape for array in arrays] == [tuple(shape) for shape, _ in node.inputs]
+    assert options["out"] == [arrays[0]]
+    assert options["num_weights"] == 1
+    assert options.get("momentum") == momentum
+    assert len({id(arrays[0]) for arrays, _ in calls}) > 1, "not always in a cache"

@@ -73,6 +73,30 @@ TEST(Coalesce, WithoutMergingOnlyWhatIsTiledTogetherSharesAClass) {
   }
 }
 
+TEST(Coalesce, OnlyTheTensorsOfReleasedOperatorsHaveClassesOfTheirOwn) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {8, 6});
+  const NodeEntry a = example.Elementwise("a", {x});
+  const NodeEntry b = example.Elementwise("b", {a});
+  const NodeEntry c = example.Elementwise("c", {b});
+  example.Head(c, "output");
+  const Groups groups = GroupForwardBackward(example.graph(), example.table());
+  CoalesceOptions options;
+  options.released.assign(example.graph().nodes.size(), false);
+  options.released[b.node] = true;
+  const CoarseGraph coarse = Coalesce(example.graph(), example.table(), groups, options);
+  const auto of = [&](const char* name) {
+    return TensorClassOf(example.graph(), coarse, name);
+  };
+  EXPECT_EQ(of("x"), of("a"));
+  EXPECT_NE(of("a"), of("b"));
+  EXPECT_EQ(of("b"), of("c"));
+  for (const NodeEntry& entry : {a, b, c}) {
+    EXPECT_EQ(coarse.operators[coarse.op_class[entry.node]].elementwise,
+              entry.node != b.node);
+  }
+}
+
 TEST(Coalesce, AFlagAloneDoesNotMakeAnOperatorElementwise) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 4});

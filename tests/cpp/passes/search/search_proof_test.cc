@@ -19,6 +19,8 @@ namespace {
 
 constexpr size_t kMaxTensors = 10;
 constexpr int kGraphs = 1000;
+constexpr size_t kMaxPlans = 300;
+const CoalesceOptions kNothingMerged = {false, false};
 
 Plan PlanFor(ExampleGraph* example, int workers, const std::string& mode,
              const std::vector<int>& parts = {}) {
@@ -29,10 +31,11 @@ Plan PlanFor(ExampleGraph* example, int workers, const std::string& mode,
   return MakePlan(example->graph(), example->table(), options);
 }
 
-int64_t BruteForce(ExampleGraph* example, const std::vector<int>& parts, size_t limit) {
+int64_t BruteForce(ExampleGraph* example, const std::vector<int>& parts, size_t limit,
+                   const CoalesceOptions& merged = {}) {
   const Graph& graph = example->graph();
-  const CoarseGraph coarse =
-      Coalesce(graph, example->table(), GroupForwardBackward(graph, example->table()));
+  const CoarseGraph coarse = Coalesce(
+      graph, example->table(), GroupForwardBackward(graph, example->table()), merged);
   if (coarse.tensors.size() > kMaxTensors) return -1;
   return BruteForceBytes(graph, example->table(), coarse, parts, limit);
 }
@@ -197,7 +200,7 @@ TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
     ExampleGraph example = RandomGraph(seed, 1 + static_cast<int>(seed % 4));
     int64_t best = -1;
     for (const std::vector<int>& parts : GetParam().orders) {
-      const int64_t bytes = BruteForce(&example, parts, 150);
+      const int64_t bytes = BruteForce(&example, parts, kMaxPlans, kNothingMerged);
       if (best < 0 || (bytes >= 0 && bytes < best)) best = bytes;
     }
     if (best < 0) continue;
@@ -210,7 +213,8 @@ TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
     ASSERT_EQ(Recount(example.graph(), example.table(), plan), plan.total_bytes());
     ASSERT_EQ(Recount(example.graph(), example.table(), greedy), greedy.total_bytes());
     for (const std::vector<int>& parts : GetParam().orders) {
-      ExpectFirstStepsBound(&example, parts, BruteForce(&example, parts, 150));
+      ExpectFirstStepsBound(&example, parts,
+                            BruteForce(&example, parts, kMaxPlans, kNothingMerged));
     }
     recursion.Add(greedy.total_bytes(), best);
     improved.Add(plan.total_bytes(), best);
@@ -228,6 +232,73 @@ TEST_P(AllSteps, AreWithinAGapOfBruteForceOverJointPlans) {
 INSTANTIATE_TEST_SUITE_P(Search, AllSteps,
                          testing::Values(Joint{4, {{2, 2}}}, Joint{6, {{3, 2}, {2, 3}}},
                                          Joint{8, {{2, 2, 2}}}));
+
+// The readers of x suit columns, those of its activation suit rows: cutting both alike
+// costs bytes.
+void AddTornChain(ExampleGraph* example, int64_t columns, int row_readers) {
+  const NodeEntry x = example->Variable("x", {4, columns}, "data");
+  const NodeEntry w = example->Variable("w", {4, 1}, "data");
+  const NodeEntry y = example->Elementwise("y", {x});
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = "product" + std::to_string(i);
+    example->Head(example->MatMul(name, x, w, true), "output");
+  }
+  for (int i = 0; i < row_readers; ++i) {
+    example->Head(example->RowWise("row" + std::to_string(i), {y}), "output");
+  }
+}
+
+TEST(SearchProof, AChainThatCostsBytesIfItIsCutAlikeIsReleased) {
+  for (const std::vector<int>& parts : {std::vector<int>{2}, {2, 2}}) {
+    for (const char* mode : {"tofu", "flat"}) {
+      ExampleGraph example;
+      AddTornChain(&example, 64, 2);
+      const int64_t merged = BruteForce(&example, parts, 100000);
+      const int64_t best = BruteForce(&example, parts, 100000, kNothingMerged);
+      ASSERT_GE(best, 0);
+      ASSERT_LT(best, merged);
+      const Plan plan = PlanFor(&example, parts.size() == 1 ? 2 : 4, mode);
+      EXPECT_EQ(plan.total_bytes(), best);
+      EXPECT_EQ(plan.status, PlanStatus::kOptimal);
+      EXPECT_EQ(plan.lower_bound_bytes, best);
+      EXPECT_EQ(Recount(example.graph(), example.table(), plan), best);
+    }
+  }
+}
+
+// Too many different operators to solve all steps at once.
+void AddProducts(ExampleGraph* example) {
+  for (int64_t i = 1; i <= 100; ++i) {
+    const std::string name = "extra" + std::to_string(i);
+    const NodeEntry a = example->Variable(name + "a", {8 * i, 64}, "data");
+    const NodeEntry b = example->Variable(name + "b", {64, 8 * (101 - i)}, "data");
+    example->Head(example->MatMul(name, example->MatMul(name + "first", a, b),
+                                  example->Variable(name + "c", {8 * (101 - i), 8})),
+                  "output");
+  }
+}
+
+TEST(SearchProof, AChainOfALargeGraphIsReleasedAndProven) {
+  ExampleGraph chain;
+  AddTornChain(&chain, 16, 4);
+  ExampleGraph others;
+  AddProducts(&others);
+  ExampleGraph both;
+  AddTornChain(&both, 16, 4);
+  AddProducts(&both);
+  std::vector<std::string> passes;
+  PlanOptions options;
+  options.workers = 4;
+  const Plan plan =
+      MakePlan(both.graph(), both.table(), options,
+               [&](const std::string& name, const auto&) { passes.push_back(name); });
+  EXPECT_EQ(std::count(passes.begin(), passes.end(), "release"), 1);
+  EXPECT_EQ(plan.total_bytes(), PlanFor(&chain, 4, "tofu").total_bytes() +
+                                    PlanFor(&others, 4, "tofu").total_bytes());
+  EXPECT_EQ(plan.status, PlanStatus::kOptimal);
+  EXPECT_EQ(plan.lower_bound_bytes, plan.total_bytes());
+  EXPECT_EQ(Recount(both.graph(), both.table(), plan), plan.total_bytes());
+}
 
 TEST(SearchProof, ThePlanCostsWhatARecountOfEveryWorkerFinds) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
@@ -358,7 +429,7 @@ TEST(SearchBound, HoldsWhereOperatorsSkipElements) {
 TEST(SearchLimits, WithoutTimeItStillReturnsAValidPlanAndABound) {
   ExampleGraph example = Mlp(64, 512, 40);
   PlanOptions options;
-  options.workers = 8;
+  options.workers = 4;
   options.time_limit_s = 1e-9;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   EXPECT_EQ(plan.status, PlanStatus::kFeasible);
@@ -373,7 +444,7 @@ TEST(SearchLimits, AHundredthOfASecondForALargeGraphGivesAValidPlanAndABound) {
   ExampleGraph example = Residual(64, 512, 2500);
   ASSERT_GE(example.graph().nodes.size(), 10000u);
   PlanOptions options;
-  options.workers = 8;
+  options.workers = 4;
   options.time_limit_s = 0.01;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   EXPECT_EQ(plan.parts, (std::vector<int>{2, 2, 2}));

@@ -1,0 +1,397 @@
+#include "passes/search/mesh_layout.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "graph/box.h"
+#include "passes/coarsen/group.h"
+#include "passes/search/cost.h"
+#include "passes/search/predict.h"
+#include "passes/search/search_tables.h"
+
+namespace tofu {
+namespace {
+
+constexpr size_t kMaxStarts = 16;
+// After so many costs the search changes nothing more: about four seconds.
+constexpr size_t kMaxCosts = 40000;
+
+// The logical dimensions that a step cuts, ascending.
+using StepDimensions = std::vector<int>;
+using Layout = std::vector<StepDimensions>;  // [step]
+
+bool Has(const StepDimensions& dims, int dim) {
+  return std::binary_search(dims.begin(), dims.end(), dim);
+}
+
+// What layouts are possible.
+class MeshSpace {
+ public:
+  MeshSpace(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+            const std::vector<int>& parts)
+      : parts_(parts),
+        dims_(FindLogicalDimensions(graph, table, coarse)),
+        extents_(static_cast<size_t>(dims_.count)),
+        conflicts_(static_cast<size_t>(dims_.count)),
+        tensors_(static_cast<size_t>(dims_.count)),
+        operators_(static_cast<size_t>(dims_.count)),
+        is_split_(static_cast<size_t>(dims_.count), false),
+        bytes_(static_cast<size_t>(dims_.count), 0) {
+    for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+      const TensorClass& tensor = coarse.tensors[c];
+      Meet(dims_.tensors[c], tensor.shape);
+      const int64_t bytes = NumElements(tensor.shape) *
+                            DtypeBytes(graph.dtypes[tensor.entries[0]]) *
+                            static_cast<int64_t>(tensor.entries.size());
+      for (int dim : dims_.tensors[c]) {
+        bytes_[dim] += bytes;
+        tensors_[dim].insert(static_cast<int>(c));
+      }
+    }
+    for (size_t p = 0; p < coarse.operators.size(); ++p)
+      AddOperator(graph, table, coarse, p);
+    for (int dim = 0; dim < dims_.count; ++dim) {
+      if (is_split_[dim] && conflicts_[dim].count(dim) == 0) order_.push_back(dim);
+    }
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int a, int b) { return bytes_[a] > bytes_[b]; });
+  }
+
+  const LogicalDimensions& dims() const { return dims_; }
+  // Those that a step may cut, of the most bytes first.
+  const std::vector<int>& order() const { return order_; }
+  // The classes of operators whose cost depends on a dimension.
+  const std::set<int>& operators(int dim) const { return operators_[dim]; }
+
+  bool Conflict(int dim, const StepDimensions& others) const {
+    return std::any_of(others.begin(), others.end(),
+                       [&](int other) { return conflicts_[dim].count(other) > 0; });
+  }
+
+  // Whether a dimension divides at this step, too.
+  bool Divides(int dim, size_t step, const Layout& layout) const {
+    int64_t parts = parts_[step];
+    for (size_t other = 0; other < layout.size(); ++other) {
+      if (other != step && Has(layout[other], dim)) parts *= parts_[other];
+    }
+    return std::all_of(extents_[dim].begin(), extents_[dim].end(),
+                       [&](int64_t extent) { return extent % parts == 0; });
+  }
+
+  bool Fits(int dim, size_t step, const StepDimensions& chosen,
+            const Layout& layout) const {
+    return !Has(chosen, dim) && !Conflict(dim, chosen) && Divides(dim, step, layout);
+  }
+
+  // `chosen` with whatever else fits.
+  StepDimensions Complete(StepDimensions chosen, size_t step,
+                          const Layout& layout) const {
+    for (int dim : order_) {
+      if (!Fits(dim, step, chosen, layout)) continue;
+      chosen.insert(std::upper_bound(chosen.begin(), chosen.end(), dim), dim);
+    }
+    return chosen;
+  }
+
+  // Brings cuts up to date where these dimensions have changed.
+  void Update(const std::vector<int>& changed, const Layout& layout,
+              ClassCuts* cuts) const {
+    for (int dim : changed) {
+      for (int c : tensors_[dim]) cuts->tensors[c] = Along(dims_.tensors[c], layout);
+      for (int p : operators_[dim])
+        cuts->operators[p] = Along(dims_.operators[p], layout);
+    }
+  }
+
+  ClassCuts CutsOf(const Layout& layout) const {
+    ClassCuts cuts;
+    for (const std::vector<int>& dims : dims_.tensors) {
+      cuts.tensors.push_back(Along(dims, layout));
+    }
+    for (const std::vector<int>& vars : dims_.operators) {
+      cuts.operators.push_back(Along(vars, layout));
+    }
+    return cuts;
+  }
+
+ private:
+  // Dimensions of one tensor or operator, of these extents.
+  void Meet(const std::vector<int>& dims, const Shape& extents) {
+    for (size_t a = 0; a < dims.size(); ++a) {
+      if (dims[a] < 0) continue;
+      extents_[dims[a]].insert(extents[a]);
+      for (size_t b = 0; b < dims.size(); ++b) {
+        if (a != b && dims[b] >= 0) conflicts_[dims[a]].insert(dims[b]);
+      }
+    }
+  }
+
+  void AddOperator(const Graph& graph, const StrategyTable& table,
+                   const CoarseGraph& coarse, size_t p) {
+    const int node = coarse.operators[p].nodes[0];
+    const StrategyRow* row = table.row(node);
+    const int number = static_cast<int>(p);
+    if (row != nullptr) {
+      Shape extents;
+      for (size_t v = 0; v < row->vars.size(); ++v) {
+        extents.push_back(VarExtent(*row, static_cast<int>(v), graph, node));
+      }
+      Meet(dims_.operators[p], extents);
+    }
+    for (int dim : dims_.operators[p]) {
+      if (dim < 0) continue;
+      operators_[dim].insert(number);
+      is_split_[dim] = true;
+    }
+    const auto add = [&](int entry) {
+      for (int dim : dims_.tensors[coarse.tensor_class[entry]]) {
+        operators_[dim].insert(number);
+      }
+    };
+    for (NodeEntry input : graph.nodes[node].inputs) add(graph.entry_id(input));
+    for (int i = 0; i < graph.nodes[node].num_outputs; ++i)
+      add(graph.entry_id({node, i}));
+  }
+
+  Cuts Along(const std::vector<int>& dims, const Layout& layout) const {
+    Cuts cuts(layout.size(), kReplicated);
+    for (size_t step = 0; step < layout.size(); ++step) {
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] >= 0 && Has(layout[step], dims[d])) cuts[step] = static_cast<int>(d);
+      }
+    }
+    return cuts;
+  }
+
+  const std::vector<int>& parts_;
+  const LogicalDimensions dims_;
+  std::vector<std::set<int64_t>> extents_;  // [logical dimension]
+  std::vector<std::set<int>> conflicts_;    // the same: those it cannot share a step with
+  std::vector<std::set<int>> tensors_;      // classes of tensors that have it
+  std::vector<std::set<int>> operators_;  // classes of operators whose cost depends on it
+  std::vector<bool> is_split_;            // whether some operator is split along it
+  std::vector<int64_t> bytes_;            // of the tensors that have it
+  std::vector<int> order_;
+};
+
+// What a layout costs: each class of operators by itself.
+class MeshCost {
+ public:
+  MeshCost(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+           const MeshOptions& options)
+      : graph_(graph), table_(table), coarse_(coarse), parts_(options.parts) {
+    if (options.time != nullptr) {
+      time_.emplace(graph, table, coarse, *options.time, options.parts);
+    }
+  }
+
+  int64_t Of(int number, const ClassCuts& cuts) {
+    const OpClass& op = coarse_.operators[number];
+    // Element-wise operators of a class differ; others of equal shapes cost the same.
+    std::vector<int> key = {op.elementwise ? -1 - number : op.signature,
+                            static_cast<int>(op.nodes.size())};
+    const auto add = [&](const Cuts& of_one) {
+      key.insert(key.end(), of_one.begin(), of_one.end());
+    };
+    add(cuts.operators[number]);
+    for (const OpSlot& slot : op.slots) {
+      key.push_back(slot.is_output ? -1 - slot.index : slot.index);
+      add(cuts.tensors[slot.tensor_class]);
+    }
+    const auto [found, is_new] = known_.emplace(std::move(key), 0);
+    if (is_new) {
+      const size_t p = static_cast<size_t>(number);
+      found->second = time_ ? PredictOperators(graph_, table_, coarse_, cuts, p, *time_)
+                            : Bytes(op, number, cuts);
+    }
+    return found->second;
+  }
+
+  // How many it has counted.
+  size_t count() const { return known_.size(); }
+
+  int64_t Of(const ClassCuts& cuts) {
+    int64_t sum = 0;
+    for (size_t p = 0; p < coarse_.operators.size(); ++p) {
+      sum += Of(static_cast<int>(p), cuts);
+    }
+    return sum;
+  }
+
+ private:
+  int64_t Bytes(const OpClass& op, int number, const ClassCuts& cuts) const {
+    const int node = op.nodes[0];
+    const OperatorRegions regions(graph_, table_, node, cuts.operators[number], parts_);
+    int64_t bytes = 0;
+    for (const OpSlot& slot : op.slots) {
+      const GroupBoxes tiles = TileBoxes(coarse_.tensors[slot.tensor_class].shape,
+                                         cuts.tensors[slot.tensor_class], parts_);
+      const NodeEntry entry = slot.is_output ? NodeEntry{node, slot.index}
+                                             : graph_.nodes[node].inputs[slot.index];
+      const int64_t elements = slot.is_output ? regions.OutputElements(slot.index, tiles)
+                                              : regions.InputElements(slot.index, tiles);
+      bytes += elements * DtypeBytes(graph_.dtype(entry));
+    }
+    return bytes * static_cast<int64_t>(op.nodes.size());
+  }
+
+  const Graph& graph_;
+  const StrategyTable& table_;
+  const CoarseGraph& coarse_;
+  const std::vector<int>& parts_;
+  std::optional<TimeCost> time_;
+  std::map<std::vector<int>, int64_t> known_;
+};
+
+class LayoutSearch {
+ public:
+  LayoutSearch(const MeshSpace& space, const MeshOptions& options, MeshCost* cost)
+      : space_(space), options_(options), cost_(*cost) {}
+
+  Layout Run() {
+    has_tried_all_ = TryAll(0, Layout(options_.parts.size()));
+    if (has_tried_all_) return best_;
+    const std::vector<int>& order = space_.order();
+    for (size_t start = 0; start < std::min(kMaxStarts, order.size()); ++start) {
+      const Layout layout = StartWith(order[start]);
+      Keep(layout, cost_.Of(space_.CutsOf(layout)));
+    }
+    Improve();
+    return best_;
+  }
+
+  bool has_tried_all() const { return has_tried_all_; }
+
+ private:
+  // Tries every set of dimensions at this step and the later ones; false if there are
+  // too many.
+  bool TryAll(size_t step, const Layout& layout) {
+    if (step == layout.size()) {
+      if (++tried_ > kMaxLayouts) return false;
+      Keep(layout, cost_.Of(space_.CutsOf(layout)));
+      return true;
+    }
+    return TryStep(step, 0, {}, layout);
+  }
+
+  // With or without each dimension in turn, as far as the step then cuts what it can.
+  bool TryStep(size_t step, size_t next, const StepDimensions& chosen, Layout layout) {
+    const std::vector<int>& order = space_.order();
+    while (next < order.size() && !space_.Fits(order[next], step, chosen, layout)) ++next;
+    if (next == order.size()) {
+      if (space_.Complete(chosen, step, layout) != chosen) return ++tried_ <= kMaxLayouts;
+      layout[step] = chosen;
+      return TryAll(step + 1, layout);
+    }
+    StepDimensions with = chosen;
+    with.insert(std::upper_bound(with.begin(), with.end(), order[next]), order[next]);
+    return TryStep(step, next + 1, with, layout) &&
+           TryStep(step, next + 1, chosen, layout);
+  }
+
+  void Keep(const Layout& layout, int64_t cost) {
+    if (least_ >= 0 && cost >= least_) return;
+    least_ = cost;
+    best_ = layout;
+  }
+
+  // Every step cuts the dimension, if it divides, and what else fits.
+  Layout StartWith(int dim) const {
+    Layout layout(options_.parts.size());
+    for (size_t step = 0; step < layout.size(); ++step) {
+      StepDimensions chosen;
+      if (space_.Fits(dim, step, chosen, layout)) chosen.push_back(dim);
+      layout[step] = space_.Complete(chosen, step, layout);
+    }
+    return layout;
+  }
+
+  void Improve() {
+    ClassCuts cuts = space_.CutsOf(best_);
+    bool improves = true;
+    while (improves) {
+      improves = false;
+      for (size_t step = 0; step < best_.size(); ++step) {
+        for (int dim : space_.order()) {
+          if (cost_.count() > kMaxCosts) return;
+          const std::optional<Layout> changed = With(dim, step, best_);
+          if (!changed || !Change(step, best_, *changed, &cuts)) continue;
+          best_ = *changed;
+          improves = true;
+        }
+      }
+    }
+  }
+
+  // The step takes another dimension in place of those that it cannot have with it.
+  std::optional<Layout> With(int dim, size_t step, const Layout& layout) const {
+    if (Has(layout[step], dim) || !space_.Divides(dim, step, layout)) return std::nullopt;
+    StepDimensions chosen = {dim};
+    for (int other : layout[step]) {
+      if (!space_.Conflict(other, {dim})) chosen.push_back(other);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    Layout changed = layout;
+    changed[step] = space_.Complete(chosen, step, layout);
+    return changed;
+  }
+
+  // Changes the cuts of one step if that costs less.
+  bool Change(size_t step, const Layout& before, const Layout& after, ClassCuts* cuts) {
+    std::vector<int> differ;
+    std::set_symmetric_difference(before[step].begin(), before[step].end(),
+                                  after[step].begin(), after[step].end(),
+                                  std::back_inserter(differ));
+    std::set<int> operators;
+    for (int dim : differ) {
+      operators.insert(space_.operators(dim).begin(), space_.operators(dim).end());
+    }
+    int64_t difference = 0;
+    for (int p : operators) difference -= cost_.Of(p, *cuts);
+    space_.Update(differ, after, cuts);
+    for (int p : operators) difference += cost_.Of(p, *cuts);
+    if (difference >= 0) space_.Update(differ, before, cuts);
+    return difference < 0;
+  }
+
+  const MeshSpace& space_;
+  const MeshOptions& options_;
+  MeshCost& cost_;
+  size_t tried_ = 0;
+  bool has_tried_all_ = false;
+  int64_t least_ = -1;
+  Layout best_;
+};
+
+void Fill(const Cuts& found, Cuts* given) {
+  for (size_t step = 0; step < found.size(); ++step) {
+    if ((*given)[step] == kFree) (*given)[step] = found[step];
+  }
+}
+
+}  // namespace
+
+bool SearchMeshLayout(const Graph& graph, const StrategyTable& table,
+                      const CoarseGraph& coarse, const MeshOptions& options,
+                      ClassCuts* given) {
+  const MeshSpace space(graph, table, coarse, options.parts);
+  MeshCost cost(graph, table, coarse, options);
+  LayoutSearch search(space, options, &cost);
+  const ClassCuts found = space.CutsOf(search.Run());
+  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+    Fill(found.tensors[c], &given->tensors[c]);
+  }
+  for (size_t p = 0; p < coarse.operators.size(); ++p) {
+    if (!coarse.operators[p].elementwise) {
+      Fill(found.operators[p], &given->operators[p]);
+    }
+  }
+  return search.has_tried_all();
+}
+
+}  // namespace tofu

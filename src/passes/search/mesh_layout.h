@@ -1,0 +1,48 @@
+// Searches the layouts of Mesh-TensorFlow: each step of a plan is a dimension of a mesh
+// of workers, and each logical dimension (logical_dimensions.h) is cut at some of the
+// steps. All tensors that have it are cut along it there, and all operators that iterate
+// over it are split along it. What has none of a step's dimensions is whole at that step.
+//
+// Rule:       no tensor and no operator has two dimensions of one step, or a dimension
+//             that does not divide. A step cuts as many as it can: another one would
+//             break the rule.
+// Search:     all layouts, if there are few; else local search from the best layout that
+//             cuts one dimension first wherever it divides: a step takes another
+//             dimension, gives up those that cannot be next to it, and takes what else
+//             fits, as long as that costs less.
+// Input:      a graph, its table and classes; the parts; the objective; what is given.
+// Output:     `given` with a decision for every class and step. Decisions in it stay.
+// Errors:     none.
+// Position:   modes.h, for the mode "mesh-tensorflow".
+// Complexity: one cost of a class of operators for each class that a change touches.
+#ifndef TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
+#define TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/search/logical_dimensions.h"
+#include "passes/search/step_search.h"
+#include "passes/search/time_cost.h"
+
+namespace tofu {
+
+// More layouts than this are not all tried.
+constexpr size_t kMaxLayouts = 4096;
+
+struct MeshOptions {
+  std::vector<int> parts;
+  const TimeModel* time = nullptr;  // the objective; null: bytes
+};
+
+// Returns whether all layouts were tried.
+bool SearchMeshLayout(const Graph& graph, const StrategyTable& table,
+                      const CoarseGraph& coarse, const MeshOptions& options,
+                      ClassCuts* given);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_MESH_LAYOUT_H_
