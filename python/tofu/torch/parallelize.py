@@ -43,6 +43,7 @@ def parallelize(
     *,
     plan: GivenPlan = None,
     options: Optional[SearchOptions] = None,
+    compiled: bool = False,
 ) -> torch.nn.Module:
     """Distribute a module over a mesh; call it on every rank with the same arguments.
 
@@ -53,6 +54,8 @@ def parallelize(
         kwargs: the same by name.
         plan: a plan, or the file of its document; None: rank 0 searches one.
         options: how to search.
+        compiled: whether torch.compile compiles what ranks compute between exchanges, in their
+            first step.
 
     Returns:
         The module. Plain tensors given to it are the whole batch, the same on every rank, and
@@ -64,7 +67,7 @@ def parallelize(
         PlanError: the plan is for another module or other inputs.
     """
     devices = _mesh(mesh)
-    runner = _Runner(model, devices, options)
+    runner = _Runner(model, devices, options, compiled)
     runner.prepare(tuple(args), dict(kwargs or {}), plan)
     model.forward = runner.call
     return model
@@ -103,8 +106,13 @@ class _Runner:
     """
 
     def __init__(
-        self, model: torch.nn.Module, mesh: DeviceMesh, options: Optional[SearchOptions]
+        self,
+        model: torch.nn.Module,
+        mesh: DeviceMesh,
+        options: Optional[SearchOptions],
+        compiled: bool,
     ) -> None:
+        self._compiled = compiled
         self._model = model
         self._mesh = mesh
         self._options = options or SearchOptions()
@@ -187,7 +195,7 @@ class _Runner:
         else:
             text = given.to_json() if isinstance(given, TorchPlan) else _text_of(given)
         found = read_plan(text, traced, sizes, "the plan" if given is None else _named(given))
-        return Program(found, self._mesh, self._seed)
+        return Program(found, self._mesh, self._seed, compiled=self._compiled)
 
     def _pins(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The user's pins; parameters and buffers stay where an earlier program has them."""

@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from tofu.analysis.apply_row import part_of
 from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
+from tofu.torch.compiling import Segment, segments
 from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.moves import Move, kept_placement, split_of
 from tofu.torch.order import arranged
@@ -69,10 +70,15 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Pass:
-    """The calls of a pass, and the exchanges before each of them and after the last one."""
+    """The calls of a pass, and the exchanges before each of them and after the last one.
+
+    Attributes:
+        compiled: by the number of its first call, a compiled segment and where it ends.
+    """
 
     calls: tuple[_Call, ...]
     batches: Sequence[Sequence[Sequence[Task]]]
+    compiled: Mapping[int, tuple[int, Segment]]
 
 
 class Program:
@@ -82,12 +88,16 @@ class Program:
         plan: the plan, the same on all ranks.
         mesh: the devices, of the plan's sizes.
         seed: of random numbers, the same on all ranks.
+        compiled: whether torch.compile compiles what is computed between exchanges.
 
     Attributes:
         exchange: what moves tiles between ranks.
     """
 
-    def __init__(self, plan: TorchPlan, mesh: DeviceMesh, seed: int = 0) -> None:
+    def __init__(
+        self, plan: TorchPlan, mesh: DeviceMesh, seed: int = 0, *, compiled: bool = False
+    ) -> None:
+        self._compiled = compiled
         self.plan = plan
         self.mesh = mesh
         self.exchange = Exchange(mesh)
@@ -166,11 +176,22 @@ class Program:
         return tiles[entry][self.placements(entry)]
 
     def _run_all(self, steps: _Pass, tiles: Tiles) -> None:
-        for number, batches in enumerate(steps.batches):
-            for batch in batches:
+        number = 0
+        while number <= len(steps.calls):
+            for batch in steps.batches[number]:
                 self._exchange(batch, tiles)
+            if number in steps.compiled:
+                end, segment = steps.compiled[number]
+                made = segment([tiles[entry][place] for entry, place in segment.reads])
+                for (entry, place), tile in zip(segment.makes, made):
+                    tiles[entry] = {place: tile}
+                for call in steps.calls[number:end]:
+                    self._drop(call, tiles)
+                number = end
+                continue
             if number < len(steps.calls):
                 self._run(steps.calls[number], tiles)
+            number += 1
 
     def _exchange(self, batch: Sequence[Task], tiles: Tiles) -> None:
         moving = []
@@ -199,6 +220,10 @@ class Program:
         for out in call.outputs:
             value = result[out.position] if isinstance(result, (tuple, list)) else result
             tiles[out.entry] = {out.made: value}
+        self._drop(call, tiles)
+
+    def _drop(self, call: _Call, tiles: Tiles) -> None:
+        """Forget what nothing reads after a call."""
         for entry in call.drops:
             tiles.pop(entry, None)
 
@@ -212,7 +237,10 @@ class Program:
         for k, call in enumerate(calls):
             drops = {e for e, _, _ in call.inputs if last[e] == k and e not in kept}
             calls[k] = replace(call, drops=tuple(drops))
-        return _Pass(tuple(calls), batched(self._tasks(calls), len(calls)))
+        batches = batched(self._tasks(calls), len(calls))
+        starts = [k for k, each in enumerate(batches) if each]
+        compiled = segments(calls, starts, kept) if self._compiled else {}
+        return _Pass(tuple(calls), batches, compiled)
 
     def _tasks(self, calls: Sequence[_Call]) -> list[Task]:
         """The moves of a pass: of what calls make, and to where calls read it."""

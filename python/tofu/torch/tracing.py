@@ -396,9 +396,11 @@ class _Reader:
     def _changed(self, desc: Any) -> str:
         if isinstance(desc, descriptors.BufferAOTInput):
             return str(desc.target)
+        plain = isinstance(desc, descriptors.PlainAOTInput)
+        what = f"input {desc.idx}" if plain else getattr(desc, "target", desc)
         raise GraphError(
-            f"{type(self._module).__name__}: forward changes {desc} in place; expected changes of "
-            "buffers only"
+            f"{type(self._module).__name__}: forward changes {what} in place; expected changes of "
+            "buffers only: add to a copy, as in x = x + 1"
         )
 
     def _needed(self, heads: Sequence[Optional[Entry]]) -> tuple[Operator, ...]:

@@ -15,6 +15,8 @@ void CheckAlike(const Graph& graph, int first, int node, const Cuts& a, const Cu
       << "together; make the plan again from this graph";
 }
 
+}  // namespace
+
 bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
   for (const TensorClass& tensor : coarse.tensors) {
     const auto& first = plan.tensor_cuts[tensor.entries[0]];
@@ -30,8 +32,6 @@ bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
   }
   return true;
 }
-
-}  // namespace
 
 CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan) {
   const Groups groups = GroupForwardBackward(graph, table);

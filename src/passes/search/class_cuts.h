@@ -14,6 +14,9 @@
 
 namespace tofu {
 
+// Whether the plan cuts the members of every class alike.
+bool CutsAlike(const CoarseGraph& coarse, const Plan& plan);
+
 // The fewest classes whose members the plan cuts alike: those of the search, unless it
 // released some of what they merge.
 CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan);

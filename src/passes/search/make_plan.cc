@@ -254,12 +254,14 @@ struct PlanSearch {
     const CoarseGraph some =
         Coalesce(graph, table, groups,
                  {true, false, OperatorsToRelease(graph, table, fine, swept)});
+    // Equal operators of classes that are merged again may be split in equally good ways.
+    if (!CutsAlike(some, swept)) return plan;
     RecursiveOptions again = Options(some, &swept, false);
     again.is_quick = false;
     again.known = known;
     Plan released = SearchRecursively(graph, table, some, again);
     TellRelease(plan, released);
-    return released;
+    return released.cost() < plan.cost() ? released : plan;
   }
 
   static bool HasTimesteps(const CoarseGraph& coarse) {

@@ -135,7 +135,10 @@ class Recursion {
   void Start() {
     best_ = ClassCutsOf(graph_, coarse_, *options_.start);
     optimal_ = options_.start->status != PlanStatus::kFeasible;
-    recursion_cost_ = best_cost_ = options_.start->cost();
+    best_cost_ = options_.start->cost();
+    // Operators that these classes merge may cost something else.
+    if (options_.time == nullptr) best_cost_ = BestBytes();
+    recursion_cost_ = best_cost_;
   }
 
   // Keeps the start if no plan within the limit is found.
@@ -391,6 +394,15 @@ class Recursion {
     std::vector<int64_t>& bytes = bytes_by_steps_[key];
     for (size_t steps = bytes.size() + 1; steps <= parts_.size(); ++steps) {
       bytes.push_back(ClassBytes(graph_, table_, coarse_, best_, p, steps, parts_));
+    }
+    return bytes;
+  }
+
+  int64_t BestBytes() {
+    int64_t bytes = 0;
+    for (size_t p = 0; p < coarse_.operators.size(); ++p) {
+      bytes += BytesBySteps(static_cast<int>(p)).back() *
+               static_cast<int64_t>(coarse_.operators[p].nodes.size());
     }
     return bytes;
   }

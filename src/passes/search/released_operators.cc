@@ -8,12 +8,16 @@
 namespace tofu {
 namespace {
 
-bool CutsAlike(const CoarseGraph& fine, const OpClass& op, const Plan& plan) {
-  const auto cuts = [&](const OpSlot& slot) {
-    return plan.tensor_cuts[fine.tensors[slot.tensor_class].entries[0]];
-  };
-  return std::all_of(op.slots.begin(), op.slots.end(),
-                     [&](const OpSlot& slot) { return cuts(slot) == cuts(op.slots[0]); });
+// Also tensors that nothing reads: coarsening merges them, too.
+bool CutsTensorsAlike(const Graph& graph, int node, const Plan& plan) {
+  const Node& n = graph.nodes[node];
+  const auto& first = plan.tensor_cuts[graph.first_entry[node]];
+  for (int i = 1; i < n.num_outputs; ++i) {
+    if (plan.tensor_cuts[graph.entry_id({node, i})] != first) return false;
+  }
+  return std::all_of(n.inputs.begin(), n.inputs.end(), [&](NodeEntry input) {
+    return plan.tensor_cuts[graph.entry_id(input)] == first;
+  });
 }
 
 }  // namespace
@@ -21,9 +25,9 @@ bool CutsAlike(const CoarseGraph& fine, const OpClass& op, const Plan& plan) {
 std::vector<bool> OperatorsToRelease(const Graph& graph, const StrategyTable& table,
                                      const CoarseGraph& fine, const Plan& plan) {
   std::set<int> signatures;
-  for (const OpClass& op : fine.operators) {
-    if (IsElementwise(graph, table, op.nodes[0]) && !CutsAlike(fine, op, plan)) {
-      signatures.insert(op.signature);
+  for (int node = 0; node < graph.num_nodes(); ++node) {
+    if (IsElementwise(graph, table, node) && !CutsTensorsAlike(graph, node, plan)) {
+      signatures.insert(fine.operators[fine.op_class[node]].signature);
     }
   }
   std::vector<bool> released;

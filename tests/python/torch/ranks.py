@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import multiprocessing as mp
 
-TIMEOUT_S = 200
+TIMEOUT_S = 600
 
 
 def _rank(number: int, count: int, meeting: str, function: Callable[..., None], args: Any) -> None:

@@ -64,3 +64,15 @@ class ByData(nn.Module):
 def test_a_shape_that_depends_on_data_is_rejected() -> None:
     with pytest.raises(GraphError, match=r"data\[data > 0\]"):
         tofu.torch.trace(ByData(), (torch.ones(4, requires_grad=True),))
+
+
+class Changes(nn.Module):
+    """Changes its input."""
+
+    def forward(self, scale, data):
+        return data.add_(1).sum() * scale
+
+
+def test_an_input_that_forward_changes_is_named() -> None:
+    with pytest.raises(GraphError, match="Changes: forward changes input 1 in place; expected"):
+        tofu.torch.trace(Changes(), (torch.ones(1, requires_grad=True), torch.ones(4)))

@@ -66,5 +66,16 @@ TEST_F(ReleasedOperators, AreNotThoseOfAnotherKind) {
   EXPECT_EQ(Found(), (std::vector<std::string>{"both"}));
 }
 
+TEST_F(ReleasedOperators, AreAlsoThoseThatNothingReads) {
+  const NodeEntry dead = example_.Elementwise("dead", {first_, both_, both_});
+  const Graph& graph = example_.graph();
+  fine_ = Coalesce(graph, example_.table(), GroupForwardBackward(graph, example_.table()),
+                   {false, false});
+  plan_.tensor_cuts.emplace_back(1, 1);
+  CutByColumns(both_);
+  CutByColumns(dead);
+  EXPECT_EQ(Found(), (std::vector<std::string>{"both", "dead"}));
+}
+
 }  // namespace
 }  // namespace tofu

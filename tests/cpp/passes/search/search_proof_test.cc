@@ -429,7 +429,7 @@ TEST(SearchBound, HoldsWhereOperatorsSkipElements) {
 TEST(SearchLimits, WithoutTimeItStillReturnsAValidPlanAndABound) {
   ExampleGraph example = Mlp(64, 512, 40);
   PlanOptions options;
-  options.workers = 4;
+  options.workers = 8;
   options.time_limit_s = 1e-9;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   EXPECT_EQ(plan.status, PlanStatus::kFeasible);
@@ -444,7 +444,7 @@ TEST(SearchLimits, AHundredthOfASecondForALargeGraphGivesAValidPlanAndABound) {
   ExampleGraph example = Residual(64, 512, 2500);
   ASSERT_GE(example.graph().nodes.size(), 10000u);
   PlanOptions options;
-  options.workers = 4;
+  options.workers = 8;
   options.time_limit_s = 0.01;
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   EXPECT_EQ(plan.parts, (std::vector<int>{2, 2, 2}));
