@@ -335,7 +335,7 @@ TEST(CudaHandles, ThoseOfNoOneOrOfOthersAreRefused) {
   const MultiFetchSpec spec = RefusedSpec();
   for (const uint64_t wrong :
        {uint64_t{0}, SealHandle(nullptr, 0), SealHandle(local, 1),
-        static_cast<uint64_t>(reinterpret_cast<uintptr_t>(local)) | 1u << 30,
+        SealHandle(local, 0) ^ uint64_t{1} << 58,  // the lowest bit of the check
         uint64_t{0x3f8000003f800000}}) {
     const std::vector<uint64_t> handles = {wrong};
     for (const CudaKernel& kernel : Kernels(spec)) {
