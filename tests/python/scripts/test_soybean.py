@@ -139,7 +139,8 @@ def test_tensoropts_frontier_of_a_reduced_model(script, monkeypatch, tmp_path, c
     times = [point["step_seconds"] for point in row["frontier"]]
     assert held == sorted(held)
     assert times == sorted(times, reverse=True)
-    assert [point["name"] for point in row["rivals"]] == ["data-parallel", "tofu", "optcnn"]
+    rivals = [point["name"] for point in row["rivals"]]
+    assert rivals == ["data-parallel", "tofu", "optcnn", "mesh-tensorflow"]
     assert [each["workers"] for each in row["workers"]] == [2, 4]
     assert row["search_seconds"] > 0
     assert "108 GB" in capsys.readouterr().out
