@@ -142,7 +142,8 @@ def test_plans_of_the_frontier_beat_each_other(module) -> None:
     assert held == sorted(held) and kept[0]["step_seconds"] is None
     timed = json.loads(output(*words, "", "--machine", "dgx-a100", "--format", "json"))
     assert all(each["step_seconds"] > 0 for each in timed["frontier"])
-    planned = json.loads(output("plan", "--mesh", "2,2", "--format", "json", f"{module}:mlp"))
+    plan = ("plan", "--mesh", "2,2", "--search", "recursion", "--format", "json", f"{module}:mlp")
+    planned = json.loads(output(*plan))
     own = json.loads(output(*words, "recursion", "--format", "json"))["rivals"][0]
     assert own["held_bytes"] == sum(planned["memory"]["rank"].values())
     with pytest.raises(PlanError, match="no plan on the mesh 2,2 fits in 100 bytes; another"):
