@@ -76,6 +76,9 @@ MODES = (
     "icml18",
     "soybean",
     "data-parallel",
+    "zero-1",
+    "zero-2",
+    "zero-3",
     "mesh-tensorflow",
 )
 AUTO = "auto"  # keeps as many fetched regions as the memory limit allows

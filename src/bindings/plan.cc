@@ -55,13 +55,14 @@ PlanOptions CommonOptions(int workers,
 SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
-                  bool allow_replication, int64_t memory_limit, bool coarsen,
-                  double time_limit_s, const std::shared_ptr<TimeModel>& time,
+                  bool allow_replication, bool tie_updates, int64_t memory_limit,
+                  bool coarsen, double time_limit_s, const std::shared_ptr<TimeModel>& time,
                   const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
   PlanOptions options =
       CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
   options.allow_replication = allow_replication;
+  options.tie_updates = tie_updates;
   options.memory_limit_bytes = memory_limit;
   options.coarsen = coarsen;
   const py::gil_scoped_release unlock;
@@ -74,12 +75,13 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
 py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
                         const std::map<std::string, std::vector<int>>& pins,
                         const std::string& mode, const std::vector<int>& parts,
-                        int searches, double time_limit_s,
+                        bool tie_updates, int searches, double time_limit_s,
                         const std::shared_ptr<TimeModel>& time,
                         const std::optional<py::function>& on_progress) {
   PlanOptions options =
       CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
   options.allow_replication = true;
+  options.tie_updates = tie_updates;
   PlanFrontier found;
   {
     const py::gil_scoped_release unlock;
@@ -230,6 +232,7 @@ void BindPlan(py::module_* module) {
               py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,
               py::arg("parts") = defaults.parts,
               py::arg("allow_replication") = defaults.allow_replication,
+              py::arg("tie_updates") = defaults.tie_updates,
               py::arg("memory_limit") = defaults.memory_limit_bytes,
               py::arg("coarsen") = defaults.coarsen,
               py::arg("time_limit_s") = defaults.time_limit_s,
@@ -238,7 +241,8 @@ void BindPlan(py::module_* module) {
   module->def("plan_frontier", &SearchFrontier, py::arg("table"), py::kw_only(),
               py::arg("workers"), py::arg("pins") = defaults.pins,
               py::arg("mode") = defaults.mode, py::arg("parts") = defaults.parts,
-              py::arg("searches"), py::arg("time_limit_s") = defaults.time_limit_s,
+              py::arg("tie_updates") = defaults.tie_updates, py::arg("searches"),
+              py::arg("time_limit_s") = defaults.time_limit_s,
               py::arg("time") = py::none(), py::arg("on_progress") = py::none(),
               "Search the plans that trade cost against memory.");
   module->def(

@@ -291,6 +291,7 @@ def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) ->
             pins=_fixed(problem.table, {}, options),
             mode=options.mode,
             parts=options.parts,
+            tie_updates=options.tie_updates,
             searches=searches,
             time_limit_s=options.limit_s,
             **arguments,

@@ -27,6 +27,8 @@ class SearchOptions:
             -1 leaves it whole. A tensor is a name, a pattern ("*_weight"), or the end of one
             name ("dense0_weight").
         allow_replication: whether large tensors may stay whole if that is cheaper.
+        tie_updates: whether gradients and optimizer states are cut like their parameter where
+            it stays whole, too.
         objective: what to minimise, one of config.OBJECTIVES.
         machine: a machine file or name that predicts a step's time; "" for none.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
@@ -42,6 +44,7 @@ class SearchOptions:
     time_limit_s: Optional[float] = None
     pins: tuple[tuple[str, tuple[int, ...]], ...] = ()
     allow_replication: bool = False
+    tie_updates: bool = False
     coarsen: bool = True
     parts: tuple[int, ...] = ()
     objective: str = "bytes"
@@ -63,6 +66,8 @@ class SearchOptions:
             found["parts"] = list(self.parts)
         if self.allow_replication:
             found["allow_replication"] = True
+        if self.tie_updates:
+            found["tie_updates"] = True
         if self.memory_limit_bytes is not None:
             found["memory_limit"] = self.memory_limit_bytes
         if not self.coarsen:

@@ -8,7 +8,7 @@ from typing import Optional
 
 from tofu.plan import SearchOptions
 from tofu.planning.frontier import Point, frontier
-from tofu.torch.planning import planned_as, planning_of
+from tofu.torch.planning import own_options, planned_as, planning_of
 from tofu.torch.tracing import Traced
 
 __all__ = ["frontier_of"]
@@ -46,7 +46,7 @@ def frontier_of(
         planning.problem,
         planning.options,
         limits=limits,
-        rivals={k: dataclasses.replace(each, parts=parts) for k, each in (rivals or {}).items()},
+        rivals={k: own_options(each, parts) for k, each in (rivals or {}).items()},
         exact=False,
     ):
         plan = point.plan

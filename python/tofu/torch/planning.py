@@ -299,9 +299,14 @@ def planning_of(
     """What to plan for a traced module."""
     table, undescribed = strategy_table(training_graph(traced, optimizer), _Restriction())
     parts = tuple(size for size in mesh if size > 1)
-    chosen = dataclasses.replace(options or SearchOptions(), parts=parts)
+    chosen = own_options(options or SearchOptions(), parts)
     problem = Problem(name, table, math.prod(mesh))
     return Planning(traced, mesh, optimizer, problem, chosen, undescribed)
+
+
+def own_options(options: SearchOptions, parts: tuple[int, ...]) -> SearchOptions:
+    """Options for these steps; PyTorch's optimizers update parameters as they lie on a rank."""
+    return dataclasses.replace(options, parts=parts, tie_updates=True)
 
 
 def planned_as(planning: Planning, found: Plan) -> TorchPlan:

@@ -27,6 +27,7 @@ class Coalescer {
         entries_(graph.num_entries()) {}
 
   CoarseGraph Run() {
+    FindUpdates();
     MergeElementwise();
     MergeParametersWithGradients();
     MergeRepeats();
@@ -46,11 +47,54 @@ class Coalescer {
     return !options_.released.empty() && options_.released[node];
   }
 
+  // Variables, and the updates whose weight has a class of its own.
+  void FindUpdates() {
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!graph_.nodes[node].is_variable()) continue;
+      variables_.emplace(graph_.nodes[node].name, graph_.first_entry[node]);
+    }
+    follows_.assign(graph_.nodes.size(), -1);
+    if (options_.updates == UpdateTies::kAll) return;
+    for (size_t i = 0; i < graph_.head_roles.size(); ++i) {
+      const std::string name = RoleTarget(graph_.head_roles[i], "update:");
+      const auto weight = variables_.find(name);
+      const int node = graph_.heads[i].node;
+      if (weight == variables_.end() || !IsElementwise(graph_, table_, node)) continue;
+      if (!Reads(node, weight->second)) continue;
+      follows_[node] = OwnTensor(node, name);
+      if (follows_[node] >= 0) own_.emplace(name, follows_[node]);
+    }
+  }
+
+  bool Reads(int node, int entry) const {
+    const std::vector<NodeEntry>& inputs = graph_.nodes[node].inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [&](NodeEntry input) {
+      return graph_.entry_id(input) == entry;
+    });
+  }
+
+  // What an update reads that is cut as it is split, whatever its weight is: a state, or
+  // the gradient. -1: nothing.
+  int OwnTensor(int node, const std::string& weight) const {
+    for (NodeEntry input : graph_.nodes[node].inputs) {
+      const std::string role = VariableRole(graph_.nodes[input.node]);
+      if (RoleTarget(role, "state:") == weight) return graph_.entry_id(input);
+    }
+    for (size_t i = 0; i < graph_.head_roles.size(); ++i) {
+      const int entry = graph_.entry_id(graph_.heads[i]);
+      const bool is_gradient =
+          RoleTarget(graph_.head_roles[i], "gradient:") == weight && Reads(node, entry);
+      if (is_gradient && options_.updates == UpdateTies::kNone) return entry;
+    }
+    return -1;
+  }
+
   void MergeElementwise() {
     for (int node = 0; node < graph_.num_nodes(); ++node) {
-      elementwise_.push_back(options_.merge_elementwise && !IsReleased(node) &&
-                             IsElementwise(graph_, table_, node));
-      if (!elementwise_.back()) continue;
+      const bool is_merged = options_.merge_elementwise && !IsReleased(node) &&
+                             IsElementwise(graph_, table_, node);
+      elementwise_.push_back(is_merged || follows_[node] >= 0);
+      if (!elementwise_.back() || follows_[node] >= 0) continue;
       const int first = graph_.first_entry[node];
       for (int i = 1; i < graph_.nodes[node].num_outputs; ++i) {
         Merge(first, first + i, Tie::Reason::kElementwise, node);
@@ -61,30 +105,34 @@ class Coalescer {
     }
   }
 
-  // The tiles of a gradient update those of its parameter in place.
+  // The tiles of a gradient update those of its parameter, or of its state, in place.
   void MergeParametersWithGradients() {
-    std::map<std::string, int> variables;  // name -> entry
-    for (int node = 0; node < graph_.num_nodes(); ++node) {
-      if (!graph_.nodes[node].is_variable()) continue;
-      variables.emplace(graph_.nodes[node].name, graph_.first_entry[node]);
-    }
     const auto tie = [&](const std::string& name, int entry, bool only_parameters) {
-      const auto it = variables.find(name);
-      if (it == variables.end()) return;
+      const auto it = variables_.find(name);
+      if (it == variables_.end()) return;
       const Node& variable = graph_.nodes[EntryNode(it->second)];
       if (only_parameters && VariableRole(variable) != "parameter") return;
       Merge(it->second, entry, Tie::Reason::kParameter);
     };
+    const auto tie_apart = [&](const std::string& name, int entry) {
+      const auto own = own_.find(name);
+      if (own != own_.end()) Merge(own->second, entry, Tie::Reason::kParameter);
+      return own != own_.end();
+    };
     for (size_t i = 0; i < graph_.head_roles.size(); ++i) {
       const std::string& role = graph_.head_roles[i];
       const int entry = graph_.entry_id(graph_.heads[i]);
-      tie(RoleTarget(role, "gradient:"), entry, true);
+      const std::string of_gradient = RoleTarget(role, "gradient:");
+      if (options_.updates != UpdateTies::kNone || !tie_apart(of_gradient, entry)) {
+        tie(of_gradient, entry, true);
+      }
       tie(RoleTarget(role, "update:"), entry, false);
       tie(RoleTarget(role, "aux:"), entry, false);
     }
-    for (const auto& [name, entry] : variables) {
-      const std::string role = VariableRole(graph_.nodes[EntryNode(entry)]);
-      tie(RoleTarget(role, "state:"), entry, false);
+    for (const auto& [name, entry] : variables_) {
+      const std::string of_state =
+          RoleTarget(VariableRole(graph_.nodes[EntryNode(entry)]), "state:");
+      if (!tie_apart(of_state, entry)) tie(of_state, entry, false);
     }
   }
 
@@ -155,7 +203,7 @@ class Coalescer {
   // except that a random one costs something if it is not split.
   std::vector<int> Key(int node, const std::vector<OpSlot>& slots) const {
     const bool is_random = table_.row(node) != nullptr && table_.row(node)->random;
-    if (elementwise_[node] && !is_random) {
+    if (elementwise_[node] && !is_random && follows_[node] < 0) {
       return {-1, coarse_.tensor_class[graph_.first_entry[node]]};
     }
     std::vector<int> key = {signatures_[node]};
@@ -174,11 +222,18 @@ class Coalescer {
       const int next = static_cast<int>(coarse_.operators.size());
       const auto [it, is_new] = numbers.emplace(Key(node, slots), next);
       if (is_new) {
-        coarse_.operators.push_back({{}, signatures_[node], elementwise_[node], slots});
+        coarse_.operators.push_back(
+            {{}, signatures_[node], elementwise_[node], slots, Followed(node)});
       }
       coarse_.operators[it->second].nodes.push_back(node);
       coarse_.op_class[node] = it->second;
     }
+  }
+
+  int Followed(int node) const {
+    if (!elementwise_[node]) return -1;
+    const int entry = follows_[node] >= 0 ? follows_[node] : graph_.first_entry[node];
+    return coarse_.tensor_class[entry];
   }
 
   int EntryNode(int entry) const {
@@ -193,6 +248,11 @@ class Coalescer {
   const CoalesceOptions& options_;
   const std::vector<bool> used_;
   UnionFind entries_;
+  std::map<std::string, int> variables_;  // name -> entry
+  // The tensor that an update is split like, if that is not its weight: by the weight's
+  // name, and [node] (-1: none).
+  std::map<std::string, int> own_;
+  std::vector<int> follows_;
   std::vector<bool> elementwise_;  // [node]
   std::vector<int> signatures_;    // [node]
   CoarseGraph coarse_;

@@ -6,7 +6,10 @@
 // Rules:      1. the tensors of an element-wise operator share a class, unless it is
 //                released;
 //             2. so do a parameter, its gradient and its optimizer state, and an
-//                auxiliary state and its new value;
+//                auxiliary state and its new value. With other UpdateTies the
+//                optimizer state, or gradient and state, have a class of their own, and
+//                so may be cut where the parameter is whole (ZeRO's stages 1 and 2);
+//                the update is split like them;
 //             3. unrolled timesteps, found by structure (timesteps.h), share
 //                classes: corresponding tensors and operators are merged;
 //             4. what is computed again in the backward pass (recompute.h) shares the
@@ -44,9 +47,18 @@ struct OpSlot {
 struct OpClass {
   std::vector<int> nodes;  // the first one represents all
   int signature = -1;      // equal for operators of equal shapes (timesteps.h)
-  // Cut like the class of its tensors, without a decision of its own.
+  // Cut like the tensors of the class `follows`, without a decision of its own. Only an
+  // update may have tensors of other classes.
   bool elementwise = false;
   std::vector<OpSlot> slots;  // those that can cost anything
+  int follows = -1;           // a tensor class; -1: none
+
+  bool HasOtherTensors() const {
+    for (const OpSlot& slot : slots) {
+      if (elementwise && slot.tensor_class != follows) return true;
+    }
+    return false;
+  }
 };
 
 // Why two tensors are cut alike. A class of n tensors has n - 1 ties.
@@ -66,13 +78,21 @@ struct CoarseGraph {
   std::vector<int> op_class;      // [node], -1 for variables
 };
 
-// Rules 1 and 3, which make the search fast. Without them only tensors that must share
-// tiles share a class.
+// What is cut like a parameter that is updated element by element.
+enum class UpdateTies {
+  kAll,       // its gradient and its optimizer state
+  kGradient,  // its gradient; the state has a class of its own
+  kNone,      // nothing; gradient and state share a class
+};
+
+// Rules 1 and 3 make the search fast. Without them only tensors that must share tiles
+// share a class.
 struct CoalesceOptions {
   bool merge_elementwise = true;
   bool merge_timesteps = true;
   // [node]: element-wise operators to which rule 1 does not apply; empty: none.
   std::vector<bool> released = {};
+  UpdateTies updates = UpdateTies::kAll;
 };
 
 CoarseGraph Coalesce(const Graph& graph, const StrategyTable& table, const Groups& groups,

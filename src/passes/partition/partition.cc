@@ -112,13 +112,21 @@ class Partitioner {
     for (size_t h : heads) {
       HeadRequest request{HeadRole(graph_, h), graph_.heads[h]};
       const auto found = variables_.find(RoleVariable(request.role));
-      if (found != variables_.end() &&
+      if (found != variables_.end() && !IsOfUpdate(request.role) &&
           graph_.shape({found->second, 0}) == graph_.shape(request.entry)) {
         request.variable = found->second;
       }
       requests.push_back(std::move(request));
     }
     return requests;
+  }
+
+  // A gradient that an update takes as it is, cut like the parameter or the optimizer state.
+  bool IsOfUpdate(const std::string& role) const {
+    if (RoleKind(role) != kGradientKind) return false;
+    const std::string update = std::string(kUpdateKind) + ":" + RoleVariable(role);
+    const std::vector<std::string>& roles = graph_.head_roles;
+    return std::find(roles.begin(), roles.end(), update) != roles.end();
   }
 
   // The nodes that the heads need; also marks the entries that are read.

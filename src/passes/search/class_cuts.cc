@@ -35,13 +35,18 @@ bool CutsAlike(const CoarseGraph& coarse, const Plan& plan) {
 
 CoarseGraph ClassesOf(const Graph& graph, const StrategyTable& table, const Plan& plan) {
   const Groups groups = GroupForwardBackward(graph, table);
-  CoarseGraph coarse = Coalesce(graph, table, groups);
-  if (CutsAlike(coarse, plan)) return coarse;
-  for (const bool merge_elementwise : {true, false}) {
-    CoarseGraph fine = Coalesce(graph, table, groups, {merge_elementwise, false});
-    if (CutsAlike(fine, plan)) return fine;
+  for (const bool merge_timesteps : {true, false}) {
+    for (const bool merge_elementwise : {true, false}) {
+      if (merge_timesteps && !merge_elementwise) continue;
+      for (const UpdateTies updates :
+           {UpdateTies::kAll, UpdateTies::kGradient, UpdateTies::kNone}) {
+        CoarseGraph coarse = Coalesce(graph, table, groups,
+                                      {merge_elementwise, merge_timesteps, {}, updates});
+        if (CutsAlike(coarse, plan)) return coarse;
+      }
+    }
   }
-  return coarse;
+  return Coalesce(graph, table, groups);
 }
 
 ClassCuts ClassCutsOf(const Graph& graph, const CoarseGraph& coarse, const Plan& plan) {

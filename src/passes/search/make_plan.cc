@@ -23,7 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMaxTimeLimitS = 1e6;
-const CoalesceOptions kNothingMerged = {false, false};
 
 // "a", "b" or "c".
 std::string Joined(const std::vector<std::string>& names) {
@@ -53,6 +52,12 @@ void CheckOptions(const PlanOptions& options) {
       << "plan: found a memory limit of " << options.memory_limit_bytes
       << " bytes with mode \"" << options.mode
       << "\", expected a size of 1 byte or more, and mode \"tofu\"";
+  TOFU_CHECK_USER(!options.tie_updates || UpdateTiesOf(options.mode, false) ==
+                                              UpdateTies::kAll,
+                  Blame::kPlan)
+      << "plan: found mode \"" << options.mode << "\", which cuts optimizer states apart "
+      << "from their parameters, expected one that cuts them alike, as PyTorch's "
+      << "optimizers need, such as \"data-parallel\" or \"zero-3\"";
   TOFU_CHECK_USER(options.max_table >= 2, Blame::kPlan)
       << "plan: found max_table " << options.max_table << ", expected at least 2 cells";
 }
@@ -86,6 +91,13 @@ struct PlanSearch {
   const Clock::time_point start;
   const PassCallback& on_pass;
   const ProgressCallback& on_progress;
+
+  UpdateTies Ties() const {
+    return options.tie_updates ? UpdateTies::kAll
+                               : UpdateTiesOf(options.mode, options.allow_replication);
+  }
+  CoalesceOptions Merged() const { return {true, true, {}, Ties()}; }
+  CoalesceOptions NothingMerged() const { return {false, false, {}, Ties()}; }
 
   // The best plan of these classes.
   Plan Run(const CoarseGraph& coarse, KnownProfiles* known = nullptr) const {
@@ -131,7 +143,7 @@ struct PlanSearch {
 
   // The best plan with merged classes within the memory limit.
   Plan RunWithinLimit() const {
-    const CoarseGraph coarse = Coalesce(graph, table, groups);
+    const CoarseGraph coarse = Coalesce(graph, table, groups, Merged());
     if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
     Plan any = Run(coarse, nullptr, options.allow_replication, nullptr);
     const MemoryLimit memory =
@@ -158,7 +170,7 @@ struct PlanSearch {
 
   // All plans with merged classes that no other beats in cost and in the memory of tiles.
   PlanFrontier Trade(int max_searches) const {
-    const CoarseGraph coarse = Coalesce(graph, table, groups);
+    const CoarseGraph coarse = Coalesce(graph, table, groups, Merged());
     if (on_pass) on_pass("coalesce", DumpClasses(graph, coarse));
     std::vector<Plan> plans = {Run(coarse, nullptr, true, nullptr),
                                Run(coarse, nullptr, false, nullptr)};
@@ -197,7 +209,7 @@ struct PlanSearch {
     }
     Plan released = ReleaseTimesteps(coarse, plans[0]);
     if (released.cost() < plans[0].cost()) {
-      const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
+      const CoarseGraph fine = Coalesce(graph, table, groups, NothingMerged());
       frontier.tile_bytes.push_back(
           LimitMemory(graph, table, fine, 0)
               .PeakBytes(ClassCutsOf(graph, fine, released).tensors, released.parts));
@@ -218,7 +230,7 @@ struct PlanSearch {
     if (on_progress) {
       on_progress({"releasing timesteps", plan.cost(), plan.lower_bound()});
     }
-    const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
+    const CoarseGraph fine = Coalesce(graph, table, groups, NothingMerged());
     Plan released = Run(fine, &plan, options.allow_replication, nullptr);
     TellRelease(plan, released);
     return released.cost() < plan.cost() || released.status == PlanStatus::kOptimal
@@ -235,7 +247,7 @@ struct PlanSearch {
     if (on_progress) {
       on_progress({"releasing element-wise operators", plan.cost(), plan.lower_bound()});
     }
-    const CoarseGraph fine = Coalesce(graph, table, groups, kNothingMerged);
+    const CoarseGraph fine = Coalesce(graph, table, groups, NothingMerged());
     RecursiveOptions sweep = Options(fine, &plan, false);
     sweep.method = Method::kSweep;
     Plan swept = SearchRecursively(graph, table, fine, sweep);
@@ -253,7 +265,7 @@ struct PlanSearch {
     }
     const CoarseGraph some =
         Coalesce(graph, table, groups,
-                 {true, false, OperatorsToRelease(graph, table, fine, swept)});
+                 {true, false, OperatorsToRelease(graph, table, fine, swept), Ties()});
     // Equal operators of classes that are merged again may be split in equally good ways.
     if (!CutsAlike(some, swept)) return plan;
     RecursiveOptions again = Options(some, &swept, false);
@@ -299,10 +311,10 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
 
   PlanSearch search{graph, table, groups, options, start, on_pass, on_progress};
   if (!options.coarsen) {
-    return search.Finish(search.Run(Coalesce(graph, table, groups, kNothingMerged)));
+    return search.Finish(search.Run(Coalesce(graph, table, groups, search.NothingMerged())));
   }
   if (options.memory_limit_bytes > 0) return search.Finish(search.RunWithinLimit());
-  const CoarseGraph coarse = Coalesce(graph, table, groups);
+  const CoarseGraph coarse = Coalesce(graph, table, groups, search.Merged());
   KnownProfiles known;
   const Plan merged = search.ReleaseTimesteps(coarse, search.Run(coarse, &known));
   return search.Finish(search.ReleaseElementwise(coarse, merged, &known));

@@ -29,6 +29,9 @@ struct PlanOptions {
   std::string mode = "tofu";  // one of SearchModes() (modes.h)
   // Tensors may stay whole at any step where that is cheaper.
   bool allow_replication = false;
+  // Whether gradients and optimizer states are cut like their parameter where it stays
+  // whole, too, as PyTorch's optimizers need.
+  bool tie_updates = false;
   // What the tiles of a worker may take at any moment, fetched regions not counted
   // (memory_limit.h); 0: any size. Only for modes that improve steps.
   int64_t memory_limit_bytes = 0;

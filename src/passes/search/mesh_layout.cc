@@ -206,7 +206,7 @@ class MeshCost {
     const auto [found, is_new] = known_.emplace(std::move(key), 0);
     if (is_new) {
       const size_t p = static_cast<size_t>(number);
-      found->second = time_ ? PredictOperators(graph_, table_, coarse_, cuts, p, *time_)
+      found->second = time_ ? PredictOperators(table_, coarse_, cuts, p, *time_)
                             : Bytes(op, number, cuts);
     }
     return found->second;

@@ -14,6 +14,8 @@
 namespace tofu {
 namespace {
 
+bool IsZero(const std::string& mode) { return mode.rfind("zero-", 0) == 0; }
+
 std::vector<int> Dimensions(const Shape& shape) {
   std::vector<int> dims(shape.size());
   std::iota(dims.begin(), dims.end(), 0);
@@ -26,6 +28,24 @@ void CutFirstDimension(const CoarseGraph& coarse, RecursiveOptions* options) {
     const std::vector<int> dims = Dimensions(shape);
     Cuts& given = options->given.tensors[c];
     given = FillAlike(shape, dims, dims.empty() ? kReplicated : 0, given, options->parts);
+  }
+}
+
+// ZeRO's stages: cuts the optimizer states of parameters, or their gradients too, or these
+// parameters themselves, along the first dimension that divides.
+void CutUpdates(const Graph& graph, const CoarseGraph& coarse, bool with_parameters,
+                RecursiveOptions* options) {
+  const auto cut = [&](int tensor) {
+    const Shape& shape = coarse.tensors[tensor].shape;
+    Cuts& given = options->given.tensors[tensor];
+    given = FillAlike(shape, Dimensions(shape), 0, given, options->parts);
+  };
+  for (const OpClass& op : coarse.operators) {
+    if (op.HasOtherTensors()) cut(op.follows);
+  }
+  for (int node = 0; with_parameters && node < graph.num_nodes(); ++node) {
+    if (VariableRole(graph.nodes[node]) != "parameter") continue;
+    cut(coarse.tensor_class[graph.first_entry[node]]);
   }
 }
 
@@ -58,7 +78,8 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
 const std::vector<std::string>& SearchModes() {
   static const std::vector<std::string> kModes = {
       "tofu",      "recursion", "flat",    "allrow-greedy", "spartan",
-      "equalchop", "icml18",    "soybean", "data-parallel", "mesh-tensorflow"};
+      "equalchop", "icml18",    "soybean", "data-parallel", "zero-1",
+      "zero-2",    "zero-3",    "mesh-tensorflow"};
   return kModes;
 }
 
@@ -73,10 +94,19 @@ bool ReleasesMerges(const std::string& name) {
   return ImprovesSteps(name) || name == "flat";
 }
 
+UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole) {
+  if (name == "zero-1") return UpdateTies::kGradient;
+  const bool are_apart = name == "zero-2" || (may_be_whole && ImprovesSteps(name));
+  return are_apart ? UpdateTies::kNone : UpdateTies::kAll;
+}
+
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse) {
   std::vector<bool> may(coarse.tensors.size(), true);
   for (const OpClass& op : coarse.operators) {
-    if (op.elementwise) may[coarse.tensor_class[graph.first_entry[op.nodes[0]]]] = false;
+    if (op.elementwise && !op.HasOtherTensors()) may[op.follows] = false;
+  }
+  for (const OpClass& op : coarse.operators) {
+    if (op.HasOtherTensors()) may[op.follows] = true;
   }
   for (int node = 0; node < graph.num_nodes(); ++node) {
     const std::string role = VariableRole(graph.nodes[node]);
@@ -114,6 +144,9 @@ void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& t
     if (mode == "allrow-greedy") {
       CutFirstDimension(coarse, options);
     } else if (mode == "data-parallel") {
+      CutBatch(graph, table, coarse, options);
+    } else if (IsZero(mode)) {
+      CutUpdates(graph, coarse, mode == "zero-3", options);
       CutBatch(graph, table, coarse, options);
     } else {
       TOFU_CHECK(is_spartan || mode == "equalchop") << "no mode is called " << mode;

@@ -31,7 +31,11 @@ bool ImprovesSteps(const std::string& name);
 // pays: the improving modes, and "flat", which no plan of theirs may beat.
 bool ReleasesMerges(const std::string& name);
 
-// [tensor class]: parameters and their gradients, and tensors that no element-wise
+// What the mode cuts like a parameter. `may_be_whole`: whether tensors may stay whole;
+// only then does it gain anything to cut gradients and optimizer states apart.
+UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole);
+
+// [tensor class]: parameters, their gradients and states, and tensors that no element-wise
 // operator touches. If an element-wise operator had a whole tensor, every worker would
 // compute the same (SoyBean also forbids it); only updates of parameters may do so.
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse);

@@ -32,11 +32,11 @@ void AddFetches(const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass&
   }
 }
 
-// Operators of an element-wise class differ, and fetch nothing unless they are random.
-void AddElementwise(const Graph& graph, const StrategyTable& table,
-                    const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass& op,
+// Operators of an element-wise class differ, and fetch nothing unless they are random, or
+// updates of weights that are cut apart.
+void AddElementwise(const StrategyTable& table, const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass& op,
                     const TimeCost& time, Prediction* found) {
-  const Cuts& of_tensor = cuts.tensors[ElementwiseTensor(graph, coarse, op)];
+  const Cuts& of_tensor = cuts.tensors[op.follows];
   for (int node : op.nodes) {
     const double seconds = time.ElementwiseSeconds(node, of_tensor);
     found->time.compute_ns += Nanoseconds(seconds);
@@ -44,17 +44,17 @@ void AddElementwise(const Graph& graph, const StrategyTable& table,
     found->time.step_ns += Nanoseconds(seconds + time.host_s());
   }
   const StrategyRow& row = *table.row(op.nodes[0]);
-  if (!row.random) return;
+  if (!row.random && !op.HasOtherTensors()) return;
   const TimedSplit split = time.Split(op.nodes[0], ElementwiseCuts(row, of_tensor));
   AddFetches(coarse, cuts, op, split, time, found);
 }
 
-void AddClass(const Graph& graph, const StrategyTable& table, const CoarseGraph& coarse,
+void AddClass(const StrategyTable& table, const CoarseGraph& coarse,
               const ClassCuts& cuts, size_t number, const TimeCost& time,
               Prediction* found) {
   const OpClass& op = coarse.operators[number];
   if (op.elementwise) {
-    AddElementwise(graph, table, coarse, cuts, op, time, found);
+    AddElementwise(table, coarse, cuts, op, time, found);
     return;
   }
   const TimedSplit split = time.Split(op.nodes[0], cuts.operators[number]);
@@ -89,7 +89,7 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
   const TimeCost time(graph, table, coarse, model, parts);
   Prediction found = Nothing(time);
   for (size_t p = 0; p < coarse.operators.size(); ++p) {
-    AddClass(graph, table, coarse, cuts, p, time, &found);
+    AddClass(table, coarse, cuts, p, time, &found);
   }
   std::sort(found.routes.begin(), found.routes.end(), [](const Route& a, const Route& b) {
     return std::tuple(a.node, a.input) < std::tuple(b.node, b.input);
@@ -97,11 +97,11 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
   return found;
 }
 
-int64_t PredictOperators(const Graph& graph, const StrategyTable& table,
-                         const CoarseGraph& coarse, const ClassCuts& cuts, size_t number,
+int64_t PredictOperators(const StrategyTable& table, const CoarseGraph& coarse,
+                         const ClassCuts& cuts, size_t number,
                          const TimeCost& time) {
   Prediction found = Nothing(time);
-  AddClass(graph, table, coarse, cuts, number, time, &found);
+  AddClass(table, coarse, cuts, number, time, &found);
   return found.time.step_ns;
 }
 

@@ -37,8 +37,8 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
                           const std::vector<int>& parts, const TimeModel& model);
 
 // Nanoseconds of one class of operators.
-int64_t PredictOperators(const Graph& graph, const StrategyTable& table,
-                         const CoarseGraph& coarse, const ClassCuts& cuts, size_t number,
+int64_t PredictOperators(const StrategyTable& table, const CoarseGraph& coarse,
+                         const ClassCuts& cuts, size_t number,
                          const TimeCost& time);
 
 }  // namespace tofu

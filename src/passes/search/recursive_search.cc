@@ -374,8 +374,8 @@ class Recursion {
     const int p = coarse_.op_class[node];
     if (p < 0) return Cuts(parts_.size(), kReplicated);
     if (!coarse_.operators[p].elementwise) return best_.operators[p];
-    const int tensor = coarse_.tensor_class[graph_.first_entry[node]];
-    return ElementwiseCuts(*table_.row(node), best_.tensors[tensor]);
+    return ElementwiseCuts(*table_.row(node),
+                           best_.tensors[coarse_.operators[p].follows]);
   }
 
   // Bytes of one operator of class p after each step; equal operators with equal

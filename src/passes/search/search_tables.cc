@@ -143,7 +143,8 @@ bool SearchTables::MayBeWhole(int tensor_class) const {
 bool SearchTables::HasCosts(int op_class) const {
   const OpClass& op = coarse_.operators[op_class];
   const StrategyRow* row = table_.row(op.nodes[0]);
-  return time_ != nullptr || (row != nullptr && row->random && !op.slots.empty());
+  return time_ != nullptr || (row != nullptr && row->random && !op.slots.empty()) ||
+         op.HasOtherTensors();
 }
 
 std::vector<Cuts> SearchTables::TensorCuts(int tensor_class, const Given& given,
@@ -226,7 +227,7 @@ SearchTables::Splits* SearchTables::SplitsOf(int op_class, const Given& given,
   }
   bool complete = true;
   Splits splits;
-  splits.id = static_cast<int>(splits_.size());
+  splits.id = static_cast<int>(splits_.size() + following_.size());
   splits.alternatives =
       OperatorCuts(op_class, given, limit, &splits.num_patterns, &complete);
   if (!complete) return nullptr;
@@ -246,19 +247,15 @@ const OperatorChoices* SearchTables::Operator(
   }
   key_.assign({splits == nullptr ? -1 : splits->id, slot_kinds_[op_class]});
   for (const OpSlot& slot : op.slots) key_.push_back(tensors[slot.tensor_class]->id);
-  const TensorChoices* of_elements = nullptr;
   if (op.elementwise) {
-    of_elements = tensors[ElementwiseTensor(graph_, coarse_, op)];
-    key_.insert(key_.end(), {of_elements->id, time_ == nullptr ? 0 : op_class});
+    key_.insert(key_.end(), {tensors[op.follows]->id, time_ == nullptr ? 0 : op_class});
   }
   const auto found = operators_.find(key_);
   if (found != operators_.end()) return &found->second;
   const Key key = key_;
   return &operators_
-              .emplace(key, !op.elementwise ? MakeChoices(op_class, splits, tensors)
-                            : time_ == nullptr
-                                ? MakeElementwise(op_class, *of_elements)
-                                : MakeTimedElementwise(op_class, *of_elements))
+              .emplace(key, op.elementwise ? MakeElementwise(op_class, tensors)
+                                           : MakeChoices(op_class, splits, tensors))
               .first->second;
 }
 
@@ -320,12 +317,26 @@ OperatorChoices SearchTables::MakeChoices(
   return choices;
 }
 
+OperatorChoices SearchTables::MakeElementwise(
+    int op_class, const std::vector<const TensorChoices*>& tensors) {
+  const OpClass& op = coarse_.operators[op_class];
+  const TensorChoices& tensor = *tensors[op.follows];
+  OperatorChoices choices;
+  choices.alternatives.emplace_back();  // its tensors'
+  choices.slots.push_back(0);
+  choices.matrices.emplace_back(time_ == nullptr ? ElementwiseBytes(op_class, tensor)
+                                                 : ElementwiseNs(op_class, tensor));
+  AddOtherTensors(op_class, tensors, &choices);
+  return choices;
+}
+
 // An operator that is split like its tensors fetches nothing, unless it is random
 // and some step leaves it whole.
-OperatorChoices SearchTables::MakeElementwise(int op_class,
-                                              const TensorChoices& tensor) const {
+SearchTables::Matrix SearchTables::ElementwiseBytes(int op_class,
+                                                    const TensorChoices& tensor) const {
   const OpClass& op = coarse_.operators[op_class];
   const int node = op.nodes[0];
+  if (!table_.row(node)->random) return Matrix(tensor.alternatives.size(), 0);
   Matrix costs;
   for (size_t c = 0; c < tensor.alternatives.size(); ++c) {
     const OperatorRegions regions(
@@ -340,17 +351,13 @@ OperatorChoices SearchTables::MakeElementwise(int op_class,
     }
     costs.push_back(bytes * static_cast<int64_t>(op.nodes.size()));
   }
-  OperatorChoices choices;
-  choices.alternatives.emplace_back();  // its tensors'
-  choices.slots.push_back(0);
-  choices.matrices.emplace_back(std::move(costs));
-  return choices;
+  return costs;
 }
 
 // Its time depends on its tensors' cuts alone. A class has different operators, unless
 // they draw random numbers (coalesce.h).
-OperatorChoices SearchTables::MakeTimedElementwise(int op_class,
-                                                   const TensorChoices& tensor) const {
+SearchTables::Matrix SearchTables::ElementwiseNs(int op_class,
+                                                 const TensorChoices& tensor) const {
   const OpClass& op = coarse_.operators[op_class];
   Matrix costs;
   for (const Cuts& cuts : tensor.alternatives) {
@@ -372,10 +379,46 @@ OperatorChoices SearchTables::MakeTimedElementwise(int op_class,
           static_cast<int64_t>(op.nodes.size());
     }
   }
-  OperatorChoices choices;
-  choices.alternatives.emplace_back();  // its tensors'
-  choices.matrices.emplace_back(std::move(costs));
-  return choices;
+  return costs;
+}
+
+// The ways to split an operator like the tensors that it follows, in their order.
+SearchTables::Splits* SearchTables::SplitsLike(int op_class,
+                                               const TensorChoices& tensor) {
+  const OpClass& op = coarse_.operators[op_class];
+  const std::pair key(op.signature, tensor.id);
+  const auto found = following_.find(key);
+  if (found != following_.end()) return &found->second;
+  Splits splits;
+  splits.id = static_cast<int>(splits_.size() + following_.size());
+  splits.num_patterns = tensor.num_patterns;
+  for (const Cuts& cuts : tensor.alternatives) {
+    splits.alternatives.push_back(ElementwiseCuts(*table_.row(op.nodes[0]), cuts));
+  }
+  return &following_.emplace(key, std::move(splits)).first->second;
+}
+
+// What an update fetches of a weight that is cut apart from its state.
+void SearchTables::AddOtherTensors(int op_class,
+                                   const std::vector<const TensorChoices*>& tensors,
+                                   OperatorChoices* choices) {
+  const OpClass& op = coarse_.operators[op_class];
+  std::map<int, Matrix> sums;  // by tensor class
+  for (size_t i = 0; i < op.slots.size(); ++i) {
+    const int tensor = op.slots[i].tensor_class;
+    if (tensor == op.follows) continue;
+    Splits* splits = SplitsLike(op_class, *tensors[op.follows]);
+    const Matrix& costs = SlotMatrix(op_class, op.slots[i], splits, *tensors[tensor]);
+    const auto [sum, is_new] = sums.try_emplace(tensor, costs.size(), 0);
+    if (is_new) choices->slots.push_back(static_cast<int>(i));
+    for (size_t j = 0; j < costs.size(); ++j) {
+      sum->second[j] += costs[j] * static_cast<int64_t>(op.nodes.size());
+    }
+  }
+  for (size_t i = 1; i < choices->slots.size(); ++i) {
+    Matrix& sum = sums.at(op.slots[choices->slots[i]].tensor_class);
+    choices->matrices.emplace_back(std::move(sum));
+  }
 }
 
 void SearchTables::SetSlotKey(const OpSlot& slot, const Splits& splits,
@@ -493,10 +536,6 @@ Cuts SearchTables::Ordered(Cuts cuts) const {
 NodeEntry SlotEntry(const Graph& graph, int node, const OpSlot& slot) {
   return slot.is_output ? NodeEntry{node, slot.index}
                         : graph.nodes[node].inputs[slot.index];
-}
-
-int ElementwiseTensor(const Graph& graph, const CoarseGraph& coarse, const OpClass& op) {
-  return coarse.tensor_class[graph.first_entry[op.nodes[0]]];
 }
 
 Cuts ElementwiseCuts(const StrategyRow& row, const Cuts& tensor_cuts) {

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -54,16 +55,14 @@ struct TensorChoices {
 // The ways to split an operator that can be best, given its tensors' cuts.
 struct OperatorChoices {
   std::vector<Cuts> alternatives;
-  // For each different tensor class, in the order of the slots:
+  // For each different tensor class, in the order of the slots; of element-wise operators
+  // first the class that they follow, whose alternatives are theirs:
   std::vector<int> slots;             // the first slot with this class
   std::vector<SharedCells> matrices;  // [alternative * tensor's + tensor's]: the cost of
                                       // all nodes of the class
   std::vector<int64_t> own;           // [alternative]: the same, whatever the tensors
                                       // are; empty: none
 };
-
-// The class of the tensors of an element-wise class of operators.
-int ElementwiseTensor(const Graph& graph, const CoarseGraph& coarse, const OpClass& op);
 
 class SearchTables {
  public:
@@ -91,10 +90,6 @@ class SearchTables {
 
   // Whether an element-wise class costs anything.
   bool HasCosts(int op_class) const;
-  // The class of its tensors.
-  int TensorOf(int op_class) const {
-    return ElementwiseTensor(graph_, coarse_, coarse_.operators[op_class]);
-  }
 
   // Null if there are more than `limit`.
   const TensorChoices* Tensor(int tensor_class, const Given& given, size_t limit);
@@ -153,8 +148,13 @@ class SearchTables {
                      const TensorChoices& tensor, Matrix* matrix) const;
   OperatorChoices MakeChoices(int op_class, Splits* splits,
                               const std::vector<const TensorChoices*>& tensors);
-  OperatorChoices MakeElementwise(int op_class, const TensorChoices& tensor) const;
-  OperatorChoices MakeTimedElementwise(int op_class, const TensorChoices& tensor) const;
+  OperatorChoices MakeElementwise(int op_class,
+                                  const std::vector<const TensorChoices*>& tensors);
+  Matrix ElementwiseBytes(int op_class, const TensorChoices& tensor) const;
+  Matrix ElementwiseNs(int op_class, const TensorChoices& tensor) const;
+  Splits* SplitsLike(int op_class, const TensorChoices& tensor);
+  void AddOtherTensors(int op_class, const std::vector<const TensorChoices*>& tensors,
+                       OperatorChoices* choices);
   void AddTimes(int node, const OpSlot& slot, const Splits& splits, size_t split,
                 const TensorChoices& tensor, Matrix* matrix) const;
   bool MayOverlap(const OpSlot& slot) const;
@@ -172,6 +172,7 @@ class SearchTables {
   std::vector<int> slot_kinds_;
   std::unordered_map<KindCuts, TensorChoices, Hash> tensors_;
   std::unordered_map<KindCuts, Splits, Hash> splits_;
+  std::map<std::pair<int, int>, Splits> following_;  // by signature and tensor followed
   std::unordered_map<Key, Matrix, Hash> matrices_;
   std::unordered_map<Key, OperatorChoices, Hash> operators_;
   Key key_;

@@ -154,14 +154,13 @@ class SearchProblem {
     if (choices == nullptr) return false;
     const int variable = AddVariable(choices->alternatives.size());
     AddOwn(variable, choices->own);
-    if (op.elementwise) {
-      AddCosts(-1, tensor_variables_[tables_->TensorOf(p)], choices->matrices[0]);
-      return true;
-    }
-    for (size_t i = 0; i < choices->slots.size(); ++i) {
+    const int decides = op.elementwise ? tensor_variables_[op.follows] : variable;
+    if (op.elementwise) AddCosts(-1, decides, choices->matrices[0]);
+    for (size_t i = op.elementwise ? 1 : 0; i < choices->slots.size(); ++i) {
       const OpSlot& slot = op.slots[choices->slots[i]];
-      AddCosts(variable, tensor_variables_[slot.tensor_class], choices->matrices[i]);
+      AddCosts(decides, tensor_variables_[slot.tensor_class], choices->matrices[i]);
     }
+    if (op.elementwise) return true;
     operators_.back() = choices;
     operator_variables_.back() = variable;
     return true;
@@ -411,11 +410,10 @@ int64_t ClassBytes(const Graph& graph, const StrategyTable& table,
   if (operators.slots.empty()) return 0;
   const int node = operators.nodes[0];
   const StrategyRow* row = table.row(node);
-  if (operators.elementwise && !row->random) return 0;
-  const Cuts of_op =
-      operators.elementwise
-          ? ElementwiseCuts(*row, cuts.tensors[operators.slots[0].tensor_class])
-          : cuts.operators[op];
+  if (operators.elementwise && !row->random && !operators.HasOtherTensors()) return 0;
+  const Cuts of_op = operators.elementwise
+                         ? ElementwiseCuts(*row, cuts.tensors[operators.follows])
+                         : cuts.operators[op];
   const OperatorRegions regions(graph, table, node, Prefix(of_op, steps), parts);
   int64_t bytes = 0;
   for (const OpSlot& slot : operators.slots) {
