@@ -123,6 +123,7 @@ class Plan:
         status: "optimal", "steps-optimal" or "feasible".
         search_seconds: time from graph to plan.
         num_operators: operators of the graph.
+        update_bytes: what updates communicate, which run outside of the partitioned graph.
         memory_bytes: what the fullest worker holds, an estimate.
     """
 
@@ -179,6 +180,8 @@ class Plan:
     @property
     def num_operators(self) -> int: ...
     @property
+    def update_bytes(self) -> int: ...
+    @property
     def memory_bytes(self) -> int: ...
 
 def plan(
@@ -189,6 +192,7 @@ def plan(
     mode: str = "tofu",
     parts: Sequence[int] = [],
     allow_replication: bool = False,
+    tie_updates: bool = False,
     memory_limit: int = 0,
     coarsen: bool = True,
     time_limit_s: float = 60,
@@ -207,6 +211,8 @@ def plan(
         parts: parts of each step, their product being `workers`; empty: the prime factors,
             largest first.
         allow_replication: whether tensors may stay whole where that is cheaper.
+        tie_updates: whether gradients and optimizer states are cut like their parameter where
+            it stays whole, too.
         memory_limit: the most bytes that the tiles of a worker may take at a time, fetched
             regions not counted; 0: any number. Only with modes that improve steps.
         coarsen: whether tensors and operators that are partitioned alike are decided once.
@@ -228,6 +234,7 @@ def plan_frontier(
     pins: Mapping[str, Sequence[int]] = {},
     mode: str = "tofu",
     parts: Sequence[int] = [],
+    tie_updates: bool = False,
     searches: int,
     time_limit_s: float = 60,
     time: TimeModel | None = None,
@@ -241,6 +248,7 @@ def plan_frontier(
         pins: as for `plan`.
         mode: one that improves steps, such as "tofu".
         parts: as for `plan`.
+        tie_updates: as for `plan`.
         time: as for `plan`.
         on_progress: as for `plan`.
         searches: number of memory limits to search within, at least 1.

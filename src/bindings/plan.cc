@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bindings/documents.h"
+#include "graph/head_roles.h"
 #include "graph/names.h"
 #include "graph/plan_json.h"
 #include "passes/memory/estimate_memory.h"
@@ -168,6 +169,16 @@ int64_t MemoryBytes(const TablePlan& plan) {
   return EstimateMemory(plan.graph(), plan.strategies(), plan.plan).total();
 }
 
+int64_t UpdateBytes(const TablePlan& plan) {
+  const Graph& graph = plan.graph();
+  int64_t bytes = 0;
+  for (size_t h = 0; h < graph.heads.size(); ++h) {
+    if (RoleKind(HeadRole(graph, h)) != kUpdateKind) continue;
+    bytes += plan.plan.node_bytes[graph.heads[h].node];
+  }
+  return bytes;
+}
+
 int NumOperators(const TablePlan& plan) {
   const auto& nodes = plan.graph().nodes;
   return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
@@ -218,6 +229,8 @@ void BindPlanClass(py::module_* module) {
       .def_property_readonly("search_seconds",
                              [](const TablePlan& p) { return p.plan.search_seconds; })
       .def_property_readonly("num_operators", &NumOperators)
+      .def_property_readonly("update_bytes", &UpdateBytes,
+                             "What updates communicate, outside of the partitioned graph.")
       .def_property_readonly("memory_bytes", &MemoryBytes);
 }
 

@@ -195,7 +195,7 @@ def compile_graph(
         variables=variables_of(step),
         fetch=fetch,
         bytes_per_worker=tuple(partitioned.bytes_per_worker),
-        fetched_bytes=partitioned.fetched_bytes,
+        fetched_bytes=partitioned.fetched_bytes + plan.update_bytes,
         shared_bytes=partitioned.shared_bytes,
         relayed_bytes=partitioned.relayed_bytes,
     )

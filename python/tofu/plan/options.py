@@ -27,8 +27,6 @@ class SearchOptions:
             -1 leaves it whole. A tensor is a name, a pattern ("*_weight"), or the end of one
             name ("dense0_weight").
         allow_replication: whether large tensors may stay whole if that is cheaper.
-        tie_updates: whether gradients and optimizer states are cut like their parameter where
-            it stays whole, too.
         objective: what to minimise, one of config.OBJECTIVES.
         machine: a machine file or name that predicts a step's time; "" for none.
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
@@ -38,19 +36,21 @@ class SearchOptions:
         keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it
             keeps, also from forward to backward, instead of fetching them again; None: by
             what a memory limit leaves (tofu.planning.within).
+        tie_updates: whether gradients and optimizer states are cut like their parameter where
+            it stays whole, too.
     """
 
     mode: str = "tofu"
     time_limit_s: Optional[float] = None
     pins: tuple[tuple[str, tuple[int, ...]], ...] = ()
     allow_replication: bool = False
-    tie_updates: bool = False
     coarsen: bool = True
     parts: tuple[int, ...] = ()
     objective: str = "bytes"
     machine: str = ""
     memory_limit_bytes: Optional[int] = None
     keep_fetched_bytes: Optional[int] = 0
+    tie_updates: bool = False
 
     @property
     def limit_s(self) -> float:

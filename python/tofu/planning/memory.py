@@ -42,9 +42,8 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     from tofu.mx.run import extension
 
     document = plan.to_json()
-    partitioned = _core.partition(
-        _core.Plan(document, problem.table), fetch=fetch, spare_bytes=keep_fetched_bytes
-    )
+    given = _core.Plan(document, problem.table)
+    partitioned = _core.partition(given, fetch=fetch, spare_bytes=keep_fetched_bytes)
     step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
@@ -53,7 +52,7 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
         "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
         "memory": "exact",
         "fetch": fetch,
-        "fetched_bytes": partitioned.fetched_bytes,
+        "fetched_bytes": partitioned.fetched_bytes + given.update_bytes,
         "shared_bytes": partitioned.shared_bytes,
         "relayed_bytes": partitioned.relayed_bytes,
     }

@@ -30,6 +30,7 @@ __all__ = [
     "Planning",
     "TorchPlan",
     "check_mesh",
+    "own_options",
     "plan",
     "plan_traced",
     "planned_as",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "graph/cuts.h"
@@ -110,9 +111,12 @@ class BruteForce {
         row != nullptr && !row->random &&
         (operators_may_be_whole_ || (!may_be_whole_.empty() && row->moves));
     std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole);
-    if (operators_may_be_whole_ &&
-        coarse_.operators[coarse_.op_class[node]].elementwise) {
-      choices = {LikeTensors(*row, node)};
+    const OpClass& op = coarse_.operators[coarse_.op_class[node]];
+    if (op.elementwise && (operators_may_be_whole_ || !row->random)) {
+      // Only an update must be split like its tensors. Others may; they are whole, too, if
+      // these are.
+      if (operators_may_be_whole_ || IsUpdate(node)) choices.clear();
+      choices.push_back(LikeTensors(*row, coarse_.tensors[op.follows].entries[0]));
     }
     int64_t best = kUnknown;
     for (const Cuts& cuts : choices) {
@@ -122,10 +126,18 @@ class BruteForce {
     return best;
   }
 
-  // The variable of each dimension that its first output's tensor cuts.
-  Cuts LikeTensors(const StrategyRow& row, int node) const {
+  bool IsUpdate(int node) const {
+    for (size_t h = 0; h < graph_.heads.size(); ++h) {
+      const std::string& role = graph_.head_roles[h];
+      if (graph_.heads[h].node == node && role.rfind("update:", 0) == 0) return true;
+    }
+    return false;
+  }
+
+  // The variable of each dimension that a tensor's steps cut.
+  Cuts LikeTensors(const StrategyRow& row, int entry) const {
     Cuts cuts;
-    for (int dim : plan_.tensor_cuts[graph_.first_entry[node]]) {
+    for (int dim : plan_.tensor_cuts[entry]) {
       cuts.push_back(dim == kWhole ? kWhole : row.outputs[0].dims[dim].lo.terms[0].var);
     }
     return cuts;

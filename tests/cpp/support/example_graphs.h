@@ -88,6 +88,9 @@ ExampleGraph Residual(int64_t batch, int64_t width, int blocks);
 // gradients, auxiliary states and numbers of outputs vary. Equal seeds give equal graphs.
 ExampleGraph RandomGraph(unsigned seed, int num_ops);
 
+// A random graph whose one parameter, w, is updated with up to two states.
+ExampleGraph TrainedGraph(unsigned seed);
+
 }  // namespace tofu
 
 #endif  // TOFU_TESTS_CPP_SUPPORT_EXAMPLE_GRAPHS_H_

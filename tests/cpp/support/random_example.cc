@@ -156,6 +156,46 @@ class Grower {
 
 }  // namespace
 
+// y = act(x w), the gradients of w and maybe of x, and the update of w.
+ExampleGraph TrainedGraph(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&](size_t count) { return static_cast<size_t>(random() % count); };
+  const auto extent = [&] {
+    constexpr int64_t kExtents[] = {1, 2, 3, 4, 6, 8, 12};
+    return kExtents[pick(7)];
+  };
+  ExampleGraph graph;
+  const int64_t batch = extent();
+  const Shape shape = {extent(), extent()};
+  const NodeEntry x = graph.Variable("x", {batch, shape[0]}, "data");
+  const NodeEntry w = graph.Variable("w", shape, "parameter");
+  const NodeEntry y = graph.MatMul("y", x, w);
+  const NodeEntry seen = pick(2) == 0 ? y : graph.RowWise("act", {y});
+  graph.Head(seen, "output");
+  NodeEntry gradient = graph.MatMul("gw", x, seen, true, false);
+  graph.After(gradient, y);
+  if (pick(3) == 0) {
+    const NodeEntry second = graph.RowWise("second", {gradient});
+    graph.After(second, y);
+    gradient = graph.Elementwise("sum", {gradient, second}, "add");
+  }
+  if (pick(2) == 0) {  // reads w again
+    const NodeEntry of_x = graph.MatMul("gx", seen, w, false, true);
+    graph.After(of_x, y);
+    graph.Head(of_x, "gradient:x");
+  }
+  std::vector<NodeEntry> inputs = {w, gradient};
+  for (size_t state = pick(3); state > 0; --state) {
+    if (pick(4) == 0) graph.SetDtype(1);  // of a copy in higher precision
+    const std::string name = "w:state" + std::to_string(state);
+    inputs.push_back(graph.Variable(name, shape, "state:w"));
+    graph.SetDtype(0);
+  }
+  graph.Head(gradient, "gradient:w");
+  graph.Head(graph.Elementwise("new_w", inputs, "update"), "update:w");
+  return graph;
+}
+
 ExampleGraph RandomGraph(unsigned seed, int num_ops) {
   return Grower(seed).Grow(num_ops);
 }

@@ -140,6 +140,66 @@ TEST(Coalesce, StatesAndNewValuesAreCutAsTheirVariables) {
   EXPECT_EQ(coarse.ties.size(), 3u);
 }
 
+// w is updated by its gradient with a momentum; mean is no parameter.
+ExampleGraph Updated(bool has_state) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {4, 6}, "data");
+  const NodeEntry w = example.Variable("w", {6, 6}, "parameter");
+  const NodeEntry g = example.MatMul("g", x, example.MatMul("y", x, w), true, false);
+  example.Head(g, "gradient:w");
+  std::vector<NodeEntry> inputs = {w, g};
+  if (has_state) inputs.push_back(example.Variable("momentum", {6, 6}, "state:w"));
+  example.Head(example.Elementwise("new_w", inputs, "update"), "update:w");
+  return example;
+}
+
+CoarseGraph CoarsenTied(ExampleGraph* example, UpdateTies updates, bool merge = true) {
+  const Groups groups = GroupForwardBackward(example->graph(), example->table());
+  return Coalesce(example->graph(), example->table(), groups,
+                  {merge, merge, {}, updates});
+}
+
+TEST(Coalesce, GradientsAndStatesCanBeCutApartFromTheirParameter) {
+  for (const bool merge : {true, false}) {
+    ExampleGraph example = Updated(true);
+    const auto classes = [&](UpdateTies updates) {
+      const CoarseGraph coarse = CoarsenTied(&example, updates, merge);
+      std::vector<int> found;
+      for (const char* name : {"w", "new_w", "g", "momentum"}) {
+        found.push_back(TensorClassOf(example.graph(), coarse, name));
+      }
+      return found;
+    };
+    const std::vector<int> all = classes(UpdateTies::kAll);
+    EXPECT_EQ(std::set<int>(all.begin(), all.end()).size(), 1u);
+    const std::vector<int> first = classes(UpdateTies::kGradient);
+    EXPECT_EQ(first[0], first[1]);
+    EXPECT_EQ(first[0], first[2]);
+    EXPECT_NE(first[0], first[3]);
+    const std::vector<int> second = classes(UpdateTies::kNone);
+    EXPECT_EQ(second[0], second[1]);
+    EXPECT_NE(second[0], second[2]);
+    EXPECT_EQ(second[2], second[3]);
+  }
+}
+
+TEST(Coalesce, AnUpdateIsSplitLikeItsStateOrElseItsGradient) {
+  for (const bool has_state : {true, false}) {
+    ExampleGraph example = Updated(has_state);
+    const CoarseGraph coarse = CoarsenTied(&example, UpdateTies::kNone, false);
+    const OpClass& update =
+        coarse.operators[OpClassOf(example.graph(), coarse, "new_w")];
+    EXPECT_TRUE(update.elementwise);
+    EXPECT_TRUE(update.HasOtherTensors());
+    EXPECT_EQ(update.follows, TensorClassOf(example.graph(), coarse, "g"));
+  }
+  ExampleGraph example = Updated(false);
+  const CoarseGraph coarse = CoarsenTied(&example, UpdateTies::kGradient);
+  EXPECT_FALSE(coarse.operators[OpClassOf(example.graph(), coarse, "new_w")]
+                   .HasOtherTensors())
+      << "without a state the first stage has nothing to cut apart";
+}
+
 TEST(Coalesce, TensorsOfOtherShapesAreNotTied) {
   ExampleGraph example;
   const NodeEntry x = example.Variable("x", {4, 6}, "data");
