@@ -6,14 +6,13 @@ modes of the search; model parallelism pins weights and activations. Nothing run
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from _common import context, write
+from _common import context
+from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _steps import simulated_step
 from _training import progress
 
@@ -182,11 +181,7 @@ def to_text(document: dict[str, Any]) -> str:
 
 def draw(document: dict[str, Any], path: Path) -> None:
     """A panel for each network: seconds, their communication white, or speedups."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": document["name"], "svg.fonttype": "none"})
-    from matplotlib import pyplot
+    pyplot = pyplot_of(document["name"])
 
     panels = list(dict.fromkeys(row["panel"] for row in document["rows"]))
     figure, all_axes = pyplot.subplots(
@@ -200,8 +195,7 @@ def draw(document: dict[str, Any], path: Path) -> None:
     figure.suptitle(
         f"{document['title']}, simulated on {document['machine']} ({about})", fontsize=9
     )
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _draw_panel(axes: Any, rows: Sequence[Row], *, is_speedup: bool) -> None:
@@ -230,14 +224,8 @@ def _draw_panel(axes: Any, rows: Sequence[Row], *, is_speedup: bool) -> None:
 
 def main(figure: Figure, description: str) -> None:
     """Simulate, print, save and draw."""
-    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
-    parser.add_argument("--smoke", action="store_true", help="reduced networks")
-    parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
-    args = parser.parse_args()
-    if args.draw is not None:
-        document = json.loads(args.draw.read_text(encoding="utf-8"))
-        draw(document, args.draw.with_suffix(".svg"))
+    args = parser_of(description, smoke="reduced networks").parse_args()
+    if draw_again(args, draw):
         return
     rows = list(measure(figure, smoke=args.smoke))
     document = {
@@ -251,7 +239,4 @@ def main(figure: Figure, description: str) -> None:
         "rows": speedups(rows) if figure.is_speedup else rows,
     }
     print(to_text(document))
-    if args.output is not None:
-        path = write(args.output, figure.name, document)
-        draw(document, path.with_suffix(".svg"))
-        print(f"written: {path}, {path.with_suffix('.svg')}")
+    write_and_draw(args.output, figure.name, document, draw)

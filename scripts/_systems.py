@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from _common import context, write
+from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _steps import WAYS
 from _training import progress
 
@@ -150,11 +150,7 @@ def _cells(document: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def draw(document: dict[str, Any], path: Path) -> None:
     """Groups of bars, a group for each model; relative to ideal if that is there."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": document["name"], "svg.fonttype": "none"})
-    from matplotlib import pyplot
+    pyplot = pyplot_of(document["name"])
 
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))
     systems = list(dict.fromkeys(row["system"] for row in document["rows"]))
@@ -183,24 +179,18 @@ def draw(document: dict[str, Any], path: Path) -> None:
         f"{document['title']}, simulated on {document['machine']} (samples per second on bars)",
         fontsize=9,
     )
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def main(comparison: Comparison, description: str) -> None:
     """Simulate, print, save and draw."""
-    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
-    parser.add_argument("--smoke", action="store_true", help="reduced models")
-    parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
+    parser = parser_of(description)
     parser.add_argument(
         "--rows", type=Path, metavar="JSON", help="raw data whose rows are not simulated again"
     )
     parser.add_argument("--only", nargs="+", default=[], help="models and systems to simulate")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
-    if args.draw is not None:
-        document = json.loads(args.draw.read_text(encoding="utf-8"))
-        draw(document, args.draw.with_suffix(".svg"))
+    if draw_again(args, draw):
         return
     known = [] if args.rows is None else json.loads(args.rows.read_text(encoding="utf-8"))["rows"]
     rows: list[Row] = []
@@ -212,6 +202,4 @@ def main(comparison: Comparison, description: str) -> None:
     print(to_text(document))
     if args.output is not None:
         (args.output / f"{comparison.name}.part.json").unlink()
-        path = write(args.output, comparison.name, document)
-        draw(document, path.with_suffix(".svg"))
-        print(f"written: {path}, {path.with_suffix('.svg')}")
+    write_and_draw(args.output, comparison.name, document, draw)

@@ -15,14 +15,13 @@ may be lower), AllRow-Greedy more, ICML18 more still.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from _common import context, problem, write
+from _common import context, problem
+from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _steps import simulated_step
 
 from tofu.errors import PlanError
@@ -197,11 +196,7 @@ def _share(row: Row) -> str:
 
 def draw(document: dict[str, Any], path: Path) -> None:
     """Bars of the rows, hatched if a worker's share does not fit one GPU."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "figure10", "svg.fonttype": "none"})
-    from matplotlib import pyplot
+    pyplot = pyplot_of("figure10")
 
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))
     figure, panels = pyplot.subplots(
@@ -217,8 +212,7 @@ def draw(document: dict[str, Any], path: Path) -> None:
     limit = f"{document['limit_bytes'] / 2**30:.1f} GiB"
     title = f"On {document['machine']}. Hatched: a worker would hold more than a GPU's {limit}"
     figure.suptitle(title, fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _draw_bytes(axes: Any, rows: Sequence[dict[str, Any]], workers: int) -> None:
@@ -257,16 +251,11 @@ def _draw_times(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Plan all cases with all algorithms; print, save and draw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=dict(CASES), default=list(dict(CASES)))
     parser.add_argument("--time-limit", type=float, default=120, metavar="S", help="a plan's")
-    parser.add_argument("--output", type=Path, help="folder for figure10.json and figure10.svg")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
-    if args.draw is not None:
-        document = json.loads(args.draw.read_text(encoding="utf-8"))
-        draw(document, args.draw.with_suffix(".svg"))
+    if draw_again(args, draw):
         return
     rows = []
     for model, batch in CASES:
@@ -279,11 +268,7 @@ def main() -> None:
             measure(case, batch, mode, args.time_limit, simulates=simulates) for mode in ALGORITHMS
         ]
     print(to_text(rows))
-    if args.output is not None:
-        document = to_json(rows, reduced=args.smoke)
-        path = write(args.output, "figure10", document)
-        draw(json.loads(path.read_text(encoding="utf-8")), path.with_suffix(".svg"))
-        print(f"written: {path}, {path.with_suffix('.svg')}")
+    write_and_draw(args.output, "figure10", to_json(rows, reduced=args.smoke), draw)
 
 
 if __name__ == "__main__":

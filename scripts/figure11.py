@@ -15,15 +15,14 @@ plan's own bytes. Hardware: any, no GPU. Time: half a minute.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from _blocks import Block, Convolution, Observation, blocks_of, observations, runs_of, stages_of
-from _common import context, problem, write
+from _common import context, problem
+from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 
 from tofu.plan import Plan, SearchOptions, TensorPlan, plan_graph
 from tofu.plan.plan import format_bytes
@@ -41,15 +40,8 @@ PITCH = 1.5  # from one convolution to the next; a tensor's square has sides of 
 
 def render(document: dict[str, Any], path: Path) -> None:
     """Draw the raw data into an SVG file."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "figure11", "svg.fonttype": "none"})
-    from matplotlib import pyplot
-
-    figure = picture(document)
-    figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
-    pyplot.close(figure)
+    pyplot_of("figure11")
+    save(picture(document), path, bbox_inches="tight")
 
 
 def picture(document: dict[str, Any]) -> Any:
@@ -176,25 +168,17 @@ def to_text(plan: Plan, seen: Sequence[Observation]) -> str:
 
 def main() -> None:
     """Plan, draw and report."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--smoke", action="store_true", help="the reduced model")
+    parser = parser_of(__doc__, smoke="the reduced model")
     parser.add_argument("--search", default="tofu", help="search mode (docs/search.md)")
-    parser.add_argument("--output", type=Path, help="folder for figure11.svg and figure11.json")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
-    if args.draw is not None:
-        render(json.loads(args.draw.read_text(encoding="utf-8")), args.draw.with_suffix(".svg"))
+    if draw_again(args, render):
         return
     model = problem(MODEL, batch_size=BATCH, workers=WORKERS, reduced=args.smoke)
     plan = plan_graph(model, SearchOptions(mode=args.search))
     blocks = blocks_of(model, plan)
     seen = observations(blocks)
     print(to_text(plan, seen))
-    if args.output is not None:
-        document = to_json(blocks, plan, seen)
-        path = write(args.output, "figure11", document)
-        render(document, path.with_suffix(".svg"))
-        print(f"\nwritten: {path}, {path.with_suffix('.svg')}")
+    write_and_draw(args.output, "figure11", to_json(blocks, plan, seen), render)
 
 
 if __name__ == "__main__":

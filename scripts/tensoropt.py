@@ -12,15 +12,14 @@ memory is its estimate, and only the search's own time is measured, on one core.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, write
+from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _training import progress
 
 from tofu.analysis.strategy_table import strategy_table
@@ -265,11 +264,7 @@ def _step(found: Optional[Row]) -> str:
 
 def draw(document: Row, path: Path) -> None:
     """Figure 6 above: time over memory; Figure 8 below: time over workers."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "tensoropt", "svg.fonttype": "none"})
-    from matplotlib import pyplot
+    pyplot = pyplot_of("tensoropt")
 
     rows = document["rows"]
     figure, all_axes = pyplot.subplots(
@@ -280,8 +275,7 @@ def draw(document: Row, path: Path) -> None:
         _draw_workers(all_axes[1][column], row)
     count = rows[0]["workers"][-1]["workers"]
     figure.suptitle(f"Predicted on {document['machine']}, {count} workers above", fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _draw_frontier(axes: Any, row: Row) -> None:
@@ -317,15 +311,10 @@ def _draw_workers(axes: Any, row: Row) -> None:
 
 def main() -> None:
     """Plan, print, save and draw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--smoke", action="store_true", help="reduced models")
+    parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="only draw, from this raw data")
     args = parser.parse_args()
-    if args.draw is not None:
-        document = json.loads(args.draw.read_text(encoding="utf-8"))
-        draw(document, args.draw.with_suffix(".svg"))
+    if draw_again(args, draw):
         return
     document = {
         "name": "tensoropt", "predicted": True, "machine": MACHINE, "context": context(),
@@ -336,10 +325,7 @@ def main() -> None:
         if args.output is not None:  # a run that is interrupted keeps what it has
             write(args.output, "tensoropt", document)
     print(to_text(document))
-    if args.output is not None:
-        path = args.output / "tensoropt.json"
-        draw(document, path.with_suffix(".svg"))
-        print(f"written: {path}, {path.with_suffix('.svg')}")
+    write_and_draw(args.output, "tensoropt", document, draw)
 
 
 if __name__ == "__main__":

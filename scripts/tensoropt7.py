@@ -10,7 +10,6 @@ GiB a worker. Nothing runs: times are what the search predicts on a machine file
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, problem, write
+from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _training import progress
 from tensoropt import MACHINE, Row, frontier_of, predicted, record, transformer
 
@@ -176,11 +176,7 @@ def _point(point: Optional[Row]) -> str:
 
 def draw(document: Row, path: Path) -> None:
     """Time over memory, a picture for each part of the figure."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "tensoropt7", "svg.fonttype": "none"})
-    from matplotlib import pyplot
+    pyplot = pyplot_of("tensoropt7")
 
     parts = list(dict.fromkeys(row["part"] for row in document["rows"]))
     figure, all_axes = pyplot.subplots(
@@ -194,8 +190,7 @@ def draw(document: Row, path: Path) -> None:
         axes.set_xlabel("GiB a worker holds")
         axes.set_ylabel("seconds a step")
         axes.legend(fontsize=7)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _draw_line(axes: Any, row: Row) -> None:
@@ -206,10 +201,9 @@ def _draw_line(axes: Any, row: Row) -> None:
 
 def main() -> None:
     """Plan, print, save and draw."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--smoke", action="store_true", help="reduced models")
-    parser.add_argument("--output", type=Path, help="folder for the raw data and the picture")
-    args = parser.parse_args()
+    args = parser_of(__doc__).parse_args()
+    if draw_again(args, draw):
+        return
     with tempfile.TemporaryDirectory() as folder:
         document = {
             "name": "tensoropt7", "predicted": True, "machine": MACHINE, "context": context(),
@@ -221,10 +215,7 @@ def main() -> None:
                 write(args.output, "tensoropt7", document)
         document["limited"] = list(within_limits(args.smoke))
     print(to_text(document))
-    if args.output is not None:
-        path = write(args.output, "tensoropt7", document)
-        draw(document, path.with_suffix(".svg"))
-        print(f"written: {path}, {path.with_suffix('.svg')}")
+    write_and_draw(args.output, "tensoropt7", document, draw)
 
 
 if __name__ == "__main__":

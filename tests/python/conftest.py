@@ -2,10 +2,18 @@
 
 import importlib.util
 import os
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Callable
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = (ROOT / "scripts", ROOT / "benchmarks")
 
 # One thread per operator, so runs can be compared and workers run in parallel.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,6 +50,37 @@ def _environment_restored() -> Iterator[None]:
     for name in set(os.environ) - set(before):
         del os.environ[name]
     os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def import_script() -> Iterator[Callable[[str], ModuleType]]:
+    """Imports a module of scripts/ or benchmarks/ by its name; the module's tests share it."""
+    path, before = list(sys.path), set(sys.modules)
+    sys.path[:0] = map(str, SCRIPTS)
+    yield importlib.import_module
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent in SCRIPTS:
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def run_script() -> Callable[..., str]:
+    """Runs a file of scripts/ or benchmarks/ in its own process, and returns what it prints."""
+
+    def run(script: str, *arguments: object, **variables: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, str(ROOT / script), *map(str, arguments)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

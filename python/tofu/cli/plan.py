@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import click
 from click.core import ParameterSource
@@ -57,6 +58,60 @@ from tofu.planning.problems import (
 )
 
 __all__ = ["plan"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The command line: each attribute is the option or argument of this name, or its default."""
+
+    workers: Optional[str]
+    device: Optional[str]
+    log: Optional[str]
+    search: Optional[str]
+    pins: tuple[str, ...]
+    pin_file: Optional[str]
+    time_limit: Optional[float]
+    allow_replication: bool
+    objective: Optional[str]
+    machine: Optional[str]
+    recompute: Optional[str]
+    keep_fetched: Optional[str]
+    shapes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    optimizer: str
+    predict: bool
+    batch_size: Optional[int]
+    form: str
+    everything: bool
+    layers: bool
+    peak: bool
+    explain: tuple[str, ...]
+    save: Optional[str]
+    memory: str
+    graph: Optional[int]
+    mesh: Optional[str]
+    fetch: Optional[str]
+    target: str
+    args: tuple[str, ...]
+
+    @property
+    def is_model(self) -> bool:
+        return names_model(self.target)
+
+    @property
+    def is_symbol(self) -> bool:
+        return self.target.endswith(".json")
+
+    @property
+    def update(self) -> Optional[str]:
+        """The optimizer whose update is planned."""
+        return None if self.optimizer == "none" else self.optimizer
+
+    @property
+    def counted(self) -> str:
+        """How the bytes of a worker are counted: EXACT or ESTIMATE."""
+        return ESTIMATE if self.memory == ESTIMATE else EXACT
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -145,38 +200,7 @@ __all__ = ["plan"]
 @fetch_option
 @click.argument("target", metavar="SCRIPT|SYMBOL.json|MODEL|MODULE:FUNCTION|FILE.pt2")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def plan(
-    workers: Optional[str],
-    device: Optional[str],
-    log: Optional[str],
-    search: Optional[str],
-    pins: tuple[str, ...],
-    pin_file: Optional[str],
-    time_limit: Optional[float],
-    allow_replication: bool,
-    objective: Optional[str],
-    machine: Optional[str],
-    recompute: Optional[str],
-    keep_fetched: Optional[str],
-    shapes: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    inputs: tuple[str, ...],
-    optimizer: str,
-    predict: bool,
-    batch_size: Optional[int],
-    form: str,
-    everything: bool,
-    layers: bool,
-    peak: bool,
-    explain: tuple[str, ...],
-    save: Optional[str],
-    memory: str,
-    graph: Optional[int],
-    mesh: Optional[str],
-    fetch: Optional[str],
-    target: str,
-    args: tuple[str, ...],
-) -> None:
+def plan(**options: Any) -> None:
     """Print how every tensor and operator would be partitioned, and what it costs.
 
     SCRIPT is run to the end of its first training step, without computing it. SYMBOL.json
@@ -184,122 +208,51 @@ def plan(
     docs/models.md lists, such as wresnet-152-10. With --mesh: MODULE:FUNCTION returns a
     module of PyTorch and its inputs, FILE.pt2 is a program that torch.export saved.
     """
-    update = None if optimizer == "none" else optimizer
-    if mesh is not None or is_module(target):
-        set_search(search, pins, pin_file, allow_replication, objective, machine)
-        _plan_module(target, mesh, form, update, everything, time_limit, explain, peak)
+    given = Given(**options)
+    if given.mesh is not None or is_module(given.target):
+        _plan_module(given)
         return
-    if form == "python":
-        raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
-    is_model = names_model(target)
-    is_symbol = target.endswith(".json")
-    _check_target(target, args, is_model, batch_size, bool(shapes or dtypes or inputs or predict))
     context = click.get_current_context()
-    if context.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE:
-        _check_optimizer(target, is_model or is_symbol, predict)
-    tell_misplaced(context, target, args)
-    if save is not None:
-        plan_file.check_target(Path(save))
-    set_search(search, pins, pin_file, allow_replication, objective, machine)
-    os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
-    set_fetch(fetch)
-    if memory not in (EXACT, ESTIMATE):
-        set_memory(memory)
-        memory = EXACT
-    set_recompute(recompute)
-    set_keep_fetched(keep_fetched)
-    config = switch_on(workers, device, log)
-    request = None
-    if is_symbol:
-        request = SymbolRequest.parse(
-            Path(target), shapes=shapes, dtypes=dtypes, inputs=inputs, optimizer=update,
-            predict=predict,
-        )  # fmt: skip
-    find = _finder(target, args, is_model, request, update, batch_size)
-    options = SearchOptions(
-        config.search,
-        time_limit,
-        config.pins,
-        config.replication,
-        objective=config.objective,
-        machine=config.machine,
-        keep_fetched_bytes=config.keep_fetched_bytes,
-    )
-    if peak and memory != EXACT:
-        raise ConfigError("--peak needs --memory exact: an estimate has no moments")
-    output = Output(
-        form,
-        everything,
-        layers,
-        peak,
-        explain,
-        Path(save) if save else None,
-        memory,
-        config.fetch,
-        _command(context),
-        config.memory_bytes,
-        config.recompute,
-        config.keep_fetched_bytes,
-    )
+    _check(given, context)
+    config = _configure(given)
+    find = _finder(given)
+    search = SearchOptions.of(config, time_limit_s=given.time_limit)
+    output = _output(given, config, _command(context))
 
     def run() -> None:
-        plan_and_print(_chosen(find(), graph, target), options, output)
+        plan_and_print(_chosen(find(), given.graph, given.target), search, output)
 
-    if is_symbol:
+    if given.is_symbol:
         isolated(
             run,
-            f"{target}: MXNet crashed on it ({{}}); the file may be damaged: export it again "
+            f"{given.target}: MXNet crashed on it ({{}}); the file may be damaged: export it again "
             "with block.export or symbol.save",
         )
     else:
         run()
 
 
-def _finder(
-    target: str,
-    args: Sequence[str],
-    is_model: bool,
-    request: Optional[SymbolRequest],
-    optimizer: Optional[str],
-    batch_size: Optional[int],
-) -> Callable[[], Sequence[Problem]]:
-    """What makes the graphs of a model, a symbol file or a script."""
-    if is_model:
-        return lambda: [from_model(target, batch_size=batch_size, optimizer=optimizer)]
-    if request is None:
-        return functools.partial(graphs_of_script, Path(target), args)
-    check_symbol_text(request.path)
-    check_mxnet("tofu plan", load=False)
-    return lambda: [from_symbol(request)]
-
-
-def _plan_module(
-    target: str,
-    mesh: Optional[str],
-    form: str,
-    optimizer: Optional[str],
-    everything: bool,
-    time_limit: Optional[float],
-    explain: Sequence[str],
-    peak: bool,
-) -> None:
+def _plan_module(given: Given) -> None:
     """Plan a module of PyTorch. Raises ConfigError for options that it has not."""
+    _configure_search(given)
     check_options(click.get_current_context(), _NOT_OF_MODULES)
-    if mesh is None:
-        raise ConfigError(f"tofu plan {target}: give the devices, such as --mesh 2,4")
-    if not is_module(target):
+    if given.mesh is None:
+        raise ConfigError(f"tofu plan {given.target}: give the devices, such as --mesh 2,4")
+    if not is_module(given.target):
         raise ConfigError(
-            f"tofu plan --mesh: {target}: expected package.module:function or FILE.pt2"
+            f"tofu plan --mesh: {given.target}: expected package.module:function or FILE.pt2"
         )
-    config = Config.from_environment()
-    given = SearchOptions(
-        config.search, time_limit, config.pins, config.replication,
-        objective=config.objective, machine=config.machine,
-    )  # fmt: skip
+    options = SearchOptions.of(Config.from_environment(), time_limit_s=given.time_limit)
     plan_module(
-        target, parse_mesh(mesh), optimizer=optimizer, options=given, form=form,
-        everything=everything, explain=explain, peak=peak,
-    )  # fmt: skip
+        given.target,
+        parse_mesh(given.mesh),
+        optimizer=given.update,
+        options=dataclasses.replace(options, keep_fetched_bytes=0),
+        form=given.form,
+        everything=given.everything,
+        explain=given.explain,
+        peak=given.peak,
+    )
 
 
 _NOT_OF_MODULES = (
@@ -308,33 +261,108 @@ _NOT_OF_MODULES = (
 )  # fmt: skip
 
 
-def _check_target(
-    target: str, args: tuple[str, ...], is_model: bool, batch_size: Optional[int], shaped: bool
-) -> None:
+def _check(given: Given, context: click.Context) -> None:
+    """Raise ConfigError for options that do not fit the target, or each other."""
+    if given.form == "python":
+        raise ConfigError("tofu plan: --format python is only for a module of PyTorch, with --mesh")
+    _check_target(given)
+    if context.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE:
+        _check_optimizer(given)
+    tell_misplaced(context, given.target, given.args)
+    if given.save is not None:
+        plan_file.check_target(Path(given.save))
+
+
+def _check_target(given: Given) -> None:
     """Raise ConfigError for a missing file, and for options of another kind of target."""
-    is_symbol = target.endswith(".json")
-    if not is_model:
+    target = given.target
+    if not given.is_model:
         check_script(target)
-        if batch_size is not None:
+        if given.batch_size is not None:
             raise ConfigError(f"tofu plan {target}: --batch-size is only for a model's name")
-    if args and (is_model or is_symbol):
-        raise ConfigError(f"tofu plan: {args[0]!r} after {target}: expected options only")
-    if shaped and not is_symbol:
+    if given.args and (given.is_model or given.is_symbol):
+        raise ConfigError(f"tofu plan: {given.args[0]!r} after {target}: expected options only")
+    if (given.shapes or given.dtypes or given.inputs or given.predict) and not given.is_symbol:
+        what = "model" if given.is_model else "script"
         raise ConfigError(
             f"tofu plan {target}: --shape, --dtype, --input and --predict are only for a symbol "
-            f"file (SYMBOL.json); a {'model' if is_model else 'script'} has its own shapes"
+            f"file (SYMBOL.json); a {what} has its own shapes"
         )
 
 
-def _check_optimizer(target: str, has_none: bool, predict: bool) -> None:
+def _check_optimizer(given: Given) -> None:
     """Raise ConfigError if --optimizer would have no effect."""
-    if not has_none:
+    if not (given.is_model or given.is_symbol):
         raise ConfigError(
-            f"tofu plan {target}: --optimizer is only for a symbol file or a model; a script has "
-            "its own gluon.Trainer"
+            f"tofu plan {given.target}: --optimizer is only for a symbol file or a model; a script "
+            "has its own gluon.Trainer"
         )
-    if predict:
+    if given.predict:
         raise ConfigError("tofu plan: --predict plans no update; leave out --optimizer")
+
+
+def _configure(given: Given) -> Config:
+    """Set the variables that configure tofu. Raises ConfigError for invalid values."""
+    _configure_search(given)
+    os.environ.pop("TOFU_PLAN", None)  # always search: ignore a saved plan
+    set_fetch(given.fetch)
+    set_memory(None if given.memory in (EXACT, ESTIMATE) else given.memory)
+    set_recompute(given.recompute)
+    set_keep_fetched(given.keep_fetched)
+    return switch_on(given.workers, given.device, given.log)
+
+
+def _configure_search(given: Given) -> None:
+    set_search(
+        given.search,
+        given.pins,
+        given.pin_file,
+        given.allow_replication,
+        given.objective,
+        given.machine,
+    )
+
+
+def _finder(given: Given) -> Callable[[], Sequence[Problem]]:
+    """What makes the graphs of a model, a symbol file or a script."""
+    if given.is_model:
+        return lambda: [
+            from_model(given.target, batch_size=given.batch_size, optimizer=given.update)
+        ]
+    path = Path(given.target)
+    if not given.is_symbol:
+        return functools.partial(graphs_of_script, path, given.args)
+    request = SymbolRequest.parse(
+        path,
+        shapes=given.shapes,
+        dtypes=given.dtypes,
+        inputs=given.inputs,
+        optimizer=given.update,
+        predict=given.predict,
+    )
+    check_symbol_text(path)
+    check_mxnet("tofu plan", load=False)
+    return lambda: [from_symbol(request)]
+
+
+def _output(given: Given, config: Config, command: tuple[str, str]) -> Output:
+    """How to print the plan. Raises ConfigError for --peak of an estimate."""
+    if given.peak and given.counted != EXACT:
+        raise ConfigError("--peak needs --memory exact: an estimate has no moments")
+    return Output(
+        given.form,
+        given.everything,
+        given.layers,
+        given.peak,
+        given.explain,
+        Path(given.save) if given.save else None,
+        given.counted,
+        config.fetch,
+        command,
+        config.memory_bytes,
+        config.recompute,
+        config.keep_fetched_bytes,
+    )
 
 
 def _chosen(problems: Sequence[Problem], number: Optional[int], target: str) -> Sequence[Problem]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+from tofu.config import Config
 from tofu.errors import PlanError
 
 from .names import is_pattern, matching, near_text
@@ -51,6 +52,19 @@ class SearchOptions:
     memory_limit_bytes: Optional[int] = None
     keep_fetched_bytes: Optional[int] = 0
     tie_updates: bool = False
+
+    @classmethod
+    def of(cls, config: Config, time_limit_s: Optional[float] = None) -> SearchOptions:
+        """What the environment says of the search."""
+        return cls(
+            config.search,
+            time_limit_s,
+            config.pins,
+            config.replication,
+            objective=config.objective,
+            machine=config.machine,
+            keep_fetched_bytes=config.keep_fetched_bytes,
+        )
 
     @property
     def limit_s(self) -> float:

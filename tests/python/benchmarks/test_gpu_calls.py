@@ -1,22 +1,13 @@
 """benchmarks/gpu_calls.py counts what MXNet's executor would do."""
 
-import importlib.util
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu_calls.py"
-
 
 @pytest.fixture(scope="module")
-def gpu_calls():
-    spec = importlib.util.spec_from_file_location("gpu_calls", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def gpu_calls(import_script):
+    return import_script("gpu_calls")
 
 
 def graph(*nodes, heads):
@@ -70,10 +61,9 @@ def test_nodes_that_no_head_needs_do_not_run(gpu_calls):
     }  # fmt: skip
 
 
-def test_it_prints_both_kinds_of_fetches():
-    command = [sys.executable, str(SCRIPT), "--smoke", "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    calls = json.loads(done.stdout)["calls"]
+def test_it_prints_both_kinds_of_fetches(run_script):
+    printed = run_script("benchmarks/gpu_calls.py", "--smoke", "--format", "json")
+    calls = json.loads(printed)["calls"]
     assert set(calls) == {"in place", "with handles", "plain"}
     assert calls["in place"]["copies"] == calls["in place"]["publications"] == 0
     assert calls["with handles"]["copies"] >= calls["with handles"]["publications"] > 0

@@ -1,27 +1,13 @@
 """benchmarks/host_cost.py runs, and its results are correct. Timings are not checked."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "host_cost.py"
-
 
 @pytest.fixture(scope="module")
-def host_cost():
-    spec = importlib.util.spec_from_file_location("host_cost", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    before = list(sys.path)
-    sys.path.insert(0, str(SCRIPT.parent))
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = before
-    del sys.modules["_training"], sys.modules["_goals"]
+def host_cost(import_script):
+    return import_script("host_cost")
 
 
 def test_ratios_are_paired_and_goals_are_found(host_cost):
@@ -38,19 +24,11 @@ def test_ratios_are_paired_and_goals_are_found(host_cost):
 
 
 @pytest.mark.whole
-def test_smoke(tmp_path):
+def test_smoke(run_script, tmp_path):
     output = tmp_path / "results" / "host_cost.json"
-    command = [SCRIPT, "--smoke", "--networks", "dense", "--workers", "2", "--rounds", "1"]
-    ran = subprocess.run(
-        [sys.executable, *map(str, command), "--output", str(output)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    options = ["--smoke", "--networks", "dense", "--workers", "2", "--rounds", "1"]
+    printed = run_script("benchmarks/host_cost.py", *options, "--output", output)
     records = json.loads(output.read_text(encoding="utf-8"))["records"]
     assert [record["workers"] for record in records] == [0, 2]
     assert all(record["cpu_ms"] > 0 for record in records)
-    assert "dense, 2 workers" in ran.stdout
+    assert "dense, 2 workers" in printed

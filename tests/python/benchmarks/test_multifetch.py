@@ -1,7 +1,6 @@
 """benchmarks/multifetch.py runs, or says why it cannot. Timings are not checked."""
 
 import ctypes
-import importlib.util
 import json
 import subprocess
 import sys
@@ -22,13 +21,8 @@ def run(*arguments):
 
 
 @pytest.fixture
-def gpu():
-    spec = importlib.util.spec_from_file_location("_gpu", FOLDER / "_gpu.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["_gpu"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["_gpu"]
+def gpu(import_script):
+    return import_script("_gpu")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--cold"]], ids=["warm", "cold"])

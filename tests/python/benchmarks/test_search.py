@@ -1,25 +1,13 @@
 """benchmarks/search.py runs, and its results are correct. Timings are not checked."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "search.py"
-
 
 @pytest.fixture(scope="module")
-def search():
-    spec = importlib.util.spec_from_file_location("search", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def search(import_script):
+    return import_script("search")
 
 
 def test_exponent_is_that_of_the_power(search):
@@ -61,17 +49,10 @@ def test_residual_networks_have_the_depth_they_are_named_after(search, depth):
         assert blocks == (3, 8, 36, 3)
 
 
-def test_smoke(tmp_path):
+def test_smoke(run_script, tmp_path):
     output = tmp_path / "results" / "search.json"
-    ran = subprocess.run(
-        [sys.executable, str(SCRIPT), "--smoke", "--repeats", "1", "--output", str(output)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    options = ["--smoke", "--repeats", "1", "--output", output]
+    printed = run_script("benchmarks/search.py", *options)
     found = json.loads(output.read_text(encoding="utf-8"))
     assert {"machine", "cores", "python", "mxnet", "scipy", "commit", "load_before"} <= set(found)
     assert [(record["model"], record["workers"]) for record in found["plans"]] == [
@@ -81,7 +62,7 @@ def test_smoke(tmp_path):
         ("rnn-10-8k", 64),
     ]
     for row in found["goals"]:
-        assert f"| {row['work']} | {row['measured']} | {row['goal']} |" in ran.stdout
+        assert f"| {row['work']} | {row['measured']} | {row['goal']} |" in printed
     assert [row["work"].partition(",")[0] for row in found["goals"]] == [
         "wresnet-152-10",
         "rnn-10-8k",

@@ -1,23 +1,13 @@
 """benchmarks/setup.py runs, and its results are correct. Timings are not checked."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "setup.py"
-
 
 @pytest.fixture(scope="module")
-def setup():
-    spec = importlib.util.spec_from_file_location("setup_benchmark", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def setup(import_script):
+    return import_script("setup")
 
 
 def test_calls_inside_calls_of_a_part_count_once(setup):
@@ -38,18 +28,10 @@ def test_errors_come_through_and_are_timed(setup):
 
 
 @pytest.mark.parametrize(("model", "runs"), [("resnet-50", ["0", "2"]), ("rnn-10-8k", ["2"])])
-def test_smoke(model, runs, tmp_path):
+def test_smoke(model, runs, run_script, tmp_path):
     output = tmp_path / "results" / "setup.json"
-    command = [SCRIPT, "--smoke", "--models", model, "--workers", "2", "--repeats", "1"]
-    ran = subprocess.run(
-        [sys.executable, *map(str, command), "--output", str(output)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    options = ["--smoke", "--models", model, "--workers", "2", "--repeats", "1"]
+    printed = run_script("benchmarks/setup.py", *options, "--output", output)
     (record,) = json.loads(output.read_text(encoding="utf-8"))["models"]
     assert record["model"] == model
     assert list(record["runs"]) == runs
@@ -57,4 +39,4 @@ def test_smoke(model, runs, tmp_path):
     assert {"strategy table", "search", "partition", "schedule"} <= set(found["parts"])
     assert all(seconds >= 0 for seconds in found["parts"].values())
     assert sum(found["parts"].values()) == pytest.approx(found["total"], rel=0.2)
-    assert "2 workers" in ran.stdout
+    assert "2 workers" in printed

@@ -1,14 +1,9 @@
 """benchmarks/solver.py runs, and its results are correct. Timings are not checked."""
 
-import importlib.util
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "solver.py"
 PROBLEM = {
     "format": "tofu-step-problem",
     "version": 2,
@@ -21,13 +16,8 @@ PROBLEM = {
 
 
 @pytest.fixture(scope="module")
-def solver():
-    spec = importlib.util.spec_from_file_location("solver", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def solver(import_script):
+    return import_script("solver")
 
 
 def test_a_share_is_reached_by_the_first_cost_that_is_near_enough(solver):
@@ -63,17 +53,16 @@ def test_the_median_of_times_some_of_which_are_unknown_is_unknown(solver):
     assert solver.median_or_none([3.0, None, 2.0]) is None
 
 
-def test_smoke(tmp_path):
+def test_smoke(run_script, tmp_path):
     problem = tmp_path / "small.json"
     problem.write_text(json.dumps(PROBLEM), encoding="utf-8")
     output = tmp_path / "results" / "solver.json"
-    command = [sys.executable, str(SCRIPT), "--smoke", "--output", str(output), str(problem)]
-    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    printed = run_script("benchmarks/solver.py", "--smoke", "--output", output, problem)
     document = json.loads(output.read_text(encoding="utf-8"))
     assert [(r["limited"], r["cost"]) for r in document["files"]] == [(True, 3), (False, 1)]
     assert all(record["status"] == "optimal" for record in document["files"])
     assert all(record["variables"] == 2 for record in document["files"])
-    assert "| small.json, with its limit | proven after" in ran.stdout
+    assert "| small.json, with its limit | proven after" in printed
     assert [row["work"] for row in document["goals"]] == [
         "small.json, with its limit",
         "small.json, without a limit",

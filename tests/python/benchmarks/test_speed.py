@@ -1,27 +1,13 @@
 """benchmarks/speed.py runs, and its results are correct. Timings are not checked."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "speed.py"
-
 
 @pytest.fixture(scope="module")
-def speed():
-    spec = importlib.util.spec_from_file_location("speed", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    before = list(sys.path)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = before
-    del sys.modules[spec.name], sys.modules["_training"]
+def speed(import_script):
+    return import_script("speed")
 
 
 def test_ratios_are_medians_of_the_rounds(speed):
@@ -42,20 +28,12 @@ def test_ratios_are_medians_of_the_rounds(speed):
     assert found[0]["quartiles"] == pytest.approx([0.7, 9.0])
 
 
-def test_smoke(tmp_path):
+def test_smoke(run_script, tmp_path):
     output = tmp_path / "results" / "speed.json"
-    command = [SCRIPT, "--smoke", "--models", "rnn", "--rounds", "1", "--steps", "1"]
-    ran = subprocess.run(
-        [sys.executable, *map(str, command), "--output", str(output)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
+    options = ["--smoke", "--models", "rnn", "--rounds", "1", "--steps", "1"]
+    printed = run_script("benchmarks/speed.py", *options, "--output", output)
     (record,) = json.loads(output.read_text(encoding="utf-8"))["models"]
     assert record["model"] == "rnn-6-4k" and record["reduced"]
     assert set(record["step_seconds"]) == {"serial_2_threads", "serial_1_thread", "tofu_2_workers"}
     assert all(ratio["median"] > 0 for ratio in record["ratios"].values())
-    assert ran.stdout.count("goal") == 3
+    assert printed.count("goal") == 3

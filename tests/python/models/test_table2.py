@@ -1,23 +1,13 @@
 """Table 2 of the paper."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "table2.py"
-
 
 @pytest.fixture(scope="module")
-def table2():
-    spec = importlib.util.spec_from_file_location("table2", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def table2(import_script):
+    return import_script("table2")
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 """The scripts of the paper's figures and tables, on reduced models."""
 
 import dataclasses
-import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,36 +9,18 @@ import pytest
 
 pytest.importorskip("mxnet")
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-
-
-def run(script, *options):
-    ran = subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *map(str, options)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
 
 @pytest.fixture(scope="module")
-def modules():
+def modules(import_script):
     """The scripts that others import, as modules."""
-    sys.path.insert(0, str(SCRIPTS))
-    try:
-        yield {name: importlib.import_module(name) for name in ("_common", "_fetches", "_blocks")}
-    finally:
-        sys.path.remove(str(SCRIPTS))
-        for name in ("_common", "_fetches", "_blocks"):
-            del sys.modules[name]
+    return {name: import_script(name) for name in ("_common", "_fetches", "_blocks")}
 
 
-def test_figure10_compares_all_algorithms(tmp_path):
+def test_figure10_compares_all_algorithms(run_script, tmp_path):
     pytest.importorskip("matplotlib")
-    text = run("figure10.py", "--smoke", "--output", tmp_path)
+    text = run_script("scripts/figure10.py", "--smoke", "--output", tmp_path)
     document = json.loads((tmp_path / "figure10.json").read_text())
     for model in ("rnn-4-8k, reduced", "wresnet-152-10, reduced"):
         assert f"{model}, batch 8, 8 workers (modelled)" in text
@@ -58,9 +38,9 @@ def test_figure10_compares_all_algorithms(tmp_path):
     assert document["context"]["mxnet"].startswith("1.9")
 
 
-def test_figure11_draws_and_tells(tmp_path):
+def test_figure11_draws_and_tells(run_script, tmp_path):
     pytest.importorskip("matplotlib")
-    text = run("figure11.py", "--smoke", "--output", tmp_path)
+    text = run_script("scripts/figure11.py", "--smoke", "--output", tmp_path)
     document = json.loads((tmp_path / "figure11.json").read_text())
     assert len(document["observations"]) == 6
     for observation in document["observations"]:
@@ -71,18 +51,13 @@ def test_figure11_draws_and_tells(tmp_path):
     assert "worker 7" in (tmp_path / "figure11.svg").read_text()
 
 
-def test_no_labels_of_figure11_overlap(monkeypatch):
+def test_no_labels_of_figure11_overlap(import_script):
     """The labels of the full model, which are longer than those of the reduced one."""
     pytest.importorskip("matplotlib").use("agg")
     from matplotlib import pyplot
 
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    raw = SCRIPTS.parent / "docs" / "results" / "figure11.json"
-    try:
-        figure = importlib.import_module("figure11").picture(json.loads(raw.read_text()))
-    finally:
-        for name in ("figure11", "_blocks", "_fetches", "_common"):
-            sys.modules.pop(name, None)
+    raw = RESULTS / "figure11.json"
+    figure = import_script("figure11").picture(json.loads(raw.read_text()))
     renderer = figure.canvas.get_renderer()
     texts = figure.axes[0].texts
     boxes = [text.get_window_extent(renderer) for text in texts]
@@ -93,8 +68,8 @@ def test_no_labels_of_figure11_overlap(monkeypatch):
             assert not box.overlaps(boxes[j]), (texts[i].get_text(), texts[j].get_text())
 
 
-def test_table1_times_every_variant(tmp_path):
-    text = run("table1.py", "--smoke", "--time-limit", "2", "--output", tmp_path)
+def test_table1_times_every_variant(run_script, tmp_path):
+    text = run_script("scripts/table1.py", "--smoke", "--time-limit", "2", "--output", tmp_path)
     cells = json.loads((tmp_path / "table1.json").read_text())["cells"]
     assert len(cells) == 8
     assert all(cell["seconds"] or cell["reason"] for cell in cells)
@@ -168,10 +143,10 @@ def test_observations_follow_the_plan(modules):
 
 
 @pytest.mark.parametrize("script", ["figure8", "figure9", "table3"])
-def test_systems_are_compared_and_drawn(modules, script, tmp_path, monkeypatch):
-    comparison = importlib.import_module(script).COMPARISON
+def test_systems_are_compared_and_drawn(import_script, script, tmp_path, monkeypatch):
+    comparison = import_script(script).COMPARISON
     one = dataclasses.replace(comparison, models=comparison.models[:1])
-    systems = importlib.import_module("_systems")
+    systems = import_script("_systems")
     monkeypatch.setattr(sys, "argv", [script, "--smoke", "--output", str(tmp_path)])
     systems.main(one, "doc")
     document = json.loads((tmp_path / f"{script}.json").read_text())

@@ -1,27 +1,15 @@
 """scripts/memory.py on a reduced model whose tensors are of full size."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("mxnet")
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "memory.py"
 
-
-def test_variants_are_what_mxnet_plans():
-    ran = subprocess.run(
-        [sys.executable, str(SCRIPT), "--smoke", "--workers", "4", "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    rows = {row["variant"]: row for row in json.loads(ran.stdout)["rows"]}
+def test_variants_are_what_mxnet_plans(run_script):
+    printed = run_script("scripts/memory.py", "--smoke", "--workers", "4", "--format", "json")
+    rows = {row["variant"]: row for row in json.loads(printed)["rows"]}
     assert list(rows) == [
         "plain", "multifetch", "shared", "control_deps", "delayed_fetch", "match_range", "halves",
         "two_executors", "gathered_output", "tiles",

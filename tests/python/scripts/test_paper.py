@@ -1,26 +1,15 @@
 """The page about the papers' tables and figures, and the statements that it checks."""
 
-import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-NAMES = (
-    "_statements", "_soybean_statements", "paper", "_systems", "_soybean", "_steps", "_training",
-    "_common",
-)  # fmt: skip
 
-
-@pytest.fixture
-def scripts(monkeypatch):
+@pytest.fixture(scope="module")
+def scripts(import_script):
     pytest.importorskip("mxnet")
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    yield {name: importlib.import_module(name) for name in ("_statements", "paper")}
-    for name in NAMES:
-        sys.modules.pop(name, None)
+    return {name: import_script(name) for name in ("_statements", "paper")}
 
 
 def row(model, system, rate, *, batch=8, fits=True):

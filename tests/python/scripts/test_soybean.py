@@ -1,48 +1,11 @@
 """SoyBean's worked example and figures, and TensorOpt's tables."""
 
-import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("mxnet")
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-MODULES = (
-    "soybean", "soybean8", "soybean9", "soybean10", "tensoropt", "tensoropt7", "_soybean",
-    "_soybean_statements", "_steps", "_training", "_common",
-)  # fmt: skip
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports a script by its name."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    yield importlib.import_module
-    for name in MODULES:
-        sys.modules.pop(name, None)
-
-
-def test_the_example_is_soybeans(monkeypatch, tmp_path, capsys):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    try:
-        soybean = importlib.import_module("soybean")
-        counted = soybean.example()
-        assert counted == pytest.approx(soybean.PAPER)
-        monkeypatch.setattr(sys, "argv", ["soybean", "--smoke", "--output", str(tmp_path)])
-        soybean.main()
-    finally:
-        for name in ("soybean", "_common"):
-            sys.modules.pop(name, None)
-    assert "33.6 MB" in capsys.readouterr().out
-    document = json.loads((tmp_path / "soybean.json").read_text())
-    assert document["example"]["data"] == pytest.approx(57.6e6)
-    sizes = {row["search"]: row["bytes"] for row in document["rows"]}
-    assert sizes["tofu, replication allowed"] <= sizes["soybean"] < sizes["data-parallel"]
-    cuts = document["rows"][0]["cuts"]
-    assert cuts == sorted(cuts), "SoyBean's Theorem 3: the first cut communicates least"
-    assert sizes["tofu, replication allowed"] <= min(sizes["data-parallel"], sizes["tofu"])
 
 
 def run(module, main, monkeypatch, tmp_path, *options):
@@ -52,9 +15,22 @@ def run(module, main, monkeypatch, tmp_path, *options):
     return json.loads((tmp_path / f"{module.__name__}.json").read_text())
 
 
-def test_a_figure_of_soybean_compares_three_kinds(script, monkeypatch, tmp_path, capsys):
+def test_the_example_is_soybeans(import_script, monkeypatch, tmp_path, capsys):
+    soybean = import_script("soybean")
+    assert soybean.example() == pytest.approx(soybean.PAPER)
+    document = run(soybean, soybean.main, monkeypatch, tmp_path)
+    assert "33.6 MB" in capsys.readouterr().out
+    assert document["example"]["data"] == pytest.approx(57.6e6)
+    sizes = {row["search"]: row["bytes"] for row in document["rows"]}
+    assert sizes["tofu, replication allowed"] <= sizes["soybean"] < sizes["data-parallel"]
+    cuts = document["rows"][0]["cuts"]
+    assert cuts == sorted(cuts), "SoyBean's Theorem 3: the first cut communicates least"
+    assert sizes["tofu, replication allowed"] <= min(sizes["data-parallel"], sizes["tofu"])
+
+
+def test_a_figure_of_soybean_compares_three_kinds(import_script, monkeypatch, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    soybean8, shared = script("soybean8"), script("_soybean")
+    soybean8, shared = import_script("soybean8"), import_script("_soybean")
     monkeypatch.setattr(soybean8, "GPUS", (4,))
     document = run(soybean8, lambda: shared.main(soybean8.FIGURE, "Test."), monkeypatch, tmp_path)
     assert document["simulated"]
@@ -73,10 +49,10 @@ def test_a_figure_of_soybean_compares_three_kinds(script, monkeypatch, tmp_path,
     assert cuts["soybean"] <= min(cuts["data"], cuts["model"])
 
 
-def test_convolutions_are_cut_by_channels_where_images_are_small(script):
+def test_convolutions_are_cut_by_channels_where_images_are_small(import_script):
     from tofu.plan import plan_graph
 
-    shared = script("_soybean")
+    shared = import_script("_soybean")
     problem = shared.convolutions(8, 64, 2, 3)(2)
     model = plan_graph(problem, shared.SYSTEMS["model"])
     assert model.tensor("layer1_weight").cuts == (1,)
@@ -94,8 +70,8 @@ def soybean_row(panel, label, system, step, *, compute=1.0, batch=512, workers=8
     }  # fmt: skip
 
 
-def test_statements_of_soybean(script):
-    checks = dict(script("_soybean_statements").CHECKS["soybean8"])
+def test_statements_of_soybean(import_script):
+    checks = dict(import_script("_soybean_statements").CHECKS["soybean8"])
     rows = [
         soybean_row("a", f"{gpus} GPUs", system, step, workers=gpus)
         for gpus, times in ((2, (2.0, 1.5, 1.4)), (8, (6.0, 1.5, 1.45)))
@@ -118,20 +94,20 @@ def test_statements_of_soybean(script):
     ]
 
 
-def test_speedups_compare_with_the_fastest_single_gpu(script):
+def test_speedups_compare_with_the_fastest_single_gpu(import_script):
     rows = [
         soybean_row("net", "64", "single", 1.0, samples_per_second=64.0),
         soybean_row("net", "64", "soybean", 0.25, samples_per_second=256.0, batch=64),
         soybean_row("net", "128", "single", 1.6, samples_per_second=80.0),
         soybean_row("net", "128", "soybean", 0.2, samples_per_second=640.0, batch=128),
     ]
-    found = script("_soybean").speedups(rows)
+    found = import_script("_soybean").speedups(rows)
     assert [row["speedup"] for row in found] == [256 / 80, 8.0]
 
 
-def test_tensoropts_frontier_of_a_reduced_model(script, monkeypatch, tmp_path, capsys):
+def test_tensoropts_frontier_of_a_reduced_model(import_script, monkeypatch, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    tensoropt = script("tensoropt")
+    tensoropt = import_script("tensoropt")
     monkeypatch.setattr(tensoropt, "LIMITS", 1)
     document = run(tensoropt, tensoropt.main, monkeypatch, tmp_path, "--models", "rnn")
     (row,) = document["rows"]
@@ -147,9 +123,9 @@ def test_tensoropts_frontier_of_a_reduced_model(script, monkeypatch, tmp_path, c
     assert "frontier" in (tmp_path / "tensoropt.svg").read_text()
 
 
-def test_figure_7_and_limits_of_reduced_models(script, monkeypatch, tmp_path, capsys):
+def test_figure_7_and_limits_of_reduced_models(import_script, monkeypatch, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    tensoropt, figure = script("tensoropt"), script("tensoropt7")
+    tensoropt, figure = import_script("tensoropt"), import_script("tensoropt7")
     monkeypatch.setattr(tensoropt, "LIMITS", 1)
     monkeypatch.setattr(figure, "LIMITED", figure.LIMITED[1:])
     monkeypatch.setattr(figure, "UNITS", ())
@@ -168,8 +144,8 @@ def test_figure_7_and_limits_of_reduced_models(script, monkeypatch, tmp_path, ca
     assert "PCIe" in (tmp_path / "tensoropt7.svg").read_text()
 
 
-def test_observations_of_figure_7(script):
-    figure = script("tensoropt7")
+def test_observations_of_figure_7(import_script):
+    figure = import_script("tensoropt7")
 
     def row(part, name, held, seconds):
         point = {"held_bytes": held, "step_seconds": seconds}
@@ -185,7 +161,7 @@ def test_observations_of_figure_7(script):
     assert "holds" not in [found for _, found in figure.observations(rows)]
 
 
-def test_observations_of_tensoropt(script):
+def test_observations_of_tensoropt(import_script):
     def times(eight, sixteen):
         return [
             {"workers": count, **{name: {"step_seconds": step} for name in ("ours", "tofu")}}
@@ -202,7 +178,7 @@ def test_observations_of_tensoropt(script):
         "rivals": [point(1.5, "tofu")],
         "workers": times(1.0, 1.1),
     }
-    observations = script("tensoropt").observations
+    observations = import_script("tensoropt").observations
     assert [found for _, found in observations([row])] == ["holds"] * 4
     row["rivals"] = [point(0.9, "tofu")]
     row["workers"] = times(1.0, 0.4)

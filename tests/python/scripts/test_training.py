@@ -4,9 +4,7 @@ import contextlib
 import functools
 import io
 import json
-import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -73,18 +71,10 @@ def train(script, *args):
     return json.loads(last), lines
 
 
-def train_apart(script, *args, **variables):
+def train_apart(run_script, script, *args, **variables):
     """The same in a separate process with other environment variables."""
-    ran = subprocess.run(
-        [sys.executable, SCRIPTS / f"{script}.py", *size(script), *args],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    printed = run_script(f"scripts/{script}.py", *size(script), *args, **variables)
+    return json.loads(printed.splitlines()[-1])
 
 
 @functools.cache
@@ -123,9 +113,9 @@ def test_workers_have_the_serial_losses(script, workers):
 
 
 @pytest.mark.parametrize("script", MODELS)
-def test_layers_on_devices_in_turn_have_the_serial_losses(script):
+def test_layers_on_devices_in_turn_have_the_serial_losses(run_script, script):
     expected, _ = serial(script)
-    record = train_apart(script, "--system", "placement", "--devices", "3")
+    record = train_apart(run_script, script, "--system", "placement", "--devices", "3")
     assert record.keys() == KEYS | {"system", "devices", "simulated"}
     assert record["devices"] == 3 and not record["simulated"]
     np.testing.assert_allclose(record["first_loss"], expected["first_loss"], rtol=1e-5)
@@ -137,14 +127,14 @@ def test_rate_is_a_median_between_its_quartiles():
     assert 0 < rates["quartiles"][0] <= rates["median"] <= rates["quartiles"][1]
 
 
-def test_the_switch_alone_partitions():
-    record = train_apart("rnn", MXNET_GRAPH_PASS="tofu", TOFU_WORKERS="2")
+def test_the_switch_alone_partitions(run_script):
+    record = train_apart(run_script, "rnn", MXNET_GRAPH_PASS="tofu", TOFU_WORKERS="2")
     assert record["workers"] == 2
     np.testing.assert_allclose(record["last_loss"], serial("rnn")[0]["last_loss"], rtol=1e-5)
 
 
-def test_serial_is_serial_even_with_the_switch():
-    record = train_apart("rnn", "--serial", MXNET_GRAPH_PASS="tofu", TOFU_WORKERS="2")
+def test_serial_is_serial_even_with_the_switch(run_script):
+    record = train_apart(run_script, "rnn", "--serial", MXNET_GRAPH_PASS="tofu", TOFU_WORKERS="2")
     assert record["workers"] == 1
     assert record["last_loss"] == serial("rnn")[0]["last_loss"]
 

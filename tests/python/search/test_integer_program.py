@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from types import ModuleType
+from typing import Callable
 
 import pytest
 
@@ -15,7 +13,6 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import PlanError
 from tofu.models import build
 
-SOLVER = Path(__file__).resolve().parents[3] / "benchmarks" / "_integer_program.py"
 # One of each kind of model.
 REDUCED = (
     "wresnet-50-4",
@@ -30,13 +27,8 @@ REDUCED = (
 
 
 @pytest.fixture(scope="module")
-def highs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("_integer_program", SOLVER)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def highs(import_script: Callable[[str], ModuleType]) -> ModuleType:
+    return import_script("_integer_program")
 
 
 def check(highs: ModuleType, graph: str, workers: int, steps: int) -> None:

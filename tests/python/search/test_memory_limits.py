@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import pytest
 
@@ -21,22 +19,14 @@ FORBIDDEN = 10**18
 NUM_PROBLEMS = 200
 
 
-def load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def highs(import_script: Callable[[str], ModuleType]) -> ModuleType:
+    return import_script("_integer_program")
 
 
 @pytest.fixture(scope="module")
-def highs() -> ModuleType:
-    return load(ROOT / "benchmarks" / "_integer_program.py")
-
-
-@pytest.fixture(scope="module")
-def problems() -> ModuleType:
-    return load(ROOT / "benchmarks" / "_random_problems.py")
+def problems(import_script: Callable[[str], ModuleType]) -> ModuleType:
+    return import_script("_random_problems")
 
 
 def solve(problem: dict[str, Any], **options: Any) -> dict[str, Any]:

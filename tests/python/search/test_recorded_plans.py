@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Callable
 
 import pytest
 
@@ -16,12 +16,8 @@ QUICK = ("alexnet", "mlp")  # the others take seconds to minutes
 
 
 @pytest.fixture(scope="module")
-def plans() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("plans", ROOT / "benchmarks" / "plans.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def plans(import_script: Callable[[str], ModuleType]) -> ModuleType:
+    return import_script("plans")
 
 
 @pytest.fixture(scope="module")

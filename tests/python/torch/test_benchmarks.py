@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tofu.torch.models import MODELS
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+@pytest.fixture
+def run(import_script, monkeypatch, tmp_path):
+    """Runs a benchmark with --smoke, and returns its rows."""
+
+    def rows(name):
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", "--smoke", "--output", str(tmp_path)])
+        import_script(name).main()
+        return json.loads((tmp_path / f"{name}.json").read_text())["rows"]
+
+    return rows
 
 
-def run(name: str, folder: Path) -> None:
-    """Run a benchmark with --smoke."""
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, name, script)
-        patch.setattr(sys, "argv", [f"{name}.py", "--smoke", "--output", str(folder)])
-        spec.loader.exec_module(script)
-        script.main()
-
-
-def test_all_ways_are_timed(tmp_path) -> None:
-    run("torch_step", tmp_path)
-    rows = json.loads((tmp_path / "torch_step.json").read_text())["rows"]
+def test_all_ways_are_timed(run) -> None:
+    rows = run("torch_step")
     assert [row["way"] for row in rows] == [
         "planned", "planned, with replication", "FSDP2", "tensor parallel",
     ]  # fmt: skip
@@ -38,9 +33,8 @@ def test_all_ways_are_timed(tmp_path) -> None:
     assert all(row["median_s"] >= row["least_s"] > 0 and row["bytes"] > 0 for row in rows)
 
 
-def test_all_ways_are_counted(tmp_path, capsys) -> None:
-    run("torch_bytes", tmp_path)
-    rows = json.loads((tmp_path / "torch_bytes.json").read_text())["rows"]
+def test_all_ways_are_counted(run, capsys) -> None:
+    rows = run("torch_bytes")
     sent = {row["way"]: row["bytes"] for row in rows}
     assert len(sent) == 5 and "| gpt | 2 x 2 | data parallel |" in capsys.readouterr().out
     model, _ = MODELS["gpt"](torch.float32)

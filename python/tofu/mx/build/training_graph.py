@@ -96,7 +96,6 @@ def training_graph(
     replay_stateful(draft.graph)
     draft.add_heads("aux", updates)
     if optimizer is not None:
-        draft.infer()
         draft.update(optimizer, [name for name in gradients if name in parameters])
     unique_names(draft.graph)
     draft.infer()

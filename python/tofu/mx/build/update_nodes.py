@@ -45,7 +45,7 @@ _HALF: Mapping[str, Optimizer] = {
 def append_updates(
     graph: Graph, optimizer: str, gradients: Mapping[str, Entry]
 ) -> tuple[dict[str, Entry], dict[str, tuple[Shape, str]]]:
-    """Build update nodes for the variables in `gradients`; shapes must be inferred.
+    """Build update nodes for the variables in `gradients`, whose shapes must be inferred.
 
     Returns the new weights by variable, and the states' shapes and dtypes by name
     ("<variable>:<state>").
