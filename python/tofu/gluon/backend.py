@@ -24,6 +24,8 @@ class Backend:
         scatter: tofu.mx.run.transfer.scatter
         gather: tofu.mx.run.transfer.gather
         relay: tofu.mx.run.transfer.relay
+        parts_of: tofu.mx.run.transfer.parts_of
+        spread_parts: tofu.mx.run.transfer.spread_parts
         tiles: tofu.mx.run.transfer.Tiles
         cuts_of: tofu.plan.layout.cuts_of
         is_random: tofu.analysis.described.is_random
@@ -40,6 +42,8 @@ class Backend:
     scatter: Callable[..., list[Any]]
     gather: Callable[..., Any]
     relay: Callable[..., list[Any]]
+    parts_of: Callable[..., list[Any]]
+    spread_parts: Callable[..., None]
     tiles: Callable[..., Any]
     cuts_of: Callable[..., Optional[tuple[int, ...]]]
     is_random: Callable[[str], bool]
@@ -79,6 +83,8 @@ def own() -> Backend:
         scatter=transfer.scatter,
         gather=transfer.gather,
         relay=transfer.relay,
+        parts_of=transfer.parts_of,
+        spread_parts=transfer.spread_parts,
         tiles=transfer.Tiles,
         cuts_of=layout.cuts_of,
         is_random=is_random,

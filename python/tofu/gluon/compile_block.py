@@ -14,11 +14,13 @@ import mxnet as mx
 from tofu.errors import InternalError, PlanError
 from tofu.mx.build.nnvm import symbol_text
 from tofu.plan import Compiled, SearchOptions
+from tofu.plan.layout import heads_of
 
 from . import memory_limits, messages, saved_plans
 from .parameter import check_tileable, is_tiled, shape_of, tile
 from .program_pool import Pool, Signature
 from .session import Session
+from .tile_state import Update
 
 __all__ = ["make_pool"]
 
@@ -64,6 +66,7 @@ def make_pool(
         messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
+    pins.update(_pins_of_states(table, parameters) if training else {})
     parts = _parts(parameters)
     options = saved_plans.options_for(name, table, session, training=training)
     saved = None
@@ -89,7 +92,9 @@ def make_pool(
     )  # fmt: skip
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
-    _tile_parameters(name, parameters, compiled, session)
+    is_updated = training and optimizer_kind(parameters) is not None
+    trained = signature.gradients if is_updated else ()
+    _tile_parameters(name, parameters, compiled, session, trained=trained)
     size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
     plan_file = session.plans.path if saved is not None and session.plans is not None else None
     messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
@@ -150,16 +155,55 @@ def _compiled(
 
 
 def _tile_parameters(
-    name: str, parameters: Mapping[str, Any], compiled: Compiled, session: Session
+    name: str,
+    parameters: Mapping[str, Any],
+    compiled: Compiled,
+    session: Session,
+    *,
+    trained: Collection[str],
 ) -> None:
-    """Tile the parameters as planned; those that are tiled already keep their tiles."""
+    """Tile the parameters as planned; those that are tiled already keep their tiles.
+
+    trained: those with an update in the plan.
+    """
+    parts = tuple(compiled.searched.parts)
+    updates = _updates(compiled, trained, session)
     for parameter_name, parameter in parameters.items():
-        layout = compiled.variables[parameter_name].layout
+        layout, update = compiled.variables[parameter_name].layout, updates.get(parameter_name)
         if not is_tiled(parameter):
             cuts = tuple(compiled.searched.cuts(parameter_name))
-            tile(parameter, layout, session, cuts, tuple(compiled.searched.parts))
+            tile(parameter, layout, session, cuts, parts, update)
         elif parameter._tofu.layout.boxes != layout.boxes:
             raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
+        elif parameter._tofu.update is None:
+            parameter._tofu.update = update
+
+
+def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> dict[str, Update]:
+    """What each worker updates: as the optimizer's states are divided, else as the gradient is."""
+    parts, cuts_of = tuple(compiled.searched.parts), session.state.backend.cuts_of
+    found = {}
+    for head in heads_of(compiled.step.backward_heads) if trained else ():
+        kind, _, name = head.role.partition(":")
+        if kind == "gradient" and name in trained:
+            found[name] = Update(head.layout, cuts_of(head.layout, parts))
+    for variable in compiled.variables.values():
+        kind, _, name = variable.role.partition(":")
+        if kind == "state":
+            found[name] = Update(variable.layout, cuts_of(variable.layout, parts))
+    return found
+
+
+def _pins_of_states(table: Any, parameters: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Cuts of the states of parameters whose update is settled, in a graph that has these."""
+    updates = {n: p._tofu.update for n, p in parameters.items() if is_tiled(p)}
+    found = {}
+    for tensor in table.graph.tensor_names if any(updates.values()) else ():
+        name, colon, _ = tensor.rpartition(":")
+        update = updates.get(name) if colon else None
+        if update is not None and update.cuts is not None:
+            found[tensor] = update.cuts
+    return found
 
 
 def _pins_of_inputs(

@@ -8,13 +8,16 @@ again. In nearly every script an update has used the gradient by then, and it is
 Otherwise it is copied to the array that MXNet knows (*home*), which has no memory until
 then. If a script keeps a gradient, or reads one when it might be gone, that gradient is
 always copied home from then on (docs/design/0007-lent-gradients.md).
+
+A program may divide a gradient otherwise than its parameter, as the update needs it. It is
+lent as it is; at home it has the parameter's layout.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from mxnet import autograd, nd
 from mxnet.ndarray import NDArray
@@ -23,6 +26,9 @@ from mxnet.ndarray.ndarray import _new_alloc_handle
 from tofu.errors import GradientError
 
 from .marks import marks_of, set_marks
+
+if TYPE_CHECKING:
+    from .tile_state import TileState
 
 __all__ = ["Gradients", "arrays_without_memory", "is_overwritten"]
 
@@ -44,6 +50,7 @@ class _Part(NamedTuple):
 
     serial: int
     tiles: list[Any]
+    layout: Any
     lender: Any  # None, or a weak reference, which keeps no unused program alive
 
 
@@ -55,17 +62,26 @@ class Gradients:
         tiles: the tiles of its value. As in MXNet, their marks (`_fresh_grad`) say whether
             a backward pass has computed the gradient since the last update.
         home: the arrays that autograd knows as their gradients.
+        state: how the parameter is spread.
         has_memory: whether `home` holds values; otherwise it stands for zeros.
     """
 
     def __init__(
-        self, name: str, tiles: Sequence[Any], home: list[Any], *, has_memory: bool
+        self,
+        name: str,
+        tiles: Sequence[Any],
+        home: list[Any],
+        state: TileState,
+        *,
+        has_memory: bool,
     ) -> None:
         self._name = name
+        self._state = state
         self._tiles = list(tiles)
         self._home = home
         self._has_memory = has_memory
         self._lent: Optional[list[Any]] = None
+        self._layout: Any = None  # of what is lent
         self._lender: Any = None
         self._is_gone = False
         self._is_kept = False
@@ -84,7 +100,26 @@ class Gradients:
         return self._is_gone
 
     def tiles(self) -> list[Any]:
-        """Return the gradient wherever it is at the moment.
+        """Return the gradient in the parameter's layout, to read or to write.
+
+        Raises:
+            GradientError: it is gone.
+        """
+        if self._lent is not None and self._layout.boxes != self._state.layout.boxes:
+            self._bring_home()
+        return self.in_place()[0]
+
+    def to_update(self) -> list[Any]:
+        """Return the part of each worker's update, to read.
+
+        Raises:
+            GradientError: it is gone.
+        """
+        tiles, layout = self.in_place()
+        return self._state.parts_of(tiles, layout, self._state.update_layout)
+
+    def in_place(self) -> tuple[list[Any], Any]:
+        """Return the gradient wherever it is at the moment, and its layout there.
 
         Raises:
             GradientError: it is gone.
@@ -97,12 +132,12 @@ class Gradients:
                 "training, and its gradients will be kept"
             )
         if self._lent is not None:
-            return self._lent
+            return self._lent, self._layout
         self._fill()
-        return self._home
+        return self._home, self._state.layout
 
-    def read(self) -> list[Any]:
-        """Return the gradient to a script, as ``tiles`` does.
+    def read(self) -> None:
+        """A script is about to read the gradient.
 
         If no program lends it now, then in the next step it would be gone at this point of
         the script. So it is kept from now on.
@@ -111,7 +146,7 @@ class Gradients:
             GradientError: it is gone.
         """
         self._is_kept = self._is_kept or self._lent is None
-        return self.tiles()
+        self.in_place()
 
     def keep(self) -> list[Any]:
         """Return the gradient at home, and keep it there from now on.
@@ -120,7 +155,7 @@ class Gradients:
             GradientError: it is gone.
         """
         self._is_kept = True
-        if self.tiles() is not self._home:
+        if self.in_place()[0] is not self._home:
             self._bring_home()
         return self._home
 
@@ -162,23 +197,30 @@ class Gradients:
             self._marks = [was or before for was, before in zip(earlier, self._marks)]
             self._mark([False] * len(self._tiles))
 
-    def hand_over(self, serial: int, tiles: Sequence[Any], lender: Any) -> None:
+    def hand_over(
+        self, serial: int, tiles: Sequence[Any], lender: Any, layout: Optional[Any] = None
+    ) -> None:
         """Take a recording's result: the gradient, or one more part of it.
 
         Args:
             serial: the recording's serial number.
             tiles: arrays that the lender may overwrite after ``reclaim``.
             lender: the program that owns them; None if they are never overwritten.
+            layout: theirs; None: the parameter's.
         """
         found = None if lender is None else weakref.ref(lender)
-        self._parts.append(_Part(serial, list(tiles), found))
+        layout = self._state.layout if layout is None else layout
+        self._parts.append(_Part(serial, list(tiles), layout, found))
 
     def take_parts(self) -> list[list[Any]]:
-        """Return and forget the parts that a backward call delivered; restore the marks."""
+        """Return and forget the parts that a backward call delivered; restore the marks.
+
+        They are in the parameter's layout, to read.
+        """
         if self._is_kept:
             self._mark(self._marks)
             self._marks = [False] * len(self._tiles)
-        return [part.tiles for part in self._sorted_parts()]
+        return [self._as_home(part.tiles, part.layout) for part in self._sorted_parts()]
 
     def after_backward(self) -> None:
         """Combine the parts that a backward call delivered into the gradient.
@@ -194,14 +236,15 @@ class Gradients:
         if parts:
             self._mark([True] * len(self._tiles))
         if any(written):
-            self._complete(written, parts[0].tiles if parts else None)
+            self._complete(written, parts[0] if parts else None)
         elif parts:
-            self._lent, self._lender, self._is_gone = parts[0].tiles, parts[0].lender, False
+            _, self._lent, self._layout, self._lender = parts[0]
+            self._is_gone = False
             if self._is_kept or len(parts) > 1:
                 self._bring_home()
         with autograd.pause():
             for part in parts[1:]:
-                for total, tile in zip(self._home, part.tiles):
+                for total, tile in zip(self._home, self._as_home(part.tiles, part.layout)):
                     total += tile
 
     def _sorted_parts(self) -> list[_Part]:
@@ -209,13 +252,19 @@ class Gradients:
         parts, self._parts = self._parts, []
         return sorted(parts, key=lambda part: part.serial, reverse=True)
 
-    def _complete(self, written: Sequence[bool], delivered: Optional[Sequence[Any]]) -> None:
+    def _as_home(self, tiles: list[Any], layout: Any) -> list[Any]:
+        return self._state.parts_of(tiles, layout, self._state.layout)
+
+    def _complete(self, written: Sequence[bool], part: Optional[_Part]) -> None:
         """Bring the whole gradient home after autograd has written some of its tiles.
 
         Delivered parts are added to these tiles. They replace the other tiles, which stay
         as they were if nothing was delivered.
         """
-        others = delivered or self._lent
+        delivered = None if part is None else self._as_home(part.tiles, part.layout)
+        others = delivered
+        if others is None and self._lent is not None:
+            others = self._as_home(self._lent, self._layout)
         with autograd.pause():
             for i, target in enumerate(self._home):
                 if written[i]:
@@ -230,8 +279,11 @@ class Gradients:
     def _bring_home(self) -> None:
         assert self._lent is not None
         with autograd.pause():
-            for target, value in zip(self._home, self._lent):
-                value.copyto(target)
+            if self._layout.boxes != self._state.layout.boxes:
+                self._state.relay(self._lent, self._layout, self._home)
+            else:
+                for target, value in zip(self._home, self._lent):
+                    value.copyto(target)
         self._lent, self._has_memory = None, True
 
     def _fill(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 from mxnet import nd
 
 from tofu.plan.layout import Layout
@@ -44,7 +45,7 @@ def update_tiles(
         optimizer: the updaters'.
         updaters: one per worker, with the states of all tiles.
         jobs: each worker's tiles, of the same parameters.
-        layouts: those of the parameters.
+        layouts: the boxes of these tiles.
     """
     if not jobs[0]:
         return
@@ -52,7 +53,7 @@ def update_tiles(
         for updater, own in zip(updaters, jobs):
             updater(*zip(*own))
         return
-    dtypes = [layout.dtype for layout in layouts]
+    dtypes = [np.dtype(weight.dtype).name for _, _, weight in jobs[0]]
     groups = group_tiles(dtypes, [layout.boxes[0].shape for layout in layouts])
     for updater, own in zip(updaters, jobs):
         update_in_groups(updater, own, dtypes, groups)

@@ -19,21 +19,21 @@ __all__ = ["make_states"]
 
 
 def make_states(
-    optimizer: Any, updaters: Sequence[Any], parameters: Sequence[tuple[int, Any]]
+    optimizer: Any, updaters: Sequence[Any], parameters: Sequence[tuple[int, Any, Sequence[Any]]]
 ) -> None:
     """Make the states that are missing, all or none, and wait for them.
 
     Args:
         optimizer: the Trainer's.
         updaters: one per worker.
-        parameters: tiled ones, with their indices.
+        parameters: index, parameter, and what each worker updates of it.
 
     Raises:
         MXNetError: one cannot be made, most likely for want of memory.
     """
     made = []
-    for index, parameter in parameters:
-        for updater, tile in zip(updaters, parameter._data):
+    for index, parameter, parts in parameters:
+        for updater, tile in zip(updaters, parts):
             if index in updater.states:
                 continue
             with _naming(parameter, tile.context):

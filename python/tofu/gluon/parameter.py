@@ -8,7 +8,6 @@ reverses it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
@@ -26,10 +25,10 @@ from .gradients import Gradients, arrays_without_memory, is_overwritten
 from .recording import Recording
 from .session import Session
 from .state import State
+from .tile_state import TileState, Update
 from .views import View, handed_out
 
 __all__ = [
-    "TileState",
     "Tiled",
     "TilingError",
     "check_tileable",
@@ -45,58 +44,6 @@ __all__ = [
 
 class TilingError(MXNetError):  # type: ignore[misc]
     """An operator failed while a parameter was divided, most likely for want of memory."""
-
-
-@dataclasses.dataclass(eq=False)
-class TileState:
-    """How a parameter is spread over the workers.
-
-    Attributes:
-        layout: the box of every worker's tile.
-        session: the session that it belongs to.
-        cuts: the dimension that each step of the plan cuts, -1 for none.
-        parts: the number of parts that each step cuts into.
-        tiles: the memory of the tiles, bound by programs.
-        generation: counts replacements of that memory.
-        updates: counts the times when a Trainer, or ``set_data``, has written there.
-        numpy: whether the script gets arrays of ``mx.np``; all here are classic.
-        gradients: None where none is wanted.
-        value, gradient: the whole arrays handed out.
-    """
-
-    layout: Any
-    session: Session
-    cuts: tuple[int, ...]
-    parts: tuple[int, ...]
-    tiles: list[Any] = dataclasses.field(default_factory=list)
-    generation: int = 0
-    updates: int = 0
-    numpy: bool = False
-    gradients: Optional[Gradients] = None
-    value: Optional[View] = None
-    gradient: Optional[View] = None
-
-    @property
-    def contexts(self) -> tuple[Any, ...]:
-        """The workers' contexts."""
-        return self.session.contexts
-
-    @property
-    def state(self) -> State:
-        """The session's state."""
-        return self.session.state
-
-    def scatter(self, whole: Any, out: Optional[Sequence[Any]] = None) -> list[Any]:
-        """The tiles of `whole`."""
-        whole = classic(whole)
-        layout = _with_dtype(self.layout, whole)
-        return self.state.backend.scatter(whole, layout, self.contexts, out=out, blocked=True)
-
-    def gather(self, tiles: Sequence[Any], ctx: Any, out: Optional[Any] = None) -> Any:
-        """Assemble the whole array from `tiles` on `ctx`."""
-        layout = _with_dtype(self.layout, tiles[0])
-        with autograd.pause():
-            return self.state.backend.gather(tiles, layout, ctx, out=out)
 
 
 class Tiled:
@@ -128,7 +75,9 @@ class Tiled:
             self._tofu.gradients = None
         else:
             assert self._data is not None
-            self._tofu.gradients = Gradients(self.name, self._data, arrays, has_memory=True)
+            self._tofu.gradients = Gradients(
+                self.name, self._data, arrays, self._tofu, has_memory=True
+            )
 
     @property
     def grad_req(self) -> str:
@@ -283,7 +232,7 @@ class Tiled:
         # Copies and pickles are plain parameters.
         state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
         state["_data"] = _plain_copy(self, self._data)
-        state["_grad"] = _plain_copy(self, _gradient_tiles(self))
+        state["_grad"] = _plain_copy(self, *_gradient_tiles(self))
         return object.__new__, (self._plain_class,), state
 
 
@@ -324,7 +273,12 @@ def check_tileable(parameter: Any) -> None:
 
 
 def tile(
-    parameter: Any, layout: Any, session: Session, cuts: Sequence[int], parts: Sequence[int]
+    parameter: Any,
+    layout: Any,
+    session: Session,
+    cuts: Sequence[int],
+    parts: Sequence[int],
+    update: Optional[Update] = None,
 ) -> None:
     """Spread an initialized parameter over the workers and drop its whole array.
 
@@ -334,6 +288,7 @@ def tile(
         session: the session that the parameter then belongs to.
         cuts: the dimension that each step of the plan cuts, -1 for none.
         parts: the number of parts that each step cuts into.
+        update: what every worker updates; None: its tile, unless a later plan says otherwise.
 
     Raises:
         TilingError: an operator failed; the parameter is as it was.
@@ -344,7 +299,7 @@ def tile(
     whole = classic(parameter._data[0])
     gradient = None if parameter._grad is None else classic(parameter._grad[0])
     numpy = is_numpy(parameter._data[0])
-    state = TileState(layout, session, tuple(cuts), tuple(parts), numpy=numpy)
+    state = TileState(layout, session, tuple(cuts), tuple(parts), update, numpy=numpy)
     state.tiles, gradients = _spread(parameter, whole, gradient, state)
     fresh = gradient is not None and bool(whole._fresh_grad)
     plain: type = type(parameter)
@@ -387,7 +342,7 @@ def untile(parameter: Any) -> None:
             view.flush()
     _forget_views(state)
     where = parameter._ctx_list[0]
-    tiles, gradients = parameter._data, _gradient_tiles(parameter)
+    tiles, (gradients, layout) = parameter._data, _gradient_tiles(parameter)
     fresh = gradients is not None and all(array._fresh_grad for array in tiles)
     state.state.tiled.discard(parameter)
     parameter.__class__ = parameter._plain_class
@@ -397,7 +352,7 @@ def untile(parameter: Any) -> None:
         return
     with autograd.pause():
         parameter._data = _plain(state, tiles, where)
-        whole_gradient = None if gradients is None else _plain(state, gradients, where)
+        whole_gradient = None if gradients is None else _plain(state, gradients, where, layout)
     _mark(parameter, whole_gradient, fresh)
 
 
@@ -440,7 +395,8 @@ def _mark_zeros(parameter: Any, fresh: bool) -> None:
     home = arrays_without_memory(parameter._data)
     autograd.mark_variables(parameter._data, home, parameter.grad_req)
     tiles = parameter._data
-    parameter._tofu.gradients = Gradients(parameter.name, tiles, home, has_memory=False)
+    state: TileState = parameter._tofu
+    state.gradients = Gradients(parameter.name, tiles, home, state, has_memory=False)
     for array in tiles:
         array._fresh_grad = fresh
 
@@ -450,15 +406,14 @@ def _has_values(array: Any) -> bool:
         return bool(nd.max(nd.abs(array)).asscalar() != 0)  # NaN too
 
 
-def _gradient_tiles(parameter: Any) -> Optional[list[Any]]:
-    """The tiles of a tiled parameter's gradient; zeros where it is gone."""
-    gradients = parameter._tofu.gradients
-    if gradients is None:
-        return None
-    if gradients.is_gone:
-        return [nd.zeros_like(tile) for tile in parameter._data]
-    found: list[Any] = gradients.tiles()
-    return found
+def _gradient_tiles(parameter: Any) -> tuple[Optional[list[Any]], Any]:
+    """The tiles of a tiled parameter's gradient and their layout; zeros where it is gone."""
+    state: TileState = parameter._tofu
+    if state.gradients is None:
+        return None, state.layout
+    if state.gradients.is_gone:
+        return [nd.zeros_like(tile) for tile in parameter._data], state.layout
+    return state.gradients.in_place()
 
 
 def _forget_views(state: TileState) -> None:
@@ -467,19 +422,18 @@ def _forget_views(state: TileState) -> None:
             view.forget()
 
 
-def _plain_copy(parameter: Any, tiles: Optional[list[Any]]) -> Optional[list[Any]]:
+def _plain_copy(
+    parameter: Any, tiles: Optional[list[Any]], layout: Optional[Any] = None
+) -> Optional[list[Any]]:
     if tiles is None:
         return None
     for view in parameter._views():
         view.flush()
-    return _plain(parameter._tofu, tiles, parameter._ctx_list[0])
+    return _plain(parameter._tofu, tiles, parameter._ctx_list[0], layout)
 
 
-def _plain(state: TileState, tiles: Sequence[Any], where: Any) -> list[Any]:
+def _plain(
+    state: TileState, tiles: Sequence[Any], where: Any, layout: Optional[Any] = None
+) -> list[Any]:
     """What a plain parameter of one context has in place of tiles."""
-    return shown([state.gather(tiles, where)], numpy=state.numpy)
-
-
-def _with_dtype(layout: Any, array: Any) -> Any:
-    dtype = np.dtype(array.dtype).name
-    return layout if layout.dtype == dtype else dataclasses.replace(layout, dtype=dtype)
+    return shown([state.gather(tiles, where, layout=layout)], numpy=state.numpy)

@@ -285,11 +285,12 @@ class Pool:
             if program.is_used_up and self._updates() != updates:
                 raise GradientError(_UPDATED)
             self._reclaim(program)
-            found = program.backward(heads)
+            found = program.backward(heads, in_place=delivered)
 
             def deliver(serial: int) -> None:
                 for name, gradients in delivered.items():
-                    gradients.hand_over(serial, found[name], program)
+                    layout = program.gradient_layouts[name]
+                    gradients.hand_over(serial, found[name], program, layout)
 
             of_inputs = [
                 backend.gather(found[name], program.layouts[name], context)

@@ -1,4 +1,4 @@
-"""gluon.Trainer on tiled parameters: every worker updates its own tiles.
+"""gluon.Trainer on tiled parameters: every worker updates its own part of each.
 
 Nothing is reduced between workers: a tile's gradient is complete when the backward
 pass is. Parameters that are not tiled are updated as before, in the same step. Of the
@@ -27,8 +27,9 @@ from .marks import marks_of, set_marks
 from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
 from .optimizer_states import make_states
-from .parameter import TileState, is_tiled
+from .parameter import is_tiled
 from .session import active, describe_contexts
+from .tile_state import TileState
 
 __all__ = [
     "allreduce_grads",
@@ -64,6 +65,32 @@ class _Updaters:
     def __reduce__(self) -> Any:
         # A copy of a parameter copies its Trainer, too; the copy has no updaters here.
         return type(None), ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Divided:
+    """A tiled parameter to be updated; lists have what each worker updates of it.
+
+    Attributes:
+        index: in its Trainer.
+        parameter: the parameter.
+        weights: parts of its tiles, see ``TileState.spread_parts``.
+        gradients: the same parts of its gradient.
+    """
+
+    index: int
+    parameter: Any
+    weights: list[Any]
+    gradients: list[Any]
+
+    @property
+    def layout(self) -> Any:
+        """That of the parts."""
+        return self.parameter._tofu.update_layout
+
+    def finish(self) -> None:
+        """Give all workers the parts that the others have updated."""
+        self.parameter._tofu.spread_parts(self.weights, self.parameter._data)
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
@@ -179,10 +206,9 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             return
         _wait_for_python(self)
         own = _updaters(self, tiled._tofu)
-        tiles: list[list[Job]] = [[] for _ in own.updaters]
+        divided: list[_Divided] = []
         whole: list[Job] = []
         gathered: list[tuple[Any, Any]] = []
-        spread: list[tuple[int, Any]] = []
         for index, parameter in enumerate(self._params):
             if parameter.grad_req == "null" or _in_kvstore(parameter):
                 continue
@@ -192,20 +218,19 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
                 whole.append((index, parameter._grad[0], parameter._data[0]))
                 continue
             parameter._tofu.updates += 1
-            if own.elementwise:
-                gradients = parameter._tofu.gradients.tiles()
-                for jobs, gradient, weight in zip(tiles, gradients, parameter._data):
-                    jobs.append((index, gradient, weight))
+            if own.elementwise or own.rule is not None:
+                divided.append(_divided(index, parameter))
             else:
-                (gathered if own.rule is None else spread).append((index, parameter))
-        divided = [job[0] for job in (*tiles[0], *spread)]
-        _split_states(self, own, divided)
-        make_states(own.optimizer, own.updaters, [(i, self._params[i]) for i in divided])
-        layouts = [self._params[index]._tofu.layout for index, _, _ in tiles[0]]
-        update_tiles(own.optimizer, own.updaters, tiles, layouts)
+                gathered.append((index, parameter))
+        _split_states(self, own, [each.index for each in divided])
+        of_parts = [(each.index, each.parameter, each.weights) for each in divided]
+        make_states(own.optimizer, own.updaters, of_parts)
+        if own.rule is None:
+            _update_elementwise(own, divided)
         if whole:
             _updater(self)(*zip(*whole))
-        _update_spread(self, own, spread)
+        if own.rule is not None:
+            _update_spread(own, divided)
         _update_gathered(self, gathered)
         views.refresh(state.views)
 
@@ -362,9 +387,33 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
     return fresh
 
 
-def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any]]) -> None:
+def _divided(index: int, parameter: Any) -> _Divided:
+    """What each worker updates of a parameter; from here on, that stays as it is.
+
+    Raises:
+        GradientError: its gradient is gone.
+    """
+    tile_state: TileState = parameter._tofu
+    tile_state.settle()
+    weights = tile_state.parts_of(parameter._data, tile_state.layout, tile_state.update_layout)
+    assert tile_state.gradients is not None
+    return _Divided(index, parameter, weights, tile_state.gradients.to_update())
+
+
+def _update_elementwise(own: _Updaters, divided: Sequence[_Divided]) -> None:
+    """Update each worker's parts."""
+    jobs: list[list[Job]] = [
+        [(each.index, each.gradients[worker], each.weights[worker]) for each in divided]
+        for worker in range(len(own.updaters))
+    ]
+    update_tiles(own.optimizer, own.updaters, jobs, [each.layout for each in divided])
+    for each in divided:
+        each.finish()
+
+
+def _update_spread(own: _Updaters, divided: Sequence[_Divided]) -> None:
     """Update tiles by a rule, as many weights at a time as the optimizer takes in one call."""
-    optimizer = trainer._optimizer
+    optimizer = own.optimizer
     at_once = max(1, optimizer.aggregate_num)
 
     def count(index: int) -> None:
@@ -372,19 +421,19 @@ def _update_spread(trainer: Any, own: _Updaters, spread: Sequence[tuple[int, Any
             optimizer._set_current_context(updater.tofu_device)
             optimizer._update_count(index)
 
-    for begin in range(0, len(spread), at_once):
-        some = [_spread_of(own, *each) for each in spread[begin : begin + at_once]]
+    for begin in range(0, len(divided), at_once):
+        some = divided[begin : begin + at_once]
         assert own.rule is not None
         with autograd.pause():
-            own.rule(optimizer, some, count)
+            own.rule(optimizer, [_spread_of(own, each) for each in some], count)
+        for each in some:
+            each.finish()
 
 
-def _spread_of(own: _Updaters, index: int, parameter: Any) -> Spread:
-    """A tiled parameter with its optimizer states."""
-    tile_state = parameter._tofu
-    states = [updater.states[index] for updater in own.updaters]
-    gradients = tile_state.gradients.tiles()
-    return Spread(index, parameter._data, gradients, states, tile_state.layout.boxes)
+def _spread_of(own: _Updaters, each: _Divided) -> Spread:
+    """The parts of a tiled parameter with its optimizer states."""
+    states = [updater.states[each.index] for updater in own.updaters]
+    return Spread(each.index, each.weights, each.gradients, states, each.layout.boxes)
 
 
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
@@ -396,7 +445,8 @@ def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:
             jobs = []
             for index, parameter in some:
                 tile_state, where = parameter._tofu, parameter._ctx_list[0]
-                gradient = tile_state.gather(tile_state.gradients.tiles(), where)
+                tiles, layout = tile_state.gradients.in_place()
+                gradient = tile_state.gather(tiles, where, layout=layout)
                 jobs.append((index, gradient, tile_state.gather(parameter._data, where)))
             _updater(trainer)(*zip(*jobs))
             for (_, parameter), (_, _, weight) in zip(some, jobs):
@@ -438,7 +488,7 @@ def _scatter(whole: Any, tile_state: Any) -> list[Any]:
     """Each worker's part of an optimizer state: an array, None, or a nested structure of them."""
     if isinstance(whole, NDArray) and whole.shape == tuple(tile_state.layout.shape):
         with autograd.pause():
-            parts: list[Any] = tile_state.scatter(whole)
+            parts: list[Any] = tile_state.scatter(whole, layout=tile_state.update_layout)
         return parts
     if isinstance(whole, (tuple, list)):
         columns = [_scatter(item, tile_state) for item in whole]
@@ -450,7 +500,7 @@ def _scatter(whole: Any, tile_state: Any) -> list[Any]:
 def _gather(parts: Sequence[Any], tile_state: Any, context: Any) -> Any:
     first = parts[0]
     if isinstance(first, NDArray):
-        return tile_state.gather(parts, context)
+        return tile_state.gather(parts, context, layout=tile_state.update_layout)
     if isinstance(first, (tuple, list)):
         return type(first)(_gather(column, tile_state, context) for column in zip(*parts))
     return first
@@ -476,7 +526,7 @@ def _gradient_of(parameter: Any) -> Optional[Sequence[Any]]:
     """The arrays of a parameter's gradient; None if it has none or an update has used it."""
     if is_tiled(parameter):
         state = parameter._tofu.gradients
-        gradients = None if state is None or state.is_gone else state.tiles()
+        gradients = None if state is None or state.is_gone else state.in_place()[0]
     else:
         gradients = parameter._grad
     found: Optional[Sequence[Any]] = gradients

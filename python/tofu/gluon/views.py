@@ -199,7 +199,8 @@ class View:
             return False
         if self._equal:
             with autograd.pause():
-                owner._tofu.scatter(self._copy, out=self._tiles(owner, to_write=True))
+                tiles, layout = self._tiles(owner, to_write=True)
+                owner._tofu.scatter(self._copy, out=tiles, layout=layout)
         return True
 
     def _is_held(self) -> bool:
@@ -215,20 +216,22 @@ class View:
         gradients = owner._tofu.gradients
         return self._of_gradient and gradients is not None and gradients.is_gone
 
-    def _tiles(self, owner: Tiled, *, to_write: bool = False) -> list[Any]:
+    def _tiles(self, owner: Tiled, *, to_write: bool = False) -> tuple[list[Any], Any]:
+        """The tiles and their layout."""
         if not self._of_gradient:
-            return list(owner._data or ())
+            return list(owner._data or ()), owner._tofu.layout
         gradients = owner._tofu.gradients
         assert gradients is not None
         if to_write and gradients.is_gone:
             gradients.zero()
-        return gradients.tiles()
+        return gradients.in_place()
 
     def _gather(self, whole: Any) -> None:
         owner = self._owner()
         assert owner is not None
         with autograd.pause():
-            owner._tofu.gather(self._tiles(owner), whole.context, out=whole)
+            tiles, layout = self._tiles(owner)
+            owner._tofu.gather(tiles, whole.context, out=whole, layout=layout)
         self._equal = True
 
 

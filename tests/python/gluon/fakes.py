@@ -101,12 +101,20 @@ def backend():
         for role, group in (("data", inputs), ("parameter", parameters), ("aux", aux)):
             for name, (shape, dtype) in group.items():
                 described[name] = (role, tuple(shape), dtype)
-        return types.SimpleNamespace(symbol=text, variables=described, gradients=list(gradients))
+        return types.SimpleNamespace(
+            symbol=text,
+            variables=described,
+            gradients=list(gradients),
+            hash="0123456789abcdef",
+            tensor_names=list(described),
+        )
 
     def strategy_table(graph):
-        return graph, {UNDESCRIBED: ""} if UNDESCRIBED.lower() in graph.symbol else {}
+        table = types.SimpleNamespace(graph=graph)
+        return table, {UNDESCRIBED: ""} if UNDESCRIBED.lower() in graph.symbol else {}
 
-    def compile_graph(graph, *, workers, pins, **_options):
+    def compile_graph(table, *, workers, pins, **_options):
+        graph = table.graph
         parts = PARTS[workers]
         variables, cuts_of = {}, {}
         for name, (role, shape, dtype) in graph.variables.items():
@@ -119,7 +127,12 @@ def backend():
             variables[name] = Variable(name, role, layout, tiles)
         searched = _plan(graph, cuts_of, parts)
         step = types.SimpleNamespace(
-            symbol=graph.symbol, variables=variables, gradients=graph.gradients, parts=parts
+            symbol=graph.symbol,
+            variables=variables,
+            gradients=graph.gradients,
+            gradient_layouts={name: variables[name].layout for name in graph.gradients},
+            backward_heads=[],
+            parts=parts,
         )
         return types.SimpleNamespace(
             searched=searched,
@@ -146,6 +159,8 @@ def backend():
         scatter=transfer.scatter,
         gather=transfer.gather,
         relay=transfer.relay,
+        parts_of=transfer.parts_of,
+        spread_parts=transfer.spread_parts,
         tiles=transfer.Tiles,
         cuts_of=cuts_of,
         is_random=is_random,
@@ -186,6 +201,7 @@ class Program:
         self._executor = None
         self._outputs = {}
         self.layouts = {name: variable.layout for name, variable in step.variables.items()}
+        self.gradient_layouts = step.gradient_layouts
 
     def forward_tiles(self, inputs, *, is_train):
         ctx = mx.cpu()
@@ -210,7 +226,7 @@ class Program:
         arrays = self._executor.forward(is_train=is_train)
         return [self._divided(i, array) for i, array in enumerate(arrays)]
 
-    def backward(self, head_gradients):
+    def backward(self, head_gradients, in_place=()):
         for name, array in self._executor.aux_dict.items():
             transfer.gather(self._tiles(name), self.layouts[name], array.context, out=array)
         # An executor's backward pass overwrites what a second one would need.
@@ -228,7 +244,9 @@ class Program:
             transfer.scatter(array, self.layouts[name], self._contexts, out=self._tiles(name))
         return {
             name: transfer.scatter(
-                self._executor.grad_dict[name], self.layouts[name], self._contexts
+                self._executor.grad_dict[name],
+                (self.gradient_layouts if name in in_place else self.layouts)[name],
+                self._contexts,
             )
             for name in self._gradients
         }
@@ -260,7 +278,7 @@ def _plan(graph, cuts_of, parts):
     }
     return types.SimpleNamespace(
         num_operators=1,
-        table=types.SimpleNamespace(graph=types.SimpleNamespace(hash="0123456789abcdef")),
+        table=types.SimpleNamespace(graph=graph),
         status="optimal",
         parts=list(parts),
         search_seconds=0.01,

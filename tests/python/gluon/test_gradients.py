@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import mxnet as mx
 import pytest
@@ -13,6 +14,7 @@ from mxnet import autograd, gluon
 from tofu.errors import GradientError
 from tofu.gluon.gradients import Gradients
 from tofu.gluon.session import active
+from tofu.plan.layout import Layout
 
 from .models import assert_same, data, make_net, plainly
 
@@ -267,7 +269,8 @@ def test_parts_add_up_from_the_latest_to_the_first(order):
     values = [-1e8, 1e8, 1.0]  # by the recording's number
     tile = mx.nd.zeros(1)
     tile.attach_grad()
-    gradients = Gradients("w", [tile], [tile.grad], has_memory=True)
+    state = types.SimpleNamespace(layout=Layout((1,), "float32", ()), parts_of=lambda t, *_: t)
+    gradients = Gradients("w", [tile], [tile.grad], state, has_memory=True)
     gradients.before_backward()
     for serial in order:
         gradients.hand_over(serial, [mx.nd.array([values[serial]])], None)

@@ -17,7 +17,7 @@ They are arguments of the one for both halves, so a second backward finds the sa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Optional, Union
 
 import mxnet as mx
@@ -46,6 +46,7 @@ class Program:
 
     Attributes:
         layouts: variable -> the box of every worker's tile.
+        gradient_layouts: the same of the gradients, as ``backward`` computes them.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Program:
         self._halves: Union[_Apart, _Joint] = kind(step, self._contexts, self._tiles)
         self._outputs = [h for h in heads_of(step.forward_heads) if h.role == "output"]
         self._heads = heads_of(step.backward_heads)
+        named = [(head.role.partition(":"), head.layout) for head in self._heads]
+        self.gradient_layouts = {name: at for (kind, _, name), at in named if kind == "gradient"}
 
     def forward(
         self, inputs: Mapping[str, Value], *, is_train: bool, ctx: mx.Context
@@ -122,13 +125,17 @@ class Program:
             for head in self._outputs
         ]
 
-    def backward(self, head_gradients: Sequence[Optional[Value]]) -> dict[str, list[mx.nd.NDArray]]:
+    def backward(
+        self, head_gradients: Sequence[Optional[Value]], in_place: Collection[str] = ()
+    ) -> dict[str, list[mx.nd.NDArray]]:
         """Run the backward graph on what the last forward has left.
 
         In one executor the first backward overwrites these activations. A second one, of a
         retained graph, runs forward again first.
 
         head_gradients: one whole array, or its tiles, per output; None counts as zero.
+        in_place: the variables whose gradients are wanted as computed, in ``gradient_layouts``;
+            the others come in the layout of their variable.
 
         Returns the tiles of every gradient, one per worker. They are valid until the program
         runs again, because in one executor activations reuse their memory. Writes new
@@ -147,7 +154,9 @@ class Program:
         gradients: dict[str, list[mx.nd.NDArray]] = {}
         for head in self._heads:
             kind, _, name = head.role.partition(":")
-            tiles = self._as_variable(name, head, [arrays[number] for number in head.numbers])
+            tiles = [arrays[number] for number in head.numbers]
+            if kind == "aux" or name not in in_place:
+                tiles = self._as_variable(name, head, tiles)
             if kind == "gradient":
                 gradients[name] = tiles
             elif kind == "aux":

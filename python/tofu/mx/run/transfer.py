@@ -18,7 +18,15 @@ from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.plan.layout import Layout, Shape
 
-__all__ = ["MIN_BLOCKED_RANK", "Tiles", "gather", "relay", "scatter"]
+__all__ = [
+    "MIN_BLOCKED_RANK",
+    "Tiles",
+    "gather",
+    "parts_of",
+    "relay",
+    "scatter",
+    "spread_parts",
+]
 
 MIN_BLOCKED_RANK = 3  # oneDNN always stores vectors and matrices in the plain layout
 _BLOCKED_DTYPES = ("float32", "int8", "uint8")
@@ -61,10 +69,7 @@ def scatter(
         for box, tile in zip(layout.boxes, out):
             if box not in parts:
                 parts[box] = _part(whole, box)
-            if blocked and _refuses_copies(tile):
-                mx.nd.identity(parts[box].copyto(tile.context), out=tile)
-            else:
-                parts[box].copyto(tile)
+            _overwrite(parts[box], tile, blocked=blocked)
     return list(out)
 
 
@@ -93,10 +98,13 @@ def relay(
     layout: Layout,
     contexts: Sequence[mx.Context],
     out: Optional[Sequence[mx.nd.NDArray]] = None,
+    *,
+    blocked: bool = False,
 ) -> list[mx.nd.NDArray]:
     """Tiles of another layout, from worker to worker: no device holds the whole tensor.
 
     out: arrays to fill instead of new ones, one per worker.
+    blocked: whether oneDNN may have left these in its blocked layout.
 
     Raises GraphError when shapes or counts do not agree.
     """
@@ -107,8 +115,78 @@ def relay(
         ]
     with autograd.pause():
         for box, target in zip(layout.boxes, out):
-            _assemble(_distinct(tiles.arrays, tiles.layout, target.context), box, target)
+            pieces = _distinct(tiles.arrays, tiles.layout, target.context)
+            if blocked and _may_be_blocked(target):
+                plain = mx.nd.empty(target.shape, target.context, target.dtype)
+                _assemble(pieces, box, plain)
+                _overwrite(plain, target, blocked=True)
+            else:
+                _assemble(pieces, box, target)
     return list(out)
+
+
+def parts_of(tiles: Tiles, layout: Layout, contexts: Sequence[mx.Context]) -> list[mx.nd.NDArray]:
+    """Tiles of another layout, to read; of a worker's own tile, if it can be, a view.
+
+    To write them, call ``spread_parts`` afterwards.
+    """
+    found = []
+    with autograd.pause():
+        for box, context, own, tile in zip(
+            layout.boxes, contexts, tiles.layout.boxes, tiles.arrays
+        ):
+            if box.common(own) == box:
+                found.append(_part(tile, box.relative_to(own)))
+            else:
+                found.append(mx.nd.empty(box.shape, context, layout.dtype))
+                _assemble(_distinct(tiles.arrays, tiles.layout, context), box, found[-1])
+    return found
+
+
+def spread_parts(parts: Tiles, tiles: Tiles) -> None:
+    """Write what has been computed in parts of a tensor to all of its tiles.
+
+    A worker takes each part from the nearest one that has it, and in each turn two workers
+    exchange theirs: MXNet's engine orders whatever reads or writes any of a tile.
+
+    Args:
+        parts: what ``parts_of`` has returned for the tiles.
+        tiles: arrays that oneDNN may have left in its blocked layout.
+    """
+    count = len(tiles.arrays)
+    taken: list[set[Box]] = [set() for _ in range(count)]
+    with autograd.pause():
+        targets = [
+            mx.nd.empty(tile.shape, tile.context, tile.dtype) if _may_be_blocked(tile) else tile
+            for tile in tiles.arrays
+        ]
+        for turn in range(1 << (count - 1).bit_length()):
+            for worker, source in ((worker, worker ^ turn) for worker in range(count)):
+                if source >= count or parts.layout.boxes[source] in taken[worker]:
+                    continue
+                part, box = parts.arrays[source], parts.layout.boxes[source]
+                taken[worker].add(box)
+                if source == worker and _is_view(tiles, worker, box):
+                    continue
+                _insert(part, box, targets[worker], tiles.layout.boxes[worker])
+        for target, tile in zip(targets, tiles.arrays):
+            if target is not tile:
+                _overwrite(target, tile, blocked=True)
+
+
+def _is_view(tiles: Tiles, worker: int, box: Box) -> bool:
+    """Whether ``parts_of`` has returned memory of the worker's own tile."""
+    tile, own = tiles.arrays[worker], tiles.layout.boxes[worker]
+    if _may_be_blocked(tile):
+        return False
+    return box == own or (box.common(own) == box and box.shape[1:] == own.shape[1:])
+
+
+def _overwrite(value: mx.nd.NDArray, tile: mx.nd.NDArray, *, blocked: bool) -> None:
+    if blocked and _refuses_copies(tile):
+        mx.nd.identity(value.copyto(tile.context), out=tile)
+    else:
+        value.copyto(tile)
 
 
 def _assemble(pieces: Mapping[Box, mx.nd.NDArray], box: Box, out: mx.nd.NDArray) -> None:
@@ -117,19 +195,24 @@ def _assemble(pieces: Mapping[Box, mx.nd.NDArray], box: Box, out: mx.nd.NDArray)
         pieces[box].copyto(out)
         return
     for source, tile in pieces.items():
-        common = box.common(source)
-        if common is None:
-            continue
-        part = _part(tile, common.relative_to(source))
-        target = common.relative_to(box)
-        if target.shape == out.shape:
-            part.copyto(out)
-        elif target.shape[1:] == out.shape[1:]:
-            part.copyto(out[target.begin[0] : target.end[0]])
-        else:
-            mx.nd._internal._slice_assign(
-                out, part.as_in_context(out.context), begin=target.begin, end=target.end, out=out
-            )
+        _insert(tile, source, out, box)
+
+
+def _insert(tile: mx.nd.NDArray, source: Box, out: mx.nd.NDArray, box: Box) -> None:
+    """Copy what lies in both boxes from one part of a tensor to another one."""
+    common = box.common(source)
+    if common is None:
+        return
+    part = _part(tile, common.relative_to(source))
+    target = common.relative_to(box)
+    if target.shape == out.shape:
+        part.copyto(out)
+    elif target.shape[1:] == out.shape[1:]:
+        part.copyto(out[target.begin[0] : target.end[0]])
+    else:
+        mx.nd._internal._slice_assign(
+            out, part.as_in_context(out.context), begin=target.begin, end=target.end, out=out
+        )
 
 
 def _distinct(
