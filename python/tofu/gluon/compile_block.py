@@ -180,13 +180,18 @@ def _tile_parameters(
 
 
 def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> dict[str, Update]:
-    """What each worker updates: as the optimizer's states are divided, else as the gradient is."""
+    """What each worker updates: as the optimizer's states are divided, else as the gradient is.
+
+    The latter only where each worker has the weight.
+    """
     parts, cuts_of = tuple(compiled.searched.parts), session.state.backend.cuts_of
     found = {}
     for head in heads_of(compiled.step.backward_heads) if trained else ():
         kind, _, name = head.role.partition(":")
         if kind == "gradient" and name in trained:
-            found[name] = Update(head.layout, cuts_of(head.layout, parts))
+            pairs = zip(head.layout.boxes, compiled.variables[name].layout.boxes)
+            if all(box.common(tile) == box for box, tile in pairs):
+                found[name] = Update(head.layout, cuts_of(head.layout, parts))
     for variable in compiled.variables.values():
         kind, _, name = variable.role.partition(":")
         if kind == "state":

@@ -21,6 +21,7 @@ from tofu.errors import GraphError
 from tofu.gluon import backend as own_backend
 from tofu.gluon.backend import Backend
 from tofu.gluon.session import active
+from tofu.mx.build.update_nodes import OPTIMIZERS
 from tofu.mx.run import transfer
 from tofu.plan.layout import Layout, Variable, cuts_of
 
@@ -80,7 +81,24 @@ def logged(backend, log):
     )
 
 
-def backend():
+# How parameters are cut, how their gradients are, and how their states are: along the dimensions
+# that divide, as the others, or not at all.
+KINDS = {
+    "alike": (True, True, True),
+    "stage 1": (False, False, True),
+    "stage 2": (False, True, True),
+    "states whole": (True, True, False),
+    "gradients whole": (True, False, True),
+    "lasts": ("last", "last", "last"),
+    "crossed": ("last", "last", True),
+    "each its own": ("last", False, True),
+}
+
+
+def backend(kind="alike"):
+    """The fake; `kind` says how it cuts parameters and what belongs to them, see KINDS."""
+    of_weights, of_gradients, of_states = KINDS[kind]
+
     def training_graph(
         symbol,
         *,
@@ -98,6 +116,11 @@ def backend():
         if f'"op": "{REFUSED}"' in text:
             raise GraphError(f"operator {REFUSED}: the fake refuses it")
         described = {}
+        states = OPTIMIZERS[optimizer].states if optimizer else ()
+        for name in gradients if optimizer else ():
+            if name in parameters:
+                shape, dtype = parameters[name]
+                described.update((f"{name}:{s}", (f"state:{name}", shape, dtype)) for s in states)
         for role, group in (("data", inputs), ("parameter", parameters), ("aux", aux)):
             for name, (shape, dtype) in group.items():
                 described[name] = (role, tuple(shape), dtype)
@@ -106,6 +129,7 @@ def backend():
             variables=described,
             gradients=list(gradients),
             hash="0123456789abcdef",
+            optimizer=optimizer,
             tensor_names=list(described),
         )
 
@@ -118,20 +142,23 @@ def backend():
         parts = PARTS[workers]
         variables, cuts_of = {}, {}
         for name, (role, shape, dtype) in graph.variables.items():
-            cuts = pins.get(name)
-            if cuts is None:
-                cuts = _cuts(shape, parts) if role != "data" else (-1,) * len(parts)
-            cuts_of[name] = tuple(cuts)
+            how = {"data": False, "parameter": of_weights}.get(role.partition(":")[0], of_states)
+            cuts_of[name] = tuple(pins.get(name) or _chosen(how, shape, parts))
             layout = Layout(shape, dtype, _boxes(shape, cuts_of[name], parts))
             tiles = tuple(f"{name}@{worker}" for worker in range(workers))
             variables[name] = Variable(name, role, layout, tiles)
-        searched = _plan(graph, cuts_of, parts)
+        gradients = {}
+        for name in graph.gradients:
+            role, shape, dtype = graph.variables[name]
+            cuts = cuts_of[name] if role == "data" else _chosen(of_gradients, shape, parts)
+            gradients[name] = Layout(shape, dtype, _boxes(shape, cuts, parts))
+        searched = _plan(graph, cuts_of, parts, of_weights)
         step = types.SimpleNamespace(
             symbol=graph.symbol,
             variables=variables,
             gradients=graph.gradients,
-            gradient_layouts={name: variables[name].layout for name in graph.gradients},
-            backward_heads=[],
+            gradient_layouts=gradients,
+            backward_heads=[_record(name, layout) for name, layout in gradients.items()],
             parts=parts,
         )
         return types.SimpleNamespace(
@@ -210,6 +237,7 @@ class Program:
             if variable.role == "data"
             else transfer.gather(self._tiles(name), self.layouts[name], ctx)
             for name, variable in self._variables.items()
+            if not variable.role.startswith("state:")
         }
         self._is_train, self.is_used_up = is_train, False
         auxiliary = set(self._symbol.list_auxiliary_states())
@@ -269,12 +297,12 @@ class Program:
         return [self._arrays[tile] for tile in self._variables[name].tiles]
 
 
-def _plan(graph, cuts_of, parts):
+def _plan(graph, cuts_of, parts, of_weights):
     undescribed = UNDESCRIBED.lower() in graph.symbol
     indivisible = {
         name: 4 * int(np.prod(graph.variables[name][1]))
         for name, cuts in cuts_of.items()
-        if -1 in cuts and graph.variables[name][0] == "parameter"
+        if of_weights and -1 in cuts and graph.variables[name][0] == "parameter"
     }
     return types.SimpleNamespace(
         num_operators=1,
@@ -287,6 +315,19 @@ def _plan(graph, cuts_of, parts):
         operator_bytes=lambda ops: 2048 if undescribed and UNDESCRIBED in ops else 0,
         indivisible_bytes=lambda: indivisible,
     )
+
+
+def _chosen(how, shape, parts):
+    """The cuts of a tensor; `how`: whether it is cut, or "last", the other way round."""
+    if how == "last":
+        cuts = _cuts(shape[::-1], parts)
+        return tuple(cut if cut < 0 else len(shape) - 1 - cut for cut in cuts)
+    return tuple(_cuts(shape, parts)) if how else (-1,) * len(parts)
+
+
+def _record(name, layout):
+    tiles = [(worker, box.begin, box.end) for worker, box in enumerate(layout.boxes)]
+    return f"gradient:{name}", layout.shape, layout.dtype, tiles
 
 
 def _cuts(shape, parts):

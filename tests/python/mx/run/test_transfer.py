@@ -8,7 +8,7 @@ import pytest
 
 from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.mx.run.transfer import Tiles, gather, relay, scatter
+from tofu.mx.run.transfer import Tiles, gather, parts_of, relay, scatter, spread_parts
 from tofu.plan.layout import Layout, Variable, variables_of
 
 from ..models import random
@@ -82,6 +82,84 @@ def test_relay_makes_no_array_of_the_whole(monkeypatch):
     tiles = Tiles([mx.nd.ones((1, 6, 8), ctx) for ctx in CONTEXTS], source)
     relay(tiles, target, CONTEXTS)
     assert shapes == [(4, 6, 2)] * 4
+
+
+def spread(whole, layout, factors):
+    """The tiles of an array after each worker has multiplied its part of another layout."""
+    tiles = Tiles(scatter(whole, layout, CONTEXTS), layout)
+    parts = parts_of(tiles, factors, CONTEXTS)
+    for part, box, context in zip(parts, factors.boxes, CONTEXTS):
+        assert (part.shape, part.context, part.dtype) == (box.shape, context, whole.dtype)
+        part *= 1 + factors.boxes.index(box)
+    spread_parts(Tiles(parts, factors), tiles)
+    return tiles.arrays
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("target", LAYOUTS)
+@pytest.mark.parametrize("source", LAYOUTS)
+def test_parts_reach_all_tiles(source, target, dtype):
+    layout, factors = (Layout(SHAPE, dtype, tuple(LAYOUTS[name])) for name in (source, target))
+    whole = random(SHAPE).astype(dtype)
+    expected = whole.asnumpy()
+    for part in set(factors.boxes):
+        expected[tuple(map(slice, part.begin, part.end))] *= 1 + factors.boxes.index(part)
+    found = spread(whole, layout, factors)
+    for tile, part in zip(found, layout.boxes):
+        wanted = expected[tuple(map(slice, part.begin, part.end))]
+        np.testing.assert_array_equal(tile.asnumpy(), wanted)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_parts_of_a_matrix_are_written_where_it_is(workers, monkeypatch):
+    contexts, shape = CONTEXTS[:workers], (12, 2)
+    whole = Layout(shape, "float32", (Box.whole(shape),) * workers)
+    size = 12 // workers
+    rows = Layout(
+        shape, "float32", tuple(box((i * size, i * size + size), (0, 2)) for i in range(workers))
+    )
+    tiles = Tiles([mx.nd.zeros(shape, context) for context in contexts], whole)
+    monkeypatch.setattr(mx.nd, "empty", None)  # nothing is copied to other memory
+    parts = parts_of(tiles, rows, contexts)
+    for worker, part in enumerate(parts):
+        part += worker
+        assert tiles.arrays[worker].asnumpy().sum() == worker * size * 2
+    spread_parts(Tiles(parts, rows), tiles)
+    for tile in tiles.arrays:
+        assert tile.asnumpy()[:, 0].tolist() == [i // size for i in range(12)]
+
+
+def blocked_weights():
+    """Weights that oneDNN has put into its blocked layout, one per worker."""
+    found = []
+    for context in CONTEXTS:
+        weight = mx.nd.ones((16, 16, 3, 3), context)
+        mx.nd.Convolution(
+            mx.nd.ones((1, 16, 8, 8), context), weight, no_bias=True, kernel=(3, 3), num_filter=16
+        ).wait_to_read()
+        found.append(weight)
+    return found
+
+
+def test_tiles_in_the_blocked_layout_are_written():
+    shape = (16, 16, 3, 3)
+    whole = Layout(shape, "float32", (Box.whole(shape),) * 4)
+    rows = Layout(
+        shape, "float32", tuple(box((4 * i, 4 * i + 4), *map(_to, shape[1:])) for i in range(4))
+    )
+    tiles = Tiles(blocked_weights(), whole)
+    parts = parts_of(tiles, rows, CONTEXTS)
+    for worker, part in enumerate(parts):
+        part += worker
+    spread_parts(Tiles(parts, rows), tiles)
+    outs = blocked_weights()
+    relay(Tiles(parts, rows), whole, CONTEXTS, out=outs, blocked=True)
+    for tile in (*tiles.arrays, *outs):
+        assert tile.asnumpy()[:, 3, 1, 2].tolist() == [1 + i // 4 for i in range(16)]
+
+
+def _to(size):
+    return (0, size)
 
 
 def test_nothing_is_recorded():

@@ -1,0 +1,491 @@
+"""Runs of plans that divide the states of a weight, or its gradient, otherwise than the weight.
+
+ZeRO's stages 1 and 2 do so with whole weights (docs/plans.md). The fakes also do it in ways that no
+plan would, and with them all results are bit for bit those of plain MXNet.
+"""
+
+import copy
+import gc
+import math
+import pickle
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+import tofu.gluon
+from tofu.gluon.parameter import is_tiled
+
+from . import fakes
+from .models import assert_same, data, fit, make_net, plainly, started, train, weights
+from .test_gradients import Steps, after_each_stage, lent, two_trainers, unused
+
+# pytest.warns lets all other warnings pass, wherever they come from.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+DIVIDED = [kind for kind in fakes.KINDS if kind != "alike"]
+
+
+@pytest.fixture(params=DIVIDED)
+def kind(request):
+    """How the fakes divide what belongs to parameters."""
+    with fakes.using(fakes.backend(request.param)):
+        yield request.param
+
+
+@pytest.fixture(params=[2, 4])
+def on(request, kind):
+    """Turn tofu on with that fake; the number of workers."""
+    tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
+    yield request.param
+    tofu.gluon.disable()
+
+
+OPTIMIZERS = {
+    "sgd": ("sgd", {"learning_rate": 0.1}),
+    "momentum": ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}),
+    "adam": ("adam", {"learning_rate": 0.05}),
+    "rmsprop": ("rmsprop", {"learning_rate": 0.05}),
+    "clipping": ("adam", {"learning_rate": 0.05, "clip_gradient": 0.01}),
+}
+NORMS = ["lamb", "lars", "lbsgd"]
+
+
+def dense(dtype):
+    """Dimensions that four workers divide, and some that they do not."""
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Dense(12, activation="relu"), nn.Dense(8), nn.Dense(6))
+    started(net)
+    net.cast(dtype)
+    return net
+
+
+def steps(net, trainer, dtype="float32", count=3, batch=12):
+    losses = []
+    for number in range(count):
+        with autograd.record():
+            loss = (net(data(batch).astype(dtype) * (1 + number)) ** 2).mean()
+        loss.backward()
+        trainer.step(1)
+        losses.append(loss.asnumpy())
+    return losses
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps(name, dtype, on):
+    def run():
+        net = dense(dtype)
+        optimizer, options = OPTIMIZERS[name]
+        trainer = gluon.Trainer(net.collect_params(), optimizer, dict(options))
+        return steps(net, trainer, dtype), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_whole_tensors(name, on):
+    """Sums of squares add up in another order."""
+
+    def run():
+        net = dense("float64")
+        trainer = gluon.Trainer(net.collect_params(), name, {"learning_rate": 0.05})
+        return steps(net, trainer, "float64"), weights(net)
+
+    assert_same(run(), plainly(run), rounded=True)
+
+
+def test_an_optimizer_of_whole_tensors(on):
+    def run():
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), "nadam", {"learning_rate": 0.05})
+        return steps(net, trainer), weights(net)
+
+    expected = plainly(run)
+    with pytest.warns(UserWarning, match="does not update every element"):
+        found = run()
+    assert_same(found, expected)
+
+
+def test_schedules(on):
+    def run():
+        schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.2)
+        found = train("sgd", {"lr_scheduler": schedule, "momentum": 0.9})
+        return found[:2]
+
+    assert_same(run(), plainly(run))
+
+
+class Product(gluon.HybridBlock):
+    """Half precision that MXNet's CPU operators can differentiate."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = self.params.get("weight", shape=(4, 8), dtype="float16")
+
+    def hybrid_forward(self, F, x, weight):
+        return x * weight
+
+
+@pytest.mark.parametrize("momentum", [0, 0.9])
+def test_half_precision_with_masters(momentum, on):
+    def run():
+        net = started(Product(prefix="half_"))
+        options = {"learning_rate": 1e-4, "momentum": momentum, "multi_precision": True}
+        trainer = gluon.Trainer(net.collect_params(), "sgd", options)
+        for _ in range(5):
+            with autograd.record():
+                loss = (net(mx.nd.ones((4, 8), dtype="float16")) ** 2).sum()
+            loss.backward()
+            trainer.step(4)
+        return weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def convolutions():
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Conv2D(48, 3, padding=1, activation="relu"), nn.BatchNorm(), nn.Dense(4))
+    return started(net)
+
+
+def test_weights_in_the_blocked_layout(on):
+    def run():
+        net = convolutions()
+        images = mx.nd.random.normal(shape=(4, 3, 8, 8))
+        net(images).wait_to_read()
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
+        for _ in range(3):
+            with autograd.record():
+                loss = (net(images) ** 2).mean()
+            loss.backward()
+            trainer.step(1)
+            net(images).wait_to_read()  # oneDNN keeps the weights in blocks from here on
+        return weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+@pytest.mark.parametrize("scenario", [after_each_stage, unused, two_trainers])
+def test_gradients_read_as_without_tofu(scenario, on):
+    assert_same(scenario(), plainly(scenario))
+
+
+def test_gradients_stay_lent(on):
+    made = Steps()
+    for _ in range(3):
+        made.forward().backward()
+        made.read()
+        assert all(lent(made.parameters))
+        made.trainer.step(1)
+
+
+def listed():
+    """The script keeps one gradient's tiles; others are read as wholes."""
+    made, found = Steps(), []
+    for step in range(3):
+        made.forward().backward()
+        if step == 1:
+            made.parameters[0].list_grad()
+        found.append(made.read())
+        made.trainer.step(1)
+    return found, weights(made.net)
+
+
+def test_listed_gradients(on):
+    assert_same(listed(), plainly(listed))
+
+
+def test_writes_to_listed_gradients_count(on):
+    def run():
+        made = Steps()
+        for _ in range(3):
+            made.forward().backward()
+            for gradient in made.parameters[0].list_grad():
+                gradient *= 0.5
+            made.trainer.step(1)
+        return made.read(), weights(made.net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_clipping_whole_gradients(on):
+    def run():
+        def clip(net):
+            found = [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+            gluon.utils.clip_global_norm(found, 0.01)
+
+        return train(after_backward=clip)[:2]
+
+    assert_same(run(), plainly(run))
+
+
+def test_clipping_keeps_gradients_lent(on):
+    made = Steps()
+    made.forward().backward()
+    gluon.utils.clip_global_norm([p.grad() for p in made.parameters], 0.01)
+    made.trainer.step(1)
+    assert all(lent(made.parameters))
+
+
+def accumulated():
+    made, found = Steps("add"), []
+    for step in range(2):
+        for factor in (1, 2):
+            made.forward(factor + step).backward()
+        found.append(made.read())
+        made.trainer.step(1)
+        made.net.collect_params().zero_grad()
+    return found, weights(made.net)
+
+
+def test_gradients_that_are_added_up(on):
+    assert_same(accumulated(), plainly(accumulated))
+
+
+def two_calls():
+    """A gradient of two parts."""
+    made, found = Steps(), []
+    for _ in range(2):
+        with autograd.record():
+            loss = (made.net(data()) ** 2).mean() + (made.net(data() * 2) ** 2).mean()
+        loss.backward()
+        found.append(made.read())
+        made.trainer.step(1)
+    return found, weights(made.net)
+
+
+def test_gradients_of_several_parts(on):
+    assert_same(two_calls(), plainly(two_calls))
+
+
+def of_autograd():
+    made = Steps()
+    made.step()
+    with autograd.record():
+        loss = (made.net(data()) ** 2).mean()
+    return autograd.grad(loss, [p.data() for p in made.parameters])
+
+
+def test_autograd_grad(on):
+    assert_same(of_autograd(), plainly(of_autograd))
+
+
+def penalized():
+    """Autograd writes to tiles, and the program delivers the other part."""
+    made = Steps()
+    for _ in range(2):
+        with autograd.record():
+            loss = (made.net(data()) ** 2).mean()
+            for parameter in made.parameters:
+                loss = loss + (parameter.data() ** 2).sum().as_in_context(loss.context)
+        loss.backward()
+        made.trainer.step(1)
+    return made.read(), weights(made.net)
+
+
+def test_penalties_on_weights(on):
+    assert_same(penalized(), plainly(penalized))
+
+
+def test_tiles_of_the_value_in_a_graph(on):
+    """A script differentiates by tiles that it got itself."""
+    made = Steps()
+    tiles = made.parameters[0].list_data()
+    before = made.forward()
+    before.backward()
+    expected = [tile.grad.asnumpy() for tile in tiles]
+    with autograd.record():
+        losses = [(made.net(data()) ** 2).mean(), (tiles[0] * 3).sum()]
+    autograd.backward(losses)
+    boxes = made.parameters[0]._tofu.layout.boxes
+    for number, (tile, gradient) in enumerate(zip(tiles, expected)):
+        added = 3 if number == 0 else 0
+        np.testing.assert_array_equal(tile.grad.asnumpy(), gradient + added)
+        assert tile.shape == boxes[number].shape
+
+
+def test_overflow_skips_the_step(on):
+    class Scaler:
+        def has_overflow(self, params):
+            values = [p._grad[0].asnumpy() for p in params if p._grad is not None]
+            return not all(np.isfinite(value).all() for value in values)
+
+    made = Steps()
+    made.step()
+    made.trainer._amp_loss_scaler = Scaler()
+    before = weights(made.net)
+    made.forward(math.inf).backward()
+    made.trainer.step(1)
+    after = weights(made.net)
+    names = [parameter.name for parameter in made.parameters]
+    assert_same({n: after[n] for n in names}, {n: before[n] for n in names})
+    assert all(lent(made.parameters))
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_state_files_are_those_of_plain_mxnet(name, on, tmp_path):
+    def save(file):
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS[name])
+        steps(net, trainer)
+        trainer.save_states(str(tmp_path / file))
+        return pickle.loads((tmp_path / file).read_bytes())
+
+    found, expected = save("found"), plainly(save, "expected")
+    assert_same(found[0], expected[0])
+    assert found[1]._all_index_update_counts == expected[1]._all_index_update_counts
+
+
+def test_loading_states_in_the_middle(on, tmp_path):
+    def run():
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        steps(net, trainer)
+        trainer.save_states(str(tmp_path / "states"))
+        steps(net, trainer, count=2)
+        trainer.load_states(str(tmp_path / "states"))
+        return steps(net, trainer), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_a_smaller_last_batch_and_a_prediction(on):
+    def run():
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        found = [steps(net, trainer), net(data(4)).asnumpy(), steps(net, trainer, batch=8)]
+        return found, weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_a_prediction_before_training(on):
+    """The first graph has no update, so the second one says how states are divided."""
+
+    def run():
+        net = dense("float32")
+        net(data())
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        return steps(net, trainer), weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def test_disabling_in_the_middle(kind):
+    def run(between):
+        net = make_net()
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        found = fit(net, trainer, 2)
+        between()
+        return found + fit(net, trainer, 2), weights(net)
+
+    def switch_off():
+        tofu.gluon.disable()
+
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    found = run(switch_off)
+    assert_same(found, run(lambda: None))
+
+
+def test_a_gradient_survives_disabling_and_copies(kind):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    made = Steps()
+    made.forward().backward()
+    expected = made.read()
+    copied = [copy.deepcopy(parameter).grad() for parameter in made.parameters]
+    assert all(lent(made.parameters))
+    tofu.gluon.disable()
+    assert_same(copied, expected)
+    assert_same(made.read(), expected)
+
+
+def test_new_values_and_types(on):
+    def run():
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["momentum"])
+        found = [steps(net, trainer)]
+        net[0].weight.set_data(net[0].weight.data() * 0.5)
+        found.append(steps(net, trainer))
+        net.cast("float64")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["momentum"])
+        return [*found, steps(net, trainer, "float64")], weights(net)
+
+    assert_same(run(), plainly(run))
+
+
+def state_arrays(state):
+    if isinstance(state, (tuple, list)):
+        return [array for each in state for array in state_arrays(each)]
+    return [] if state is None else [state]
+
+
+def state_bytes(trainer):
+    """What each worker holds of the optimizer's states."""
+    return [
+        sum(
+            array.size * np.dtype(array.dtype).itemsize
+            for state in updater.states.values()
+            for array in state_arrays(state)
+        )
+        for updater in trainer._tofu.updaters
+    ]
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("kind", ["stage 1", "stage 2"])
+def test_workers_hold_parts_of_the_states(kind, workers):
+    with fakes.using(fakes.backend(kind)):
+        tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        steps(net, trainer)
+        assert all(map(is_tiled, net.collect_params().values()))
+        cut = [p for p in net.collect_params().values() if p.shape[0] % workers == 0]
+        whole = [p for p in net.collect_params().values() if p.shape[0] % workers]
+        sizes = [sum(math.prod(p.shape) for p in some) * 4 for some in (cut, whole)]
+        half = sum(math.prod(p.shape) for p in whole if workers == 4) * 4 // 2
+        expected = 2 * (sizes[0] // workers + half)
+        assert state_bytes(trainer) == [expected] * workers
+        tofu.gluon.disable()
+
+
+@pytest.mark.parametrize("kind", ["stage 1", "stage 2"])
+def test_parts_of_matrices_are_views(kind, monkeypatch):
+    """Updates of rows, and their gradients, take no memory of their own."""
+    with fakes.using(fakes.backend(kind)):
+        tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        steps(net, trainer)
+        with autograd.record():
+            loss = (net(data()) ** 2).mean()
+        loss.backward()
+        mx.nd.waitall()
+        gc.collect()
+        monkeypatch.setattr(mx.nd, "empty", None)
+        monkeypatch.setattr(mx.nd, "slice", None)
+        trainer.step(1)
+        monkeypatch.undo()
+        tofu.gluon.disable()
+
+
+def test_later_graphs_cut_states_alike():
+    log = fakes.Log()
+    with fakes.using(fakes.logged(fakes.backend("stage 2"), log)):
+        tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        steps(net, trainer, count=1)
+        steps(net, trainer, count=1, batch=8)
+        net(data())  # a prediction has no states
+        tofu.gluon.disable()
+    first, second, third = log.pins
+    assert not first
+    assert second["net_dense0_weight"] == (-1,)
+    assert second["net_dense0_weight:mean"] == second["net_dense0_weight:var"] == (0,)
+    assert not any(":" in name for name in third)
