@@ -103,7 +103,11 @@ def _sentinels(state: State, heads: Sequence[Any]) -> list[Any]:
 
 def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) -> Any:
     """The gradient of a parameter or of one tile, from autograd or from deliveries."""
-    parts = [gradients] if gradients else delivered.get(owner, [])
+    state = owner._tofu
+    parts = [
+        state.parts_of(tiles, layout, state.layout) for tiles, layout in delivered.get(owner, [])
+    ]
+    parts = [gradients] if gradients else parts
     if not parts:
         raise MXNetError(
             f"autograd.grad: parameter {owner.name} is unreachable from the outputs; expected "
@@ -114,7 +118,7 @@ def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) 
         for tile, total in zip(owner._data, sums):
             if tile is array:
                 return total.copy()
-        return owner._tofu.gather(sums, array.context)
+        return state.gather(sums, array.context)
 
 
 def _receivers(state: State) -> list[Any]:

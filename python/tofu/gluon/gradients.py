@@ -212,15 +212,19 @@ class Gradients:
         layout = self._state.layout if layout is None else layout
         self._parts.append(_Part(serial, list(tiles), layout, found))
 
-    def take_parts(self) -> list[list[Any]]:
+    def take_parts(self) -> list[tuple[list[Any], Any]]:
         """Return and forget the parts that a backward call delivered; restore the marks.
 
-        They are in the parameter's layout, to read.
+        Computes nothing: MXNet has not returned what ``autograd.grad`` asked for, and has it
+        where it puts the results of operators.
+
+        Returns:
+            The tiles of each part and their layout.
         """
         if self._is_kept:
             self._mark(self._marks)
             self._marks = [False] * len(self._tiles)
-        return [self._as_home(part.tiles, part.layout) for part in self._sorted_parts()]
+        return [(part.tiles, part.layout) for part in self._sorted_parts()]
 
     def after_backward(self) -> None:
         """Combine the parts that a backward call delivered into the gradient.

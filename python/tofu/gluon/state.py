@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Parts", "State"]
 
-Parts = dict[Any, list[list[Any]]]  # parameter -> the tiles of each part of its gradient
+# Parameter -> the tiles of each part of its gradient, and their layout.
+Parts = dict[Any, list[tuple[list[Any], Any]]]
 
 
 class _Depth(threading.local):

@@ -12,11 +12,7 @@ from . import fakes
 def log(request):
     """The calls to the other layers; once with fakes, once with tofu's own."""
     log = fakes.Log()
-    import os
-
-    found = (
-        fakes.backend(os.environ.get("KIND", "alike")) if request.param == "fake" else backend.own()
-    )
+    found = fakes.backend() if request.param == "fake" else backend.own()
     with fakes.using(fakes.logged(found, log)):
         yield log
 

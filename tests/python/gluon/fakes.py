@@ -87,9 +87,6 @@ KINDS = {
     "alike": (True, True, True),
     "stage 1": (False, False, True),
     "stage 2": (False, True, True),
-    "states whole": (True, True, False),
-    "gradients whole": (True, False, True),
-    "lasts": ("last", "last", "last"),
     "crossed": ("last", "last", True),
     "each its own": ("last", False, True),
 }

@@ -298,7 +298,7 @@ def test_hybridizing_again_plans_again(two):
 def test_faults_of_a_backward_pass_reach_the_script(on):
     def program(phases, contexts, arrays):
         made = fakes.Program(phases, contexts, arrays)
-        made.backward = lambda heads: {}["lost"]
+        made.backward = lambda *args, **options: {}["lost"]
         return made
 
     with fakes.using(fakes.backend(), program=program):

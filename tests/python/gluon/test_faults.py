@@ -278,10 +278,10 @@ def test_a_callback_that_fails_fails_once(fake):
         made = fakes.Program(phases, contexts, arrays)
         backward = made.backward
 
-        def sometimes(heads):
+        def sometimes(*args, **options):
             if switched_on:
                 raise KeyError("lost")
-            return backward(heads)
+            return backward(*args, **options)
 
         made.backward = sometimes
         return made

@@ -4,8 +4,9 @@ ZeRO's stages 1 and 2 do so with whole weights (docs/plans.md). The fakes also d
 plan would, and with them all results are bit for bit those of plain MXNet.
 """
 
+import contextlib
 import copy
-import gc
+import itertools
 import math
 import pickle
 
@@ -25,29 +26,34 @@ from .test_gradients import Steps, after_each_stage, lent, two_trainers, unused
 # pytest.warns lets all other warnings pass, wherever they come from.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-DIVIDED = [kind for kind in fakes.KINDS if kind != "alike"]
+STAGES = ["stage 1", "stage 2"]
+OTHERS = [kind for kind in fakes.KINDS if kind not in ("alike", *STAGES)]
 
 
-@pytest.fixture(params=DIVIDED)
-def kind(request):
-    """How the fakes divide what belongs to parameters."""
-    with fakes.using(fakes.backend(request.param)):
-        yield request.param
+@contextlib.contextmanager
+def dividing(kind, workers):
+    """Turn tofu on with a fake that divides what belongs to parameters in a way."""
+    with fakes.using(fakes.backend(kind)):
+        tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
+        yield
+        tofu.gluon.disable()
 
 
-@pytest.fixture(params=[2, 4])
-def on(request, kind):
-    """Turn tofu on with that fake; the number of workers."""
-    tofu.gluon.enable(workers=request.param, device="cpu", log="quiet")
-    yield request.param
-    tofu.gluon.disable()
+@pytest.fixture(
+    params=[*itertools.product(STAGES, (2, 4)), *itertools.product(OTHERS, (4,))],
+    ids=lambda each: f"{each[0]} over {each[1]}",
+)
+def on(request):
+    """Turn tofu on with one of these fakes."""
+    with dividing(*request.param):
+        yield
 
 
 OPTIMIZERS = {
     "sgd": ("sgd", {"learning_rate": 0.1}),
     "momentum": ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}),
     "adam": ("adam", {"learning_rate": 0.05}),
-    "rmsprop": ("rmsprop", {"learning_rate": 0.05}),
+    "nag": ("nag", {"learning_rate": 0.05, "momentum": 0.9}),
     "clipping": ("adam", {"learning_rate": 0.05, "clip_gradient": 0.01}),
 }
 NORMS = ["lamb", "lars", "lbsgd"]
@@ -376,6 +382,7 @@ def test_a_prediction_before_training(on):
     assert_same(run(), plainly(run))
 
 
+@pytest.mark.parametrize("kind", [*STAGES, *OTHERS])
 def test_disabling_in_the_middle(kind):
     def run(between):
         net = make_net()
@@ -384,24 +391,22 @@ def test_disabling_in_the_middle(kind):
         between()
         return found + fit(net, trainer, 2), weights(net)
 
-    def switch_off():
-        tofu.gluon.disable()
-
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
-    found = run(switch_off)
-    assert_same(found, run(lambda: None))
+    with dividing(kind, 2):
+        found = run(tofu.gluon.disable)
+        assert_same(found, run(lambda: None))
 
 
+@pytest.mark.parametrize("kind", [*STAGES, *OTHERS])
 def test_a_gradient_survives_disabling_and_copies(kind):
-    tofu.gluon.enable(workers=2, device="cpu", log="quiet")
-    made = Steps()
-    made.forward().backward()
-    expected = made.read()
-    copied = [copy.deepcopy(parameter).grad() for parameter in made.parameters]
-    assert all(lent(made.parameters))
-    tofu.gluon.disable()
-    assert_same(copied, expected)
-    assert_same(made.read(), expected)
+    with dividing(kind, 2):
+        made = Steps()
+        made.forward().backward()
+        expected = made.read()
+        copied = [copy.deepcopy(parameter).grad() for parameter in made.parameters]
+        assert all(lent(made.parameters))
+        tofu.gluon.disable()
+        assert_same(copied, expected)
+        assert_same(made.read(), expected)
 
 
 def test_new_values_and_types(on):
@@ -437,53 +442,40 @@ def state_bytes(trainer):
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("kind", ["stage 1", "stage 2"])
+@pytest.mark.parametrize("kind", STAGES)
 def test_workers_hold_parts_of_the_states(kind, workers):
-    with fakes.using(fakes.backend(kind)):
-        tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
-        net = dense("float32")
+    with dividing(kind, workers):
+        net = started(nn.Dense(12, in_units=10, prefix="net_"))
         trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
         steps(net, trainer)
         assert all(map(is_tiled, net.collect_params().values()))
-        cut = [p for p in net.collect_params().values() if p.shape[0] % workers == 0]
-        whole = [p for p in net.collect_params().values() if p.shape[0] % workers]
-        sizes = [sum(math.prod(p.shape) for p in some) * 4 for some in (cut, whole)]
-        half = sum(math.prod(p.shape) for p in whole if workers == 4) * 4 // 2
-        expected = 2 * (sizes[0] // workers + half)
-        assert state_bytes(trainer) == [expected] * workers
-        tofu.gluon.disable()
+        assert state_bytes(trainer) == [2 * 4 * (120 + 12) // workers] * workers
 
 
-@pytest.mark.parametrize("kind", ["stage 1", "stage 2"])
+@pytest.mark.parametrize("kind", STAGES)
 def test_parts_of_matrices_are_views(kind, monkeypatch):
     """Updates of rows, and their gradients, take no memory of their own."""
-    with fakes.using(fakes.backend(kind)):
-        tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    with dividing(kind, 2):
         net = dense("float32")
         trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
         steps(net, trainer)
         with autograd.record():
             loss = (net(data()) ** 2).mean()
         loss.backward()
-        mx.nd.waitall()
-        gc.collect()
         monkeypatch.setattr(mx.nd, "empty", None)
         monkeypatch.setattr(mx.nd, "slice", None)
         trainer.step(1)
         monkeypatch.undo()
-        tofu.gluon.disable()
 
 
 def test_later_graphs_cut_states_alike():
     log = fakes.Log()
-    with fakes.using(fakes.logged(fakes.backend("stage 2"), log)):
-        tofu.gluon.enable(workers=2, device="cpu", log="quiet")
+    with dividing("stage 2", 2), fakes.using(fakes.logged(fakes.backend("stage 2"), log)):
         net = dense("float32")
         trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
         steps(net, trainer, count=1)
         steps(net, trainer, count=1, batch=8)
         net(data())  # a prediction has no states
-        tofu.gluon.disable()
     first, second, third = log.pins
     assert not first
     assert second["net_dense0_weight"] == (-1,)
