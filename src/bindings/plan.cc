@@ -117,6 +117,7 @@ SharedPlan WithPrediction(const TablePlan& plan, const TimeModel& model) {
   Prediction found = PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
   predicted.plan.predicted = std::move(found.time);
   predicted.plan.routes = std::move(found.routes);
+  predicted.plan.sum_routes = std::move(found.sum_routes);
   predicted.plan.predicted->lower_bound_ns = bound;
   return std::make_shared<TablePlan>(std::move(predicted));
 }

@@ -44,7 +44,7 @@ Json PredictedJson(const PredictedTime& time) {
                {"hidden_ns", time.hidden_ns},
                {"host_ns", time.host_ns},
                {"links", links}};
-  if (time.relayed_bytes > 0) json["relayed_bytes"] = time.relayed_bytes;
+  if (time.relayed_bytes != 0) json["relayed_bytes"] = time.relayed_bytes;
   if (time.lower_bound_ns >= 0) json["lower_bound_ns"] = time.lower_bound_ns;
   return json;
 }
@@ -113,20 +113,35 @@ std::string OperatorsText(const Plan& plan, const Graph& graph,
   return text + ']';
 }
 
+Json StopsJson(const std::vector<TileSplits>& stops) {
+  Json list = Json::array();
+  for (const TileSplits& splits : stops) {
+    Json stop = Json::array();
+    for (const TileSplit& split : splits) {
+      stop.push_back({{"step", split.step}, {"dim", split.dim}});
+    }
+    list.push_back(std::move(stop));
+  }
+  return list;
+}
+
 Json RoutesJson(const Plan& plan, const Graph& graph) {
   Json routes = Json::array();
   for (const Route& route : plan.routes) {
-    Json stops = Json::array();
-    for (const TileSplits& splits : route.stops) {
-      Json stop = Json::array();
-      for (const TileSplit& split : splits) {
-        stop.push_back({{"step", split.step}, {"dim", split.dim}});
-      }
-      stops.push_back(std::move(stop));
-    }
     routes.push_back({{"node", graph.nodes[route.node].name},
                       {"input", route.input},
-                      {"stops", std::move(stops)}});
+                      {"stops", StopsJson(route.stops)}});
+  }
+  return routes;
+}
+
+Json SumRoutesJson(const Plan& plan, const Graph& graph) {
+  Json routes = Json::array();
+  for (const SumRoute& route : plan.sum_routes) {
+    routes.push_back({{"node", graph.nodes[route.node].name},
+                      {"output", route.output},
+                      {"partial", StopsJson(route.partial)},
+                      {"stops", StopsJson(route.stops)}});
   }
   return routes;
 }
@@ -192,33 +207,76 @@ TileSplits ReadStop(const JsonCursor& cursor, const Shape& shape,
   return splits;
 }
 
-void ReadRoutes(const JsonCursor& root, const Graph& graph, Plan* plan) {
-  std::map<std::string, int> nodes;
-  for (int node = 0; node < graph.num_nodes(); ++node) {
-    nodes.emplace(graph.nodes[node].name, node);
+std::vector<TileSplits> ReadStops(const JsonCursor& stops, const Shape& shape,
+                                  const std::vector<int>& parts) {
+  std::vector<TileSplits> found;
+  for (int stop = 0; stop < stops.Size(); ++stop) {
+    found.push_back(ReadStop(stops.At(stop), shape, parts));
   }
-  const JsonCursor routes = root.At("routes");
+  return found;
+}
+
+// The node that an entry of a list names.
+class NodeNames {
+ public:
+  explicit NodeNames(const Graph& graph) {
+    for (int node = 0; node < graph.num_nodes(); ++node) {
+      nodes_.emplace(graph.nodes[node].name, node);
+    }
+  }
+
+  int Read(const JsonCursor& cursor) const {
+    const auto node = nodes_.find(std::string(cursor.At("node").String()));
+    if (node == nodes_.end()) {
+      cursor.At("node").Fail("a node of the graph: the plan is for another graph");
+    }
+    return node->second;
+  }
+
+ private:
+  std::map<std::string, int> nodes_;
+};
+
+template <typename Item>
+void SortByNode(std::vector<Item>* routes) {
+  std::stable_sort(routes->begin(), routes->end(),
+                   [](const Item& a, const Item& b) { return a.node < b.node; });
+}
+
+void ReadRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
+  const NodeNames names(graph);
   for (int i = 0; i < routes.Size(); ++i) {
     const JsonCursor found = routes.At(i);
-    const auto node = nodes.find(std::string(found.At("node").String()));
-    if (node == nodes.end()) {
-      found.At("node").Fail("a node of the graph: the plan is for another graph");
-    }
-    const std::vector<NodeEntry>& inputs = graph.nodes[node->second].inputs;
     Route route;
-    route.node = node->second;
+    route.node = names.Read(found);
+    const std::vector<NodeEntry>& inputs = graph.nodes[route.node].inputs;
     route.input = static_cast<int>(
         found.At("input").Int(0, static_cast<int64_t>(inputs.size()) - 1));
     const JsonCursor stops = found.At("stops");
     if (stops.Size() == 0) stops.Fail("at least one stop");
-    for (int stop = 0; stop < stops.Size(); ++stop) {
-      route.stops.push_back(
-          ReadStop(stops.At(stop), graph.shape(inputs[route.input]), plan->parts));
-    }
+    route.stops = ReadStops(stops, graph.shape(inputs[route.input]), plan->parts);
     plan->routes.push_back(std::move(route));
   }
-  std::stable_sort(plan->routes.begin(), plan->routes.end(),
-                   [](const Route& a, const Route& b) { return a.node < b.node; });
+  SortByNode(&plan->routes);
+}
+
+void ReadSumRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
+  const NodeNames names(graph);
+  for (int i = 0; i < routes.Size(); ++i) {
+    const JsonCursor found = routes.At(i);
+    SumRoute route;
+    route.node = names.Read(found);
+    route.output = static_cast<int>(
+        found.At("output").Int(0, graph.nodes[route.node].num_outputs - 1));
+    const Shape& shape = graph.shape({route.node, route.output});
+    route.partial = ReadStops(found.At("partial"), shape, plan->parts);
+    route.stops = ReadStops(found.At("stops"), shape, plan->parts);
+    if (route.partial.empty() && route.stops.empty()) {
+      found.At("stops").Fail("at least one stop, here or in partial");
+    }
+    plan->sum_routes.push_back(std::move(route));
+  }
+  SortByNode(&plan->sum_routes);
 }
 
 void ReadSteps(const JsonCursor& root, Plan* plan) {
@@ -261,6 +319,7 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
   if (plan.objective == Objective::kTime) json["objective"] = "time";
   if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   if (!plan.routes.empty()) json["routes"] = RoutesJson(plan, graph);
+  if (!plan.sum_routes.empty()) json["sum_routes"] = SumRoutesJson(plan, graph);
   std::string text = DumpJson(json);
   text.pop_back();
   return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +
@@ -277,7 +336,8 @@ Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& 
   ReadTensors(root, graph, &plan);
   ReadOperators(root, graph, table, &plan);
   plan.status = ReadStatus(root);
-  if (root.Has("routes")) ReadRoutes(root, graph, &plan);
+  if (root.Has("routes")) ReadRoutes(root.At("routes"), graph, &plan);
+  if (root.Has("sum_routes")) ReadSumRoutes(root.At("sum_routes"), graph, &plan);
   if (root.Has("mode")) plan.mode = root.At("mode").String();
   plan.search_seconds = root.At("search_seconds").Number();
   return plan;

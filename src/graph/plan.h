@@ -57,8 +57,9 @@ struct PredictedTime {
   int64_t host_ns = 0;
   // No plan of these steps takes less; -1: unknown, because bytes were the objective.
   int64_t lower_bound_ns = -1;
-  std::vector<Link> links;    // by level, innermost first
-  int64_t relayed_bytes = 0;  // of these, by which routes exceed direct fetches
+  std::vector<Link> links;  // by level, innermost first
+  // Of these, by which routes exceed direct fetches; negative where sums move less.
+  int64_t relayed_bytes = 0;
 };
 
 // How workers bring together an input that several of them need, where they do not fetch
@@ -70,6 +71,22 @@ struct Route {
 
   bool operator==(const Route& other) const {
     return node == other.node && input == other.input && stops == other.stops;
+  }
+};
+
+// How workers bring together an output that is reduced, where its terms lie on several
+// hosts: they add up those of their host first.
+struct SumRoute {
+  int node = 0;
+  int output = 0;
+  // Pieces of what each worker has made, with the terms of the stop's steps added up.
+  std::vector<TileSplits> partial;
+  // Pieces of each worker's tile, with all terms added up.
+  std::vector<TileSplits> stops;
+
+  bool operator==(const SumRoute& other) const {
+    return node == other.node && output == other.output && partial == other.partial &&
+           stops == other.stops;
   }
 };
 
@@ -87,6 +104,7 @@ struct Plan {
   Objective objective = Objective::kBytes;
   std::optional<PredictedTime> predicted;  // with Objective::kTime always
   std::vector<Route> routes;               // by node and input; only for a machine
+  std::vector<SumRoute> sum_routes;        // by node and output; likewise
 
   int workers() const {
     int k = 1;

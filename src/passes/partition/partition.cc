@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -37,6 +38,23 @@ constexpr char kShapeAttr[] = "__shape__";
 std::string AtWorker(const std::string& name, int worker) {
   return name + "@" + std::to_string(worker);
 }
+
+// The routes of one node, in a list that is in the nodes' order.
+template <typename Item>
+struct SameNode {
+  SameNode(const std::vector<Item>& routes, int node) {
+    Item of_node;
+    of_node.node = node;
+    const auto before = [](const Item& a, const Item& b) { return a.node < b.node; };
+    std::tie(first, last) =
+        std::equal_range(routes.begin(), routes.end(), of_node, before);
+  }
+  auto begin() const { return first; }
+  auto end() const { return last; }
+
+  typename std::vector<Item>::const_iterator first;
+  typename std::vector<Item>::const_iterator last;
+};
 
 // One selected head and, if its tiles are those of a variable, the variable.
 struct HeadRequest {
@@ -297,13 +315,9 @@ class Partitioner {
   // Adds the regions that workers fetch over the plan's routes.
   void AddRoutedInputs(int node, const std::vector<OperatorPart>& parts,
                        std::vector<Regions>* regions) {
-    const Route from{node, 0, {}};
-    const auto before = [](const Route& a, const Route& b) { return a.node < b.node; };
-    const auto [first, last] =
-        std::equal_range(plan_.routes.begin(), plan_.routes.end(), from, before);
-    for (auto route = first; route != last; ++route) {
-      Regions& found = (*regions)[route->input];
-      if (found.empty()) found = EmitRoute(*route, parts);
+    for (const Route& route : SameNode(plan_.routes, node)) {
+      Regions& found = (*regions)[route.input];
+      if (found.empty()) found = EmitRoute(route, parts);
     }
   }
 
@@ -363,6 +377,14 @@ class Partitioner {
       for (int w : workers) tiles_[entry].push_back(small.at(w));
       return;
     }
+    const SumRoute* const route = SumRouteOf(output);
+    if (route != nullptr && small.empty()) {
+      const Regions tiles = fetches_.EmitMoves(
+          PlanSumRoute(graph_, plan_, *route, parts, reduction, boxes), AllOf(fetches),
+          produced, graph_.dtypes[entry], graph_.nodes[output.node].name + suffix);
+      for (int w : workers) tiles_[entry].push_back(tiles.at(w));
+      return;
+    }
     const auto emit = [&](const FetchSpec& spec, const std::vector<NodeEntry>& sources,
                           const std::string& name) {
       const NodeEntry made = fetches_.Emit(spec, sources, graph_.dtypes[entry], name);
@@ -385,6 +407,20 @@ class Partitioner {
     }
   }
 
+  // The plan's route of an output; null if there is none.
+  const SumRoute* SumRouteOf(NodeEntry output) const {
+    for (const SumRoute& route : SameNode(plan_.sum_routes, output.node)) {
+      if (route.output == output.index) return &route;
+    }
+    return nullptr;
+  }
+
+  static std::vector<FetchSpec> AllOf(const OutputFetches& fetches) {
+    std::vector<FetchSpec> all = fetches.first;
+    all.insert(all.end(), fetches.gather.begin(), fetches.gather.end());
+    return all;
+  }
+
   // The tiles of an operator's output that workers get through roots: all, or none, of
   // those that are otherwise reduced in pieces and gathered.
   Regions SmallTiles(int entry, const OutputFetches& fetches, const FetchPlanner& planner,
@@ -400,9 +436,7 @@ class Partitioner {
     size_t regions = 0;
     for (const RootFetches& root : roots) regions += root.regions.size();
     if (!fetches.gather.empty() && regions < direct.size()) return {};
-    std::vector<FetchSpec> replaced = fetches.first;
-    replaced.insert(replaced.end(), fetches.gather.begin(), fetches.gather.end());
-    Regions tiles = fetches_.EmitRoots(roots, replaced, produced, dtype, name);
+    Regions tiles = fetches_.EmitRoots(roots, AllOf(fetches), produced, dtype, name);
     for (auto& [worker, tile] : tiles) {
       tile = fetches_.OnWorker(tile, worker, AtWorker(name, worker));
     }

@@ -6,9 +6,21 @@
 
 #include "base/error.h"
 #include "graph/reduction_tiles.h"
+#include "passes/partition/plan_route.h"
 
 namespace tofu {
 namespace {
+
+// What the workers hold of a sum: terms, which differ between workers that differ at
+// these steps.
+struct Terms {
+  std::vector<Box> boxes;  // [worker]
+  std::vector<int> steps;
+};
+
+bool Has(const std::vector<int>& steps, int step) {
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
 
 class OutputPlanner {
  public:
@@ -35,15 +47,81 @@ class OutputPlanner {
   }
 
   FetchSpec Reduce(int worker, const Box& region) const {
+    return Add(worker, region, Made(), reduction_.steps);
+  }
+
+  std::vector<std::vector<FetchSpec>> Route(const SumRoute& route,
+                                            const std::vector<Box>& tiles) const {
+    const std::string name =
+        graph_.nodes[output_.node].name + "/out" + std::to_string(output_.index);
+    std::vector<std::vector<FetchSpec>> moves;
+    Terms terms = Made();
+    TileSplits before;
+    for (const TileSplits& splits : route.partial) {
+      CheckDivides(name, splits, before);
+      std::vector<int> adds;
+      for (size_t i = before.size(); i < splits.size(); ++i) {
+        CheckRoute(Has(terms.steps, splits[i].step), name, "a sum of what is no term");
+        adds.push_back(splits[i].step);
+      }
+      const std::vector<Box> pieces =
+          RoutePieces(name, Made().boxes, splits, plan_.parts);
+      moves.push_back(AddAll(pieces, terms, adds));
+      terms.boxes = pieces;
+      terms.steps.erase(std::remove_if(terms.steps.begin(), terms.steps.end(),
+                                       [&](int step) { return Has(adds, step); }),
+                        terms.steps.end());
+      before = splits;
+    }
+    if (route.stops.empty()) {
+      moves.push_back(AddAll(tiles, terms, terms.steps));
+      return moves;
+    }
+    const RouteRequest request{name, tiles,       WholeBox(graph_.shape(output_)),
+                               "0",  route.stops, plan_.parts};
+    const auto from_terms = [&](int worker, const Box& region) {
+      return Add(worker, region, terms, terms.steps);
+    };
+    for (auto& move : PlanRoute(request, from_terms)) moves.push_back(std::move(move));
+    return moves;
+  }
+
+ private:
+  Terms Made() const {
+    Terms made;
+    for (const OperatorPart& part : parts_) {
+      made.boxes.push_back(part.outputs[output_.index]);
+    }
+    made.steps = reduction_.steps;
+    return made;
+  }
+
+  std::vector<FetchSpec> AddAll(const std::vector<Box>& regions, const Terms& terms,
+                                const std::vector<int>& adds) const {
+    std::vector<FetchSpec> fetches;
+    for (int w = 0; w < plan_.workers(); ++w) {
+      fetches.push_back(Add(w, regions[w], terms, adds));
+    }
+    return fetches;
+  }
+
+  // Adds up the terms that differ at the steps `adds`.
+  FetchSpec Add(int worker, const Box& region, const Terms& held,
+                const std::vector<int>& adds) const {
     int num_terms = 1;
-    for (int step : reduction_.steps) num_terms *= plan_.parts[step];
+    for (int step : adds) num_terms *= plan_.parts[step];
     std::vector<std::vector<FetchSource>> terms(num_terms);
+    const std::vector<int> own = WorkerDigits(worker, plan_.parts);
     for (int w : preference_[worker]) {
       if (!parts_[w].active) continue;
       const std::vector<int> digits = WorkerDigits(w, plan_.parts);
+      const bool is_other = std::any_of(held.steps.begin(), held.steps.end(), [&](int s) {
+        return digits[s] != own[s] && !Has(adds, s);
+      });
+      if (is_other) continue;
       int term = 0;
-      for (int step : reduction_.steps) term = term * plan_.parts[step] + digits[step];
-      terms[term].push_back({w, parts_[w].outputs[output_.index]});
+      for (int step : adds) term = term * plan_.parts[step] + digits[step];
+      terms[term].push_back({w, held.boxes[w]});
     }
     try {
       return PlanReduction(worker, region, terms, reduction_.reduce);
@@ -59,7 +137,6 @@ class OutputPlanner {
     }
   }
 
- private:
   static int64_t Elements(const OutputFetches& fetches) {
     int64_t elements = 0;
     for (const FetchSpec& spec : fetches.first) elements += FetchedElements(spec);
@@ -74,9 +151,7 @@ class OutputPlanner {
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       if (plan_.tensor_cuts[entry][i] != kReplicated) continue;
       const int step = static_cast<int>(i);
-      const bool reduces = std::find(reduction_.steps.begin(), reduction_.steps.end(),
-                                     step) != reduction_.steps.end();
-      steps.push_back({step, plan_.parts[i], reduces});
+      steps.push_back({step, plan_.parts[i], Has(reduction_.steps, step)});
     }
     return ReductionTilings(tile.Extents(), steps);
   }
@@ -120,6 +195,15 @@ OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
                          const OutputReduction& reduction,
                          const std::vector<Box>& tiles) {
   return OutputPlanner(graph, plan, output, parts, reduction).Run(tiles);
+}
+
+std::vector<std::vector<FetchSpec>> PlanSumRoute(const Graph& graph, const Plan& plan,
+                                                 const SumRoute& route,
+                                                 const std::vector<OperatorPart>& parts,
+                                                 const OutputReduction& reduction,
+                                                 const std::vector<Box>& tiles) {
+  return OutputPlanner(graph, plan, {route.node, route.output}, parts, reduction)
+      .Route(route, tiles);
 }
 
 FetchSpec PlanOutputRegion(const Graph& graph, const Plan& plan, NodeEntry output,

@@ -4,11 +4,16 @@
 // piece of the tile and gather the others (graph/reduction_tiles.h), if that fetches
 // less.
 //
+// Over a plan's route (graph/plan.h) the workers of a host add up their terms first: each
+// those of a piece of what they all have made. Tiles, or pieces of them, are made of such
+// partial sums.
+//
 // Input:      what the workers' instances produce, and the tiles that they must own.
 // Output:     one fetch per worker, or two one after the other.
 // Invariants: all workers that own the same tile get the same bits where they reduce it
-//             in pieces; the elements fetched are those of cost.h.
-// Errors:     UserError(kTable) if the parts leave out some of a tile.
+//             in pieces or over a route; the elements fetched are those of cost.h.
+// Errors:     UserError(kTable) if the parts leave out some of a tile; UserError(kPlan)
+//             for a route that does not fit the output.
 // Complexity: O(d * k^2 * r) for k workers and rank r; d is r for shared reduced tiles,
 //             else 1.
 #ifndef TOFU_PASSES_PARTITION_PLAN_OUTPUT_H_
@@ -35,6 +40,13 @@ struct OutputFetches {
 OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
                          const std::vector<OperatorPart>& parts,
                          const OutputReduction& reduction, const std::vector<Box>& tiles);
+
+// The moves of a route, from what the instances produced to the tiles: [move][worker].
+std::vector<std::vector<FetchSpec>> PlanSumRoute(const Graph& graph, const Plan& plan,
+                                                 const SumRoute& route,
+                                                 const std::vector<OperatorPart>& parts,
+                                                 const OutputReduction& reduction,
+                                                 const std::vector<Box>& tiles);
 
 // How `worker` assembles another region of the output from what the instances produced.
 FetchSpec PlanOutputRegion(const Graph& graph, const Plan& plan, NodeEntry output,

@@ -35,33 +35,18 @@ class RoutePlanner {
   }
 
  private:
-  void Fits(bool fits, const std::string& found) const {
-    TOFU_CHECK_USER(fits, Blame::kPlan)
-        << "plan: the route of " << request_.name << " has " << found
-        << ", expected pieces of a region that workers need alike; make the plan again "
-           "from this graph";
-  }
-
   // The splits that gathering undoes.
   TileSplits Rest(const TileSplits& from, const TileSplits& to) const {
-    Fits(to.size() < from.size() && std::equal(to.begin(), to.end(), from.begin()),
-         "a stop that does not divide the next one");
+    CheckDivides(request_.name, from, to);
     return TileSplits(from.begin() + static_cast<std::ptrdiff_t>(to.size()), from.end());
   }
 
   std::vector<Box> Pieces(const TileSplits& splits) const {
-    std::vector<Box> pieces;
-    for (size_t w = 0; w < request_.regions.size(); ++w) {
-      Box piece = Intersect(request_.regions[w], request_.tensor);
-      for (const TileSplit& split : splits) {
-        const int64_t extent = piece.end[split.dim] - piece.begin[split.dim];
-        Fits(extent % request_.parts[split.step] == 0,
-             "a stop along a dimension that does not divide");
-        piece = PieceBox(piece, {split}, request_.parts, digits_[w]);
-      }
-      pieces.push_back(std::move(piece));
+    std::vector<Box> regions;
+    for (const Box& region : request_.regions) {
+      regions.push_back(Intersect(region, request_.tensor));
     }
-    return pieces;
+    return RoutePieces(request_.name, std::move(regions), splits, request_.parts);
   }
 
   // Whether two workers differ at these steps only.
@@ -86,7 +71,8 @@ class RoutePlanner {
       for (int source : preference_[w]) {
         const size_t mate = static_cast<size_t>(source);
         if (!AreMates(w, mate, steps)) continue;
-        Fits(request_.regions[mate] == request_.regions[w], "workers of unlike regions");
+        CheckRoute(request_.regions[mate] == request_.regions[w], request_.name,
+                   "workers of unlike regions");
         sources.push_back({source, pieces[mate]});
       }
       fetches.push_back(
@@ -107,6 +93,34 @@ std::vector<std::vector<FetchSpec>> PlanRoute(const RouteRequest& request,
                                               const FetchPlanner& from_tiles) {
   TOFU_CHECK(!request.stops.empty()) << "a route without stops";
   return RoutePlanner(request).Run(from_tiles);
+}
+
+std::vector<Box> RoutePieces(const std::string& name, std::vector<Box> regions,
+                             const TileSplits& splits, const std::vector<int>& parts) {
+  for (size_t w = 0; w < regions.size(); ++w) {
+    const std::vector<int> digits = WorkerDigits(static_cast<int>(w), parts);
+    for (const TileSplit& split : splits) {
+      const int64_t extent = regions[w].end[split.dim] - regions[w].begin[split.dim];
+      CheckRoute(extent % parts[split.step] == 0, name,
+                 "a stop along a dimension that does not divide");
+      regions[w] = PieceBox(regions[w], {split}, parts, digits);
+    }
+  }
+  return regions;
+}
+
+void CheckDivides(const std::string& name, const TileSplits& splits,
+                  const TileSplits& first) {
+  CheckRoute(first.size() < splits.size() &&
+                 std::equal(first.begin(), first.end(), splits.begin()),
+             name, "a stop that does not divide another one");
+}
+
+void CheckRoute(bool fits, const std::string& name, const std::string& found) {
+  TOFU_CHECK_USER(fits, Blame::kPlan)
+      << "plan: the route of " << name << " has " << found
+      << ", expected pieces of a region that workers need alike; make the plan again "
+         "from this graph";
 }
 
 }  // namespace tofu

@@ -35,6 +35,17 @@ struct RouteRequest {
 std::vector<std::vector<FetchSpec>> PlanRoute(const RouteRequest& request,
                                               const FetchPlanner& from_tiles);
 
+// The workers' pieces of their regions, [worker]. `name` is of the tensor, for errors.
+std::vector<Box> RoutePieces(const std::string& name, std::vector<Box> regions,
+                             const TileSplits& splits, const std::vector<int>& parts);
+
+// Fails unless `splits` begin with all of `first`, and have more.
+void CheckDivides(const std::string& name, const TileSplits& splits,
+                  const TileSplits& first);
+
+// Fails unless the route fits; `found` says what does not.
+void CheckRoute(bool fits, const std::string& name, const std::string& found);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_PARTITION_PLAN_ROUTE_H_

@@ -316,6 +316,27 @@ int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most) 
   return Sum(a, b, &most);
 }
 
+// The later digits of holders count as steps of their own, after those of the readers.
+int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, size_t steps,
+                         const Shape* most) {
+  const size_t own = reader.parts.size();
+  const StepSet shared = Bit(steps) - 1;
+  GroupBoxes readers = reader;
+  for (int part : reader.parts) readers.parts.push_back(part);
+  GroupBoxes holders = holder;
+  holders.parts = readers.parts;
+  StepSet later = 0;
+  for (Intervals& dim : holders.dims) {
+    later |= dim.steps & ~shared;
+    dim.steps = (dim.steps & shared) | (dim.steps & ~shared) << own;
+  }
+  int64_t alike = 1;  // holders of the same box, by steps that do not tell them apart
+  for (size_t step = 0; step < own; ++step) {
+    if ((later & Bit(step)) == 0) alike *= reader.parts[step];
+  }
+  return Sum(readers, holders, most) / alike;
+}
+
 Shape LongestSides(const GroupBoxes& boxes) {
   Shape sides;
   for (const Intervals& dim : boxes.dims) {
@@ -490,6 +511,16 @@ int64_t OperatorRegions::LeastOutputElements(int index, const Shape& tile, int64
         least, ElementsInPieces(output.copies, pieces, overlap->Most(piece), volume));
   }
   return least;
+}
+
+int64_t OperatorRegions::LeastSumElements(int index, int64_t volume,
+                                          StepSet whole) const {
+  const Slot& output = outputs_[index];
+  int64_t owners = 1;  // of each element
+  for (size_t i = 0; i < output.boxes.parts.size(); ++i) {
+    if ((whole & Bit(i)) != 0) owners *= output.boxes.parts[i];
+  }
+  return volume / owners * (output.copies + owners - 2);
 }
 
 std::vector<TileSplits> OperatorRegions::Tilings(int index, const Shape& tile,

@@ -92,6 +92,12 @@ int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b);
 // The same, of each dimension no more than `most`.
 int64_t SumOverlap(const GroupBoxes& a, const GroupBoxes& b, const Shape& most);
 
+// Sum of |box of `reader` intersect box of `holder`| over all workers `reader`, and of
+// each group of the first `steps` steps all `holder`s whose boxes may differ. With
+// `most` in no dimension more than that.
+int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, size_t steps,
+                         const Shape* most = nullptr);
+
 // The longest interval of each dimension.
 Shape LongestSides(const GroupBoxes& boxes);
 
@@ -146,6 +152,8 @@ class OperatorRegions {
   }
   // The copies of an output that a group of the first `steps` steps has produced.
   int64_t LaterCopies(int index) const { return outputs_[index].later_copies; }
+  // The steps whose parts are reduced into an output.
+  StepSet Reduces(int index) const { return outputs_[index].reduces; }
   // The elements fetched if so many are shared.
   int64_t InputElementsSharing(int slot, int64_t shared) const {
     return inputs_[slot].boxes.volume - shared;
@@ -154,6 +162,9 @@ class OperatorRegions {
   // `whole` do not cut; `shared` of them if nothing is reduced in pieces.
   int64_t LeastOutputElements(int index, const Shape& tile, int64_t volume, StepSet whole,
                               int64_t shared, TileOverlap* overlap) const;
+  // No way to reduce such tiles fetches less, whatever workers add up first: the copies
+  // of an element meet in one worker, and each other owner fetches it at least once.
+  int64_t LeastSumElements(int index, int64_t volume, StepSet whole) const;
 
  private:
   struct Slot {

@@ -23,8 +23,12 @@ void AddFetches(const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass&
     found->time.step_ns += count * Nanoseconds(fetch.Counted());
     found->time.relayed_bytes += count * fetch.relayed_bytes;
     for (int node : op.nodes) {
-      if (fetch.stops.empty()) break;
-      found->routes.push_back({node, slot.index, fetch.stops});
+      if (!fetch.HasRoute()) break;
+      if (slot.is_output) {
+        found->sum_routes.push_back({node, slot.index, fetch.partial, fetch.stops});
+      } else {
+        found->routes.push_back({node, slot.index, fetch.stops});
+      }
     }
     for (size_t step = 0; step < fetch.bytes_by_step.size(); ++step) {
       found->time.links[time.LevelOf(step)].bytes += count * fetch.bytes_by_step[step];
@@ -94,6 +98,10 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
   std::sort(found.routes.begin(), found.routes.end(), [](const Route& a, const Route& b) {
     return std::tuple(a.node, a.input) < std::tuple(b.node, b.input);
   });
+  std::sort(found.sum_routes.begin(), found.sum_routes.end(),
+            [](const SumRoute& a, const SumRoute& b) {
+              return std::tuple(a.node, a.output) < std::tuple(b.node, b.output);
+            });
   return found;
 }
 

@@ -40,29 +40,20 @@ int Divide(size_t first, int parts, Shape* extents) {
   return -1;
 }
 
-}  // namespace
-
-std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
-                                   const std::vector<int>& levels) {
-  if (levels.empty() || levels.front() == levels.back()) return {};
-  std::vector<int> steps = SharedSteps(needed);
-  const auto level_of = [&](int step) { return levels[static_cast<size_t>(step)]; };
-  // No stop divides what crosses the slowest link: it would cross it again.
-  steps.erase(std::remove_if(steps.begin(), steps.end(),
-                             [&](int step) { return level_of(step) == levels.front(); }),
-              steps.end());
-  std::stable_sort(steps.begin(), steps.end(),
-                   [&](int a, int b) { return level_of(a) < level_of(b); });
+// A stop after the steps of each level, by the first dimension that they divide.
+std::vector<TileSplits> StopsOver(const GroupBoxes& regions,
+                                  const std::vector<int>& steps,
+                                  const std::vector<int>& levels) {
+  const auto level_of = [&](size_t i) { return levels[static_cast<size_t>(steps[i])]; };
   std::vector<TileSplits> stops;
-  for (size_t first = 0; first < needed.dims.size(); ++first) {
-    Shape extents = LongestSides(needed);
+  for (size_t first = 0; first < regions.dims.size(); ++first) {
+    Shape extents = LongestSides(regions);
     TileSplits splits;
     for (size_t i = 0; i < steps.size(); ++i) {
       const size_t step = static_cast<size_t>(steps[i]);
-      const int dim = Divide(first, needed.parts[step], &extents);
+      const int dim = Divide(first, regions.parts[step], &extents);
       if (dim >= 0) splits.push_back({steps[i], dim});
-      const bool ends_level =
-          i + 1 == steps.size() || level_of(steps[i + 1]) != level_of(steps[i]);
+      const bool ends_level = i + 1 == steps.size() || level_of(i + 1) != level_of(i);
       if (ends_level && !splits.empty() &&
           std::find(stops.begin(), stops.end(), splits) == stops.end()) {
         stops.push_back(splits);
@@ -70,6 +61,57 @@ std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
     }
   }
   return stops;
+}
+
+template <typename Predicate>
+void RemoveIf(std::vector<int>* steps, Predicate predicate) {
+  steps->erase(std::remove_if(steps->begin(), steps->end(), predicate), steps->end());
+}
+
+bool HasOneLevel(const std::vector<int>& levels) {
+  return levels.empty() || levels.front() == levels.back();
+}
+
+bool IsIn(StepSet steps, int step) { return (steps >> step & 1U) != 0; }
+
+}  // namespace
+
+std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
+                                   const std::vector<int>& levels) {
+  if (HasOneLevel(levels)) return {};
+  std::vector<int> steps = SharedSteps(needed);
+  const auto level_of = [&](int step) { return levels[static_cast<size_t>(step)]; };
+  // No stop divides what crosses the slowest link: it would cross it again.
+  RemoveIf(&steps, [&](int step) { return level_of(step) == levels.front(); });
+  std::stable_sort(steps.begin(), steps.end(),
+                   [&](int a, int b) { return level_of(a) < level_of(b); });
+  return StopsOver(needed, steps, levels);
+}
+
+std::vector<TileSplits> PartialStops(const GroupBoxes& made, StepSet reduces,
+                                     const std::vector<int>& levels) {
+  if (HasOneLevel(levels)) return {};
+  std::vector<int> steps = SharedSteps(made);
+  const auto level_of = [&](int step) { return levels[static_cast<size_t>(step)]; };
+  RemoveIf(&steps, [&](int step) { return !IsIn(reduces, step); });
+  int highest = 0;
+  for (int step : steps) highest = std::max(highest, level_of(step));
+  RemoveIf(&steps, [&](int step) { return level_of(step) == highest; });
+  std::stable_sort(steps.begin(), steps.end(),
+                   [&](int a, int b) { return level_of(a) < level_of(b); });
+  return StopsOver(made, steps, levels);
+}
+
+std::vector<TileSplits> SumStops(const GroupBoxes& tiles, StepSet reduces,
+                                 const std::vector<int>& levels) {
+  if (HasOneLevel(levels)) return {};
+  std::vector<int> steps = SharedSteps(tiles);
+  const auto order = [&](int step) {
+    return std::pair(levels[static_cast<size_t>(step)], IsIn(reduces, step));
+  };
+  std::stable_sort(steps.begin(), steps.end(),
+                   [&](int a, int b) { return order(a) < order(b); });
+  return StopsOver(tiles, steps, levels);
 }
 
 bool MayGather(const TileSplits& from, const TileSplits& to) {

@@ -8,6 +8,11 @@
 // of another one consists of larger pieces, which the workers of a level gather from the
 // smaller ones. A move is a fetch; docs/design/0018-routes.md lists them.
 //
+// A sum whose terms lie on several hosts has stops of two kinds. First the workers of a
+// host add up its terms: each those of one piece of what they all have made, over steps
+// that reduce. Such partial sums are added up to pieces of the tiles, in any of which
+// a slow link is crossed by one term of each host; pieces are gathered as above.
+//
 // Input:      the regions that the workers need, and the level of links of each step.
 // Output:     the stops possible; the cheapest way through them.
 // Errors:     none.
@@ -28,6 +33,17 @@ namespace tofu {
 // cross the same level, or if no workers of a group need the same.
 std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
                                    const std::vector<int>& levels);
+
+// Pieces of what workers have made of a sum, in which they can add up the terms of the
+// steps that divide them. None at the highest level of `reduces`, the steps at which
+// workers have different terms; none if what they have made differs in its extents.
+std::vector<TileSplits> PartialStops(const GroupBoxes& made, StepSet reduces,
+                                     const std::vector<int>& levels);
+
+// Pieces of the tiles of a sum, over all steps at which workers have the same tile. Of
+// one level's steps those that reduce nothing come first, as in reduction_tiles.h.
+std::vector<TileSplits> SumStops(const GroupBoxes& tiles, StepSet reduces,
+                                 const std::vector<int>& levels);
 
 // Whether workers can gather pieces of `to` from those of `from`.
 bool MayGather(const TileSplits& from, const TileSplits& to);

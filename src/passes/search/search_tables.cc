@@ -520,10 +520,15 @@ void SearchTables::AddLeastBytes(int node, const OpSlot& slot, const Splits& spl
     for (size_t i = 0; i < tensor.alternatives[c].size(); ++i) {
       if (tensor.alternatives[c][i] == kReplicated) whole |= StepSet{1} << i;
     }
-    const int64_t elements =
-        slot.is_output ? last.LeastOutputElements(slot.index, tile, tensor.volumes[c],
-                                                  whole, shared, &overlap)
-                       : last.InputElementsSharing(slot.index, shared);
+    int64_t elements = slot.is_output
+                           ? last.LeastOutputElements(slot.index, tile, tensor.volumes[c],
+                                                      whole, shared, &overlap)
+                           : last.InputElementsSharing(slot.index, shared);
+    if (slot.is_output && time_ != nullptr && time_->HasRoutes() &&
+        last.Reduces(slot.index) != 0) {
+      elements =
+          std::min(elements, last.LeastSumElements(slot.index, tensor.volumes[c], whole));
+    }
     matrix->push_back(bytes * elements);
   }
 }

@@ -71,6 +71,40 @@ double Limited(double rate, double share) {
   return share > 0 ? std::min(rate, share) : rate;
 }
 
+// The splits of `longer` after those of `shorter`.
+TileSplits Rest(const TileSplits& longer, const TileSplits& shorter) {
+  return {longer.begin() + static_cast<std::ptrdiff_t>(shorter.size()), longer.end()};
+}
+
+StepSet StepsOf(const TileSplits& splits) {
+  StepSet steps = 0;
+  for (const TileSplit& split : splits) steps |= StepSet{1} << split.step;
+  return steps;
+}
+
+// Whether workers have made each element once, or the same boxes of it. `tiles` cover it.
+bool IsDisjoint(const GroupBoxes& made, const GroupBoxes& tiles) {
+  const auto once = [](const GroupBoxes& boxes) {
+    StepSet differ = 0;
+    for (const Intervals& dim : boxes.dims) differ |= dim.steps;
+    int64_t volume = boxes.volume;
+    for (size_t step = 0; step < boxes.parts.size(); ++step) {
+      if ((differ >> step & 1U) == 0) volume /= boxes.parts[step];
+    }
+    return volume;
+  };
+  return made.first_only == 0 && once(made) == once(tiles);
+}
+
+FetchTime Faster(FetchTime direct, FetchTime routed) {
+  if (!routed.HasRoute() ||
+      Nanoseconds(routed.Counted()) >= Nanoseconds(direct.Counted())) {
+    return direct;
+  }
+  routed.relayed_bytes = routed.Bytes() - direct.Bytes();
+  return routed;
+}
+
 }  // namespace
 
 int64_t FetchTime::Bytes() const {
@@ -241,6 +275,39 @@ std::vector<TimeCost::Held> TimeCost::HeldPieces(const GroupBoxes& tiles,
   return held;
 }
 
+int64_t TimeCost::Copies(StepSet steps, size_t from) const {
+  int64_t copies = 1;
+  for (size_t step = from; step < parts_.size(); ++step) {
+    if ((steps >> step & 1U) != 0) copies *= parts_[step];
+  }
+  return copies;
+}
+
+// Of the terms of the steps `adds`, of pieces that all who differ at these steps have.
+std::vector<TimeCost::Held> TimeCost::HeldTerms(const GroupBoxes& pieces,
+                                                StepSet adds) const {
+  std::vector<Held> held;
+  for (size_t step = 0; step <= pieces.parts.size(); ++step) {
+    const int64_t copies = Copies(adds, step);
+    held.push_back({copies * pieces.volume, copies * pieces.groups()});
+  }
+  return held;
+}
+
+// Of partial sums, of which each worker has one of a term, and which differ at `adds`.
+std::vector<TimeCost::Held> TimeCost::HeldPartial(const GroupBoxes& needed,
+                                                  const GroupBoxes& partial,
+                                                  StepSet adds) const {
+  const Shape one(needed.dims.size(), 1);
+  std::vector<Held> held;
+  for (size_t step = 0; step <= needed.parts.size(); ++step) {
+    const int64_t copies = Copies(adds, step);
+    held.push_back({copies * SumOverlapWithin(needed, partial, step),
+                    copies * SumOverlapWithin(needed, partial, step, &one)});
+  }
+  return held;
+}
+
 // Adds a fetch of what crosses the links.
 void TimeCost::AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                         const GroupBoxes& needed, FetchTime* time) const {
@@ -262,44 +329,66 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
                                          : graph_.nodes[node].inputs[slot.index];
   const int64_t bytes = DtypeBytes(graph_.dtype(entry));
   const GroupBoxes& owned = tiles.owned.back();
-  const bool may_overlap = MayOverlap(slot);
-  FetchTime time;
-  time.bytes_by_step.assign(tiles.owned.size() - 1, 0);
+  const auto finished = [&](FetchTime time) {
+    return Finished(std::move(time), MayOverlap(slot), split.compute_s);
+  };
+  FetchTime time = NoTime(owned.parts.size());
   if (slot.is_output) {
     const OutputWay way = regions.CheapestWay(slot.index, owned);
     if (way.elements == 0) return time;
     const GroupBoxes pieces = Pieces(owned, way.splits);
     AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
     if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
-    return Finished(std::move(time), may_overlap, split.compute_s);
+    const bool may_gain = regions.Reduces(slot.index) != 0 && CrossesHosts(time);
+    time = finished(std::move(time));
+    if (!may_gain) return time;
+    return Faster(std::move(time), finished(RoutedSum(slot.index, split, owned, bytes)));
   }
   if (regions.InputElements(slot.index, owned) == 0) return time;
   const GroupBoxes& needed = regions.Boxes(false, slot.index);
   AddFetch(HeldOfInput(needed, tiles), bytes, needed, &time);
-  const bool may_gain = MayGainByRoute(time);
-  time = Finished(std::move(time), may_overlap, split.compute_s);
+  // A route takes at least one fetch more.
+  const bool may_gain = CrossesHosts(time) && time.seconds > host_s_;
+  time = finished(std::move(time));
   if (!may_gain) return time;
-  FetchTime routed =
-      Finished(RoutedTime(needed, tiles, bytes), may_overlap, split.compute_s);
-  if (routed.stops.empty() || routed.Counted() >= time.Counted()) return time;
-  routed.relayed_bytes = routed.Bytes() - time.Bytes();
-  return routed;
+  return Faster(std::move(time), finished(RoutedTime(needed, tiles, bytes)));
 }
 
-// A route takes at least one fetch more, and saves only what crosses slower links.
-bool TimeCost::MayGainByRoute(const FetchTime& direct) const {
-  for (size_t step = 0; step < inner_steps_; ++step) {
-    if (step < direct.bytes_by_step.size() && direct.bytes_by_step[step] > 0) {
-      return direct.seconds > host_s_;
-    }
+FetchTime TimeCost::NoTime(size_t steps) const {
+  FetchTime time;
+  time.bytes_by_step.assign(steps, 0);
+  return time;
+}
+
+// A route saves only what crosses slower links.
+bool TimeCost::CrossesHosts(const FetchTime& direct) const {
+  const size_t steps = std::min(inner_steps_, direct.bytes_by_step.size());
+  return std::any_of(direct.bytes_by_step.begin(),
+                     direct.bytes_by_step.begin() + static_cast<std::ptrdiff_t>(steps),
+                     [](int64_t bytes) { return bytes > 0; });
+}
+
+// The states after the first one on the cheapest way, whose moves it adds to `time`.
+std::vector<int> TimeCost::Cheapest(int states, const AddMove& add_move,
+                                    FetchTime* time) const {
+  const auto cost = [&](int from, int to) {
+    FetchTime move = NoTime(time->bytes_by_step.size());
+    if (!add_move(from, to, &move)) return std::numeric_limits<double>::infinity();
+    return move.seconds + move.host_s;
+  };
+  std::vector<int> way = CheapestWay(states, cost);
+  int from = 0;
+  for (int state : way) {
+    add_move(from, state, time);
+    from = state;
   }
-  return false;
+  return way;
 }
 
 // Over the fastest route with stops; nothing if there is no stop.
 FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles,
                                int64_t element_bytes) const {
-  FetchTime time;
+  FetchTime time = NoTime(needed.parts.size());
   const std::vector<TileSplits> stops = RouteStops(needed, levels_);
   if (stops.empty()) return time;
   const int last = static_cast<int>(stops.size()) + 1;
@@ -307,33 +396,62 @@ FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles
     return state == last ? TileSplits() : stops[static_cast<size_t>(state) - 1];
   };
   const auto add_move = [&](int from, int to, FetchTime* sum) {
-    const TileSplits to_splits = splits_of(to);
-    const GroupBoxes boxes = Pieces(needed, to_splits);
-    if (from == 0) {
-      AddFetch(HeldOfInput(boxes, tiles), element_bytes, boxes, sum);
-      return;
-    }
-    TileSplits rest = splits_of(from);
-    rest.erase(rest.begin(),
-               rest.begin() + static_cast<std::ptrdiff_t>(to_splits.size()));
-    AddFetch(HeldPieces(boxes, rest), element_bytes, boxes, sum);
-  };
-  const auto cost = [&](int from, int to) {
     const bool is_direct = from == 0 && to == last;
     if (is_direct || (from > 0 && !MayGather(splits_of(from), splits_of(to)))) {
-      return std::numeric_limits<double>::infinity();
+      return false;
     }
-    FetchTime move;
-    move.bytes_by_step.assign(tiles.owned.size() - 1, 0);
-    add_move(from, to, &move);
-    return move.seconds + move.host_s;
+    const GroupBoxes boxes = Pieces(needed, splits_of(to));
+    AddFetch(from == 0 ? HeldOfInput(boxes, tiles)
+                       : HeldPieces(boxes, Rest(splits_of(from), splits_of(to))),
+             element_bytes, boxes, sum);
+    return true;
   };
-  time.bytes_by_step.assign(tiles.owned.size() - 1, 0);
-  int from = 0;
-  for (int state : CheapestWay(last + 1, cost)) {
-    add_move(from, state, &time);
+  for (int state : Cheapest(last + 1, add_move, &time)) {
     if (state != last) time.stops.push_back(splits_of(state));
-    from = state;
+  }
+  return time;
+}
+
+// The same for a sum. States: the terms that workers have made, partial sums, pieces of
+// tiles, and the tiles.
+FetchTime TimeCost::RoutedSum(int index, const TimedSplit& split, const GroupBoxes& tiles,
+                              int64_t element_bytes) const {
+  FetchTime time = NoTime(tiles.parts.size());
+  const OperatorRegions& regions = split.by.back();
+  const StepSet reduces = regions.Reduces(index);
+  const std::vector<TileSplits> stops = SumStops(tiles, reduces, levels_);
+  std::vector<TileSplits> partial;
+  GroupBoxes made = regions.Boxes(true, index);
+  made.volume = SumOverlap(made, made);
+  if (IsDisjoint(made, tiles)) partial = PartialStops(made, reduces, levels_);
+  const int first_piece = static_cast<int>(partial.size()) + 1;
+  const int last = first_piece + static_cast<int>(stops.size());
+  if (last == 1) return time;
+  const auto is_partial = [&](int state) { return state > 0 && state < first_piece; };
+  const auto splits_of = [&](int state) -> TileSplits {
+    if (state == 0 || state == last) return {};
+    return is_partial(state) ? partial[static_cast<size_t>(state) - 1]
+                             : stops[static_cast<size_t>(state - first_piece)];
+  };
+  const auto add_move = [&](int from, int to, FetchTime* sum) {
+    const TileSplits before = splits_of(from);
+    const TileSplits after = splits_of(to);
+    const GroupBoxes boxes = Pieces(is_partial(to) ? made : tiles, after);
+    const bool is_possible = from >= first_piece ? MayGather(before, after)
+                             : is_partial(to)    ? from == 0 || MayGather(after, before)
+                                                 : from > 0 || to < last;
+    if (!is_possible) return false;
+    AddFetch(from >= first_piece ? HeldPieces(boxes, Rest(before, after))
+             : is_partial(to)    ? HeldTerms(boxes, StepsOf(Rest(after, before)))
+             : from == 0
+                 ? HeldOfOutput(boxes, index, split)
+                 : HeldPartial(boxes, Pieces(made, before), reduces & ~StepsOf(before)),
+             element_bytes, boxes, sum);
+    return true;
+  };
+  for (int state : Cheapest(last + 1, add_move, &time)) {
+    if (state == last) continue;
+    (is_partial(state) ? time.partial : time.stops).push_back(splits_of(state));
   }
   return time;
 }

@@ -14,7 +14,8 @@
 //              A sum that several workers need whole is two fetches where the graph has
 //              two (cost.h): of the pieces' terms, and of the other pieces. A region of
 //              an input is fetched through the stops of a route (routes.h) where that
-//              takes less.
+//              takes less; so is a sum of which terms or pieces cross other than the
+//              innermost links.
 //   host       for every operator and every fetch the longer of what its worker needs to
 //              launch it and what the script's thread needs to hand it to all workers
 //   overlap    parameters are there before the step begins. Where a device runs several
@@ -35,6 +36,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -70,10 +72,12 @@ struct FetchTime {
   double hidden_s = 0;                 // of these, by the operator's computation
   double host_s = 0;                   // not among them
   std::vector<int64_t> bytes_by_step;  // that cross each step's link, over all groups
-  std::vector<TileSplits> stops;       // of the route, first to last; none: directly
+  std::vector<TileSplits> partial;     // stops of the route of a sum, before the others
+  std::vector<TileSplits> stops;       // of the route, first to last
   int64_t relayed_bytes = 0;           // more than directly
 
   int64_t Bytes() const;
+  bool HasRoute() const { return !partial.empty() || !stops.empty(); }
   double Counted() const { return seconds - hidden_s + host_s; }
 };
 
@@ -99,6 +103,8 @@ class TimeCost {
 
   // Whether computation may hide what the slot fetches.
   bool MayOverlap(const OpSlot& slot) const;
+  // Whether sums may take routes.
+  bool HasRoutes() const { return inner_steps_ > 0; }
   double host_s() const { return host_s_; }  // of every operator or fetch
   int LevelOf(size_t step) const { return levels_[step]; }
   const Machine& machine() const { return model_.machine; }
@@ -114,9 +120,19 @@ class TimeCost {
   std::vector<Held> HeldOfOutput(const GroupBoxes& needed, int index,
                                  const TimedSplit& split) const;
   std::vector<Held> HeldPieces(const GroupBoxes& tiles, const TileSplits& splits) const;
+  std::vector<Held> HeldTerms(const GroupBoxes& pieces, StepSet adds) const;
+  std::vector<Held> HeldPartial(const GroupBoxes& needed, const GroupBoxes& partial,
+                                StepSet adds) const;
+  // Adds a move between states of a region; false if there is none.
+  using AddMove = std::function<bool(int from, int to, FetchTime* sum)>;
+  std::vector<int> Cheapest(int states, const AddMove& add_move, FetchTime* time) const;
   FetchTime RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles,
                        int64_t element_bytes) const;
-  bool MayGainByRoute(const FetchTime& direct) const;
+  FetchTime RoutedSum(int index, const TimedSplit& split, const GroupBoxes& tiles,
+                      int64_t element_bytes) const;
+  FetchTime NoTime(size_t steps) const;
+  bool CrossesHosts(const FetchTime& direct) const;
+  int64_t Copies(StepSet steps, size_t from) const;
   FetchTime Finished(FetchTime time, bool may_overlap, double compute_s) const;
   void AddFetch(const std::vector<Held>& held, int64_t element_bytes,
                 const GroupBoxes& needed, FetchTime* time) const;

@@ -24,6 +24,7 @@ class PlanText : public testing::Test {
     options.parts = {3, 2};
     plan_ = MakePlan(example_.graph(), example_.table(), options);
     plan_.routes = {{FirstOperator(), 0, {{{1, 1}, {0, 0}}, {{1, 1}}}}};
+    plan_.sum_routes = {{FirstOperator(), 0, {{{1, 0}}}, {{{1, 1}, {0, 0}}, {{1, 1}}}}};
     json_ = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
   }
 
@@ -61,6 +62,7 @@ TEST_F(PlanText, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(plan.step_bytes, plan_.step_bytes);
   EXPECT_EQ(plan.status, plan_.status);
   EXPECT_EQ(plan.routes, plan_.routes);
+  EXPECT_EQ(plan.sum_routes, plan_.sum_routes);
   EXPECT_EQ(WritePlan(plan, example_.graph(), example_.table()),
             WritePlan(plan_, example_.graph(), example_.table()));
 }
@@ -123,6 +125,24 @@ TEST_F(PlanText, RoutesThatAreImpossibleAreRefused) {
   json = json_;
   json["routes"][0]["stops"] = Json::array();
   EXPECT_NE(ErrorOf(json).find("at least one stop"), std::string::npos);
+}
+
+TEST_F(PlanText, RoutesOfSumsThatAreImpossibleAreRefused) {
+  Json json = json_;
+  json["sum_routes"][0]["node"] = "nowhere";
+  EXPECT_NE(ErrorOf(json).find("a node of the graph"), std::string::npos);
+  json = json_;
+  json["sum_routes"][0]["output"] = 9;
+  EXPECT_NE(ErrorOf(json).find("sum_routes[0].output"), std::string::npos);
+  json = json_;
+  json["sum_routes"][0]["partial"][0][0]["dim"] = 2;
+  EXPECT_NE(ErrorOf(json).find("partial[0][0].dim"), std::string::npos);
+  json = json_;
+  json["sum_routes"][0]["partial"] = Json::array();
+  EXPECT_EQ(ErrorOf(json), "no error");
+  json["sum_routes"][0]["stops"] = Json::array();
+  EXPECT_NE(ErrorOf(json).find("at least one stop, here or in partial"),
+            std::string::npos);
 }
 
 TEST_F(PlanText, EveryTruncatedDocumentIsAUserError) {

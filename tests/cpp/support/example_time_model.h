@@ -32,6 +32,22 @@ inline Machine TwoHosts(int devices, bool is_gpu) {
   return machine;
 }
 
+// Eight devices: a third level of links between two groups of two groups, slower again.
+inline Machine ThreeLevels(bool is_gpu) {
+  Machine machine = TwoHosts(8, is_gpu);
+  machine.links[0].devices = 2;
+  machine.links[1].devices = 4;
+  LinkLevel outer = machine.links[1];
+  outer.name = "outermost";
+  outer.devices = 8;
+  outer.latency_s = 4;
+  outer.bytes_per_s = RateTable({{1, 0.25}, {64, 2}});
+  outer.port_bytes_per_s = 3;
+  outer.group_bytes_per_s = 10;
+  machine.links.push_back(outer);
+  return machine;
+}
+
 // Some FLOPs for each element that a node writes; equal operators are of equal kinds.
 inline TimeModel ModelOf(const Graph& graph, const Machine& machine) {
   TimeModel model{machine, {}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -136,41 +137,64 @@ class NodeTime {
     return crossing;
   }
 
-  // The same through pieces, which the workers of a host gather: every way to split what
-  // they all need among them, beginning with each dimension.
-  std::vector<std::vector<Crossing>> Routes(size_t slot) const {
-    std::vector<std::vector<Crossing>> routes;
-    const std::vector<size_t> steps = StepsWithinHosts(slot);
-    for (size_t first = 0; first < parts_[0].needed[slot].size(); ++first) {
-      std::vector<Region> pieces;
-      std::vector<size_t> split;
-      for (const WorkerPart& part : parts_) {
-        pieces.push_back(PieceOf(part, slot, first, steps, &split));
-      }
-      if (split.empty()) continue;
-      std::vector<Crossing> moves(2, Crossing(plan_.parts.size()));
-      std::vector<Source> tiles;
-      for (const WorkerPart& part : parts_) {
-        tiles.push_back({&part.which, &part.input_tiles[slot], 0});
-      }
-      for (size_t worker = 0; worker < parts_.size(); ++worker) {
-        const std::vector<int>& which = parts_[worker].which;
-        moves[0].Read(which, pieces[worker], 1, tiles);
-        std::vector<Source> held;
-        for (size_t other = 0; other < parts_.size(); ++other) {
-          bool is_mate = true;
-          for (size_t step = 0; step < which.size(); ++step) {
-            const bool may_differ =
-                std::find(split.begin(), split.end(), step) != split.end();
-            is_mate = is_mate && (may_differ || which[step] == parts_[other].which[step]);
-          }
-          if (is_mate) held.push_back({&parts_[other].which, &pieces[other], 0});
-        }
-        moves[1].Read(which, parts_[worker].needed[slot], 1, held);
-      }
-      routes.push_back(std::move(moves));
+  // The same over the route that takes least; nothing if there is none.
+  std::vector<Crossing> InputRoute(size_t slot) const {
+    Regions needed;
+    Regions tiles;
+    for (const WorkerPart& part : parts_) {
+      needed.push_back(part.needed[slot]);
+      tiles.push_back(part.input_tiles[slot]);
     }
-    return routes;
+    std::vector<State> states = {{Kind::kMade, {}, tiles}};
+    std::vector<size_t> steps = StepsOfAlike(needed);
+    Remove(&steps, [&](size_t step) { return LevelOf(step) == LevelOf(0); });
+    AddStops(Kind::kPieces, needed, steps, &states);
+    states.push_back({Kind::kPieces, {}, needed});
+    return Fastest(states, {}, graph_.nodes[node_].inputs[slot]);
+  }
+
+  // The same for an output that is reduced.
+  std::vector<Crossing> OutputRoute(size_t index) const {
+    Regions made;
+    Regions tiles;
+    for (const WorkerPart& part : parts_) {
+      made.push_back(part.made[index]);
+      tiles.push_back(part.output_tiles[index]);
+    }
+    const std::set<size_t> reduces = StepsThatReduce(index);
+    const auto by_level = [&](size_t a, size_t b) {
+      if (LevelOf(a) != LevelOf(b)) return LevelOf(a) < LevelOf(b);
+      return reduces.count(a) < reduces.count(b);
+    };
+    std::vector<State> states = {{Kind::kMade, {}, made}};
+    std::vector<size_t> steps = StepsOfAlike(made);
+    Remove(&steps, [&](size_t step) { return reduces.count(step) == 0; });
+    int highest = 0;
+    for (size_t step : steps) highest = std::max(highest, LevelOf(step));
+    Remove(&steps, [&](size_t step) { return LevelOf(step) == highest; });
+    std::stable_sort(steps.begin(), steps.end(), by_level);
+    if (AreDisjoint(made)) AddStops(Kind::kPartial, made, steps, &states);
+    steps = StepsOfAlike(tiles);
+    std::stable_sort(steps.begin(), steps.end(), by_level);
+    AddStops(Kind::kPieces, tiles, steps, &states);
+    states.push_back({Kind::kPieces, {}, tiles});
+    return Fastest(states, reduces, {node_, static_cast<int>(index)});
+  }
+
+  bool IsReduced(int index) const {
+    return parts_[0].copies[static_cast<size_t>(index)] > 1;
+  }
+
+  // Whether anything crosses other links than the innermost.
+  bool CrossesHosts(const std::vector<Crossing>& crossings) const {
+    const size_t steps = plan_.parts.size();
+    for (const Crossing& crossing : crossings) {
+      for (size_t step = 0; step < steps; ++step) {
+        if (LevelOf(step) > LevelOf(steps - 1) && crossing.elements[step] > 0)
+          return true;
+      }
+    }
+    return false;
   }
 
   // What the links and the host take for these fetches.
@@ -272,54 +296,192 @@ class NodeTime {
     return level;
   }
 
-  // The steps that stay within hosts, and at which all workers of one need the same.
-  std::vector<size_t> StepsWithinHosts(size_t slot) const {
-    const auto differ = [](const Region& a, const Region& b) {
-      for (size_t d = 0; d < a.size(); ++d) {
-        if (a[d].begin != b[d].begin || a[d].end != b[d].end) return true;
-      }
-      return false;
-    };
-    std::vector<size_t> steps;
+  using Regions = std::vector<Region>;                      // [worker]
+  using Division = std::vector<std::pair<size_t, size_t>>;  // step, dimension
+
+  // How a region lies on the workers: as they have it; as partial sums of the terms of
+  // the steps that divide it; or in pieces of what they need, or whole.
+  enum class Kind { kMade, kPartial, kPieces };
+  struct State {
+    Kind kind;
+    Division division;
+    Regions boxes;
+  };
+
+  int LevelOf(size_t step) const {
     int group = workers_;
-    const int slowest = LevelWithin(workers_);
-    for (size_t step = 0; step < plan_.parts.size(); ++step) {
-      bool fits = LevelWithin(group) < slowest;
-      group /= plan_.parts[step];
-      for (const WorkerPart& a : parts_) {
-        for (const WorkerPart& b : parts_) {
-          std::vector<int> which = a.which;
-          which[step] = b.which[step];
-          if (which == b.which && differ(a.needed[slot], b.needed[slot])) fits = false;
+    for (size_t i = 0; i < step; ++i) group /= plan_.parts[i];
+    return LevelWithin(group);
+  }
+
+  template <typename Predicate>
+  static void Remove(std::vector<size_t>* steps, Predicate predicate) {
+    steps->erase(std::remove_if(steps->begin(), steps->end(), predicate), steps->end());
+  }
+
+  static bool IsSame(const Region& a, const Region& b) {
+    for (size_t d = 0; d < a.size(); ++d) {
+      if (a[d].begin != b[d].begin || a[d].end != b[d].end) return false;
+    }
+    return true;
+  }
+
+  static bool Begins(const Division& longer, const Division& shorter) {
+    return shorter.size() < longer.size() &&
+           std::equal(shorter.begin(), shorter.end(), longer.begin());
+  }
+
+  // At which workers that differ in nothing else have the same, innermost links first;
+  // none unless all regions have the same extents.
+  std::vector<size_t> StepsOfAlike(const Regions& regions) const {
+    for (const Region& region : regions) {
+      for (size_t d = 0; d < region.size(); ++d) {
+        if (region[d].end - region[d].begin != regions[0][d].end - regions[0][d].begin) {
+          return {};
         }
-        for (size_t d = 0; d < a.needed[slot].size(); ++d) {
-          const Span& other = parts_[0].needed[slot][d];
-          const Span& own = a.needed[slot][d];
-          if (own.end - own.begin != other.end - other.begin) fits = false;
+      }
+    }
+    std::vector<size_t> steps;
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      bool fits = true;
+      for (size_t a = 0; a < regions.size(); ++a) {
+        for (size_t b = 0; b < regions.size(); ++b) {
+          std::vector<int> which = parts_[a].which;
+          which[step] = parts_[b].which[step];
+          if (which == parts_[b].which && !IsSame(regions[a], regions[b])) fits = false;
         }
       }
       if (fits) steps.push_back(step);
     }
+    std::stable_sort(steps.begin(), steps.end(),
+                     [&](size_t a, size_t b) { return LevelOf(a) < LevelOf(b); });
     return steps;
   }
 
-  Region PieceOf(const WorkerPart& part, size_t slot, size_t first,
-                 const std::vector<size_t>& steps, std::vector<size_t>* split) const {
-    Region piece = part.needed[slot];
-    split->clear();
-    for (size_t step : steps) {
-      for (size_t i = 0; i < piece.size(); ++i) {
-        Span& span = piece[(first + i) % piece.size()];
-        const int64_t extent = span.end - span.begin;
-        if (extent == 0 || extent % plan_.parts[step] != 0) continue;
-        const int64_t size = extent / plan_.parts[step];
-        span.begin += size * part.which[step];
-        span.end = span.begin + size;
-        split->push_back(step);
-        break;
+  bool AreDisjoint(const Regions& regions) const {
+    for (const Region& a : regions) {
+      for (const Region& b : regions) {
+        if (IsSame(a, b)) continue;
+        bool meet = true;
+        for (size_t d = 0; d < a.size(); ++d) {
+          meet = meet && std::max(a[d].begin, b[d].begin) < std::min(a[d].end, b[d].end);
+        }
+        if (meet) return false;
       }
     }
-    return piece;
+    return true;
+  }
+
+  std::set<size_t> StepsThatReduce(size_t index) const {
+    std::set<size_t> steps;
+    const StrategyRow* row = table_.row(node_);
+    for (size_t step = 0; step < plan_.parts.size(); ++step) {
+      if (row->outputs[index].reduce.count(plan_.op_cuts[node_][step]) > 0) {
+        steps.insert(step);
+      }
+    }
+    return steps;
+  }
+
+  // The regions divided over the steps of one level, of two levels, ...; along each
+  // dimension first, and the next one where it does not divide.
+  void AddStops(Kind kind, const Regions& regions, const std::vector<size_t>& steps,
+                std::vector<State>* states) const {
+    for (size_t first = 0; first < regions[0].size(); ++first) {
+      State state{kind, {}, regions};
+      for (size_t i = 0; i < steps.size(); ++i) {
+        DivideOnce(first, steps[i], &state);
+        if (state.division.empty()) continue;
+        if (i + 1 == steps.size() || LevelOf(steps[i + 1]) != LevelOf(steps[i])) {
+          states->push_back(state);
+        }
+      }
+    }
+  }
+
+  void DivideOnce(size_t first, size_t step, State* state) const {
+    const int parts = plan_.parts[step];
+    for (size_t i = 0; i < state->boxes[0].size(); ++i) {
+      const size_t d = (first + i) % state->boxes[0].size();
+      const int64_t extent = state->boxes[0][d].end - state->boxes[0][d].begin;
+      if (extent == 0 || extent % parts != 0) continue;
+      for (size_t worker = 0; worker < parts_.size(); ++worker) {
+        Span& span = state->boxes[worker][d];
+        span.begin += extent / parts * parts_[worker].which[step];
+        span.end = span.begin + extent / parts;
+      }
+      state->division.emplace_back(step, d);
+      return;
+    }
+  }
+
+  // The fetches of the fastest way from the first state over others to the last one.
+  std::vector<Crossing> Fastest(const std::vector<State>& states,
+                                const std::set<size_t>& reduces, NodeEntry entry) const {
+    std::vector<Crossing> best;
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<Crossing> way;
+    const std::function<void(size_t, double)> visit = [&](size_t from, double seconds) {
+      if (from + 1 == states.size()) {
+        if (seconds < least) best = way;
+        least = std::min(least, seconds);
+        return;
+      }
+      for (size_t to = from == 0 ? 1 : 0; to < states.size(); ++to) {
+        if (from == 0 && to + 1 == states.size()) continue;  // directly
+        const std::vector<Crossing> move = MoveOf(states[from], states[to], reduces);
+        if (move.empty()) continue;
+        way.push_back(move[0]);
+        visit(to, seconds + SecondsOf(move, entry));
+        way.pop_back();
+      }
+    };
+    visit(0, 0);
+    return best;
+  }
+
+  // One fetch, or nothing if there is none between these states.
+  std::vector<Crossing> MoveOf(const State& from, const State& to,
+                               std::set<size_t> open) const {
+    const bool adds_up = from.kind != Kind::kPieces;
+    if (to.kind == Kind::kMade || (!adds_up && to.kind == Kind::kPartial)) return {};
+    if (to.kind == Kind::kPartial && !Begins(to.division, from.division)) return {};
+    if (!adds_up && !Begins(from.division, to.division)) return {};
+    std::set<size_t> undone;  // steps at which pieces are gathered
+    for (const auto& [step, dim] : from.division) {
+      open.erase(step);
+      undone.insert(step);
+    }
+    for (const auto& [step, dim] : to.division) undone.erase(step);
+    std::set<size_t> adds = adds_up ? open : std::set<size_t>();
+    if (to.kind == Kind::kPartial) {
+      adds.clear();
+      for (const auto& [step, dim] : to.division) {
+        if (open.count(step) > 0) adds.insert(step);
+      }
+    }
+    int copies = 1;
+    for (size_t step : adds) copies *= plan_.parts[step];
+    Crossing crossing(plan_.parts.size());
+    for (size_t reader = 0; reader < parts_.size(); ++reader) {
+      std::vector<Source> sources;
+      for (size_t other = 0; other < parts_.size(); ++other) {
+        const std::vector<int>& which = parts_[other].which;
+        bool is_source = true;
+        int copy = 0;
+        for (size_t step = 0; step < which.size(); ++step) {
+          const bool differs = which[step] != parts_[reader].which[step];
+          const bool may_differ = !adds_up
+                                      ? undone.count(step) > 0
+                                      : open.count(step) == 0 || adds.count(step) > 0;
+          if (differs && !may_differ) is_source = false;
+          if (adds.count(step) > 0) copy = copy * plan_.parts[step] + which[step];
+        }
+        if (is_source) sources.push_back({&which, &from.boxes[other], copy});
+      }
+      crossing.Read(parts_[reader].which, to.boxes[reader], copies, sources);
+    }
+    return {crossing};
   }
 
   // Copies of a worker to others of its group of this size.
@@ -354,8 +516,23 @@ RecountedTime& RecountedTime::operator+=(const RecountedTime& other) {
   for (size_t step = 0; step < bytes.size(); ++step) bytes[step] += other.bytes[step];
   added_bytes += other.added_bytes;
   routes += other.routes;
+  sum_routes += other.sum_routes;
   return *this;
 }
+
+namespace {
+
+// An empty count is of no route.
+RecountedTime Faster(const RecountedTime& direct, RecountedTime routed) {
+  if (routed.ns == 0 || routed.ns >= direct.ns) return direct;
+  routed.routes = 1;
+  routed.added_bytes =
+      std::accumulate(routed.bytes.begin(), routed.bytes.end(), int64_t{0}) -
+      std::accumulate(direct.bytes.begin(), direct.bytes.end(), int64_t{0});
+  return routed;
+}
+
+}  // namespace
 
 RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
                               const Plan& plan, const Machine& machine,
@@ -386,25 +563,26 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
       one.ns = time.FetchNs(moves, entry, overlaps(entry), compute_s, &one.bytes);
       return one;
     };
-    RecountedTime best = count({time.Input(slot)});
-    const std::vector<std::vector<Crossing>> routes = time.Routes(slot);
-    const auto fastest =
-        std::min_element(routes.begin(), routes.end(), [&](const auto& a, const auto& b) {
-          return time.SecondsOf(a, entry) < time.SecondsOf(b, entry);
-        });
-    if (fastest != routes.end() && count(*fastest).ns < best.ns) {
-      const std::vector<int64_t> direct = best.bytes;
-      best = count(*fastest);
-      best.routes = 1;
-      best.added_bytes =
-          std::accumulate(best.bytes.begin(), best.bytes.end(),
-                          -std::accumulate(direct.begin(), direct.end(), int64_t{0}));
-    }
-    found += best;
+    const std::vector<Crossing> direct = {time.Input(slot)};
+    found +=
+        Faster(count(direct), count(time.CrossesHosts(direct) ? time.InputRoute(slot)
+                                                              : std::vector<Crossing>()));
   }
   for (int index : outputs) {
-    found.ns += time.FetchNs(time.Output(static_cast<size_t>(index)), {node, index},
-                             false, compute_s, &found.bytes);
+    const NodeEntry entry{node, index};
+    const auto count = [&](const std::vector<Crossing>& moves) {
+      RecountedTime one;
+      one.bytes.assign(plan.parts.size(), 0);
+      one.ns = time.FetchNs(moves, entry, false, compute_s, &one.bytes);
+      return one;
+    };
+    const std::vector<Crossing> direct = time.Output(static_cast<size_t>(index));
+    const bool may_route = time.IsReduced(index) && time.CrossesHosts(direct);
+    RecountedTime best = Faster(
+        count(direct), count(may_route ? time.OutputRoute(static_cast<size_t>(index))
+                                       : std::vector<Crossing>()));
+    std::swap(best.routes, best.sum_routes);
+    found += best;
   }
   return found;
 }

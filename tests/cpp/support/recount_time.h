@@ -18,7 +18,8 @@ struct RecountedTime {
   int64_t ns = 0;
   std::vector<int64_t> bytes;  // [step]
   int64_t added_bytes = 0;     // of these, by routes
-  int routes = 0;
+  int routes = 0;              // of inputs
+  int sum_routes = 0;
 
   RecountedTime& operator+=(const RecountedTime& other);
 };

@@ -1,4 +1,4 @@
-"""Regions that cross a slow link once, and are gathered within hosts, are those of a serial run."""
+"""Regions and sums that cross a slow link once for each host are those of a serial run."""
 
 import json
 
@@ -74,6 +74,34 @@ def test_a_run_over_two_hosts_equals_the_serial_one(
         )
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-5)])
+@pytest.mark.parametrize(
+    ("model", "workers", "options"),
+    [
+        ("mlp", 4, {"search": "data-parallel"}),
+        ("mlp", 8, {"search": "data-parallel"}),
+        ("residual_cnn", 4, {"search": "data-parallel"}),
+        ("residual_cnn", 8, {"objective": "bytes"}),
+        ("lstm", 4, {"search": "data-parallel"}),
+    ],
+)
+@pytest.mark.parametrize("fetch", ["multifetch", "plain"])
+def test_sums_added_up_within_hosts_equal_the_serial_ones(
+    model, workers, options, fetch, dtype, tolerance, two_hosts
+):
+    expected, expected_weights = train(CASES[model], dtype, STEPS)
+    (losses, weights), compiled = train_routed(
+        model, dtype, workers, two_hosts(workers), fetch=fetch, **options
+    )
+    sums = json.loads(compiled.plan.to_json())["sum_routes"]
+    assert any(route["partial"] for route in sums)
+    np.testing.assert_allclose(losses, expected, rtol=tolerance)
+    for name, value in weights.items():
+        np.testing.assert_allclose(
+            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
+        )
+
+
 def simulated_bytes(plan, machine):
     found = simulate_plan(plan, read_machine(machine), fetch="multifetch")
     sizes = {"NVLink": 0, "InfiniBand": 0}
@@ -106,3 +134,30 @@ def test_a_saved_plan_keeps_its_routes(two_hosts, tmp_path):
     (saved,) = read(path).read_plans()
     assert json.loads(plan.to_json())["routes"] == list(saved.routes) != []
     assert f"{len(saved.routes):,} inputs cross slow links once" in str(plan)
+
+
+def test_the_simulation_counts_one_sum_of_each_host(two_hosts):
+    graph = build(find("mlp"), 64, reduced=True).training_graph(optimizer="sgd")
+    table = strategy_table(graph)[0]
+    machine = two_hosts(8)
+    direct = _core.plan(table, workers=8, mode="data-parallel")
+    options = SearchOptions(mode="data-parallel", machine=machine)
+    routed = search_plan(table, 8, {}, options, None)
+    found = json.loads(routed.to_json())
+    assert found["sum_routes"]
+    assert "routes" not in found
+    predicted = {link["name"]: link["bytes"] for link in found["predicted"]["links"]}
+    before, after = simulated_bytes(direct, machine), simulated_bytes(routed, machine)
+    assert after == predicted
+    # 4 terms of an eighth and 4 other eighths for each worker; then one sum of a quarter.
+    assert 4 * after["InfiniBand"] == before["InfiniBand"]
+    assert sum(after.values()) == sum(before.values()) == found["total_bytes"]
+
+
+def test_a_saved_plan_keeps_the_routes_of_its_sums(two_hosts, tmp_path):
+    path = tmp_path / "routed.plan"
+    plan = tofu.plan("mlp", workers=8, search="data-parallel", machine=two_hosts(8))
+    plan.save(path)
+    (saved,) = read(path).read_plans()
+    assert json.loads(plan.to_json())["sum_routes"] == list(saved.sum_routes) != []
+    assert f"{len(saved.sum_routes):,} sums are added up within hosts" in str(plan)

@@ -367,6 +367,125 @@ TEST_P(PartitionRandom, RoutesBringTheSameRegions) {
   EXPECT_EQ(added > 0, GetParam().size() > 1);
 }
 
+// A stop or more of those that lead to a random one of `stops`, largest pieces first.
+std::vector<TileSplits> RandomChain(const std::vector<TileSplits>& stops,
+                                    std::mt19937* random) {
+  std::vector<TileSplits> chain;
+  if (stops.empty()) return chain;
+  for (TileSplits stop = stops[(*random)() % stops.size()]; !stop.empty();
+       stop.pop_back()) {
+    if (chain.empty() || (*random)() % 2 == 0) chain.push_back(stop);
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+// A route for every output that has one, through random stops; each step has a level.
+std::vector<SumRoute> RandomSumRoutes(const MockGraph& mock, const Plan& plan,
+                                      std::mt19937* random) {
+  std::vector<int> levels;
+  for (size_t step = plan.parts.size(); step-- > 0;)
+    levels.push_back(static_cast<int>(step));
+  const std::vector<bool> used = UsedEntries(mock.graph);
+  std::vector<SumRoute> routes;
+  for (int node = 0; node < mock.graph.num_nodes(); ++node) {
+    const Node& n = mock.graph.nodes[node];
+    if (n.is_variable()) continue;
+    const OperatorRegions regions(mock.graph, mock.table, node, plan.op_cuts[node],
+                                  plan.parts);
+    for (int output = 0; output < n.num_outputs; ++output) {
+      const int entry = mock.graph.entry_id({node, output});
+      if (!used[entry] || regions.Reduces(output) == 0) continue;
+      const GroupBoxes tiles =
+          TileBoxes(mock.graph.shapes[entry], plan.tensor_cuts[entry], plan.parts);
+      const StepSet reduces = regions.Reduces(output);
+      SumRoute route{node, output, {}, {}};
+      if ((*random)() % 4 > 0) {
+        route.partial = RandomChain(
+            PartialStops(regions.Boxes(true, output), reduces, levels), random);
+      }
+      if (route.partial.empty() || (*random)() % 3 > 0) {
+        route.stops = RandomChain(SumStops(tiles, reduces, levels), random);
+        std::reverse(route.stops.begin(), route.stops.end());
+      }
+      if (route.partial.empty() && route.stops.empty()) continue;
+      routes.push_back(std::move(route));
+    }
+  }
+  return routes;
+}
+
+// Workers that own the same tile of a head go on with the same bits.
+void ExpectSameBits(const Partitioned& partitioned,
+                    const std::map<std::string, Array>& whole) {
+  const std::vector<std::vector<double>> values = HeadValues(partitioned, whole);
+  size_t next = 0;
+  for (const PartitionedHead& head : partitioned.heads) {
+    for (size_t i = 0; i < head.tiles.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (!(head.tiles[i].box == head.tiles[j].box)) continue;
+        EXPECT_EQ(values[next + i], values[next + j]) << head.role;
+      }
+    }
+    next += head.tiles.size();
+  }
+}
+
+// The terms of a host first: the same values, and bytes that are counted apart.
+TEST_P(PartitionRandom, RoutesOfSumsMakeTheSameTiles) {
+  bool has_partial = false;
+  bool moves_more = false;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const MockGraph mock = RandomGraph(&random);
+    Plan plan = RandomPlan(mock, GetParam(), &random);
+    const auto whole = RandomValues(mock.graph, &random);
+    const std::vector<Array> serial = RunGraph(mock.graph, whole);
+    if (!AllFinite(serial)) continue;
+    plan.sum_routes = RandomSumRoutes(mock, plan, &random);
+    for (const SumRoute& route : plan.sum_routes) {
+      has_partial = has_partial || !route.partial.empty();
+    }
+    for (const FetchKind kind : {FetchKind::kPlain, FetchKind::kMultiFetch}) {
+      const Partitioned over =
+          PartitionGraph(mock.graph, mock.table, plan, Unrooted(kind));
+      const auto& fetched = over.fetched_bytes_per_worker;
+      EXPECT_EQ(std::accumulate(fetched.begin(), fetched.end(),
+                                over.shared_bytes - over.relayed_bytes),
+                Recount(mock.graph, mock.table, plan));
+      moves_more = moves_more || over.relayed_bytes > 0;
+      ExpectPhasesEqualSerial(mock, over, whole, serial);
+      if (kind == FetchKind::kPlain) ExpectSameBits(over, whole);
+    }
+    if (HasFailure()) return;  // the first failing case says enough
+  }
+  EXPECT_EQ(has_partial, GetParam().size() > 1);
+  EXPECT_EQ(moves_more, GetParam().size() > 1);
+}
+
+TEST(RoutesOfSums, EveryReducerNests) {
+  for (const char* op : {"sum_axis", "prod_axis", "max_axis", "min_axis"}) {
+    SCOPED_TRACE(op);
+    std::mt19937 random(1);
+    MockGraph mock;
+    const NodeEntry y = mock.ReduceAxis(op, mock.Variable("x", {8, 4}), 0);
+    mock.Head(y, "output");
+    Plan plan = ReplicatedPlan(mock, {2, 2});
+    const int reduced = mock.table.row(y.node)->outputs[0].reduce.begin()->first;
+    plan.op_cuts[y.node] = {reduced, reduced};
+    plan.sum_routes = {{y.node, 0, {{{1, 0}}}, {{{1, 0}, {0, 0}}, {{1, 0}}}}};
+    const auto whole = RandomValues(mock.graph, &random);
+    for (const FetchKind kind : {FetchKind::kPlain, FetchKind::kMultiFetch}) {
+      const Partitioned over =
+          PartitionGraph(mock.graph, mock.table, plan, Unrooted(kind));
+      EXPECT_EQ(over.relayed_bytes, 0);
+      ExpectPhasesEqualSerial(mock, over, whole, RunGraph(mock.graph, whole));
+      if (kind == FetchKind::kPlain) ExpectSameBits(over, whole);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Workers, PartitionRandom,
                          testing::Values(std::vector<int>{}, std::vector<int>{2},
                                          std::vector<int>{3}, std::vector<int>{2, 2},

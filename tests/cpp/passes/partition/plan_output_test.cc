@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "support/example_graphs.h"
 
 namespace tofu {
@@ -29,6 +31,38 @@ OutputFetches Product(int64_t rows, int64_t columns, const std::vector<int>& par
                     EntryTiles(graph, plan, 2));
 }
 
+// The moves of a route of the product of x (8 x 8) and w (8 x 8), which four workers on
+// two hosts split along what is added up, and which all need whole.
+std::vector<std::vector<FetchSpec>> Routed(const std::vector<TileSplits>& partial,
+                                           const std::vector<TileSplits>& stops,
+                                           const std::vector<int>& op_cuts = {2, 2},
+                                           int64_t rows = 8) {
+  ExampleGraph example;
+  const NodeEntry x = example.Variable("x", {rows, 8});
+  example.Head(example.MatMul("y", x, example.Variable("w", {8, 8})), "output");
+  Plan plan;
+  plan.parts = {2, 2};
+  plan.tensor_cuts.assign(3, std::vector<int>(2, kReplicated));
+  plan.op_cuts.assign(3, std::vector<int>(2, kReplicated));
+  plan.op_cuts[2] = op_cuts;
+  const Graph& graph = example.graph();
+  return PlanSumRoute(
+      graph, plan, {2, 0, partial, stops}, OperatorParts(graph, example.table(), plan, 2),
+      ReductionOf(graph, example.table(), plan, 2, 0), EntryTiles(graph, plan, 2));
+}
+
+std::string ErrorOfRoute(const std::vector<TileSplits>& partial,
+                         const std::vector<TileSplits>& stops,
+                         const std::vector<int>& op_cuts = {2, 2}, int64_t rows = 8) {
+  try {
+    Routed(partial, stops, op_cuts, rows);
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.blame(), Blame::kPlan);
+    return error.what();
+  }
+  return "no error";
+}
+
 int64_t Elements(const std::vector<FetchSpec>& specs) {
   int64_t sum = 0;
   for (const FetchSpec& spec : specs) sum += FetchedElements(spec);
@@ -48,6 +82,54 @@ TEST(PlanOutput, ASumThatAllNeedIsReducedInPiecesAndGathered) {
   }
   EXPECT_EQ(Elements(fetches.first), 3 * 48);
   EXPECT_EQ(Elements(fetches.gather), 3 * 48);
+}
+
+// Of 64 elements a worker adds up half of its host's terms, and then a quarter of both
+// hosts'; it gathers the half from the other host, and the rest within its own.
+TEST(PlanOutput, AHostAddsUpItsTermsFirst) {
+  const auto moves = Routed({{{1, 0}}}, {{{1, 0}, {0, 0}}, {{1, 0}}});
+  ASSERT_EQ(moves.size(), 4u);
+  std::vector<int64_t> elements;
+  for (const std::vector<FetchSpec>& move : moves) {
+    elements.push_back(Elements(move));
+    for (const FetchSpec& spec : move) {
+      for (const FetchPiece& piece : spec.pieces) {
+        const bool is_same_host = piece.source / 2 == spec.worker / 2;
+        const bool is_peer = piece.source % 2 == spec.worker % 2;
+        EXPECT_TRUE(is_same_host || is_peer) << piece.source << " to " << spec.worker;
+      }
+    }
+  }
+  EXPECT_EQ(elements, (std::vector<int64_t>{4 * 32, 4 * 16, 4 * 16, 4 * 32}));
+  EXPECT_EQ(moves[0][1].num_terms, 2);
+  EXPECT_EQ(moves[0][1].region, (Box{{4, 0}, {8, 8}}));
+  EXPECT_EQ(moves[1][1].num_terms, 2);
+  EXPECT_EQ(moves[1][1].region, (Box{{4, 0}, {6, 8}}));
+  EXPECT_EQ(moves[2][1].num_terms, 1);
+  EXPECT_EQ(moves[3][1].region, (Box{{0, 0}, {8, 8}}));
+}
+
+TEST(PlanOutput, TilesAreMadeOfPartialSumsWithoutOtherStops) {
+  const auto moves = Routed({{{1, 1}}}, {});
+  ASSERT_EQ(moves.size(), 2u);
+  EXPECT_EQ(moves[1][3].region, (Box{{0, 0}, {8, 8}}));
+  EXPECT_EQ(moves[1][3].num_terms, 2);
+  EXPECT_EQ(moves[1][3].pieces.size(), 4u);
+}
+
+TEST(PlanOutput, RoutesThatDoNotFitAreTheFaultOfThePlan) {
+  EXPECT_NE(ErrorOfRoute({{{1, 0}}}, {}, {2, 0})
+                .find("plan: the route of y/out0 has a sum of what is no term"),
+            std::string::npos);
+  EXPECT_NE(ErrorOfRoute({{{1, 0}}, {{0, 0}}}, {})
+                .find("a stop that does not divide another one"),
+            std::string::npos);
+  EXPECT_NE(ErrorOfRoute({}, {{{1, 0}}, {{0, 0}}})
+                .find("a stop that does not divide another one"),
+            std::string::npos);
+  EXPECT_NE(ErrorOfRoute({{{1, 0}}}, {}, {2, 2}, 7)
+                .find("a stop along a dimension that does not divide"),
+            std::string::npos);
 }
 
 TEST(PlanOutput, PiecesLieAlongADimensionThatDivides) {

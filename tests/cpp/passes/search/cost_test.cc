@@ -176,6 +176,48 @@ TEST(Cost, APieceLiesWithinWhatItsWorkerHasMade) {
   }
 }
 
+// Element by element and worker by worker.
+TEST(Cost, OverlapsWithinGroupsAreThoseOfTheirWorkers) {
+  const std::vector<int> parts = {2, 3, 2};
+  const std::vector<Cuts> all = {{0, 0, 0},
+                                 {kReplicated, 0, 1},
+                                 {1, kReplicated, 0},
+                                 {0, 1, kReplicated},
+                                 {kReplicated, kReplicated, kReplicated}};
+  const Shape shape = {12, 12};
+  for (const Cuts& a : all) {
+    for (const Cuts& b : all) {
+      for (size_t steps = 0; steps <= parts.size(); ++steps) {
+        int64_t elements = 0;
+        int64_t boxes = 0;
+        for (int reader = 0; reader < 12; ++reader) {
+          const std::vector<int> of_reader = WorkerDigits(reader, parts);
+          for (int holder = 0; holder < 12; ++holder) {
+            const std::vector<int> digits = WorkerDigits(holder, parts);
+            bool counts = true;
+            for (size_t step = 0; step < parts.size(); ++step) {
+              if (step < steps && digits[step] != of_reader[step]) counts = false;
+              if (step >= steps && b[step] == kReplicated && digits[step] != 0)
+                counts = false;
+            }
+            if (!counts) continue;
+            const int64_t shared = Intersect(TileBox(shape, a, parts, of_reader),
+                                             TileBox(shape, b, parts, digits))
+                                       .Volume();
+            elements += shared;
+            boxes += shared > 0 ? 1 : 0;
+          }
+        }
+        const GroupBoxes readers = TileBoxes(shape, a, parts);
+        const GroupBoxes holders = TileBoxes(shape, b, parts);
+        const Shape one = {1, 1};
+        EXPECT_EQ(SumOverlapWithin(readers, holders, steps), elements);
+        EXPECT_EQ(SumOverlapWithin(readers, holders, steps, &one), boxes);
+      }
+    }
+  }
+}
+
 // Every cut of three halvings, of the product and of its output.
 TEST(Cost, TheLeastOfAnOutputHoldsForEveryOrderOfTheSteps) {
   ExampleGraph example;
@@ -209,6 +251,9 @@ TEST(Cost, TheLeastOfAnOutputHoldsForEveryOrderOfTheSteps) {
             best, last.OutputElements(0, TileBoxes({8, 8}, tensor_cuts(order), parts)));
       } while (std::next_permutation(order.begin(), order.end()));
       ASSERT_LE(least, best);
+      if (last.Reduces(0) != 0) {
+        ASSERT_LE(last.LeastSumElements(0, tiles.volume, whole), best);
+      }
       reached += least == best ? 1 : 0;
     }
   }

@@ -93,6 +93,38 @@ TEST(Routes, WorkersOfDifferentHostsMayNeedDifferentRegions) {
   EXPECT_EQ(RouteStops(cut, {1, 0}), (std::vector<TileSplits>{{{1, 0}}}));
 }
 
+// Only the terms of a host are added up first: in pieces of what its workers have made.
+TEST(Routes, PartialSumsAreOfTheTermsOfAHost) {
+  const Cuts whole = {kReplicated, kReplicated, kReplicated};
+  const GroupBoxes made = TileBoxes({8, 6}, whole, {2, 2, 2});
+  EXPECT_EQ(PartialStops(made, 0b111, {1, 0, 0}),
+            (std::vector<TileSplits>{{{1, 0}, {2, 0}}, {{1, 1}, {2, 0}}}));
+  EXPECT_EQ(
+      PartialStops(made, 0b111, {2, 1, 0}),
+      (std::vector<TileSplits>{{{2, 0}}, {{2, 0}, {1, 0}}, {{2, 1}}, {{2, 1}, {1, 0}}}));
+  EXPECT_EQ(PartialStops(made, 0b101, {1, 0, 0}),
+            (std::vector<TileSplits>{{{2, 0}}, {{2, 1}}}));
+  EXPECT_TRUE(PartialStops(made, 0b110, {1, 0, 0}).empty());  // no terms elsewhere
+  EXPECT_TRUE(PartialStops(made, 0b111, {0, 0, 0}).empty());
+  // What they have made is cut within the host, over a step that reduces nothing.
+  const GroupBoxes cut = TileBoxes({8, 6}, {kReplicated, 0, kReplicated}, {2, 2, 2});
+  EXPECT_EQ(PartialStops(cut, 0b101, {1, 0, 0}),
+            (std::vector<TileSplits>{{{2, 0}}, {{2, 1}}}));
+}
+
+TEST(Routes, SumsLieInPiecesOverAllStepsAtLast) {
+  const Cuts whole = {kReplicated, kReplicated, kReplicated};
+  const GroupBoxes tiles = TileBoxes({8}, whole, {2, 2, 2});
+  EXPECT_EQ(SumStops(tiles, 0b111, {1, 0, 0}),
+            (std::vector<TileSplits>{{{1, 0}, {2, 0}}, {{1, 0}, {2, 0}, {0, 0}}}));
+  // Of a level's steps what reduces nothing is first.
+  EXPECT_EQ(SumStops(tiles, 0b011, {1, 0, 0}),
+            (std::vector<TileSplits>{{{2, 0}, {1, 0}}, {{2, 0}, {1, 0}, {0, 0}}}));
+  const GroupBoxes cut = TileBoxes({8}, {kReplicated, 0, 0}, {2, 2, 2});
+  EXPECT_EQ(SumStops(cut, 0b111, {1, 0, 0}), (std::vector<TileSplits>{{{0, 0}}}));
+  EXPECT_TRUE(SumStops(tiles, 0b111, {0, 0, 0}).empty());
+}
+
 TEST(Routes, PiecesAreGatheredFromTheirParts) {
   const TileSplits half = {{2, 0}};
   const TileSplits quarter = {{2, 0}, {1, 0}};

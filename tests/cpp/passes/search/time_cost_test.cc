@@ -124,6 +124,7 @@ int ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& mach
             plan.total_bytes() + recounted.added_bytes);
   EXPECT_EQ(time.relayed_bytes, recounted.added_bytes);
   EXPECT_EQ(static_cast<int>(prediction.routes.size()), recounted.routes);
+  EXPECT_EQ(static_cast<int>(prediction.sum_routes.size()), recounted.sum_routes);
   return recounted.routes;
 }
 
@@ -147,8 +148,51 @@ TEST(TimeCost, SumsThatAllNeedAreCountedInPieces) {
   }
 }
 
-// A step of k parts moves 2 (k - 1) S for the gradients of weights of S bytes: half of it
-// over the outer link if that divides the workers in two.
+// Of three levels of links every one's bytes are a recount's, over routes too.
+TEST(TimeCost, BytesOfEachOfThreeLevelsAreRecounted) {
+  int routes = 0;
+  int sum_routes = 0;
+  int of_three_moves = 0;
+  int of_partial_sums_twice = 0;
+  for (const char* mode : {"data-parallel", "equalchop", "tofu"}) {
+    for (unsigned seed = 0; seed <= 15; ++seed) {
+      SCOPED_TRACE(std::string(mode) + ", seed " + std::to_string(seed));
+      ExampleGraph example = seed == 0 ? Mlp(48, 24, 2) : RandomGraph(seed, 4);
+      const Graph& graph = example.graph();
+      PlanOptions options;
+      options.workers = 8;
+      options.mode = mode;
+      const Plan plan = MakePlan(graph, example.table(), options);
+      const TimeModel model = ModelOf(graph, ThreeLevels(seed % 2 == 0));
+      const Prediction found = PredictTime(graph, example.table(), plan, model);
+      const RecountedTime recounted =
+          RecountTime(graph, example.table(), plan, model.machine, model.works,
+                      Parameters(graph, ClassesOfGraph(&example)));
+      ASSERT_LE(std::abs(found.time.step_ns - recounted.ns), 4 * graph.num_nodes());
+      for (size_t step = 0; step < 3; ++step) {
+        ASSERT_EQ(found.time.links[2 - step].bytes, recounted.bytes[step]);
+      }
+      ASSERT_EQ(found.time.relayed_bytes, recounted.added_bytes);
+      ASSERT_EQ(static_cast<int>(found.routes.size()), recounted.routes);
+      ASSERT_EQ(static_cast<int>(found.sum_routes.size()), recounted.sum_routes);
+      routes += recounted.routes;
+      sum_routes += recounted.sum_routes;
+      for (const Route& route : found.routes) {
+        of_three_moves += route.stops.size() > 1 ? 1 : 0;
+      }
+      for (const SumRoute& route : found.sum_routes) {
+        of_partial_sums_twice += route.partial.size() > 1 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(routes, 10);
+  EXPECT_GT(sum_routes, 10);
+  EXPECT_GT(of_three_moves, 0);
+  EXPECT_GT(of_partial_sums_twice, 0);
+}
+
+// Gradients of S bytes move 2 (k - 1) S over all links: directly k S of these over the
+// outer link, which divides the workers in two; but 2 S if each host sends its sums.
 TEST(TimeCost, DataParallelismOverTwoHosts) {
   constexpr int64_t kWidth = 24;
   constexpr int64_t kBytes = (kWidth * kWidth + kWidth) * 4 * 2;  // of two layers
@@ -158,11 +202,17 @@ TEST(TimeCost, DataParallelismOverTwoHosts) {
   options.mode = "data-parallel";
   const Plan plan = MakePlan(example.graph(), example.table(), options);
   const TimeModel model = ModelOf(example.graph(), TwoHosts(8, false));
-  const PredictedTime time =
-      PredictTime(example.graph(), example.table(), plan, model).time;
-  // Each worker needs 4 terms of its eighth from the other host, and then 4 eighths.
-  EXPECT_EQ(time.links[1].bytes, 8 * (4 + 4) * kBytes / 8);
-  EXPECT_EQ(time.links[0].bytes, 8 * (3 + 3) * kBytes / 8);
+  const Prediction found = PredictTime(example.graph(), example.table(), plan, model);
+  // Each worker needs the other host's sum of a quarter.
+  EXPECT_EQ(found.time.links[1].bytes, 8 * kBytes / 4);
+  // It adds up 4 terms of it before, and gathers the other 3 quarters after that.
+  EXPECT_EQ(found.time.links[0].bytes, 8 * (3 + 3) * kBytes / 4);
+  EXPECT_EQ(found.time.relayed_bytes, 0);
+  ASSERT_EQ(found.sum_routes.size(), 4u);
+  for (const SumRoute& route : found.sum_routes) {
+    EXPECT_EQ(route.partial.size(), 1u);
+    EXPECT_EQ(route.stops, route.partial);
+  }
 }
 
 // Later steps cross faster links, so a plan for time sends less over the slow one.
