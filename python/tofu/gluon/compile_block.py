@@ -195,7 +195,7 @@ def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> 
     for variable in compiled.variables.values():
         kind, _, name = variable.role.partition(":")
         if kind == "state":
-            found[name] = Update(variable.layout, cuts_of(variable.layout, parts))
+            found[name] = Update(variable.layout, tuple(compiled.searched.cuts(variable.name)))
     return found
 
 

@@ -91,7 +91,8 @@ def plain():
     try:
         yield
     finally:
-        tofu.gluon.enable(workers=session.workers, device="cpu", log="quiet")
+        mode = session.options.mode
+        tofu.gluon.enable(workers=session.workers, device="cpu", log="quiet", search=mode)
 
 
 def plainly(function, *args, **kwargs):

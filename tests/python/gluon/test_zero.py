@@ -17,6 +17,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
+from tofu.gluon import backend
 from tofu.gluon.parameter import is_tiled
 
 from . import fakes
@@ -30,17 +31,26 @@ STAGES = ["stage 1", "stage 2"]
 OTHERS = [kind for kind in fakes.KINDS if kind not in ("alike", *STAGES)]
 
 
+MODES = ["zero-1", "zero-2"]
+
+
 @contextlib.contextmanager
 def dividing(kind, workers):
-    """Turn tofu on with a fake that divides what belongs to parameters in a way."""
-    with fakes.using(fakes.backend(kind)):
-        tofu.gluon.enable(workers=workers, device="cpu", log="quiet")
+    """Turn tofu on with a search mode, or a fake that divides what belongs to parameters."""
+    is_mode = kind in MODES
+    with fakes.using(backend.own() if is_mode else fakes.backend(kind)):
+        mode = {"search": kind} if is_mode else {}
+        tofu.gluon.enable(workers=workers, device="cpu", log="quiet", **mode)
         yield
         tofu.gluon.disable()
 
 
 @pytest.fixture(
-    params=[*itertools.product(STAGES, (2, 4)), *itertools.product(OTHERS, (4,))],
+    params=[
+        *itertools.product(STAGES, (2, 4)),
+        *itertools.product(OTHERS, (4,)),
+        *zip(MODES, (2, 4)),
+    ],
     ids=lambda each: f"{each[0]} over {each[1]}",
 )
 def on(request):
@@ -382,7 +392,7 @@ def test_a_prediction_before_training(on):
     assert_same(run(), plainly(run))
 
 
-@pytest.mark.parametrize("kind", [*STAGES, *OTHERS])
+@pytest.mark.parametrize("kind", [*STAGES, *OTHERS, *MODES])
 def test_disabling_in_the_middle(kind):
     def run(between):
         net = make_net()
@@ -396,7 +406,7 @@ def test_disabling_in_the_middle(kind):
         assert_same(found, run(lambda: None))
 
 
-@pytest.mark.parametrize("kind", [*STAGES, *OTHERS])
+@pytest.mark.parametrize("kind", [*STAGES, *OTHERS, *MODES])
 def test_a_gradient_survives_disabling_and_copies(kind):
     with dividing(kind, 2):
         made = Steps()
@@ -442,7 +452,7 @@ def state_bytes(trainer):
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-@pytest.mark.parametrize("kind", STAGES)
+@pytest.mark.parametrize("kind", [*STAGES, *MODES])
 def test_workers_hold_parts_of_the_states(kind, workers):
     with dividing(kind, workers):
         net = started(nn.Dense(12, in_units=10, prefix="net_"))
@@ -452,7 +462,7 @@ def test_workers_hold_parts_of_the_states(kind, workers):
         assert state_bytes(trainer) == [2 * 4 * (120 + 12) // workers] * workers
 
 
-@pytest.mark.parametrize("kind", STAGES)
+@pytest.mark.parametrize("kind", [*STAGES, *MODES])
 def test_parts_of_matrices_are_views(kind, monkeypatch):
     """Updates of rows, and their gradients, take no memory of their own."""
     with dividing(kind, 2):
