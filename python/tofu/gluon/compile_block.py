@@ -66,13 +66,13 @@ def make_pool(
         messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
     training = bool(signature.gradients)
     pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
-    pins.update(_pins_of_states(table, parameters) if training else {})
+    of_states = _pins_of_states(table, parameters) if training else {}
     parts = _parts(parameters)
     options = saved_plans.options_for(name, table, session, training=training)
     saved = None
     if parameters:  # saved plans are for what is trained
         saved = saved_plans.plan_for(
-            name, table, pins, parts, session, training=training, of_whole=of_whole
+            name, table, {**pins, **of_states}, parts, session, training=training, of_whole=of_whole
         )
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
@@ -80,7 +80,7 @@ def make_pool(
         # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
         return _compiled(
             name, table, session, fetch,
-            pins=pins, of_inputs=of_inputs, options=options, saved=saved,
+            pins=pins, of_states=of_states, of_inputs=of_inputs, options=options, saved=saved,
             refine=None if repeats else refine,
         )  # fmt: skip
 
@@ -116,12 +116,16 @@ def _compiled(
     fetch: Any,
     *,
     pins: Mapping[str, tuple[int, ...]],
+    of_states: Mapping[str, tuple[int, ...]],
     of_inputs: Mapping[str, tuple[int, ...]],
     options: SearchOptions,
     saved: Any,
     refine: Any,
 ) -> Compiled:
     """Plan, partition and schedule; inputs that do not go together are divided otherwise."""
+    # A search that must cut every tensor, after others, would cut states as their weights.
+    if options.allow_replication or not session.options.allow_replication:
+        pins = {**pins, **of_states}
 
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
         doing = "partitioning" if saved else "searching a plan and partitioning"

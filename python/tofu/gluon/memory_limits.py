@@ -8,10 +8,12 @@ Programs that nothing waits for are unbound where that makes room.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional
 
 import mxnet as mx
+import numpy as np
 
 from tofu.errors import MemoryLimitError
 from tofu.plan import Compiled, Plan, SearchOptions
@@ -142,12 +144,18 @@ def _held(found: tuple[Compiled, Footprint]) -> int:
 def _footprint(compiled: Compiled, parameters: Mapping[str, Any], session: Session) -> Footprint:
     memory = session.state.backend.step_memory(compiled.step, session.contexts)
     kinds = dict(memory.kinds)
-    if any(parameter.grad_req == "add" for parameter in parameters.values()):
-        kinds["gradients"] *= 2  # what is added to, and what is added
+    added = [name for name, parameter in parameters.items() if parameter.grad_req == "add"]
+    if added:  # what is added to, which is divided like the parameter, and what is added
+        summed = sum(_tile_bytes(compiled.variables[name].layout) for name in added)
+        kinds["gradients"] += max(kinds["gradients"], summed)
     plan = dataclasses.replace(
         compiled.plan, bytes_per_worker=kinds, memory="exact", peak=memory.peak
     )
     return Footprint(plan, frozenset(map(id, parameters.values())))
+
+
+def _tile_bytes(layout: Any) -> int:
+    return math.prod(layout.boxes[0].shape) * np.dtype(layout.dtype).itemsize
 
 
 def check_room(name: str, pool: Any, bound: int, session: Session) -> None:

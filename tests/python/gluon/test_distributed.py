@@ -103,6 +103,18 @@ def test_processes_that_update_by_themselves_equal_one(tmp_path, processes, serv
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("mode", ["zero-2", pytest.param("zero-1", marks=pytest.mark.whole)])
+def test_states_cut_apart_from_weights(tmp_path, mode):
+    """Processes exchange whole gradients, and each worker updates its part of a weight."""
+    done = launch(tmp_path, tmp_path, *TOGETHER, TOFU_SEARCH=mode)
+    assert done.returncode == 0, done.stderr
+    for case in TOGETHER:
+        assert_weights(tmp_path, case, 2, serial(case))
+    assert done.stdout == "tiles [2, 2, 2, 2, 2, 2] keys 6\n" * 2
+    states, _ = pickle.loads((tmp_path / "states").read_bytes())
+    assert states[0].shape == script.build("float32").conv.bias.shape
+
+
 @pytest.mark.parametrize(
     ("case", "processes"),
     [
