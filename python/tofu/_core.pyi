@@ -227,6 +227,9 @@ def plan(
         tofu.errors.PlanError: an option does not fit the graph.
     """
 
+def ties_updates(mode: str, allow_replication: bool) -> bool:
+    """Whether a search cuts gradients and optimizer states like their parameter."""
+
 def plan_frontier(
     table: StrategyTable,
     *,

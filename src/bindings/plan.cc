@@ -241,6 +241,12 @@ void BindPlan(py::module_* module) {
   BindPlanClass(module);
   module->attr("search_modes") = SearchModes();
   module->attr("max_workers") = kMaxWorkers;
+  module->def(
+      "ties_updates",
+      [](const std::string& mode, bool allow_replication) {
+        return UpdateTiesOf(mode, allow_replication) == UpdateTies::kAll;
+      },
+      py::arg("mode"), py::arg("allow_replication"));
   const PlanOptions defaults;
   module->def("plan", &Search, py::arg("table"), py::kw_only(), py::arg("workers"),
               py::arg("pins") = defaults.pins, py::arg("mode") = defaults.mode,

@@ -123,8 +123,8 @@ def _compiled(
     refine: Any,
 ) -> Compiled:
     """Plan, partition and schedule; inputs that do not go together are divided otherwise."""
-    # A search that must cut every tensor, after others, would cut states as their weights.
-    if options.allow_replication or not session.options.allow_replication:
+    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
+    if not options.ties_states:
         pins = {**pins, **of_states}
 
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:

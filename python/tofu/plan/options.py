@@ -71,6 +71,11 @@ class SearchOptions:
         """The time limit, given or not."""
         return TIME_LIMIT_S if self.time_limit_s is None else self.time_limit_s
 
+    @property
+    def ties_states(self) -> bool:
+        """Whether the search cuts optimizer states like their parameter."""
+        return self.tie_updates or _core.ties_updates(self.mode, self.allow_replication)
+
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``_core.plan`` that differ from its defaults."""
         found: dict[str, Any] = {"mode": self.mode}

@@ -17,8 +17,12 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
+from tofu.errors import MemoryLimitError
 from tofu.gluon import backend
 from tofu.gluon.parameter import is_tiled
+from tofu.gluon.session import active
+from tofu.plan import Problem, SearchOptions, intercept, plan_graph
+from tofu.plan import file as plan_file
 
 from . import fakes
 from .models import assert_same, data, fit, make_net, plainly, started, train, weights
@@ -491,3 +495,108 @@ def test_later_graphs_cut_states_alike():
     assert second["net_dense0_weight"] == (-1,)
     assert second["net_dense0_weight:mean"] == second["net_dense0_weight:var"] == (0,)
     assert not any(":" in name for name in third)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam"])
+def test_equal_in_double_precision(name, mode, workers):
+    def run():
+        net = dense("float64")
+        optimizer, options = OPTIMIZERS[name]
+        trainer = gluon.Trainer(net.collect_params(), optimizer, dict(options))
+        return steps(net, trainer, "float64"), weights(net)
+
+    expected, expected_weights = run()
+    with dividing(mode, workers):
+        found, found_weights = run()
+    np.testing.assert_allclose(found, expected, 1e-12)
+    for key, value in expected_weights.items():
+        np.testing.assert_allclose(found_weights[key], value, 1e-12, 1e-14, err_msg=key)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_second_stage_holds_parts_of_gradients(workers):
+    with dividing("zero-2", workers):
+        net = started(nn.Dense(12, in_units=10, prefix="net_"))
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["momentum"])
+        steps(net, trainer)
+        tiles, _ = net.weight._tofu.gradients.in_place()
+        assert [tile.shape for tile in tiles] == [(12 // workers, 10)] * workers
+        assert [tile.shape for tile in net.weight._tofu.tiles] == [(12, 10)] * workers
+
+
+def first_problem():
+    """The training graph of a run with Adam."""
+    found = []
+
+    def stop(*problem):
+        found.append(Problem("net", *problem))
+        raise KeyboardInterrupt
+
+    with dividing("zero-2", 2), intercept(stop):
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        with pytest.raises(KeyboardInterrupt):
+            steps(net, trainer)
+    return found[0]
+
+
+def test_saved_plans(tmp_path):
+    """A smaller batch has none, and its search would cut states like their weights."""
+
+    def run():
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        return [steps(net, trainer), steps(net, trainer, batch=8)], weights(net), trainer
+
+    expected = run()
+    path = tmp_path / "net.plan"
+    plan_file.save(path, plan_graph(first_problem(), SearchOptions("zero-2")))
+    tofu.gluon.enable(plan=path, device="cpu", log="quiet", strict=True)
+    found = run()
+    assert_same(found[:2], expected[:2])
+    sizes = [math.prod(array.shape) for array in found[1].values()]
+    assert state_bytes(found[2]) == [2 * 4 * sum(sizes) // 2] * 2
+    tofu.gluon.disable()
+
+
+def footprint_of_gradients(grad_req):
+    """The gradients' memory, as predicted where there is a limit, and their parameters'."""
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet", search="zero-2", memory="1TiB")
+    net = started(nn.Dense(512, in_units=512, use_bias=False, prefix="net_"))
+    net.weight.grad_req = grad_req
+    steps_on(net, mx.nd.ones((4, 512)))
+    (found,) = active().state.footprints.values()
+    tofu.gluon.disable()
+    return found.plan.bytes_per_worker["gradients"], found.plan.bytes_per_worker["parameters"]
+
+
+def steps_on(net, inputs):
+    trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["momentum"])
+    with autograd.record():
+        loss = (net(inputs) ** 2).mean()
+    loss.backward()
+    trainer.step(1)
+    loss.wait_to_read()
+
+
+def test_gradients_that_are_added_up_count_whole():
+    part, whole = footprint_of_gradients("write")
+    assert part == whole // 2
+    assert footprint_of_gradients("add") == (part + whole, whole)
+
+
+def test_a_second_graph_that_does_not_fit_says_so():
+    """Its search without whole tensors would cut states as their weights, which are there."""
+    tofu.gluon.enable(workers=4, device="cpu", log="quiet", memory="3MiB")
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Dense(128, activation="relu"), nn.Dense(128, activation="relu"), nn.Dense(8))
+    started(net)
+    steps_on(net, mx.nd.ones((1024, 64)))
+    state = net[0].weight._tofu
+    assert state.update_layout.boxes != state.layout.boxes
+    with pytest.raises(MemoryLimitError, match=r"no plan over 4 workers was found that fits"):
+        steps_on(net, mx.nd.ones((16384, 64)))
+    tofu.gluon.disable()
