@@ -26,6 +26,7 @@ class Backend:
         relay: tofu.mx.run.transfer.relay
         parts_of: tofu.mx.run.transfer.parts_of
         spread_parts: tofu.mx.run.transfer.spread_parts
+        views_of: tofu.mx.run.transfer.views_of
         tiles: tofu.mx.run.transfer.Tiles
         cuts_of: tofu.plan.layout.cuts_of
         is_random: tofu.analysis.described.is_random
@@ -44,6 +45,7 @@ class Backend:
     relay: Callable[..., list[Any]]
     parts_of: Callable[..., list[Any]]
     spread_parts: Callable[..., None]
+    views_of: Callable[..., Optional[Any]]
     tiles: Callable[..., Any]
     cuts_of: Callable[..., Optional[tuple[int, ...]]]
     is_random: Callable[[str], bool]
@@ -85,6 +87,7 @@ def own() -> Backend:
         relay=transfer.relay,
         parts_of=transfer.parts_of,
         spread_parts=transfer.spread_parts,
+        views_of=transfer.views_of,
         tiles=transfer.Tiles,
         cuts_of=layout.cuts_of,
         is_random=is_random,

@@ -155,7 +155,7 @@ def _footprint(compiled: Compiled, parameters: Mapping[str, Any], session: Sessi
 
 
 def _tile_bytes(layout: Any) -> int:
-    return math.prod(layout.boxes[0].shape) * np.dtype(layout.dtype).itemsize
+    return int(math.prod(layout.boxes[0].shape) * np.dtype(layout.dtype).itemsize)
 
 
 def check_room(name: str, pool: Any, bound: int, session: Session) -> None:

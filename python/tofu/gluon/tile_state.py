@@ -69,6 +69,7 @@ class TileState:
     gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
+    _known: tuple[int, Any, Any] = (-1, None, None)
 
     @property
     def contexts(self) -> tuple[Any, ...]:
@@ -124,18 +125,41 @@ class TileState:
         found = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
         return backend.parts_of(found, _with_dtype(wanted, tiles[0]), self.contexts)
 
+    def parts_to_update(self, tiles: list[Any]) -> list[Any]:
+        """What each worker updates of the weight, whose tiles are given."""
+        if self.update_layout.boxes == self.layout.boxes:
+            return tiles
+        known = self._views()
+        if known is not None:
+            return list(known.arrays)
+        return self.parts_of(tiles, self.layout, self.update_layout)
+
     def spread_parts(self, parts: list[Any], tiles: list[Any]) -> None:
         """Give all workers what each has updated.
 
         Args:
-            parts: what ``parts_of`` has returned for `tiles` in ``update_layout``.
+            parts: what ``parts_to_update`` has returned.
             tiles: those of the weight.
         """
         if parts is tiles:
             return
+        known = self._views()
+        if known is not None:
+            known.spread()
+            return
         backend = self.state.backend
         layouts = (_with_dtype(each, tiles[0]) for each in (self.update_layout, self.layout))
         backend.spread_parts(*map(backend.tiles, (parts, tiles), layouts))
+
+    def _views(self) -> Optional[Any]:
+        """The parts to update in the tiles' memory, made once; None where they are copies."""
+        generation, layout, found = self._known
+        if generation != self.generation or layout is not self.update_layout:
+            backend, layout = self.state.backend, self.update_layout
+            tiles = backend.tiles(self.tiles, _with_dtype(self.layout, self.tiles[0]))
+            found = backend.views_of(tiles, layout)
+            self._known = self.generation, layout, found
+        return found
 
 
 def _with_dtype(layout: Any, array: Any) -> Any:

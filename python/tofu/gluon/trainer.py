@@ -395,7 +395,7 @@ def _divided(index: int, parameter: Any) -> _Divided:
     """
     tile_state: TileState = parameter._tofu
     tile_state.settle()
-    weights = tile_state.parts_of(parameter._data, tile_state.layout, tile_state.update_layout)
+    weights = tile_state.parts_to_update(parameter._data)
     assert tile_state.gradients is not None
     return _Divided(index, parameter, weights, tile_state.gradients.to_update())
 

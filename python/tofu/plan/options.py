@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+from tofu import _core
 from tofu.config import Config
 from tofu.errors import PlanError
 

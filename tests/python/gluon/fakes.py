@@ -185,6 +185,7 @@ def backend(kind="alike"):
         relay=transfer.relay,
         parts_of=transfer.parts_of,
         spread_parts=transfer.spread_parts,
+        views_of=transfer.views_of,
         tiles=transfer.Tiles,
         cuts_of=cuts_of,
         is_random=is_random,

@@ -43,8 +43,8 @@ def dividing(kind, workers):
     """Turn tofu on with a search mode, or a fake that divides what belongs to parameters."""
     is_mode = kind in MODES
     with fakes.using(backend.own() if is_mode else fakes.backend(kind)):
-        mode = {"search": kind} if is_mode else {}
-        tofu.gluon.enable(workers=workers, device="cpu", log="quiet", **mode)
+        options = {"search": kind} if is_mode else {"allow_replication": True}
+        tofu.gluon.enable(workers=workers, device="cpu", log="quiet", **options)
         yield
         tofu.gluon.disable()
 

@@ -7,7 +7,7 @@ weight = gather(tiles, layout, mx.cpu(0))
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 import mxnet as mx
@@ -21,11 +21,13 @@ from tofu.plan.layout import Layout, Shape
 __all__ = [
     "MIN_BLOCKED_RANK",
     "Tiles",
+    "Views",
     "gather",
     "parts_of",
     "relay",
     "scatter",
     "spread_parts",
+    "views_of",
 ]
 
 MIN_BLOCKED_RANK = 3  # oneDNN always stores vectors and matrices in the plain layout
@@ -146,32 +148,75 @@ def parts_of(tiles: Tiles, layout: Layout, contexts: Sequence[mx.Context]) -> li
 def spread_parts(parts: Tiles, tiles: Tiles) -> None:
     """Write what has been computed in parts of a tensor to all of its tiles.
 
-    A worker takes each part from the nearest one that has it, and in each turn two workers
-    exchange theirs: MXNet's engine orders whatever reads or writes any of a tile.
-
     Args:
         parts: what ``parts_of`` has returned for the tiles.
         tiles: arrays that oneDNN may have left in its blocked layout.
     """
-    count = len(tiles.arrays)
-    taken: list[set[Box]] = [set() for _ in range(count)]
     with autograd.pause():
         targets = [
             mx.nd.empty(tile.shape, tile.context, tile.dtype) if _may_be_blocked(tile) else tile
             for tile in tiles.arrays
         ]
-        for turn in range(1 << (count - 1).bit_length()):
-            for worker, source in ((worker, worker ^ turn) for worker in range(count)):
-                if source >= count or parts.layout.boxes[source] in taken[worker]:
-                    continue
-                part, box = parts.arrays[source], parts.layout.boxes[source]
-                taken[worker].add(box)
-                if source == worker and _is_view(tiles, worker, box):
-                    continue
-                _insert(part, box, targets[worker], tiles.layout.boxes[worker])
+        for source, worker in _exchanges(parts.layout.boxes):
+            box = parts.layout.boxes[source]
+            if source != worker or not _is_view(tiles, worker, box):
+                _insert(parts.arrays[source], box, targets[worker], tiles.layout.boxes[worker])
         for target, tile in zip(targets, tiles.arrays):
             if target is not tile:
                 _overwrite(target, tile, blocked=True)
+
+
+class Views(NamedTuple):
+    """Parts of tiles in the tiles' own memory, to be used in every step.
+
+    Attributes:
+        arrays: the part of each worker.
+        copies: from which view of one tile to which of another its parts go.
+    """
+
+    arrays: list[mx.nd.NDArray]
+    copies: list[tuple[mx.nd.NDArray, mx.nd.NDArray]]
+
+    def spread(self) -> None:
+        """Do what ``spread_parts`` does."""
+        with autograd.pause():
+            for part, target in self.copies:
+                mx.nd._internal._copyto(part, out=target)
+
+
+def views_of(tiles: Tiles, layout: Layout) -> Optional[Views]:
+    """The parts of another layout, where all lie in the workers' own tiles and in one piece."""
+    arrays, boxes = tiles.arrays, layout.boxes
+    if not all(_is_view(tiles, worker, box) for worker, box in enumerate(boxes)):
+        return None
+    copies = []
+    with autograd.pause():
+        owns = zip(arrays, boxes, tiles.layout.boxes)
+        parts = [_part(tile, box.relative_to(own)) for tile, box, own in owns]
+        for source, worker in _exchanges(boxes):
+            common = boxes[source].common(tiles.layout.boxes[worker])
+            if source == worker or common is None:
+                continue
+            if common.shape[1:] != arrays[worker].shape[1:] or common != boxes[source]:
+                return None
+            target = common.relative_to(tiles.layout.boxes[worker])
+            copies.append((parts[source], _part(arrays[worker], target)))
+    return Views(parts, copies)
+
+
+def _exchanges(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
+    """The pairs (source, worker): from whom each worker takes each part, first its own.
+
+    It takes a part from the nearest one that has it. In each turn two workers exchange theirs:
+    MXNet's engine orders whatever reads or writes any of a tile.
+    """
+    count = len(boxes)
+    taken: list[set[Box]] = [set() for _ in range(count)]
+    for turn in range(1 << (count - 1).bit_length()):
+        for worker, source in ((worker, worker ^ turn) for worker in range(count)):
+            if source < count and boxes[source] not in taken[worker]:
+                taken[worker].add(boxes[source])
+                yield source, worker
 
 
 def _is_view(tiles: Tiles, worker: int, box: Box) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.mx.run.transfer import Tiles, gather, parts_of, relay, scatter, spread_parts
+from tofu.mx.run.transfer import Tiles, gather, parts_of, relay, scatter, spread_parts, views_of
 from tofu.plan.layout import Layout, Variable, variables_of
 
 from ..models import random
@@ -127,6 +127,28 @@ def test_parts_of_a_matrix_are_written_where_it_is(workers, monkeypatch):
     spread_parts(Tiles(parts, rows), tiles)
     for tile in tiles.arrays:
         assert tile.asnumpy()[:, 0].tolist() == [i // size for i in range(12)]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+@pytest.mark.parametrize("target", LAYOUTS)
+@pytest.mark.parametrize("source", LAYOUTS)
+def test_views_do_what_parts_do(source, target, dtype):
+    layout, other = (Layout(SHAPE, dtype, tuple(LAYOUTS[name])) for name in (source, target))
+    tiles = Tiles(scatter((random(SHAPE) * 100).astype(dtype), layout, CONTEXTS), layout)
+    views = views_of(tiles, other)
+    in_one_piece = {("replicated", "rows"), ("two copies", "blocks")}
+    assert (views is not None) == (source == target or (source, target) in in_one_piece)
+    if views is None:
+        return
+    expected = Tiles([tile.copy() for tile in tiles.arrays], layout)
+    parts = parts_of(expected, other, CONTEXTS)
+    for own in (views.arrays, parts):
+        for part, box in zip(own, other.boxes):
+            part *= 2 + other.boxes.index(box)
+    views.spread()
+    spread_parts(Tiles(parts, other), expected)
+    for tile, wanted in zip(tiles.arrays, expected.arrays):
+        np.testing.assert_array_equal(tile.asnumpy(), wanted.asnumpy())
 
 
 def blocked_weights():
