@@ -57,8 +57,8 @@ SharedPlan Search(const std::shared_ptr<GraphTable>& table, int workers,
                   const std::map<std::string, std::vector<int>>& pins,
                   const std::string& mode, const std::vector<int>& parts,
                   bool allow_replication, bool tie_updates, int64_t memory_limit,
-                  bool coarsen, double time_limit_s, const std::shared_ptr<TimeModel>& time,
-                  const PassFunction& on_pass,
+                  bool coarsen, double time_limit_s,
+                  const std::shared_ptr<TimeModel>& time, const PassFunction& on_pass,
                   const std::optional<py::function>& on_progress) {
   PlanOptions options =
       CommonOptions(workers, pins, mode, parts, time_limit_s, time.get());
@@ -117,7 +117,7 @@ SharedPlan WithPrediction(const TablePlan& plan, const TimeModel& model) {
   Prediction found = PredictTime(plan.graph(), plan.strategies(), plan.plan, model);
   predicted.plan.predicted = std::move(found.time);
   predicted.plan.routes = std::move(found.routes);
-  predicted.plan.sum_routes = std::move(found.sum_routes);
+  predicted.plan.output_routes = std::move(found.output_routes);
   predicted.plan.predicted->lower_bound_ns = bound;
   return std::make_shared<TablePlan>(std::move(predicted));
 }
@@ -230,8 +230,9 @@ void BindPlanClass(py::module_* module) {
       .def_property_readonly("search_seconds",
                              [](const TablePlan& p) { return p.plan.search_seconds; })
       .def_property_readonly("num_operators", &NumOperators)
-      .def_property_readonly("update_bytes", &UpdateBytes,
-                             "What updates communicate, outside of the partitioned graph.")
+      .def_property_readonly(
+          "update_bytes", &UpdateBytes,
+          "What updates communicate, outside of the partitioned graph.")
       .def_property_readonly("memory_bytes", &MemoryBytes);
 }
 

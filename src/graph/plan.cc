@@ -135,9 +135,9 @@ Json RoutesJson(const Plan& plan, const Graph& graph) {
   return routes;
 }
 
-Json SumRoutesJson(const Plan& plan, const Graph& graph) {
+Json OutputRoutesJson(const Plan& plan, const Graph& graph) {
   Json routes = Json::array();
-  for (const SumRoute& route : plan.sum_routes) {
+  for (const OutputRoute& route : plan.output_routes) {
     routes.push_back({{"node", graph.nodes[route.node].name},
                       {"output", route.output},
                       {"partial", StopsJson(route.partial)},
@@ -260,11 +260,11 @@ void ReadRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
   SortByNode(&plan->routes);
 }
 
-void ReadSumRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
+void ReadOutputRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
   const NodeNames names(graph);
   for (int i = 0; i < routes.Size(); ++i) {
     const JsonCursor found = routes.At(i);
-    SumRoute route;
+    OutputRoute route;
     route.node = names.Read(found);
     route.output = static_cast<int>(
         found.At("output").Int(0, graph.nodes[route.node].num_outputs - 1));
@@ -274,9 +274,9 @@ void ReadSumRoutes(const JsonCursor& routes, const Graph& graph, Plan* plan) {
     if (route.partial.empty() && route.stops.empty()) {
       found.At("stops").Fail("at least one stop, here or in partial");
     }
-    plan->sum_routes.push_back(std::move(route));
+    plan->output_routes.push_back(std::move(route));
   }
-  SortByNode(&plan->sum_routes);
+  SortByNode(&plan->output_routes);
 }
 
 void ReadSteps(const JsonCursor& root, Plan* plan) {
@@ -319,7 +319,7 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
   if (plan.objective == Objective::kTime) json["objective"] = "time";
   if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   if (!plan.routes.empty()) json["routes"] = RoutesJson(plan, graph);
-  if (!plan.sum_routes.empty()) json["sum_routes"] = SumRoutesJson(plan, graph);
+  if (!plan.output_routes.empty()) json["output_routes"] = OutputRoutesJson(plan, graph);
   std::string text = DumpJson(json);
   text.pop_back();
   return text + R"(,"tensors":)" + TensorsText(plan, graph) + R"(,"operators":)" +
@@ -337,7 +337,7 @@ Plan ReadPlan(const std::string& json, const Graph& graph, const StrategyTable& 
   ReadOperators(root, graph, table, &plan);
   plan.status = ReadStatus(root);
   if (root.Has("routes")) ReadRoutes(root.At("routes"), graph, &plan);
-  if (root.Has("sum_routes")) ReadSumRoutes(root.At("sum_routes"), graph, &plan);
+  if (root.Has("output_routes")) ReadOutputRoutes(root.At("output_routes"), graph, &plan);
   if (root.Has("mode")) plan.mode = root.At("mode").String();
   plan.search_seconds = root.At("search_seconds").Number();
   return plan;

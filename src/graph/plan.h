@@ -74,17 +74,18 @@ struct Route {
   }
 };
 
-// How workers bring together an output that is reduced, where its terms lie on several
-// hosts: they add up those of their host first.
-struct SumRoute {
+// How workers make the tiles of an output that other hosts have made parts or terms of,
+// where they do not fetch these directly.
+struct OutputRoute {
   int node = 0;
   int output = 0;
-  // Pieces of what each worker has made, with the terms of the stop's steps added up.
+  // Of a sum: pieces of what each worker has made, with the terms of the stop's steps
+  // added up.
   std::vector<TileSplits> partial;
   // Pieces of each worker's tile, with all terms added up.
   std::vector<TileSplits> stops;
 
-  bool operator==(const SumRoute& other) const {
+  bool operator==(const OutputRoute& other) const {
     return node == other.node && output == other.output && partial == other.partial &&
            stops == other.stops;
   }
@@ -104,7 +105,7 @@ struct Plan {
   Objective objective = Objective::kBytes;
   std::optional<PredictedTime> predicted;  // with Objective::kTime always
   std::vector<Route> routes;               // by node and input; only for a machine
-  std::vector<SumRoute> sum_routes;        // by node and output; likewise
+  std::vector<OutputRoute> output_routes;  // by node and output; likewise
 
   int workers() const {
     int k = 1;

@@ -154,7 +154,7 @@ class Plan:
         predicted: the predicted time of a step and the bytes of each level of links
             (docs/formats.md); None if no machine was given.
         routes: inputs that workers do not fetch directly (docs/formats.md).
-        sum_routes: outputs whose terms are added up within hosts first (docs/formats.md).
+        output_routes: the same for outputs, whose terms may be added up within hosts first.
         chosen: the objective of the plan that simulation chose, or "" if nothing was simulated.
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
         recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
@@ -182,7 +182,7 @@ class Plan:
     objective: str = "bytes"
     predicted: Optional[Mapping[str, Any]] = None
     routes: Sequence[Mapping[str, Any]] = ()
-    sum_routes: Sequence[Mapping[str, Any]] = ()
+    output_routes: Sequence[Mapping[str, Any]] = ()
     chosen: str = ""
     simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
     recompute: Optional[Mapping[str, Any]] = None
@@ -246,7 +246,7 @@ class Plan:
             objective=str(document.get("objective", "bytes")),
             predicted=document.get("predicted"),
             routes=tuple(document.get("routes", ())),
-            sum_routes=tuple(document.get("sum_routes", ())),
+            output_routes=tuple(document.get("output_routes", ())),
             chosen=str(document.get("chosen", "")),
             simulated_ns=dict(document.get("simulated_ns", {})),
             recompute=document.get("recompute"),

@@ -139,7 +139,8 @@ class Partitioner {
     return requests;
   }
 
-  // A gradient that an update takes as it is, cut like the parameter or the optimizer state.
+  // A gradient that an update takes as it is, cut like the parameter or the optimizer
+  // state.
   bool IsOfUpdate(const std::string& role) const {
     if (RoleKind(role) != kGradientKind) return false;
     const std::string update = std::string(kUpdateKind) + ":" + RoleVariable(role);
@@ -377,10 +378,10 @@ class Partitioner {
       for (int w : workers) tiles_[entry].push_back(small.at(w));
       return;
     }
-    const SumRoute* const route = SumRouteOf(output);
+    const OutputRoute* const route = OutputRouteOf(output);
     if (route != nullptr && small.empty()) {
       const Regions tiles = fetches_.EmitMoves(
-          PlanSumRoute(graph_, plan_, *route, parts, reduction, boxes), AllOf(fetches),
+          PlanOutputRoute(graph_, plan_, *route, parts, reduction, boxes), AllOf(fetches),
           produced, graph_.dtypes[entry], graph_.nodes[output.node].name + suffix);
       for (int w : workers) tiles_[entry].push_back(tiles.at(w));
       return;
@@ -408,8 +409,8 @@ class Partitioner {
   }
 
   // The plan's route of an output; null if there is none.
-  const SumRoute* SumRouteOf(NodeEntry output) const {
-    for (const SumRoute& route : SameNode(plan_.sum_routes, output.node)) {
+  const OutputRoute* OutputRouteOf(NodeEntry output) const {
+    for (const OutputRoute& route : SameNode(plan_.output_routes, output.node)) {
       if (route.output == output.index) return &route;
     }
     return nullptr;

@@ -50,7 +50,7 @@ class OutputPlanner {
     return Add(worker, region, Made(), reduction_.steps);
   }
 
-  std::vector<std::vector<FetchSpec>> Route(const SumRoute& route,
+  std::vector<std::vector<FetchSpec>> Route(const OutputRoute& route,
                                             const std::vector<Box>& tiles) const {
     const std::string name =
         graph_.nodes[output_.node].name + "/out" + std::to_string(output_.index);
@@ -197,11 +197,10 @@ OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
   return OutputPlanner(graph, plan, output, parts, reduction).Run(tiles);
 }
 
-std::vector<std::vector<FetchSpec>> PlanSumRoute(const Graph& graph, const Plan& plan,
-                                                 const SumRoute& route,
-                                                 const std::vector<OperatorPart>& parts,
-                                                 const OutputReduction& reduction,
-                                                 const std::vector<Box>& tiles) {
+std::vector<std::vector<FetchSpec>> PlanOutputRoute(
+    const Graph& graph, const Plan& plan, const OutputRoute& route,
+    const std::vector<OperatorPart>& parts, const OutputReduction& reduction,
+    const std::vector<Box>& tiles) {
   return OutputPlanner(graph, plan, {route.node, route.output}, parts, reduction)
       .Route(route, tiles);
 }

@@ -4,9 +4,8 @@
 // piece of the tile and gather the others (graph/reduction_tiles.h), if that fetches
 // less.
 //
-// Over a plan's route (graph/plan.h) the workers of a host add up their terms first: each
-// those of a piece of what they all have made. Tiles, or pieces of them, are made of such
-// partial sums.
+// Over a plan's route (graph/plan.h) tiles are gathered from pieces; and the workers of a
+// host may add up their terms first: each those of a piece of what they all have made.
 //
 // Input:      what the workers' instances produce, and the tiles that they must own.
 // Output:     one fetch per worker, or two one after the other.
@@ -42,11 +41,10 @@ OutputFetches PlanOutput(const Graph& graph, const Plan& plan, NodeEntry output,
                          const OutputReduction& reduction, const std::vector<Box>& tiles);
 
 // The moves of a route, from what the instances produced to the tiles: [move][worker].
-std::vector<std::vector<FetchSpec>> PlanSumRoute(const Graph& graph, const Plan& plan,
-                                                 const SumRoute& route,
-                                                 const std::vector<OperatorPart>& parts,
-                                                 const OutputReduction& reduction,
-                                                 const std::vector<Box>& tiles);
+std::vector<std::vector<FetchSpec>> PlanOutputRoute(
+    const Graph& graph, const Plan& plan, const OutputRoute& route,
+    const std::vector<OperatorPart>& parts, const OutputReduction& reduction,
+    const std::vector<Box>& tiles);
 
 // How `worker` assembles another region of the output from what the instances produced.
 FetchSpec PlanOutputRegion(const Graph& graph, const Plan& plan, NodeEntry output,

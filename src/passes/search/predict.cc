@@ -25,7 +25,7 @@ void AddFetches(const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass&
     for (int node : op.nodes) {
       if (!fetch.HasRoute()) break;
       if (slot.is_output) {
-        found->sum_routes.push_back({node, slot.index, fetch.partial, fetch.stops});
+        found->output_routes.push_back({node, slot.index, fetch.partial, fetch.stops});
       } else {
         found->routes.push_back({node, slot.index, fetch.stops});
       }
@@ -38,8 +38,9 @@ void AddFetches(const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass&
 
 // Operators of an element-wise class differ, and fetch nothing unless they are random, or
 // updates of weights that are cut apart.
-void AddElementwise(const StrategyTable& table, const CoarseGraph& coarse, const ClassCuts& cuts, const OpClass& op,
-                    const TimeCost& time, Prediction* found) {
+void AddElementwise(const StrategyTable& table, const CoarseGraph& coarse,
+                    const ClassCuts& cuts, const OpClass& op, const TimeCost& time,
+                    Prediction* found) {
   const Cuts& of_tensor = cuts.tensors[op.follows];
   for (int node : op.nodes) {
     const double seconds = time.ElementwiseSeconds(node, of_tensor);
@@ -98,16 +99,15 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
   std::sort(found.routes.begin(), found.routes.end(), [](const Route& a, const Route& b) {
     return std::tuple(a.node, a.input) < std::tuple(b.node, b.input);
   });
-  std::sort(found.sum_routes.begin(), found.sum_routes.end(),
-            [](const SumRoute& a, const SumRoute& b) {
+  std::sort(found.output_routes.begin(), found.output_routes.end(),
+            [](const OutputRoute& a, const OutputRoute& b) {
               return std::tuple(a.node, a.output) < std::tuple(b.node, b.output);
             });
   return found;
 }
 
 int64_t PredictOperators(const StrategyTable& table, const CoarseGraph& coarse,
-                         const ClassCuts& cuts, size_t number,
-                         const TimeCost& time) {
+                         const ClassCuts& cuts, size_t number, const TimeCost& time) {
   Prediction found = Nothing(time);
   AddClass(table, coarse, cuts, number, time, &found);
   return found.time.step_ns;

@@ -3,7 +3,7 @@
 //
 // Input:      a graph, its table and a plan; the machine and the operators' work.
 // Output:     the time by what it is spent on, and the bytes that cross each level of
-//             links; the routes of inputs and sums (routes.h).
+//             links; the routes (routes.h).
 // Errors:     UserError(kPlan) for a plan that cuts the members of one class differently.
 // Position:   at the end of a search for time; and of any plan, to compare it.
 // Complexity: one cost of time_cost.h for every slot of every class of operators.
@@ -26,7 +26,7 @@ namespace tofu {
 struct Prediction {
   PredictedTime time;
   std::vector<Route> routes;
-  std::vector<SumRoute> sum_routes;
+  std::vector<OutputRoute> output_routes;
 };
 
 Prediction PredictTime(const Graph& graph, const StrategyTable& table, const Plan& plan,
@@ -39,8 +39,7 @@ Prediction PredictClasses(const Graph& graph, const StrategyTable& table,
 
 // Nanoseconds of one class of operators.
 int64_t PredictOperators(const StrategyTable& table, const CoarseGraph& coarse,
-                         const ClassCuts& cuts, size_t number,
-                         const TimeCost& time);
+                         const ClassCuts& cuts, size_t number, const TimeCost& time);
 
 }  // namespace tofu
 

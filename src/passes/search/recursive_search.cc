@@ -363,7 +363,7 @@ class Recursion {
           PredictClasses(graph_, table_, coarse_, best_, parts_, *options_.time);
       plan.predicted = std::move(found.time);
       plan.routes = std::move(found.routes);
-      plan.sum_routes = std::move(found.sum_routes);
+      plan.output_routes = std::move(found.output_routes);
       plan.predicted->lower_bound_ns = std::min(lower_bound_, best_cost_);
     }
     TOFU_CHECK(plan.cost() == best_cost_) << "the plan's operators cost " << plan.cost()

@@ -102,8 +102,8 @@ std::vector<TileSplits> PartialStops(const GroupBoxes& made, StepSet reduces,
   return StopsOver(made, steps, levels);
 }
 
-std::vector<TileSplits> SumStops(const GroupBoxes& tiles, StepSet reduces,
-                                 const std::vector<int>& levels) {
+std::vector<TileSplits> OutputStops(const GroupBoxes& tiles, StepSet reduces,
+                                    const std::vector<int>& levels) {
   if (HasOneLevel(levels)) return {};
   std::vector<int> steps = SharedSteps(tiles);
   const auto order = [&](int step) {

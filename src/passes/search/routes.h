@@ -8,10 +8,11 @@
 // of another one consists of larger pieces, which the workers of a level gather from the
 // smaller ones. A move is a fetch; docs/design/0018-routes.md lists them.
 //
-// A sum whose terms lie on several hosts has stops of two kinds. First the workers of a
-// host add up its terms: each those of one piece of what they all have made, over steps
-// that reduce. Such partial sums are added up to pieces of the tiles, in any of which
-// a slow link is crossed by one term of each host; pieces are gathered as above.
+// An output goes from where it is made to its tiles in the same way. A sum whose terms
+// lie on several hosts has stops of two kinds. First the workers of a host add up its
+// terms: each those of one piece of what they all have made, over steps that reduce. Such
+// partial sums are added up to pieces of the tiles, in any of which a slow link is
+// crossed by one term of each host; pieces are gathered as above.
 //
 // Input:      the regions that the workers need, and the level of links of each step.
 // Output:     the stops possible; the cheapest way through them.
@@ -40,10 +41,10 @@ std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
 std::vector<TileSplits> PartialStops(const GroupBoxes& made, StepSet reduces,
                                      const std::vector<int>& levels);
 
-// Pieces of the tiles of a sum, over all steps at which workers have the same tile. Of
-// one level's steps those that reduce nothing come first, as in reduction_tiles.h.
-std::vector<TileSplits> SumStops(const GroupBoxes& tiles, StepSet reduces,
-                                 const std::vector<int>& levels);
+// Pieces of an output's tiles, over all steps at which workers have the same tile. Of one
+// level's steps those that reduce nothing come first, as in reduction_tiles.h.
+std::vector<TileSplits> OutputStops(const GroupBoxes& tiles, StepSet reduces,
+                                    const std::vector<int>& levels);
 
 // Whether workers can gather pieces of `to` from those of `from`.
 bool MayGather(const TileSplits& from, const TileSplits& to);

@@ -339,10 +339,13 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
     const GroupBoxes pieces = Pieces(owned, way.splits);
     AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
     if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
-    const bool may_gain = regions.Reduces(slot.index) != 0 && CrossesHosts(time);
+    // Two fetches at least.
+    const bool may_gain =
+        CrossesHosts(time) && (!way.splits.empty() || time.seconds > host_s_);
     time = finished(std::move(time));
     if (!may_gain) return time;
-    return Faster(std::move(time), finished(RoutedSum(slot.index, split, owned, bytes)));
+    return Faster(std::move(time),
+                  finished(RoutedOutput(slot.index, split, owned, bytes)));
   }
   if (regions.InputElements(slot.index, owned) == 0) return time;
   const GroupBoxes& needed = regions.Boxes(false, slot.index);
@@ -412,14 +415,14 @@ FetchTime TimeCost::RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles
   return time;
 }
 
-// The same for a sum. States: the terms that workers have made, partial sums, pieces of
-// tiles, and the tiles.
-FetchTime TimeCost::RoutedSum(int index, const TimedSplit& split, const GroupBoxes& tiles,
-                              int64_t element_bytes) const {
+// The same for an output. States: what workers have made, partial sums, pieces of tiles,
+// and the tiles.
+FetchTime TimeCost::RoutedOutput(int index, const TimedSplit& split,
+                                 const GroupBoxes& tiles, int64_t element_bytes) const {
   FetchTime time = NoTime(tiles.parts.size());
   const OperatorRegions& regions = split.by.back();
   const StepSet reduces = regions.Reduces(index);
-  const std::vector<TileSplits> stops = SumStops(tiles, reduces, levels_);
+  const std::vector<TileSplits> stops = OutputStops(tiles, reduces, levels_);
   std::vector<TileSplits> partial;
   GroupBoxes made = regions.Boxes(true, index);
   made.volume = SumOverlap(made, made);

@@ -12,10 +12,9 @@
 //              Tiles of other workers are read one after the other: for each a latency,
 //              and its bytes at the link's rate for that size, while all workers read.
 //              A sum that several workers need whole is two fetches where the graph has
-//              two (cost.h): of the pieces' terms, and of the other pieces. A region of
-//              an input is fetched through the stops of a route (routes.h) where that
-//              takes less; so is a sum of which terms or pieces cross other than the
-//              innermost links.
+//              two (cost.h): of the pieces' terms, and of the other pieces. What
+//              crosses other than the innermost links is fetched through the stops of
+//              a route (routes.h) where that takes less.
 //   host       for every operator and every fetch the longer of what its worker needs to
 //              launch it and what the script's thread needs to hand it to all workers
 //   overlap    parameters are there before the step begins. Where a device runs several
@@ -72,7 +71,7 @@ struct FetchTime {
   double hidden_s = 0;                 // of these, by the operator's computation
   double host_s = 0;                   // not among them
   std::vector<int64_t> bytes_by_step;  // that cross each step's link, over all groups
-  std::vector<TileSplits> partial;     // stops of the route of a sum, before the others
+  std::vector<TileSplits> partial;     // stops of a sum's route, before the others
   std::vector<TileSplits> stops;       // of the route, first to last
   int64_t relayed_bytes = 0;           // more than directly
 
@@ -103,7 +102,7 @@ class TimeCost {
 
   // Whether computation may hide what the slot fetches.
   bool MayOverlap(const OpSlot& slot) const;
-  // Whether sums may take routes.
+  // Whether fetches may take routes.
   bool HasRoutes() const { return inner_steps_ > 0; }
   double host_s() const { return host_s_; }  // of every operator or fetch
   int LevelOf(size_t step) const { return levels_[step]; }
@@ -128,8 +127,8 @@ class TimeCost {
   std::vector<int> Cheapest(int states, const AddMove& add_move, FetchTime* time) const;
   FetchTime RoutedTime(const GroupBoxes& needed, const GroupTiles& tiles,
                        int64_t element_bytes) const;
-  FetchTime RoutedSum(int index, const TimedSplit& split, const GroupBoxes& tiles,
-                      int64_t element_bytes) const;
+  FetchTime RoutedOutput(int index, const TimedSplit& split, const GroupBoxes& tiles,
+                         int64_t element_bytes) const;
   FetchTime NoTime(size_t steps) const;
   bool CrossesHosts(const FetchTime& direct) const;
   int64_t Copies(StepSet steps, size_t from) const;

@@ -24,7 +24,8 @@ class PlanText : public testing::Test {
     options.parts = {3, 2};
     plan_ = MakePlan(example_.graph(), example_.table(), options);
     plan_.routes = {{FirstOperator(), 0, {{{1, 1}, {0, 0}}, {{1, 1}}}}};
-    plan_.sum_routes = {{FirstOperator(), 0, {{{1, 0}}}, {{{1, 1}, {0, 0}}, {{1, 1}}}}};
+    plan_.output_routes = {
+        {FirstOperator(), 0, {{{1, 0}}}, {{{1, 1}, {0, 0}}, {{1, 1}}}}};
     json_ = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
   }
 
@@ -62,7 +63,7 @@ TEST_F(PlanText, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(plan.step_bytes, plan_.step_bytes);
   EXPECT_EQ(plan.status, plan_.status);
   EXPECT_EQ(plan.routes, plan_.routes);
-  EXPECT_EQ(plan.sum_routes, plan_.sum_routes);
+  EXPECT_EQ(plan.output_routes, plan_.output_routes);
   EXPECT_EQ(WritePlan(plan, example_.graph(), example_.table()),
             WritePlan(plan_, example_.graph(), example_.table()));
 }
@@ -127,20 +128,20 @@ TEST_F(PlanText, RoutesThatAreImpossibleAreRefused) {
   EXPECT_NE(ErrorOf(json).find("at least one stop"), std::string::npos);
 }
 
-TEST_F(PlanText, RoutesOfSumsThatAreImpossibleAreRefused) {
+TEST_F(PlanText, RoutesOfOutputsThatAreImpossibleAreRefused) {
   Json json = json_;
-  json["sum_routes"][0]["node"] = "nowhere";
+  json["output_routes"][0]["node"] = "nowhere";
   EXPECT_NE(ErrorOf(json).find("a node of the graph"), std::string::npos);
   json = json_;
-  json["sum_routes"][0]["output"] = 9;
-  EXPECT_NE(ErrorOf(json).find("sum_routes[0].output"), std::string::npos);
+  json["output_routes"][0]["output"] = 9;
+  EXPECT_NE(ErrorOf(json).find("output_routes[0].output"), std::string::npos);
   json = json_;
-  json["sum_routes"][0]["partial"][0][0]["dim"] = 2;
+  json["output_routes"][0]["partial"][0][0]["dim"] = 2;
   EXPECT_NE(ErrorOf(json).find("partial[0][0].dim"), std::string::npos);
   json = json_;
-  json["sum_routes"][0]["partial"] = Json::array();
+  json["output_routes"][0]["partial"] = Json::array();
   EXPECT_EQ(ErrorOf(json), "no error");
-  json["sum_routes"][0]["stops"] = Json::array();
+  json["output_routes"][0]["stops"] = Json::array();
   EXPECT_NE(ErrorOf(json).find("at least one stop, here or in partial"),
             std::string::npos);
 }

@@ -153,7 +153,7 @@ class NodeTime {
     return Fastest(states, {}, graph_.nodes[node_].inputs[slot]);
   }
 
-  // The same for an output that is reduced.
+  // The same for an output.
   std::vector<Crossing> OutputRoute(size_t index) const {
     Regions made;
     Regions tiles;
@@ -179,10 +179,6 @@ class NodeTime {
     AddStops(Kind::kPieces, tiles, steps, &states);
     states.push_back({Kind::kPieces, {}, tiles});
     return Fastest(states, reduces, {node_, static_cast<int>(index)});
-  }
-
-  bool IsReduced(int index) const {
-    return parts_[0].copies[static_cast<size_t>(index)] > 1;
   }
 
   // Whether anything crosses other links than the innermost.
@@ -375,6 +371,7 @@ class NodeTime {
   std::set<size_t> StepsThatReduce(size_t index) const {
     std::set<size_t> steps;
     const StrategyRow* row = table_.row(node_);
+    if (row == nullptr || index >= row->outputs.size()) return steps;
     for (size_t step = 0; step < plan_.parts.size(); ++step) {
       if (row->outputs[index].reduce.count(plan_.op_cuts[node_][step]) > 0) {
         steps.insert(step);
@@ -516,7 +513,7 @@ RecountedTime& RecountedTime::operator+=(const RecountedTime& other) {
   for (size_t step = 0; step < bytes.size(); ++step) bytes[step] += other.bytes[step];
   added_bytes += other.added_bytes;
   routes += other.routes;
-  sum_routes += other.sum_routes;
+  output_routes += other.output_routes;
   return *this;
 }
 
@@ -577,11 +574,11 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
       return one;
     };
     const std::vector<Crossing> direct = time.Output(static_cast<size_t>(index));
-    const bool may_route = time.IsReduced(index) && time.CrossesHosts(direct);
+    const bool may_route = time.CrossesHosts(direct);
     RecountedTime best = Faster(
         count(direct), count(may_route ? time.OutputRoute(static_cast<size_t>(index))
                                        : std::vector<Crossing>()));
-    std::swap(best.routes, best.sum_routes);
+    std::swap(best.routes, best.output_routes);
     found += best;
   }
   return found;

@@ -19,7 +19,7 @@ struct RecountedTime {
   std::vector<int64_t> bytes;  // [step]
   int64_t added_bytes = 0;     // of these, by routes
   int routes = 0;              // of inputs
-  int sum_routes = 0;
+  int output_routes = 0;
 
   RecountedTime& operator+=(const RecountedTime& other);
 };

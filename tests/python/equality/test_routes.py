@@ -93,7 +93,7 @@ def test_sums_added_up_within_hosts_equal_the_serial_ones(
     (losses, weights), compiled = train_routed(
         model, dtype, workers, two_hosts(workers), fetch=fetch, **options
     )
-    sums = json.loads(compiled.plan.to_json())["sum_routes"]
+    sums = json.loads(compiled.plan.to_json())["output_routes"]
     assert any(route["partial"] for route in sums)
     np.testing.assert_allclose(losses, expected, rtol=tolerance)
     for name, value in weights.items():
@@ -144,7 +144,7 @@ def test_the_simulation_counts_one_sum_of_each_host(two_hosts):
     options = SearchOptions(mode="data-parallel", machine=machine)
     routed = search_plan(table, 8, {}, options, None)
     found = json.loads(routed.to_json())
-    assert found["sum_routes"]
+    assert found["output_routes"]
     assert "routes" not in found
     predicted = {link["name"]: link["bytes"] for link in found["predicted"]["links"]}
     before, after = simulated_bytes(direct, machine), simulated_bytes(routed, machine)
@@ -159,5 +159,5 @@ def test_a_saved_plan_keeps_the_routes_of_its_sums(two_hosts, tmp_path):
     plan = tofu.plan("mlp", workers=8, search="data-parallel", machine=two_hosts(8))
     plan.save(path)
     (saved,) = read(path).read_plans()
-    assert json.loads(plan.to_json())["sum_routes"] == list(saved.sum_routes) != []
-    assert f"{len(saved.sum_routes):,} sums are added up within hosts" in str(plan)
+    assert json.loads(plan.to_json())["output_routes"] == list(saved.output_routes) != []
+    assert f"{len(saved.output_routes):,} outputs cross slow links once" in str(plan)

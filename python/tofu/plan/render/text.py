@@ -96,8 +96,8 @@ def _time(plan: Plan) -> Iterator[str]:
         yield f"of the communication {', '.join(sizes)}"
     if plan.routes:
         yield f"{len(plan.routes):,} inputs cross slow links once and are gathered within hosts"
-    if plan.sum_routes:
-        yield f"{len(plan.sum_routes):,} sums are added up within hosts before crossing slow links"
+    if plan.output_routes:
+        yield f"{len(plan.output_routes):,} outputs cross slow links once for each host"
     if plan.chosen:
         yield f"chosen by simulation: {_candidates(plan)}"
 

@@ -381,13 +381,13 @@ std::vector<TileSplits> RandomChain(const std::vector<TileSplits>& stops,
 }
 
 // A route for every output that has one, through random stops; each step has a level.
-std::vector<SumRoute> RandomSumRoutes(const MockGraph& mock, const Plan& plan,
-                                      std::mt19937* random) {
+std::vector<OutputRoute> RandomOutputRoutes(const MockGraph& mock, const Plan& plan,
+                                            std::mt19937* random) {
   std::vector<int> levels;
   for (size_t step = plan.parts.size(); step-- > 0;)
     levels.push_back(static_cast<int>(step));
   const std::vector<bool> used = UsedEntries(mock.graph);
-  std::vector<SumRoute> routes;
+  std::vector<OutputRoute> routes;
   for (int node = 0; node < mock.graph.num_nodes(); ++node) {
     const Node& n = mock.graph.nodes[node];
     if (n.is_variable()) continue;
@@ -395,17 +395,17 @@ std::vector<SumRoute> RandomSumRoutes(const MockGraph& mock, const Plan& plan,
                                   plan.parts);
     for (int output = 0; output < n.num_outputs; ++output) {
       const int entry = mock.graph.entry_id({node, output});
-      if (!used[entry] || regions.Reduces(output) == 0) continue;
+      if (!used[entry]) continue;
       const GroupBoxes tiles =
           TileBoxes(mock.graph.shapes[entry], plan.tensor_cuts[entry], plan.parts);
       const StepSet reduces = regions.Reduces(output);
-      SumRoute route{node, output, {}, {}};
+      OutputRoute route{node, output, {}, {}};
       if ((*random)() % 4 > 0) {
         route.partial = RandomChain(
             PartialStops(regions.Boxes(true, output), reduces, levels), random);
       }
       if (route.partial.empty() || (*random)() % 3 > 0) {
-        route.stops = RandomChain(SumStops(tiles, reduces, levels), random);
+        route.stops = RandomChain(OutputStops(tiles, reduces, levels), random);
         std::reverse(route.stops.begin(), route.stops.end());
       }
       if (route.partial.empty() && route.stops.empty()) continue;
@@ -432,7 +432,7 @@ void ExpectSameBits(const Partitioned& partitioned,
 }
 
 // The terms of a host first: the same values, and bytes that are counted apart.
-TEST_P(PartitionRandom, RoutesOfSumsMakeTheSameTiles) {
+TEST_P(PartitionRandom, RoutesOfOutputsMakeTheSameTiles) {
   bool has_partial = false;
   bool moves_more = false;
   for (unsigned seed = 0; seed < kSeeds; ++seed) {
@@ -443,8 +443,8 @@ TEST_P(PartitionRandom, RoutesOfSumsMakeTheSameTiles) {
     const auto whole = RandomValues(mock.graph, &random);
     const std::vector<Array> serial = RunGraph(mock.graph, whole);
     if (!AllFinite(serial)) continue;
-    plan.sum_routes = RandomSumRoutes(mock, plan, &random);
-    for (const SumRoute& route : plan.sum_routes) {
+    plan.output_routes = RandomOutputRoutes(mock, plan, &random);
+    for (const OutputRoute& route : plan.output_routes) {
       has_partial = has_partial || !route.partial.empty();
     }
     for (const FetchKind kind : {FetchKind::kPlain, FetchKind::kMultiFetch}) {
@@ -464,7 +464,7 @@ TEST_P(PartitionRandom, RoutesOfSumsMakeTheSameTiles) {
   EXPECT_EQ(moves_more, GetParam().size() > 1);
 }
 
-TEST(RoutesOfSums, EveryReducerNests) {
+TEST(RoutesOfOutputs, EveryReducerNests) {
   for (const char* op : {"sum_axis", "prod_axis", "max_axis", "min_axis"}) {
     SCOPED_TRACE(op);
     std::mt19937 random(1);
@@ -474,7 +474,7 @@ TEST(RoutesOfSums, EveryReducerNests) {
     Plan plan = ReplicatedPlan(mock, {2, 2});
     const int reduced = mock.table.row(y.node)->outputs[0].reduce.begin()->first;
     plan.op_cuts[y.node] = {reduced, reduced};
-    plan.sum_routes = {{y.node, 0, {{{1, 0}}}, {{{1, 0}, {0, 0}}, {{1, 0}}}}};
+    plan.output_routes = {{y.node, 0, {{{1, 0}}}, {{{1, 0}, {0, 0}}, {{1, 0}}}}};
     const auto whole = RandomValues(mock.graph, &random);
     for (const FetchKind kind : {FetchKind::kPlain, FetchKind::kMultiFetch}) {
       const Partitioned over =

@@ -46,7 +46,7 @@ std::vector<std::vector<FetchSpec>> Routed(const std::vector<TileSplits>& partia
   plan.op_cuts.assign(3, std::vector<int>(2, kReplicated));
   plan.op_cuts[2] = op_cuts;
   const Graph& graph = example.graph();
-  return PlanSumRoute(
+  return PlanOutputRoute(
       graph, plan, {2, 0, partial, stops}, OperatorParts(graph, example.table(), plan, 2),
       ReductionOf(graph, example.table(), plan, 2, 0), EntryTiles(graph, plan, 2));
 }

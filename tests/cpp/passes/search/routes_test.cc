@@ -115,14 +115,14 @@ TEST(Routes, PartialSumsAreOfTheTermsOfAHost) {
 TEST(Routes, SumsLieInPiecesOverAllStepsAtLast) {
   const Cuts whole = {kReplicated, kReplicated, kReplicated};
   const GroupBoxes tiles = TileBoxes({8}, whole, {2, 2, 2});
-  EXPECT_EQ(SumStops(tiles, 0b111, {1, 0, 0}),
+  EXPECT_EQ(OutputStops(tiles, 0b111, {1, 0, 0}),
             (std::vector<TileSplits>{{{1, 0}, {2, 0}}, {{1, 0}, {2, 0}, {0, 0}}}));
   // Of a level's steps what reduces nothing is first.
-  EXPECT_EQ(SumStops(tiles, 0b011, {1, 0, 0}),
+  EXPECT_EQ(OutputStops(tiles, 0b011, {1, 0, 0}),
             (std::vector<TileSplits>{{{2, 0}, {1, 0}}, {{2, 0}, {1, 0}, {0, 0}}}));
   const GroupBoxes cut = TileBoxes({8}, {kReplicated, 0, 0}, {2, 2, 2});
-  EXPECT_EQ(SumStops(cut, 0b111, {1, 0, 0}), (std::vector<TileSplits>{{{0, 0}}}));
-  EXPECT_TRUE(SumStops(tiles, 0b111, {0, 0, 0}).empty());
+  EXPECT_EQ(OutputStops(cut, 0b111, {1, 0, 0}), (std::vector<TileSplits>{{{0, 0}}}));
+  EXPECT_TRUE(OutputStops(tiles, 0b111, {0, 0, 0}).empty());
 }
 
 TEST(Routes, PiecesAreGatheredFromTheirParts) {

@@ -124,7 +124,7 @@ int ExpectRecounted(ExampleGraph* example, const Plan& plan, const Machine& mach
             plan.total_bytes() + recounted.added_bytes);
   EXPECT_EQ(time.relayed_bytes, recounted.added_bytes);
   EXPECT_EQ(static_cast<int>(prediction.routes.size()), recounted.routes);
-  EXPECT_EQ(static_cast<int>(prediction.sum_routes.size()), recounted.sum_routes);
+  EXPECT_EQ(static_cast<int>(prediction.output_routes.size()), recounted.output_routes);
   return recounted.routes;
 }
 
@@ -151,7 +151,7 @@ TEST(TimeCost, SumsThatAllNeedAreCountedInPieces) {
 // Of three levels of links every one's bytes are a recount's, over routes too.
 TEST(TimeCost, BytesOfEachOfThreeLevelsAreRecounted) {
   int routes = 0;
-  int sum_routes = 0;
+  int output_routes = 0;
   int of_three_moves = 0;
   int of_partial_sums_twice = 0;
   for (const char* mode : {"data-parallel", "equalchop", "tofu"}) {
@@ -174,19 +174,19 @@ TEST(TimeCost, BytesOfEachOfThreeLevelsAreRecounted) {
       }
       ASSERT_EQ(found.time.relayed_bytes, recounted.added_bytes);
       ASSERT_EQ(static_cast<int>(found.routes.size()), recounted.routes);
-      ASSERT_EQ(static_cast<int>(found.sum_routes.size()), recounted.sum_routes);
+      ASSERT_EQ(static_cast<int>(found.output_routes.size()), recounted.output_routes);
       routes += recounted.routes;
-      sum_routes += recounted.sum_routes;
+      output_routes += recounted.output_routes;
       for (const Route& route : found.routes) {
         of_three_moves += route.stops.size() > 1 ? 1 : 0;
       }
-      for (const SumRoute& route : found.sum_routes) {
+      for (const OutputRoute& route : found.output_routes) {
         of_partial_sums_twice += route.partial.size() > 1 ? 1 : 0;
       }
     }
   }
   EXPECT_GT(routes, 10);
-  EXPECT_GT(sum_routes, 10);
+  EXPECT_GT(output_routes, 10);
   EXPECT_GT(of_three_moves, 0);
   EXPECT_GT(of_partial_sums_twice, 0);
 }
@@ -208,8 +208,8 @@ TEST(TimeCost, DataParallelismOverTwoHosts) {
   // It adds up 4 terms of it before, and gathers the other 3 quarters after that.
   EXPECT_EQ(found.time.links[0].bytes, 8 * (3 + 3) * kBytes / 4);
   EXPECT_EQ(found.time.relayed_bytes, 0);
-  ASSERT_EQ(found.sum_routes.size(), 4u);
-  for (const SumRoute& route : found.sum_routes) {
+  ASSERT_EQ(found.output_routes.size(), 4u);
+  for (const OutputRoute& route : found.output_routes) {
     EXPECT_EQ(route.partial.size(), 1u);
     EXPECT_EQ(route.stops, route.partial);
   }
