@@ -114,10 +114,10 @@ def count(graph: dict[str, Any]) -> Counter[str]:
 def measure(model: str, workers: int, batch_size: Optional[int]) -> dict[str, dict[str, int]]:
     """The calls of a training step, with each kind of fetch."""
     sizes = {} if batch_size is None else {"batch_size": batch_size}
-    built = models.build(model, **sizes)
+    make = models.build(model, **sizes).training_graphs(on_gpus=True)
 
     def prepare(fused: Collection[str] = ()) -> Any:
-        return strategy_table(built.training_graph(on_gpus=True, fused=fused))[0]
+        return strategy_table(make(fused))[0]
 
     def refine(plan: Any) -> Any:
         fused = whole_statistics(plan)

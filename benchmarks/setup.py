@@ -95,8 +95,13 @@ def watch_tofu(clock: Clock) -> None:
     from tofu.mx.build import training_graph
     from tofu.mx.run import program
 
+    make = clock.timed("training graph", training_graph.training_graphs)
+
+    def training_graphs(*args: Any, **options: Any) -> Callable[..., Any]:
+        return clock.timed("training graph", make(*args, **options))
+
+    training_graph.training_graphs = training_graphs
     for part, owner, name in (
-        ("training graph", training_graph, "training_graph"),
         ("strategy table", strategy_table, "strategy_table"),
         ("search", _core, "plan"),
         ("partition", _core, "partition"),

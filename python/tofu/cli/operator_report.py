@@ -92,5 +92,6 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
             lines.append(f"  {finding.reproduce}")
     numbers = (f"{sum(len(getattr(v, k)) for v in verdicts)} {k}" for k in _KINDS)
     checked = sum(v.checked for v in verdicts)
-    lines.append(f"{len(verdicts)} operators, {checked} runs in parts: {', '.join(numbers)}")
+    count = f"{len(verdicts)} operator{'s' * (len(verdicts) != 1)}"
+    lines.append(f"{count}, {checked} runs in parts: {', '.join(numbers)}")
     return "\n".join(lines) + "\n"

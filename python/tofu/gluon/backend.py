@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any, Callable, Optional
 
 __all__ = ["Backend", "own"]
@@ -13,7 +14,7 @@ class Backend:
     """The functions of other layers that this one calls.
 
     Attributes:
-        training_graph: tofu.mx.build.training_graph.training_graph
+        training_graphs: tofu.mx.build.training_graph.training_graphs
         refined: tofu.mx.build.lower.fused_norm.refined
         strategy_table: tofu.analysis.strategy_table.strategy_table
         choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
@@ -32,7 +33,7 @@ class Backend:
         is_random: tofu.analysis.described.is_random
     """
 
-    training_graph: Callable[..., Any]
+    training_graphs: Callable[..., Callable[[Optional[Collection[str]]], Any]]
     refined: Callable[[Callable[[Any], Any], Any], Any]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
     choose_plan: Callable[..., Any]
@@ -74,7 +75,7 @@ def own() -> Backend:
         return choose_plan(*args, **options).plan
 
     return Backend(
-        training_graph=training_graph.training_graph,
+        training_graphs=training_graph.training_graphs,
         refined=fused_norm.refined,
         strategy_table=strategy_table.strategy_table,
         choose_plan=choose,

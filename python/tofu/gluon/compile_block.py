@@ -7,7 +7,7 @@ import functools
 import json
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import mxnet as mx
 
@@ -23,6 +23,8 @@ from .session import Session
 from .tile_state import Update
 
 __all__ = ["make_pool"]
+
+_PREPARING = "preparing the training graph"
 
 
 def make_pool(
@@ -56,7 +58,9 @@ def make_pool(
     session.state.runs_python |= any(
         node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
     )
-    prepare = functools.partial(_prepared, name, symbol, parameters, signature, session)
+    with messages.phase(name, _PREPARING, session):
+        make = _training_graphs(symbol, parameters, signature, session)
+    prepare = functools.partial(_prepared, name, make, session)
     fetch = backend.usable_fetch(session.fetch, session.contexts)
     # MXNet refuses to bind a BatchNorm after a copy between workers.
     of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
@@ -264,31 +268,25 @@ def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
 
 def _prepared(
     name: str,
-    symbol: Any,
-    parameters: Mapping[str, Any],
-    signature: Signature,
+    make: Callable[[Optional[Collection[str]]], Any],
     session: Session,
     fused: Optional[Collection[str]],
 ) -> tuple[Any, dict[str, str]]:
     """The strategy table of the training graph, and the operators without a description."""
-    with messages.phase(name, "preparing the training graph", session):
-        graph = _training_graph(symbol, parameters, signature, session, fused)
-        return session.state.backend.strategy_table(graph)
+    with messages.phase(name, _PREPARING, session):
+        return session.state.backend.strategy_table(make(fused))
 
 
-def _training_graph(
-    symbol: Any,
-    parameters: Mapping[str, Any],
-    signature: Signature,
-    session: Session,
-    fused: Optional[Collection[str]],
-) -> Any:
+def _training_graphs(
+    symbol: Any, parameters: Mapping[str, Any], signature: Signature, session: Session
+) -> Callable[[Optional[Collection[str]]], Any]:
+    """What makes the training graphs, by the BatchNorms that stay whole."""
     auxiliary = set(symbol.list_auxiliary_states())
     described = {
         name: (shape_of(parameter), dtype)
         for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
     }
-    return session.state.backend.training_graph(
+    return session.state.backend.training_graphs(
         symbol,
         inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
         parameters={n: d for n, d in described.items() if n not in auxiliary},
@@ -298,5 +296,4 @@ def _training_graph(
         optimizer=optimizer_kind(parameters) if signature.gradients else None,
         workers=session.workers,
         on_gpus=any(each.device_type == "gpu" for each in session.contexts),
-        fused=fused,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Collection, Mapping
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import mxnet as mx
 from mxnet import gluon
@@ -47,9 +47,15 @@ class ModelGraph:
         fused: Optional[Collection[str]] = (),
     ) -> _core.Graph:
         """The graph of forward, backward and update; see tofu.mx.build.training_graph."""
-        from tofu.mx.build.training_graph import training_graph
+        return self.training_graphs(optimizer=optimizer, on_gpus=on_gpus)(fused)
 
-        return training_graph(
+    def training_graphs(
+        self, *, optimizer: Optional[str] = "sgd", on_gpus: bool = False
+    ) -> Callable[[Optional[Collection[str]]], _core.Graph]:
+        """What makes training graphs, by the BatchNorms that stay whole."""
+        from tofu.mx.build.training_graph import training_graphs
+
+        return training_graphs(
             self.symbol,
             inputs=self.inputs,
             parameters=self.parameters,
@@ -58,7 +64,6 @@ class ModelGraph:
             train=True,
             optimizer=optimizer,
             on_gpus=on_gpus,
-            fused=fused,
         )
 
 

@@ -141,7 +141,7 @@ def of_symbol(
         GraphError: MXNet finds its shapes inconsistent.
         ConfigError: a shape is missing, or names no variable.
     """
-    from tofu.mx.build.training_graph import training_graph
+    from tofu.mx.build.training_graph import training_graphs
 
     count = workers or number_of_workers()
     variables = _variables(symbol, request)
@@ -150,19 +150,18 @@ def of_symbol(
         for name in symbol.list_arguments()
     }
     parameters = {name: variables[name] for name in is_input if not is_input[name]}
-    make = functools.partial(
-        training_graph,
-        symbol,
-        inputs={name: variables[name] for name in is_input if is_input[name]},
-        parameters=parameters,
-        aux={name: variables[name] for name in symbol.list_auxiliary_states()},
-        gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
-        train=not request.predict,
-        optimizer=request.optimizer,
-        workers=count,
-        on_gpus=_on_gpus(),
-    )
     with _making(request.path.name):
+        make = training_graphs(
+            symbol,
+            inputs={name: variables[name] for name in is_input if is_input[name]},
+            parameters=parameters,
+            aux={name: variables[name] for name in symbol.list_auxiliary_states()},
+            gradients=() if request.predict else tuple(n for n in parameters if n not in frozen),
+            train=not request.predict,
+            optimizer=request.optimizer,
+            workers=count,
+            on_gpus=_on_gpus(),
+        )
         return _problem(request.path.name, make, count)
 
 
@@ -233,7 +232,7 @@ def from_model(
         from tofu import models
 
         built = models.build(name, batch_size)
-        make = functools.partial(built.training_graph, optimizer=optimizer, on_gpus=_on_gpus())
+        make = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus())
         return _problem(models.find(name).name, make, workers)
 
 
@@ -241,13 +240,17 @@ def _making(name: str) -> AbstractContextManager[None]:
     return stage(f"making the training graph of {name}")
 
 
-def _problem(name: str, make: Callable[..., _core.Graph], workers: Optional[int]) -> Problem:
+def _problem(
+    name: str,
+    make: Callable[[Optional[Collection[str]]], _core.Graph],
+    workers: Optional[int],
+) -> Problem:
     """The problem of a graph, which `make` also makes with BatchNorms that stay whole."""
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.build.lower.fused_norm import refined
 
     def prepare(fused: Optional[Collection[str]]) -> _core.StrategyTable:
-        return strategy_table(make(fused=fused))[0]
+        return strategy_table(make(fused))[0]
 
     count = workers or number_of_workers()
     # MXNet cannot bind them where it copies between workers.

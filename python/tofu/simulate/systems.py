@@ -197,9 +197,10 @@ class _Run:
         key = batch_size, workers, mode, keeps_norms
         if key not in self.plans:
             built = build(self.model, batch_size, reduced=self.reduced)
+            make = built.training_graphs(optimizer=OPTIMIZER)
 
             def prepare(fused: Collection[str] = ()) -> _core.StrategyTable:
-                return strategy_table(built.training_graph(optimizer=OPTIMIZER, fused=fused))[0]
+                return strategy_table(make(fused))[0]
 
             refine = functools.partial(refined, prepare) if keeps_norms else None
             problem = Problem(self.model.name, prepare(), workers, refine)

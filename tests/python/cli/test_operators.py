@@ -99,6 +99,11 @@ def test_a_false_strategy_is_shown_and_ends_with_status_1(monkeypatch: pytest.Mo
     ]
 
 
+def test_one_operator_is_no_plural(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace(monkeypatch, Verdict("relu", 4))
+    assert invoke("verify", "relu", "--processes=1").output.strip().startswith("1 operator, 4")
+
+
 def test_missing_and_skipped_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     replace(monkeypatch, Verdict("relu", 4, missing=[finding("relu")], skipped=[finding("relu")]))
     ran = invoke("verify", "relu", "--processes=1", "--format=json")

@@ -93,8 +93,16 @@ def test_the_first_user_runs_a_script(folder):
         assert matches(found, printed), f"{command}:\n{found}"
 
 
-def test_the_second_user_compares_searches(folder):
-    for command, printed in sessions("docs/plans.md", "tofu compare"):
+@pytest.mark.parametrize(
+    "start",
+    [
+        "tofu compare",
+        pytest.param("tofu estimate", marks=pytest.mark.slow),
+        pytest.param("tofu frontier", marks=pytest.mark.whole),
+    ],
+)
+def test_the_second_user_compares_searches(folder, start):
+    for command, printed in sessions("docs/plans.md", start):
         status, found = run(folder, command)
         assert status == 0, found
         assert matches(found, printed), f"{command}:\n{found}"

@@ -154,6 +154,27 @@ class Graph:
         """The variables by name."""
         return {node.name: node for node in self.topological() if node.is_variable}
 
+    def copy(self) -> Graph:
+        """An equal graph of other nodes."""
+        made: dict[Node, Node] = {}
+
+        def entries(of: Iterable[Entry]) -> list[Entry]:
+            return [Entry(made[entry.node], entry.index) for entry in of]
+
+        for node in self.topological():
+            made[node] = Node(
+                node.op,
+                node.name,
+                dict(node.attrs),
+                entries(node.inputs),
+                [made[each] for each in node.control_deps],
+                node.num_outputs,
+                list(node.shapes),
+                list(node.dtypes),
+                list(node.subgraphs),
+            )
+        return Graph(entries(self.heads), [made[node] for node in self.kept])
+
     def replace(self, replacements: dict[Entry, Entry]) -> None:
         """Make all readers of an entry, heads included, read another entry instead."""
 

@@ -9,8 +9,9 @@ Its format is NNVM's JSON with the shape and dtype of every entry (docs/formats.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Mapping
-from typing import Optional
+from typing import Callable, Optional
 
 import mxnet as mx
 
@@ -30,11 +31,14 @@ from .nnvm import Entry, Graph, Node, Shape, format_shape, merge_variables, uniq
 from .replay import replay_stateful
 from .update_nodes import append_updates
 
-__all__ = ["ROLE", "training_graph"]
+__all__ = ["ROLE", "training_graph", "training_graphs"]
 
 Variables = Mapping[str, tuple[Shape, str]]
+# Makes the graph in which the BatchNorms of these names are not taken apart.
+OfFused = Callable[[Optional[Collection[str]]], _core.Graph]
 
 ROLE = "__tofu_role__"
+_BATCH_NORM = "BatchNorm"
 
 
 def training_graph(
@@ -77,6 +81,37 @@ def training_graph(
             of an operator cannot be made stateless.
         UnsupportedMXNetError: see tofu.mx.run.extension.load.
     """
+    make = training_graphs(
+        symbol,
+        inputs=inputs,
+        parameters=parameters,
+        aux=aux,
+        gradients=gradients,
+        train=train,
+        optimizer=optimizer,
+        workers=workers,
+        on_gpus=on_gpus,
+    )
+    return make(fused)
+
+
+def training_graphs(
+    symbol: mx.sym.Symbol,
+    *,
+    inputs: Variables,
+    parameters: Variables,
+    aux: Variables,
+    gradients: Collection[str],
+    train: bool,
+    optimizer: Optional[str] = None,
+    workers: int = 1,
+    on_gpus: bool = False,
+) -> OfFused:
+    """Return what makes the training graphs of a symbol, by `fused`.
+
+    They share all up to the gradient, which is made here; without a BatchNorm they are one.
+    Arguments and errors are those of ``training_graph``.
+    """
     load()
     draft = _Draft(symbol, inputs, parameters, aux)
     _check_variables(draft.graph, draft.variables, gradients)
@@ -92,16 +127,24 @@ def training_graph(
     draft.differentiate(gradients, train=train, workers=workers)
     unique_names(draft.graph)
     draft.infer()
-    updates = AFTER.apply(draft.graph, train=train, workers=workers, on_gpus=on_gpus, fused=fused)
-    replay_stateful(draft.graph)
-    draft.add_heads("aux", updates)
-    if optimizer is not None:
-        draft.update(optimizer, [name for name in gradients if name in parameters])
-    unique_names(draft.graph)
-    draft.infer()
-    _check_stateless(draft.graph)
-    _drop_shape_donors(draft.graph)
-    return _finished(draft.graph, draft.roles, draft.heads)
+    updated = [name for name in gradients if name in parameters]
+
+    def complete(own: _Draft, fused: Optional[Collection[str]]) -> _core.Graph:
+        states = AFTER.apply(own.graph, train=train, workers=workers, on_gpus=on_gpus, fused=fused)
+        replay_stateful(own.graph)
+        own.add_heads("aux", states)
+        if optimizer is not None:
+            own.update(optimizer, updated)
+        unique_names(own.graph)
+        own.infer()
+        _check_stateless(own.graph)
+        _drop_shape_donors(own.graph)
+        return _finished(own.graph, own.roles, own.heads)
+
+    if any(node.op == _BATCH_NORM for node in draft.graph.topological()):
+        return lambda fused: complete(draft.copy(), fused)
+    only = complete(draft, ())
+    return lambda _: only
 
 
 class _Draft:
@@ -122,6 +165,14 @@ class _Draft:
         self.variables = {**inputs, **parameters, **aux}
         self.roles = _roles(inputs, parameters, aux)
         self.heads = ["output"] * len(self.graph.heads)
+
+    def copy(self) -> _Draft:
+        """One that can be continued in another way."""
+        made = copy.copy(self)
+        made.graph = self.graph.copy()
+        made.variables, made.roles = dict(self.variables), dict(self.roles)
+        made.heads = list(self.heads)
+        return made
 
     def infer(self, *, may_be_empty: bool = False) -> None:
         """Infer the shapes and dtypes of all entries; see tofu.mx.build.infer."""

@@ -1,6 +1,7 @@
 """Training graphs, and the symbols that cannot become one."""
 
 import json
+from unittest import mock
 
 import mxnet as mx
 import pytest
@@ -9,8 +10,9 @@ from tofu import _core
 from tofu.analysis.strategy_table import table_document
 from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
+from tofu.mx.build import training_graph as module
 from tofu.mx.build.nnvm import Graph
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.build.training_graph import training_graph, training_graphs
 
 from ..models import mlp, random, zoo
 from ..whole import shapes_of
@@ -150,6 +152,46 @@ def test_updates_for_planning(optimizer, dtype, op, states):
     # Updates of half precision keep single precision.
     kept = "float32" if dtype == "float16" else dtype
     assert {dtype_name(dtypes(graph)[name]) for name in states} <= {kept}
+
+
+def settings(kind):
+    """A small network, and the other arguments of its training graphs."""
+    x = mx.sym.var("data")
+    if kind == "BatchNorm":
+        x = mx.sym.BatchNorm(mx.sym.BatchNorm(x, name="one"), name="two")
+    symbol = mx.sym.sum(mx.sym.FullyConnected(x, num_hidden=4, name="dense"), axis=1)
+    symbol = mx.sym.Dropout(symbol) if kind == "Dropout" else symbol
+    shapes, _, states = symbol.infer_shape(data=(8, 6))
+    known = {n: (s, "float32") for n, s in zip(symbol.list_arguments(), shapes)}
+    options = {
+        "inputs": {"data": known.pop("data")},
+        "parameters": known,
+        "aux": {n: (s, "float32") for n, s in zip(symbol.list_auxiliary_states(), states)},
+        "gradients": list(known),
+        "train": True,
+        "optimizer": "sgd_mom",
+        "workers": 2,
+    }
+    return symbol, options
+
+
+def test_graphs_with_other_whole_norms_share_the_gradient(monkeypatch):
+    symbol, options = settings("BatchNorm")
+    differentiate = mock.Mock(wraps=module.differentiate)
+    monkeypatch.setattr(module, "differentiate", differentiate)
+    choices = [(), ["one"], ["one", "two"], None, ()]
+    make = training_graphs(symbol, **options)
+    found = [make(fused).to_json() for fused in choices]
+    differentiate.assert_called_once()
+    alone = [training_graph(symbol, fused=fused, **options).to_json() for fused in choices]
+    assert found == alone
+    assert len(set(found)) == 3  # None differs in predictions only
+
+
+def test_without_a_norm_there_is_one_graph():
+    symbol, options = settings("Dropout")
+    make = training_graphs(symbol, **options)
+    assert make(()) is make(["absent"])
 
 
 def test_the_hidden_attributes_of_a_script_do_not_leak():
