@@ -68,9 +68,8 @@ class Coalescer {
 
   bool Reads(int node, int entry) const {
     const std::vector<NodeEntry>& inputs = graph_.nodes[node].inputs;
-    return std::any_of(inputs.begin(), inputs.end(), [&](NodeEntry input) {
-      return graph_.entry_id(input) == entry;
-    });
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](NodeEntry input) { return graph_.entry_id(input) == entry; });
   }
 
   // What an update reads that is cut as it is split, whatever its weight is: a state, or

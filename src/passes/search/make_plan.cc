@@ -52,9 +52,9 @@ void CheckOptions(const PlanOptions& options) {
       << "plan: found a memory limit of " << options.memory_limit_bytes
       << " bytes with mode \"" << options.mode
       << "\", expected a size of 1 byte or more, and mode \"tofu\"";
-  TOFU_CHECK_USER(!options.tie_updates || UpdateTiesOf(options.mode, false) ==
-                                              UpdateTies::kAll,
-                  Blame::kPlan)
+  TOFU_CHECK_USER(
+      !options.tie_updates || UpdateTiesOf(options.mode, false) == UpdateTies::kAll,
+      Blame::kPlan)
       << "plan: found mode \"" << options.mode << "\", which cuts optimizer states apart "
       << "from their parameters, expected one that cuts them alike, as PyTorch's "
       << "optimizers need, such as \"data-parallel\" or \"zero-3\"";
@@ -311,7 +311,8 @@ Plan MakePlan(const Graph& graph, const StrategyTable& table, const PlanOptions&
 
   PlanSearch search{graph, table, groups, options, start, on_pass, on_progress};
   if (!options.coarsen) {
-    return search.Finish(search.Run(Coalesce(graph, table, groups, search.NothingMerged())));
+    return search.Finish(
+        search.Run(Coalesce(graph, table, groups, search.NothingMerged())));
   }
   if (options.memory_limit_bytes > 0) return search.Finish(search.RunWithinLimit());
   const CoarseGraph coarse = Coalesce(graph, table, groups, search.Merged());

@@ -31,8 +31,8 @@ void CutFirstDimension(const CoarseGraph& coarse, RecursiveOptions* options) {
   }
 }
 
-// ZeRO's stages: cuts the optimizer states of parameters, or their gradients too, or these
-// parameters themselves, along the first dimension that divides.
+// ZeRO's stages: cuts the optimizer states of parameters, or their gradients too, or
+// these parameters themselves, along the first dimension that divides.
 void CutUpdates(const Graph& graph, const CoarseGraph& coarse, bool with_parameters,
                 RecursiveOptions* options) {
   const auto cut = [&](int tensor) {
@@ -77,8 +77,8 @@ void CutBatch(const Graph& graph, const StrategyTable& table, const CoarseGraph&
 
 const std::vector<std::string>& SearchModes() {
   static const std::vector<std::string> kModes = {
-      "tofu",      "recursion", "flat",    "allrow-greedy", "spartan",
-      "equalchop", "icml18",    "soybean", "data-parallel", "zero-1",
+      "tofu",      "recursion", "flat",           "allrow-greedy", "spartan",
+      "equalchop", "icml18",    "soybean",        "data-parallel", "zero-1",
       "zero-2",    "zero-3",    "mesh-tensorflow"};
   return kModes;
 }

@@ -35,9 +35,10 @@ bool ReleasesMerges(const std::string& name);
 // only then does it gain anything to cut gradients and optimizer states apart.
 UpdateTies UpdateTiesOf(const std::string& name, bool may_be_whole);
 
-// [tensor class]: parameters, their gradients and states, and tensors that no element-wise
-// operator touches. If an element-wise operator had a whole tensor, every worker would
-// compute the same (SoyBean also forbids it); only updates of parameters may do so.
+// [tensor class]: parameters, their gradients and states, and tensors that no
+// element-wise operator touches. If an element-wise operator had a whole tensor, every
+// worker would compute the same (SoyBean also forbids it); only updates of parameters may
+// do so.
 std::vector<bool> ReplicableTensors(const Graph& graph, const CoarseGraph& coarse);
 
 void SetMode(const std::string& mode, const Graph& graph, const StrategyTable& table,

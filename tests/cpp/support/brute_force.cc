@@ -113,8 +113,8 @@ class BruteForce {
     std::vector<Cuts> choices = Choices(extents, allowed, may_be_whole);
     const OpClass& op = coarse_.operators[coarse_.op_class[node]];
     if (op.elementwise && (operators_may_be_whole_ || !row->random)) {
-      // Only an update must be split like its tensors. Others may; they are whole, too, if
-      // these are.
+      // Only an update must be split like its tensors. Others may; they are whole, too,
+      // if these are.
       if (operators_may_be_whole_ || IsUpdate(node)) choices.clear();
       choices.push_back(LikeTensors(*row, coarse_.tensors[op.follows].entries[0]));
     }

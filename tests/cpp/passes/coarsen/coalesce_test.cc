@@ -187,16 +187,15 @@ TEST(Coalesce, AnUpdateIsSplitLikeItsStateOrElseItsGradient) {
   for (const bool has_state : {true, false}) {
     ExampleGraph example = Updated(has_state);
     const CoarseGraph coarse = CoarsenTied(&example, UpdateTies::kNone, false);
-    const OpClass& update =
-        coarse.operators[OpClassOf(example.graph(), coarse, "new_w")];
+    const OpClass& update = coarse.operators[OpClassOf(example.graph(), coarse, "new_w")];
     EXPECT_TRUE(update.elementwise);
     EXPECT_TRUE(update.HasOtherTensors());
     EXPECT_EQ(update.follows, TensorClassOf(example.graph(), coarse, "g"));
   }
   ExampleGraph example = Updated(false);
   const CoarseGraph coarse = CoarsenTied(&example, UpdateTies::kGradient);
-  EXPECT_FALSE(coarse.operators[OpClassOf(example.graph(), coarse, "new_w")]
-                   .HasOtherTensors())
+  EXPECT_FALSE(
+      coarse.operators[OpClassOf(example.graph(), coarse, "new_w")].HasOtherTensors())
       << "without a state the first stage has nothing to cut apart";
 }
 

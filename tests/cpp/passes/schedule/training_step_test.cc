@@ -80,8 +80,8 @@ TEST(TrainingStep, HasTheGraphsOfBothHalvesReadyToRun) {
   }
 }
 
-// Gradients whose heads stand in another order than their operators run: the first layer's
-// comes first, which backward needs last.
+// Gradients whose heads stand in another order than their operators run: the first
+// layer's comes first, which backward needs last.
 TEST(TrainingStep, GradientsAreMadeInTheOrderOfTheirOperators) {
   MockGraph mock(0);
   const NodeEntry x = mock.Variable("x", {4});
