@@ -102,6 +102,29 @@ def test_sums_added_up_within_hosts_equal_the_serial_ones(
         )
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-5)])
+@pytest.mark.parametrize(
+    ("model", "workers", "options"),
+    [
+        ("mlp", 8, {"search": "zero-1"}),
+        ("residual_cnn", 4, {"search": "zero-2"}),
+        ("lstm", 4, {"allow_replication": True}),
+    ],
+)
+def test_outputs_gathered_within_hosts_equal_the_serial_ones(
+    model, workers, options, dtype, tolerance, two_hosts
+):
+    expected, expected_weights = train(CASES[model], dtype, STEPS)
+    (losses, weights), compiled = train_routed(model, dtype, workers, two_hosts(workers), **options)
+    outputs = json.loads(compiled.plan.to_json())["output_routes"]
+    assert any(not route["partial"] for route in outputs)
+    np.testing.assert_allclose(losses, expected, rtol=tolerance)
+    for name, value in weights.items():
+        np.testing.assert_allclose(
+            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
+        )
+
+
 def simulated_bytes(plan, machine):
     found = simulate_plan(plan, read_machine(machine), fetch="multifetch")
     sizes = {"NVLink": 0, "InfiniBand": 0}

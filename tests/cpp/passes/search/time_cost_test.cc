@@ -215,6 +215,28 @@ TEST(TimeCost, DataParallelismOverTwoHosts) {
   }
 }
 
+// Two elements in pieces for four workers: 16 elements are fetched directly. Over hosts
+// it is the least that any way needs.
+TEST(TimeCost, SumsThatDoNotDivideByAllMoveLessOverHosts) {
+  ExampleGraph example;
+  example.Head(example.ReduceRows("y", example.Variable("x", {8, 2}), Reducer::kSum),
+               "output");
+  const Graph& graph = example.graph();
+  Plan plan;
+  plan.parts = {2, 2};
+  plan.tensor_cuts = {{0, 0}, {kReplicated, kReplicated}};
+  plan.op_cuts = {{kReplicated, kReplicated}, {0, 0}};
+  Machine machine = TwoHosts(4, false);
+  machine.device.launch_s = machine.host.push_s = 0;
+  const Prediction found =
+      PredictTime(graph, example.table(), plan, ModelOf(graph, machine));
+  ASSERT_EQ(found.output_routes.size(), 1u);
+  const OperatorRegions regions(graph, example.table(), 1, {0, 0}, plan.parts);
+  EXPECT_EQ(regions.LeastSumElements(0, 4 * 2, 0b11), 12);
+  EXPECT_EQ(found.time.links[0].bytes + found.time.links[1].bytes, 12 * 4);
+  EXPECT_EQ(found.time.relayed_bytes, (12 - 16) * 4);
+}
+
 // Later steps cross faster links, so a plan for time sends less over the slow one.
 TEST(TimeCost, OuterStepsAvoidTheSlowLink) {
   ExampleGraph example = Mlp(64, 64, 2);
