@@ -18,7 +18,7 @@ from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import scatter
 from tofu.plan.layout import variables_of
 
-__all__ = ["numpy_of", "own_gradients", "step_of_one", "shapes_of", "train"]
+__all__ = ["graph_of", "numpy_of", "own_gradients", "step_of_one", "shapes_of", "train"]
 
 
 def numpy_of(arrays):
@@ -27,6 +27,21 @@ def numpy_of(arrays):
 
 def shapes_of(arrays):
     return {name: (array.shape, np.dtype(array.dtype).name) for name, array in arrays.items()}
+
+
+def graph_of(symbol, inputs, parameters, aux=None, **options):
+    """The training graph for arrays of these shapes; all parameters have gradients.
+
+    The options are training_graph's, which may replace these.
+    """
+    settings = {"gradients": list(parameters), "train": True, **options}
+    return training_graph(
+        symbol,
+        inputs=shapes_of(inputs),
+        parameters=shapes_of(parameters),
+        aux=shapes_of(aux or {}),
+        **settings,
+    )
 
 
 def step_of_one(training):
@@ -122,15 +137,7 @@ def train(symbol, inputs, parameters, aux=None, *, head_gradients=None, steps=1,
     The options are training_graph's: composite operators are taken apart as for `workers`.
     """
     aux = aux or {}
-    training = training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux),
-        gradients=list(parameters),
-        train=True,
-        **options,
-    )
+    training = graph_of(symbol, inputs, parameters, aux, **options)
     step = step_of_one(training)
     given = {**parameters, **aux}
     tiles = {

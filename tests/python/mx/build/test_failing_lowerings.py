@@ -9,10 +9,9 @@ import pytest
 from tofu.analysis.strategy_table import WHOLE, table_document
 from tofu.errors import GraphError
 from tofu.mx.build.lower import AFTER, BEFORE, STAGES
-from tofu.mx.build.training_graph import training_graph
 
 from ..models import random
-from ..whole import shapes_of
+from ..whole import graph_of
 
 sym = mx.sym
 
@@ -37,16 +36,8 @@ def boom(node, build):
     raise IndexError("tuple index out of range")
 
 
-def graph_of(symbol, parameters, aux=None, workers=2):
-    return training_graph(
-        symbol,
-        inputs={},
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux or {}),
-        gradients=list(parameters),
-        train=True,
-        workers=workers,
-    )
+def graph_of_parameters(symbol, parameters, aux=None, workers=2):
+    return graph_of(symbol, {}, parameters, aux, workers=workers)
 
 
 def rows_of(graph):
@@ -59,7 +50,7 @@ def rows_of(graph):
 
 def test_an_operator_whose_lowering_fails_is_whole_and_so_is_its_gradient(failing):
     failing(BEFORE, "mean", function=boom)
-    graph = graph_of(sym.mean(sym.square(sym.var("x")), axis=1), {"x": random((4, 6))})
+    graph = graph_of_parameters(sym.mean(sym.square(sym.var("x")), axis=1), {"x": random((4, 6))})
     rows, undescribed = rows_of(graph)
     assert {op for op, has_row in rows.items() if not has_row} == {"mean", "_backward_mean"}
     assert {"square", "_backward_square"} < set(rows)
@@ -70,7 +61,9 @@ def test_an_operator_whose_lowering_fails_is_whole_and_so_is_its_gradient(failin
 
 def test_where_a_lowering_only_helps_the_operator_stays_split(failing):
     failing(STAGES, "softmax", function=boom)
-    rows, undescribed = rows_of(graph_of(sym.softmax(sym.var("x")), {"x": random((3, 8))}))
+    rows, undescribed = rows_of(
+        graph_of_parameters(sym.softmax(sym.var("x")), {"x": random((3, 8))})
+    )
     assert rows["softmax"] and rows["_backward_softmax"] and not undescribed
 
 
@@ -79,7 +72,9 @@ def test_so_it_does_where_it_is_asked_whether_it_would_help(failing):
         raise ZeroDivisionError
 
     failing(STAGES, "softmax", where=unsure)
-    rows, undescribed = rows_of(graph_of(sym.softmax(sym.var("x")), {"x": random((3, 8))}))
+    rows, undescribed = rows_of(
+        graph_of_parameters(sym.softmax(sym.var("x")), {"x": random((3, 8))})
+    )
     assert rows["softmax"] and not undescribed
 
 
@@ -88,7 +83,7 @@ def test_a_gradient_whose_lowering_fails_is_whole(failing):
     graph = "node '.*' .*_backward_Dropout.*: its rewrite fails: IndexError"
     # It reads its forward operator's state, which no worker has.
     with pytest.raises(GraphError, match="read state|" + graph):
-        graph_of(sym.Dropout(sym.var("x"), p=0.5), {"x": random((4, 6))})
+        graph_of_parameters(sym.Dropout(sym.var("x"), p=0.5), {"x": random((4, 6))})
 
 
 NORM = [f"n_{name}" for name in ("gamma", "beta", "moving_mean", "moving_var")]
@@ -102,11 +97,11 @@ def test_what_cannot_do_without_its_lowering_is_named(failing, op):
     parameters = {"x": random((4, 3)), **{name: vectors[name] for name in NORM[:2]}}
     aux = {name: vectors[name] for name in NORM[2:]}
     with pytest.raises(GraphError, match=f"node 'n.* \\({op}\\): its rewrite fails: IndexError"):
-        graph_of(symbol, parameters, aux)
+        graph_of_parameters(symbol, parameters, aux)
 
 
 def test_scripts_cannot_set_the_whole_attribute():
     """A script's attribute of that name is dropped, like all of its hidden attributes."""
     symbol = sym.relu(sym.var("x"), attr={WHOLE: "mine"})
-    rows, _ = rows_of(graph_of(symbol, {"x": random((4, 6))}))
+    rows, _ = rows_of(graph_of_parameters(symbol, {"x": random((4, 6))}))
     assert rows["relu"]

@@ -10,20 +10,13 @@ from tofu.mx.build.lower import AFTER, BEFORE, STAGES
 from tofu.mx.build.training_graph import training_graph
 
 from ..models import random
-from ..whole import own_gradients, shapes_of, train
+from ..whole import graph_of, own_gradients, shapes_of, train
 
 sym = mx.sym
 
 
 def operators(symbol, inputs, parameters, aux=None, **options):
-    graph = training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux or {}),
-        gradients=list(parameters),
-        **{"train": True, **options},
-    )
+    graph = graph_of(symbol, inputs, parameters, aux, **options)
     return {node["op"] for node in json.loads(graph.to_json())["nodes"]}
 
 
@@ -122,16 +115,7 @@ def test_batch_norm(name, shape, form):
 def test_a_whole_batch_norm_changes_no_variable_of_the_graph(on_gpus):
     """MXNet's operator writes the running statistics, and gamma if it counts as one."""
     symbol, parameters, aux = batch_norm_case((4, 3, 5, 2), "float32", fix_gamma=False)
-    graph = training_graph(
-        symbol,
-        inputs={},
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux),
-        gradients=list(parameters),
-        train=True,
-        on_gpus=on_gpus,
-        fused=["norm"],
-    )
+    graph = graph_of(symbol, {}, parameters, aux, on_gpus=on_gpus, fused=["norm"])
     nodes = json.loads(graph.to_json())["nodes"]
     written = {"BatchNorm": (3, 4), "_backward_BatchNorm": (6, 7)}
     for node in nodes:
@@ -170,16 +154,7 @@ def test_running_statistics_where_no_gradient_passes(name, shape):
     _, _, states = train(symbol, inputs, parameters, aux)
     changed = {n for n, value in states.items() if not np.array_equal(value, aux[n].asnumpy())}
     assert changed == updated
-    graph = training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux),
-        gradients=list(parameters),
-        train=True,
-        on_gpus=True,
-    )
-    heads = graph.head_roles
+    heads = graph_of(symbol, inputs, parameters, aux, on_gpus=True).head_roles
     assert {"aux:moving_mean", "aux:moving_var"} < set(heads)
 
 

@@ -10,10 +10,9 @@ import pytest
 from tofu.analysis.strategy_table import table_document
 from tofu.errors import GraphError
 from tofu.mx.build.replay import _Replay
-from tofu.mx.build.training_graph import training_graph
 
 from ..models import random
-from ..whole import own_gradients, shapes_of, train
+from ..whole import graph_of, own_gradients, train
 from .test_lower import pairs
 
 sym = mx.sym
@@ -71,17 +70,6 @@ def test_gradients(name):
 
 def shapes(arrays):
     return {name: array.shape for name, array in arrays.items()}
-
-
-def graph_of(symbol, inputs, parameters):
-    return training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux={},
-        gradients=list(parameters),
-        train=True,
-    )
 
 
 def test_the_operator_is_computed_whole_and_named():

@@ -15,19 +15,11 @@ from tofu.mx.build.nnvm import Graph
 from tofu.mx.build.training_graph import training_graph, training_graphs
 
 from ..models import mlp, random, zoo
-from ..whole import shapes_of
+from ..whole import graph_of
 
 
 def build(symbol, inputs, parameters, aux=None, **options):
-    settings = {"gradients": list(parameters), "train": True, **options}
-    graph = training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux or {}),
-        **settings,
-    )
-    return json.loads(graph.to_json())
+    return json.loads(graph_of(symbol, inputs, parameters, aux, **options).to_json())
 
 
 def roles(graph):

@@ -12,7 +12,7 @@ from tofu.mx.run.transfer import gather, scatter
 from tofu.plan import compile_graph
 
 from ..models import convolutions, lstm, mlp, random, zoo
-from ..whole import own_gradients, shapes_of
+from ..whole import graph_of, own_gradients
 
 CASES = {
     "mlp": (lambda: mlp("float64"), 1e-12),
@@ -24,14 +24,7 @@ CASES = {
 
 def compiled_program(case, workers, fetch, *, joint=False):
     symbol, inputs, parameters, aux = case
-    graph = training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux),
-        gradients=list(parameters),
-        train=True,
-    )
+    graph = graph_of(symbol, inputs, parameters, aux)
     compiled = compile_graph(strategy_table(graph)[0], workers=workers, fetch=fetch, joint=joint)
     contexts = [mx.cpu(worker) for worker in range(workers)]
     tiles = {}
@@ -136,14 +129,6 @@ def test_only_draws_that_need_inputs_keep_two_executors():
 
 
 def test_every_operator_of_a_lowered_resnet_is_described():
-    symbol, inputs, parameters, aux = zoo("resnet18_v1", (2, 3, 16, 16), thumbnail=True)
-    graph = training_graph(
-        symbol,
-        inputs=shapes_of(inputs),
-        parameters=shapes_of(parameters),
-        aux=shapes_of(aux),
-        gradients=list(parameters),
-        train=True,
-        optimizer="sgd_mom",
-    )
+    case = zoo("resnet18_v1", (2, 3, 16, 16), thumbnail=True)
+    graph = graph_of(*case, optimizer="sgd_mom")
     assert strategy_table(graph)[1] == {}
