@@ -1,7 +1,6 @@
 #include "passes/schedule/training_step.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "passes/schedule/control_deps.h"
 #include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/join_phases.h"
+#include "passes/schedule/order_heads.h"
 #include "passes/schedule/order_nodes.h"
 #include "passes/schedule/relay_regions.h"
 #include "passes/schedule/split_draws.h"
@@ -50,25 +50,6 @@ void Arrange(const Phases& phases, const StepOptions& options, PhaseGraph* phase
   OrderExchange(&phase->graph);
   AddControlDeps(&phase->graph);
   Verify(*phase, phases, "control_deps");
-}
-
-// Heads in the order of their nodes. An executor visits them one after the other, and no
-// backward operator can depend on the fetches before it, so these would all run at the
-// end, after the last gradient's operator: each worker would keep its terms of all sums.
-void OrderHeads(PhaseGraph* phase) {
-  std::vector<int> order(phase->graph.heads.size());
-  std::iota(order.begin(), order.end(), 0);
-  const std::vector<NodeEntry> heads = phase->graph.heads;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return heads[a].node < heads[b].node; });
-  std::vector<int> numbers(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    numbers[order[i]] = static_cast<int>(i);
-    phase->graph.heads[i] = heads[order[i]];
-  }
-  for (PartitionedHead& head : phase->heads) {
-    for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];
-  }
 }
 
 // The graph that draws, ready to run; none if nothing is drawn.
@@ -111,7 +92,7 @@ TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& opt
   Arrange(phases, options, &phases.forward);
   if (phases.backward) {
     Arrange(phases, options, &*phases.backward);
-    if (options.control_deps) OrderHeads(&*phases.backward);
+    if (options.control_deps) OrderHeads(&phases);
   }
   TrainingStep step;
   if (draws) {

@@ -448,6 +448,8 @@ def test_automatic_mixed_precision_with_scaled_losses(workers):
             [sys.executable, "-c", textwrap.dedent(AMP)],
             env=environment, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
+        if not switch and "primitive descriptor" in done.stderr:
+            pytest.skip("oneDNN computes bfloat16 only with AVX-512, which this CPU lacks")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

@@ -80,36 +80,6 @@ TEST(TrainingStep, HasTheGraphsOfBothHalvesReadyToRun) {
   }
 }
 
-// Gradients whose heads stand in another order than their operators run: the first
-// layer's comes first, which backward needs last.
-TEST(TrainingStep, GradientsAreMadeInTheOrderOfTheirOperators) {
-  MockGraph mock(0);
-  const NodeEntry x = mock.Variable("x", {4});
-  const NodeEntry w = mock.Variable("w", {4});
-  const NodeEntry v = mock.Variable("v", {4});
-  const NodeEntry y = mock.Elementwise("mul", {x, w});
-  mock.Head(mock.Elementwise("mul", {y, v}), "output");
-  const NodeEntry of_v = mock.Elementwise("mul", {y, x});
-  const NodeEntry of_w = mock.Elementwise("add", {of_v, x});
-  mock.Head(of_w, "gradient:w");
-  mock.Head(of_v, "gradient:v");
-  for (const bool joint : {false, true}) {
-    StepOptions options;
-    options.joint = joint;
-    const TrainingStep step = ScheduleStep(Divided(mock), options);
-    const std::vector<NodeEntry>& heads = step.graphs.back().heads;
-    const auto node_of = [&](size_t head, size_t worker) {
-      return heads[step.backward_heads[head].tiles[worker].head].node;
-    };
-    ASSERT_EQ(step.backward_heads[0].role, "gradient:w");
-    for (size_t worker : {0, 1}) {
-      EXPECT_GT(node_of(0, worker), node_of(1, worker));
-      EXPECT_GT(step.backward_heads[0].tiles[worker].head,
-                step.backward_heads[1].tiles[worker].head);
-    }
-  }
-}
-
 TEST(TrainingStep, RelaysRegionsAndChainsNodesOnlyWhenAsked) {
   const MockGraph mock = TwoPhases();
   const auto dependencies = [](const TrainingStep& step) {

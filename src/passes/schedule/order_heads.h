@@ -1,0 +1,32 @@
+// Puts the heads of the backward half into the order of their nodes, unless that needs
+// more memory.
+//
+// An executor visits heads one after the other, and no backward operator can depend on
+// the fetches before it (control_deps.h). If the first head is the gradient of the first
+// layer, which needs the whole backward pass, all fetches that reduce other gradients run
+// after it, and each worker keeps its terms of these sums until then. With the
+// heads in order, a sum is reduced when its terms are there, while other operators
+// compute. Gradients that need no reduction are then made earlier, too, which may keep more
+// tensors alive. So the pass compares the bytes alive at the worst moment, as
+// bound_graph.h orders the nodes.
+//
+// Input:      the phases, with their control dependencies.
+// Output:     the same phases; heads of the backward graph may have other numbers.
+// Invariants: what is computed stays the same.
+// Errors:     none.
+// Position:   after control_deps.h, which fixes the order of a worker's nodes; before
+//             join_phases.h.
+// Complexity: that of bound_graph.h, and O(H log H) for H heads.
+#ifndef TOFU_PASSES_SCHEDULE_ORDER_HEADS_H_
+#define TOFU_PASSES_SCHEDULE_ORDER_HEADS_H_
+
+#include "passes/schedule/phases.h"
+
+namespace tofu {
+
+// `phases` have a backward half.
+void OrderHeads(Phases* phases);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SCHEDULE_ORDER_HEADS_H_

@@ -1,0 +1,104 @@
+#include "passes/schedule/order_heads.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "passes/partition/graph_builder.h"
+
+namespace tofu {
+namespace {
+
+// A backward half on one worker, whose heads stand in the order of the layers, the last
+// one's operators first.
+class BackwardHalf {
+ public:
+  BackwardHalf() {
+    phases_.backward.emplace();
+    graph().dtypes.push_back(0);
+    graph().shapes.push_back({1});
+    AddNode("", "head_gradient", {}, 1);
+  }
+
+  // Returns its first output. `sizes`: the elements of each output.
+  NodeEntry Operator(const std::string& name, const std::vector<NodeEntry>& inputs,
+                     const std::vector<int64_t>& sizes) {
+    for (int64_t size : sizes) {
+      graph().dtypes.push_back(0);
+      graph().shapes.push_back({size});
+    }
+    return AddNode("op", name, inputs, static_cast<int>(sizes.size()));
+  }
+
+  void Head(NodeEntry entry, const std::string& role) {
+    PartitionedHead head;
+    head.role = role;
+    head.tiles.push_back({static_cast<int>(graph().heads.size()), 0, {}});
+    phases_.backward->heads.push_back(head);
+    graph().heads.push_back(entry);
+  }
+
+  // The names of the heads' nodes, by the numbers that the roles have.
+  std::vector<std::string> NamesAfterOrdering() {
+    IndexEntries(&graph());
+    OrderHeads(&phases_);
+    std::vector<std::string> names;
+    for (const PartitionedHead& head : phases_.backward->heads) {
+      names.push_back(head.role + " " +
+                      graph().nodes[graph().heads[head.tiles[0].head].node].name);
+    }
+    return names;
+  }
+
+  std::vector<int> HeadNodes() {
+    std::vector<int> nodes;
+    for (NodeEntry head : graph().heads) nodes.push_back(head.node);
+    return nodes;
+  }
+
+ private:
+  Graph& graph() { return phases_.backward->graph; }
+
+  NodeEntry AddNode(const std::string& op, const std::string& name,
+                    const std::vector<NodeEntry>& inputs, int num_outputs) {
+    Node node{op, name, {{kContextAttr, "worker0"}}, inputs, {}, num_outputs};
+    graph().nodes.push_back(std::move(node));
+    return {graph().num_nodes() - 1, 0};
+  }
+
+  Phases phases_;
+};
+
+// Each layer's operator makes the gradient of its input and a term of a large sum.
+TEST(OrderHeads, SumsAreReducedBeforeTheNextLayer) {
+  BackwardHalf half;
+  const NodeEntry second = half.Operator("second", {{0, 0}}, {1, 100});
+  const NodeEntry of_second = half.Operator("reduce second", {{second.node, 1}}, {10});
+  const NodeEntry first = half.Operator("first", {second}, {1, 100});
+  const NodeEntry of_first = half.Operator("reduce first", {{first.node, 1}}, {10});
+  half.Head(of_first, "gradient:first");
+  half.Head(of_second, "gradient:second");
+  EXPECT_EQ(half.NamesAfterOrdering(),
+            (std::vector<std::string>{"gradient:first reduce first",
+                                      "gradient:second reduce second"}));
+  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_second.node, of_first.node}));
+}
+
+// Here the second layer's gradient is larger than what it is made of.
+TEST(OrderHeads, HeadsStayWhereThatTakesLess) {
+  BackwardHalf half;
+  const NodeEntry second = half.Operator("second", {{0, 0}}, {10});
+  const NodeEntry of_second = half.Operator("large", {second}, {100});
+  const NodeEntry third = half.Operator("temporary", {second}, {100});
+  const NodeEntry of_first = half.Operator("small", {third}, {10});
+  half.Head(of_first, "gradient:first");
+  half.Head(of_second, "gradient:second");
+  EXPECT_EQ(half.NamesAfterOrdering(),
+            (std::vector<std::string>{"gradient:first small", "gradient:second large"}));
+  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_first.node, of_second.node}));
+}
+
+}  // namespace
+}  // namespace tofu
