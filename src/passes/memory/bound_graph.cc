@@ -141,6 +141,27 @@ BoundGraph Renumbered(BoundGraph from) {
 
 }  // namespace
 
+Graph OutlineOf(const Graph& graph) {
+  Graph outline;
+  outline.nodes.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    outline.nodes.push_back({node.op,
+                             node.is_variable() ? node.name : "",
+                             {},
+                             node.inputs,
+                             node.control_deps,
+                             node.num_outputs});
+    if (node.attrs.count(kDirectAttr) > 0) {
+      outline.nodes.back().attrs[kDirectAttr] = "1";
+    }
+  }
+  outline.heads = graph.heads;
+  outline.first_entry = graph.first_entry;
+  outline.shapes = graph.shapes;
+  outline.dtypes = graph.dtypes;
+  return outline;
+}
+
 BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers) {
   return Renumbered(Builder(graph, workers).Run());
 }

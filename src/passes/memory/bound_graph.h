@@ -31,6 +31,10 @@ struct BoundGraph {
 
 BoundGraph OrderAsBound(const Graph& graph, const std::vector<int>& workers);
 
+// What the order and the sizes of a graph's tensors depend on, without most attributes
+// and names. Much less to copy.
+Graph OutlineOf(const Graph& graph);
+
 }  // namespace tofu
 
 #endif  // TOFU_PASSES_MEMORY_BOUND_GRAPH_H_

@@ -14,22 +14,6 @@
 namespace tofu {
 namespace {
 
-// Only the edges of `graph`, which decide how the executor numbers its nodes.
-Graph Outline(const Graph& graph) {
-  Graph outline;
-  outline.nodes.reserve(graph.nodes.size());
-  for (const Node& node : graph.nodes) {
-    outline.nodes.push_back(
-        {node.op, {}, {}, node.inputs, node.control_deps, node.num_outputs});
-    if (IsDirect(node)) outline.nodes.back().attrs[kDirectAttr] = "1";
-  }
-  outline.heads = graph.heads;
-  outline.first_entry = graph.first_entry;
-  outline.shapes.resize(graph.shapes.size());
-  outline.dtypes = graph.dtypes;
-  return outline;
-}
-
 class Joiner {
  public:
   explicit Joiner(Phases phases) : phases_(std::move(phases)) {}
@@ -106,7 +90,7 @@ class Joiner {
 
   void CountNodes(size_t num_forward_heads) {
     const std::vector<int> workers = NodeWorkers(joint_.graph, phases_.workers);
-    const Graph bound = OrderAsBound(Outline(joint_.graph), workers).graph;
+    const Graph bound = OrderAsBound(OutlineOf(joint_.graph), workers).graph;
     joint_.nodes = bound.num_nodes();
     for (size_t h = 0; h < num_forward_heads; ++h) {
       joint_.forward_nodes = std::max(joint_.forward_nodes, bound.heads[h].node + 1);

@@ -8,75 +8,83 @@
 #include <utility>
 #include <vector>
 
-#include "mxnet/dialect.h"
 #include "passes/memory/bound_graph.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partitioned.h"
 
 namespace tofu {
 namespace {
 
-// The graph without what its order and its bytes do not depend on.
-Graph Outline(const Graph& graph) {
-  Graph outline;
-  outline.nodes.reserve(graph.nodes.size());
-  for (const Node& node : graph.nodes) {
-    outline.nodes.push_back({node.op, node.is_variable() ? node.name : "", {},
-                             node.inputs, node.control_deps, node.num_outputs});
-    if (IsDirect(node)) outline.nodes.back().attrs[kDirectAttr] = "1";
+// Adds up what is alive on each worker while an executor runs a graph. Of the variables
+// only those in `saved` count, which live until they are read.
+class AliveBytes {
+ public:
+  AliveBytes(const Graph& graph, const std::vector<int>& node_workers, int workers,
+             const std::set<std::string>& saved)
+      : bound_(OrderAsBound(graph, node_workers)),
+        graph_(bound_.graph),
+        saved_(saved),
+        dying_(graph_.nodes.size()),
+        alive_(static_cast<size_t>(workers), 0) {
+    FindEnds();
   }
-  outline.heads = graph.heads;
-  outline.first_entry = graph.first_entry;
-  outline.shapes = graph.shapes;
-  outline.dtypes = graph.dtypes;
-  return outline;
-}
 
-// The most bytes alive on a worker. Of the variables only those in `saved` count, which
-// live until they are read.
-int64_t PeakBytes(const Graph& graph, const std::vector<int>& node_workers, int workers,
-                  const std::set<std::string>& saved) {
-  const BoundGraph bound = OrderAsBound(graph, node_workers);
-  const Graph& ordered = bound.graph;
-  const auto bytes = [&](int entry) {
-    return NumElements(ordered.shapes[entry]) * DtypeBytes(ordered.dtypes[entry]);
-  };
-  std::vector<int> last(static_cast<size_t>(ordered.num_entries()), -1);
-  for (int node = 0; node < ordered.num_nodes(); ++node) {
-    const Node& n = ordered.nodes[node];
-    const bool stays = n.is_variable() && saved.count(n.name) == 0;
-    for (int i = 0; i < n.num_outputs; ++i) {
-      last[ordered.entry_id({node, i})] = stays ? -1 : node;
+  // The most on a worker at any time.
+  int64_t Peak() {
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (IsSaved(node)) Add(node);
     }
-    for (NodeEntry input : n.inputs) {
-      int& of_input = last[ordered.entry_id(input)];
-      if (of_input >= 0) of_input = node;
+    int64_t peak = 0;
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (!graph_.nodes[node].is_variable()) Add(node);
+      peak = std::max(peak, alive_[bound_.workers[node]]);
+      for (NodeEntry entry : dying_[node]) {
+        alive_[bound_.workers[entry.node]] -= Bytes(entry);
+      }
+    }
+    return peak;
+  }
+
+ private:
+  bool IsSaved(int node) const {
+    const Node& n = graph_.nodes[node];
+    return n.is_variable() && saved_.count(n.name) > 0;
+  }
+
+  int64_t Bytes(NodeEntry entry) const {
+    return NumElements(graph_.shape(entry)) * DtypeBytes(graph_.dtype(entry));
+  }
+
+  void Add(int node) {
+    for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
+      alive_[bound_.workers[node]] += Bytes({node, i});
     }
   }
-  for (NodeEntry head : ordered.heads) last[ordered.entry_id(head)] = ordered.num_nodes();
-  std::vector<std::vector<std::pair<int, int>>> dying(
-      static_cast<size_t>(ordered.num_nodes() + 1));  // [node]: worker, entry
-  std::vector<int64_t> alive(static_cast<size_t>(workers), 0);
-  for (int node = 0; node < ordered.num_nodes(); ++node) {
-    for (int i = 0; i < ordered.nodes[node].num_outputs; ++i) {
-      const int entry = ordered.entry_id({node, i});
-      if (last[entry] < 0) continue;
-      dying[last[entry]].emplace_back(bound.workers[node], entry);
-      if (ordered.nodes[node].is_variable()) alive[bound.workers[node]] += bytes(entry);
+
+  // The last reader of each tensor frees it, or its own node if there is none. Heads
+  // stay.
+  void FindEnds() {
+    std::vector<int> last(static_cast<size_t>(graph_.num_entries()), 0);
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      const Node& n = graph_.nodes[node];
+      for (int i = 0; i < n.num_outputs; ++i) last[graph_.entry_id({node, i})] = node;
+      for (NodeEntry input : n.inputs) last[graph_.entry_id(input)] = node;
+    }
+    for (NodeEntry head : graph_.heads) last[graph_.entry_id(head)] = -1;
+    for (int node = 0; node < graph_.num_nodes(); ++node) {
+      if (graph_.nodes[node].is_variable() && !IsSaved(node)) continue;
+      for (int i = 0; i < graph_.nodes[node].num_outputs; ++i) {
+        const int end = last[graph_.entry_id({node, i})];
+        if (end >= 0) dying_[end].push_back({node, i});
+      }
     }
   }
-  int64_t peak = 0;
-  for (int node = 0; node < ordered.num_nodes(); ++node) {
-    int64_t& of_worker = alive[bound.workers[node]];
-    for (int i = 0; i < ordered.nodes[node].num_outputs; ++i) {
-      const int entry = ordered.entry_id({node, i});
-      if (!ordered.nodes[node].is_variable()) of_worker += bytes(entry);
-    }
-    peak = std::max(peak, of_worker);
-    for (const auto& [worker, entry] : dying[node]) alive[worker] -= bytes(entry);
-  }
-  return peak;
-}
+
+  const BoundGraph bound_;
+  const Graph& graph_;
+  const std::set<std::string>& saved_;
+  std::vector<std::vector<NodeEntry>> dying_;  // [node]: what it is the last to read
+  std::vector<int64_t> alive_;                 // [worker]
+};
 
 // [head]: its number if heads are in the order of their nodes.
 std::vector<int> NumbersInOrder(const std::vector<NodeEntry>& heads) {
@@ -100,10 +108,13 @@ void OrderHeads(Phases* phases) {
   std::set<std::string> saved;
   for (const SavedEntry& entry : phases->saved) saved.insert(entry.name);
   const std::vector<int> workers = NodeWorkers(backward.graph, phases->workers);
-  Graph outline = Outline(backward.graph);
-  const int64_t before = PeakBytes(outline, workers, phases->workers, saved);
+  Graph outline = OutlineOf(backward.graph);
+  const auto peak = [&] {
+    return AliveBytes(outline, workers, phases->workers, saved).Peak();
+  };
+  const int64_t before = peak();
   outline.heads = sorted;
-  if (PeakBytes(outline, workers, phases->workers, saved) > before) return;
+  if (peak() > before) return;
   backward.graph.heads = std::move(sorted);
   for (PartitionedHead& head : backward.heads) {
     for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];

@@ -6,8 +6,8 @@
 // layer, which needs the whole backward pass, all fetches that reduce other gradients run
 // after it, and each worker keeps its terms of these sums until then. With the
 // heads in order, a sum is reduced when its terms are there, while other operators
-// compute. Gradients that need no reduction are then made earlier, too, which may keep more
-// tensors alive. So the pass compares the bytes alive at the worst moment, as
+// compute. Gradients that need no reduction are then made earlier, too, which may keep
+// more tensors alive. So the pass compares the bytes alive at the worst moment, as
 // bound_graph.h orders the nodes.
 //
 // Input:      the phases, with their control dependencies.

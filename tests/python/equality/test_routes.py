@@ -49,6 +49,16 @@ def train_routed(model, dtype, workers, machine, **options):
     return found, compiled[0]
 
 
+def assert_equal_runs(found, serial, tolerance):
+    """Compare the losses and weights of two runs."""
+    (losses, weights), (expected, expected_weights) = found, serial
+    np.testing.assert_allclose(losses, expected, rtol=tolerance)
+    for name, value in weights.items():
+        np.testing.assert_allclose(
+            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
+        )
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-5)])
 @pytest.mark.parametrize(
     ("model", "workers", "options"),
@@ -63,15 +73,11 @@ def train_routed(model, dtype, workers, machine, **options):
 def test_a_run_over_two_hosts_equals_the_serial_one(
     model, workers, options, dtype, tolerance, two_hosts
 ):
-    expected, expected_weights = train(CASES[model], dtype, STEPS)
-    (losses, weights), compiled = train_routed(model, dtype, workers, two_hosts(workers), **options)
+    serial = train(CASES[model], dtype, STEPS)
+    found, compiled = train_routed(model, dtype, workers, two_hosts(workers), **options)
     assert json.loads(compiled.plan.to_json())["routes"]
     assert compiled.relayed_bytes > 0
-    np.testing.assert_allclose(losses, expected, rtol=tolerance)
-    for name, value in weights.items():
-        np.testing.assert_allclose(
-            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
-        )
+    assert_equal_runs(found, serial, tolerance)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-5)])
@@ -89,17 +95,13 @@ def test_a_run_over_two_hosts_equals_the_serial_one(
 def test_sums_added_up_within_hosts_equal_the_serial_ones(
     model, workers, options, fetch, dtype, tolerance, two_hosts
 ):
-    expected, expected_weights = train(CASES[model], dtype, STEPS)
-    (losses, weights), compiled = train_routed(
+    serial = train(CASES[model], dtype, STEPS)
+    found, compiled = train_routed(
         model, dtype, workers, two_hosts(workers), fetch=fetch, **options
     )
     sums = json.loads(compiled.plan.to_json())["output_routes"]
     assert any(route["partial"] for route in sums)
-    np.testing.assert_allclose(losses, expected, rtol=tolerance)
-    for name, value in weights.items():
-        np.testing.assert_allclose(
-            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
-        )
+    assert_equal_runs(found, serial, tolerance)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-5)])
@@ -114,15 +116,11 @@ def test_sums_added_up_within_hosts_equal_the_serial_ones(
 def test_outputs_gathered_within_hosts_equal_the_serial_ones(
     model, workers, options, dtype, tolerance, two_hosts
 ):
-    expected, expected_weights = train(CASES[model], dtype, STEPS)
-    (losses, weights), compiled = train_routed(model, dtype, workers, two_hosts(workers), **options)
+    serial = train(CASES[model], dtype, STEPS)
+    found, compiled = train_routed(model, dtype, workers, two_hosts(workers), **options)
     outputs = json.loads(compiled.plan.to_json())["output_routes"]
     assert any(not route["partial"] for route in outputs)
-    np.testing.assert_allclose(losses, expected, rtol=tolerance)
-    for name, value in weights.items():
-        np.testing.assert_allclose(
-            value, expected_weights[name], rtol=tolerance, atol=tolerance, err_msg=name
-        )
+    assert_equal_runs(found, serial, tolerance)
 
 
 def simulated_bytes(plan, machine):
