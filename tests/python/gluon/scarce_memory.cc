@@ -1,6 +1,5 @@
-// Stands before the C library's posix_memalign, with which MXNet allocates arrays on
-// CPUs, to make it fail on one thread: MXNet runs the operators of a CPU context on a
-// thread of its own.
+// Stands before the C library's posix_memalign, with which MXNet allocates arrays on CPUs, to
+// make it fail on one thread: MXNet runs the operators of a CPU context on a thread of its own.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -44,8 +43,7 @@ void tofu_test_mark(size_t bytes) {
 
 uintptr_t tofu_test_marked() { return marked_thread; }
 
-// Makes a thread, or every thread for 0, fail to allocate at least so many bytes; 0 bytes
-// end it.
+// Makes a thread, or every thread for 0, fail to allocate at least so many bytes; 0 bytes end it.
 void tofu_test_fail(uintptr_t thread, size_t bytes) {
   victim = thread;
   least_bytes = bytes;
