@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 build=${BUILD:-build} venv=${VENV:-.venv}
 environment=${TORCH_VENV:-$build/torch/env} site=$build/torch/site
-# torch 2.15 runs no autograd in processes that were forked after a trace, as the tests' ranks are.
+# The tests' ranks are forked after a trace, and torch 2.15 runs no autograd in such processes.
+# 2.13 is the latest version that was seen to.
 torch='torch>=2.9,<2.14'
 needs=("$torch" numpy click jinja2 rich pytest pytest-xdist 'transformers>=4.57')
 

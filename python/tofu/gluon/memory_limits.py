@@ -17,6 +17,7 @@ import numpy as np
 
 from tofu.errors import MemoryLimitError
 from tofu.plan import Compiled, Plan, SearchOptions
+from tofu.plan.layout import heads_of
 from tofu.plan.recompute import fit_with_recomputation, recomputed
 from tofu.plan.within import Fit, check_fits, fit_within, held_bytes, keep_what_fits
 
@@ -145,9 +146,13 @@ def _footprint(compiled: Compiled, parameters: Mapping[str, Any], session: Sessi
     memory = session.state.backend.step_memory(compiled.step, session.contexts)
     kinds = dict(memory.kinds)
     added = [name for name, parameter in parameters.items() if parameter.grad_req == "add"]
-    if added:  # what is added to, which is divided like the parameter, and what is added
-        summed = sum(_tile_bytes(compiled.variables[name].layout) for name in added)
-        kinds["gradients"] += max(kinds["gradients"], summed)
+    # What is added to is divided like the parameter; what is added, too, before that.
+    heads = {head.role: head.layout for head in heads_of(compiled.step.backward_heads)}
+    for name in added:
+        layout = compiled.variables[name].layout
+        made = heads.get(f"gradient:{name}", layout)
+        copies = 1 if made.boxes == layout.boxes else 2
+        kinds["gradients"] += copies * _tile_bytes(layout)
     plan = dataclasses.replace(
         compiled.plan, bytes_per_worker=kinds, memory="exact", peak=memory.peak
     )

@@ -1,4 +1,4 @@
-"""Makes the optimizer states of tiles before an update writes any weight.
+"""Makes the optimizer states of tiled parameters before an update writes any weight.
 
 MXNet's updater makes a state when it first updates a weight, and does not wait for it. If the
 memory for it is missing on one worker, the other workers would have updated their tiles by the

@@ -227,6 +227,7 @@ class Tiled:
             _forget_views(self._tofu)
             self._tofu.tiles = list(self._data)
             self._tofu.generation += 1
+            self._tofu.forget_views()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Copies and pickles are plain parameters.

@@ -69,7 +69,7 @@ class TileState:
     gradients: Optional[Gradients] = None
     value: Optional[View] = None
     gradient: Optional[View] = None
-    _known: tuple[int, Any, Any] = (-1, None, None)
+    _known: tuple[int, Any, Any] = (-1, None, None)  # what _views has made, and of what
 
     @property
     def contexts(self) -> tuple[Any, ...]:
@@ -150,6 +150,10 @@ class TileState:
         backend = self.state.backend
         layouts = (_with_dtype(each, tiles[0]) for each in (self.update_layout, self.layout))
         backend.spread_parts(*map(backend.tiles, (parts, tiles), layouts))
+
+    def forget_views(self) -> None:
+        """Let go of the tiles that ``tiles`` has replaced."""
+        self._known = (-1, None, None)
 
     def _views(self) -> Optional[Any]:
         """The parts to update in the tiles' memory, made once; None where they are copies."""

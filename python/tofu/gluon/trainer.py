@@ -1,9 +1,10 @@
 """gluon.Trainer on tiled parameters: every worker updates its own part of each.
 
-Nothing is reduced between workers: a tile's gradient is complete when the backward
-pass is. Parameters that are not tiled are updated as before, in the same step. Of the
-optimizers that do not update element by element, LAMB, LARS and LBSGD share norms
-(tofu.gluon.norm_updates); others get whole weights and gradients.
+Nothing is reduced between workers: a gradient is complete when the backward pass is. A part that
+is smaller than the worker's tile is then copied to the workers that share the tile. Parameters
+that are not tiled are updated as before, in the same step. Of the optimizers that do not update
+element by element, LAMB, LARS and LBSGD share norms (tofu.gluon.norm_updates); others get whole
+weights and gradients.
 State files are those of plain MXNet: whole states, gathered.
 """
 
@@ -51,7 +52,7 @@ class _Updaters:
         optimizer: the optimizer that the other attributes belong to.
         elementwise: whether it may update tiles.
         rule: how else tiles are updated, or None.
-        updaters: one per worker, for tiles.
+        updaters: one per worker, for parts of tiled parameters.
         split: the parameters whose optimizer states are in `updaters`: index -> TileState.
             The Trainer's own updater has all other states.
     """
@@ -406,9 +407,11 @@ def _update_elementwise(own: _Updaters, divided: Sequence[_Divided]) -> None:
         [(each.index, each.gradients[worker], each.weights[worker]) for each in divided]
         for worker in range(len(own.updaters))
     ]
-    update_tiles(own.optimizer, own.updaters, jobs, [each.layout for each in divided])
-    for each in divided:
-        each.finish()
+    try:
+        update_tiles(own.optimizer, own.updaters, jobs, [each.layout for each in divided])
+    finally:  # after an interrupt, too, all workers have the same weights
+        for each in divided:
+            each.finish()
 
 
 def _update_spread(own: _Updaters, divided: Sequence[_Divided]) -> None:

@@ -99,14 +99,16 @@ std::vector<int> NumbersInOrder(const std::vector<NodeEntry>& heads) {
 
 }  // namespace
 
-void OrderHeads(Phases* phases) {
+void OrderHeads(bool joint, Phases* phases) {
   PhaseGraph& backward = *phases->backward;
   const std::vector<NodeEntry>& heads = backward.graph.heads;
   const std::vector<int> numbers = NumbersInOrder(heads);
   std::vector<NodeEntry> sorted(heads.size());
   for (size_t h = 0; h < heads.size(); ++h) sorted[numbers[h]] = heads[h];
   std::set<std::string> saved;
-  for (const SavedEntry& entry : phases->saved) saved.insert(entry.name);
+  for (const SavedEntry& entry : phases->saved) {
+    if (joint) saved.insert(entry.name);
+  }
   const std::vector<int> workers = NodeWorkers(backward.graph, phases->workers);
   Graph outline = OutlineOf(backward.graph);
   const auto peak = [&] {

@@ -24,8 +24,9 @@
 
 namespace tofu {
 
-// `phases` have a backward half.
-void OrderHeads(Phases* phases);
+// `phases` have a backward half. `joint`: one executor runs both halves, and then tensors
+// that are saved between them are free after their last reader.
+void OrderHeads(bool joint, Phases* phases);
 
 }  // namespace tofu
 

@@ -92,7 +92,8 @@ TrainingStep ScheduleStep(const Partitioned& partitioned, const StepOptions& opt
   Arrange(phases, options, &phases.forward);
   if (phases.backward) {
     Arrange(phases, options, &*phases.backward);
-    if (options.control_deps) OrderHeads(&phases);
+    if (options.control_deps) OrderHeads(draws.has_value(), &phases);
+    VerifyPhases(phases, "order_heads");
   }
   TrainingStep step;
   if (draws) {

@@ -28,7 +28,8 @@ bool IsSearchMode(const std::string& name);
 // Whether the mode improves what the recursion decides, all steps together.
 bool ImprovesSteps(const std::string& name);
 // Whether the mode decides merged timesteps and element-wise operators again, where that
-// pays: the improving modes, and "flat", which no plan of theirs may beat.
+// pays: the improving modes, and "flat", which no plan of theirs may beat where all
+// tensors are cut.
 bool ReleasesMerges(const std::string& name);
 
 // What the mode cuts like a parameter. `may_be_whole`: whether tensors may stay whole;

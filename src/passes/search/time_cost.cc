@@ -121,10 +121,15 @@ TimeCost::TimeCost(const Graph& graph, const StrategyTable& table,
       model_(model),
       parts_(std::move(parts)),
       is_parameter_(coarse.tensors.size(), false),
+      is_update_(graph.nodes.size(), false),
       workers_(Product(parts_, 0, parts_.size())) {
   for (int node = 0; node < graph.num_nodes(); ++node) {
     if (VariableRole(graph.nodes[node]) != "parameter") continue;
     is_parameter_[coarse.tensor_class[graph.first_entry[node]]] = true;
+  }
+  for (size_t h = 0; h < graph.heads.size(); ++h) {
+    if (RoleKind(HeadRole(graph, h)) == kUpdateKind)
+      is_update_[graph.heads[h].node] = true;
   }
   const Machine& machine = model.machine;
   for (size_t step = 0; step < parts_.size(); ++step) {
@@ -339,9 +344,9 @@ FetchTime TimeCost::Fetch(int node, const OpSlot& slot, const TimedSplit& split,
     const GroupBoxes pieces = Pieces(owned, way.splits);
     AddFetch(HeldOfOutput(pieces, slot.index, split), bytes, pieces, &time);
     if (!way.splits.empty()) AddFetch(HeldPieces(owned, way.splits), bytes, owned, &time);
-    // Two fetches at least.
-    const bool may_gain =
-        CrossesHosts(time) && (!way.splits.empty() || time.seconds > host_s_);
+    // Two fetches at least. What updates make is copied directly, outside of the graph.
+    const bool may_gain = !is_update_[node] && CrossesHosts(time) &&
+                          (!way.splits.empty() || time.seconds > host_s_);
     time = finished(std::move(time));
     if (!may_gain) return time;
     return Faster(std::move(time),

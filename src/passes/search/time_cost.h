@@ -145,6 +145,7 @@ class TimeCost {
   const TimeModel& model_;
   const std::vector<int> parts_;
   std::vector<bool> is_parameter_;  // [tensor class]
+  std::vector<bool> is_update_;     // [node]
   int workers_ = 1;
   std::vector<int> levels_;    // of links, [step]
   std::vector<double> share_;  // [level]: what a worker has of ports and groups; 0: all

@@ -529,6 +529,15 @@ RecountedTime Faster(const RecountedTime& direct, RecountedTime routed) {
   return routed;
 }
 
+// Trainers run updates, and copy what they make directly.
+bool IsUpdate(const Graph& graph, int node) {
+  for (size_t h = 0; h < graph.head_roles.size(); ++h) {
+    const bool is_update = graph.head_roles[h].rfind("update:", 0) == 0;
+    if (is_update && graph.heads[h].node == node) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
@@ -574,7 +583,7 @@ RecountedTime RecountNodeTime(const Graph& graph, const StrategyTable& table,
       return one;
     };
     const std::vector<Crossing> direct = time.Output(static_cast<size_t>(index));
-    const bool may_route = time.CrossesHosts(direct);
+    const bool may_route = !IsUpdate(graph, node) && time.CrossesHosts(direct);
     RecountedTime best = Faster(
         count(direct), count(may_route ? time.OutputRoute(static_cast<size_t>(index))
                                        : std::vector<Crossing>()));

@@ -63,7 +63,7 @@ def test_the_commands_of_the_page(folder):
     find, compile_it, verify, check, run = commands()
     shell(folder, f"{find}\n{compile_it}")
     last = shell(folder, verify).stdout.splitlines()[-1]
-    assert last.startswith("1 operators, ") and ": 0 false, 0 missing, " in last
+    assert last.startswith("1 operator, ") and ": 0 false, 0 missing, " in last
     assert "rounding only" in shell(folder, check).stdout
     serial = shell(folder, "python examples/scale_columns.py").stdout
     described = shell(folder, run)

@@ -19,6 +19,7 @@ from mxnet.gluon import nn
 import tofu.gluon
 from tofu.errors import MemoryLimitError
 from tofu.gluon import backend
+from tofu.gluon.grouped_updates import update_tiles
 from tofu.gluon.parameter import is_tiled
 from tofu.gluon.session import active
 from tofu.plan import Problem, SearchOptions, intercept, plan_graph
@@ -584,7 +585,27 @@ def steps_on(net, inputs):
 def test_gradients_that_are_added_up_count_whole():
     part, whole = footprint_of_gradients("write")
     assert part == whole // 2
-    assert footprint_of_gradients("add") == (part + whole, whole)
+    # What is computed, the same as the weight is cut, and what that is added to.
+    assert footprint_of_gradients("add") == (part + 2 * whole, whole)
+
+
+def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch):
+    tofu.gluon.enable(workers=2, device="cpu", log="quiet", search="zero-2")
+    net = started(nn.Dense(8, in_units=4, prefix="net_"))
+    steps_on(net, mx.nd.ones((4, 4)))
+
+    def interrupted(*args):
+        update_tiles(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tofu.gluon.trainer.update_tiles", interrupted)
+    before = net.weight.data().asnumpy().copy()
+    with pytest.raises(KeyboardInterrupt):
+        steps_on(net, mx.nd.ones((4, 4)))
+    first, second = (tile.asnumpy() for tile in net.weight._data)
+    np.testing.assert_array_equal(first, second)
+    assert (first != before).any()
+    tofu.gluon.disable()
 
 
 def test_a_second_graph_that_does_not_fit_says_so():

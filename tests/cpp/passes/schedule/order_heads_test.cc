@@ -43,7 +43,7 @@ class BackwardHalf {
   // The names of the heads' nodes, by the numbers that the roles have.
   std::vector<std::string> NamesAfterOrdering() {
     IndexEntries(&graph());
-    OrderHeads(&phases_);
+    OrderHeads(true, &phases_);
     std::vector<std::string> names;
     for (const PartitionedHead& head : phases_.backward->heads) {
       names.push_back(head.role + " " +
