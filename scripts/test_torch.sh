@@ -24,9 +24,11 @@ if [[ ! -e $environment/.torch ]]; then
   "$venv/bin/python" -m venv "$environment"
   pip=("$environment/bin/python" -m pip --disable-pip-version-check -q)
   if [[ ${TORCH_BUILD:-} == cpu ]]; then
-    found=$("${pip[@]}" install --dry-run --report - "$torch" 2>/dev/null) ||
+    found=$("${pip[@]}" install --dry-run --report - "$torch" 2>/dev/null | "$venv/bin/python" -c '
+import json, sys
+print(*(package["metadata"]["name"] for package in json.load(sys.stdin)["install"]))') ||
       skip "torch 2.9 cannot be installed here"
-    [[ $found != *nvidia-* ]] || skip "only a build of torch for GPUs can be had here"
+    [[ " $found" != *" nvidia-"* ]] || skip "only a build of torch for GPUs can be had here"
   fi
   echo "installing torch"
   "${pip[@]}" install "${needs[@]}" || skip "torch 2.9 cannot be installed here"
