@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -76,7 +77,7 @@ def make_pool(
     saved = None
     if parameters:  # saved plans are for what is trained
         saved = saved_plans.plan_for(
-            name, table, {**pins, **of_states}, parts, session, training=training, of_whole=of_whole
+            name, table, pins, parts, session, training=training, of_whole=of_whole
         )
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
 
@@ -126,11 +127,11 @@ def _compiled(
     saved: Any,
     refine: Any,
 ) -> Compiled:
-    """Plan, partition and schedule; inputs that do not go together are divided otherwise."""
-    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
-    if not options.ties_states:
-        pins = {**pins, **of_states}
+    """Plan, partition and schedule.
 
+    Inputs, and then optimizer states, are planned for as they are divided, unless these divisions
+    do not go together; a run converts between its graphs' divisions.
+    """
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
         doing = "partitioning" if saved else "searching a plan and partitioning"
         with saved_plans.checked_pins(options), messages.phase(name, doing, session):
@@ -154,12 +155,12 @@ def _compiled(
             )
         return compiled
 
-    try:
-        return compile_graph({**pins, **of_inputs})
-    except PlanError:
-        if not of_inputs:
-            raise
-        return compile_graph(pins)
+    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
+    tied = {} if options.ties_states else of_states
+    for wishes in [{**tied, **of_inputs}] * bool(of_inputs) + [tied] * bool(tied):
+        with contextlib.suppress(PlanError):
+            return compile_graph({**pins, **wishes})
+    return compile_graph(pins)
 
 
 def _tile_parameters(

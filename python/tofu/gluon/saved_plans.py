@@ -44,7 +44,7 @@ def plan_for(
     Args:
         name: the block's name, for messages.
         table: the strategy table of its training graph.
-        pins: the cuts of parameters that are tiled already, and of their optimizer states.
+        pins: the cuts of parameters that are tiled already.
         parts: the number of parts that each step cuts them into; empty if there are none.
         session: the workers and the saved plans.
         training: whether the graph has gradients.

@@ -6,8 +6,11 @@ plan would, and with them all results are bit for bit those of plain MXNet.
 
 import contextlib
 import copy
+import dataclasses
+import functools
 import itertools
 import math
+import operator
 import pickle
 
 import mxnet as mx
@@ -527,7 +530,7 @@ def test_the_second_stage_holds_parts_of_gradients(workers):
         assert [tile.shape for tile in net.weight._tofu.tiles] == [(12, 10)] * workers
 
 
-def first_problem():
+def first_problem(batch=12):
     """The training graph of a run with Adam."""
     found = []
 
@@ -539,7 +542,7 @@ def first_problem():
         net = dense("float32")
         trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
         with pytest.raises(KeyboardInterrupt):
-            steps(net, trainer)
+            steps(net, trainer, batch=batch)
     return found[0]
 
 
@@ -560,6 +563,25 @@ def test_saved_plans(tmp_path):
     sizes = [math.prod(array.shape) for array in found[1].values()]
     assert state_bytes(found[2]) == [2 * 4 * sum(sizes) // 2] * 2
     tofu.gluon.disable()
+
+
+def test_a_later_saved_plan_may_cut_states_otherwise(tmp_path):
+    def run():
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
+        return [steps(net, trainer, batch=batch) for batch in (12, 8, 12)], weights(net)
+
+    expected = run()
+    path = tmp_path / "net.plan"
+    plan_file.save(path, plan_graph(first_problem(), SearchOptions("zero-2")))
+    other = (("net_dense0_weight:mean", (1,)), ("net_dense0_weight:var", (1,)))
+    plan_file.save(path, plan_graph(first_problem(8), SearchOptions("zero-2", pins=other)))
+    tofu.gluon.enable(plan=path, device="cpu", log="quiet", strict=True)
+    found = run()
+    missing = active().state.plan_missing
+    tofu.gluon.disable()
+    assert not missing
+    assert_same(found, expected)
 
 
 def footprint_of_gradients(grad_req):
@@ -606,6 +628,58 @@ def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch
     np.testing.assert_array_equal(first, second)
     assert (first != before).any()
     tofu.gluon.disable()
+
+
+class Product(gluon.HybridBlock):
+    """The product with the sum of some weights, each named by a letter."""
+
+    def __init__(self, of, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            for name in of:
+                setattr(self, name, self.params.get(name, shape=(8, 8)))
+
+    def hybrid_forward(self, F, x, **weights):
+        return F.dot(x, functools.reduce(operator.add, weights.values()))
+
+
+def pinning(name, cuts):
+    """tofu's own backend; graphs that have this tensor, and no other state, cut it so."""
+    own = backend.own()
+
+    def compile_graph(table, *, pins, **options):
+        states = [tensor for tensor in table.graph.tensor_names if ":" in tensor]
+        chosen = {name: cuts} if states == [name] else {}
+        return own.compile_graph(table, pins={**pins, **chosen}, **options)
+
+    return dataclasses.replace(own, compile_graph=compile_graph)
+
+
+def test_states_that_earlier_graphs_have_cut_in_contradictory_ways():
+    """Two weights that are added up have the same gradient, so one plan cuts their states alike."""
+
+    def run():
+        net = started(Product("ab", prefix="net_"))
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["momentum"])
+        losses = []
+        for of in ["a", "b", "ab", "ab", "a"]:
+            block = Product(of, prefix="net_", params=net.collect_params())
+            block.hybridize()
+            with autograd.record():
+                loss = (block(data(4)[:, :8]) ** 2).mean()
+            loss.backward()
+            trainer.step(1, ignore_stale_grad=True)
+            losses.append(loss.asnumpy())
+        return losses, weights(net), net
+
+    expected = run()
+    with fakes.using(pinning("net_b:mom", (1,))):
+        tofu.gluon.enable(workers=2, device="cpu", log="quiet", search="zero-2", strict=True)
+        found = run()
+        states = found[2].a._tofu, found[2].b._tofu
+        tofu.gluon.disable()
+    assert [state.update.cuts for state in states] == [(0,), (1,)]
+    assert_same(found[:2], expected[:2])
 
 
 def test_a_second_graph_that_does_not_fit_says_so():
