@@ -132,6 +132,7 @@ def _compiled(
     Inputs, and then optimizer states, are planned for as they are divided, unless these divisions
     do not go together; a run converts between its graphs' divisions.
     """
+
     def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
         doing = "partitioning" if saved else "searching a plan and partitioning"
         with saved_plans.checked_pins(options), messages.phase(name, doing, session):

@@ -1,29 +1,32 @@
-"""SGD on tiles, as many of them at a time as is fast.
+"""The calls by which an optimizer updates tiles.
 
-MXNet's SGD updates 4 weights by one operator unless told otherwise, in the order of the
-parameters. Workers have k times as many weights of a k-th of the size, so the calls would cost
-more than the arithmetic. The operator goes over the largest weight of a call, and looks at every
-weight at each element, so weights of different sizes in one call are slow. Here a call takes
-weights of similar sizes: many small ones, and a large one alone. Which weights share a call
-changes no result; learning rates are found in MXNet's order, as a schedule may advance on the way.
+All workers make a call before any makes the next one. A schedule that advances on the way, which it
+does between weights with different numbers of updates, gives each of them the rate that a serial run
+gets.
+
+SGD takes as many tiles at a time as is fast. MXNet's updates 4 weights by one operator unless told
+otherwise, in the order of the parameters. Workers have k times as many weights of a k-th of the
+size, so the calls would cost more than the arithmetic. The operator goes over the largest weight of
+a call, and looks at every weight at each element, so weights of different sizes in one call are
+slow. Here a call takes weights of similar sizes: many small ones, and a large one alone. Which
+weights share a call changes no result.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 import mxnet as mx
-import numpy as np
 from mxnet import nd
-
-from tofu.plan.layout import Layout
 
 from .arrays import classic
 
-__all__ = ["Job", "group_tiles", "is_grouped", "update_in_groups", "update_tiles"]
+__all__ = ["Call", "Job", "Tile", "calls_for", "group_tiles", "is_grouped"]
 
 Job = tuple[int, Any, Any]  # index, gradient, weight, in the order of an updater's arguments
 
@@ -33,30 +36,66 @@ _AT_MOST = 60  # what MXNet's operator has places for
 _ELEMENTS = 1 << 16
 
 
-def update_tiles(
-    optimizer: Any,
-    updaters: Sequence[Any],
-    jobs: Sequence[Sequence[Job]],
-    layouts: Sequence[Layout],
-) -> None:
-    """Update the tiles of every worker, in groups or as the optimizer does.
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """What a worker updates of a weight.
+
+    Attributes:
+        index: of the weight in its Trainer.
+        dtype: its data type.
+        shape: that of the first worker's part.
+        is_copied: whether a worker updates a copy, or reads one of the gradient.
+    """
+
+    index: int
+    dtype: str
+    shape: Sequence[int]
+    is_copied: bool
+
+
+class Call(NamedTuple):
+    """An update of some tiles, on every worker.
+
+    Attributes:
+        numbers: which tiles.
+        update: updates them on one worker, given its updater and its jobs.
+    """
+
+    numbers: list[int]
+    update: Callable[[Any, Sequence[Job]], None]
+
+
+def calls_for(optimizer: Any, devices: Sequence[int], tiles: Sequence[Tile]) -> list[Call]:
+    """The calls that update tiles, in groups or as the optimizer does.
+
+    The former have been counted when this returns, and must be made.
 
     Args:
-        optimizer: the updaters'.
-        updaters: one per worker, with the states of all tiles.
-        jobs: each worker's tiles, of the same parameters.
-        layouts: the boxes of these tiles.
+        optimizer: the updaters', with the states of all tiles.
+        devices: for which devices the optimizer counts updates, one per worker.
+        tiles: those of one worker.
     """
-    if not jobs[0]:
-        return
+    dtypes = [tile.dtype for tile in tiles]
+    calls = _mxnets_calls(optimizer, dtypes)
     if not is_grouped(optimizer):
-        for updater, own in zip(updaters, jobs):
-            updater(*zip(*own))
-        return
-    dtypes = [np.dtype(weight.dtype).name for _, _, weight in jobs[0]]
-    groups = group_tiles(dtypes, [layout.boxes[0].shape for layout in layouts])
-    for updater, own in zip(updaters, jobs):
-        update_in_groups(updater, own, dtypes, groups)
+        counts = optimizer._all_index_update_counts.get(devices[0], {})
+        is_even = len({counts.get(tile.index) for tile in tiles}) == 1
+        if is_even and not any(tile.is_copied for tile in tiles):
+            calls = [list(range(len(tiles)))]  # the updater is faster over many
+        return [Call(numbers, _by_optimizer) for numbers in calls]
+    rates: list[tuple[float, float]] = [(0.0, 0.0)] * len(tiles)
+    for numbers in calls:
+        indices = [tiles[number].index for number in numbers]
+        for device in devices:
+            optimizer._set_current_context(device)
+            optimizer._update_count(indices)
+        found = zip(optimizer._get_lrs(indices), optimizer._get_wds(indices))
+        for number, both in zip(numbers, found):
+            rates[number] = both
+    return [
+        Call(group, functools.partial(_by_sgd, dtypes[group[0]], [rates[each] for each in group]))
+        for group in group_tiles(dtypes, [tile.shape for tile in tiles])
+    ]
 
 
 def is_grouped(optimizer: Any) -> bool:
@@ -82,40 +121,43 @@ def group_tiles(dtypes: Sequence[str], shapes: Sequence[Sequence[int]]) -> list[
     return groups
 
 
-def update_in_groups(
-    updater: Any,
-    jobs: Sequence[Job],
-    dtypes: Sequence[str],
-    groups: Sequence[Sequence[int]],
-) -> None:
-    """Update the tiles of one worker.
+def _mxnets_calls(optimizer: Any, dtypes: Sequence[str]) -> list[list[int]]:
+    """The numbers of the weights in each call of MXNet's updater."""
+    if optimizer.aggregate_num <= 0:
+        return [[number] for number in range(len(dtypes))]
+    calls = []
+    for dtype in dict.fromkeys(dtypes):
+        numbers = [number for number, each in enumerate(dtypes) if each == dtype]
+        for begin in range(0, len(numbers), optimizer.aggregate_num):
+            calls.append(numbers[begin : begin + optimizer.aggregate_num])
+    return calls
 
-    Args:
-        updater: the worker's, whose optimizer is SGD, with the states of all tiles.
-        jobs: index, gradient and weight of each tile.
-        dtypes: their data types.
-        groups: the numbers of the tiles that one call updates, all of one data type.
-    """
+
+def _by_optimizer(updater: Any, jobs: Sequence[Job]) -> None:
+    updater(*zip(*jobs))
+
+
+def _by_sgd(
+    dtype: str, rates: Sequence[tuple[float, float]], updater: Any, jobs: Sequence[Job]
+) -> None:
+    """Update tiles of one data type by one operator; `rates`: learning rate and weight decay."""
     optimizer = updater.optimizer
-    optimizer._set_current_context(jobs[0][2].context.device_id)
-    rates = _rates(optimizer, [job[0] for job in jobs], dtypes)
     options = {"rescale_grad": optimizer.rescale_grad}
     if optimizer.momentum > 0:
         options["momentum"] = optimizer.momentum
     if optimizer.clip_gradient:
         options["clip_gradient"] = optimizer.clip_gradient
-    for group in groups:
-        is_mixed = optimizer.multi_precision and dtypes[group[0]] == "float16"
-        arrays: list[Any] = []
-        weights = []
-        for index, gradient, weight in (jobs[number] for number in group):
-            weights.append(classic(weight))
-            arrays += (weights[-1], classic(gradient))
-            arrays += _states(updater.states[index], is_mixed, optimizer.momentum > 0)
-        lrs, wds = zip(*(rates[number] for number in group))
-        _OPERATORS[is_mixed, optimizer.momentum > 0](
-            *arrays, out=weights, num_weights=len(weights), lrs=lrs, wds=wds, **options
-        )
+    is_mixed = optimizer.multi_precision and dtype == "float16"
+    arrays: list[Any] = []
+    weights = []
+    for index, gradient, weight in jobs:
+        weights.append(classic(weight))
+        arrays += (weights[-1], classic(gradient))
+        arrays += _states(updater.states[index], is_mixed, optimizer.momentum > 0)
+    lrs, wds = zip(*rates)
+    _OPERATORS[is_mixed, optimizer.momentum > 0](
+        *arrays, out=weights, num_weights=len(weights), lrs=lrs, wds=wds, **options
+    )
 
 
 _OPERATORS = {
@@ -124,23 +166,6 @@ _OPERATORS = {
     (True, False): nd.multi_mp_sgd_update,
     (True, True): nd.multi_mp_sgd_mom_update,
 }
-
-
-def _rates(
-    optimizer: Any, indices: Sequence[int], dtypes: Sequence[str]
-) -> list[tuple[float, float]]:
-    """Count an update of each tile; its learning rate and its weight decay."""
-    found: list[tuple[float, float]] = [(0.0, 0.0)] * len(indices)
-    for dtype in dict.fromkeys(dtypes):
-        numbers = [number for number, each in enumerate(dtypes) if each == dtype]
-        for begin in range(0, len(numbers), optimizer.aggregate_num):
-            some = numbers[begin : begin + optimizer.aggregate_num]
-            at_once = [indices[number] for number in some]
-            optimizer._update_count(at_once)
-            rates = zip(optimizer._get_lrs(at_once), optimizer._get_wds(at_once))
-            for number, both in zip(some, rates):
-                found[number] = both
-    return found
 
 
 def _states(state: Any, is_mixed: bool, has_momentum: bool) -> Sequence[Any]:

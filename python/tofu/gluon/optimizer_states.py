@@ -8,7 +8,7 @@ time the script learns of it, and the state would hold whatever is in its memory
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from mxnet.ndarray import NDArray
@@ -19,7 +19,7 @@ __all__ = ["make_states"]
 
 
 def make_states(
-    optimizer: Any, updaters: Sequence[Any], parameters: Sequence[tuple[int, Any, Sequence[Any]]]
+    optimizer: Any, updaters: Sequence[Any], parameters: Iterable[tuple[int, Any, Sequence[Any]]]
 ) -> None:
     """Make the states that are missing, all or none, and wait for them.
 

@@ -125,6 +125,13 @@ class TileState:
         found = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
         return backend.parts_of(found, _with_dtype(wanted, tiles[0]), self.contexts)
 
+    def copies_parts(self) -> bool:
+        """Whether what each worker updates, or its gradient, is not simply there to be read."""
+        wanted = self.update_layout.boxes
+        if self.gradients is not None and self.gradients.in_place()[1].boxes != wanted:
+            return True
+        return wanted != self.layout.boxes and self._views() is None
+
     def parts_to_update(self, tiles: list[Any]) -> list[Any]:
         """What each worker updates of the weight, whose tiles are given."""
         if self.update_layout.boxes == self.layout.boxes:

@@ -10,12 +10,14 @@ State files are those of plain MXNet: whole states, gathered.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
@@ -23,7 +25,7 @@ from tofu.errors import ConfigError
 
 from . import checkpoints, distributed, messages, views
 from .arrays import classic
-from .grouped_updates import Job, update_tiles
+from .grouped_updates import Job, Tile, calls_for
 from .marks import marks_of, set_marks
 from .norm_updates import Rule, Spread, rule_for
 from .optimizer_probe import updates_elementwise
@@ -70,28 +72,38 @@ class _Updaters:
 
 @dataclasses.dataclass(frozen=True)
 class _Divided:
-    """A tiled parameter to be updated; lists have what each worker updates of it.
+    """A tiled parameter to be updated, with its index in its Trainer.
 
-    Attributes:
-        index: in its Trainer.
-        parameter: the parameter.
-        weights: parts of its tiles, see ``TileState.spread_parts``.
-        gradients: the same parts of its gradient.
+    Workers update parts of its tiles, see ``TileState.spread_parts``.
     """
 
     index: int
     parameter: Any
-    weights: list[Any]
-    gradients: list[Any]
 
     @property
     def layout(self) -> Any:
         """That of the parts."""
         return self.parameter._tofu.update_layout
 
-    def finish(self) -> None:
+    def tile(self) -> Tile:
+        """What matters for the order of updates."""
+        dtype = np.dtype(self.parameter._data[0].dtype).name
+        is_copied = self.parameter._tofu.copies_parts()
+        return Tile(self.index, dtype, self.layout.boxes[0].shape, is_copied)
+
+    def weights(self) -> list[Any]:
+        """The part of each worker; in some layouts these are copies."""
+        parts: list[Any] = self.parameter._tofu.parts_to_update(self.parameter._data)
+        return parts
+
+    def gradients(self) -> list[Any]:
+        """The same parts of the gradient, to read."""
+        parts: list[Any] = self.parameter._tofu.gradients.to_update()
+        return parts
+
+    def spread(self, weights: list[Any]) -> None:
         """Give all workers the parts that the others have updated."""
-        self.parameter._tofu.spread_parts(self.weights, self.parameter._data)
+        self.parameter._tofu.spread_parts(weights, self.parameter._data)
 
 
 def init(original: Callable[..., None]) -> Callable[..., None]:
@@ -224,7 +236,11 @@ def update(original: Callable[..., None]) -> Callable[..., None]:
             else:
                 gathered.append((index, parameter))
         _split_states(self, own, [each.index for each in divided])
-        of_parts = [(each.index, each.parameter, each.weights) for each in divided]
+        of_parts = (
+            (each.index, each.parameter, each.weights())
+            for each in divided
+            if any(each.index not in updater.states for updater in own.updaters)
+        )
         make_states(own.optimizer, own.updaters, of_parts)
         if own.rule is None:
             _update_elementwise(own, divided)
@@ -389,29 +405,45 @@ def _is_fresh(parameter: Any, ignore_stale_grad: bool) -> bool:
 
 
 def _divided(index: int, parameter: Any) -> _Divided:
-    """What each worker updates of a parameter; from here on, that stays as it is.
+    """A parameter whose parts workers update; from here on, these stay as they are.
 
     Raises:
         GradientError: its gradient is gone.
     """
     tile_state: TileState = parameter._tofu
     tile_state.settle()
-    weights = tile_state.parts_to_update(parameter._data)
     assert tile_state.gradients is not None
-    return _Divided(index, parameter, weights, tile_state.gradients.to_update())
+    tile_state.gradients.in_place()
+    return _Divided(index, parameter)
+
+
+@contextlib.contextmanager
+def _parts(some: Sequence[_Divided]) -> Iterator[list[tuple[list[Any], list[Any]]]]:
+    """Gradients and weights to update; afterwards all workers get all parts.
+
+    Copies last no longer than that. After an interrupt, too, all workers have the same weights.
+    """
+    found = [(each.gradients(), each.weights()) for each in some]
+    try:
+        yield found
+    finally:
+        for each, (_, weights) in zip(some, found):
+            each.spread(weights)
 
 
 def _update_elementwise(own: _Updaters, divided: Sequence[_Divided]) -> None:
     """Update each worker's parts."""
-    jobs: list[list[Job]] = [
-        [(each.index, each.gradients[worker], each.weights[worker]) for each in divided]
-        for worker in range(len(own.updaters))
-    ]
-    try:
-        update_tiles(own.optimizer, own.updaters, jobs, [each.layout for each in divided])
-    finally:  # after an interrupt, too, all workers have the same weights
-        for each in divided:
-            each.finish()
+    tiles = [each.tile() for each in divided]
+    devices = [updater.tofu_device for updater in own.updaters]
+    for numbers, update in calls_for(own.optimizer, devices, tiles):
+        some = [divided[number] for number in numbers]
+        with _parts(some) as parts:
+            for worker, updater in enumerate(own.updaters):
+                jobs = [
+                    (each.index, gradients[worker], weights[worker])
+                    for each, (gradients, weights) in zip(some, parts)
+                ]
+                update(updater, jobs)
 
 
 def _update_spread(own: _Updaters, divided: Sequence[_Divided]) -> None:
@@ -427,16 +459,15 @@ def _update_spread(own: _Updaters, divided: Sequence[_Divided]) -> None:
     for begin in range(0, len(divided), at_once):
         some = divided[begin : begin + at_once]
         assert own.rule is not None
-        with autograd.pause():
-            own.rule(optimizer, [_spread_of(own, each) for each in some], count)
-        for each in some:
-            each.finish()
+        with _parts(some) as parts, autograd.pause():
+            spread = [_spread_of(own, each, *both) for each, both in zip(some, parts)]
+            own.rule(optimizer, spread, count)
 
 
-def _spread_of(own: _Updaters, each: _Divided) -> Spread:
+def _spread_of(own: _Updaters, each: _Divided, gradients: list[Any], weights: list[Any]) -> Spread:
     """The parts of a tiled parameter with its optimizer states."""
     states = [updater.states[each.index] for updater in own.updaters]
-    return Spread(each.index, each.weights, each.gradients, states, each.layout.boxes)
+    return Spread(each.index, weights, gradients, states, each.layout.boxes)
 
 
 def _update_gathered(trainer: Any, gathered: Sequence[tuple[int, Any]]) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tofu.gluon import grouped_updates
-from tofu.gluon.grouped_updates import group_tiles, is_grouped, update_in_groups
+from tofu.gluon.grouped_updates import Tile, calls_for, group_tiles, is_grouped
 
 from .models import assert_same, plainly, train
 
@@ -48,8 +48,9 @@ def by_mxnet(updater, jobs, dtypes):
 
 
 def in_groups(updater, jobs, dtypes):
-    groups = group_tiles(dtypes, [weight.shape for _, _, weight in jobs])
-    update_in_groups(updater, jobs, dtypes, groups)
+    tiles = [Tile(index, dtype, job.shape, False) for (index, _, job), dtype in zip(jobs, dtypes)]
+    for numbers, update in calls_for(updater.optimizer, [0], tiles):
+        update(updater, [jobs[number] for number in numbers])
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

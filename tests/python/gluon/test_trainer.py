@@ -79,6 +79,27 @@ def test_learning_rate_schedules(two):
     assert_same(found[0], expected[0])
 
 
+@pytest.mark.parametrize("name", ["sgd", "nag", "adam", "lamb"])
+def test_a_schedule_advances_at_the_same_weight_on_all_workers(name, two, monkeypatch):
+    """Stale gradients let the numbers of updates differ, and a schedule counts the highest one."""
+
+    def run():
+        nets = [started(nn.Dense(4, in_units=10, prefix=f"net{i}_")) for i in range(2)]
+        params = nets[0].collect_params()
+        params.update(nets[1].collect_params())
+        schedule = mx.lr_scheduler.FactorScheduler(2, 0.25, base_lr=0.1)
+        trainer = gluon.Trainer(params, name, {"lr_scheduler": schedule})
+        for chosen in [nets[1:], nets[1:], nets, nets, nets]:
+            with autograd.record():
+                loss = sum((net(data()) ** 2).sum() for net in chosen)
+            loss.backward()
+            trainer.step(4, ignore_stale_grad=True)
+        return [weights(net) for net in nets]
+
+    monkeypatch.setenv("MXNET_OPTIMIZER_AGGREGATION_SIZE", "1")
+    assert_same(run(), plainly(run), rounded=name == "lamb")  # it adds up squares of tiles
+
+
 def test_setting_the_learning_rate(two):
     def run():
         net = make_net()

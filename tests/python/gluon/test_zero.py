@@ -22,9 +22,10 @@ from mxnet.gluon import nn
 import tofu.gluon
 from tofu.errors import MemoryLimitError
 from tofu.gluon import backend
-from tofu.gluon.grouped_updates import update_tiles
+from tofu.gluon.grouped_updates import calls_for
 from tofu.gluon.parameter import is_tiled
 from tofu.gluon.session import active
+from tofu.mx.run import transfer
 from tofu.plan import Problem, SearchOptions, intercept, plan_graph
 from tofu.plan import file as plan_file
 
@@ -616,11 +617,17 @@ def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch
     net = started(nn.Dense(8, in_units=4, prefix="net_"))
     steps_on(net, mx.nd.ones((4, 4)))
 
-    def interrupted(*args):
-        update_tiles(*args)
-        raise KeyboardInterrupt
+    def interrupted(update):
+        def of_worker(*args):
+            update(*args)
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("tofu.gluon.trainer.update_tiles", interrupted)
+        return of_worker
+
+    def calls(*args):
+        return [call._replace(update=interrupted(call.update)) for call in calls_for(*args)]
+
+    monkeypatch.setattr("tofu.gluon.trainer.calls_for", calls)
     before = net.weight.data().asnumpy().copy()
     with pytest.raises(KeyboardInterrupt):
         steps_on(net, mx.nd.ones((4, 4)))
@@ -630,8 +637,8 @@ def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch
     tofu.gluon.disable()
 
 
-class Product(gluon.HybridBlock):
-    """The product with the sum of some weights, each named by a letter."""
+class WithSum(gluon.HybridBlock):
+    """A product with the sum of some weights, each named by a letter."""
 
     def __init__(self, of, **kwargs):
         super().__init__(**kwargs)
@@ -659,11 +666,11 @@ def test_states_that_earlier_graphs_have_cut_in_contradictory_ways():
     """Two weights that are added up have the same gradient, so one plan cuts their states alike."""
 
     def run():
-        net = started(Product("ab", prefix="net_"))
+        net = started(WithSum("ab", prefix="net_"))
         trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["momentum"])
         losses = []
         for of in ["a", "b", "ab", "ab", "a"]:
-            block = Product(of, prefix="net_", params=net.collect_params())
+            block = WithSum(of, prefix="net_", params=net.collect_params())
             block.hybridize()
             with autograd.record():
                 loss = (block(data(4)[:, :8]) ** 2).mean()
@@ -680,6 +687,37 @@ def test_states_that_earlier_graphs_have_cut_in_contradictory_ways():
         tofu.gluon.disable()
     assert [state.update.cuts for state in states] == [(0,), (1,)]
     assert_same(found[:2], expected[:2])
+
+
+class Copies(list):
+    """Counts how many such lists there are, and the most at once."""
+
+    now = most = 0
+
+    def __init__(self, arrays):
+        super().__init__(arrays)
+        Copies.now += 1
+        Copies.most = max(Copies.most, Copies.now)
+
+    def __del__(self):
+        Copies.now -= 1
+
+
+@pytest.mark.parametrize("name", ["adam", "momentum"])
+def test_copies_of_parts_last_for_one_call(name, monkeypatch):
+    def counted(*args):
+        return Copies(transfer.parts_of(*args))
+
+    monkeypatch.setattr(Copies, "most", 0)
+    monkeypatch.setattr("tofu.gluon.grouped_updates._ELEMENTS", 1)
+    monkeypatch.setenv("MXNET_OPTIMIZER_AGGREGATION_SIZE", "1")
+    with fakes.using(fakes.backend("crossed"), parts_of=counted):
+        tofu.gluon.enable(workers=2, device="cpu", log="quiet", allow_replication=True)
+        net = dense("float32")
+        trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS[name])
+        steps(net, trainer)
+        tofu.gluon.disable()
+    assert 1 <= Copies.most <= 2  # a weight's, and its gradient's
 
 
 def test_a_second_graph_that_does_not_fit_says_so():
