@@ -21,7 +21,7 @@ StepSet Bit(Step step) {
 size_t NumDigits(StepSet steps, const StepParts& parts) {
   size_t count = 1;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if ((steps & Bit(i)) != 0) count *= static_cast<size_t>(parts[i]);
+    if (HasStep(steps, i)) count *= static_cast<size_t>(parts[i]);
   }
   return count;
 }
@@ -34,11 +34,11 @@ Indices MakeProjection(StepSet steps, StepSet some, StepSet zero,
                        const StepParts& parts) {
   std::vector<int> indices(1, 0);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const bool in_some = (some & Bit(i)) != 0;
+    const bool in_some = HasStep(some, i);
     if (in_some) {
       for (int& index : indices) index *= parts[i];
     }
-    if ((steps & Bit(i)) == 0 || (zero & Bit(i)) != 0) continue;
+    if (!HasStep(steps, i) || HasStep(zero, i)) continue;
     const size_t before = indices.size();
     const size_t part = static_cast<size_t>(parts[i]);
     indices.resize(before * part);
@@ -332,7 +332,7 @@ int64_t SumOverlapWithin(const GroupBoxes& reader, const GroupBoxes& holder, siz
   }
   int64_t alike = 1;  // holders of the same box, by steps that do not tell them apart
   for (size_t step = 0; step < own; ++step) {
-    if ((later & Bit(step)) == 0) alike *= reader.parts[step];
+    if (!HasStep(later, step)) alike *= reader.parts[step];
   }
   return Sum(readers, holders, most) / alike;
 }
@@ -518,7 +518,7 @@ int64_t OperatorRegions::LeastSumElements(int index, int64_t volume,
   const Slot& output = outputs_[index];
   int64_t owners = 1;  // of each element
   for (size_t i = 0; i < output.boxes.parts.size(); ++i) {
-    if ((whole & Bit(i)) != 0) owners *= output.boxes.parts[i];
+    if (HasStep(whole, i)) owners *= output.boxes.parts[i];
   }
   return volume / owners * (output.copies + owners - 2);
 }
@@ -529,7 +529,7 @@ std::vector<TileSplits> OperatorRegions::Tilings(int index, const Shape& tile,
   std::vector<SharedStep> steps;
   const StepParts& parts = output.boxes.parts;
   for (size_t i = 0; i < parts.size() && output.copies > 1; ++i) {
-    if ((whole & Bit(i)) == 0) continue;
+    if (!HasStep(whole, i)) continue;
     steps.push_back({static_cast<int>(i), parts[i], (output.reduces & Bit(i)) != 0});
   }
   if (steps.empty()) return {};

@@ -60,6 +60,11 @@ namespace tofu {
 // Steps of a plan: bit i is step i + 1.
 using StepSet = uint32_t;
 
+template <typename Step>
+bool HasStep(StepSet steps, Step step) {
+  return (steps >> step & 1U) != 0;
+}
+
 // Intervals by the digits of the steps they depend on, in mixed radix, the
 // earliest step most significant.
 struct Intervals {

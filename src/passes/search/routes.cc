@@ -22,7 +22,7 @@ std::vector<int> SharedSteps(const GroupBoxes& needed) {
   }
   std::vector<int> shared;
   for (size_t step = 0; step < needed.parts.size(); ++step) {
-    if ((differ >> step & 1U) == 0) shared.push_back(static_cast<int>(step));
+    if (!HasStep(differ, step)) shared.push_back(static_cast<int>(step));
   }
   return shared;
 }
@@ -72,8 +72,6 @@ bool HasOneLevel(const std::vector<int>& levels) {
   return levels.empty() || levels.front() == levels.back();
 }
 
-bool IsIn(StepSet steps, int step) { return (steps >> step & 1U) != 0; }
-
 }  // namespace
 
 std::vector<TileSplits> RouteStops(const GroupBoxes& needed,
@@ -93,7 +91,7 @@ std::vector<TileSplits> PartialStops(const GroupBoxes& made, StepSet reduces,
   if (HasOneLevel(levels)) return {};
   std::vector<int> steps = SharedSteps(made);
   const auto level_of = [&](int step) { return levels[static_cast<size_t>(step)]; };
-  RemoveIf(&steps, [&](int step) { return !IsIn(reduces, step); });
+  RemoveIf(&steps, [&](int step) { return !HasStep(reduces, step); });
   int highest = 0;
   for (int step : steps) highest = std::max(highest, level_of(step));
   RemoveIf(&steps, [&](int step) { return level_of(step) == highest; });
@@ -107,7 +105,7 @@ std::vector<TileSplits> OutputStops(const GroupBoxes& tiles, StepSet reduces,
   if (HasOneLevel(levels)) return {};
   std::vector<int> steps = SharedSteps(tiles);
   const auto order = [&](int step) {
-    return std::pair(levels[static_cast<size_t>(step)], IsIn(reduces, step));
+    return std::pair(levels[static_cast<size_t>(step)], HasStep(reduces, step));
   };
   std::stable_sort(steps.begin(), steps.end(),
                    [&](int a, int b) { return order(a) < order(b); });

@@ -89,7 +89,7 @@ bool IsDisjoint(const GroupBoxes& made, const GroupBoxes& tiles) {
     for (const Intervals& dim : boxes.dims) differ |= dim.steps;
     int64_t volume = boxes.volume;
     for (size_t step = 0; step < boxes.parts.size(); ++step) {
-      if ((differ >> step & 1U) == 0) volume /= boxes.parts[step];
+      if (!HasStep(differ, step)) volume /= boxes.parts[step];
     }
     return volume;
   };
@@ -283,7 +283,7 @@ std::vector<TimeCost::Held> TimeCost::HeldPieces(const GroupBoxes& tiles,
 int64_t TimeCost::Copies(StepSet steps, size_t from) const {
   int64_t copies = 1;
   for (size_t step = from; step < parts_.size(); ++step) {
-    if ((steps >> step & 1U) != 0) copies *= parts_[step];
+    if (HasStep(steps, step)) copies *= parts_[step];
   }
   return copies;
 }

@@ -7,7 +7,7 @@ weight = gather(tiles, layout, mx.cpu(0))
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 import mxnet as mx
@@ -42,7 +42,7 @@ class Tiles(NamedTuple):
         layout: which part of the tensor each one is.
     """
 
-    arrays: list[mx.nd.NDArray]
+    arrays: Sequence[mx.nd.NDArray]
     layout: Layout
 
 
@@ -63,9 +63,7 @@ def scatter(
     """
     _check("scatter", whole.shape, layout, len(contexts))
     if out is None:
-        out = [
-            mx.nd.empty(box.shape, ctx, layout.dtype) for box, ctx in zip(layout.boxes, contexts)
-        ]
+        out = _empty_tiles(layout, contexts)
     parts: dict[Box, mx.nd.NDArray] = {}
     with autograd.pause():
         for box, tile in zip(layout.boxes, out):
@@ -91,7 +89,7 @@ def gather(
     if out is None:
         out = mx.nd.empty(layout.shape, ctx, layout.dtype)
     with autograd.pause():
-        _assemble(_distinct(tiles, layout, ctx), Box.whole(layout.shape), out)
+        _collect(Tiles(tiles, layout), Box.whole(layout.shape), out)
     return out
 
 
@@ -112,18 +110,16 @@ def relay(
     """
     _check("relay", tiles.layout.shape, layout, len(tiles.arrays))
     if out is None:
-        out = [
-            mx.nd.empty(box.shape, ctx, layout.dtype) for box, ctx in zip(layout.boxes, contexts)
-        ]
+        out = _empty_tiles(layout, contexts)
     with autograd.pause():
         for box, target in zip(layout.boxes, out):
-            pieces = _distinct(tiles.arrays, tiles.layout, target.context)
-            if blocked and _may_be_blocked(target):
-                plain = mx.nd.empty(target.shape, target.context, target.dtype)
-                _assemble(pieces, box, plain)
+            in_between = blocked and _may_be_blocked(target)
+            plain = (
+                mx.nd.empty(target.shape, target.context, target.dtype) if in_between else target
+            )
+            _collect(tiles, box, plain)
+            if in_between:
                 _overwrite(plain, target, blocked=True)
-            else:
-                _assemble(pieces, box, target)
     return list(out)
 
 
@@ -141,7 +137,7 @@ def parts_of(tiles: Tiles, layout: Layout, contexts: Sequence[mx.Context]) -> li
                 found.append(_part(tile, box.relative_to(own)))
             else:
                 found.append(mx.nd.empty(box.shape, context, layout.dtype))
-                _assemble(_distinct(tiles.arrays, tiles.layout, context), box, found[-1])
+                _collect(tiles, box, found[-1])
     return found
 
 
@@ -227,6 +223,10 @@ def _is_view(tiles: Tiles, worker: int, box: Box) -> bool:
     return box == own or (box.common(own) == box and box.shape[1:] == own.shape[1:])
 
 
+def _empty_tiles(layout: Layout, contexts: Sequence[mx.Context]) -> list[mx.nd.NDArray]:
+    return [mx.nd.empty(box.shape, ctx, layout.dtype) for box, ctx in zip(layout.boxes, contexts)]
+
+
 def _overwrite(value: mx.nd.NDArray, tile: mx.nd.NDArray, *, blocked: bool) -> None:
     if blocked and _refuses_copies(tile):
         mx.nd.identity(value.copyto(tile.context), out=tile)
@@ -234,8 +234,9 @@ def _overwrite(value: mx.nd.NDArray, tile: mx.nd.NDArray, *, blocked: bool) -> N
         value.copyto(tile)
 
 
-def _assemble(pieces: Mapping[Box, mx.nd.NDArray], box: Box, out: mx.nd.NDArray) -> None:
-    """Fill `out`, the part of a tensor in `box`, from parts that cover it."""
+def _collect(tiles: Tiles, box: Box, out: mx.nd.NDArray) -> None:
+    """Fill `out`, the part of a tensor in `box`, from tiles that cover it."""
+    pieces = _distinct(tiles, out.context)
     if box in pieces:
         pieces[box].copyto(out)
         return
@@ -260,12 +261,10 @@ def _insert(tile: mx.nd.NDArray, source: Box, out: mx.nd.NDArray, box: Box) -> N
         )
 
 
-def _distinct(
-    tiles: Sequence[mx.nd.NDArray], layout: Layout, ctx: mx.Context
-) -> dict[Box, mx.nd.NDArray]:
+def _distinct(tiles: Tiles, ctx: mx.Context) -> dict[Box, mx.nd.NDArray]:
     """One tile for every part, preferably one on `ctx`."""
     chosen: dict[Box, mx.nd.NDArray] = {}
-    for box, tile in zip(layout.boxes, tiles):
+    for box, tile in zip(tiles.layout.boxes, tiles.arrays):
         if box not in chosen or (tile.context == ctx and chosen[box].context != ctx):
             chosen[box] = tile
     return chosen
