@@ -22,6 +22,10 @@ std::string VariableRole(const Node& node) {
   return it == node.attrs.end() ? "" : it->second;
 }
 
+bool IsWrittenInPlace(const std::string& role) {
+  return !RoleTarget(role, "update:").empty() || !RoleTarget(role, "aux:").empty();
+}
+
 std::string HeadRole(const Graph& graph, size_t head) {
   return graph.head_roles.empty() ? kOutputRole : graph.head_roles[head];
 }

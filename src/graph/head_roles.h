@@ -24,6 +24,9 @@ std::string RoleVariable(const std::string& role);
 // names after `prefix` ("gradient:"); empty for other roles.
 std::string RoleTarget(const std::string& role, const std::string& prefix);
 
+// Whether a head of this role is written to its variable's memory.
+bool IsWrittenInPlace(const std::string& role);
+
 // The attribute "__tofu_role__" of a variable, or "".
 std::string VariableRole(const Node& node);
 

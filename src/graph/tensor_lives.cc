@@ -15,9 +15,7 @@ Keep KeepOfVariable(const std::string& role) {
 
 Keep KeepOfHead(const std::string& role) {
   if (!RoleTarget(role, "gradient:").empty()) return Keep::kGradient;
-  const bool in_place =
-      !RoleTarget(role, "update:").empty() || !RoleTarget(role, "aux:").empty();
-  return in_place ? Keep::kInPlace : Keep::kAlways;
+  return IsWrittenInPlace(role) ? Keep::kInPlace : Keep::kAlways;
 }
 
 std::vector<Keep> KeepOfEntries(const Graph& graph) {

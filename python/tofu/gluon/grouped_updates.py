@@ -1,8 +1,7 @@
 """The calls by which an optimizer updates tiles.
 
-All workers make a call before any makes the next one. A schedule that advances on the way, which it
-does between weights with different numbers of updates, gives each of them the rate that a serial run
-gets.
+All workers make a call before any makes the next one. A schedule may advance between two weights
+that have been updated different numbers of times, and every worker needs the serial run's rates.
 
 SGD takes as many tiles at a time as is fast. MXNet's updates 4 weights by one operator unless told
 otherwise, in the order of the parameters. Workers have k times as many weights of a k-th of the

@@ -5,26 +5,33 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "graph/head_roles.h"
 #include "passes/memory/bound_graph.h"
 #include "passes/partition/partitioned.h"
 
 namespace tofu {
 namespace {
 
+constexpr int64_t kLeastSaved = 8;  // an eighth
+
 // Adds up what is alive on each worker while an executor runs a graph. Of the variables
-// only those in `saved` count, which live until they are read.
+// only those in `saved` count, which live until they are read; of the heads those that
+// are not `in_place`.
 class AliveBytes {
  public:
   AliveBytes(const Graph& graph, const std::vector<int>& node_workers, int workers,
-             const std::set<std::string>& saved)
+             const std::set<std::string>& saved, const std::vector<bool>& in_place)
       : bound_(OrderAsBound(graph, node_workers)),
         graph_(bound_.graph),
         saved_(saved),
+        is_in_place_(static_cast<size_t>(graph_.num_entries()), false),
         dying_(graph_.nodes.size()),
         alive_(static_cast<size_t>(workers), 0) {
+    for (size_t h = 0; h < graph_.heads.size(); ++h) {
+      if (in_place[h]) is_in_place_[graph_.entry_id(graph_.heads[h])] = true;
+    }
     FindEnds();
   }
 
@@ -51,6 +58,7 @@ class AliveBytes {
   }
 
   int64_t Bytes(NodeEntry entry) const {
+    if (is_in_place_[graph_.entry_id(entry)]) return 0;
     return NumElements(graph_.shape(entry)) * DtypeBytes(graph_.dtype(entry));
   }
 
@@ -82,6 +90,7 @@ class AliveBytes {
   const BoundGraph bound_;
   const Graph& graph_;
   const std::set<std::string>& saved_;
+  std::vector<bool> is_in_place_;              // [entry]
   std::vector<std::vector<NodeEntry>> dying_;  // [node]: what it is the last to read
   std::vector<int64_t> alive_;                 // [worker]
 };
@@ -101,23 +110,32 @@ std::vector<int> NumbersInOrder(const std::vector<NodeEntry>& heads) {
 
 void OrderHeads(bool joint, Phases* phases) {
   PhaseGraph& backward = *phases->backward;
-  const std::vector<NodeEntry>& heads = backward.graph.heads;
+  const std::vector<NodeEntry> heads = backward.graph.heads;
   const std::vector<int> numbers = NumbersInOrder(heads);
-  std::vector<NodeEntry> sorted(heads.size());
-  for (size_t h = 0; h < heads.size(); ++h) sorted[numbers[h]] = heads[h];
+  std::vector<bool> in_place(heads.size(), false);
+  for (const PartitionedHead& head : backward.heads) {
+    for (const HeadTile& tile : head.tiles) {
+      in_place[tile.head] = IsWrittenInPlace(head.role);
+    }
+  }
+  const auto in_order = [&](auto values) {
+    const auto given = values;
+    for (size_t h = 0; h < given.size(); ++h) values[numbers[h]] = given[h];
+    return values;
+  };
   std::set<std::string> saved;
   for (const SavedEntry& entry : phases->saved) {
     if (joint) saved.insert(entry.name);
   }
   const std::vector<int> workers = NodeWorkers(backward.graph, phases->workers);
   Graph outline = OutlineOf(backward.graph);
-  const auto peak = [&] {
-    return AliveBytes(outline, workers, phases->workers, saved).Peak();
+  const auto peak = [&](const std::vector<bool>& without) {
+    return AliveBytes(outline, workers, phases->workers, saved, without).Peak();
   };
-  const int64_t before = peak();
-  outline.heads = sorted;
-  if (peak() > before) return;
-  backward.graph.heads = std::move(sorted);
+  const int64_t before = peak(in_place);
+  outline.heads = in_order(heads);
+  if (before - peak(in_order(in_place)) < before / kLeastSaved) return;
+  backward.graph.heads = in_order(heads);
   for (PartitionedHead& head : backward.heads) {
     for (HeadTile& tile : head.tiles) tile.head = numbers[tile.head];
   }

@@ -1,5 +1,5 @@
-// Puts the heads of the backward half into the order of their nodes, unless that needs
-// more memory.
+// Puts the heads of the backward half into the order of their nodes where that saves an
+// eighth of the memory.
 //
 // An executor visits heads one after the other, and no backward operator can depend on
 // the fetches before it (control_deps.h). If the first head is the gradient of the first
@@ -7,7 +7,9 @@
 // after it, and each worker keeps its terms of these sums until then. With the
 // heads in order, a sum is reduced when its terms are there, while other operators
 // compute. Gradients that need no reduction are then made earlier, too, which may keep
-// more tensors alive. So the pass compares the bytes alive at the worst moment, as
+// more tensors alive. And MXNet uses memory again, so an operator may wait until others
+// have fetched what was there: data parallelism of WResNet-152-10 would take 60% longer
+// for 1% less memory. So the pass compares the bytes alive at the worst moment, as
 // bound_graph.h orders the nodes.
 //
 // Input:      the phases, with their control dependencies.

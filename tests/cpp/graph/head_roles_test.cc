@@ -24,6 +24,13 @@ TEST(HeadRoles, AreAKindAndAVariable) {
   EXPECT_EQ(RoleVariable("output"), "");
 }
 
+TEST(HeadRoles, UpdatesAndAuxiliaryStatesAreWrittenInPlace) {
+  EXPECT_TRUE(IsWrittenInPlace("update:w"));
+  EXPECT_TRUE(IsWrittenInPlace("aux:mean"));
+  EXPECT_FALSE(IsWrittenInPlace("gradient:w"));
+  EXPECT_FALSE(IsWrittenInPlace("output"));
+}
+
 TEST(HeadRoles, WithoutRolesEveryHeadIsAnOutput) {
   Graph graph = WithHeads({"a", "b"});
   graph.head_roles.clear();

@@ -100,5 +100,31 @@ TEST(OrderHeads, HeadsStayWhereThatTakesLess) {
   EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_first.node, of_second.node}));
 }
 
+// New weights take no memory of their own, so it is the terms that count.
+TEST(OrderHeads, WhatIsWrittenInPlaceTakesNoMemory) {
+  BackwardHalf half;
+  const NodeEntry second = half.Operator("second", {{0, 0}}, {1, 100});
+  const NodeEntry of_second = half.Operator("update second", {{second.node, 1}}, {300});
+  const NodeEntry first = half.Operator("first", {second}, {1, 100});
+  const NodeEntry of_first = half.Operator("update first", {{first.node, 1}}, {300});
+  half.Head(of_first, "update:first");
+  half.Head(of_second, "update:second");
+  half.NamesAfterOrdering();
+  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_second.node, of_first.node}));
+}
+
+// Here the terms are small beside the gradients of inputs.
+TEST(OrderHeads, HeadsStayWhereTheOrderSavesLittle) {
+  BackwardHalf half;
+  const NodeEntry second = half.Operator("second", {{0, 0}}, {100, 20});
+  const NodeEntry of_second = half.Operator("reduce second", {{second.node, 1}}, {2});
+  const NodeEntry first = half.Operator("first", {second}, {100, 20});
+  const NodeEntry of_first = half.Operator("reduce first", {{first.node, 1}}, {2});
+  half.Head(of_first, "gradient:first");
+  half.Head(of_second, "gradient:second");
+  half.NamesAfterOrdering();
+  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_first.node, of_second.node}));
+}
+
 }  // namespace
 }  // namespace tofu
