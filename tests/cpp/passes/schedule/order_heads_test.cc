@@ -71,19 +71,35 @@ class BackwardHalf {
   Phases phases_;
 };
 
-// Each layer's operator makes the gradient of its input and a term of a large sum.
-TEST(OrderHeads, SumsAreReducedBeforeTheNextLayer) {
+// Whether the heads of two layers are put in order. Each one's operator makes the
+// gradient of its input and a term of a sum, which the head of this kind is made of.
+bool AreOrdered(const std::string& kind, int64_t input, int64_t term, int64_t head) {
   BackwardHalf half;
-  const NodeEntry second = half.Operator("second", {{0, 0}}, {1, 100});
-  const NodeEntry of_second = half.Operator("reduce second", {{second.node, 1}}, {10});
-  const NodeEntry first = half.Operator("first", {second}, {1, 100});
-  const NodeEntry of_first = half.Operator("reduce first", {{first.node, 1}}, {10});
-  half.Head(of_first, "gradient:first");
-  half.Head(of_second, "gradient:second");
+  const NodeEntry second = half.Operator("second", {{0, 0}}, {input, term});
+  const NodeEntry of_second = half.Operator("sum of second", {{second.node, 1}}, {head});
+  const NodeEntry first = half.Operator("first", {second}, {input, term});
+  const NodeEntry of_first = half.Operator("sum of first", {{first.node, 1}}, {head});
+  half.Head(of_first, kind + ":first");
+  half.Head(of_second, kind + ":second");
   EXPECT_EQ(half.NamesAfterOrdering(),
-            (std::vector<std::string>{"gradient:first reduce first",
-                                      "gradient:second reduce second"}));
-  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_second.node, of_first.node}));
+            (std::vector<std::string>{kind + ":first sum of first",
+                                      kind + ":second sum of second"}));
+  return half.HeadNodes() == std::vector<int>{of_second.node, of_first.node};
+}
+
+TEST(OrderHeads, SumsAreReducedBeforeTheNextLayer) {
+  EXPECT_TRUE(AreOrdered("gradient", 1, 100, 10));
+}
+
+// The terms are small beside the gradients of inputs.
+TEST(OrderHeads, HeadsStayWhereTheOrderSavesLittle) {
+  EXPECT_FALSE(AreOrdered("gradient", 100, 20, 2));
+}
+
+// New gradients take more memory than their terms, and new weights none of their own.
+TEST(OrderHeads, WhatIsWrittenInPlaceTakesNoMemory) {
+  EXPECT_FALSE(AreOrdered("gradient", 1, 100, 300));
+  EXPECT_TRUE(AreOrdered("update", 1, 100, 300));
 }
 
 // Here the second layer's gradient is larger than what it is made of.
@@ -97,32 +113,6 @@ TEST(OrderHeads, HeadsStayWhereThatTakesLess) {
   half.Head(of_second, "gradient:second");
   EXPECT_EQ(half.NamesAfterOrdering(),
             (std::vector<std::string>{"gradient:first small", "gradient:second large"}));
-  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_first.node, of_second.node}));
-}
-
-// New weights take no memory of their own, so it is the terms that count.
-TEST(OrderHeads, WhatIsWrittenInPlaceTakesNoMemory) {
-  BackwardHalf half;
-  const NodeEntry second = half.Operator("second", {{0, 0}}, {1, 100});
-  const NodeEntry of_second = half.Operator("update second", {{second.node, 1}}, {300});
-  const NodeEntry first = half.Operator("first", {second}, {1, 100});
-  const NodeEntry of_first = half.Operator("update first", {{first.node, 1}}, {300});
-  half.Head(of_first, "update:first");
-  half.Head(of_second, "update:second");
-  half.NamesAfterOrdering();
-  EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_second.node, of_first.node}));
-}
-
-// Here the terms are small beside the gradients of inputs.
-TEST(OrderHeads, HeadsStayWhereTheOrderSavesLittle) {
-  BackwardHalf half;
-  const NodeEntry second = half.Operator("second", {{0, 0}}, {100, 20});
-  const NodeEntry of_second = half.Operator("reduce second", {{second.node, 1}}, {2});
-  const NodeEntry first = half.Operator("first", {second}, {100, 20});
-  const NodeEntry of_first = half.Operator("reduce first", {{first.node, 1}}, {2});
-  half.Head(of_first, "gradient:first");
-  half.Head(of_second, "gradient:second");
-  half.NamesAfterOrdering();
   EXPECT_EQ(half.HeadNodes(), (std::vector<int>{of_first.node, of_second.node}));
 }
 
