@@ -7,9 +7,9 @@
 // after it, and each worker keeps its terms of these sums until then. With the
 // heads in order, a sum is reduced when its terms are there, while other operators
 // compute. Gradients that need no reduction are then made earlier, too, which may keep
-// more tensors alive. And MXNet uses memory again, so an operator may wait until others
-// have fetched what was there: data parallelism of WResNet-152-10 would take 60% longer
-// for 1% less memory. So the pass compares the bytes alive at the worst moment, as
+// more tensors alive. And executors use memory again, so an operator may wait until
+// others have fetched what was there: data parallelism of WResNet-152-10 would take 60%
+// longer for 1% less memory. So the pass compares the bytes alive at the worst moment, as
 // bound_graph.h orders the nodes.
 //
 // Input:      the phases, with their control dependencies.
