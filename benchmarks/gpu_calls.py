@@ -23,9 +23,9 @@ from typing import Any, Optional
 
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
-from tofu.mx.build.lower.fused_norm import whole_statistics
+from tofu.mx.graphs.lower.fused_norm import whole_statistics
 from tofu.mx.run.segments import segments
-from tofu.plan import compile_graph
+from tofu.plans import compile_graph
 
 MODEL, WORKERS = "wresnet-50-4", 8
 GOALS = {"copies": 15_000, "waits": 35_000}

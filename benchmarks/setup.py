@@ -91,8 +91,8 @@ def watch_tofu(clock: Clock) -> None:
     """Time the parts of tofu's set-up."""
     from tofu import _core
     from tofu.analysis import strategy_table
-    from tofu.gluon import compile_block
-    from tofu.mx.build import training_graph
+    from tofu.gluon.blocks import compile_block
+    from tofu.mx.graphs import training_graph
     from tofu.mx.run import program
 
     make = clock.timed("training graph", training_graph.training_graphs)

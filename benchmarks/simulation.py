@@ -138,7 +138,7 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.memory.planner import predict as predict_memory
-    from tofu.plan import SearchOptions
+    from tofu.plans import SearchOptions
     from tofu.simulate.choose import choose_plan
     from tofu.simulate.machine_files import read_machine
     from tofu.simulate.step import simulate_plan, step_graphs

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import tofu.torch
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced
 

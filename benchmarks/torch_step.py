@@ -36,7 +36,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional as F
 
 import tofu.torch
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.parallelize import program_of
 
 RANKS = 4

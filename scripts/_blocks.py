@@ -9,8 +9,8 @@ from typing import Any, Optional
 
 from _fetches import Counter, Fetch
 
-from tofu.plan import Plan, Problem, TensorPlan
-from tofu.plan.plan import format_bytes
+from tofu.plans import Plan, Problem, TensorPlan
+from tofu.plans.plan import format_bytes
 
 __all__ = [
     "Block",

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
-from tofu.plan import Problem
+from tofu.plans import Problem
 
 __all__ = ["context", "problem", "write"]
 

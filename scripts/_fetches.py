@@ -16,7 +16,7 @@ from typing import Any
 
 from tofu.analysis.strategy_table import table_document
 from tofu.dtypes import dtype_bytes
-from tofu.plan import Plan, Problem
+from tofu.plans import Plan, Problem
 
 __all__ = ["Counter", "Fetch"]
 

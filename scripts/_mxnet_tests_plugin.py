@@ -109,7 +109,7 @@ class Recorder:
 
     def watch(self) -> None:
         """Count the blocks that tofu partitions and refuses."""
-        from tofu.gluon import messages
+        from tofu.gluon.session import messages
 
         for name in ("partitioned", "serial", "eager"):
             setattr(messages, name, self._watched(name, getattr(messages, name)))

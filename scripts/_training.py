@@ -164,7 +164,7 @@ def run(
 
 def _simulate(model: Model, args: argparse.Namespace) -> None:
     """Print a simulated step of a system, with JSON in the last line."""
-    from tofu.plan.machine_files import read_machine
+    from tofu.plans.machine_files import read_machine
     from tofu.simulate.systems import simulate_system
 
     size = model.batch_size if args.batch_size is None else args.batch_size
@@ -427,7 +427,7 @@ def _switched(args: argparse.Namespace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _observed() -> Iterator[Planned]:
-    from tofu.plan import observe
+    from tofu.plans import observe
 
     planned = Planned()
     with observe(planned.compiled.append):

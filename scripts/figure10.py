@@ -25,9 +25,9 @@ from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _steps import simulated_step
 
 from tofu.errors import PlanError
-from tofu.plan import Problem, SearchOptions, plan_graph
-from tofu.plan.machine_files import read_machine
-from tofu.plan.plan import format_bytes
+from tofu.plans import Problem, SearchOptions, plan_graph
+from tofu.plans.machine_files import read_machine
+from tofu.plans.plan import format_bytes
 from tofu.tables import table
 
 WORKERS = 8

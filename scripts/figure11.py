@@ -24,10 +24,10 @@ from _blocks import Block, Convolution, Observation, blocks_of, observations, ru
 from _common import context, problem
 from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 
-from tofu.plan import Plan, SearchOptions, TensorPlan, plan_graph
-from tofu.plan.plan import format_bytes
-from tofu.plan.render.html import worker_colour
-from tofu.plan.render.picture import draw
+from tofu.plans import Plan, SearchOptions, TensorPlan, plan_graph
+from tofu.plans.plan import format_bytes
+from tofu.plans.render.html import worker_colour
+from tofu.plans.render.picture import draw
 
 MODEL, BATCH, WORKERS = "wresnet-152-10", 8, 8
 

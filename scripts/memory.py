@@ -47,11 +47,11 @@ from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.dtypes import dtype_name
 from tofu.models import ModelGraph, build
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
+from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory import planner as memory_planner
 from tofu.mx.run.executor import bind
-from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
-from tofu.plan.layout import cuts_of, heads_of, variables_of
+from tofu.plans.layout import cuts_of, heads_of, variables_of
 from tofu.tables import table
 
 WORKERS = 8

@@ -14,7 +14,7 @@ from functools import partial
 import _soybean
 from _common import problem
 
-from tofu.plan import Problem
+from tofu.plans import Problem
 
 BATCHES = (64, 128, 256, 512, 1024)
 MODELS = ("alexnet", "vgg-16")

@@ -33,8 +33,8 @@ from _common import context, problem, write
 
 from tofu import _core
 from tofu.errors import PlanError
-from tofu.plan import Problem, SearchOptions
-from tofu.plan.plan import format_bytes
+from tofu.plans import Problem, SearchOptions
+from tofu.plans.plan import format_bytes
 from tofu.tables import table
 
 WORKERS = 8

@@ -24,10 +24,10 @@ from _training import progress
 
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import Model, build, find, make_rnn, make_wresnet
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph
-from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
-from tofu.planning.rivals import rivals_of
-from tofu.planning.within import held_bytes
+from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planner.rivals import rivals_of
+from tofu.planner.within import held_bytes
+from tofu.plans import Plan, Problem, SearchOptions, plan_graph
 from tofu.tables import table
 
 MACHINE = "2x8v100"

@@ -23,10 +23,10 @@ from tensoropt import MACHINE, Row, frontier_of, predicted, record, transformer
 
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build
-from tofu.plan import Problem, SearchOptions, plan_graph
-from tofu.plan.machine_files import machine_text
-from tofu.planning.frontier import Point, turning_point, unbeaten
-from tofu.planning.within import held_bytes
+from tofu.planner.frontier import Point, turning_point, unbeaten
+from tofu.planner.within import held_bytes
+from tofu.plans import Problem, SearchOptions, plan_graph
+from tofu.plans.machine_files import machine_text
 from tofu.tables import table
 
 BATCH = 256

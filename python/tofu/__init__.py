@@ -29,10 +29,10 @@ from tofu.errors import (
 )
 
 if TYPE_CHECKING:
-    from tofu import plan
     from tofu.analysis import analyze
     from tofu.gluon import disable, enable
     from tofu.lang import Max, Min, Opaque, Prod, Sum, op
+    from tofu.planner import plan
 
 __all__ = [
     "ConfigError",
@@ -60,7 +60,7 @@ _HOME = {
     "analyze": "tofu.analysis",
     "disable": "tofu.gluon",
     "enable": "tofu.gluon",
-    "plan": "tofu.plan",
+    "plan": "tofu.planner",
     **dict.fromkeys(("Max", "Min", "Opaque", "Prod", "Sum", "op"), "tofu.lang"),
 }
 
@@ -73,8 +73,7 @@ def __getattr__(name: str) -> Any:
 
         uncaught.end_runs()
         installation.check_mxnet(f"tofu.{name}", load=True)
-    home = importlib.import_module(_HOME[name])
-    value = home if name == "plan" else getattr(home, name)
+    value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

@@ -273,8 +273,8 @@ class Partitioned:
     Attributes:
         workers: number of workers.
         graph: the instances of all workers; no control dependencies.
-        variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
-        heads: the same for heads; tofu.plan.layout.heads_of reads them.
+        variables: how each variable is divided; tofu.plans.layout.variables_of reads them.
+        heads: the same for heads; tofu.plans.layout.heads_of reads them.
         fetched_bytes_per_worker: bytes that each worker fetches in a step.
         fetched_bytes: the sum over all workers.
         shared_bytes: bytes saved by sharing equal fetches.
@@ -353,8 +353,8 @@ class TrainingStep:
 
     Attributes:
         workers: number of workers.
-        variables: how each variable is divided; tofu.plan.layout.variables_of reads them.
-        forward_heads: the outputs; tofu.plan.layout.heads_of.
+        variables: how each variable is divided; tofu.plans.layout.variables_of reads them.
+        forward_heads: the outputs; tofu.plans.layout.heads_of.
         backward_heads: gradients and new auxiliary states; empty without a backward half.
         graphs: one for both halves, after one that draws random numbers, if there are any; or
             the forward graph and the backward graph, if any.
@@ -490,7 +490,7 @@ repeats_attribute: str
 def recompute(
     table: StrategyTable, *, costs: Sequence[int], limit_bytes: int = 0
 ) -> dict[str, Any]:
-    """Run parts of the forward pass again in the backward pass; see tofu.plan.recompute.
+    """Run parts of the forward pass again in the backward pass; see tofu.plans.recompute.
 
     Args:
         table: strategy table of a training graph.

@@ -1,8 +1,8 @@
 """Processes of MXNet's parameter server: the servers and the scheduler of distributed training.
 
 MXNet turns every process with ``DMLC_ROLE=server`` or ``scheduler`` into one when it is
-imported. Under the switch such a process starts tofu.gluon.parameter_server instead, which
-does the same, and ends when another process has died.
+imported. Under the switch such a process starts tofu.gluon.processes.parameter_server instead,
+which does the same, and ends when another process has died.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def command(role: str, environ: Mapping[str, str]) -> tuple[list[str], dict[str,
         # An optimizer of the script's own modules has to be found there, too.
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
-    line = [sys.executable, "-m", "tofu.gluon.parameter_server", role]
+    line = [sys.executable, "-m", "tofu.gluon.processes.parameter_server", role]
     return line, {**HEARTBEATS, **given, **own}
 
 

@@ -4,7 +4,7 @@
 //
 // It registers the two operators that NNVM's MXGradient pass creates by name
 // and that MXNet 1.9 lacks: `zeros` (no gradient arrives) and `elemwise_sum`
-// (several do). They only carry the structure of a graph; tofu.mx.build.gradient
+// (several do). They only carry the structure of a graph; tofu.mx.graphs.gradient
 // renames them to _zeros and add_n before any inference or execution.
 // It also registers the operators of MultiFetch (multifetch_ops.h).
 //

@@ -30,7 +30,7 @@
 //      the three operators, and if the arrays of the first calls were on their operators'
 //      contexts; else all operators run like publications, and TofuFreeViews says so.
 // If a guard fails, the operators get back what MXNet registered for them.
-// tofu.mx.run.extension adds a sixth: it checks a publication without resources.
+// tofu.mx.extension adds a sixth: it checks a publication without resources.
 
 #include <algorithm>
 #include <atomic>

@@ -16,7 +16,7 @@
 //   4. every node of the graph must have a name for which a device was given, and a
 //      variable the device that MXNet found for it.
 // If a guard fails, MXNet's own function runs, and TofuPlaceEnd says so.
-// tofu.mx.run.extension adds a fifth: it runs a fetch over two contexts.
+// tofu.mx.extension adds a fifth: it runs a fetch over two contexts.
 
 #include <dlfcn.h>
 

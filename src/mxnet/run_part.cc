@@ -5,7 +5,7 @@
 // MXNet's own Forward, Backward and InitOpSegs make the same calls, with bounds of its
 // own. The functions take plain words, an executor's handle is the
 // executor's address, and the symbols are looked up by name, in MXNet 1.9.1 only
-// (tofu.mx.run.extension checks the version): nothing here depends on a layout.
+// (tofu.mx.extension checks the version): nothing here depends on a layout.
 
 #include <dlfcn.h>
 

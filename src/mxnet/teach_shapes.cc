@@ -14,7 +14,7 @@
 //   2. memory is first read through a pipe, which fails instead of crashing;
 //   3. names and indices of all operators must match the layout;
 //   4. only empty slots are ever written; the rest is never touched.
-// tofu.mx.run.extension adds a fifth: it checks an inference on real operators.
+// tofu.mx.extension adds a fifth: it checks an inference on real operators.
 
 #include <algorithm>
 #include <cstdint>

@@ -20,12 +20,12 @@ from mxnet import autograd, gluon
 
 from tofu import _core
 from tofu.errors import GraphError
-from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
+from tofu.mx.extension import check_fetches, load, mxnet_errors
+from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor, fetch_check
-from tofu.mx.run.extension import check_fetches, load, mxnet_errors
 from tofu.mx.run.fetch_check import usable_fetch
 from tofu.mx.run.program import Program
-from tofu.plan import observe
+from tofu.plans import observe
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME_CALLS = ("cudaStreamSynchronize", "cudaMemcpyPeerAsync", "cudaMemsetAsync")

@@ -93,11 +93,11 @@ def described_name(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str,
     ``_backward_Custom:NAME``.
     """
     kind = attrs.get("op_type", "") if op == _CUSTOM else ""
-    if kind == _REPLAY:  # tofu.mx.build.replay
+    if kind == _REPLAY:  # tofu.mx.graphs.replay
         return attrs["of"], json.loads(attrs["arguments"])
-    if kind in _STAND_INS:  # tofu.mx.build.custom
+    if kind in _STAND_INS:  # tofu.mx.graphs.custom
         own = json.loads(attrs["arguments"])
-        if attrs["of"] == _CONTROL_FLOW:  # tofu.mx.build.branches
+        if attrs["of"] == _CONTROL_FLOW:  # tofu.mx.graphs.branches
             return f"{_GRADIENT_OF.get(kind, '')}{own['operator']}", own
         return f"{_STAND_INS[kind]}:{attrs['of']}", own
     if kind:

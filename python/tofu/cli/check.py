@@ -27,7 +27,7 @@ from tofu.cli.options import (
 )
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan.progress import stage
+from tofu.plans.progress import stage
 from tofu.tables import table
 
 __all__ = ["check"]

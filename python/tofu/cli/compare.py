@@ -28,9 +28,9 @@ from tofu.cli.options import (
 from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import MODES, OBJECTIVES, parse_mode, parse_workers
-from tofu.plan import Plan
-from tofu.plan.plan import format_bytes, format_seconds
-from tofu.planning.comparison import Alternative, advice, compare
+from tofu.planner.comparison import Alternative, advice, compare
+from tofu.plans import Plan
+from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import table
 
 __all__ = ["compare_command", "render"]

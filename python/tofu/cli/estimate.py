@@ -26,9 +26,7 @@ from tofu.cli.plan_torch import check_options, is_module
 from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes, parse_workers
 from tofu.errors import ConfigError
-from tofu.plan.plan import format_bytes
-from tofu.plan.render.peak import held_groups, peak_text
-from tofu.planning.estimate import (
+from tofu.planner.estimate import (
     OPTIMIZERS,
     Estimate,
     batch_of,
@@ -37,6 +35,8 @@ from tofu.planning.estimate import (
     fewest,
     largest_batch,
 )
+from tofu.plans.plan import format_bytes
+from tofu.plans.render.peak import held_groups, peak_text
 from tofu.tables import table
 
 __all__ = ["estimate_command", "render"]

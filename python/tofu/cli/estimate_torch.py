@@ -12,8 +12,8 @@ import click
 
 from tofu.cli.plan_torch import parse_mesh, torch_module
 from tofu.errors import ConfigError
-from tofu.plan.plan import format_bytes
-from tofu.planning.estimate import OPTIMIZERS
+from tofu.planner.estimate import OPTIMIZERS
+from tofu.plans.plan import format_bytes
 from tofu.tables import table
 
 __all__ = ["estimate_module"]

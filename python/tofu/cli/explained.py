@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from tofu.errors import ConfigError
-from tofu.plan import Problem
-from tofu.plan.names import is_pattern, matching, near_text
+from tofu.plans import Problem
+from tofu.plans.names import is_pattern, matching, near_text
 
 __all__ = ["explained_in", "explained_names"]
 

@@ -29,13 +29,13 @@ from tofu.cli.prediction import step_predictor
 from tofu.cli.targets import Target, check_target
 from tofu.config import parse_bytes
 from tofu.errors import PlanError
-from tofu.plan import SearchOptions
-from tofu.plan.plan import format_bytes, format_seconds
-from tofu.planning.frontier import Point, frontier, turning_point, unbeaten
-from tofu.planning.frontier_picture import draw
-from tofu.planning.problems import number_of_workers
-from tofu.planning.rivals import rivals_of
-from tofu.planning.saving import save_plan
+from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planner.frontier_picture import draw
+from tofu.planner.problems import number_of_workers
+from tofu.planner.rivals import rivals_of
+from tofu.planner.saving import save_plan
+from tofu.plans import SearchOptions
+from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import table
 
 __all__ = ["frontier_command", "render"]

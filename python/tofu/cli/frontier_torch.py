@@ -7,8 +7,8 @@ from typing import Any, Optional
 
 from tofu.cli.plan_torch import parse_mesh, torch_module
 from tofu.errors import ConfigError
-from tofu.plan import SearchOptions
-from tofu.planning.frontier import Point
+from tofu.planner.frontier import Point
+from tofu.plans import SearchOptions
 
 __all__ = ["frontier_of_module"]
 

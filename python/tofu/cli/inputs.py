@@ -17,7 +17,7 @@ import click
 from tofu.config import Config
 from tofu.errors import ConfigError, TofuError
 from tofu.installation import check_mxnet
-from tofu.plan import Problem
+from tofu.plans import Problem
 from tofu.uncaught import without_ours
 
 __all__ = ["first_of_script", "graphs_of_script"]
@@ -38,7 +38,7 @@ def first_of_script(script: Path, args: Sequence[str]) -> Problem:
 def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> list[Problem]:
     """Run `script` until the end of its first training step, and return the graphs it trains.
 
-    Blocks compute nothing meanwhile (tofu.gluon.dry_run). What the script prints goes to
+    Blocks compute nothing meanwhile (tofu.gluon.blocks.dry_run). What the script prints goes to
     standard error. If there are several graphs, the name of each says which block it is of.
 
     Args:
@@ -68,7 +68,7 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
     with contextlib.ExitStack() as dry, contextlib.redirect_stdout(sys.stderr):
 
         def begin() -> None:
-            from tofu.gluon.dry_run import DryRun
+            from tofu.gluon.blocks.dry_run import DryRun
 
             dry.enter_context(DryRun(note))
 

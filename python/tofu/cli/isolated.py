@@ -15,7 +15,7 @@ import traceback
 from typing import Callable
 
 from tofu.errors import ConfigError, InternalError, TofuError
-from tofu.plan import progress
+from tofu.plans import progress
 from tofu.uncaught import BAD_INPUT
 
 __all__ = ["isolated"]

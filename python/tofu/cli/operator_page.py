@@ -12,7 +12,7 @@ from tofu.analysis.result import Extent
 from tofu.analysis.table import described_name
 from tofu.errors import ConfigError
 from tofu.lang import lookup
-from tofu.plan import Problem
+from tofu.plans import Problem
 from tofu.tables import table
 from tofu.verify.calls.registry import cases_by_operator
 from tofu.verify.inventory.inventory import Call, call_of

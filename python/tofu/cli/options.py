@@ -31,7 +31,7 @@ from tofu.config import (
     read_pins,
 )
 from tofu.errors import ConfigError
-from tofu.plan.machine_files import read_machine
+from tofu.plans.machine_files import read_machine
 
 __all__ = [
     "Script",
@@ -287,7 +287,7 @@ def set_search(
 
 
 def _pin_text(pin: tuple[str, tuple[int, ...]]) -> str:
-    # Spaces separate pins; tofu.plan.names.matching does without them.
+    # Spaces separate pins; tofu.plans.names.matching does without them.
     return f"{pin[0].replace(' ', '')}={','.join(map(str, pin[1]))}"
 
 

@@ -47,15 +47,15 @@ from tofu.cli.print_plans import ESTIMATE, EXACT, Output, listed, plan_and_print
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan import Problem, SearchOptions
-from tofu.plan import file as plan_file
-from tofu.planning.problems import (
+from tofu.planner.problems import (
     SymbolRequest,
     check_symbol_text,
     from_model,
     from_symbol,
     names_model,
 )
+from tofu.plans import Problem, SearchOptions
+from tofu.plans import file as plan_file
 
 __all__ = ["plan"]
 

@@ -12,10 +12,10 @@ from click.core import ParameterSource
 
 from tofu.cli.explained import explained_names
 from tofu.errors import ConfigError
-from tofu.plan import SearchOptions
-from tofu.plan.render import explain as explaining
-from tofu.plan.render.html import render_html
-from tofu.plan.render.peak import render_peak
+from tofu.plans import SearchOptions
+from tofu.plans.render import explain as explaining
+from tofu.plans.render.html import render_html
+from tofu.plans.render.peak import render_peak
 
 __all__ = ["FORMATS", "check_options", "is_module", "parse_mesh", "plan_module", "torch_module"]
 

@@ -6,7 +6,7 @@ from typing import Callable, Optional
 
 from tofu import _core
 from tofu.cli.options import check_devices
-from tofu.plan import Plan, Problem
+from tofu.plans import Plan, Problem
 
 __all__ = ["step_predictor"]
 

@@ -16,17 +16,17 @@ from tofu.analysis.table import described_name
 from tofu.cli.explained import explained_in, explained_names
 from tofu.config import RECOMPUTES, Config
 from tofu.errors import ConfigError
-from tofu.plan import Plan, Problem, SearchOptions, render_html, render_text
-from tofu.plan.names import matching
-from tofu.plan.options import check_pins
-from tofu.plan.plan import undescribed_text
-from tofu.plan.progress import stage
-from tofu.plan.render import explain as explaining
-from tofu.plan.render.layers import render_layers
-from tofu.plan.render.peak import render_peak
-from tofu.planning.memory import with_memory
-from tofu.planning.saving import save_plan
-from tofu.planning.within import held_bytes, planned
+from tofu.planner.memory import with_memory
+from tofu.planner.saving import save_plan
+from tofu.planner.within import held_bytes, planned
+from tofu.plans import Plan, Problem, SearchOptions, render_html, render_text
+from tofu.plans.names import matching
+from tofu.plans.options import check_pins
+from tofu.plans.plan import undescribed_text
+from tofu.plans.progress import stage
+from tofu.plans.render import explain as explaining
+from tofu.plans.render.layers import render_layers
+from tofu.plans.render.peak import render_peak
 
 __all__ = ["ESTIMATE", "EXACT", "Output", "listed", "plan_and_print"]
 

@@ -10,12 +10,12 @@ from typing import Optional
 import click
 
 from tofu.errors import ConfigError
-from tofu.plan import Plan, render_html, render_text
-from tofu.plan import file as plan_file
-from tofu.plan.names import matching
-from tofu.plan.render.difference import differ, render_difference
-from tofu.plan.render.html import render_html_difference
-from tofu.plan.render.layers import render_layers
+from tofu.plans import Plan, render_html, render_text
+from tofu.plans import file as plan_file
+from tofu.plans.names import matching
+from tofu.plans.render.difference import differ, render_difference
+from tofu.plans.render.html import render_html_difference
+from tofu.plans.render.layers import render_layers
 
 __all__ = ["diff", "show"]
 

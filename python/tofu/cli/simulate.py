@@ -24,8 +24,8 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.installation import check_mxnet
-from tofu.plan import SearchOptions
-from tofu.planning.problems import from_model
+from tofu.planner.problems import from_model
+from tofu.plans import SearchOptions
 
 __all__ = ["simulate"]
 

@@ -12,7 +12,7 @@ from typing import Any, Optional
 import click
 
 from tofu.errors import ConfigError, PlanError
-from tofu.plan.plan import gap_text
+from tofu.plans.plan import gap_text
 
 __all__ = ["NO_CHOICE", "solve"]
 

@@ -12,15 +12,15 @@ from tofu.cli.inputs import first_of_script
 from tofu.cli.options import check_no_module, check_script
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plan import Problem
-from tofu.plan.recompute import recomputed
-from tofu.planning.problems import (
+from tofu.planner.problems import (
     SymbolRequest,
     check_symbol_text,
     from_model,
     from_symbol,
     names_model,
 )
+from tofu.plans import Problem
+from tofu.plans.recompute import recomputed
 
 __all__ = ["Target", "check_target"]
 

@@ -21,21 +21,11 @@ from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers, pins_of
 from tofu.errors import ConfigError
 from tofu.mx.run import error_list
 
-from . import (
-    async_errors,
-    backward_calls,
-    block,
-    checkpoints,
-    delivery,
-    messages,
-    parameter,
-    session,
-    trainer,
-    unhybridized,
-    views,
-)
-from .session import Session
-from .state import State
+from .blocks import block, unhybridized
+from .session import async_errors, backward_calls, messages, session
+from .session.session import Session
+from .session.state import State
+from .training import checkpoints, delivery, parameter, trainer, views
 
 __all__ = ["disable", "enable"]
 

@@ -23,7 +23,7 @@ Variables = Mapping[str, tuple[Shape, str]]
 
 @dataclasses.dataclass(frozen=True)
 class ModelGraph:
-    """A model in the form that tofu.mx.build.training_graph needs.
+    """A model in the form that tofu.mx.graphs.training_graph needs.
 
     Attributes:
         name: the model's name.
@@ -46,14 +46,14 @@ class ModelGraph:
         on_gpus: bool = False,
         fused: Optional[Collection[str]] = (),
     ) -> _core.Graph:
-        """The graph of forward, backward and update; see tofu.mx.build.training_graph."""
+        """The graph of forward, backward and update; see tofu.mx.graphs.training_graph."""
         return self.training_graphs(optimizer=optimizer, on_gpus=on_gpus)(fused)
 
     def training_graphs(
         self, *, optimizer: Optional[str] = "sgd", on_gpus: bool = False
     ) -> Callable[[Optional[Collection[str]]], _core.Graph]:
         """What makes training graphs, by the BatchNorms that stay whole."""
-        from tofu.mx.build.training_graph import training_graphs
+        from tofu.mx.graphs.training_graph import training_graphs
 
         return training_graphs(
             self.symbol,

@@ -23,7 +23,7 @@ from tofu import _core
 from tofu.analysis.work import KINDS
 from tofu.errors import TofuError
 from tofu.models import Model, build, find, make_rnn, make_wresnet
-from tofu.mx.run.extension import load
+from tofu.mx.extension import load
 
 from .measure import Engine, engine_seconds, fetch_seconds, node_seconds
 from .step import WorkRecord, node_work

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from tofu import _core
 from tofu.errors import ConfigError, PlanError
-from tofu.plan import Plan, Problem, SearchOptions, plan_refined
-from tofu.plan.compiler import Refine, read_plan, search_plan
-from tofu.plan.machine_files import read_machine
-from tofu.plan.options import Pins
+from tofu.plans import Plan, Problem, SearchOptions, plan_refined
+from tofu.plans.compiler import Refine, read_plan, search_plan
+from tofu.plans.machine_files import read_machine
+from tofu.plans.options import Pins
 
 if TYPE_CHECKING:
     from .step import Simulation

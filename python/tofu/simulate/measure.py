@@ -17,7 +17,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.dtypes import dtype_name
-from tofu.mx.build.nnvm import VARIABLE
+from tofu.mx.nnvm import VARIABLE
 from tofu.mx.run.executor import bind
 
 __all__ = ["Engine", "engine_seconds", "fetch_seconds", "node_seconds"]

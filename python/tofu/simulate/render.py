@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-from tofu.plan.plan import format_bytes, format_seconds
+from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import table
 
 from .step import Simulation

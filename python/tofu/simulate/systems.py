@@ -27,9 +27,9 @@ from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
 from tofu.models import Model, build
-from tofu.mx.build.lower.fused_norm import refined
-from tofu.plan import Problem, SearchOptions, plan_refined
-from tofu.plan.layers import layer_of
+from tofu.mx.graphs.lower.fused_norm import refined
+from tofu.plans import Problem, SearchOptions, plan_refined
+from tofu.plans.layers import layer_of
 
 from .step import Simulation, simulate_graph, simulate_plan, step_graph
 from .swapping import HOST_BYTES_PER_S, simulate_swapping

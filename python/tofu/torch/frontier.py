@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Optional
 
-from tofu.plan import SearchOptions
-from tofu.planning.frontier import Point, frontier
+from tofu.planner.frontier import Point, frontier
+from tofu.plans import SearchOptions
 from tofu.torch.planning import own_options, planned_as, planning_of
 from tofu.torch.tracing import Traced
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tofu.plan.peak import Held, Peak
+from tofu.plans.peak import Held, Peak
 from tofu.torch.batches import Task
 from tofu.torch.exchange import Exchange, Message, Transfers
 from tofu.torch.program import Program, Tiles

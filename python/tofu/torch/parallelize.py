@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
 from tofu.errors import ConfigError, PlanError
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.exchange import of_dtensor, to_dtensor
 from tofu.torch.planning import TorchPlan, check_mesh, plan_traced, read_plan
 from tofu.torch.program import Program

@@ -16,9 +16,9 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import Row
 from tofu.errors import ConfigError, PlanError
 from tofu.lang.tracing import Shape
-from tofu.plan import Plan, Problem, SearchOptions, plan_graph
-from tofu.plan.plan import format_bytes
-from tofu.plan.render.text import render_text
+from tofu.plans import Plan, Problem, SearchOptions, plan_graph
+from tofu.plans.plan import format_bytes
+from tofu.plans.render.text import render_text
 from tofu.tables import table
 from tofu.torch.memory import step_memory
 from tofu.torch.moves import received_bytes

@@ -60,7 +60,7 @@ def preload() -> ctypes.CDLL:
 
 
 class Labels:
-    """Labels nodes as they are pushed; see ``tofu.mx.run.extension.label_nodes``."""
+    """Labels nodes as they are pushed; see ``tofu.mx.extension.label_nodes``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """Find the profiler's functions. Raises TofuError if this MXNet has others."""

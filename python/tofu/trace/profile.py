@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from tofu.plan import OperatorPlan
-from tofu.plan.layers import direction_of, layer_of
-from tofu.plan.names import readable
+from tofu.plans import OperatorPlan
+from tofu.plans.layers import direction_of, layer_of
+from tofu.plans.names import readable
 
 from .labels import Node
 from .timeline import COMPUTATION, FETCH, Operator

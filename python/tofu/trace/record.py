@@ -90,7 +90,7 @@ class _Recorder:
         import mxnet as mx
         from mxnet import profiler
 
-        from tofu.mx.run.extension import label_nodes
+        from tofu.mx.extension import label_nodes
 
         if self._skip - 1 <= self.seen <= self._skip:
             # A step early, as the first one with labels reads the executors' texts.
@@ -103,7 +103,7 @@ class _Recorder:
     def _stop(self) -> None:
         from mxnet import profiler
 
-        from tofu.mx.run.extension import label_nodes
+        from tofu.mx.extension import label_nodes
 
         profiler.set_state("stop")
         label_nodes(None)

@@ -14,10 +14,10 @@ import pytest
 
 from tofu import _core
 from tofu.analysis.strategy_table import table_document
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import gather, scatter
-from tofu.plan.layout import variables_of
+from tofu.plans.layout import variables_of
 
 PARTS = {2: [2], 3: [3], 4: [2, 2], 6: [3, 2]}
 

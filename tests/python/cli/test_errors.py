@@ -13,7 +13,7 @@ import pytest
 from tofu import installation, uncaught
 from tofu.cli import isolated, main, options
 from tofu.errors import ConfigError
-from tofu.plan import file as plan_file
+from tofu.plans import file as plan_file
 
 from .test_cli import environment, fail  # noqa: F401  (environment is a fixture)
 
@@ -442,9 +442,9 @@ def test_frames_of_tofu_are_left_out_unless_the_error_is_its_own():
     def divide():
         return 1 / 0
 
-    through = called_by("user", called_by("tofu.gluon.block", called_by("mine", divide)))
+    through = called_by("user", called_by("tofu.gluon.blocks.block", called_by("mine", divide)))
     assert frames_of(through) == ["user", "mine", __name__]
-    own = called_by("user", called_by("tofu.gluon.block", called_by("mxnet.base", None)))
+    own = called_by("user", called_by("tofu.gluon.blocks.block", called_by("mxnet.base", None)))
     try:
         own()
     except TypeError as error:

@@ -21,7 +21,7 @@ import pytest
 from tofu.analysis.described import load_described
 from tofu.cli import main
 from tofu.lang import description
-from tofu.plan import file as plan_file
+from tofu.plans import file as plan_file
 
 from .test_cli import environment  # noqa: F401  (a fixture)
 from .test_show import NAMED
@@ -292,8 +292,8 @@ FORK_ALL = """
 import os, signal, sys, time
 import mxnet
 from tofu.cli import main
-from tofu.planning import problems
-import tofu.mx.build.training_graph, tofu.mx.memory.step
+from tofu.planner import problems
+import tofu.mx.graphs.training_graph, tofu.mx.memory.step
 for path in sys.argv[1:]:
     child = os.fork()
     if child == 0:

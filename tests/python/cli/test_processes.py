@@ -120,7 +120,7 @@ def test_a_server_process(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", "/modules"])
     environ = {"DMLC_ROLE": "server", "PS_HEARTBEAT_TIMEOUT": "9", "GLIBC_TUNABLES": "glibc.x=1"}
     line, given = server_process.command("server", environ)
-    assert line == [sys.executable, "-m", "tofu.gluon.parameter_server", "server"]
+    assert line == [sys.executable, "-m", "tofu.gluon.processes.parameter_server", "server"]
     assert "DMLC_ROLE" not in given  # MXNet would start one while it is imported
     assert given["MXNET_GRAPH_PASS"] == ""
     assert given["PYTHONPATH"] == os.pathsep.join([os.getcwd(), "/modules"])

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu.cli import main
-from tofu.plan import progress
+from tofu.plans import progress
 
 from .test_cli import environment  # noqa: F401  (a fixture)
 from .test_mutations import SYMBOL
@@ -82,7 +82,7 @@ def test_a_command_tells_its_stages(name, told, capsys):
 SLOW = """
 import sys, time
 from tofu.plan import progress
-from tofu.planning import problems
+from tofu.planner import problems
 
 progress._PATIENCE_S = progress._BETWEEN_S = 0.01
 problems._on_gpus = lambda: time.sleep(0.5)  # while the graph is made

@@ -16,8 +16,8 @@ import mxnet as mx
 from tofu import _core
 from tofu.analysis.table import document
 from tofu.dtypes import dtype_flag
-from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
-from tofu.mx.run.extension import is_stateful_backward, load
+from tofu.mx.extension import is_stateful_backward, load
+from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run.program import Program
 
 __all__ = ["by_parts", "reason_not_to_run", "strategies"]

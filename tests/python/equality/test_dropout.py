@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plan import observe
+from tofu.plans import observe
 
 
 @pytest.fixture(params=[2, 3, 4])

@@ -13,9 +13,9 @@ from mxnet.gluon import nn
 import tofu
 import tofu.tdl
 from tofu.analysis import table
-from tofu.gluon.messages import TofuWarning
+from tofu.gluon.session.messages import TofuWarning
 from tofu.lang.description import _REGISTRY
-from tofu.mx.build.lower import BEFORE
+from tofu.mx.graphs.lower import BEFORE
 
 
 class Net(nn.HybridBlock):

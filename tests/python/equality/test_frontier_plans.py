@@ -7,8 +7,8 @@ import pytest
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plan import Problem, SearchOptions, observe, plan_frontier
-from tofu.planning.saving import save_plan
+from tofu.planner.saving import save_plan
+from tofu.plans import Problem, SearchOptions, observe, plan_frontier
 
 from .models import Case, train
 

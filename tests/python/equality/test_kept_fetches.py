@@ -10,11 +10,11 @@ import tofu
 from tofu.cli import main
 from tofu.config import Config
 from tofu.errors import ConfigError
-from tofu.mx.run import extension
-from tofu.plan import SearchOptions, observe
-from tofu.plan.within import Fit, held_bytes, keep_what_fits
-from tofu.planning import within
-from tofu.planning.problems import from_model
+from tofu.mx import extension
+from tofu.planner import within
+from tofu.planner.problems import from_model
+from tofu.plans import SearchOptions, observe
+from tofu.plans.within import Fit, held_bytes, keep_what_fits
 
 from .models import CASES, train
 

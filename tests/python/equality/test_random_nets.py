@@ -111,7 +111,7 @@ def test_finds_faults(fault, dtype, monkeypatch):
 
     def train(*args, **kwargs):
         result = original(*args, **kwargs)
-        if judge.tofu.gluon.session.active() is not None:
+        if judge.tofu.gluon.session.session.active() is not None:
             value = result.values[FAULTS[fault]]
             value.flat[0] += (1e-6 if dtype == "float64" else 1e-3) * np.abs(value).max()
         return result
@@ -128,7 +128,7 @@ def test_finds_a_wrong_update(monkeypatch):
 
     def train(*args, **kwargs):
         result = original(*args, **kwargs)
-        if judge.tofu.gluon.session.active() is not None:
+        if judge.tofu.gluon.session.session.active() is not None:
             result.after[1]["dense0.weight"][0, 0] += 1e-4
         return result
 
@@ -141,7 +141,7 @@ def test_finds_a_wrong_update(monkeypatch):
 
 def test_finds_what_raises(monkeypatch):
     def train(*args, **kwargs):
-        if judge.tofu.gluon.session.active() is not None:
+        if judge.tofu.gluon.session.session.active() is not None:
             raise KeyError("partitioned")
         return original(*args, **kwargs)
 

@@ -10,12 +10,12 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu.errors import MemoryLimitError
-from tofu.gluon import session
+from tofu.gluon.session import session
 from tofu.mx.memory.step import step_memory
-from tofu.plan import Problem, observe, plan_graph
-from tofu.plan import file as plan_file
-from tofu.plan.recompute import recomputed
-from tofu.plan.within import held_bytes
+from tofu.plans import Problem, observe, plan_graph
+from tofu.plans import file as plan_file
+from tofu.plans.recompute import recomputed
+from tofu.plans.within import held_bytes
 
 from .models import CASES, Case, train
 

@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plan import observe
+from tofu.plans import observe
 
 STEPS, BATCH, WIDTH = 4, 8, 16
 

@@ -9,7 +9,7 @@ import pytest
 import tofu
 from tofu import _core
 from tofu.mx.run import fetch_check
-from tofu.plan import observe
+from tofu.plans import observe
 
 from .models import CASES, batch, train
 

@@ -9,10 +9,10 @@ import tofu
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build, find
-from tofu.plan import SearchOptions, observe
-from tofu.plan.compiler import search_plan
-from tofu.plan.file import read
-from tofu.plan.machine_files import machine_text, read_machine
+from tofu.plans import SearchOptions, observe
+from tofu.plans.compiler import search_plan
+from tofu.plans.file import read
+from tofu.plans.machine_files import machine_text, read_machine
 from tofu.simulate.step import simulate_plan
 
 from .models import CASES, train

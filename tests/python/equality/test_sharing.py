@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 
 import tofu
 from tofu import models
-from tofu.plan import observe
+from tofu.plans import observe
 
 NAMES = ("rnn-6-4k", "transformer")
 BATCH = 8

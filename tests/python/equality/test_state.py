@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.gluon.messages import TofuWarning
+from tofu.gluon.session.messages import TofuWarning
 
 STEPS = 4
 BOXES = [[0, 0, 0, 3, 3], [1, 1, 0, 4, 5], [2, 2, 2, 5, 5], [3, 0, 1, 5, 4]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tofu
-from tofu.plan import observe
+from tofu.plans import observe
 from tofu.simulate import choose
 
 from .models import CASES, train

@@ -10,10 +10,14 @@ import tofu
 from tofu.analysis.strategy_table import strategy_table
 from tofu.cli.explained import explained_in, explained_names
 from tofu.errors import ConfigError
-from tofu.mx.build.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
+from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory.step import step_memory
-from tofu.plan import (
+from tofu.planner.memory import with_memory
+from tofu.planner.problems import from_block
+from tofu.planner.saving import save_plan
+from tofu.planner.within import held_bytes, planned
+from tofu.plans import (
     Problem,
     SearchOptions,
     compile_graph,
@@ -22,11 +26,7 @@ from tofu.plan import (
     plan_graph,
     plan_refined,
 )
-from tofu.plan import file as plan_file
-from tofu.planning.memory import with_memory
-from tofu.planning.problems import from_block
-from tofu.planning.saving import save_plan
-from tofu.planning.within import held_bytes, planned
+from tofu.plans import file as plan_file
 from tofu.simulate.choose import plan_fastest
 
 from .test_norms import TOLERANCES, Drawn

@@ -3,7 +3,7 @@ import pytest
 pytest.importorskip("mxnet")
 
 import tofu.gluon
-from tofu.gluon import backend
+from tofu.gluon.session import backend
 
 from . import fakes
 

@@ -85,7 +85,7 @@ def main(folder, *cases):
             net.save_parameters(f"{folder}/net")
         if case is cases[0] and not trainer._update_on_kvstore:
             trainer.save_states(f"{folder}/states")
-    from tofu.gluon import session
+    from tofu.gluon.session import session
 
     if session.active() is not None:
         tiles = [len(p.list_data()) for p in net.collect_params().values()]

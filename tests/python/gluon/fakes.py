@@ -18,12 +18,12 @@ import numpy as np
 from tofu.analysis.described import is_random
 from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.gluon import backend as own_backend
-from tofu.gluon.backend import Backend
-from tofu.gluon.session import active
-from tofu.mx.build.update_nodes import OPTIMIZERS
+from tofu.gluon.session import backend as own_backend
+from tofu.gluon.session.backend import Backend
+from tofu.gluon.session.session import active
+from tofu.mx.graphs.update_nodes import OPTIMIZERS
 from tofu.mx.run import transfer
-from tofu.plan.layout import Layout, Variable, cuts_of
+from tofu.plans.layout import Layout, Variable, cuts_of
 
 REFUSED = "sign"  # an operator that the fake cannot plan
 UNDESCRIBED = "Hypot"

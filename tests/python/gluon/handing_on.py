@@ -8,8 +8,8 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 
-from tofu.gluon import outputs
-from tofu.gluon.session import active
+from tofu.gluon.session.session import active
+from tofu.gluon.training import outputs
 
 from .models import started
 

@@ -86,7 +86,7 @@ def weights(net):
 @contextlib.contextmanager
 def plain():
     """Turn tofu off in this context, and keep the fixture's backend."""
-    session = tofu.gluon.session.active()
+    session = tofu.gluon.session.session.active()
     tofu.gluon.disable()
     try:
         yield

@@ -3,7 +3,7 @@
 import pytest
 from mxnet import nd
 
-from tofu.gluon.autograd_hooks import ADD, INPLACE, NULL, WRITE, write_gradient
+from tofu.gluon.session.autograd_hooks import ADD, INPLACE, NULL, WRITE, write_gradient
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import mxnet as mx
 import pytest
 from mxnet import autograd, gluon
 
-from tofu.gluon import views
-from tofu.gluon.backward_calls import BackwardCalls
-from tofu.gluon.living import Living
-from tofu.gluon.session import active
+from tofu.gluon.session.backward_calls import BackwardCalls
+from tofu.gluon.session.living import Living
+from tofu.gluon.session.session import active
+from tofu.gluon.training import views
 
 from .models import assert_same, data, make_net, plainly, weights
 

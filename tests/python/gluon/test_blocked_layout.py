@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.parameter import is_tiled
+from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, plainly, started, weights
 

@@ -9,9 +9,10 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError, PlanError
-from tofu.gluon import block, messages
-from tofu.gluon.autograd_hooks import record_function
-from tofu.gluon.parameter import is_tiled
+from tofu.gluon.blocks import block
+from tofu.gluon.session import messages
+from tofu.gluon.session.autograd_hooks import record_function
+from tofu.gluon.training.parameter import is_tiled
 
 from . import fakes
 from .models import (
@@ -318,7 +319,7 @@ def test_recorded_functions_honour_every_request():
 
     def backward(heads, gradients, requests):
         for gradient, request in zip(gradients, requests):
-            tofu.gluon.autograd_hooks.write_gradient(gradient, heads[0] * 3, request)
+            tofu.gluon.session.autograd_hooks.write_gradient(gradient, heads[0] * 3, request)
 
     with autograd.record():
         output = mx.nd.zeros((2,))

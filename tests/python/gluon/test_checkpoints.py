@@ -18,7 +18,7 @@ from mxnet.base import MXNetError
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon import checkpoints
+from tofu.gluon.training import checkpoints
 
 BATCH = 12
 OPTIMIZERS = {

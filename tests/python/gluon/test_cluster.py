@@ -18,9 +18,11 @@ from mxnet.kvstore import KVStoreBase
 
 import tofu.gluon
 from tofu.errors import ConfigError
-from tofu.gluon import cluster, distributed, heartbeats, messages
-from tofu.gluon.cluster import Cluster
-from tofu.gluon.parameter import is_tiled
+from tofu.gluon.processes import cluster, heartbeats
+from tofu.gluon.processes.cluster import Cluster
+from tofu.gluon.session import messages
+from tofu.gluon.training import distributed
+from tofu.gluon.training.parameter import is_tiled
 
 from . import fakes
 from .models import assert_same, data, plainly
@@ -153,14 +155,14 @@ def test_the_time_limit_is_the_variables(store, fake, monkeypatch, value, limit)
 
 
 def test_nothing_is_gathered(store, two):
-    with fakes.using(tofu.gluon.session.active().state.backend):
+    with fakes.using(tofu.gluon.session.session.active().state.backend):
         net = make_net()
         trainer = gluon.Trainer(net.collect_params(), "sgd", {}, store)
         with autograd.record():
             loss = (net(data()) ** 2).sum()
         loss.backward()
         gathered = []
-        state = tofu.gluon.session.active().state
+        state = tofu.gluon.session.session.active().state
         original = state.backend.gather
         state.backend = fakes.dataclasses.replace(
             state.backend,

@@ -13,9 +13,9 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.backward_calls import BackwardCalls
-from tofu.gluon.recording import Recording
-from tofu.gluon.session import active
+from tofu.gluon.session.backward_calls import BackwardCalls
+from tofu.gluon.session.session import active
+from tofu.gluon.training.recording import Recording
 from tofu.mx.run import error_list, program
 
 from . import fakes
@@ -292,7 +292,7 @@ def test_a_callback_that_fails_fails_once(fake):
         for number in range(4):
             with autograd.record():
                 loss = (net(data()) ** 2).mean()
-            if number == 1 and tofu.gluon.session.active() is not None:
+            if number == 1 and tofu.gluon.session.session.active() is not None:
                 switched_on.add("callback")
                 with pytest.raises(KeyError, match="lost"):
                     loss.backward()

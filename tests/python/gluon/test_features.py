@@ -15,7 +15,7 @@ import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn, rnn
 
-from tofu.gluon.parameter import is_tiled
+from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, plainly, started, weights
 

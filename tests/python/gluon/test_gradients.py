@@ -12,9 +12,9 @@ import pytest
 from mxnet import autograd, gluon
 
 from tofu.errors import GradientError
-from tofu.gluon.gradients import Gradients
-from tofu.gluon.session import active
-from tofu.plan.layout import Layout
+from tofu.gluon.session.session import active
+from tofu.gluon.training.gradients import Gradients
+from tofu.plans.layout import Layout
 
 from .models import assert_same, data, make_net, plainly
 

@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from tofu.gluon import living
-from tofu.gluon.living import Living
+from tofu.gluon.session import living
+from tofu.gluon.session.living import Living
 
 
 class Thing:

@@ -16,8 +16,8 @@ import pytest
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from tofu.gluon import autograd_hooks
-from tofu.gluon.session import active
+from tofu.gluon.session import autograd_hooks
+from tofu.gluon.session.session import active
 
 from .models import assert_same, data, make_net, train, wait_until
 

@@ -8,10 +8,11 @@ from mxnet import autograd, gluon
 
 import tofu.gluon
 from tofu.errors import ConfigError, MemoryLimitError, PlanError
-from tofu.gluon import memory_limits, messages, session
-from tofu.plan import SearchOptions, plan_graph
-from tofu.plan import file as plan_file
-from tofu.plan.within import fit_within, held_bytes
+from tofu.gluon.blocks import memory_limits
+from tofu.gluon.session import messages, session
+from tofu.plans import SearchOptions, plan_graph
+from tofu.plans import file as plan_file
+from tofu.plans.within import fit_within, held_bytes
 
 from .models import assert_same, data, make_net, started, train
 from .test_saved_plans import first_problem

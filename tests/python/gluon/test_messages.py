@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 import tofu.gluon  # noqa: F401  (messages belong to it)
-from tofu.gluon import messages
+from tofu.gluon.session import messages
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.norm_updates import Spread, rule_for
-from tofu.gluon.parameter import TileState, is_tiled
+from tofu.gluon.training.norm_updates import Spread, rule_for
+from tofu.gluon.training.parameter import TileState, is_tiled
 
 from .models import started, weights
 

@@ -9,8 +9,8 @@ from mxnet import autograd, gluon, npx
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.messages import TofuWarning
-from tofu.gluon.parameter import is_tiled
+from tofu.gluon.session.messages import TofuWarning
+from tofu.gluon.training.parameter import is_tiled
 
 from .models import plainly
 from .numpy_nets import NETS

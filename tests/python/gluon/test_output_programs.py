@@ -11,8 +11,9 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon import autograd_hooks, outputs
-from tofu.gluon.session import active
+from tofu.gluon.session import autograd_hooks
+from tofu.gluon.session.session import active
+from tofu.gluon.training import outputs
 
 from . import test_faults
 from .handing_on import batch, bound_of, dense, gathers, label, softmax_loss

@@ -10,7 +10,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon import outputs
+from tofu.gluon.training import outputs
 
 from .handing_on import CLASSES, batch, dense, gathers, gradients, label, softmax_loss
 from .models import assert_same, data, make_net, plainly, started, told_lines, weights

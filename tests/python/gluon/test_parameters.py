@@ -12,8 +12,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon.parameter import is_tiled
-from tofu.gluon.session import active
+from tofu.gluon.session.session import active
+from tofu.gluon.training.parameter import is_tiled
 
 from .models import assert_same, data, fit, make_net, plainly, train, weights
 

@@ -9,10 +9,11 @@ import pytest
 import tofu.gluon
 from tofu.config import Config
 from tofu.errors import ConfigError
-from tofu.gluon import messages, saved_plans
-from tofu.gluon.session import number_of_workers
-from tofu.plan import Problem, SearchOptions, intercept, plan_graph
-from tofu.plan import file as plan_file
+from tofu.gluon.blocks import saved_plans
+from tofu.gluon.session import messages
+from tofu.gluon.session.session import number_of_workers
+from tofu.plans import Problem, SearchOptions, intercept, plan_graph
+from tofu.plans import file as plan_file
 
 from .models import assert_same, make_net, train
 
@@ -74,7 +75,7 @@ def test_training_with_replication(off, monkeypatch):
     for wanted, variable in (({"allow_replication": True}, "0"), ({}, "1")):
         monkeypatch.setenv("TOFU_REPLICATION", variable)
         tofu.gluon.enable(workers=2, device="cpu", log="quiet", **wanted)
-        assert tofu.gluon.session.active().options.allow_replication
+        assert tofu.gluon.session.session.active().options.allow_replication
         assert_same(train()[:2], expected[:2])
         tofu.gluon.disable()
 
@@ -120,7 +121,7 @@ def test_a_pin_that_cannot_hold_ends_the_run(off, pin, text):
 def test_settings_of_no_use_are_refused(off, wanted, message):
     with pytest.raises(ConfigError, match=message):
         tofu.gluon.enable(workers=2, device="cpu", **wanted)
-    assert tofu.gluon.session.active() is None
+    assert tofu.gluon.session.session.active() is None
 
 
 @pytest.mark.parametrize(

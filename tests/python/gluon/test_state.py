@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import tofu.gluon
-from tofu.gluon.session import active
+from tofu.gluon.session.session import active
 
 from .models import make_net, train
 

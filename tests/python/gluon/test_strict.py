@@ -7,7 +7,7 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError, PlanError
-from tofu.plan import file as plan_file
+from tofu.plans import file as plan_file
 
 from . import fakes
 from .models import assert_same, data, make_net, plainly, started, train

@@ -15,7 +15,7 @@ import tofu
 import tofu.gluon
 from tofu.config import Config
 from tofu.errors import ConfigError
-from tofu.gluon.session import Session, active, describe_contexts
+from tofu.gluon.session.session import Session, active, describe_contexts
 
 SEAMS = [
     (gluon.Block, "__call__"),

@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import ConfigError
-from tofu.gluon import messages
+from tofu.gluon.session import messages
 
 from .models import assert_same, data, fit, plainly, started, train
 from .unhybridized import (

@@ -6,7 +6,8 @@ import pytest
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
-from tofu.gluon import messages, session, unhybridized
+from tofu.gluon.blocks import unhybridized
+from tofu.gluon.session import messages, session
 
 from . import fakes
 from .models import assert_same, data, fit, plainly, started, train, weights

@@ -8,7 +8,7 @@ import pytest
 from mxnet import autograd
 from mxnet.gluon import nn
 
-from tofu.gluon import messages
+from tofu.gluon.session import messages
 
 from .models import assert_same, data, fit, plainly, started, train, weights
 from .unhybridized import (

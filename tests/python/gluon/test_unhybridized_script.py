@@ -10,8 +10,8 @@ from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
 import tofu.gluon
-from tofu.gluon import messages, session
-from tofu.gluon.parameter import TileState
+from tofu.gluon.session import messages, session
+from tofu.gluon.training.parameter import TileState
 
 from .models import assert_same, data, fit, make_net, plainly, started, train, weights
 from .unhybridized import (

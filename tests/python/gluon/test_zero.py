@@ -21,13 +21,13 @@ from mxnet.gluon import nn
 
 import tofu.gluon
 from tofu.errors import MemoryLimitError
-from tofu.gluon import backend
-from tofu.gluon.grouped_updates import calls_for
-from tofu.gluon.parameter import is_tiled
-from tofu.gluon.session import active
+from tofu.gluon.session import backend
+from tofu.gluon.session.session import active
+from tofu.gluon.training.grouped_updates import calls_for
+from tofu.gluon.training.parameter import is_tiled
 from tofu.mx.run import transfer
-from tofu.plan import Problem, SearchOptions, intercept, plan_graph
-from tofu.plan import file as plan_file
+from tofu.plans import Problem, SearchOptions, intercept, plan_graph
+from tofu.plans import file as plan_file
 
 from . import fakes
 from .models import assert_same, data, fit, make_net, plainly, started, train, weights
@@ -627,7 +627,7 @@ def test_an_interrupted_update_leaves_the_same_weight_on_all_workers(monkeypatch
     def calls(*args):
         return [call._replace(update=interrupted(call.update)) for call in calls_for(*args)]
 
-    monkeypatch.setattr("tofu.gluon.trainer.calls_for", calls)
+    monkeypatch.setattr("tofu.gluon.training.trainer.calls_for", calls)
     before = net.weight.data().asnumpy().copy()
     with pytest.raises(KeyboardInterrupt):
         steps_on(net, mx.nd.ones((4, 4)))
@@ -709,7 +709,7 @@ def test_copies_of_parts_last_for_one_call(name, monkeypatch):
         return Copies(transfer.parts_of(*args))
 
     monkeypatch.setattr(Copies, "most", 0)
-    monkeypatch.setattr("tofu.gluon.grouped_updates._ELEMENTS", 1)
+    monkeypatch.setattr("tofu.gluon.training.grouped_updates._ELEMENTS", 1)
     monkeypatch.setenv("MXNET_OPTIMIZER_AGGREGATION_SIZE", "1")
     with fakes.using(fakes.backend("crossed"), parts_of=counted):
         tofu.gluon.enable(workers=2, device="cpu", log="quiet", allow_replication=True)

@@ -5,14 +5,14 @@ import pytest
 from mxnet import gluon
 from mxnet.gluon import nn
 
-from tofu.gluon import messages
-from tofu.gluon.parameter import is_tiled
+from tofu.gluon.session import messages
+from tofu.gluon.training.parameter import is_tiled
 
 from .models import fit, started
 
 MARKS = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("error::tofu.gluon.messages.TofuWarning"),
+    pytest.mark.filterwarnings("error::tofu.gluon.session.messages.TofuWarning"),
 ]
 
 

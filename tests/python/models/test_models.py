@@ -14,7 +14,7 @@ import pytest
 from tofu import _core, models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
-from tofu.plan import Plan
+from tofu.plans import Plan
 
 GIB_IN_KIB = 2**20
 

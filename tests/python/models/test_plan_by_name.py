@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tofu.cli import main
-from tofu.plan import file as plan_file
+from tofu.plans import file as plan_file
 
 
 @pytest.fixture(autouse=True)

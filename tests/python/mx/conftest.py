@@ -6,7 +6,7 @@ from pathlib import Path
 import mxnet as mx
 import pytest
 
-from tofu.mx.run import extension
+from tofu.mx import extension
 
 
 @pytest.fixture(scope="session", autouse=True)

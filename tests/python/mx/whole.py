@@ -12,11 +12,11 @@ import numpy as np
 
 from tofu import _core
 from tofu.dtypes import dtype_name
-from tofu.mx.build.nnvm import Entry, Graph, Node
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.graphs.training_graph import training_graph
+from tofu.mx.nnvm import Entry, Graph, Node
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import scatter
-from tofu.plan.layout import variables_of
+from tofu.plans.layout import variables_of
 
 __all__ = ["graph_of", "numpy_of", "own_gradients", "step_of_one", "shapes_of", "train"]
 

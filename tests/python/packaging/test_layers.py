@@ -102,15 +102,13 @@ OPEN = [
     "tofu.tables",
     "tofu._core",
 ]
-# Within mx; the first two are what the others stand on.
-MX = ["tofu.mx.build.nnvm", "tofu.mx.run.extension", "tofu.mx.build", "tofu.mx.run", "tofu.mx"]
 VERIFY = [f"tofu.verify.{name}" for name in ("calls", "run", "find", "check", "inventory")]
 # The entry points: the switch, the package's lazy names, ``python -m tofu``.
 TOP = ["tofu._import_hook", "tofu.__main__", "tofu"]
 # Descriptions use the package's public names; the extension uses its folder.
-USE_THE_ROOT = ("tofu.tdl", "tofu.mx.run.extension")
+USE_THE_ROOT = ("tofu.tdl", "tofu.mx.extension")
 USE_MXNET = (
-    "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.planning", "tofu.simulate",
+    "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.planner", "tofu.simulate",
     "tofu.trace",
 )  # fmt: skip
 
@@ -120,7 +118,7 @@ def layers() -> list[str]:
     found = list(OPEN)
     for name in reversed(documented("Python")):
         dotted = "tofu." + name.replace("/", ".")
-        finer = MX if name.startswith("mx/") else VERIFY if name == "verify" else []
+        finer = VERIFY if name == "verify" else []
         found += [each for each in [*finer, dotted] if each not in found]
     return [*found, *TOP]
 
@@ -261,6 +259,6 @@ def test_what_a_module_exports_is_used() -> None:
     ]
     # Used only by tests.
     assert set(dead) <= {
-        "python/tofu/mx/run/extension.py: frees_operators",
+        "python/tofu/mx/extension.py: frees_operators",
         "python/tofu/dtypes.py: dtype_flag",
     }

@@ -6,7 +6,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.graphs.training_graph import training_graph
 
 SIZE = 64
 FLOAT_BYTES = 4

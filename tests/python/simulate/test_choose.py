@@ -7,9 +7,9 @@ import pytest
 
 from tofu import config
 from tofu.errors import ConfigError, PlanError
-from tofu.plan import Plan, SearchOptions, render_text
-from tofu.plan.compiler import plan_graph
-from tofu.planning.problems import from_model
+from tofu.planner.problems import from_model
+from tofu.plans import Plan, SearchOptions, render_text
+from tofu.plans.compiler import plan_graph
 from tofu.simulate.choose import choose_plan, plan_fastest
 
 TIME = SearchOptions(objective="time", machine="2x8v100")

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import tofu.torch
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.batches import Task, batched
 from tofu.torch.models import MODELS
 from tofu.torch.moves import moves_of

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tofu.torch
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.memory import Lives, step_memory
 from tofu.torch.models import MODELS
 from tofu.torch.parallelize import program_of

@@ -10,7 +10,7 @@ from torch.distributed.tensor import Shard
 
 import tofu.torch
 from tofu.errors import ConfigError, PlanError
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced, read_plan
 from tofu.torch.tracing import Entry

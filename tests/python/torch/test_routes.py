@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 import tofu.torch
-from tofu.plan import SearchOptions
+from tofu.plans import SearchOptions
 from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.models import MODELS
 from tofu.torch.moves import received_bytes

@@ -24,9 +24,9 @@ from tofu import _core
 from tofu.dtypes import dtype_name
 from tofu.errors import InternalError
 
-from ..build.nnvm import VARIABLE
+from ..extension import MATCH_RANGE, load
+from ..nnvm import VARIABLE
 from ..run.executor import bind
-from ..run.extension import MATCH_RANGE, load
 
 __all__ = [
     "DEFAULT_MATCH_RANGE",
@@ -145,7 +145,7 @@ def predict(
 
     Raises:
         GraphError: MXNet refuses an operator.
-        UnsupportedMXNetError: see tofu.mx.run.extension.load.
+        UnsupportedMXNetError: see tofu.mx.extension.load.
     """
     uses = _core.OperatorUses(graph)
     found = _core.executor_memory(
@@ -172,7 +172,7 @@ def operator_rules(uses: _core.OperatorUses) -> list[Rule]:
 
     Raises:
         GraphError: MXNet refuses an operator.
-        UnsupportedMXNetError: see tofu.mx.run.extension.load.
+        UnsupportedMXNetError: see tofu.mx.extension.load.
     """
     load()
     return [_rule(_Operator.of_node(node)) for node in uses.nodes]

@@ -19,11 +19,11 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.dtypes import dtype_bytes, dtype_flag
-from tofu.plan.layout import Layout, heads_of, variables_of
-from tofu.plan.peak import Held, Peak
+from tofu.plans.layout import Layout, heads_of, variables_of
+from tofu.plans.peak import Held, Peak
 
+from ..extension import MATCH_RANGE
 from ..run.executor import planner_settings
-from ..run.extension import MATCH_RANGE
 from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, LiveTensor, predict
 
 __all__ = ["KINDS", "StepMemory", "step_memory"]

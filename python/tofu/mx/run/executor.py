@@ -13,8 +13,7 @@ import mxnet as mx
 
 from tofu import _core
 from tofu.errors import GraphError
-
-from .extension import (
+from tofu.mx.extension import (
     MATCH_RANGE,
     SEARCH_MATCH_RANGE,
     backward_operators,
@@ -25,6 +24,7 @@ from .extension import (
     placed,
     taught,
 )
+
 from .segments import segments
 from .transfer import MIN_BLOCKED_RANK
 

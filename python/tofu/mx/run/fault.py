@@ -12,7 +12,7 @@ from typing import Optional
 import mxnet as mx
 from mxnet.base import _LIB
 
-from .extension import run_part
+from tofu.mx.extension import run_part
 
 __all__ = ["failing_operator", "nodes_of"]
 

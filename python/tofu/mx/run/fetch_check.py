@@ -22,10 +22,7 @@ import numpy as np
 
 from tofu import _core
 from tofu.errors import TofuError
-
-from ..build.nnvm import VARIABLE, Entry, Graph, Node, Shape
-from .executor import bind
-from .extension import (
+from tofu.mx.extension import (
     check_fetches,
     connect_gpus,
     load,
@@ -33,6 +30,9 @@ from .extension import (
     places_nodes,
     views_arrays,
 )
+
+from ..nnvm import VARIABLE, Entry, Graph, Node, Shape
+from .executor import bind
 
 __all__ = ["MULTIFETCH", "PLAIN", "Fetch", "usable_fetch"]
 

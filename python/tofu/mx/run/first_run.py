@@ -19,8 +19,8 @@ from typing import Optional
 import mxnet as mx
 
 from tofu import _core
+from tofu.mx.extension import run_part
 
-from .extension import run_part
 from .fault import nodes_of
 
 __all__ = ["free_bytes", "is_memory_scarce", "run_one_by_one"]

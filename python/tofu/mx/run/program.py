@@ -26,10 +26,10 @@ from mxnet.base import _LIB
 
 from tofu import _core
 from tofu.errors import GraphError
-from tofu.plan.layout import Head, Layout, heads_of, variables_of
+from tofu.mx.extension import check_fetches, load, run_part, run_whole, runs_parts
+from tofu.plans.layout import Head, Layout, heads_of, variables_of
 
 from .executor import bind, bind_apart
-from .extension import check_fetches, load, run_part, run_whole, runs_parts
 from .fault import failing_operator
 from .first_run import is_memory_scarce, run_one_by_one
 from .transfer import Tiles, gather, relay, scatter
@@ -67,7 +67,7 @@ class Program:
         Raises:
             GraphError: a tile is missing or does not fit, the contexts are not one per
                 worker, or MXNet refuses a graph.
-            UnsupportedMXNetError: see tofu.mx.run.extension.load.
+            UnsupportedMXNetError: see tofu.mx.extension.load.
         """
         load()
         if step.workers != len(contexts):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..build.nnvm import VARIABLE
+from ..nnvm import VARIABLE
 
 __all__ = ["executor_order", "segments"]
 

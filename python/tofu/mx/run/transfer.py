@@ -16,7 +16,7 @@ from mxnet import autograd
 
 from tofu.boxes import Box
 from tofu.errors import GraphError
-from tofu.plan.layout import Layout, Shape
+from tofu.plans.layout import Layout, Shape
 
 __all__ = [
     "MIN_BLOCKED_RANK",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tofu.config import cache_directory
-from tofu.plan.progress import stage
+from tofu.plans.progress import stage
 
 __all__ = ["cached_inventory"]
 

@@ -6,7 +6,7 @@ import ctypes
 
 from mxnet.base import _LIB, check_call
 
-from tofu.mx.build.gradient import RENAMED
+from tofu.mx.graphs.gradient import RENAMED
 
 __all__ = ["registered_operators"]
 

@@ -20,10 +20,10 @@ import mxnet  # noqa: F401  (first: this enables tofu)
 from tofu.analysis.described import description_of
 from tofu.analysis.table import described_name
 from tofu.gluon import disable
-from tofu.gluon.arrays import classic
-from tofu.gluon.block import PartitionedBlock
-from tofu.plan import Compiled, observe
-from tofu.plan.names import readable
+from tofu.gluon.blocks.block import PartitionedBlock
+from tofu.gluon.session.arrays import classic
+from tofu.plans import Compiled, observe
+from tofu.plans.names import readable
 
 from .operators import wrong_operators
 from .record import Recorder, run_script

@@ -27,9 +27,9 @@ from tofu.analysis.strategy_table import WHOLE
 from tofu.analysis.table import Row, described_name, document, row_for
 from tofu.dtypes import dtype_name
 from tofu.errors import TofuError
-from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
+from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run.program import Program
-from tofu.plan.plan import REPLICATED
+from tofu.plans.plan import REPLICATED
 
 __all__ = ["Wrong", "has_own", "wrong_operators"]
 

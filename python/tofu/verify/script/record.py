@@ -177,7 +177,7 @@ def main() -> None:
     """The process."""
     out, steps, dtype, script, *args = sys.argv[1:]
     from tofu.analysis.described import is_random as draws
-    from tofu.plan import intercept
+    from tofu.plans import intercept
 
     recorder = Recorder(int(steps.rstrip("+")), dtype, until_partitioned=steps.endswith("+"))
     is_random = is_own = False

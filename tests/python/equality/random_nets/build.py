@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import nn
 
-from tofu.gluon.session import active
+from tofu.gluon.session.session import active
 
 from . import flat, images, sequences  # noqa: F401 - they register their kinds
 from .kinds import KINDS

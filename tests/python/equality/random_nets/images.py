@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxnet.gluon import nn
 
-from tofu.gluon.session import active
+from tofu.gluon.session.session import active
 
 from .kinds import ACTIVATIONS, WIDTHS, Function, Weighted, choose, divisors, kind
 

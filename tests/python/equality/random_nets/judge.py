@@ -26,7 +26,7 @@ from typing import Any, Callable
 import numpy as np
 
 import tofu
-from tofu.plan import observe
+from tofu.plans import observe
 
 from . import train as script
 from .draw import SMOOTH

@@ -10,8 +10,9 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.config import FETCHES
 from tofu.errors import GraphError
 from tofu.models import build
+from tofu.mx import extension
 from tofu.mx.memory import planner
-from tofu.mx.run import executor, extension
+from tofu.mx.run import executor
 
 from .arrays import empty_variables
 

@@ -8,11 +8,11 @@ import pytest
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory import planner
 from tofu.mx.memory.step import KINDS, step_memory
 from tofu.mx.run import executor
-from tofu.plan.layout import variables_of
+from tofu.plans.layout import variables_of
 
 from .arrays import empty_variables
 

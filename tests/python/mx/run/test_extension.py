@@ -12,9 +12,9 @@ import pytest
 from mxnet.libinfo import find_lib_path
 
 from tofu.errors import GraphError, TofuError
-from tofu.mx.build.nnvm import Entry, Graph, Node
-from tofu.mx.run import extension
-from tofu.mx.run.extension import UnsupportedMXNetError
+from tofu.mx import extension
+from tofu.mx.extension import UnsupportedMXNetError
+from tofu.mx.nnvm import Entry, Graph, Node
 
 
 def backward_dense(name):

@@ -17,9 +17,10 @@ import pytest
 
 from tofu import _core
 from tofu.errors import GraphError
-from tofu.mx.build.nnvm import VARIABLE, Entry, Graph, Node
-from tofu.mx.run import executor, extension, fetch_check
-from tofu.mx.run.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, mxnet_errors
+from tofu.mx import extension
+from tofu.mx.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, mxnet_errors
+from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
+from tofu.mx.run import executor, fetch_check
 from tofu.mx.run.fetch_check import MULTIFETCH, PLAIN, Fetch, usable_fetch
 
 CONTEXTS = [mx.cpu(0), mx.cpu(1)]
@@ -433,7 +434,8 @@ import os, sys
 import mxnet as mx, numpy as np
 from mxnet.libinfo import find_lib_path
 from tofu import _core
-from tofu.mx.run import executor, extension
+from tofu.mx import extension
+from tofu.mx.run import executor
 mode, folder, rounds = sys.argv[1:]
 path = os.fsencode(find_lib_path()[0])
 if mode == "opened":

@@ -6,10 +6,10 @@ import pytest
 
 from tofu.analysis.strategy_table import strategy_table
 from tofu.config import FETCHES
-from tofu.mx.build.training_graph import training_graph
+from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import gather, scatter
-from tofu.plan import compile_graph
+from tofu.plans import compile_graph
 
 from ..models import convolutions, lstm, mlp, random, zoo
 from ..whole import graph_of, own_gradients

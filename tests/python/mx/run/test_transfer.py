@@ -9,7 +9,7 @@ import pytest
 from tofu.boxes import Box
 from tofu.errors import GraphError
 from tofu.mx.run.transfer import Tiles, gather, parts_of, relay, scatter, spread_parts, views_of
-from tofu.plan.layout import Layout, Variable, variables_of
+from tofu.plans.layout import Layout, Variable, variables_of
 
 from ..models import random
 

@@ -19,7 +19,7 @@ import pytest
 from tofu import _core
 from tofu.dtypes import dtype_name
 from tofu.errors import GraphError
-from tofu.mx.build.nnvm import Entry, Graph, Node
+from tofu.mx.nnvm import Entry, Graph, Node
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import Tiles, scatter
 

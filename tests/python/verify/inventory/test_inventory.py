@@ -13,8 +13,8 @@ import tofu
 from tofu.analysis import row_for
 from tofu.cli import operator_list, operator_report
 from tofu.lang import lookup, op
-from tofu.mx.build.gradient import RENAMED
-from tofu.mx.run.extension import load
+from tofu.mx.extension import load
+from tofu.mx.graphs.gradient import RENAMED
 from tofu.verify.calls.cases import ALL, NOT_RUN
 from tofu.verify.calls.registry import cases_by_operator
 from tofu.verify.check.operator import check_operator

@@ -1,0 +1,1 @@
+"""Blocks: traces them, has their graphs planned, and runs their programs."""

@@ -1,0 +1,331 @@
+"""Hybridized blocks, run partitioned.
+
+A HybridBlock's cached operator is the seam: what Gluon traced for it is planned,
+and calls go to partitioned programs instead. A block without trainable parameters
+(a hybridized loss) is partitioned where it gets the output of another block, which stays
+tiles; else it runs as MXNet would run it. So does one that cannot be partitioned, after
+one warning with the reason.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional
+
+import numpy as np
+from mxnet import autograd
+from mxnet.base import MXNetError
+from mxnet.gluon import HybridBlock
+from mxnet.gluon import block as gluon_block
+from mxnet.ndarray import NDArray
+
+from tofu.errors import ConfigError, TofuError
+from tofu.gluon.session import messages
+from tofu.gluon.session.arrays import classic, gives_numpy, shown
+from tofu.gluon.session.autograd_hooks import in_graph
+from tofu.gluon.session.session import Session, active
+from tofu.gluon.training import outputs, views
+from tofu.gluon.training.parameter import TilingError, is_tiled, peeking
+
+from .compile_block import make_pool
+from .program_pool import Pool, Signature
+
+__all__ = ["PartitionedBlock", "build_cache", "call", "call_cached_op", "untie"]
+
+# How many signatures (batch sizes, modes) of a block are kept bound at a time.
+_MAX_POOLS = 32
+
+
+class PartitionedBlock:
+    """A traced block with the programs that run it.
+
+    Args:
+        block: the block, traced and with its parameters initialized.
+
+    Attributes:
+        name: its name.
+        gives_numpy: whether its outputs are arrays of ``mx.np``.
+    """
+
+    def __init__(self, block: Any) -> None:
+        self.cached_op = block._cached_op
+        self.name = block.name or type(block).__name__
+        self._symbol = block._cached_graph[1]
+        self.gives_numpy = gives_numpy(self._symbol)
+        arguments = list(zip(self._symbol.list_inputs(), block._cached_op_args))
+        self._inputs = [(name, at) for name, (is_input, at) in arguments if is_input]
+        self._parameters = {name: p for name, (is_input, p) in arguments if not is_input}
+        self._pools: collections.OrderedDict[Signature, Optional[Pool]] = collections.OrderedDict()
+        self._told: set[str] = set()
+
+    def wanted(self) -> bool:
+        """Whether there is anything to partition: a trainable or tiled parameter."""
+        return any(p.grad_req != "null" or is_tiled(p) for p in self.parameters)
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The parameters that the symbol reads."""
+        return list(self._parameters.values())
+
+    @property
+    def inputs(self) -> list[tuple[str, int]]:
+        """The symbol's inputs, with their places among the arrays of a call."""
+        return self._inputs
+
+    def whole_parameters(self) -> dict[str, Any]:
+        """The values of the parameters that the symbol reads, as NumPy arrays."""
+        return {name: p.data().asnumpy() for name, p in self._parameters.items()}
+
+    def release_last(self) -> None:
+        """Free the memory of the last program that ran unless it is for training."""
+        for signature, pool in reversed(self._pools.items()):
+            if pool is not None and not signature.gradients:
+                pool.release()
+            return
+
+    def run(
+        self, arrays: Sequence[Any], current: Session, *, is_trial: bool = False
+    ) -> Optional[list[Any]]:
+        """The outputs as MXNet gives them, or None where the block has to run serially.
+
+        Args:
+            arrays: the inputs of the call, flattened.
+            current: the session.
+            is_trial: whether the same call is recorded next: it uses the same program then.
+        """
+        inputs = {name: outputs.look(classic(arrays[at])) for name, at in self._inputs}
+        if any(array.stype != "default" for array in inputs.values()):
+            self.warn_serial("an input is sparse, expected dense ones", current)
+            return None
+        trained = {name for name, p in self._parameters.items() if p.grad_req != "null"}
+        train, record = autograd.is_training(), autograd.is_recording()
+        gradients = set(trained)
+        if record or is_trial:
+            tokens = {name: outputs.token(array) for name, array in inputs.items()}
+            gradients |= {n for n, token in tokens.items() if token is not None and in_graph(token)}
+        record = record and bool(gradients)
+        if not record and not train:
+            gradients = set()
+        signature = self._signature(inputs, gradients, train=train)
+        pool = self._pool(signature, trained, inputs, current)
+        if pool is None:
+            return None
+        views.flush(current.state.views)
+        results = pool.run(inputs, record=record, context=arrays[0].ctx)
+        return shown(results, numpy=self.gives_numpy)
+
+    def check_not_strict(self, current: Session) -> None:
+        """Raise ConfigError if all of the block's parameters are frozen, under TOFU_STRICT."""
+        if current.strict and self._parameters:
+            reason = (
+                "all its parameters are frozen (grad_req 'null'), so that it runs on one device"
+            )
+            messages.serial(self.name, reason, current)
+
+    def warn_serial(self, reason: str, current: Session) -> None:
+        """Warn, once per reason, that the block or some of its calls run serially."""
+        if reason not in self._told:
+            messages.serial(self.name, reason, current)
+            self._told.add(reason)
+
+    def _signature(
+        self, inputs: Mapping[str, Any], gradients: set[str], *, train: bool
+    ) -> Signature:
+        return Signature(
+            tuple(
+                (name, array.shape, np.dtype(array.dtype).name) for name, array in inputs.items()
+            ),
+            tuple(np.dtype(p.dtype).name for p in self._parameters.values()),
+            frozenset(gradients),
+            train,
+            {name: outputs.division(array) for name, array in inputs.items()},
+        )
+
+    def _pool(
+        self,
+        signature: Signature,
+        trained: set[str],
+        inputs: Mapping[str, Any],
+        current: Session,
+    ) -> Optional[Pool]:
+        if signature in self._pools:
+            self._pools.move_to_end(signature)
+            return self._pools[signature]
+        try:
+            untiled = any(not is_tiled(p) for p in self._parameters.values())
+            if not signature.gradients and trained and untiled:
+                # Training decides how the parameters are tiled; this graph follows.
+                training = dataclasses.replace(signature, gradients=frozenset(trained), train=True)
+                self._make(training, current)
+            pool = self._make(signature, current)
+            pool.prepare(inputs)
+        except (ConfigError, TilingError):
+            raise
+        except (TofuError, MXNetError) as error:
+            self._pools.pop(signature, None)  # where the warning is an error, the next one is, too
+            self.warn_serial(str(error), current)
+            self._pools[signature] = None
+            return None
+        return pool
+
+    def _make(self, signature: Signature, current: Session) -> Pool:
+        pool = self._pools.get(signature)
+        if pool is None:
+            first = not any(self._pools.values())
+            pool = make_pool(
+                self.name, self._symbol, self._parameters, signature, current, first=first
+            )
+            self._pools[signature] = pool
+            while len(self._pools) > _MAX_POOLS:
+                self._pools.popitem(last=False)
+        return pool
+
+
+def build_cache(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap HybridBlock._build_cache: it only inspects parameters, so do not gather them."""
+
+    def _build_cache(self: Any, *args: Any) -> None:
+        current = active()
+        if self._backend or current is None:
+            original(self, *args)
+        else:
+            with peeking(current.state):
+                original(self, *args)
+
+    return _build_cache
+
+
+def call_cached_op(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap HybridBlock._call_cached_op: run the block partitioned if possible."""
+
+    def _call_cached_op(self: Any, *args: Any) -> Any:
+        current = active()
+        if current is None or current.state.depth.checking:
+            return original(self, *args)
+        current.state.calls.free()
+        if self._cached_op is None:
+            self._build_cache(*args)
+        blocks = current.state.blocks
+        found = blocks.get(self)
+        if found is None or found.cached_op is not self._cached_op:
+            found = blocks[self] = PartitionedBlock(self)
+            self.apply(untie)
+        flat, structure = gluon_block._flatten(args, "input")
+        arrays = [array for array in flat if array is not None]
+        if not found.wanted() and not any(map(outputs.is_divided, arrays)):
+            found.check_not_strict(current)
+            return original(self, *args)
+        reason = _reason_for_serial(self, args)
+        if reason is not None:
+            found.warn_serial(reason, current)
+            return original(self, *args)
+        _check_structure(self, structure)
+        results = found.run(arrays, current)
+        if results is None:
+            return original(self, *args)
+        return gluon_block._regroup(results, self._out_format)
+
+    return _call_cached_op
+
+
+class _Scope(gluon_block._BlockScope):  # type: ignore[misc]
+    """The name scope of a block that does not keep the block alive.
+
+    MXNet's own scope does, so a block that the script drops stays until Python's cycle
+    collector runs. Programs are too large for that.
+    """
+
+    @property
+    def _block(self) -> Any:
+        return self._reference()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Copies and pickles get MXNet's own scope.
+        state = {name: value for name, value in vars(self).items() if name != "_reference"}
+        return object.__new__, (gluon_block._BlockScope,), {**state, "_block": self._block}
+
+
+def untie(block: Any) -> None:
+    """Let a block go when the script drops it."""
+    scope = block._scope
+    if type(scope) is gluon_block._BlockScope and vars(scope).get("_block") is block:
+        del scope._block
+        scope.__class__ = _Scope
+        scope._reference = weakref.ref(block)
+
+
+def _reason_for_serial(block: Any, args: Any) -> Optional[str]:
+    if block._backend:
+        return f"it is optimized for the backend {block._backend!r}"
+    if block._callback:
+        return "register_op_hook watches its inner operators"
+    return None
+
+
+def _check_structure(block: Any, found: Any) -> None:
+    """Raise ValueError unless the arguments nest as those of the first call did."""
+
+    def core(structure: Any) -> Any:
+        # Trailing Nones may be left out.
+        if isinstance(structure, list):
+            while structure and structure[-1] == -1:
+                structure = structure[:-1]
+        return structure
+
+    expected = block._in_format
+    if found != expected and core(found) != core(expected):
+        raise ValueError(
+            f"{block.name}: arguments nested as {found}, expected {expected} as in the first "
+            "call (0 stands for an array, -1 for None); call hybridize() again to change it"
+        )
+
+
+def call(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap Block.__call__: warn if a script uses trainable parameters eagerly."""
+
+    def __call__(self: Any, *args: Any) -> Any:  # noqa: N807 - replaces the method of that name
+        current = active()
+        if current is None:
+            return original(self, *args)
+        depth, eager = current.state.depth, current.state.eager
+        touches = _uses_parameters_eagerly(self, args)
+        depth.level += 1
+        try:
+            outputs = original(self, *args)
+        finally:
+            depth.level -= 1
+            is_handled = id(self) in depth.handled  # by tofu.gluon.blocks.unhybridized
+            depth.handled.discard(id(self))
+            depth.touched = depth.touched or (touches and not is_handled)
+            touched = depth.touched and not depth.level
+            if not depth.level:
+                depth.touched = False
+                messages.tell_partitioned(self.name or type(self).__name__, current)
+        if touched and self not in eager:
+            _warn_eager(self, current)
+            eager.add(self)
+        return outputs
+
+    return __call__
+
+
+def _uses_parameters_eagerly(block: Any, args: Any) -> bool:
+    if not block._reg_params or not args or getattr(block, "_active", False):
+        return False
+    if isinstance(block, gluon_block.SymbolBlock) or not isinstance(args[0], (NDArray, list)):
+        return False
+    return bool(
+        autograd.is_recording() and any(p.grad_req != "null" for p in block._reg_params.values())
+    )
+
+
+def _warn_eager(block: Any, current: Session) -> None:
+    if isinstance(block, HybridBlock):
+        advice = "call its hybridize() before training"
+        advice += "" if current.hybridize else ", or unset TOFU_HYBRIDIZE"
+    else:
+        advice = "make it, or the part of it that trains, a HybridBlock"
+    messages.eager(block.name or type(block).__name__, advice, current)

@@ -1,0 +1,302 @@
+"""From a block's symbol to its pool of programs: make the training graph, plan, tile parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Callable, Optional
+
+import mxnet as mx
+
+from tofu.errors import InternalError, PlanError
+from tofu.gluon.session import messages
+from tofu.gluon.session.session import Session
+from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, tile
+from tofu.gluon.training.tile_state import Update
+from tofu.mx.nnvm import symbol_text
+from tofu.plans import Compiled, SearchOptions
+from tofu.plans.layout import heads_of
+
+from . import memory_limits, saved_plans
+from .program_pool import Pool, Signature
+
+__all__ = ["make_pool"]
+
+_PREPARING = "preparing the training graph"
+
+
+def make_pool(
+    name: str,
+    symbol: Any,
+    parameters: Mapping[str, Any],
+    signature: Signature,
+    session: Session,
+    *,
+    first: bool,
+) -> Pool:
+    """Plan `symbol` for `signature`, and tile its parameters unless they are tiled already.
+
+    Args:
+        name: the block's name, for messages.
+        symbol: the block's symbol.
+        parameters: its initialized parameters by name.
+        signature: shapes, dtypes and mode.
+        session: the session, with its workers.
+        first: whether this is the block's first graph. Only the first one issues warnings
+            and logs its summary at level info; later ones log at level debug.
+
+    Raises:
+        TofuError: the graph cannot be partitioned, or a parameter cannot be tiled.
+    """
+    for parameter in parameters.values():
+        if not is_tiled(parameter):
+            check_tileable(parameter)
+    messages.many_workers(session)
+    backend = session.state.backend
+    session.state.runs_python |= any(
+        node["op"] == "Custom" for node in json.loads(symbol_text(symbol))["nodes"]
+    )
+    with messages.phase(name, _PREPARING, session):
+        make = _training_graphs(symbol, parameters, signature, session)
+    prepare = functools.partial(_prepared, name, make, session)
+    fetch = backend.usable_fetch(session.fetch, session.contexts)
+    # MXNet refuses to bind a BatchNorm after a copy between workers.
+    of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
+    table, unknown = prepare(None if of_whole is None else ())
+    refine = None if of_whole is None else functools.partial(backend.refined, of_whole)
+    if fetch.reason is not None:
+        messages.plain_fetch(fetch.reason, session, partly=bool(fetch.apart))
+    training = bool(signature.gradients)
+    pins = {n: p._tofu.cuts for n, p in parameters.items() if is_tiled(p)}
+    of_states = _pins_of_states(table, parameters) if training else {}
+    parts = _parts(parameters)
+    options = saved_plans.options_for(name, table, session, training=training)
+    saved = None
+    if parameters:  # saved plans are for what is trained
+        saved = saved_plans.plan_for(
+            name, table, pins, parts, session, training=training, of_whole=of_whole
+        )
+    of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
+
+    def compile_graph(table: Any, options: SearchOptions, repeats: bool) -> Compiled:
+        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
+        return _compiled(
+            name, table, session, fetch,
+            pins=pins, of_states=of_states, of_inputs=of_inputs, options=options, saved=saved,
+            refine=None if repeats else refine,
+        )  # fmt: skip
+
+    wanted = dataclasses.replace(options, parts=parts)
+    compiled, footprint = memory_limits.compile_within(
+        name, compile_graph, table if saved is None else saved.table, wanted, parameters, session,
+        recompute=session.recompute if training and saved is None else "none",
+        is_saved=saved is not None,
+    )  # fmt: skip
+    if training and not compiled.has_backward:
+        raise PlanError("this mode computes no gradients; expected a backward graph")
+    is_updated = training and optimizer_kind(parameters) is not None
+    trained = signature.gradients if is_updated else ()
+    _tile_parameters(name, parameters, compiled, session, trained=trained)
+    size = sum(math.prod(shape_of(parameter)) for parameter in parameters.values())
+    plan_file = session.plans.path if saved is not None and session.plans is not None else None
+    messages.partitioned(name, compiled, size, session, first=first, plan_file=plan_file)
+    if first:
+        if parameters:
+            messages.replicated(name, compiled)
+        if unknown:
+            messages.undescribed(name, unknown, compiled)
+    pool = Pool(compiled, parameters, signature, session, name)
+    if footprint is not None:
+        session.state.footprints[pool] = footprint
+    return pool
+
+
+def _compiled(
+    name: str,
+    table: Any,
+    session: Session,
+    fetch: Any,
+    *,
+    pins: Mapping[str, tuple[int, ...]],
+    of_states: Mapping[str, tuple[int, ...]],
+    of_inputs: Mapping[str, tuple[int, ...]],
+    options: SearchOptions,
+    saved: Any,
+    refine: Any,
+) -> Compiled:
+    """Plan, partition and schedule.
+
+    Inputs, and then optimizer states, are planned for as they are divided, unless these divisions
+    do not go together; a run converts between its graphs' divisions.
+    """
+
+    def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
+        doing = "partitioning" if saved else "searching a plan and partitioning"
+        with saved_plans.checked_pins(options), messages.phase(name, doing, session):
+            found = saved
+            if saved is None and options.objective == "time":
+                found = session.state.backend.choose_plan(
+                    table, session.workers, pins, options, fetch=fetch.kind, refine=refine
+                )
+            compiled: Compiled = session.state.backend.compile_graph(
+                table,
+                workers=session.workers,
+                pins=pins,
+                options=options,
+                saved=found,
+                refine=refine,
+                fetch=fetch.kind,
+                crossing=fetch.crossing,
+                apart=fetch.apart,
+                relays=session.contexts[0].device_type == "cpu",
+                dump_dir=session.dump_dir,
+            )
+        return compiled
+
+    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
+    tied = {} if options.ties_states else of_states
+    for wishes in [{**tied, **of_inputs}] * bool(of_inputs) + [tied] * bool(tied):
+        with contextlib.suppress(PlanError):
+            return compile_graph({**pins, **wishes})
+    return compile_graph(pins)
+
+
+def _tile_parameters(
+    name: str,
+    parameters: Mapping[str, Any],
+    compiled: Compiled,
+    session: Session,
+    *,
+    trained: Collection[str],
+) -> None:
+    """Tile the parameters as planned; those that are tiled already keep their tiles.
+
+    trained: those with an update in the plan.
+    """
+    parts = tuple(compiled.searched.parts)
+    updates = _updates(compiled, trained, session)
+    for parameter_name, parameter in parameters.items():
+        layout, update = compiled.variables[parameter_name].layout, updates.get(parameter_name)
+        if not is_tiled(parameter):
+            cuts = tuple(compiled.searched.cuts(parameter_name))
+            tile(parameter, layout, session, cuts, parts, update)
+        elif parameter._tofu.layout.boxes != layout.boxes:
+            raise InternalError(f"{name}: the plan has moved the tiles of {parameter_name}")
+        elif parameter._tofu.update is None:
+            parameter._tofu.update = update
+
+
+def _updates(compiled: Compiled, trained: Collection[str], session: Session) -> dict[str, Update]:
+    """What each worker updates: as the optimizer's states are divided, else as the gradient is.
+
+    The latter only where each worker has the weight.
+    """
+    parts, cuts_of = tuple(compiled.searched.parts), session.state.backend.cuts_of
+    found = {}
+    for head in heads_of(compiled.step.backward_heads) if trained else ():
+        kind, _, name = head.role.partition(":")
+        if kind == "gradient" and name in trained:
+            pairs = zip(head.layout.boxes, compiled.variables[name].layout.boxes)
+            if all(box.common(tile) == box for box, tile in pairs):
+                found[name] = Update(head.layout, cuts_of(head.layout, parts))
+    for variable in compiled.variables.values():
+        kind, _, name = variable.role.partition(":")
+        if kind == "state":
+            found[name] = Update(variable.layout, tuple(compiled.searched.cuts(variable.name)))
+    return found
+
+
+def _pins_of_states(table: Any, parameters: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Cuts of the states of parameters whose update is settled, in a graph that has these."""
+    updates = {n: p._tofu.update for n, p in parameters.items() if is_tiled(p)}
+    found = {}
+    for tensor in table.graph.tensor_names if any(updates.values()) else ():
+        name, colon, _ = tensor.rpartition(":")
+        update = updates.get(name) if colon else None
+        if update is not None and update.cuts is not None:
+            found[tensor] = update.cuts
+    return found
+
+
+def _pins_of_inputs(
+    signature: Signature, parts: tuple[int, ...], options: SearchOptions, backend: Any
+) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+    """Cuts of the inputs that are tiles, to take these as they are, and the parts of each step.
+
+    parts: those that the parameters need, () for any.
+    """
+    pins: dict[str, tuple[int, ...]] = {}
+    pinned = {name for name, _ in options.pins}
+    for name, division in signature.divisions.items():
+        if division is None or name in pinned or (parts and division.parts != parts):
+            continue
+        cuts = backend.cuts_of(*division)
+        if cuts is not None:
+            pins[name], parts = cuts, division.parts
+    return pins, parts
+
+
+def _parts(parameters: Mapping[str, Any]) -> tuple[int, ...]:
+    """The number of parts per step of the parameters that are tiled already; () for none.
+
+    Raises:
+        PlanError: earlier plans have cut these parameters in different steps.
+    """
+    tiled = {p._tofu.parts: p.name for p in parameters.values() if is_tiled(p)}
+    if len(tiled) > 1:
+        shown = ", ".join(
+            f"{name} in {' x '.join(map(str, parts))}" for parts, name in tiled.items()
+        )
+        raise PlanError(
+            f"earlier graphs have cut the parameters in different steps: {shown} parts; "
+            "expected the same steps. Call the block that has all of them first"
+        )
+    return next(iter(tiled), ())
+
+
+def optimizer_kind(parameters: Mapping[str, Any]) -> Optional[str]:
+    """The update to plan for: "sgd", "sgd_mom", "adam", or None (another optimizer or none)."""
+    trainers = [p._trainer for p in parameters.values() if getattr(p, "_trainer", None)]
+    if not trainers:
+        return None
+    optimizer = trainers[0]._optimizer
+    if type(optimizer) is mx.optimizer.SGD:
+        return "sgd_mom" if optimizer.momentum else "sgd"
+    return "adam" if type(optimizer) is mx.optimizer.Adam else None
+
+
+def _prepared(
+    name: str,
+    make: Callable[[Optional[Collection[str]]], Any],
+    session: Session,
+    fused: Optional[Collection[str]],
+) -> tuple[Any, dict[str, str]]:
+    """The strategy table of the training graph, and the operators without a description."""
+    with messages.phase(name, _PREPARING, session):
+        return session.state.backend.strategy_table(make(fused))
+
+
+def _training_graphs(
+    symbol: Any, parameters: Mapping[str, Any], signature: Signature, session: Session
+) -> Callable[[Optional[Collection[str]]], Any]:
+    """What makes the training graphs, by the BatchNorms that stay whole."""
+    auxiliary = set(symbol.list_auxiliary_states())
+    described = {
+        name: (shape_of(parameter), dtype)
+        for (name, parameter), dtype in zip(parameters.items(), signature.parameter_dtypes)
+    }
+    return session.state.backend.training_graphs(
+        symbol,
+        inputs={name: (shape, dtype) for name, shape, dtype in signature.inputs},
+        parameters={n: d for n, d in described.items() if n not in auxiliary},
+        aux={n: d for n, d in described.items() if n in auxiliary},
+        gradients=sorted(signature.gradients),
+        train=signature.train,
+        optimizer=optimizer_kind(parameters) if signature.gradients else None,
+        workers=session.workers,
+        on_gpus=any(each.device_type == "gpu" for each in session.contexts),
+    )

@@ -1,0 +1,214 @@
+"""Finds the graphs that a script trains, without running them (``tofu plan SCRIPT``).
+
+In a dry run, a block that would run partitioned gives zeros in place of its outputs, recorded as
+if they were computed; nothing is differentiated or updated. The script goes on until every
+Trainer has been asked for a step, so the nets that it trains in turn are all found::
+
+    with DryRun(found.append):
+        runpy.run_path("gan.py")        # raises DryRunEnded
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
+
+from mxnet import autograd, gluon, nd
+
+from tofu import _core
+from tofu.dtypes import dtype_name
+from tofu.gluon.session import messages
+from tofu.gluon.session.arrays import classic, shown
+from tofu.gluon.session.autograd_hooks import in_graph, record_function
+from tofu.gluon.session.session import Session
+from tofu.plans import intercept
+from tofu.plans.compiler import Refine
+
+from . import comparison
+from .block import PartitionedBlock
+
+__all__ = ["DryRun", "DryRunEnded", "ScriptGraph"]
+
+_OUTPUT = "output"
+# A script may call a block so often before its Trainers step, as when it adds up gradients.
+_MOST_CALLS = 16
+
+
+class DryRunEnded(BaseException):
+    """Ends the script: there is nothing more to find."""
+
+
+class _Seen(BaseException):
+    """Stops before a graph is planned."""
+
+    def __init__(self, table: _core.StrategyTable, workers: int, refine: Optional[Refine]) -> None:
+        super().__init__()
+        self.table, self.workers, self.refine = table, workers, refine
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptGraph:
+    """A graph that a script trains.
+
+    Attributes:
+        block: the name of its block.
+        table: its strategy table.
+        workers: the run's number of workers.
+        refine: the graph that the run would take after a look at the plan, as in Problem.
+    """
+
+    block: str
+    table: _core.StrategyTable
+    workers: int
+    refine: Optional[Refine] = None
+
+
+class DryRun:
+    """A context in which blocks give zeros; tofu must be enabled in it.
+
+    Args:
+        found: called with every training graph, once each.
+    """
+
+    def __init__(self, found: Callable[[ScriptGraph], None]) -> None:
+        self._found = found
+        self._hashes: set[str] = set()
+        self._calls: Counter[str] = Counter()
+        self._known: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self._trainers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> DryRun:
+        self._undo.enter_context(intercept(_stop))
+        seams = [
+            (PartitionedBlock, "run", self._run),
+            (comparison, "difference", _without_difference),
+            (gluon.Trainer, "__init__", self._init),
+            (gluon.Trainer, "step", self._step),
+            (gluon.Trainer, "update", self._step),
+            (messages, "unpinned", _nothing),  # tofu plan itself looks for them in all graphs
+            (nd.NDArray, "backward", _nothing),
+            (autograd, "backward", _nothing),
+            (autograd, "grad", _end),
+        ]
+        for owner, name, make in seams:
+            original = getattr(owner, name)
+            self._undo.callback(setattr, owner, name, original)
+            setattr(owner, name, make(original))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._undo.close()
+
+    def _run(self, original: Any) -> Any:
+        def run(
+            block: Any, arrays: Sequence[Any], current: Session, **options: Any
+        ) -> Optional[list[Any]]:
+            known = self._known.setdefault(block, {})
+            key = _key(arrays)
+            if key not in known:
+                try:
+                    found: Optional[list[Any]] = original(block, arrays, current, **options)
+                    return found
+                except _Seen as seen:
+                    known[key] = seen.table.graph
+                    self._note(block.name, seen)
+            self._count(known[key])
+            return _zeros(block, arrays, known[key])
+
+        return run
+
+    def _note(self, name: str, seen: _Seen) -> None:
+        graph = seen.table.graph
+        is_training = any(role.startswith("gradient:") for role in graph.head_roles)
+        if is_training and graph.hash not in self._hashes:
+            self._hashes.add(graph.hash)
+            self._found(ScriptGraph(name, seen.table, seen.workers, seen.refine))
+
+    def _count(self, graph: _core.Graph) -> None:
+        """End the script where it trains the same again: without a Trainer, that is a step."""
+        if autograd.is_recording() and graph.hash in self._hashes:
+            self._calls[graph.hash] += 1
+            if self._calls[graph.hash] > (_MOST_CALLS if self._trainers else 1):
+                raise DryRunEnded
+
+    def _init(self, original: Any) -> Any:
+        def init(trainer: Any, *args: Any, **options: Any) -> None:
+            original(trainer, *args, **options)
+            self._trainers.add(trainer)
+
+        return init
+
+    def _step(self, original: Any) -> Any:
+        def step(trainer: Any, *args: Any, **options: Any) -> None:
+            self._trainers.add(trainer)
+            again = trainer in self._stepped
+            self._stepped.add(trainer)
+            if self._hashes and (again or len(self._stepped) == len(self._trainers)):
+                raise DryRunEnded
+
+        return step
+
+
+def _stop(table: _core.StrategyTable, workers: int, refine: Optional[Refine]) -> None:
+    raise _Seen(table, workers, refine)
+
+
+def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What tells the graph of a block's call."""
+    is_recording = autograd.is_recording()
+    inputs = (
+        (array.shape, array.dtype, is_recording and in_graph(classic(array))) for array in arrays
+    )
+    return (*inputs, autograd.is_training(), is_recording)
+
+
+def _zeros(block: PartitionedBlock, arrays: Sequence[Any], graph: _core.Graph) -> list[Any]:
+    """The outputs of a call, with their place in autograd's graph but no values."""
+    document = json.loads(graph.to_json())
+    rows, attrs = document["node_row_ptr"], document["attrs"]
+    shapes, dtypes = attrs["shape"][1], attrs["dtype"][1]
+    outputs = []
+    for head, role in zip(document["heads"], graph.head_roles):
+        if role == _OUTPUT:
+            entry = rows[head[0]] + head[1]
+            kind = dtype_name(dtypes[entry])
+            outputs.append(nd.zeros(tuple(shapes[entry]), ctx=arrays[0].ctx, dtype=kind))
+    if autograd.is_recording():
+        inputs = [classic(array) for array in arrays]
+        inputs = [array for array in inputs if in_graph(array)]
+        inputs += [classic(p.data()) for p in block.parameters if p.grad_req != "null"]
+        if inputs:
+            record_function(inputs, outputs, _no_gradients)
+    return shown(outputs, numpy=block.gives_numpy)
+
+
+def _no_gradients(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+    """Nothing asks for gradients in a dry run."""
+
+
+def _nothing(original: Any) -> Any:
+    def backward(*args: Any, **options: Any) -> None:
+        return None
+
+    return backward
+
+
+def _end(original: Any) -> Any:
+    def grad(*args: Any, **options: Any) -> None:
+        raise DryRunEnded
+
+    return grad
+
+
+def _without_difference(original: Any) -> Any:
+    def difference(*args: Any, **options: Any) -> None:
+        return None  # zeros differ from what the block's code computes
+
+    return difference

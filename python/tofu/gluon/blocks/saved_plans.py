@@ -1,0 +1,128 @@
+"""The user's settings for the plan of each graph: saved plans (TOFU_PLAN) and pins.
+
+A run has more graphs than a plan file: one per batch size, one for prediction, and those
+of other blocks. The file must have a plan for the first graph that trains; otherwise the
+plan was made for another script or batch size. Every other graph without a plan is
+searched as usual, and parameters keep their tiles.
+
+A pin applies to every graph that has its tensor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Callable, Optional
+
+from tofu import _core
+from tofu.errors import ConfigError, PlanError
+from tofu.gluon.session import messages
+from tofu.gluon.session.session import Session
+from tofu.plans import SearchOptions
+from tofu.plans.options import pinned
+from tofu.plans.recompute import recomputed
+
+__all__ = ["checked_pins", "options_for", "plan_for"]
+
+
+def plan_for(
+    name: str,
+    table: _core.StrategyTable,
+    pins: Mapping[str, Sequence[int]],
+    parts: Sequence[int],
+    session: Session,
+    *,
+    training: bool,
+    of_whole: Optional[Callable[[Collection[str]], _core.StrategyTable]],
+) -> Optional[_core.Plan]:
+    """Return the saved plan of a graph, or None if it must be searched.
+
+    It may be of a graph that computes the same with recomputation or with whole BatchNorms.
+
+    Args:
+        name: the block's name, for messages.
+        table: the strategy table of its training graph.
+        pins: the cuts of parameters that are tiled already.
+        parts: the number of parts that each step cuts them into; empty if there are none.
+        session: the workers and the saved plans.
+        training: whether the graph has gradients.
+        of_whole: makes the table of the graph in which the BatchNorms of these names stay whole;
+            None if none can.
+
+    Raises:
+        ConfigError: the file has no plan for the first graph that trains.
+    """
+    plans, state = session.plans, session.state
+    if plans is None:
+        return None
+    found = plans.plan_for(table, session.workers)
+    whole = plans.kept_whole(table.graph.hash, session.workers)
+    if found is None and whole and of_whole is not None:
+        found = plans.plan_for(of_whole(whole), session.workers)
+    for limit in plans.recomputations(session.workers) if training and found is None else ():
+        found = found or plans.plan_for(recomputed(table, limit).table, session.workers)
+    if found is not None and _keeps(found, pins, parts):
+        state.plan_matched = True
+        return found
+    if training and not state.plan_matched:
+        differs = plans.difference(table.graph) if found is None else ""
+        raise ConfigError(
+            f"{plans.path}: no plan for the training graph of {name}; "
+            + (f"{differs}. " if differs else "the file is for another graph. ")
+            + f"(Graph {', '.join(sorted({key for key, _ in plans.plans}))}, here "
+            f"{table.graph.hash}.) Layers, shapes, batch size and optimizer must be the same: "
+            "save the plan again with tofu plan --save, or unset TOFU_PLAN"
+        )
+    if not state.plan_missing:
+        state.plan_missing = True
+        messages.plan_missing(name, plans.path)
+    return None
+
+
+def options_for(
+    name: str, table: _core.StrategyTable, session: Session, *, training: bool
+) -> SearchOptions:
+    """Return the search options for a graph: the session's, with the pins of its tensors.
+
+    Warns of pins that match no tensor in the first graph that trains: they may be
+    misspelt, or meant for a later block.
+    """
+    options = session.options
+    if not options.pins:
+        return options
+    names = dict.fromkeys(table.graph.tensor_names)
+    try:
+        own, absent = pinned(options.pins, names)
+    except PlanError as error:
+        raise ConfigError(f"TOFU_PINS: {error}") from None
+    if training and not session.state.pins_checked:
+        session.state.pins_checked = True
+        if absent:
+            messages.unpinned(name, absent, names)
+    return dataclasses.replace(options, pins=tuple(own.items()))
+
+
+@contextlib.contextmanager
+def checked_pins(options: SearchOptions) -> Iterator[None]:
+    """Turn the PlanError of a user's pin that does not fit the graph into a ConfigError.
+
+    A ConfigError ends the run; after a PlanError the block would run serially.
+
+    Raises:
+        ConfigError: a pin does not fit the graph.
+    """
+    try:
+        yield
+    except PlanError as error:
+        if any(f'pin of "{name}"' in str(error) for name, _ in options.pins):
+            raise ConfigError(f"TOFU_PINS: {error}") from None
+        raise
+
+
+def _keeps(plan: _core.Plan, pins: Mapping[str, Sequence[int]], parts: Sequence[int]) -> bool:
+    """Whether a plan cuts the pinned variables as their pins say."""
+    if parts and plan.parts != list(parts):
+        return False
+    names = set(plan.table.graph.tensor_names)
+    return all(plan.cuts(name) == list(pin) for name, pin in pins.items() if name in names)

@@ -1,0 +1,452 @@
+"""Blocks that were never hybridized, run partitioned all the same.
+
+An outermost HybridBlock, or an nn.Sequential of them, is traced when a script first calls it
+while autograd records, and partitioned from then on. Every call looks whether the trace
+still holds (tofu.gluon.blocks.attributes). The first call of each signature also runs the block's
+own code, not recorded, and compares the results. A block that fails either runs as MXNet
+would run it, and the blocks inside it are tried one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Callable, Optional
+
+import numpy as np
+from mxnet import autograd
+from mxnet.base import MXNetError
+from mxnet.gluon import HybridBlock, SymbolBlock, nn
+from mxnet.gluon import loss as gluon_loss
+from mxnet.ndarray import NDArray
+
+from tofu.errors import PlanError
+from tofu.gluon.session import messages
+from tofu.gluon.session.session import Session, active
+from tofu.gluon.session.state import State
+from tofu.gluon.training import outputs
+from tofu.gluon.training.parameter import check_tileable, is_tiled, untile
+from tofu.mx.nnvm import symbol_text
+
+from . import attributes, comparison, nesting
+from .block import PartitionedBlock, untie
+from .tracing import Graph, UntraceableError, trace
+
+__all__ = ["forward"]
+
+# Traces of a block that are kept. More are made for an attribute that changes all the time.
+_MAX_TRACES = 32
+_HOOKS = "a hook watches {}, which tracing would call once; register it on the outermost block"
+_RESTLESS = (
+    f"its attributes, or globals that it reads, have had more than {_MAX_TRACES} values; pass "
+    "what changes in every call as an array"
+)
+
+Forward = Callable[..., Any]
+
+
+@dataclasses.dataclass(eq=False)
+class _Trace:
+    """What is known of a block for certain values of its attributes.
+
+    Attributes:
+        key: these values, the nesting of the arguments, and autograd's modes.
+        sources: where the code reads other values, which were `values`.
+        graph, partitioned: the trace, and what runs it; None where there is a `reason`
+            against it.
+        check: how a first call is compared, one of ``_VALUES``, ``_PREDICTIONS``, ``_SHAPES``.
+        checked: the shapes and types whose first call has been compared.
+    """
+
+    key: list[Any]
+    sources: list[attributes.Source]
+    values: list[Any]
+    graph: Optional[Graph] = None
+    partitioned: Optional[PartitionedBlock] = None
+    reason: Optional[str] = None
+    check: str = ""
+    checked: set[Any] = dataclasses.field(default_factory=set)
+
+    def refuse(self, reason: str) -> None:
+        """Let the block run as it is from now on."""
+        self.graph = self.partitioned = None
+        self.reason = reason
+
+
+@dataclasses.dataclass(eq=False)
+class Known:
+    """A block's traces, the last used one first, and what the user was told of it.
+
+    Attributes:
+        was_called: whether a block without parameters has been called with tiles before.
+    """
+
+    traces: list[_Trace] = dataclasses.field(default_factory=list)
+    told: set[str] = dataclasses.field(default_factory=set)
+    was_called: bool = False
+
+    def is_partitioned(self) -> bool:
+        """Whether it has run partitioned."""
+        return any(found.partitioned is not None for found in self.traces)
+
+
+# Results, where the graph draws no random numbers; those of a prediction, where it draws
+# them in training alone; or nothing but shapes and types.
+_VALUES, _PREDICTIONS, _SHAPES = "values", "predictions", "shapes"
+
+
+def forward(original: Forward) -> Forward:
+    """HybridBlock.forward and nn.Sequential.forward: run partitioned what can be traced."""
+
+    def forward(self: Any, x: Any, *args: Any) -> Any:
+        session = active()
+        if session is None or not _is_candidate(self, (x, *args), session):
+            return original(self, x, *args)
+        return _run(self, original, (x, *args), session)
+
+    return forward
+
+
+def _is_candidate(block: Any, args: Sequence[Any], session: Session) -> bool:
+    """Whether to look for a trace: for what a script calls with arrays and never hybridized."""
+    calls = session.state.depth
+    if getattr(block, "_active", False):
+        session.state.traces.pop(block, None)
+        return False
+    if not session.hybridize or not _has_arrays(args):
+        return False
+    if calls.quiet:
+        if not calls.untold:
+            calls.handled.add(id(block))
+        return False
+    if isinstance(block, SymbolBlock) or not _is_whole(block):
+        return False
+    known = session.state.traces.get(block)
+    if autograd.is_recording() or (known is not None and known.is_partitioned()):
+        return True
+    return not calls.inside and any(map(is_tiled, _parameters(attributes.blocks_in(block))))
+
+
+def _run(block: Any, original: Forward, args: tuple[Any, ...], session: Session) -> Any:
+    state = session.state
+    if block in state.blocks:  # was hybridized, which the script has taken back
+        with _quietly(state, handled=False):
+            return original(block, *args)
+    state.depth.handled.add(id(block))
+    state.calls.free()
+    inside = attributes.blocks_in(block)
+    parameters = _parameters(inside)
+    has_parameters = any(p.grad_req != "null" or is_tiled(p) for p in parameters)
+    if not has_parameters and not (_is_divided(args) and _is_kept(block, state)):
+        with _quietly(state):
+            return original(block, *args)
+    try:
+        arrays, pattern = _arrays(args)
+        _check_hooks(inside)
+        with state.tracing:
+            found = _find(block, original, inside, pattern, arrays, state)
+        if found.reason is not None:
+            raise UntraceableError(found.reason)
+        return _run_traced(block, original, args, arrays, found, session)
+    except UntraceableError as error:
+        if autograd.is_recording() and has_parameters:
+            _tell(block, str(error), session)
+    state.depth.inside += 1
+    try:
+        return original(block, *args)
+    finally:
+        state.depth.inside -= 1
+
+
+def _run_traced(
+    block: Any,
+    original: Forward,
+    args: tuple[Any, ...],
+    arrays: Sequence[Any],
+    found: _Trace,
+    session: Session,
+) -> Any:
+    """The results of a call. Raises UntraceableError if the trace computes something else."""
+    assert found.graph is not None and found.partitioned is not None
+    graph, partitioned, state = found.graph, found.partitioned, session.state
+    signature = _signature(graph, arrays)
+    results = None
+    if partitioned.wanted() or _is_divided(arrays):
+        first = _First(block, original, args, arrays, session)
+        if signature not in found.checked and _can_be_tiled(partitioned.parameters, arrays):
+            if found.check == _SHAPES:
+                eager = first.compare_shapes(found)
+                found.checked.add(signature)
+                return eager
+            if type(block).__module__ != gluon_loss.__name__:  # reading the outputs of a net whole
+                first.compare(found)
+            found.checked.add(signature)
+        if all(parameter._data is not None for parameter in partitioned.parameters):
+            results = partitioned.run(arrays, session)
+    if results is None:
+        with _quietly(state):
+            return original(block, *args)
+    graph.apply_effects()
+    return nesting.rebuild(graph.outputs, results)
+
+
+class _First:
+    """The first call of a signature: is the block's trace what its code does?"""
+
+    def __init__(
+        self,
+        block: Any,
+        original: Forward,
+        args: tuple[Any, ...],
+        arrays: Sequence[Any],
+        session: Session,
+    ) -> None:
+        self._block, self._original, self._args = block, original, args
+        self._arrays, self._session = arrays, session
+
+    def compare(self, found: _Trace) -> None:
+        """Run both. Raises UntraceableError, and leaves all as before, if they differ."""
+        assert found.graph is not None and found.partitioned is not None
+        graph, partitioned = found.graph, found.partitioned
+        parameters = list(graph.parameters.values())
+        tiled = {parameter.name for parameter in parameters if is_tiled(parameter)}
+        is_training = autograd.is_training() and found.check == _VALUES
+        statistics = set(graph.symbol.list_auxiliary_states())
+        if is_training and statistics and any(p._data is None for p in parameters):
+            self._run_code(is_training=False)  # initializes them without writing to statistics
+        saved = _Saved(p for p in parameters if p.name in statistics)
+        try:
+            eager = self._run_code(is_training=is_training)
+            is_trial = autograd.is_recording()
+            with autograd.pause(train_mode=is_training):
+                results = partitioned.run(self._arrays, self._session, is_trial=is_trial)
+        except MXNetError as error:
+            if not _is_out_of_memory(error):
+                raise
+            return  # what only fits in parts cannot be compared
+        finally:
+            saved.restore()
+        if results is None:
+            return
+        text = comparison.difference(eager, nesting.rebuild(graph.outputs, results))
+        partitioned.release_last()
+        if text is not None:
+            found.refuse(f"its trace computes something else than its code: {text}")
+            del results
+            for parameter in parameters:
+                if is_tiled(parameter) and parameter.name not in tiled:
+                    untile(parameter)
+            raise UntraceableError(str(found.reason))
+
+    def compare_shapes(self, found: _Trace) -> Any:
+        """Run the code alone, as the script would, and compare what its results look like."""
+        assert found.graph is not None
+        with _quietly(self._session.state):
+            results = self._original(self._block, *self._args)
+        arrays, pattern = nesting.flatten(results)
+        expected = _inferred(found.graph, self._arrays)
+        text = comparison.difference_of_shapes(arrays, pattern, expected, found.graph.outputs)
+        if text is not None:
+            found.refuse(f"its trace computes something else than its code: {text}")
+            _tell(self._block, str(found.reason), self._session)
+        return results
+
+    def _run_code(self, *, is_training: bool) -> Any:
+        with (
+            _quietly(self._session.state, checking=True),
+            autograd.pause(train_mode=is_training),
+        ):
+            return self._original(self._block, *self._args)
+
+
+class _Saved:
+    """Running statistics as they are now."""
+
+    def __init__(self, parameters: Iterator[Any]) -> None:
+        with autograd.pause():
+            self._values = [(p, p.data().asnumpy()) for p in parameters if p._data is not None]
+
+    def restore(self) -> None:
+        """Set those back that have changed."""
+        with autograd.pause():
+            for parameter, before in self._values:
+                if parameter.data().asnumpy().tobytes() != before.tobytes():
+                    parameter.set_data(before)
+
+
+@contextlib.contextmanager
+def _quietly(state: State, *, handled: bool = True, checking: bool = False) -> Iterator[None]:
+    """In this context blocks run as they are.
+
+    handled: whether the user need not be told.
+    checking: whether hybridized ones do, too.
+    """
+    calls = state.depth
+    before = calls.quiet, calls.untold, calls.checking
+    calls.quiet, calls.untold, calls.checking = True, not handled, checking or calls.checking
+    try:
+        yield
+    finally:
+        calls.quiet, calls.untold, calls.checking = before
+
+
+def _find(
+    block: Any,
+    original: Forward,
+    inside: list[Any],
+    pattern: Any,
+    arrays: Sequence[Any],
+    state: State,
+) -> _Trace:
+    """The trace that holds now, made if there is none."""
+    known: Known = state.traces.setdefault(block, Known())
+    key = [pattern, autograd.is_training(), autograd.is_recording(), *attributes.read(inside)]
+    for found in known.traces:
+        if found.key == key and attributes.read_sources(found.sources) == found.values:
+            if found is not known.traces[0]:
+                known.traces.remove(found)
+                known.traces.insert(0, found)
+            return found
+    sources = attributes.sources(inside)
+    made = _Trace(key, sources, attributes.read_sources(sources))
+    if len(known.traces) >= _MAX_TRACES:
+        made.refuse(_RESTLESS)
+        return made
+    try:
+        made.graph = trace(block, original, pattern, arrays)
+    except UntraceableError as error:
+        made.refuse(str(error))
+    else:
+        made.check = _kind_of_check(made.graph, state)
+        made.partitioned = _equal_one(made.graph, known) or PartitionedBlock(made.graph)
+        block.apply(untie)
+    known.traces.insert(0, made)
+    return made
+
+
+def _equal_one(graph: Graph, known: Known) -> Optional[PartitionedBlock]:
+    """What runs an equal graph, for another mode or value that makes no difference to it."""
+    text = symbol_text(graph.symbol)
+    for other in known.traces:
+        if (
+            other.graph is not None
+            and other.graph._cached_op_args == graph._cached_op_args
+            and symbol_text(other.graph.symbol) == text
+        ):
+            return other.partitioned
+    return None
+
+
+def _kind_of_check(graph: Graph, state: State) -> str:
+    """How to compare without drawing random numbers, which are the script's."""
+    draws = {_draws(op, attrs, state) for op, attrs in graph.operators()}
+    if "always" in draws or graph.reads_recording:
+        return _SHAPES
+    if "in training" in draws and autograd.is_training():
+        return _SHAPES if graph.reads_training else _PREDICTIONS
+    return _VALUES
+
+
+def _draws(op: str, attrs: Any, state: State) -> str:
+    """When an operator draws random numbers, or is one of the script's own, in Python."""
+    if op == "Dropout":
+        drops = float(attrs.get("p", 0.5)) > 0
+        return (
+            "never" if not drops else "always" if attrs.get("mode") == "always" else "in training"
+        )
+    if op == "RNN":
+        return "in training" if float(attrs.get("p", 0)) > 0 else "never"
+    if op == "LeakyReLU":
+        return "in training" if attrs.get("act_type") == "rrelu" else "never"
+    return "always" if op == "Custom" or state.backend.is_random(op) else "never"
+
+
+def _tell(block: Any, reason: str, session: Session) -> None:
+    known = session.state.traces.setdefault(block, Known())
+    if reason not in known.told:
+        messages.untraced(block.name or type(block).__name__, reason, session)
+        known.told.add(reason)
+
+
+def _has_arrays(args: Any) -> bool:
+    if isinstance(args, (list, tuple)):
+        return any(map(_has_arrays, args))
+    return isinstance(args, NDArray)
+
+
+def _is_divided(args: Any) -> bool:
+    """Whether there is an output of another block among the arguments that is still tiles."""
+    if isinstance(args, (list, tuple)):
+        return any(map(_is_divided, args))
+    return isinstance(args, NDArray) and outputs.is_divided(args)
+
+
+def _is_kept(block: Any, state: State) -> bool:
+    """Whether a block without parameters is called again: many scripts make a loss per step."""
+    known: Known = state.traces.setdefault(block, Known())
+    was_called, known.was_called = known.was_called, True
+    return was_called
+
+
+def _is_whole(block: Any) -> bool:
+    """Whether a block can be traced in one piece: not a Sequential with other blocks in it."""
+    if isinstance(block, HybridBlock):
+        return True
+    return all(
+        _is_whole(child) and not getattr(child, "_active", False)
+        if isinstance(child, (HybridBlock, nn.Sequential))
+        else False
+        for child in block._children.values()
+    )
+
+
+def _parameters(inside: Sequence[Any]) -> list[Any]:
+    found = {id(p): p for block in inside for p in block._reg_params.values()}
+    return list(found.values())
+
+
+def _arrays(args: tuple[Any, ...]) -> tuple[list[Any], Any]:
+    try:
+        return nesting.flatten(args)
+    except TypeError as error:
+        raise UntraceableError(f"an argument is {error}") from None
+
+
+def _check_hooks(inside: Sequence[Any]) -> None:
+    """Raise UntraceableError for hooks that would only see symbols, and once."""
+    for block in inside[1:]:
+        if block._forward_hooks or block._forward_pre_hooks:
+            raise UntraceableError(_HOOKS.format(block.name))
+
+
+def _can_be_tiled(parameters: Iterable[Any], arrays: Sequence[Any]) -> bool:
+    """Whether there is a call to compare: of what cannot be tiled the block says why."""
+    try:
+        for parameter in parameters:
+            if not is_tiled(parameter) and parameter._data is not None:
+                check_tileable(parameter)
+    except PlanError:
+        return False
+    return all(array.stype == "default" for array in arrays)
+
+
+def _signature(graph: Graph, arrays: Sequence[Any]) -> Any:
+    return (
+        *((array.shape, np.dtype(array.dtype).name) for array in arrays),
+        *(np.dtype(parameter.dtype).name for parameter in graph.parameters.values()),
+    )
+
+
+def _inferred(graph: Graph, arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Shape and type of each output of a trace."""
+    known = dict(zip(graph.input_names, arrays))
+    known.update((name, p) for name, p in graph.parameters.items())
+    known = {name: known[name] for name in graph.symbol.list_inputs()}
+    _, shapes, _ = graph.symbol.infer_shape(**{name: each.shape for name, each in known.items()})
+    _, dtypes, _ = graph.symbol.infer_type(**{name: each.dtype for name, each in known.items()})
+    return list(zip(shapes, map(np.dtype, dtypes)))
+
+
+def _is_out_of_memory(error: MXNetError) -> bool:
+    return "memory" in str(error).lower()

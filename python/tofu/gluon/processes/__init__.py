@@ -1,0 +1,1 @@
+"""Several processes: their connection through MXNet's parameter server."""

@@ -1,0 +1,173 @@
+"""One error per fault, naming the operator that threw it.
+
+MXNet runs operators after the script has called them. It stores an exception with the
+arrays that the operator should have written, and raises it when the script reads one of
+them. Operators that read or write these arrays do not run. In a partitioned graph every
+worker that takes part in the operator throws; the remaining errors would surface in later
+steps and spoil them. So when the script gets one error, tofu clears all of them. MXNet's
+messages name no operator, so tofu then searches for it, among the operators of partitioned
+graphs and the copies that gather their outputs.
+
+A fetch that finds no address of its tile does not throw: its kernel notes that, and tofu looks
+whenever the script has read an array.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any, Callable, Optional
+
+from mxnet.base import _LIB, MXNetError
+from mxnet.ndarray import waitall
+
+from tofu.mx.extension import fetch_fault
+from tofu.mx.run import error_list
+
+from .session import Session, active
+from .state import State
+
+__all__ = ["READERS", "explaining", "explaining_once", "naming", "settle", "settling"]
+
+# The functions that a script reads arrays with.
+READERS = ("MXNDArraySyncCopyToCPU", "MXNDArrayWaitToRead", "MXNDArrayWaitAll", "MXNDArraySave")
+_FAILED = -1  # what functions of MXNet's library return if they fail
+# Work that takes longer may never end. Its error is then reported later.
+_PATIENCE_S = 60.0
+
+
+def settling(original: Callable[..., int]) -> Callable[..., int]:
+    """Wrap a function of MXNet's library that reads arrays; if it fails, settle errors.
+
+    It also fails if a fetch has found no address of its tile.
+    """
+
+    @functools.wraps(original, assigned=(), updated=())
+    def reader(*args: Any) -> int:
+        status = original(*args)
+        session = active()
+        if session is None:
+            return status
+        errors = session.state.errors
+        if status == 0:
+            errors.fault = fetch_fault()
+            return status if errors.fault is None else _FAILED
+        if not errors.is_named:
+            errors.missing = settle(session)
+        return status
+
+    return reader
+
+
+def explaining(original: Callable[[], bytes]) -> Callable[[], bytes]:
+    """Wrap MXGetLastError: append what ``settle`` found, or say what a fetch found."""
+
+    def last_error() -> bytes:
+        session = active()
+        if session is None:
+            return original()
+        errors = session.state.errors
+        fault, errors.fault = errors.fault, None
+        if fault is not None:
+            return fault.encode()
+        missing, errors.missing = errors.missing, ""
+        return original() + missing.encode()
+
+    return last_error
+
+
+@contextlib.contextmanager
+def naming(what: str, session: Session, kind: type[MXNetError] = MXNetError) -> Iterator[None]:
+    """Raise what an operator of tofu's throws in here as an error of `what`, and clear others.
+
+    Args:
+        what: what does not work if it throws.
+        session: the session.
+        kind: the error to raise.
+    """
+    errors = session.state.errors
+    before, errors.is_named = errors.is_named, True
+    try:
+        yield
+    except MXNetError as error:
+        with contextlib.suppress(MXNetError):
+            waitall()  # on other workers it may have thrown, too
+        with contextlib.suppress(MXNetError):
+            error_list.refill()
+        raise kind(f"{what} failed: {error}") from error
+    finally:
+        errors.is_named = before
+
+
+@contextlib.contextmanager
+def explaining_once(session: Session) -> Iterator[None]:
+    """Let one error leave this block, and append to its text what ``settle`` finds.
+
+    Readers in the block may meet the same fault and be dropped in favour of an error that a
+    callback has raised: none of them settles.
+    """
+    errors = session.state.errors
+    before, errors.is_named = errors.is_named, True
+    try:
+        yield
+    except MXNetError as error:
+        missing = settle(session)
+        if missing:
+            error.args = (f"{error}{missing}",)
+        raise
+    finally:
+        errors.is_named = before
+
+
+def settle(session: Session) -> str:
+    """Clear all errors of operators, and say which operator throws, if it can be found.
+
+    Searches the partitioned graphs that ran since the last call. Does nothing on one of
+    MXNet's threads: the work that it would wait for may itself be waiting for this thread.
+    """
+    state = session.state
+    programs = list(state.ran)
+    if not programs or isinstance(threading.current_thread(), threading._DummyThread):
+        return ""
+    for program in programs:
+        state.ran.discard(program)
+    found: list[str] = []
+
+    def look() -> None:
+        with contextlib.suppress(MXNetError):  # out of memory, say: nothing is found
+            look_further()
+
+    def look_further() -> None:
+        # On a thread of its own: MXNet keeps the text of the last error for each thread.
+        _LIB.MXNDArrayWaitAll()
+        for parameter in state.tiled:
+            for program in programs:
+                if parameter._tofu.gradients is not None:
+                    parameter._tofu.gradients.reclaim(program)
+        for look_at in (_failing_operator, _failing_gather):
+            where = next(filter(None, (look_at(program, state) for program in programs)), None)
+            if where is not None:
+                found.append(where)
+                break
+        _LIB.MXNDArrayWaitAll()
+        error_list.refill()
+
+    looking = threading.Thread(target=look, name="tofu-errors", daemon=True)
+    looking.start()
+    looking.join(_PATIENCE_S)
+    return f"\ntofu: thrown by {found[0]}" if found else ""
+
+
+def _failing_operator(program: Any, _: State) -> Optional[str]:
+    where: Optional[str] = program.failing_operator()
+    return where
+
+
+def _failing_gather(program: Any, state: State) -> Optional[str]:
+    """Gather again what the script has read of a program; say which output cannot be gathered."""
+    for number, (what, context) in state.gathered.pop(program, {}).items():
+        if program.fails_to_gather(number, context):
+            return f"the copies that gather {what} on {context}"
+    return None

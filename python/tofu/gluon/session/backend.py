@@ -1,0 +1,96 @@
+"""The functions that the Gluon layer needs from the layers below; tests replace them here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any, Callable, Optional
+
+__all__ = ["Backend", "own"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """The functions of other layers that this one calls.
+
+    Attributes:
+        training_graphs: tofu.mx.graphs.training_graph.training_graphs
+        refined: tofu.mx.graphs.lower.fused_norm.refined
+        strategy_table: tofu.analysis.strategy_table.strategy_table
+        choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
+        compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
+        step_memory: tofu.mx.memory.step.step_memory
+        usable_fetch: tofu.mx.run.fetch_check.usable_fetch
+        program: tofu.mx.run.program.Program
+        scatter: tofu.mx.run.transfer.scatter
+        gather: tofu.mx.run.transfer.gather
+        relay: tofu.mx.run.transfer.relay
+        parts_of: tofu.mx.run.transfer.parts_of
+        spread_parts: tofu.mx.run.transfer.spread_parts
+        views_of: tofu.mx.run.transfer.views_of
+        tiles: tofu.mx.run.transfer.Tiles
+        cuts_of: tofu.plans.layout.cuts_of
+        is_random: tofu.analysis.described.is_random
+    """
+
+    training_graphs: Callable[..., Callable[[Optional[Collection[str]]], Any]]
+    refined: Callable[[Callable[[Any], Any], Any], Any]
+    strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
+    choose_plan: Callable[..., Any]
+    compile_graph: Callable[..., Any]
+    step_memory: Callable[..., Any]
+    usable_fetch: Callable[..., Any]
+    program: Callable[..., Any]
+    scatter: Callable[..., list[Any]]
+    gather: Callable[..., Any]
+    relay: Callable[..., list[Any]]
+    parts_of: Callable[..., list[Any]]
+    spread_parts: Callable[..., None]
+    views_of: Callable[..., Optional[Any]]
+    tiles: Callable[..., Any]
+    cuts_of: Callable[..., Optional[tuple[int, ...]]]
+    is_random: Callable[[str], bool]
+
+
+def own() -> Backend:
+    """Return tofu's own functions."""
+    from tofu.analysis import strategy_table
+    from tofu.analysis.described import is_random
+    from tofu.mx import extension
+    from tofu.mx.graphs import training_graph
+    from tofu.mx.graphs.lower import fused_norm
+    from tofu.mx.run import fetch_check, program, transfer
+    from tofu.plans import compile_graph, layout
+
+    def compile_joint(*args: Any, **options: Any) -> Any:
+        return compile_graph(*args, joint=extension.runs_parts(), **options)
+
+    def memory(*args: Any) -> Any:
+        from tofu.mx.memory.step import step_memory  # only for memory limits
+
+        return step_memory(*args)
+
+    def choose(*args: Any, **options: Any) -> Any:
+        from tofu.simulate.choose import choose_plan  # only for the objective time
+
+        return choose_plan(*args, **options).plan
+
+    return Backend(
+        training_graphs=training_graph.training_graphs,
+        refined=fused_norm.refined,
+        strategy_table=strategy_table.strategy_table,
+        choose_plan=choose,
+        compile_graph=compile_joint,
+        step_memory=memory,
+        usable_fetch=fetch_check.usable_fetch,
+        program=program.Program,
+        scatter=transfer.scatter,
+        gather=transfer.gather,
+        relay=transfer.relay,
+        parts_of=transfer.parts_of,
+        spread_parts=transfer.spread_parts,
+        views_of=transfer.views_of,
+        tiles=transfer.Tiles,
+        cuts_of=layout.cuts_of,
+        is_random=is_random,
+    )

@@ -1,0 +1,399 @@
+"""What a user is told: one line per partitioned model, one warning per surprise."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import logging
+import math
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from tofu.errors import ConfigError
+from tofu.plans import Compiled, progress
+from tofu.plans.names import readable
+from tofu.plans.plan import format_bytes, undescribed_text
+
+from .session import Session, describe_contexts
+
+__all__ = [
+    "TofuWarning",
+    "eager",
+    "gathered",
+    "left_out",
+    "many_workers",
+    "partitioned",
+    "phase",
+    "plain_fetch",
+    "plan_missing",
+    "replicated",
+    "serial",
+    "set_level",
+    "stale_text",
+    "tell_partitioned",
+    "undescribed",
+    "unpinned",
+    "untraced",
+    "warn",
+]
+
+_LEVELS = {"quiet": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+# A replicated tensor is worth a warning if it holds this share of the graph's bytes.
+_LARGE_SHARE = 0.01
+_LARGE_BYTES = 1024  # with fewer, only if most of the graph is replicated
+_MOST = 0.5
+_MANY_WORKERS = 128  # with more, the first step may take minutes
+_NAMES_SHOWN = 8
+_PATIENCE_S = 2.0  # before a slow first step says what it is doing
+
+_log = logging.getLogger("tofu")
+
+
+class TofuWarning(UserWarning):
+    """Something runs differently from what a reader of the script would expect."""
+
+
+class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to the current sys.stderr, not the one from when tofu was turned on."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        progress.clear()
+        super().emit(record)
+
+
+_handler = _Stderr()
+_handler.setFormatter(logging.Formatter("tofu: %(message)s"))
+
+
+def set_level(level: str) -> None:
+    """Show lines of this level and above on standard error."""
+    _log.setLevel(_LEVELS[level])
+    _log.propagate = False
+    if _handler not in _log.handlers:
+        _log.addHandler(_handler)
+
+
+def warn(text: str) -> None:
+    """Issue a warning that points at the line of the script that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"tofu: {text}", TofuWarning, stacklevel=level)
+
+
+class Partitioned(NamedTuple):
+    """What is told of a partitioned block.
+
+    Attributes:
+        name: the block's.
+        operators, parameters: how many it has.
+        fetched_bytes: what workers fetch from each other per step.
+        memory_bytes: what a worker holds, an estimate.
+        search_seconds: from graph to plan.
+        plan_file: the file of the saved plan that was used instead of a search, or None.
+    """
+
+    name: str
+    operators: int
+    parameters: int
+    fetched_bytes: int
+    memory_bytes: int
+    search_seconds: float
+    plan_file: Optional[Path] = None
+
+
+@contextlib.contextmanager
+def phase(name: str, doing: str, session: Session) -> Iterator[None]:
+    """Count the time of a part of a block's set-up; tell of it if that exceeds two seconds.
+
+    Only a terminal is told, or those who want every detail: logs and pipes get no such lines.
+    """
+    begin = time.monotonic()
+    timer = threading.Timer(_PATIENCE_S, _log.info, ("%s: %s ...", name, doing))
+    timer.daemon = True
+    if progress.is_terminal() or _log.isEnabledFor(logging.DEBUG):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        session.state.depth.setup_seconds += time.monotonic() - begin
+
+
+def _tell_plan(name: str, compiled: Compiled) -> None:
+    plan = compiled.searched
+    _log.debug(
+        "%s: plan of graph %s: %s, %s; tensors of %s as a whole, %s on the fullest worker; "
+        "fetches: %s, %s saved by sharing",
+        name,
+        plan.table.graph.hash,
+        " x ".join(map(str, plan.parts)) or "one worker",
+        plan.status,
+        format_bytes(compiled.serial_bytes),
+        format_bytes(max(compiled.bytes_per_worker)),
+        compiled.fetch,
+        format_bytes(compiled.shared_bytes),
+    )
+
+
+def partitioned(
+    name: str,
+    compiled: Compiled,
+    parameters: int,
+    session: Session,
+    *,
+    first: bool,
+    plan_file: Optional[Path] = None,
+) -> None:
+    """Tell what was partitioned over what, when the outermost call of a block returns.
+
+    Later programs of a block, and blocks without parameters (losses), are told only to the
+    curious. With a dump directory the numbers also go to ``summary.json`` there, one line of
+    JSON for every program.
+    """
+    plan = compiled.searched
+    if session.dump_dir is not None:
+        record = {"block": name, "parameters": parameters, **compiled.summary()}
+        with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+    found = Partitioned(
+        name,
+        plan.num_operators,
+        parameters,
+        compiled.fetched_bytes,
+        plan.memory_bytes,
+        plan.search_seconds,
+        plan_file,
+    )
+    if _log.isEnabledFor(logging.DEBUG):  # a graph's hash takes a moment
+        _tell_plan(name, compiled)
+    depth = session.state.depth
+    if not first or not parameters:
+        _tell(logging.DEBUG, found.name, "", [found], session)
+    elif depth.level:
+        depth.partitioned.append(found)
+    else:
+        _tell(logging.INFO, found.name, "", [found], session)
+
+
+def tell_partitioned(name: str, session: Session) -> None:
+    """One line for the blocks that were partitioned inside the call of a block."""
+    depth = session.state.depth
+    found, depth.partitioned = depth.partitioned, []
+    if len(found) == 1:
+        _tell(logging.INFO, found[0].name, "", found, session)
+    elif found:
+        _tell(logging.INFO, name, f"{len(found)} blocks, ", found, session)
+
+
+def _tell(
+    level: int, name: str, count: str, found: Sequence[Partitioned], session: Session
+) -> None:
+    _log.log(
+        level,
+        "%s (%s%s operators, %s parameters) over %d worker%s %s: %s communicated per step, "
+        "about %s on a worker, %s, set up in %.2f s",
+        name,
+        count,
+        f"{sum(each.operators for each in found):,}",
+        _in_short(sum(each.parameters for each in found)),
+        session.workers,
+        "" if session.workers == 1 else "s",
+        describe_contexts(session.contexts),
+        format_bytes(sum(each.fetched_bytes for each in found)),
+        format_bytes(sum(each.memory_bytes for each in found)),
+        _found_by(found),
+        session.state.depth.setup_seconds,
+    )
+    session.state.depth.setup_seconds = 0.0
+
+
+def _found_by(found: Sequence[Partitioned]) -> str:
+    """Where plans come from: a file, a search, or both."""
+    files = dict.fromkeys(str(each.plan_file) for each in found if each.plan_file)
+    told = [f"plan {path}" for path in files]
+    if any(each.plan_file is None for each in found):
+        seconds = sum(each.search_seconds for each in found if each.plan_file is None)
+        told.append(f"search {seconds:.2f} s")
+    return ", ".join(told)
+
+
+def gathered(name: str, number: int, tiles: Any, session: Session) -> None:
+    """Tell, once for each output, that a script reads it, which gathers it on one device."""
+    key = f"gathered {name} {number}"
+    if key in session.state.told:
+        return
+    session.state.told.add(key)
+    layout = tiles.layout
+    size = math.prod(layout.shape) * np.dtype(layout.dtype).itemsize
+    _log.debug(
+        "%s: output %d (%s of %s, %s) is gathered, as the script reads it",
+        name,
+        number,
+        "x".join(map(str, layout.shape)) or "one number",
+        layout.dtype,
+        format_bytes(size),
+    )
+
+
+def plan_missing(name: str, path: Path) -> None:
+    """Log that a saved plan does not cover every graph of the run."""
+    _log.info(
+        "%s has no plan for a graph of %s (another batch size, a prediction or another block); "
+        "such graphs are searched as usual, and parameters keep their tiles",
+        path,
+        name,
+    )
+
+
+def serial(name: str, reason: str, session: Session) -> None:
+    """Warn that a block runs serially, in plain MXNet.
+
+    Raises:
+        ConfigError: the user has asked for that, or the saved plan is for this block.
+    """
+    required = _required_by(session)
+    if required:
+        raise ConfigError(f"{name} cannot be partitioned, as {required} requires: {reason}")
+    _check_plan_is_used(f"{name} cannot be partitioned: {reason}", session)
+    warn(f"{name} runs serially: {reason}")
+
+
+def eager(name: str, advice: str, session: Session) -> None:
+    """Warn that a block trains without being hybridized.
+
+    Raises:
+        ConfigError: the user has asked for that, or the saved plan is for this block.
+    """
+    required = _required_by(session)
+    if required:
+        raise ConfigError(
+            f"{name} is not hybridized and cannot be partitioned, as {required} requires; {advice}"
+        )
+    _check_plan_is_used(f"{name} is not hybridized; {advice}", session)
+    warn(f"{name} is not hybridized and runs eagerly, not partitioned; {advice}")
+
+
+def _required_by(session: Session) -> str:
+    """The setting that makes serial running an error; "" if none does."""
+    if session.strict:
+        return "TOFU_STRICT"
+    return "" if session.memory_bytes is None else "TOFU_MEMORY"
+
+
+def untraced(name: str, reason: str, session: Session) -> None:
+    """Warn that a block that was never hybridized runs as it is.
+
+    Raises:
+        ConfigError: TOFU_STRICT makes that an error.
+    """
+    if session.strict:
+        raise ConfigError(f"{name} cannot be partitioned, as TOFU_STRICT requires: {reason}")
+    warn(f"{name} runs eagerly, only the blocks inside it can be partitioned: {reason}")
+
+
+def undescribed(name: str, operators: Mapping[str, str], compiled: Compiled) -> None:
+    """Warn of operators without a description, and say what they cost."""
+    # Operators whose gradient runs them again appear as Custom operators in the graph.
+    cost_bytes = compiled.searched.operator_bytes([*operators, "Custom"])
+    warn(undescribed_text(name, operators, cost_bytes))
+
+
+def unpinned(name: str, pins: Sequence[str], tensors: Collection[str]) -> None:
+    """Warn of pins on tensors that a block does not have."""
+    near = {near: None for pin in pins for near in difflib.get_close_matches(pin, tensors, n=2)}
+    warn(
+        f"{name} has no tensor {', '.join(pins)}, which TOFU_PINS pins"
+        + (f"; did you mean {', '.join(near)}?" if near else "; a later block may have it")
+    )
+
+
+def plain_fetch(reason: str, session: Session, *, partly: bool) -> None:
+    """Warn, once per reason, that workers copy with MXNet's own operators.
+
+    partly: whether only some pairs of workers do.
+    """
+    if reason not in session.state.told:
+        session.state.told.add(reason)
+        where = "between some workers" if partly else "here"
+        they = "those pairs" if partly else "workers"
+        warn(
+            f"MultiFetch does not work {where}: {reason}; {they} fetch with MXNet's own operators "
+            "instead (set TOFU_FETCH=plain to choose them)"
+        )
+
+
+def many_workers(session: Session) -> None:
+    """Warn, once, before a first step that takes minutes."""
+    if session.workers > _MANY_WORKERS and "many workers" not in session.state.told:
+        session.state.told.add("many workers")
+        warn(
+            f"{session.workers} workers: the first step may take minutes, as every operator is "
+            "prepared for each worker, and the memory for that grows with their number"
+        )
+
+
+def replicated(name: str, compiled: Compiled) -> None:
+    """Warn of large tensors that every worker stores whole."""
+    found = compiled.searched.indivisible_bytes()
+    sizes = dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    large = {
+        tensor: size
+        for tensor, size in sizes.items()
+        if size >= _LARGE_SHARE * max(compiled.serial_bytes, 1)
+    }
+    mostly_whole = sum(sizes.values()) >= _MOST * compiled.serial_bytes
+    if not large or (max(large.values()) < _LARGE_BYTES and not mostly_whole):
+        return
+    shown = [f"{readable(tensor)} ({format_bytes(size)})" for tensor, size in large.items()]
+    more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
+    warn(
+        f"{name}: no dimension of {', '.join(shown[:_NAMES_SHOWN])}{more} divides by the number "
+        "of workers; they are replicated. To split them, choose a batch or layer size that is a "
+        "multiple of it"
+    )
+
+
+def left_out(rank: int, path: str) -> None:
+    """Tell, to the curious, that another process writes a checkpoint."""
+    _log.debug("worker process %d leaves %s to process 0", rank, path)
+
+
+def stale_text(parameter: Any) -> str:
+    """What MXNet says of a parameter whose gradient is older than its last update."""
+    return (
+        f"Gradient of Parameter `{parameter.name}` on context {parameter.list_ctx()[0]} has "
+        "not been updated by backward since last `step`. This could mean a bug in your model "
+        "that made it only use a subset of the Parameters (Blocks) for this iteration. If you "
+        "are intentionally only using a subset, call step with ignore_stale_grad=True to "
+        "suppress this warning and skip updating of Parameters with stale gradient"
+    )
+
+
+def _check_plan_is_used(reason: str, session: Session) -> None:
+    """Raise ConfigError if the first block that trains runs without the saved plan."""
+    if session.plans is not None and not session.state.plan_matched:
+        raise ConfigError(
+            f"{session.plans.path}: the saved plan is not used, as {reason}. "
+            "Unset TOFU_PLAN to run it serially"
+        )
+
+
+def _in_short(count: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return str(count)
+
+
+def _is_inside(module: str) -> bool:
+    return module.partition(".")[0] in ("tofu", "mxnet")

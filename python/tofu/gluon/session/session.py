@@ -1,0 +1,154 @@
+"""The session from ``enable`` to ``disable``: its settings, and the state it owns."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Optional
+
+from tofu import cuda_libraries
+from tofu.config import RECOMPUTES, TIMEOUT_S, Config
+from tofu.errors import ConfigError
+from tofu.plans import SearchOptions
+from tofu.plans import file as plan_file
+from tofu.plans.file import PlanFile
+
+from .state import State
+
+__all__ = ["Session", "active", "activate", "describe_contexts", "number_of_workers"]
+
+CPU_WORKERS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """The settings of one ``enable``, and the state until the next ``disable``.
+
+    Two sessions with the same settings are equal.
+
+    Attributes:
+        contexts: one MXNet context per worker.
+        fetch: the requested kind of fetch, one of config.FETCHES, or None.
+        log_level: one of config.LOG_LEVELS.
+        dump_dir: directory for a readable dump after every pass, or None.
+        options: how plans are searched.
+        memory_bytes: what a worker may hold; None: what GPUs have, anything on CPUs.
+        recompute: which activations the backward pass computes again, one of config.RECOMPUTES.
+        plans: saved plans to use instead of a search, or None.
+        strict: whether a block that would run serially is an error.
+        timeout_s: for how long a process waits for others, in seconds; 0: without limit.
+        hybridize: whether blocks that were never hybridized are traced and partitioned, too.
+        state: all that changes meanwhile.
+    """
+
+    contexts: tuple[Any, ...]
+    fetch: Optional[str] = None
+    log_level: str = "info"
+    dump_dir: Optional[Path] = None
+    options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
+    memory_bytes: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
+    plans: Optional[PlanFile] = None
+    strict: bool = False
+    timeout_s: float = TIMEOUT_S
+    hybridize: bool = True
+    state: State = dataclasses.field(default_factory=State, compare=False, repr=False)
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return len(self.contexts)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Session:
+        """Make a session, by default on all GPUs, or on two CPU contexts without any.
+
+        Raises:
+            ConfigError: the configuration asks for more GPUs than there are.
+        """
+        import mxnet as mx
+
+        gpus = _gpus(config)
+        plans = plan_file.read(config.plan) if config.plan else None
+        workers = number_of_workers(config, plans)
+        make = mx.cpu
+        if uses_gpus(config):
+            make = mx.gpu
+            _check_gpus(workers, gpus)
+            cuda_libraries.check_gpus(range(workers))
+        if plans is not None:
+            plans.check_workers(workers)
+        return cls(
+            contexts=tuple(make(i) for i in range(workers)),
+            fetch=config.fetch,
+            log_level=config.log_level,
+            dump_dir=config.dump_dir,
+            options=SearchOptions.of(config),
+            memory_bytes=config.memory_bytes,
+            recompute=config.recompute,
+            plans=plans,
+            strict=config.strict,
+            timeout_s=config.timeout_s,
+            hybridize=config.hybridize,
+        )
+
+
+# A variable of the process, as MXNet's functions are (and cluster's connection).
+_active: Optional[Session] = None
+
+
+def active() -> Optional[Session]:
+    """The active session, or None while tofu is off."""
+    return _active
+
+
+def activate(session: Optional[Session]) -> None:
+    """Make a session the active one, or end it with None."""
+    global _active
+    _active = session
+
+
+def describe_contexts(contexts: tuple[Any, ...]) -> str:
+    """Contexts in short.
+
+    >>> import mxnet as mx
+    >>> describe_contexts((mx.cpu(0), mx.cpu(1), mx.cpu(2)))
+    'cpu(0-2)'
+    """
+    kind, ids = contexts[0].device_type, [context.device_id for context in contexts]
+    if len(ids) > 1 and ids == list(range(ids[0], ids[0] + len(ids))):
+        return f"{kind}({ids[0]}-{ids[-1]})"
+    return ", ".join(map(str, contexts))
+
+
+def number_of_workers(config: Config, plans: Optional[PlanFile] = None) -> int:
+    """The number set by the user, else that of the saved plans, of the GPUs, or two."""
+    if config.workers is not None:
+        return config.workers
+    if plans is not None and len(plans.workers) == 1:
+        return plans.workers[0]
+    return _gpus(config) or CPU_WORKERS
+
+
+def uses_gpus(config: Config) -> bool:
+    """Whether workers are GPUs: as the user has set, else if there are any."""
+    return config.device == "gpu" if config.device else _gpus(config) > 0
+
+
+def _gpus(config: Config) -> int:
+    import mxnet as mx
+
+    return 0 if config.device == "cpu" else int(mx.context.num_gpus())
+
+
+def _check_gpus(workers: int, gpus: int) -> None:
+    if not gpus:
+        raise ConfigError(
+            "TOFU_DEVICE=gpu: MXNet sees 0 GPUs here; install the extra [cu112] on a machine "
+            "with a CUDA driver, or use TOFU_DEVICE=cpu"
+        )
+    if workers > gpus:
+        raise ConfigError(
+            f"TOFU_WORKERS={workers}: one worker is one GPU, and there are only {gpus}; "
+            f"use at most {gpus}, or TOFU_DEVICE=cpu for CPU workers"
+        )

@@ -1,0 +1,130 @@
+"""The mutable state of the Gluon layer while tofu is on, in one object.
+
+A session owns it, from ``enable`` to ``disable``. Functions that replace MXNet's call
+``session.active()`` to get it; all others get it from their caller or from a tiled
+parameter.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from . import backend
+from .backward_calls import BackwardCalls
+from .living import Living
+
+if TYPE_CHECKING:
+    from tofu.gluon.training.views import View
+
+__all__ = ["Parts", "State"]
+
+# Parameter -> the tiles of each part of its gradient, and their layout.
+Parts = dict[Any, list[tuple[list[Any], Any]]]
+
+
+class _Depth(threading.local):
+    """The calls of blocks in progress on one thread.
+
+    Attributes:
+        level: how many have not returned.
+        touched: whether one of these uses trainable parameters eagerly.
+        partitioned: what is to be told of blocks that were partitioned in them.
+        quiet: whether blocks that were never hybridized run as they are.
+        untold: whether the user is to be told of these.
+        checking: whether hybridized blocks run as MXNet runs them, too.
+        inside: how many blocks that were never hybridized run as they are.
+        setup_seconds: spent on setting up what was partitioned since the last message.
+        handled: ids of blocks that tofu.gluon.blocks.unhybridized has taken care of.
+    """
+
+    level = 0
+    touched = False
+    quiet = untold = checking = False
+    inside = 0
+    setup_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.partitioned: list[Any] = []
+        self.handled: set[int] = set()
+
+
+class _Errors(threading.local):
+    """MXNet's last error on one thread.
+
+    Attributes:
+        missing: text to append to it.
+        fault: the text to have instead: a fetch has found no address of its tile.
+        is_named: whether the caller of readers says what has failed: they do not search.
+    """
+
+    missing = ""
+    fault: Optional[str] = None
+    is_named = False
+
+
+class State:
+    """The state of one session.
+
+    Attributes:
+        blocks: HybridBlock -> its PartitionedBlock.
+        traces: block that was never hybridized -> what tofu.gluon.blocks.unhybridized knows of it.
+        tracing: held while one is traced.
+        eager: blocks that the user was warned of.
+        depth: calls of blocks, by thread.
+        tiled: all tiled parameters.
+        peeking: whether ``data`` of a tiled parameter may return any array.
+        views: the whole arrays handed out for tiles.
+        trainers: those with optimizer states on the workers.
+        running: held while a program's forward pass is pushed, and its inputs must stay.
+        calls: recordings and the backward calls that go through them.
+        collected: where a call of autograd.grad collects what recordings deliver, or None.
+        told: reasons for plain fetches that the user was warned of.
+        plan_matched: whether a training graph had a saved plan.
+        plan_missing: whether the user was told of a graph without a saved plan.
+        pins_checked: whether the pins were compared with a training graph.
+        errors: MXNet's last error, by thread.
+        ran: the programs that have run since errors were last cleared.
+        gathered: which outputs the script has read since a program ran: program -> number of
+            the output -> its name for errors, and where it was gathered.
+        footprints: pool of programs -> what one of them takes, where there is a memory limit.
+        runs_python: whether a partitioned graph has operators written in Python (Custom).
+        undo: functions that restore MXNet, called from last to first.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.traces: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.tracing = threading.RLock()
+        self.eager: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.depth = _Depth()
+        self.tiled = Living()
+        self.peeking = False
+        self.views: set[View] = set()
+        self.trainers = Living()
+        self.running = threading.RLock()
+        self.calls = BackwardCalls()
+        self.collected: Optional[Parts] = None
+        self.told: set[str] = set()
+        self.plan_matched = self.plan_missing = self.pins_checked = False
+        self.errors = _Errors()
+        self.ran = Living()
+        self.gathered: weakref.WeakKeyDictionary[Any, dict[int, tuple[str, Any]]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.footprints: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.runs_python = False
+        self.undo: list[Callable[[], None]] = []
+        self._backend: Optional[backend.Backend] = None
+
+    @property
+    def backend(self) -> backend.Backend:
+        """The functions of other layers; by default tofu's own, imported at first use."""
+        if self._backend is None:
+            self._backend = backend.own()
+        return self._backend
+
+    @backend.setter
+    def backend(self, value: backend.Backend) -> None:
+        self._backend = value

@@ -1,0 +1,1 @@
+"""Training: parameters as tiles, gradients, outputs, and the Trainer that updates them."""

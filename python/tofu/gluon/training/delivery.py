@@ -1,0 +1,126 @@
+"""Gradients that recordings deliver without autograd, and their receivers.
+
+After a backward call they become the parameters' gradients; in ``autograd.grad`` they are
+part of the result. Autograd has no variables for tiled parameters, so ``autograd.grad``
+asks it for the gradients of the recordings' sentinels and collects what the recordings
+deliver meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable
+
+from mxnet import autograd
+from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
+
+from tofu.gluon.session import autograd_hooks
+from tofu.gluon.session.session import active
+from tofu.gluon.session.state import Parts, State
+
+from .gradients import is_overwritten
+from .parameter import gated_tiles, is_tiled
+from .views import parameter_of
+
+__all__ = ["after_backward", "before_backward", "grad"]
+
+
+def before_backward(state: State) -> None:
+    """Prepare the gradients of tiled parameters for a backward call."""
+    for parameter in _receivers(state):
+        parameter._tofu.gradients.before_backward()
+
+
+def after_backward(state: State) -> None:
+    """Take what the recordings of a backward call have delivered."""
+    for parameter in _receivers(state):
+        if state.collected is None:
+            parameter._tofu.gradients.after_backward()
+        else:
+            state.collected[parameter] = parameter._tofu.gradients.take_parts()
+
+
+def grad(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap autograd.grad: also differentiate with respect to tiled parameters and tiles."""
+
+    def _grad(heads: Any, variables: Any, *args: Any, **kwargs: Any) -> Any:
+        session = active()
+        asked = [variables] if isinstance(variables, NDArray) else list(variables)
+        asked = [getattr(array, "tofu_tile", array) for array in asked]
+        owners = _owners(session.state, asked) if session is not None else []
+        if session is None or not any(owner is not None for owner in owners):
+            return original(heads, variables, *args, **kwargs)
+        # Without the lock, another thread's backward call could free these recordings.
+        with session.state.calls.lock:
+            return _grad_of_tiles(
+                session.state,
+                lambda arrays: original(heads, arrays, *args, **kwargs),
+                [heads] if isinstance(heads, NDArray) else heads,
+                list(zip(asked, owners)),
+            )
+
+    return _grad
+
+
+def _grad_of_tiles(
+    state: State,
+    original: Callable[[Sequence[Any]], Any],
+    heads: Sequence[Any],
+    asked: Sequence[tuple[Any, Any]],
+) -> Any:
+    """Gradients with respect to `asked`: arrays, each with the parameter that owns it or None."""
+    sentinels = _sentinels(state, heads)
+    if not sentinels:  # MXNet reports the error
+        return original([array if o is None else o._data[0] for array, o in asked])
+    known = [[array] if owner is None else gated_tiles(owner) for array, owner in asked]
+    flat = [array for arrays in known for array in arrays]
+    delivered: Parts = {}
+    state.collected = delivered
+    try:
+        found = iter(original([*flat, *sentinels]))
+    finally:
+        state.collected = None
+    of_each = [[next(found) for _ in arrays] for arrays in known]
+    return [
+        gradients[0] if owner is None else _result(array, owner, gradients, delivered)
+        for (array, owner), gradients in zip(asked, of_each)
+    ]
+
+
+def _owners(state: State, arrays: Sequence[Any]) -> list[Any]:
+    """For each array, the tiled parameter that it is the value or a tile of, or None."""
+    by_tile = {id(tile): p for p in state.tiled for tile in p._data or ()}
+    found = [parameter_of(array) or by_tile.get(id(array)) for array in arrays]
+    return [owner if is_tiled(owner) else None for owner in found]
+
+
+def _sentinels(state: State, heads: Sequence[Any]) -> list[Any]:
+    """The sentinels of the recordings that compute the heads."""
+    inputs = set().union(*map(autograd_hooks.inputs_of, heads))
+    found = (recorded.sentinel_in(inputs) for recorded in state.calls.recorded())
+    return [sentinel for sentinel in found if sentinel is not None]
+
+
+def _result(array: Any, owner: Any, gradients: Sequence[Any], delivered: Parts) -> Any:
+    """The gradient of a parameter or of one tile, from autograd or from deliveries."""
+    state = owner._tofu
+    parts = [
+        state.parts_of(tiles, layout, state.layout) for tiles, layout in delivered.get(owner, [])
+    ]
+    parts = [gradients] if gradients else parts
+    if not parts:
+        raise MXNetError(
+            f"autograd.grad: parameter {owner.name} is unreachable from the outputs; expected "
+            "one that they are computed by"
+        )
+    with autograd.pause():
+        sums = [tiles[0] if len(tiles) == 1 else sum(tiles) for tiles in zip(*parts)]
+        for tile, total in zip(owner._data, sums):
+            if tile is array:
+                return total.copy()
+        return state.gather(sums, array.context)
+
+
+def _receivers(state: State) -> list[Any]:
+    return [p for p in state.tiled if p._tofu.gradients is not None and is_overwritten(p)]

@@ -1,0 +1,62 @@
+"""Makes the optimizer states of tiled parameters before an update writes any weight.
+
+MXNet's updater makes a state when it first updates a weight, and does not wait for it. If the
+memory for it is missing on one worker, the other workers would have updated their tiles by the
+time the script learns of it, and the state would hold whatever is in its memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from mxnet.ndarray import NDArray
+
+from tofu.gluon.session.async_errors import naming
+
+__all__ = ["make_states"]
+
+
+def make_states(
+    optimizer: Any, updaters: Sequence[Any], parameters: Iterable[tuple[int, Any, Sequence[Any]]]
+) -> None:
+    """Make the states that are missing, all or none, and wait for them.
+
+    Args:
+        optimizer: the Trainer's.
+        updaters: one per worker.
+        parameters: index, parameter, and what each worker updates of it.
+
+    Raises:
+        MXNetError: one cannot be made, most likely for want of memory.
+    """
+    made = []
+    for index, parameter, parts in parameters:
+        for updater, tile in zip(updaters, parts):
+            if index in updater.states:
+                continue
+            with _naming(parameter, tile.context):
+                state = optimizer.create_state_multi_precision(index, tile)
+            made.append((updater, index, parameter, tile.context, state))
+    for _, _, parameter, where, state in made:
+        with _naming(parameter, where):
+            for array in _arrays(state):
+                array.wait_to_read()
+    for updater, index, _, _, state in made:
+        updater.states[index] = state
+        updater.states_synced[index] = True
+
+
+def _naming(parameter: Any, where: Any) -> contextlib.AbstractContextManager[None]:
+    what = f"parameter {parameter.name}: making its optimizer state on {where}"
+    return naming(what, parameter._tofu.session)
+
+
+def _arrays(state: Any) -> Iterator[Any]:
+    """The arrays of an optimizer's state, which may nest tuples."""
+    if isinstance(state, NDArray):
+        yield state
+    elif isinstance(state, (tuple, list)):
+        for part in state:
+            yield from _arrays(part)

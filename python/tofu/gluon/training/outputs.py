@@ -1,0 +1,401 @@
+"""Outputs of partitioned blocks: tiles until the script reads them.
+
+A block returns an NDArray without memory of its own. What a script mostly does with it is to
+hand it to another block, a loss above all, which takes the tiles. MXNet's functions take an
+array by its attribute ``handle``. Until something reads it, that holds a ``Delivered``; then it
+becomes a handle, made from the tiles (``Memory.gather``).
+
+Its gradient takes the same way back. In autograd's graph a *token*, a single number, stands
+for the output:
+
+    the block ──> token ──> the next block          hands tiles of the gradient over
+                    └─────> the whole array         hands over what autograd has computed
+
+A token's gradient is of no use but for its time: MXNet calls the block's backward pass when
+everything that reads the token is through. By then these have put their parts of the output's
+gradient into its ``HeadGradient``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import operator
+import threading
+import types
+from typing import Any, Callable, NamedTuple, Optional
+
+import numpy as np
+from mxnet import autograd, nd
+from mxnet.base import _LIB, MXNetError, NDArrayHandle, check_call
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import NDArrayBase
+from mxnet.util import is_np_shape, np_shape
+
+from tofu.gluon.session.autograd_hooks import NULL, record_function, write_gradient
+from tofu.gluon.session.backend import Backend
+
+__all__ = [
+    "Delivered",
+    "Division",
+    "HeadGradient",
+    "Memory",
+    "division",
+    "is_divided",
+    "lender",
+    "look",
+    "make_output",
+    "new_token",
+    "slot",
+    "token",
+    "value",
+]
+
+_HANDLE = NDArrayBase.__dict__["handle"]  # the attribute of an NDArray, as it is stored
+
+
+class Division(NamedTuple):
+    """How an output is divided.
+
+    Attributes:
+        layout: the box of each worker's tile.
+        parts: into how many parts each step of the plan that made it cuts.
+    """
+
+    layout: Any
+    parts: tuple[int, ...]
+
+
+class HeadGradient:
+    """The gradient of one output, gathered from all that reads it, in one backward pass.
+
+    Args:
+        backend: the other layers.
+        contexts: the workers'.
+    """
+
+    def __init__(self, backend: Backend, contexts: tuple[Any, ...]) -> None:
+        self._backend = backend
+        self._contexts = contexts
+        self._parts: list[tuple[int, Any]] = []
+        self._is_taken = False
+        self._error: Optional[Exception] = None
+
+    def add(self, serial: int, part: Any) -> None:
+        """Add what one reader has computed.
+
+        Args:
+            serial: the reader's number. The latest comes first in sums, as in MXNet's.
+            part: a whole array, or tiles, that stay as they are until ``is_empty``.
+        """
+        self._parts.append((serial, part))
+
+    def fail(self, error: Exception) -> None:
+        """Have ``take`` raise what went wrong in a reader."""
+        self._error = error
+
+    def is_empty(self) -> bool:
+        """Whether all that was added is taken, and no longer read."""
+        return not (self._parts or self._is_taken)
+
+    def clear(self) -> None:
+        """Forget what was added: it is used, or a backward call that failed has left it."""
+        self._parts, self._is_taken, self._error = [], False, None
+
+    def take(self, layout: Any) -> Optional[Any]:
+        """The sum, as a whole array or as tiles; None if nothing was added.
+
+        These may lie with the program of a reader, so call ``clear`` when all that reads them
+        is pushed to the engine. Until then another thread must not run that program.
+
+        layout: how the output is divided; sums are.
+        """
+        error, parts = self._error, self._parts
+        self._parts, self._error, self._is_taken = [], None, True
+        if error is not None:
+            raise error
+        values = [part for _, part in sorted(parts, key=lambda part: part[0], reverse=True)]
+        if len(values) <= 1:
+            return values[0] if values else None
+        with autograd.pause():
+            if all(isinstance(value, NDArray) for value in values):
+                return sum(values[1:], values[0])
+            divided = [self._tiles(value, layout) for value in values]
+            sums = [sum(tiles[1:], tiles[0]) for tiles in zip(*divided)]
+            return self._backend.tiles(sums, layout)
+
+    def _tiles(self, value: Any, layout: Any) -> list[Any]:
+        if isinstance(value, NDArray):
+            return self._backend.scatter(value, layout, self._contexts)
+        if value.layout.boxes == layout.boxes:
+            return list(value.arrays)
+        return self._backend.relay(value, layout, self._contexts)
+
+
+class Memory:
+    """The value of one output: tiles, and from the first time it is read, a whole array.
+
+    Attributes:
+        lender: what returns the program that the tiles lie with, or None.
+
+    Args:
+        what: a name for the output, for errors.
+        tiles: its tiles, in arrays that a program may overwrite after ``keep``.
+        parts: into how many parts each step of the plan that made them cuts.
+        context: the script's.
+        backend: the other layers.
+        on_gather: called with the tiles when the value is gathered.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        tiles: Any,
+        parts: tuple[int, ...],
+        context: Any,
+        backend: Backend,
+        on_gather: Callable[[Any], None],
+    ) -> None:
+        self._what = what
+        self.layout = tiles.layout
+        self.parts = parts
+        self.context = context
+        self.lock = threading.RLock()
+        self.lender: Callable[[], Optional[Any]] = lambda: None
+        self._tiles: Optional[Any] = tiles
+        self._whole: Optional[Any] = None
+        self._is_waited_for = False
+        self._backend = backend
+        self._on_gather = on_gather
+
+    def value(self) -> Any:
+        """The tiles, or the whole array if it was gathered."""
+        with self.lock:
+            return self._whole if self._tiles is None else self._tiles
+
+    def keep(self) -> None:
+        """Copy tiles that a program is about to overwrite, each on its worker."""
+        with self.lock:
+            if self._tiles is not None:
+                copies = [tile.copy() for tile in self._tiles.arrays]
+                self._tiles = self._tiles._replace(arrays=copies)
+            self.lender = lambda: None
+
+    def gather(self) -> Any:
+        """The whole array, on the script's context.
+
+        This is the one place where an output is gathered: because a script reads it, with an
+        operator, ``asnumpy()``, a metric, or a block that runs serially. The tiles are
+        dropped, as the script may write into the array.
+
+        Raises:
+            MXNetError: there is no memory for it; the output stays tiles.
+        """
+        with self.lock:
+            if self._whole is None:
+                assert self._tiles is not None
+                self._on_gather(self._tiles)
+                try:
+                    self._whole = self._backend.gather(*self._tiles, self.context)
+                except MXNetError as error:
+                    raise MXNetError(
+                        f"{self._what}: gathering it on {self.context} failed: {error}"
+                    ) from error
+                self._tiles = None
+                if self._is_waited_for:
+                    self._whole.wait_to_read()
+            return self._whole
+
+    def wait(self) -> None:
+        """Return when the value is computed; later reads find it there, as in MXNet."""
+        with self.lock:
+            self._is_waited_for = True
+            value = self.value()
+        for array in [value] if isinstance(value, NDArray) else value.arrays:
+            array.wait_to_read()
+
+
+@dataclasses.dataclass(eq=False)
+class Delivered:
+    """What an output stands for, and what is known of it without its values.
+
+    Attributes:
+        memory: its value. Detached arrays share it.
+        token: stands for it in autograd's graph; None where it is not in one.
+        gradient: where readers put the gradient.
+        serial: the number of the recording that has made it.
+    """
+
+    memory: Memory
+    token: Optional[Any] = None
+    gradient: Optional[HeadGradient] = None
+    serial: int = -1
+
+    stype = "default"
+    grad = None  # attach_grad() reads the array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole."""
+        return tuple(self.memory.layout.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The data type, as an NDArray has it."""
+        return np.dtype(self.memory.layout.dtype).type
+
+    @property
+    def context(self) -> Any:
+        """Where it would be gathered."""
+        return self.memory.context
+
+
+def look(array: Any) -> Any:
+    """The ``Delivered`` of an output that nothing has read; other arrays as they are."""
+    if type(array) is not NDArray:
+        return array
+    found = _HANDLE.__get__(array)
+    return found if isinstance(found, Delivered) else array
+
+
+def token(found: Any) -> Any:
+    """What stands for an array, as ``look`` returns it, in autograd's graph, or None."""
+    return found.token if isinstance(found, Delivered) else found
+
+
+def is_divided(array: Any) -> bool:
+    """Whether an array is an output that nothing has read."""
+    return look(array) is not array
+
+
+def division(found: Any) -> Optional[Division]:
+    """How an array, as ``look`` returns it, is divided; None for whole ones."""
+    if not isinstance(found, Delivered):
+        return None
+    return Division(found.memory.layout, found.memory.parts)
+
+
+def lender(found: Any) -> Optional[Any]:
+    """The program that the tiles of an array, as ``look`` returns it, lie with, or None."""
+    return found.memory.lender() if isinstance(found, Delivered) else None
+
+
+def value(found: Any) -> Any:
+    """The tiles of an array, as ``look`` returns it, or the whole array."""
+    return found.memory.value() if isinstance(found, Delivered) else found
+
+
+def slot(found: Any) -> Optional[HeadGradient]:
+    """Where the gradient of an array, as ``look`` returns it, goes; None: to autograd."""
+    return found.gradient if isinstance(found, Delivered) else None
+
+
+def make_output(
+    memory: Memory,
+    token: Optional[Any] = None,
+    gradient: Optional[HeadGradient] = None,
+    serial: int = -1,
+) -> Any:
+    """What a block returns: an NDArray.
+
+    Args:
+        memory: its value.
+        token: what stands for it in autograd's graph, or None.
+        gradient: where readers put its gradient.
+        serial: the number of its recording.
+    """
+    return _output(Delivered(memory, token, gradient, serial))
+
+
+def new_token(context: Any) -> Any:
+    """An array to stand for an output."""
+    return nd.zeros((1,), ctx=context)
+
+
+def _output(delivered: Delivered) -> Any:
+    _teach()
+    array = NDArray.__new__(NDArray)
+    _HANDLE.__set__(array, delivered)
+    array.writable = True
+    return array
+
+
+def _read(array: Any, found: Delivered) -> Any:
+    """Gather an output, and give it the handle that MXNet's block would have returned."""
+    with found.memory.lock:
+        handle = _HANDLE.__get__(array)
+        if handle is not found:
+            return handle  # another thread was first
+        whole = found.memory.gather()
+        handle = NDArrayHandle()
+        check_call(_LIB.MXNDArrayDetach(whole.handle, ctypes.byref(handle)))
+        if found.token is not None:
+            _record(found, handle)
+        _HANDLE.__set__(array, handle)
+        return handle
+
+
+@functools.cache
+def _teach() -> None:
+    """Teach MXNet's class of arrays what an output is.
+
+    This outlasts ``disable``: a script may hold outputs that it has not read.
+    """
+    get, put = _HANDLE.__get__, _HANDLE.__set__
+
+    def handle(self: Any) -> Any:
+        found = get(self)
+        return _read(self, found) if type(found) is Delivered else found
+
+    NDArrayBase.handle = property(handle, put, _HANDLE.__delete__, _HANDLE.__doc__)
+    for name in ("shape", "dtype", "context", "stype"):
+        setattr(NDArray, name, _known(vars(NDArray)[name], operator.attrgetter(name)))
+    NDArray.wait_to_read = _unless_divided(NDArray.wait_to_read, lambda found: found.memory.wait())
+    NDArray.detach = _unless_divided(NDArray.detach, lambda found: _output(Delivered(found.memory)))
+    # MXNet knows no array yet, and so has none to free.
+    NDArrayBase.__del__ = _unless_divided(NDArrayBase.__del__, lambda found: None)
+
+
+def _known(plain: property, known: Callable[[Any], Any]) -> property:
+    """An attribute of arrays that ``Delivered`` has as well."""
+    assert plain.fget is not None
+    return property(_unless_divided(plain.fget, known), plain.fset, plain.fdel, plain.__doc__)
+
+
+def _unless_divided(
+    plain: Callable[[Any], Any], known: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """A method of arrays: `plain`, or `known` of an output that nothing has read."""
+    get, kind = _HANDLE.__get__, Delivered  # at Python's end the module's names may be gone
+
+    @functools.wraps(plain)
+    def method(self: Any) -> Any:
+        found = get(self)
+        return known(found) if type(found) is kind else plain(self)
+
+    return method
+
+
+def _record(found: Delivered, handle: Any) -> None:
+    """Enter a gathered array in autograd's graph, computed from the output's token."""
+    gradient, serial = found.gradient, found.serial
+    assert gradient is not None
+    scalars = is_np_shape()  # a thread's own, and MXNet calls back on others
+
+    def backward(heads: list[Any], gradients: list[Any], requests: list[int]) -> None:
+        with np_shape(scalars or None):
+            try:
+                own = heads[0].copy()
+                own.wait_to_read()  # MXNet may free the head when this returns
+                if requests[0] != NULL:
+                    gradient.add(serial, own)
+            except Exception as error:
+                gradient.fail(error)
+            write_gradient(gradients[0], None, requests[0])
+
+    recording = autograd.set_recording(True)
+    try:
+        record_function([found.token], [types.SimpleNamespace(handle=handle)], backward)
+    finally:
+        autograd.set_recording(recording)

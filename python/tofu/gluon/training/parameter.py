@@ -1,0 +1,440 @@
+"""Parameters that live as tiles on the workers.
+
+``tile`` spreads the value of an initialized Parameter over the workers. The object stays
+the same, so every block and Trainer that refers to it sees the change. ``untile``
+reverses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Optional
+
+import numpy as np
+from mxnet import autograd, context, nd
+from mxnet.base import MXNetError
+from mxnet.ndarray import NDArray
+
+from tofu.errors import InternalError, PlanError
+from tofu.gluon.session.arrays import classic, is_numpy, shown
+from tofu.gluon.session.async_errors import naming
+from tofu.gluon.session.session import Session
+from tofu.gluon.session.state import State
+
+from .gradients import Gradients, arrays_without_memory, is_overwritten
+from .recording import Recording
+from .tile_state import TileState, Update
+from .views import View, handed_out
+
+__all__ = [
+    "Tiled",
+    "TilingError",
+    "check_tileable",
+    "gated_tiles",
+    "is_tiled",
+    "peeking",
+    "shape_of",
+    "tile",
+    "untile",
+    "zero_grad",
+]
+
+
+class TilingError(MXNetError):  # type: ignore[misc]
+    """An operator failed while a parameter was divided, most likely for want of memory."""
+
+
+class Tiled:
+    """A Parameter, or Constant, whose value lives as tiles.
+
+    Differences from the parent class:
+
+    - ``list_data`` and ``list_grad`` return the tiles, one per worker;
+    - ``data`` and ``grad`` return whole arrays, gathered on the script's context. Writes to
+      them reach the tiles before these are next used. While autograd records, ``data`` is
+      part of the graph, as in the parent class;
+    - ``list_ctx`` returns the script's contexts, and ``reset_ctx`` changes only them.
+    """
+
+    _tofu: TileState
+    name: str
+    _data: Optional[list[Any]]
+    _ctx_list: list[Any]
+    _plain_class: type
+
+    @property
+    def _grad(self) -> Optional[list[Any]]:
+        gradients = self._tofu.gradients
+        return None if gradients is None else gradients.keep()
+
+    @_grad.setter
+    def _grad(self, arrays: Optional[list[Any]]) -> None:
+        if arrays is None:
+            self._tofu.gradients = None
+        else:
+            assert self._data is not None
+            self._tofu.gradients = Gradients(
+                self.name, self._data, arrays, self._tofu, has_memory=True
+            )
+
+    @property
+    def grad_req(self) -> str:
+        """How gradients are written: "write", "add" or "null"."""
+        return str(self._plain_class.grad_req.fget(self))  # type: ignore[attr-defined]
+
+    @grad_req.setter
+    def grad_req(self, req: str) -> None:
+        if self._tofu.gradients is not None and req != self.grad_req:
+            # MXNet makes new arrays filled with zeros.
+            self._views()[1].forget()
+            self._tofu.gradients.zero()
+        self._plain_class.grad_req.fset(self, req)  # type: ignore[attr-defined]
+
+    def grad(self, ctx: Any = None) -> Any:
+        """Return the whole gradient on one of the script's contexts."""
+        if self._data is None or self._tofu.gradients is None:
+            return super().grad(ctx)  # type: ignore[misc]
+        return self._views()[1].get(self._script_context(ctx))
+
+    def _check_and_get(self, arr_list: Optional[list[Any]], ctx: Any) -> Any:
+        if arr_list is None:
+            return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
+        if ctx is list:
+            for view in (self._tofu.value, self._tofu.gradient):
+                if view is not None:
+                    view.suspend()
+            if self._tofu.gradients is not None:
+                self._tofu.gradients.follow()  # the script may look at the tiles' gradients
+            return self._shown_tiles(arr_list)
+        if self._tofu.state.peeking:
+            return arr_list[0]
+        where = self._script_context(ctx)
+        value, _ = self._views()
+        if self.grad_req != "null" and autograd.is_recording():
+            value.flush()
+            return self._recorded_whole(where)
+        return value.get(where)
+
+    def _shown_tiles(self, tiles: list[Any]) -> list[Any]:
+        if not self._tofu.numpy:
+            return tiles
+        found = shown(tiles, numpy=True)
+        for array, tile in zip(found, tiles):
+            array.tofu_tile = tile  # for autograd.grad (tofu.gluon.training.delivery)
+        return found
+
+    def _script_context(self, ctx: Any) -> Any:
+        if ctx is None:
+            return self._ctx_list[0]
+        # Use the parent's check of contexts, with contexts in place of its arrays.
+        return super()._check_and_get(list(self._ctx_list), ctx)  # type: ignore[misc]
+
+    def _views(self) -> tuple[View, View]:
+        state = self._tofu
+        if state.value is None:
+            state.value = View(self, of_gradient=False)
+        if state.gradient is None:
+            state.gradient = View(self, of_gradient=True)
+        return state.value, state.gradient
+
+    def _recorded_whole(self, ctx: Any) -> Any:
+        assert self._data is not None
+        state = self._tofu
+        gradients = state.gradients
+        whole = state.gather(self._data, ctx)
+
+        def differentiate(heads: list[Any]) -> tuple[Any, Any, Callable[[int], None]]:
+            tiles = state.scatter(heads[0])
+
+            def deliver(serial: int) -> None:
+                if gradients is not None:
+                    gradients.hand_over(serial, tiles, None)
+
+            return (), tiles, deliver
+
+        Recording(state.state.calls, [], gated_tiles(self), [whole], differentiate)
+        return handed_out(whole, self, numpy=state.numpy)
+
+    def _init_impl(self, data: Any, ctx_list: Sequence[Any]) -> None:
+        super()._init_impl(data, ctx_list)  # type: ignore[misc]
+        assert self._data is not None
+        state = self._tofu
+        state.numpy = is_numpy(data)
+        _forget_views(state)
+        with autograd.pause():
+            state.scatter(self._data[0], out=state.tiles)
+        self._data = [array.detach() for array in state.tiles]
+        self._init_grad()
+
+    def _init_grad(self) -> None:
+        if self._data is not None and len(self._data) != len(self._tofu.tiles):
+            return  # whole yet: _init_impl is not through
+        if self._data is None:
+            super()._init_grad()  # type: ignore[misc]
+        elif is_overwritten(self):
+            _mark_zeros(self, fresh=False)
+        else:
+            zeros = None
+            if self.grad_req != "null":
+                with autograd.pause():
+                    zeros = [nd.zeros_like(tile) for tile in self._data]
+            _mark(self, zeros, fresh=False)
+
+    def _reduce(self) -> Any:
+        if self._data is None:
+            return super()._reduce()  # type: ignore[misc]
+        if self._tofu.value is not None:
+            self._tofu.value.suspend()
+        whole = self._tofu.gather(self._data, context.cpu())
+        return shown([whole], numpy=self._tofu.numpy)[0]
+
+    def set_data(self, data: Any) -> None:
+        """Set the value on all workers, from a whole array."""
+        self.shape = data.shape
+        if self._data is None:
+            super().set_data(data)  # type: ignore[misc]
+            return
+        value, _ = self._views()
+        whole = data if isinstance(data, NDArray) else nd.array(data, ctx=self._ctx_list[0])
+        with autograd.pause():
+            if np.dtype(whole.dtype) != np.dtype(self._data[0].dtype):
+                whole = whole.astype(self._data[0].dtype)
+            self._tofu.scatter(whole, out=self._data)
+        self._tofu.updates += 1
+        value.refresh()
+
+    def zero_grad(self) -> None:
+        """Set the gradient on all workers to 0."""
+        if self._tofu.gradients is not None:
+            self._tofu.gradients.zero()
+        self._views()[1].refresh()
+
+    def cast(self, dtype: Any) -> None:
+        """Change the data type of value and gradient."""
+        value, gradient = self._views()
+        value.flush()
+        gradient.flush()
+        gradients = self._tofu.gradients
+        was_gone = gradients is not None and gradients.is_gone
+        if gradients is not None and was_gone:
+            gradients.zero()
+        super().cast(dtype)  # type: ignore[misc]
+        if self._tofu.gradients is not None and was_gone:
+            self._tofu.gradients.give_up()
+        if self._data is not None:
+            _forget_views(self._tofu)
+            self._tofu.tiles = list(self._data)
+            self._tofu.generation += 1
+            self._tofu.forget_views()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Copies and pickles are plain parameters.
+        state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
+        state["_data"] = _plain_copy(self, self._data)
+        state["_grad"] = _plain_copy(self, *_gradient_tiles(self))
+        return object.__new__, (self._plain_class,), state
+
+
+@contextlib.contextmanager
+def peeking(state: State) -> Iterator[None]:
+    """Let ``data`` return any tile in this context, for callers that ignore its value."""
+    before, state.peeking = state.peeking, True
+    try:
+        yield
+    finally:
+        state.peeking = before
+
+
+def is_tiled(parameter: Any) -> bool:
+    """Whether a parameter lives as tiles."""
+    return isinstance(parameter, Tiled)
+
+
+def shape_of(parameter: Any) -> tuple[int, ...]:
+    """The whole shape of an initialized parameter (its own attribute may be None)."""
+    whole = parameter._tofu.layout if is_tiled(parameter) else parameter._data[0]
+    return tuple(whole.shape)
+
+
+def check_tileable(parameter: Any) -> None:
+    """Raise PlanError unless `parameter` can be tiled."""
+    if parameter._stype != "default" or parameter._grad_stype != "default":
+        raise PlanError(
+            f"parameter {parameter.name}: value or gradient is sparse "
+            f"({parameter._stype}, {parameter._grad_stype}), expected dense ones; "
+            "make the layer without sparse_grad"
+        )
+    if len(parameter.list_ctx()) != 1:
+        raise PlanError(
+            f"parameter {parameter.name}: initialized on {parameter.list_ctx()}, expected one "
+            "context; initialize it on one, and tofu splits the batch over the workers"
+        )
+
+
+def tile(
+    parameter: Any,
+    layout: Any,
+    session: Session,
+    cuts: Sequence[int],
+    parts: Sequence[int],
+    update: Optional[Update] = None,
+) -> None:
+    """Spread an initialized parameter over the workers and drop its whole array.
+
+    Args:
+        parameter: a Parameter; its class changes to a subclass of Tiled.
+        layout: the box of every worker's tile.
+        session: the session that the parameter then belongs to.
+        cuts: the dimension that each step of the plan cuts, -1 for none.
+        parts: the number of parts that each step cuts into.
+        update: what every worker updates; None: its tile, unless a later plan says otherwise.
+
+    Raises:
+        TilingError: an operator failed; the parameter is as it was.
+    """
+    if is_tiled(parameter):
+        raise InternalError(f"parameter {parameter.name} is tiled already")
+    check_tileable(parameter)
+    whole = classic(parameter._data[0])
+    gradient = None if parameter._grad is None else classic(parameter._grad[0])
+    numpy = is_numpy(parameter._data[0])
+    state = TileState(layout, session, tuple(cuts), tuple(parts), update, numpy=numpy)
+    state.tiles, gradients = _spread(parameter, whole, gradient, state)
+    fresh = gradient is not None and bool(whole._fresh_grad)
+    plain: type = type(parameter)
+    del parameter._grad
+    parameter.__class__ = _tiled_class(plain)
+    parameter._tofu = state
+    parameter._data = [array.detach() for array in state.tiles]
+    session.state.tiled.add(parameter)
+    if gradient is not None and gradients is None:
+        _mark_zeros(parameter, fresh)
+    else:
+        _mark(parameter, gradients, fresh)
+
+
+def _spread(
+    parameter: Any, whole: Any, gradient: Optional[Any], state: TileState
+) -> tuple[list[Any], Optional[list[Any]]]:
+    """The tiles of a value and of its gradient, computed.
+
+    There are none of a gradient of 0 that every backward pass overwrites, nor where there is
+    no gradient.
+    """
+    gradients = None
+    what = f"parameter {parameter.name}: dividing it over the workers"
+    with naming(what, state.session, TilingError):
+        with autograd.pause():
+            tiles = state.scatter(whole)
+            if gradient is not None and (not is_overwritten(parameter) or _has_values(gradient)):
+                gradients = state.scatter(gradient)
+        for array in (*tiles, *(gradients or ())):
+            array.wait_to_read()
+    return tiles, gradients
+
+
+def untile(parameter: Any) -> None:
+    """Make a tiled parameter a plain one again, on the script's context."""
+    state: TileState = parameter._tofu
+    for view in (state.value, state.gradient):
+        if view is not None:
+            view.flush()
+    _forget_views(state)
+    where = parameter._ctx_list[0]
+    tiles, (gradients, layout) = parameter._data, _gradient_tiles(parameter)
+    fresh = gradients is not None and all(array._fresh_grad for array in tiles)
+    state.state.tiled.discard(parameter)
+    parameter.__class__ = parameter._plain_class
+    del parameter._tofu
+    parameter._grad = None
+    if tiles is None:
+        return
+    with autograd.pause():
+        parameter._data = _plain(state, tiles, where)
+        whole_gradient = None if gradients is None else _plain(state, gradients, where, layout)
+    _mark(parameter, whole_gradient, fresh)
+
+
+def gated_tiles(parameter: Any) -> list[Any]:
+    """The tiles of a tiled parameter that enter gates (tofu.gluon.training.recording)."""
+    return [] if is_overwritten(parameter) else parameter._data
+
+
+def zero_grad(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Wrap ParameterDict.zero_grad: do not read the gradients of tiled parameters."""
+
+    def _zero_grad(self: Any) -> None:
+        others = type(self)()
+        for name, parameter in self.items():
+            if is_tiled(parameter):
+                parameter.zero_grad()
+            else:
+                others._params[name] = parameter
+        original(others)
+
+    return _zero_grad
+
+
+@functools.cache
+def _tiled_class(plain: type) -> type:
+    return type(f"Tiled{plain.__name__}", (Tiled, plain), {"_plain_class": plain})
+
+
+def _mark(parameter: Any, gradients: Optional[list[Any]], fresh: bool) -> None:
+    parameter._grad = gradients
+    if gradients is None:
+        return
+    autograd.mark_variables(parameter._data, gradients, parameter.grad_req)
+    for array in parameter._data:
+        array._fresh_grad = fresh
+
+
+def _mark_zeros(parameter: Any, fresh: bool) -> None:
+    """Give a parameter a gradient of 0 that has no memory until something is written to it."""
+    home = arrays_without_memory(parameter._data)
+    autograd.mark_variables(parameter._data, home, parameter.grad_req)
+    tiles = parameter._data
+    state: TileState = parameter._tofu
+    state.gradients = Gradients(parameter.name, tiles, home, state, has_memory=False)
+    for array in tiles:
+        array._fresh_grad = fresh
+
+
+def _has_values(array: Any) -> bool:
+    with autograd.pause():
+        return bool(nd.max(nd.abs(array)).asscalar() != 0)  # NaN too
+
+
+def _gradient_tiles(parameter: Any) -> tuple[Optional[list[Any]], Any]:
+    """The tiles of a tiled parameter's gradient and their layout; zeros where it is gone."""
+    state: TileState = parameter._tofu
+    if state.gradients is None:
+        return None, state.layout
+    if state.gradients.is_gone:
+        return [nd.zeros_like(tile) for tile in parameter._data], state.layout
+    return state.gradients.in_place()
+
+
+def _forget_views(state: TileState) -> None:
+    for view in (state.value, state.gradient):
+        if view is not None:
+            view.forget()
+
+
+def _plain_copy(
+    parameter: Any, tiles: Optional[list[Any]], layout: Optional[Any] = None
+) -> Optional[list[Any]]:
+    if tiles is None:
+        return None
+    for view in parameter._views():
+        view.flush()
+    return _plain(parameter._tofu, tiles, parameter._ctx_list[0], layout)
+
+
+def _plain(
+    state: TileState, tiles: Sequence[Any], where: Any, layout: Optional[Any] = None
+) -> list[Any]:
+    """What a plain parameter of one context has in place of tiles."""
+    return shown([state.gather(tiles, where, layout=layout)], numpy=state.numpy)

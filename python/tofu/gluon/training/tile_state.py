@@ -1,0 +1,178 @@
+"""How a parameter is spread over the workers: its tiles, and what each worker updates of it.
+
+Every worker has a tile of the weight, and an optimizer's state of the part that it updates. In
+most plans these are the same part. Where a plan keeps a weight whole and divides its states, as
+ZeRO does (docs/plans.md), a worker updates its part of the weight, and then all workers get all
+parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Optional
+
+import numpy as np
+from mxnet import autograd
+
+from tofu.gluon.session.arrays import classic
+from tofu.gluon.session.session import Session
+from tofu.gluon.session.state import State
+
+if TYPE_CHECKING:
+    from .gradients import Gradients
+    from .views import View
+
+__all__ = ["TileState", "Update"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What every worker updates of a parameter.
+
+    Attributes:
+        layout: the box of every worker's part.
+        cuts: the dimension that each step of the plan cuts; None where no plan says so.
+    """
+
+    layout: Any
+    cuts: Optional[tuple[int, ...]] = None
+
+
+@dataclasses.dataclass(eq=False)
+class TileState:
+    """How a parameter is spread over the workers.
+
+    Attributes:
+        layout: the box of every worker's tile.
+        session: the session that it belongs to.
+        cuts: the dimension that each step of the plan cuts, -1 for none.
+        parts: the number of parts that each step cuts into.
+        update: what every worker updates, once a plan or a Trainer has decided it.
+        tiles: the memory of the tiles, bound by programs.
+        generation: counts replacements of that memory.
+        updates: counts the times when a Trainer, or ``set_data``, has written there.
+        numpy: whether the script gets arrays of ``mx.np``; all here are classic.
+        gradients: None where none is wanted.
+        value, gradient: the whole arrays handed out.
+    """
+
+    layout: Any
+    session: Session
+    cuts: tuple[int, ...]
+    parts: tuple[int, ...]
+    update: Optional[Update] = None
+    tiles: list[Any] = dataclasses.field(default_factory=list)
+    generation: int = 0
+    updates: int = 0
+    numpy: bool = False
+    gradients: Optional[Gradients] = None
+    value: Optional[View] = None
+    gradient: Optional[View] = None
+    _known: tuple[int, Any, Any] = (-1, None, None)  # what _views has made, and of what
+
+    @property
+    def contexts(self) -> tuple[Any, ...]:
+        """The workers' contexts."""
+        return self.session.contexts
+
+    @property
+    def state(self) -> State:
+        """The session's state."""
+        return self.session.state
+
+    @property
+    def update_layout(self) -> Any:
+        """The box of the part that every worker updates."""
+        return self.layout if self.update is None else self.update.layout
+
+    def settle(self) -> None:
+        """Update tiles, unless a plan has said otherwise; no later one can."""
+        if self.update is None:
+            self.update = Update(self.layout, self.cuts)
+
+    def scatter(
+        self, whole: Any, out: Optional[Sequence[Any]] = None, layout: Optional[Any] = None
+    ) -> list[Any]:
+        """The tiles of `whole`, by default in the parameter's layout."""
+        whole = classic(whole)
+        layout = _with_dtype(layout or self.layout, whole)
+        return self.state.backend.scatter(whole, layout, self.contexts, out=out, blocked=True)
+
+    def gather(
+        self,
+        tiles: Sequence[Any],
+        ctx: Any,
+        out: Optional[Any] = None,
+        layout: Optional[Any] = None,
+    ) -> Any:
+        """Assemble the whole array from `tiles` on `ctx`."""
+        layout = _with_dtype(layout or self.layout, tiles[0])
+        with autograd.pause():
+            return self.state.backend.gather(tiles, layout, ctx, out=out)
+
+    def relay(self, tiles: Sequence[Any], layout: Any, out: Sequence[Any]) -> None:
+        """Fill `out`, in the parameter's layout, from tiles of another one."""
+        backend = self.state.backend
+        found = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
+        backend.relay(found, _with_dtype(self.layout, out[0]), self.contexts, out=out, blocked=True)
+
+    def parts_of(self, tiles: list[Any], layout: Any, wanted: Any) -> list[Any]:
+        """Tiles of one layout in another one, to read; views where that can be."""
+        if layout.boxes == wanted.boxes:
+            return tiles
+        backend = self.state.backend
+        found = backend.tiles(tiles, _with_dtype(layout, tiles[0]))
+        return backend.parts_of(found, _with_dtype(wanted, tiles[0]), self.contexts)
+
+    def copies_parts(self) -> bool:
+        """Whether what each worker updates, or its gradient, is not simply there to be read."""
+        wanted = self.update_layout.boxes
+        if self.gradients is not None and self.gradients.in_place()[1].boxes != wanted:
+            return True
+        return wanted != self.layout.boxes and self._views() is None
+
+    def parts_to_update(self, tiles: list[Any]) -> list[Any]:
+        """What each worker updates of the weight, whose tiles are given."""
+        if self.update_layout.boxes == self.layout.boxes:
+            return tiles
+        known = self._views()
+        if known is not None:
+            return list(known.arrays)
+        return self.parts_of(tiles, self.layout, self.update_layout)
+
+    def spread_parts(self, parts: list[Any], tiles: list[Any]) -> None:
+        """Give all workers what each has updated.
+
+        Args:
+            parts: what ``parts_to_update`` has returned.
+            tiles: those of the weight.
+        """
+        if parts is tiles:
+            return
+        known = self._views()
+        if known is not None:
+            known.spread()
+            return
+        backend = self.state.backend
+        layouts = (_with_dtype(each, tiles[0]) for each in (self.update_layout, self.layout))
+        backend.spread_parts(*map(backend.tiles, (parts, tiles), layouts))
+
+    def forget_views(self) -> None:
+        """Let go of the tiles that ``tiles`` has replaced."""
+        self._known = (-1, None, None)
+
+    def _views(self) -> Optional[Any]:
+        """The parts to update in the tiles' memory, made once; None where they are copies."""
+        generation, layout, found = self._known
+        if generation != self.generation or layout is not self.update_layout:
+            backend, layout = self.state.backend, self.update_layout
+            tiles = backend.tiles(self.tiles, _with_dtype(self.layout, self.tiles[0]))
+            found = backend.views_of(tiles, layout)
+            self._known = self.generation, layout, found
+        return found
+
+
+def _with_dtype(layout: Any, array: Any) -> Any:
+    dtype = np.dtype(array.dtype).name
+    return layout if layout.dtype == dtype else dataclasses.replace(layout, dtype=dtype)

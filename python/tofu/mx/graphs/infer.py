@@ -1,0 +1,66 @@
+"""Shapes and dtypes of every entry of a graph, hidden outputs included."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from tofu.errors import GraphError
+from tofu.mx.nnvm import Graph, Shape
+
+from ..extension import mxnet_errors
+
+__all__ = ["infer"]
+
+
+_UNKNOWN = (-1,)
+
+
+def infer(
+    graph: Graph, variables: Mapping[str, tuple[Shape, str]], *, may_be_empty: bool = False
+) -> None:
+    """Fill in the shapes and dtypes of all nodes.
+
+    Args:
+        graph: the graph.
+        variables: name -> (shape, dtype) of its variables; more may be given.
+        may_be_empty: whether outputs may have no elements, where NumPy's shapes allow that.
+
+    Raises GraphError with the first node whose shape or dtype cannot be inferred.
+    """
+    order = graph.topological()
+    symbol = graph.to_symbol(all_heads=True)
+    arguments = set(symbol.list_arguments())
+    given = {name: variables[name] for name in arguments if name in variables}
+    with mxnet_errors("inferring shapes and dtypes"):
+        _, dtypes, _ = symbol.infer_type(**{name: dtype for name, (_, dtype) in given.items()})
+        _, shapes, _ = symbol.infer_shape_partial(
+            **{name: tuple(shape) for name, (shape, _) in given.items()}
+        )
+    scalars = mx.util.is_np_shape()  # else () is what MXNet calls an unknown shape
+    least = 0 if may_be_empty and scalars else 1
+    at = 0
+    for node in order:
+        end = at + node.num_outputs
+        node.shapes = [_UNKNOWN if s is None else tuple(s) for s in (shapes or [])[at:end]]
+        node.dtypes = [_flag(dtype) for dtype in (dtypes or [])[at:end]]
+        at = end
+        known = [(shape or scalars) and all(dim >= least for dim in shape) for shape in node.shapes]
+        if len(known) != node.num_outputs or not all(known) or -1 in node.dtypes:
+            raise GraphError(
+                f"node {node.name!r} ({node.op}): its shape or dtype does not follow from the "
+                f"variables given: found {node.shapes or 'no shapes'}; give the shape of every "
+                "input, parameter and auxiliary state"
+            )
+
+
+@functools.lru_cache(maxsize=64)
+def _flag(dtype: Any) -> int:
+    """MXNet's number for a NumPy type; -1 if it has none."""
+    flags, kind = mx.ndarray._DTYPE_NP_TO_MX, np.dtype(dtype)
+    flag: int = flags.get(kind.type, flags.get(kind, -1))  # MXNet lists bfloat16 by dtype
+    return flag

@@ -1,0 +1,115 @@
+"""BatchNorm as MXNet's own operator, where no worker sees only a part of its statistics.
+
+MXNet's operator changes three of its inputs: the running statistics, and gamma if it counts
+as one. A training graph's variables only change at the end of a step. So the operator gets
+numbers of its own in their place, and the new running statistics are computed from its outputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Collection, Mapping
+from typing import Callable, Optional, Union
+
+from tofu import _core
+from tofu.dtypes import dtype_name
+from tofu.mx.nnvm import Entry, Node
+
+from .registry import Builder, flag
+
+__all__ = [
+    "STATISTICS",
+    "backward",
+    "forward",
+    "kept_whole",
+    "predict",
+    "refined",
+    "whole_statistics",
+]
+
+# Marks the sum that a BatchNorm in parts takes over batch and space, with the BatchNorm's name.
+STATISTICS = "__tofu_statistics__"
+_KEPT = ("eps", "momentum", "axis", "cudnn_off")
+
+
+def forward(node: Node, build: Builder) -> Node:
+    """MXNet's operator on the batch's statistics: the output, their mean and 1 / deviation."""
+    data, gamma, beta, *_ = node.inputs
+    scratch = _scratch(gamma, build), _scratch(gamma, build)
+    fused = build.op("BatchNorm", data, _gamma(node, build), beta, *scratch, **_attributes(node))
+    fused.node.num_outputs = 3
+    return fused.node
+
+
+def backward(node: Node, fused: Node, build: Builder) -> Node:
+    """MXNet's gradients of data, gamma and beta."""
+    gamma = node.inputs[4]
+    scratch = _scratch(gamma, build), _scratch(gamma, build)
+    inputs = node.inputs[0], Entry(fused, 1), Entry(fused, 2), *fused.inputs[:3], *scratch
+    gradients = build.op("_backward_BatchNorm", *inputs, **fused.attrs).node
+    gradients.num_outputs = 3
+    gradients.control_deps = [fused]
+    return gradients
+
+
+def predict(node: Node, build: Builder) -> Node:
+    """MXNet's operator on the running statistics, which it only reads then."""
+    data, _, beta, mean, variance = node.inputs
+    inputs = data, _gamma(node, build), beta, mean, variance
+    fused = build.op("BatchNorm", *inputs, **_attributes(node), use_global_stats=True).node
+    fused.num_outputs = 3
+    return fused
+
+
+def whole_statistics(plan: _core.Plan) -> frozenset[str]:
+    """The BatchNorms in parts whose statistics no worker sees only a part of, by name."""
+    document = json.loads(plan.table.graph.to_json())
+    names = [node["name"] for node in document["nodes"]]
+    found = set()
+    for node in document["nodes"]:
+        attrs: Mapping[str, str] = node.get("attrs", {})
+        norm: Optional[str] = attrs.get(STATISTICS)
+        if norm is None:
+            continue
+        number, output, *_ = node["inputs"][0]
+        tensor = f"{names[number]}[{output}]" if output else names[number]
+        if set(ast.literal_eval(attrs["axis"])).isdisjoint(plan.cuts(tensor)):
+            found.add(norm)
+    return frozenset(found)
+
+
+def refined(
+    prepare: Callable[[Collection[str]], _core.StrategyTable], plan: _core.Plan
+) -> Optional[_core.StrategyTable]:
+    """The table of the graph that keeps BatchNorms whole where this plan does; None if it has none.
+
+    prepare: makes the table of a graph in which the BatchNorms of these names stay whole.
+    """
+    names = whole_statistics(plan)
+    return prepare(names) if names else None
+
+
+def kept_whole(before: _core.Graph, after: _core.Graph) -> frozenset[str]:
+    """The BatchNorms that are in parts in one graph and whole in the other."""
+    return _in_parts(before) - _in_parts(after)
+
+
+def _in_parts(graph: _core.Graph) -> frozenset[str]:
+    norms = (node.attrs.get(STATISTICS) for node in graph.nodes)
+    return frozenset(norm for norm in norms if norm is not None)
+
+
+def _attributes(node: Node) -> dict[str, Union[str, bool, None]]:
+    return {**{name: node.attrs.get(name) for name in _KEPT}, "fix_gamma": False}
+
+
+def _gamma(node: Node, build: Builder) -> Entry:
+    gamma = node.inputs[1]
+    if not flag(node, "fix_gamma", default=True):
+        return gamma
+    return build.op("_ones", shape=gamma.shape, dtype=dtype_name(gamma.dtype))
+
+
+def _scratch(like: Entry, build: Builder) -> Entry:
+    return build.zeros(like.shape, dtype_name(like.dtype))

@@ -1,0 +1,217 @@
+"""Compares searches of one graph: modes, replication, objectives, numbers of workers.
+
+for found in compare(problem_for, workers=(2, 4), modes=("tofu", "spartan")):
+print(found.workers, found.mode, found.plan and found.plan.total_bytes)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Callable, Optional
+
+from tofu.config import MODES, OBJECTIVES
+from tofu.errors import PlanError
+from tofu.plans import Plan, Problem, SearchOptions, plan_refined
+from tofu.plans.plan import format_bytes, format_seconds
+from tofu.plans.progress import stage
+
+from .memory import with_memory
+
+__all__ = ["Alternative", "advice", "compare"]
+
+_PAYS = 0.9  # of the bytes or the time: what is worth a word
+_MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """One search and what it found.
+
+    Attributes:
+        workers: the number of workers.
+        mode: the search mode.
+        replication: whether tensors could stay whole.
+        plan: the plan, or None if there is none.
+        reason: why there is none.
+        step_seconds: the predicted time of a step; None without a machine.
+        objective: what the search minimised, one of config.OBJECTIVES.
+    """
+
+    workers: int
+    mode: str
+    replication: bool
+    plan: Optional[Plan]
+    reason: str = ""
+    step_seconds: Optional[float] = None
+    objective: str = OBJECTIVES[0]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the fullest worker holds; 0 without a plan."""
+        return sum(self.plan.bytes_per_worker.values()) if self.plan else 0
+
+    @property
+    def whole_share(self) -> float:
+        """The share of all bytes that stay whole because nothing divides."""
+        if self.plan is None or not self.plan.tensor_bytes:
+            return 0.0
+        return sum(self.plan.replicated_bytes().values()) / self.plan.tensor_bytes
+
+
+def compare(
+    problem_for: Callable[[int], Problem],
+    *,
+    workers: Sequence[int],
+    modes: Sequence[str] = MODES,
+    replication: Sequence[bool] = (False, True),
+    objectives: Sequence[str] = OBJECTIVES[:1],
+    machine: str = "",
+    time_limit_s: Optional[float] = None,
+    exact_memory: bool = False,
+    step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
+) -> Iterator[Alternative]:
+    """Every combination, as it is found.
+
+    Args:
+        problem_for: the graph for a number of workers.
+        workers: numbers of workers.
+        modes: search modes.
+        replication: whether tensors may stay whole.
+        objectives: what to minimise, some of config.OBJECTIVES.
+        machine: a machine file or name, for the objective time.
+        time_limit_s: seconds for each search; None: the default.
+        exact_memory: whether to count memory exactly, which takes as long as a small search.
+        step_seconds: predicts the time of a step; None: it is not predicted.
+    """
+
+    def found(problem: Problem, count: int, mode: str, whole: bool, objective: str) -> Alternative:
+        options = SearchOptions(
+            mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
+            objective=objective, machine=machine,
+        )  # fmt: skip
+        try:
+            planned, plan = plan_refined(problem, options)
+        except PlanError as error:
+            return Alternative(count, mode, whole, None, str(error), objective=objective)
+        if exact_memory:
+            plan = with_memory(planned, plan)
+        seconds = step_seconds(planned, plan) if step_seconds is not None else None
+        return Alternative(count, mode, whole, plan, step_seconds=seconds, objective=objective)
+
+    number = 0
+    total = len(workers) * len(modes) * len(replication) * len(objectives)
+    for count in workers:
+        problem = problem_for(count)
+        for mode, whole, objective in itertools.product(modes, replication, objectives):
+            number += 1
+            with stage(f"plan {number} of {total}"):
+                alternative = found(problem, count, mode, whole, objective)
+            yield alternative
+
+
+def advice(found: Sequence[Alternative]) -> list[str]:
+    """What a comparison tells about replication and the number of workers, one line each."""
+    lines = []
+    first = [
+        each
+        for each in found
+        if each.mode == MODES[0] and each.plan is not None and each.objective == OBJECTIVES[0]
+    ]
+    best = {(each.workers, each.replication): each for each in first}
+    for (count, whole), each in best.items():
+        other = best.get((count, True))
+        if whole or other is None or each.plan is None or other.plan is None:
+            continue
+        before, after = each.plan.total_bytes, other.plan.total_bytes
+        if after < _PAYS * before:
+            lines.append(
+                f"{count} workers: --allow-replication cuts {format_bytes(before)} to "
+                f"{format_bytes(after)}; a worker then holds {format_bytes(other.memory_bytes)} "
+                f"instead of {format_bytes(each.memory_bytes)}"
+            )
+    return lines + _of_workers(best) + _of_objectives(found) + _of_times(found)
+
+
+def _of_objectives(found: Sequence[Alternative]) -> list[str]:
+    """Where a plan for time is predicted to be clearly faster than the one for bytes."""
+    by_bytes = {
+        (each.workers, each.mode, each.replication): each
+        for each in found
+        if each.objective == "bytes"
+    }
+    pairs = []
+    for timed in found:
+        other = by_bytes.get((timed.workers, timed.mode, timed.replication))
+        if timed.objective == "time" and other is not None:
+            pairs.append((other, timed))
+    lines = [line for other, timed in pairs if (line := _saved(other, timed))]
+    if pairs and not lines:
+        lines = ["--objective time: no plan is predicted to be more than a tenth faster"]
+    return lines
+
+
+def _saved(other: Alternative, timed: Alternative) -> str:
+    """What the plan for time saves compared with the one for bytes; "" if too little."""
+    if timed.step_seconds is None or other.step_seconds is None:
+        return ""
+    if timed.plan is None or other.plan is None:
+        return ""
+    if timed.step_seconds >= _PAYS * other.step_seconds:
+        return ""
+    whole = " with --allow-replication" if timed.replication else ""
+    return (
+        f"{timed.workers} workers, {timed.mode}{whole}: --objective time cuts a step from "
+        f"{format_seconds(other.step_seconds)} to {format_seconds(timed.step_seconds)}, and "
+        f"communicates {format_bytes(timed.plan.total_bytes)} instead of "
+        f"{format_bytes(other.plan.total_bytes)}"
+    )
+
+
+def _of_times(found: Sequence[Alternative]) -> list[str]:
+    """Which plan is predicted to be fastest."""
+    timed = [(each.step_seconds, each) for each in found if each.step_seconds is not None]
+    if len(timed) < 2:
+        return []
+    seconds, best = min(timed, key=lambda pair: pair[0])
+    options = [
+        *(["--allow-replication"] if best.replication else []),
+        *(["--objective time"] if best.objective == "time" else []),
+    ]
+    return [
+        f"fastest step predicted: {format_seconds(seconds)}, {best.mode} over {best.workers} "
+        f"workers{' with ' if options else ''}{' and '.join(options)}"
+    ]
+
+
+def _of_workers(best: dict[tuple[int, bool], Alternative]) -> list[str]:
+    """Which numbers of workers divide nothing, and which would do better."""
+    whole = [each for (_, free), each in best.items() if not free]
+    bad = [each.workers for each in whole if each.whole_share >= _MOSTLY_WHOLE]
+    good = [each.workers for each in whole if each.whole_share < _MOSTLY_WHOLE]
+    lines = []
+    if bad:
+        shown = " and ".join(map(str, bad))
+        lines.append(
+            f"{shown} workers: most bytes stay whole on every worker, as nothing divides by that"
+            + (f"; {' or '.join(map(str, good))} divide them" if good else "; try 2, 4 or 8")
+        )
+    for each in whole:
+        larger = [
+            other
+            for other in whole
+            if other.workers > each.workers
+            and other.plan is not None
+            and each.plan is not None
+            and other.plan.total_bytes <= each.plan.total_bytes
+            and other.memory_bytes < each.memory_bytes
+            and other.whole_share < _MOSTLY_WHOLE
+        ]
+        if larger and each.workers not in bad:
+            most = max(larger, key=lambda other: other.workers)
+            lines.append(
+                f"{most.workers} workers communicate no more than {each.workers}, and each holds "
+                f"{format_bytes(most.memory_bytes)} instead of {format_bytes(each.memory_bytes)}"
+            )
+    return lines

@@ -1,0 +1,216 @@
+"""How much memory a training step needs, over several numbers of workers, before anything runs.
+
+estimates = list(estimate(problem_for, workers=(1, 2, 4, 8)))
+for each in estimates:
+    print(each.workers, each.held_bytes("adam"), each.reason)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable, Optional
+
+from tofu.errors import PlanError
+from tofu.plans import Plan, Problem, SearchOptions, plan_refined
+from tofu.plans.progress import stage
+
+from .memory import with_memory
+
+__all__ = [
+    "OPTIMIZERS",
+    "Estimate",
+    "Fit",
+    "batch_of",
+    "estimate",
+    "extrapolated_batch",
+    "fewest",
+    "largest_batch",
+]
+
+# Tensors of state that an optimizer keeps for a parameter, each as large as the gradient.
+OPTIMIZERS: Mapping[str, int] = {"sgd": 0, "sgd_mom": 1, "adam": 2}
+_MOSTLY_WHOLE = 0.5  # of the bytes of all tensors
+_SAVES = 0.99  # of the bytes of fewer workers: what is worth more workers
+_MOST_TRIES = 16  # of batch sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What the fullest of `workers` workers holds.
+
+    Attributes:
+        workers: the number of workers; 1 is the serial run.
+        plan: the plan with the fewest bytes, with its memory; None if there is none.
+        reason: why this number of workers is of no use, or why there is no plan; "" if it helps.
+    """
+
+    workers: int
+    plan: Optional[Plan]
+    reason: str = ""
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """Bytes by kind, without the optimizer's state."""
+        kinds = dict(self.plan.bytes_per_worker) if self.plan else {}
+        kinds.pop("optimizer_state", None)
+        return kinds
+
+    def state_bytes(self, optimizer: str) -> int:
+        """The bytes of the optimizer's state, which is cut as its parameters are."""
+        return OPTIMIZERS[optimizer] * self.kinds.get("gradients", 0)
+
+    def held_bytes(self, optimizer: str) -> int:
+        """All bytes with the state of an optimizer, one of OPTIMIZERS."""
+        return sum(self.kinds.values()) + self.state_bytes(optimizer)
+
+    @property
+    def growing_bytes(self) -> int:
+        """The bytes that grow with the batch."""
+        return self.kinds.get("activations", 0) + self.kinds.get("fetch_buffers", 0)
+
+
+def estimate(
+    problem_for: Callable[[int], Problem],
+    *,
+    workers: Sequence[int],
+    exact: bool = True,
+    time_limit_s: Optional[float] = None,
+) -> Iterator[Estimate]:
+    """The memory over each number of workers, in ascending order, as it is known.
+
+    Args:
+        problem_for: the graph for a number of workers.
+        workers: numbers of workers.
+        exact: whether to count what MXNet will allocate; else a quick estimate.
+        time_limit_s: seconds for each search; None: the default.
+    """
+    least: Optional[Estimate] = None
+    for count in sorted(set(workers)):
+        found = _estimated(problem_for(count), exact, time_limit_s)
+        found = dataclasses.replace(found, reason=found.reason or _no_use(found, least))
+        if found.plan is not None and not found.reason:
+            least = found
+        yield found
+
+
+def _estimated(problem: Problem, exact: bool, time_limit_s: Optional[float]) -> Estimate:
+    with stage(f"{problem.workers} worker{'s' * (problem.workers > 1)}"):
+        try:
+            planned, plan = plan_refined(problem, SearchOptions(time_limit_s=time_limit_s))
+        except PlanError as error:
+            return Estimate(problem.workers, None, str(error))
+        return Estimate(problem.workers, with_memory(planned, plan) if exact else plan)
+
+
+def _no_use(found: Estimate, least: Optional[Estimate]) -> str:
+    """Why fewer workers do as well, in words; "" if they do not."""
+    if found.plan is None or least is None:
+        return ""
+    if found.held_bytes("sgd") <= _SAVES * least.held_bytes("sgd"):
+        return ""
+    told = f"holds no less than {least.workers} worker{'s' * (least.workers > 1)}"
+    if sum(found.plan.replicated_bytes().values()) < _MOSTLY_WHOLE * found.plan.tensor_bytes:
+        return told
+    return f"{told}, as most bytes do not divide by {' x '.join(map(str, found.plan.parts))}"
+
+
+# --- limits -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """The largest batch that fits.
+
+    Attributes:
+        batch: its size; 0: not even the smallest fits.
+        estimate: the memory at that batch, or at the smallest tried if none fits.
+    """
+
+    batch: int
+    estimate: Estimate
+
+
+def fewest(estimates: Sequence[Estimate], optimizer: str, limit_bytes: int) -> Optional[Estimate]:
+    """The first that stays within a limit, if any does."""
+    fitting = (e for e in estimates if e.plan and e.held_bytes(optimizer) <= limit_bytes)
+    return next(fitting, None)
+
+
+def largest_batch(
+    problem_for: Callable[[int], Problem],
+    start: Estimate,
+    batch: int,
+    *,
+    optimizer: str,
+    limit_bytes: int,
+    exact: bool = True,
+) -> Fit:
+    """The largest batch whose plan stays within a limit.
+
+    Sizes that the number of workers divides are tried, guided by memory growing nearly
+    linearly; below that number, its divisors.
+
+    Args:
+        problem_for: the graph for a batch size, over start.workers workers.
+        start: the estimate of `batch`.
+        batch: a batch size.
+        optimizer: one of OPTIMIZERS.
+        limit_bytes: what a worker may hold.
+        exact: as for estimate.
+    """
+    unit = start.workers
+    seen = {batch: start}
+
+    def held(size: int) -> int:
+        if size not in seen:
+            with stage(f"batch {size}"):
+                seen[size] = _estimated(problem_for(size), exact, None)
+        found = seen[size]
+        return found.held_bytes(optimizer) if found.plan else limit_bytes + 1
+
+    fits, fails = 0, 0  # the largest size known to fit, the smallest known not to; 0: none
+    size = max(extrapolated_batch(start, batch, optimizer, limit_bytes), unit)
+    for turn in range(_MOST_TRIES):
+        size = size // unit * unit
+        if held(size) <= limit_bytes:
+            fits = size
+        else:
+            fails = size
+        if fails and fails - fits <= unit:
+            break
+        if not fails:
+            size = max(extrapolated_batch(seen[size], size, optimizer, limit_bytes), size + unit)
+        elif turn % 2 or not fits:
+            size = (fits + fails) // 2
+        else:
+            share = (limit_bytes - held(fits)) / max(held(fails) - held(fits), 1)
+            size = fits + int(share * (fails - fits))
+        size = min(max(size, fits + unit), fails - unit if fails else size)
+    if not fits:
+        smaller = [size for size in range(unit - 1, 0, -1) if unit % size == 0]
+        fits = next((size for size in smaller if held(size) <= limit_bytes), 0)
+    return Fit(fits, seen[fits or min(seen)])
+
+
+def extrapolated_batch(found: Estimate, batch: int, optimizer: str, limit_bytes: int) -> int:
+    """The batch that would fit if what grows with it grew linearly; 0 if none would."""
+    free = limit_bytes - (found.held_bytes(optimizer) - found.growing_bytes)
+    return max(free * batch // max(found.growing_bytes, 1), 0)
+
+
+def batch_of(problem: Problem) -> int:
+    """The batch of a graph: the first extent that most of its inputs share; 0 if unknown.
+
+    Inputs are the variables that no step changes.
+    """
+    graph = problem.graph
+    roles = (role.partition(":") for role in graph.head_roles)
+    changed = {name for kind, _, name in roles if kind in ("gradient", "aux")}
+    extents = [
+        node.outputs[0][0][0]
+        for node in graph.nodes
+        if not node.op and node.outputs[0][0] and node.name.partition(":")[0] not in changed
+    ]
+    return Counter(extents).most_common(1)[0][0] if extents else 0

@@ -1,0 +1,164 @@
+"""The trade-off of time, or bytes, against memory: all plans that no other found one beats.
+
+TensorOpt (Cai et al., section 3) calls it the cost frontier. The search (tofu.plan.plan_frontier)
+finds it for the memory of tiles and its own costs, and says whether it is complete; the memory that
+MXNet allocates and the simulated time of a step are then those of the plans found. The rivals'
+plans are single points.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable, Optional
+
+from tofu.errors import PlanError
+from tofu.plans import Plan, Problem, SearchOptions, plan_frontier, plan_refined
+from tofu.plans.plan import format_bytes
+from tofu.plans.progress import stage
+from tofu.plans.recompute import Recomputation, recomputed
+
+from .memory import with_memory
+from .within import held_bytes
+
+__all__ = ["Point", "frontier", "turning_point", "unbeaten"]
+
+_LEVELS = 4  # of recomputation, between none and all
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One plan.
+
+    Attributes:
+        name: where it comes from: a limit of tiles, or the search mode.
+        plan: the plan.
+        step_seconds: the predicted time of a step; None without a machine.
+        is_rival: whether it is the plan of another algorithm.
+        problem: the graph that the plan is for; None: the one given.
+        tile_bytes: what the tiles of a worker take at most; None: not told by the search.
+        is_proven: whether the search has proven that it found every plan of the graph that no
+            other beats in its own cost and the memory of tiles, of which this is one.
+    """
+
+    name: str
+    plan: Plan
+    step_seconds: Optional[float] = None
+    is_rival: bool = False
+    problem: Optional[Problem] = dataclasses.field(default=None, repr=False)
+    tile_bytes: Optional[int] = None
+    is_proven: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        """What the fullest worker holds."""
+        return held_bytes(self.plan)
+
+    @property
+    def cost(self) -> float:
+        """Seconds of a step where they are predicted, else bytes communicated."""
+        return self.plan.total_bytes if self.step_seconds is None else self.step_seconds
+
+
+def frontier(
+    problem: Problem,
+    options: SearchOptions,
+    *,
+    limits: int = 8,
+    most_bytes: Optional[int] = None,
+    rivals: Optional[Mapping[str, SearchOptions]] = None,
+    exact: bool = True,
+    step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
+    recompute: bool = False,
+) -> Iterator[Point]:
+    """All plans found, as they are found; `unbeaten` keeps the frontier.
+
+    Args:
+        problem: what to plan.
+        options: how to search; whether tensors may stay whole is decided here.
+        limits: number of memory limits to search within.
+        most_bytes: plans that hold more are left out; None: none are.
+        rivals: what to compare with, by name.
+        exact: whether to count what MXNet will allocate; else a quick estimate.
+        step_seconds: predicts the time of a step; None: bytes are compared.
+        recompute: whether activations may also be computed again in the backward pass.
+    """
+
+    def searched(name: str, own: Problem, chosen: SearchOptions) -> Optional[Point]:
+        try:
+            return point(name, *plan_refined(own, chosen))
+        except PlanError:
+            return None
+
+    def point(name: str, own: Problem, plan: Plan) -> Optional[Point]:
+        plan = with_memory(own, plan) if exact else plan
+        if most_bytes is not None and held_bytes(plan) > most_bytes:
+            return None
+        seconds = None if step_seconds is None else step_seconds(own, plan)
+        return Point(name, plan, seconds, problem=own)
+
+    with stage("searching plans within memory limits"):
+        found = plan_frontier(problem, options, searches=limits)
+    count = len(found.plans)
+    for number, ((own, plan), tiles) in enumerate(zip(found.plans, found.tile_bytes), 1):
+        name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
+        with stage(f"plan {number} of {count}"):
+            made = point(name, own, plan)
+        if made is not None:
+            yield dataclasses.replace(made, tile_bytes=tiles, is_proven=found.is_complete)
+    for again in _recomputations(problem) if recompute else ():
+        own = problem.replaced(again.table)
+        for name, replicates in (("every tensor cut", False), ("no limit", True)):
+            chosen = dataclasses.replace(options, allow_replication=replicates)
+            told = f"{name}, {again.computation:.2f} x the computation"
+            with stage(told):
+                made = searched(told, own, chosen)
+            if made is not None:
+                yield dataclasses.replace(made, plan=again.note(made.plan))
+    for name, chosen in (rivals or {}).items():
+        with stage(name):
+            made = searched(name, problem, chosen)
+        if made is not None:
+            yield dataclasses.replace(made, is_rival=True)
+
+
+def _recomputations(problem: Problem) -> Iterator[Recomputation]:
+    """As few activations as possible, and some limits between these and all of them."""
+    most = recomputed(problem.table)
+    if not most.segments:
+        return
+    yield most
+    costs = {0, most.cost}
+    for share in range(1, _LEVELS):
+        limit = most.bytes + (most.saved_bytes - most.bytes) * share // _LEVELS
+        found = recomputed(problem.table, limit)
+        if found.cost not in costs:
+            costs.add(found.cost)
+            yield found
+
+
+def unbeaten(points: Sequence[Point]) -> list[Point]:
+    """Those of which no other costs less and holds no more, by ascending memory."""
+    kept: list[Point] = []
+    ours = (point for point in points if not point.is_rival)
+    for point in sorted(ours, key=lambda point: (point.held_bytes, point.cost)):
+        if not kept or point.cost < kept[-1].cost:
+            kept.append(point)
+    return kept
+
+
+def turning_point(kept: Sequence[Point]) -> Optional[Point]:
+    """The point from which more memory saves little; None for fewer than three points.
+
+    It is the one farthest below the line between the ends of the frontier.
+    """
+    if len(kept) < 3:
+        return None
+    first, last = kept[0], kept[-1]
+    memory, cost = last.held_bytes - first.held_bytes, first.cost - last.cost
+
+    def below(point: Point) -> float:
+        spent = (point.held_bytes - first.held_bytes) / memory
+        return (first.cost - point.cost) / cost - spent
+
+    return max(kept[1:-1], key=below)

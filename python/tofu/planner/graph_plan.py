@@ -1,0 +1,285 @@
+"""``tofu.plan(...)``: a plan as an object, with its graph."""
+
+from __future__ import annotations
+
+import functools
+import html
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from tofu.config import (
+    OBJECTIVES,
+    parse_bytes,
+    parse_mode,
+    parse_recompute,
+    parse_workers,
+    pins_of,
+)
+from tofu.errors import ConfigError
+from tofu.installation import check_mxnet
+from tofu.plans import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan
+from tofu.plans.layers import Layer, layers_of
+from tofu.plans.names import matching, near_text
+from tofu.plans.render.explain import explain
+from tofu.plans.render.html import render_html
+from tofu.plans.render.layers import render_layers
+from tofu.plans.render.text import render_text, summary
+
+from .memory import with_memory
+from .problems import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
+from .problems import number_of_workers as default_workers
+from .saving import save_plan
+from .within import planned
+
+__all__ = ["GraphPlan", "plan"]
+
+_OPTIMIZERS = ("sgd", "sgd_mom", "adam", None)
+_FRAME_HEIGHT = 600  # of the page in a notebook, in pixels
+
+
+class GraphPlan:
+    """A plan with the graph that it is for; what ``tofu.plan`` returns.
+
+    ``str()`` of it is the text of ``tofu plan``; a notebook shows its page.
+
+    Attributes:
+        problem: the graph and the number of workers.
+    """
+
+    def __init__(self, problem: Problem, found: Plan) -> None:
+        self.problem = problem
+        self._searched = found
+
+    @functools.cached_property
+    def details(self) -> Plan:
+        """The plan as data, with exact memory; counting that takes seconds for a large graph."""
+        if self._searched.memory == "exact":
+            return self._searched
+        return with_memory(self.problem, self._searched)
+
+    @property
+    def workers(self) -> int:
+        """The number of workers."""
+        return self._searched.workers
+
+    @property
+    def tensors(self) -> tuple[TensorPlan, ...]:
+        """Every tensor with its cuts."""
+        return self._searched.tensors
+
+    @property
+    def operators(self) -> tuple[OperatorPlan, ...]:
+        """Every operator with its splits and the bytes that it fetches."""
+        return self._searched.operators
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Bytes by layer and direction."""
+        return layers_of(self._searched)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that all workers together communicate in a training step."""
+        return self._searched.total_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """No plan of the same steps communicates less."""
+        return self._searched.lower_bound_bytes
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes that MXNet will allocate on the fullest worker, by kind."""
+        return self.details.bytes_per_worker
+
+    def tensor(self, name: str) -> TensorPlan:
+        """One tensor, by its name or the end of it.
+
+        Raises:
+            ConfigError: the graph has none of that name, or several.
+        """
+        known = {tensor.name: tensor for tensor in self.tensors}
+        found = matching(name, known)
+        if len(found) != 1:
+            raise ConfigError(f"{name}: {len(found)} tensors of that name" + near_text(name, known))
+        return known[found[0]]
+
+    def explain(self, name: str) -> str:
+        """What each way to cut a tensor, or to split an operator, costs.
+
+        Args:
+            name: a tensor or an operator, a pattern, or the end of one name.
+
+        Raises:
+            ConfigError: the graph has none of that name.
+        """
+        nodes = dict.fromkeys(node.name for node in self.problem.graph.nodes)
+        found = matching(name, nodes) or matching(name, self.problem.graph.tensor_names)
+        if not found:
+            raise ConfigError(
+                f"{name}: no tensor or operator of that name" + near_text(name, nodes)
+            )
+        return "\n".join(explain(self.problem, self._searched, each).to_text() for each in found)
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Save the plan for ``tofu run --plan``; the file keeps its plans for other graphs.
+
+        Raises:
+            ConfigError: the file exists and is not a plan file, or cannot be written.
+        """
+        save_plan(Path(path), self.problem, self._searched)
+
+    def to_json(self) -> str:
+        """The plan document (docs/formats.md)."""
+        return self.details.to_json()
+
+    def to_text(self, *, layers: bool = False, everything: bool = False) -> str:
+        """The tables of ``tofu plan``.
+
+        Args:
+            layers: whether to show layers instead of tensors and operators.
+            everything: whether to show every tensor and operator.
+        """
+        if layers:
+            return render_layers(self.details)
+        return render_text(self.details, everything=everything)
+
+    def to_html(self) -> str:
+        """The self-contained page of ``tofu plan --format html``."""
+        return render_html(self.details, graph=self.problem.graph)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"<tofu.plan of {self.problem.name}: {summary(self._searched)[0]}>"
+
+    def _repr_html_(self) -> str:
+        """The page, in a frame, since it has styles of its own."""
+        page = html.escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="{_FRAME_HEIGHT}"></iframe>'
+
+
+def plan(
+    model: Any,
+    *inputs: Any,
+    workers: Optional[int] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    dtypes: Optional[Mapping[str, str]] = None,
+    optimizer: Optional[str] = "sgd",
+    predict: bool = False,
+    batch_size: Optional[int] = None,
+    search: str = "tofu",
+    pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
+    allow_replication: bool = False,
+    objective: str = "bytes",
+    machine: Union[str, os.PathLike[str]] = "",
+    memory: Optional[str] = None,
+    recompute: str = "auto",
+    time_limit_s: Optional[float] = None,
+) -> GraphPlan:
+    """Plan a training graph; nothing is run.
+
+    Args:
+        model: a model's name (docs/models.md), the file of a saved symbol, a symbol, or a
+            HybridBlock.
+        *inputs: for a block, an array or a shape for each input.
+        workers: number of workers; None: TOFU_WORKERS, else all GPUs, else 2.
+        shapes: for a symbol, the shapes of its inputs, by name.
+        dtypes: data types of inputs, by name; "" stands for all others.
+        optimizer: "sgd", "sgd_mom", "adam", or None for no update.
+        predict: whether to plan the forward pass only.
+        batch_size: for a model's name; None: the model's own.
+        search: one of the search modes (docs/search.md).
+        pins: tensors, by name or pattern, to the dimension to cut, or one per step.
+        allow_replication: whether large tensors may stay whole if that communicates less.
+        objective: what to minimise, "bytes" or "time".
+        machine: a machine file or name that predicts times; the objective time needs it.
+        memory: what a worker may hold, such as "12GiB"; the plan is the cheapest found that fits.
+        recompute: activations that the backward pass computes again: "auto" (as few as the
+            memory needs), "none", or "all" (that help).
+        time_limit_s: seconds after which the search takes its best plan; None: 60.
+
+    Raises:
+        ConfigError: an argument has a value that cannot be used.
+        GraphError: the graph's shapes do not fit.
+        MemoryLimitError: no plan was found that fits in the memory.
+        PlanError: a pin does not fit the graph.
+    """
+    check_mxnet("tofu.plan", load=True)
+    if optimizer not in _OPTIMIZERS:
+        raise ConfigError(
+            f"tofu.plan: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
+        )
+    if time_limit_s is not None and not time_limit_s > 0:
+        raise ConfigError(f"tofu.plan: time_limit_s={time_limit_s!r}: expected seconds above 0")
+    count = default_workers() if workers is None else parse_workers(workers, "tofu.plan: workers")
+    options = SearchOptions(
+        mode=parse_mode(str(search), "tofu.plan: search"),
+        time_limit_s=time_limit_s,
+        pins=() if pins is None else pins_of(pins, "tofu.plan: pins"),
+        allow_replication=bool(allow_replication),
+        objective=_objective(objective, machine),
+        machine=os.fspath(machine),
+    )
+    problem = _problem(
+        model,
+        inputs,
+        count,
+        {name: tuple(shape) for name, shape in (shapes or {}).items()},
+        {"": "float32", **(dtypes or {})},
+        None if predict else optimizer,
+        predict,
+        batch_size,
+    )
+    limit = None if memory is None else parse_bytes(str(memory), "tofu.plan: memory")
+    mode = parse_recompute(str(recompute), "tofu.plan: recompute")
+    return GraphPlan(*planned(problem, options, limit_bytes=limit, recompute=mode))
+
+
+def _objective(objective: str, machine: Union[str, os.PathLike[str]]) -> str:
+    if objective not in OBJECTIVES:
+        raise ConfigError(f"tofu.plan: objective={objective!r}: expected 'bytes' or 'time'")
+    if objective == "time" and not os.fspath(machine):
+        raise ConfigError("tofu.plan: objective='time': expected machine as well")
+    return objective
+
+
+def _problem(
+    model: Any,
+    inputs: Sequence[Any],
+    workers: int,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, str],
+    optimizer: Optional[str],
+    predict: bool,
+    batch_size: Optional[int],
+) -> Problem:
+    import mxnet as mx
+
+    is_name = isinstance(model, str) and names_model(model)
+    if batch_size is not None and not is_name:
+        raise ConfigError("tofu.plan: batch_size is only for a model's name")
+    if inputs and (isinstance(model, (str, os.PathLike, mx.sym.Symbol))):
+        raise ConfigError(
+            "tofu.plan: inputs are only for a block; a symbol has shapes={name: shape}"
+        )
+    if is_name:
+        if shapes or predict:
+            raise ConfigError(f"tofu.plan: {model} has its own shapes, and plans for training")
+        return from_model(model, batch_size=batch_size, optimizer=optimizer, workers=workers)
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if not path.is_file():
+            raise ConfigError(f"tofu.plan: {path}: no such file, and no model's name")
+        request = SymbolRequest(path, shapes, dtypes, frozenset(), optimizer, predict)
+        return from_symbol(request, workers=workers)
+    if isinstance(model, mx.sym.Symbol):
+        name = Path(model.name or "symbol")
+        request = SymbolRequest(name, shapes, dtypes, frozenset(), optimizer, predict)
+        return of_symbol(model, request, workers=workers)
+    return from_block(
+        model, inputs, dtypes=dtypes, optimizer=optimizer, predict=predict, workers=workers
+    )

@@ -1,0 +1,229 @@
+"""tofu estimate: memory over numbers of workers, limits, batches, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+from tofu.cli import main
+from tofu.cli.estimate import Report, render
+from tofu.errors import PlanError
+from tofu.planner import estimate as estimating
+from tofu.planner.estimate import (
+    OPTIMIZERS,
+    Estimate,
+    batch_of,
+    estimate,
+    extrapolated_batch,
+    fewest,
+    largest_batch,
+)
+from tofu.planner.problems import from_model
+from tofu.plans import Plan
+
+from ..plans.documents import document
+
+MIB = 2**20
+
+
+def mlp(workers, batch=None, optimizer="sgd"):
+    return from_model("mlp", batch_size=batch, optimizer=optimizer, workers=workers)
+
+
+def made(workers, fixed, growing):
+    kinds = {"parameters": 0, "gradients": fixed, "optimizer_state": 0, "activations": growing}
+    return Estimate(workers, Plan.from_json(json.dumps(document(bytes_per_worker=kinds))))
+
+
+def test_the_state_of_an_optimizer_is_what_a_plan_with_it_holds():
+    for workers in (1, 2):
+        (found,) = estimate(mlp, workers=(workers,))
+        for optimizer in OPTIMIZERS:
+            (exact,) = estimate(lambda k, o=optimizer: mlp(k, optimizer=o), workers=(workers,))
+            held = sum(exact.plan.bytes_per_worker.values())
+            assert found.held_bytes(optimizer) == held, (workers, optimizer)
+
+
+def test_numbers_of_workers_that_are_of_no_use_say_why():
+    found = {each.workers: each for each in estimate(mlp, workers=(4, 3, 2, 1, 6), exact=False)}
+    assert list(found) == [1, 2, 3, 4, 6]
+    assert [k for k, each in found.items() if each.reason] == [3, 6]
+    assert found[3].reason == "holds no less than 2 workers, as most bytes do not divide by 3"
+    assert found[6].reason == "holds no less than 4 workers, as most bytes do not divide by 3 x 2"
+    assert found[4].held_bytes("sgd") < 0.6 * found[2].held_bytes("sgd")
+
+
+def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
+    real = estimating.plan_refined
+
+    def refuse_two(problem, options):
+        if problem.workers == 2:
+            raise PlanError("two are refused")
+        return real(problem, options)
+
+    monkeypatch.setattr(estimating, "plan_refined", refuse_two)
+    found = list(estimate(mlp, workers=(1, 2, 4), exact=False))
+    assert [each.reason for each in found] == ["", "two are refused", ""]
+    assert "no plan: two are refused" in render(Report("net", found, "sgd", False), "text")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("limit", [150 * MIB, 2300 * MIB, 3000 * MIB])
+def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
+    start = next(iter(estimate(lambda k: mlp(k, 64), workers=(workers,), exact=False)))
+
+    def held(batch):
+        (found,) = estimate(lambda k: mlp(k, batch), workers=(workers,), exact=False)
+        return found.held_bytes("adam")
+
+    fit = largest_batch(
+        lambda batch: mlp(workers, batch), start, 64, optimizer="adam", limit_bytes=limit,
+        exact=False,
+    )  # fmt: skip
+    if fit.batch == 0:
+        assert held(1) > limit
+        return
+    assert fit.batch % workers == 0
+    assert held(fit.batch) <= limit < held(fit.batch + workers)
+    assert fit.estimate.held_bytes("adam") == held(fit.batch)
+
+
+def test_below_the_number_of_workers_its_divisors_are_tried(monkeypatch):
+    monkeypatch.setattr(estimating, "_estimated", lambda size, exact, limit: made(8, 100, size))
+    start = made(8, 100, 64)
+    tried = {102: 2, 104: 4, 107: 4, 108: 8, 100: 0, 1000: 896}
+    for limit, batch in tried.items():
+        fit = largest_batch(lambda b: b, start, 64, optimizer="sgd", limit_bytes=limit)
+        assert fit.batch == batch, limit
+
+
+def test_memory_that_does_not_grow_linearly_is_followed(monkeypatch):
+    def stepped(size, exact, limit):
+        return made(4, 100, size * size // 10)
+
+    monkeypatch.setattr(estimating, "_estimated", stepped)
+    fit = largest_batch(
+        lambda b: b, made(4, 100, 4 * 4 // 10), 4, optimizer="sgd", limit_bytes=1100
+    )
+    assert fit.batch == 100
+
+
+def test_limits():
+    found = [made(1, 100, 100), made(2, 50, 50), made(4, 25, 25)]
+    assert fewest(found, "sgd", 100).workers == 2
+    assert fewest(found, "adam", 100).workers == 4
+    assert fewest(found, "sgd", 49) is None
+    assert extrapolated_batch(found[0], 10, "sgd", 150) == 5
+    assert extrapolated_batch(found[0], 10, "sgd", 99) == 0
+
+
+def test_the_batch_is_what_most_inputs_share():
+    assert batch_of(mlp(2, 24, "adam")) == 24
+    assert batch_of(from_model("wresnet-50-4", batch_size=6, optimizer="sgd", workers=2)) == 6
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def run(args):
+    """Run the command to its exit status."""
+    with pytest.raises(SystemExit) as end:
+        main.main(args)
+    return end.value.code
+
+
+def json_of(capsys, *args):
+    assert run(["estimate", *args, "--format", "json", "--memory", "estimate"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_document(capsys):
+    found = json_of(capsys, "mlp", "--workers", "2", "--gpu-memory", "3GiB")
+    assert (found["format"], found["version"], found["limit_bytes"]) == (
+        "tofu-estimate",
+        1,
+        3 << 30,
+    )
+    (record,) = found["estimates"]
+    assert record["total_bytes"]["sgd"] == sum(record["bytes_per_worker"].values())
+    assert record["largest_batch"] > 512 and record["of_no_use"] == ""
+    assert not found["batches_extrapolated"]
+    assert json_of(capsys, "mlp", "--workers", "2")["estimates"][0]["largest_batch"] is None
+
+
+def test_a_symbol_file_is_scaled_by_its_first_extent(capsys, tmp_path):
+    import mxnet as mx
+
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, name="fc")
+    path = tmp_path / "net.json"
+    mx.sym.SoftmaxOutput(net, name="softmax").save(str(path))
+    given = str(path), "--shape", "data=8,32", "--workers", "1,2"
+    found = json_of(capsys, *given, "--gpu-memory", "1MiB")["estimates"]
+    batches = [each["largest_batch"] for each in found]
+    assert 8 < batches[0] < batches[1]
+    assert run(["estimate", *given, "--batch-size", "4"]) == 2
+    assert "--batch-size is only for a model" in capsys.readouterr().err
+
+
+SCRIPT = """
+import mxnet as mx
+from mxnet import autograd, gluon
+net = gluon.nn.Dense(64, in_units=32)
+net.initialize()
+net.hybridize()
+with autograd.record():
+    loss = net(mx.nd.ones((16, 32))).sum()
+loss.backward()
+raise SystemExit("the script went on")
+"""
+
+
+def test_a_script_ends_at_its_first_call_and_its_batch_is_extrapolated(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    found = subprocess.run(
+        [sys.executable, "-m", "tofu", "estimate", "--workers", "1,2", "--gpu-memory", "1MiB",
+         "--memory", "estimate", str(path)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "about " in found.stdout
+
+
+def test_activations_can_be_computed_again(capsys):
+    kinds = []
+    for recompute in ("none", "all"):
+        words = ["--workers=2", f"--recompute={recompute}", "--batch-size=64", "--format=json"]
+        with pytest.raises(SystemExit):
+            main.main(["estimate", *words, "mlp"])
+        (found,) = json.loads(capsys.readouterr().out)["estimates"]
+        kinds.append(found["bytes_per_worker"])
+    assert kinds[1]["activations"] != kinds[0]["activations"]  # more, as the network is shallow
+    assert kinds[1]["parameters"] == kinds[0]["parameters"]
+
+
+def test_the_command_prints_what_fits(capsys):
+    given = ["estimate", "mlp", "--optimizer", "adam", "--memory", "estimate"]
+    assert run([*given, "--workers", "1,2,3,4", "--gpu-memory", "1200 MiB"]) == 0
+    told = capsys.readouterr().out
+    row = {line.split()[0]: line for line in told.splitlines() if line[:7].strip().isdigit()}
+    assert row["4"].count(" +") == 3 and row["2"].count(" -") == 2
+    assert row["3"].endswith("as most bytes do not divide by 3") and "no use" in row["3"]
+    assert "4 workers is the fewest that fit with adam." in told
+
+
+def test_nothing_that_fits_tells_what_takes_the_memory(capsys):
+    given = ["estimate", "mlp", "--workers", "1,2", "--gpu-memory", "1.5GiB"]
+    assert run([*given, "--optimizer", "adam", "--batch-size", "64"]) == 1
+    told = capsys.readouterr().out
+    assert "Nothing fits in 1.5 GiB with adam: the least is 2.1 GiB, over 2 workers." in told
+    assert "needs most while it runs" in told
+    assert "largest then: " in told
+    assert "What would help: sgd instead of adam; more than 2 workers." in told
+    assert run(["estimate", "mlp", "--workers", "2", "--gpu-memory", "1100MiB"]) == 1
+    assert "a batch of 310 over 2 workers" in capsys.readouterr().out

@@ -1,0 +1,208 @@
+"""Plans within memory limits, the frontier, and what tofu frontier prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+pytest.importorskip("mxnet")
+
+from tofu.cli import main
+from tofu.cli.frontier import render
+from tofu.errors import ConfigError, MemoryLimitError
+from tofu.planner import within
+from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planner.problems import from_model
+from tofu.planner.rivals import rivals_of
+from tofu.planner.within import held_bytes, plan_within
+from tofu.plans import Plan, SearchOptions, plan_graph
+
+from ..plans.documents import document
+
+MIB = 2**20
+
+
+def mlp(workers=8):
+    return from_model("mlp", batch_size=64, optimizer="sgd", workers=workers)
+
+
+def made(held, cost, name="a plan", seconds=None, is_rival=False):
+    text = json.dumps(
+        document(total_bytes=cost, lower_bound_bytes=1, bytes_per_worker={"parameters": held})
+    )
+    return Point(name, Plan.from_json(text), seconds, is_rival)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_plan_within_a_limit_fits_and_costs_more(exact):
+    problem = mlp()
+    free = SearchOptions(allow_replication=True)
+    best = plan_within(problem, 1 << 40, free, exact=exact)
+    cut = plan_within(problem, 1 << 40, SearchOptions(), exact=exact)
+    assert best.total_bytes < cut.total_bytes
+    assert held_bytes(best) > held_bytes(cut)
+    assert best.memory == ("exact" if exact else "estimate")
+    limit = (held_bytes(best) + held_bytes(cut)) // 2
+    found = plan_within(problem, limit, free, exact=exact)
+    assert held_bytes(found) <= limit
+    assert best.total_bytes < found.total_bytes <= cut.total_bytes
+    assert found.lower_bound_bytes <= best.total_bytes
+
+
+def test_no_plan_says_what_the_least_holds():
+    problem = mlp(2)
+    least = held_bytes(plan_within(problem, 1 << 40, exact=False))
+    for limit in (1, MIB, least - least // 50):
+        with pytest.raises(MemoryLimitError) as error:
+            plan_within(problem, limit, SearchOptions(allow_replication=True), exact=False)
+        told = str(error.value)
+        assert "over 2 workers" in told and "the least that one holds is 1.0 GiB" in told
+
+
+def test_what_the_search_does_not_count_lowers_the_limit_of_tiles(monkeypatch):
+    asked = []
+
+    def search(problem, options, **_):
+        asked.append(options.memory_limit_bytes)
+        tiles = 1000 if options.memory_limit_bytes is None else options.memory_limit_bytes
+        return problem, made(tiles + 50, 10).plan
+
+    monkeypatch.setattr(within, "plan_fastest", search)
+    found = plan_within(mlp(2), 900, exact=False)
+    assert asked == [None, 900, 850]
+    assert held_bytes(found) == 900
+
+
+def test_unbeaten_points_hold_less_or_cost_less():
+    points = [made(10, 90), made(20, 50), made(20, 60), made(30, 50), made(40, 20), made(50, 30),
+              made(5, 10, is_rival=True)]  # fmt: skip
+    assert [(p.held_bytes, p.cost) for p in unbeaten(points)] == [(10, 90), (20, 50), (40, 20)]
+    assert [p.cost for p in unbeaten([made(10, 5, seconds=2.0), made(20, 9, seconds=1.0)])] == [
+        2,
+        1,
+    ]
+
+
+def test_the_turning_point_is_the_sharpest():
+    kept = [made(10, 100), made(20, 40), made(30, 35), made(100, 20)]
+    assert turning_point(kept) is kept[1]
+    assert turning_point(kept[:2]) is None
+
+
+def test_a_frontier_is_made_of_plans_within_limits():
+    rivals = rivals_of(["spartan"], SearchOptions())
+    points = list(frontier(mlp(), SearchOptions(), limits=4, rivals=rivals, exact=False))
+    kept = unbeaten(points)
+    assert len(kept) >= 2
+    costs = [point.plan.total_bytes for point in kept]
+    assert costs == sorted(costs, reverse=True)
+    assert [point.name for point in points if point.is_rival] == ["spartan"]
+    most = kept[0].held_bytes
+    fewer = frontier(mlp(), SearchOptions(), limits=4, most_bytes=most, exact=False)
+    assert {point.held_bytes for point in fewer} == {most}
+
+
+def test_a_frontier_says_whether_it_is_complete():
+    problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
+    options = SearchOptions()
+    whole = list(frontier(problem, options, limits=1000, exact=False))
+    part = list(frontier(problem, options, limits=1, exact=False))
+    assert all(point.is_proven for point in whole)
+    assert not any(point.is_proven for point in part)
+    assert len(part) < len(whole)
+    tiles = [point.tile_bytes for point in whole]
+    costs = [point.cost for point in whole]
+    assert tiles == sorted(set(tiles)) and costs == sorted(set(costs), reverse=True)
+    assert {point.cost for point in part} <= set(costs)
+    assert costs[-1] == plan_graph(problem, SearchOptions(allow_replication=True)).total_bytes
+    for form, told in (("text", "proven: no other plan"), ("json", '"complete": true')):
+        assert told in render("mlp", whole, form) and told not in render("mlp", part, form)
+
+
+def test_rivals_are_what_other_systems_minimise():
+    options = SearchOptions(objective="time", machine="p2.8xlarge")
+    found = rivals_of(["data-parallel", "tofu", "optcnn", "spartan"], options)
+    assert list(found) == ["data-parallel", "tofu", "optcnn", "spartan"]
+    assert found["data-parallel"].mode == "data-parallel"
+    assert (found["tofu"].mode, found["tofu"].objective) == ("recursion", "bytes")
+    assert (found["optcnn"].objective, found["optcnn"].allow_replication) == ("time", True)
+    assert found["optcnn"].memory_limit_bytes is None
+    with pytest.raises(ConfigError, match="optcnn: it minimises the time"):
+        rivals_of(["optcnn"], SearchOptions())
+    with pytest.raises(ConfigError, match="no such search mode"):
+        rivals_of(["optcn"], options)
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def run(capsys, *args):
+    with pytest.raises(SystemExit) as end:
+        main.main(["frontier", "--quick", "--workers", "8", "--batch-size", "64", *args, "mlp"])
+    told = capsys.readouterr()
+    return end.value.code, told.out, told.err
+
+
+def test_the_command_predicts_times_and_saves_the_last_plan(capsys, tmp_path):
+    path = tmp_path / "best.plan"
+    given = "--limits", "3", "--machine", "p2.8xlarge", "--rivals", "tofu,optcnn,mesh-tensorflow"
+    status, told, _ = run(capsys, *given, "--format", "json", "--save", str(path))
+    assert status == 0
+    found = json.loads(told)
+    assert (found["format"], found["version"], found["workers"]) == ("tofu-frontier", 1, 8)
+    seconds = [point["step_seconds"] for point in found["frontier"]]
+    assert seconds == sorted(seconds, reverse=True) and len(seconds) >= 2
+    tofu, optcnn, mesh = found["rivals"]
+    assert (tofu["name"], optcnn["name"], mesh["name"]) == ("tofu", "optcnn", "mesh-tensorflow")
+    assert mesh["step_seconds"] < tofu["step_seconds"]
+    assert optcnn["step_seconds"] == pytest.approx(seconds[-1], rel=0.01)
+    assert tofu["tile_bytes"] is None
+    assert any(point["tile_bytes"] for point in found["frontier"])
+    assert str(found["frontier"][-1]["communicated_bytes"]) in path.read_text()
+
+
+def test_a_limit_that_nothing_fits_is_one_line(capsys):
+    status, _, told = run(capsys, "--memory", "1MiB")
+    assert status == 2
+    assert told == (
+        "tofu: tofu frontier mlp: no plan over 8 workers fits in 1.0 MiB; tofu estimate mlp says "
+        "which number would do\n"
+    )
+
+
+def test_a_symbol_file_has_shapes(capsys, tmp_path):
+    import mxnet as mx
+
+    path = tmp_path / "net.json"
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=64, name="fc")
+    mx.sym.SoftmaxOutput(net, name="softmax").save(str(path))
+    with pytest.raises(SystemExit) as end:
+        main.main(["frontier", "--quick", "--workers", "2", "--shape", "data=8,32", str(path)])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("a worker holds  communicated")
+
+
+def test_pictures_and_pages_are_whole():
+    points = [made(10 * MIB, 90), made(20 * MIB, 50), made(40 * MIB, 20),
+              made(41 * MIB, 21, "<data-parallel>", is_rival=True),
+              made(41 * MIB, 21, "spartan", is_rival=True)]  # fmt: skip
+    picture = render("a < b", points, "svg")
+    tree = ElementTree.fromstring(picture)
+    texts = [e.text for e in tree.iter() if e.tag.endswith("}text")]
+    assert {"a < b", "<data-parallel>", "spartan", "turning point"} <= set(texts)
+    assert len([e for e in tree.iter() if e.tag.endswith("}circle")]) == 5
+    labels = [e for e in tree.iter() if e.tag.endswith("}text") and e.text in texts[-3:]]
+    places = sorted(float(e.attrib["y"]) for e in labels)
+    assert min(b - a for a, b in zip(places, places[1:])) >= 14
+    page = render("a < b", points, "html")
+    assert "&lt;data-parallel&gt;" in page and "a < b" not in page
+    assert not re.search(r'(href|src)="', page)
+    text = render("net", points, "text").splitlines()
+    assert text[2].endswith("a plan (turning point)") and text[-1].endswith("spartan")
+
+
+def test_one_point_has_a_picture():
+    assert "circle" in render("net", [made(10, 10)], "svg")

@@ -1,0 +1,189 @@
+"""Plans as text: every tensor of a small graph, repeated structure of a large one."""
+
+import json
+import re
+
+import pytest
+
+from tofu.plans import Plan, render_text
+from tofu.plans.render.grouping import repeated_operators, repeated_tensors
+
+from ..documents import document, stack
+
+
+def test_text_names_every_tensor_and_operator():
+    text = render_text(Plan.from_json(json.dumps(document())))
+    assert "4 workers (2 x 2), 1.5 KiB communicated per training step" in text
+    assert re.search(r"^w +8x6 +float32 +2x2 +0 1$", text, re.M)
+    assert re.search(r"^b +3 +float64 +1= +- -$", text, re.M)
+    assert re.search(r"^fc +FullyConnected +b - +96$", text, re.M)
+
+
+def test_only_a_bound_that_is_met_proves_the_plan():
+    changes = {"status": "steps-optimal", "lower_bound_bytes": 1024, "gap": 1 / 3}
+    text = render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert "every step optimal by itself; at most 50.0% above the optimum" in text
+    changes["status"] = "feasible"
+    assert "every step optimal" not in render_text(Plan.from_json(json.dumps(document(**changes))))
+    assert "proven optimal" in render_text(Plan.from_json(json.dumps(document())))
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        (1535, "at most 0.1% above the optimum"),
+        (1509, "at most 1.8% above the optimum"),
+        (1, "at most 153500.0% above the optimum"),
+        (0, "nothing proven of the whole plan"),
+    ],
+)
+def test_the_gap_is_rounded_up_and_said_in_words(bound, words):
+    changes = {"status": "feasible", "lower_bound_bytes": bound}
+    plan = Plan.from_json(json.dumps(document(**changes)))
+    assert plan.quality() == words
+    rival = Plan.from_json(json.dumps(document(mode="icml18", **changes)))
+    assert rival.quality() == f"{words} of icml18"
+
+
+def test_what_is_alike_is_counted_once():
+    text = render_text(stack())
+    assert re.search(r"^layer\*_weight +x 39 +8x6 +float32 +2x2 +0 1 +7.3 KiB$", text, re.M)
+    assert re.search(r"^layer0_weight +8x6 +float32 +2x2 +1 0 +192 bytes$", text, re.M)
+    assert re.search(r"^layer\*_fc +x 40 +FullyConnected +b - +3.8 KiB$", text, re.M)
+    assert "layer7_weight" not in text
+    assert len(text.splitlines()) < 25
+
+
+def test_all_shows_every_one():
+    text = render_text(stack(), everything=True)
+    assert all(f"\nlayer{i}_weight " in text and f"\nlayer{i}_fc " in text for i in range(40))
+
+
+def test_what_is_left_out_is_counted():
+    # Names without a common pattern: nothing to group.
+    names = [chr(97 + i % 26) * (1 + i // 26) for i in range(80)]
+    tensors = [
+        {"node": name, "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]} for name in names
+    ]
+    text = render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
+    assert "... and 60 more tensors, 960 bytes together; --all shows all" in text
+
+
+def test_summary_tells_model_and_memory():
+    lines = render_text(stack()).splitlines()
+    assert lines[1] == "stack: 99 nodes, 40 operators, 80 tensors"
+    assert lines[2] == (
+        "a worker holds 1.5 KiB (an estimate): parameters 1.0 KiB, fetch buffers 512 bytes"
+    )
+
+
+def test_groups_hold_every_tensor_and_operator_once():
+    plan = stack()
+    for groups, items in (
+        (repeated_tensors(plan), plan.tensors),
+        (repeated_operators(plan), plan.operators),
+    ):
+        members = [member for group in groups for member in group.members]
+        assert len(members) == len(items) and set(members) == set(items)
+        assert [g.bytes for g in groups] == sorted((g.bytes for g in groups), reverse=True)
+
+
+def test_a_number_that_all_share_stays_in_the_name():
+    (group,) = repeated_tensors(
+        Plan.from_json(
+            json.dumps(
+                document(
+                    tensors=[
+                        {"node": f"s2_{i}_w", "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]}
+                        for i in (3, 14)
+                    ]
+                )
+            )
+        )
+    )
+    assert (group.name, len(group)) == ("s2_*_w", 2)
+
+
+def test_operators_that_cost_differently_are_not_alike():
+    """Nor are those of another kind or split; numbers in names do not count."""
+    operators = [
+        {"node": f"layer{i}_fc", "op": op, "cuts": cuts, "bytes": size}
+        for i, (op, cuts, size) in enumerate(
+            [
+                ("FullyConnected", ["b", None], 96),
+                ("FullyConnected", ["b", None], 96),
+                ("FullyConnected", ["b", None], 100),
+                ("FullyConnected", ["o", None], 96),
+                ("relu", ["b", None], 96),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(operators=operators)))
+    found = [(group.name, len(group), group.bytes) for group in repeated_operators(plan)]
+    assert found == [
+        ("layer*_fc", 2, 192),
+        ("layer2_fc", 1, 100),
+        ("layer3_fc", 1, 96),
+        ("layer4_fc", 1, 96),
+    ]
+
+
+def test_tensors_of_another_type_are_not_alike():
+    tensors = [
+        {"node": f"layer{i}_w", "output": 0, "shape": shape, "dtype": dtype, "cuts": cuts}
+        for i, (shape, dtype, cuts) in enumerate(
+            [
+                ([8], 0, [0, 0]),
+                ([8], 0, [0, 0]),
+                ([8], 4, [0, 0]),
+                ([8], 0, [0, -1]),
+                ([4], 0, [0, 0]),
+            ]
+        )
+    ]
+    plan = Plan.from_json(json.dumps(document(tensors=tensors)))
+    found = [(group.name, len(group)) for group in repeated_tensors(plan)]
+    assert found == [("layer*_w", 2), ("layer2_w", 1), ("layer3_w", 1), ("layer4_w", 1)]
+
+
+def test_a_line_each_up_to_64_tensors():
+    def lines(count):
+        tensors = [
+            {"node": f"w{i}", "output": 0, "shape": [4], "dtype": 0, "cuts": [0, 0]}
+            for i in range(count)
+        ]
+        return render_text(Plan.from_json(json.dumps(document(tensors=tensors))))
+
+    assert "\nw63 " in lines(64)
+    assert "\nw64 " not in lines(65) and "x 65" in lines(65)
+
+
+def test_what_is_shared_follows_the_bytes_that_it_is_a_part_of():
+    plan = Plan.from_json(json.dumps(document(fetched_bytes=1024, model="net", nodes=3)))
+    lines = render_text(plan).splitlines()
+    assert lines[1] == "512 bytes of that is not communicated: equal fetches are shared"
+    assert lines[2].startswith("net: ")
+
+
+def test_a_plan_that_leaves_most_bytes_whole_says_so():
+    def tensors(whole):
+        shapes = {"w": [8, 6], "v": [9, whole]}
+        return [
+            {
+                "node": n,
+                "output": 0,
+                "shape": s,
+                "dtype": 0,
+                "cuts": [0, 1] if n == "w" else [-1] * 2,
+            }
+            for n, s in shapes.items()
+        ]
+
+    lines = render_text(Plan.from_json(json.dumps(document(tensors=tensors(7))))).splitlines()
+    assert lines[1] == (
+        "252 bytes of the 444 bytes of all tensors stay whole on every worker, as no dimension "
+        "divides by 2 x 2: v (252 bytes)"
+    )
+    assert lines[2] == "choose another number of workers, or a batch and layers that it divides"
+    few = render_text(Plan.from_json(json.dumps(document(tensors=tensors(3)))))
+    assert "whole on every worker" not in few
