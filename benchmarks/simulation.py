@@ -138,8 +138,8 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.memory.planner import predict as predict_memory
-    from tofu.plans import SearchOptions
-    from tofu.simulate.choose import choose_plan
+    from tofu.planner.search import search
+    from tofu.plans import Problem, SearchOptions
     from tofu.simulate.machine_files import read_machine
     from tofu.simulate.step import simulate_plan, step_graphs
 
@@ -147,7 +147,7 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     table = strategy_table(graph.training_graph(optimizer="sgd_mom"))[0]
     if objective == "time":
         options = SearchOptions(objective="time", machine=file, allow_replication=True)
-        plan = choose_plan(table, workers, None, options, fetch="multifetch").plan
+        plan = search(Problem("", table, workers), options, fetch="multifetch").plan
     else:
         plan = _core.plan(table, workers=workers)
     machine = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -16,7 +16,10 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import Row
 from tofu.errors import ConfigError, PlanError
 from tofu.lang.tracing import Shape
-from tofu.plans import Plan, Problem, SearchOptions, plan_graph
+from tofu.planner.decide import Programs, decide
+from tofu.planner.search import Searched
+from tofu.planner.wish import Wish
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.text import render_text
 from tofu.tables import table
@@ -129,9 +132,10 @@ class TorchPlan:
         """The same with what a rank, and one device without a mesh, hold at the worst moment."""
         found, alone = step_memory(self), step_memory(self.serial())
         kinds = dict(found.kinds)
-        document = json.loads(self.details.to_json())
-        document.update(bytes_per_worker={**kinds, "total": found.bytes}, memory="lives")
-        details = dataclasses.replace(Plan.from_json(json.dumps(document)), peak=found.peak)
+        counted = self.details.noted(
+            bytes_per_worker={**kinds, "total": found.bytes}, memory="lives"
+        )
+        details = dataclasses.replace(counted, peak=found.peak)
         return TorchPlan(
             self.traced, self.graph, self.mesh, details, self.undescribed, self.optimizer,
             kinds, alone.kinds,
@@ -265,7 +269,7 @@ def plan_traced(
     What a rank holds is not counted; `with_memory` does.
     """
     planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
-    return planned_as(planning, plan_graph(planning.problem, planning.options))
+    return decide(planning.problem, Wish(planning.options), ModulePlans(planning)).made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,9 +318,23 @@ def planned_as(planning: Planning, found: Plan) -> TorchPlan:
     """The plan of a module that a search found, with what ranks receive."""
     rest = planning.undescribed, planning.optimizer
     made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
-    document = {**json.loads(found.to_json()), "fetched_bytes": received_bytes(made)}
-    details = Plan.from_json(json.dumps(document))
+    details = found.noted(fetched_bytes=received_bytes(made))
     return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
+
+
+class ModulePlans(Programs[TorchPlan]):
+    """Plans of a module, with the memory of a rank where a limit asks for it."""
+
+    def __init__(self, planning: Planning) -> None:
+        self._planning = planning
+
+    def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
+        """The plan of the module; ranks keep no fetched regions."""
+        return planned_as(self._planning, searched.read())
+
+    def held_bytes(self, made: TorchPlan) -> int:
+        """What a rank holds."""
+        return sum(made.with_memory().memory.values())
 
 
 class _Restriction:
