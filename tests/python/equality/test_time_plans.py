@@ -7,7 +7,7 @@ import pytest
 
 import tofu
 from tofu.gluon.session.session import looking
-from tofu.simulate import choose
+from tofu.planner import search
 
 from .models import CASES, train
 
@@ -22,7 +22,7 @@ def serial(model, dtype):
 @pytest.fixture
 def only_for_time(monkeypatch):
     """Takes the search's plan for time, even if the plan for bytes is simulated to be faster."""
-    monkeypatch.setattr(choose, "_candidates", lambda options: {"time": options})
+    monkeypatch.setattr(search, "_candidates", lambda options: {"time": options})
 
 
 @pytest.mark.usefixtures("only_for_time")
