@@ -19,72 +19,86 @@ PACKAGE = ROOT / "python" / "tofu"
 
 # --- C++ --------------------------------------------------------------------------------------
 
-RUNTIME = ("kernels", "mxnet")  # at training time, inside MXNet's process
-# Layers that a layer must not include although they are below it.
-FORBIDDEN = {("solver", "graph")}
-# The text formats in which a partitioned graph tells a kernel what to fetch.
-READ_FETCHES = ("passes/partition", "passes/simulate")
-SPECIFICATIONS = {"kernels/multifetch_spec.h", "kernels/fetch_bundle.h"}
+# They name MXNet: its names, what runs in its process, what that reads, and the errors of both.
+KNOW_MXNET = {"mxnet", "mxnet/dialect", "kernels", "fetch", "bindings"}
 
 
 def documented(section: str) -> list[str]:
     """The first column of the table under a heading of the page: the layers, highest first."""
+    return list(purposes(section))
+
+
+def purposes(section: str) -> dict[str, str]:
+    """The rows of the table under a heading of the page: layers, highest first, and purposes."""
     text = PAGE.read_text(encoding="utf-8").partition(f"\n### {section}")[2]
     table = re.search(r"\n\| folder.*?\n\n|\n\| package.*?\n\n", text, re.DOTALL)
     assert table is not None, f"{PAGE}: no table under {section}"
-    return [name.rstrip("/") for name in re.findall(r"^\| `([\w/]+)`", table.group(), re.MULTILINE)]
+    rows = re.findall(r"^\| `([\w/]+)` \| (.*) \|$", table.group(), re.MULTILINE)
+    return {name.rstrip("/"): purpose for name, purpose in rows}
 
 
-def includes() -> Iterator[tuple[str, str, str, str]]:
-    """The folder and path of every source and of every file of ours that it includes."""
+@pytest.fixture(scope="module")
+def includes() -> dict[str, set[str]]:
+    """Every source, by its path, and the files of ours that it includes."""
+    found = {}
     for path in sorted((ROOT / "src").rglob("*")):
         if path.suffix not in (".h", ".cc", ".cu"):
             continue
-        folder = path.parent.relative_to(ROOT / "src").as_posix()
-        source = f"{folder}/{path.name}"
-        for target in re.findall(r'^#include "([^"]+)"', path.read_text("utf-8"), re.MULTILINE):
-            where = target.rpartition("/")[0] or folder
-            yield folder, source, where, target
+        source = path.relative_to(ROOT / "src").as_posix()
+        targets = re.findall(r'^#include "([^"]+)"', path.read_text("utf-8"), re.MULTILINE)
+        found[source] = {each if "/" in each else f"{folder_of(source)}/{each}" for each in targets}
+    return found
 
 
-def test_every_folder_of_sources_is_documented() -> None:
-    layers = {*documented("C++"), *RUNTIME}
-    assert {folder for folder, *_ in includes()} <= layers
-    folders = {p.parent.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.cc")}
-    assert folders == layers - {folder for folder in layers if not (ROOT / "src" / folder).is_dir()}
+def folder_of(source: str) -> str:
+    return source.rpartition("/")[0]
 
 
-def test_sources_include_only_what_lies_below() -> None:
+def test_every_folder_of_sources_is_documented(includes: dict[str, set[str]]) -> None:
+    assert {folder_of(source) for source in includes} == set(documented("C++"))
+
+
+def test_sources_include_only_what_lies_below(includes: dict[str, set[str]]) -> None:
     order = documented("C++")
-    wrong = set()
-    for folder, source, where, target in includes():
-        if where == folder or (folder in READ_FETCHES and target in SPECIFICATIONS):
-            continue
-        if target == DIALECT and folder.startswith(("passes/", "bindings")):
-            continue
-        if source.startswith("mxnet/dialect.") and where in ("base", "graph"):
-            continue
-        if folder in RUNTIME or where in RUNTIME:
-            fits = where == "kernels" and folder in ("mxnet", "bindings")
-        else:
-            fits = order.index(where) > order.index(folder) and (folder, where) not in FORBIDDEN
-        if not fits:
-            wrong.add((source, target))
+    wrong = {
+        (source, target)
+        for source, targets in includes.items()
+        for target in targets
+        if order.index(folder_of(target)) < order.index(folder_of(source))
+    }
     assert wrong == set()
 
 
-DIALECT = "mxnet/dialect.h"
+def test_what_knows_no_graph_includes_none(includes: dict[str, set[str]]) -> None:
+    """Not even through other files."""
+    blind = {name for name, purpose in purposes("C++").items() if "Knows no graph" in purpose}
+    assert {"mxnet", "kernels", "machine", "solver"} <= blind
+
+    def reached(source: str, seen: set[str]) -> set[str]:
+        for target in includes[source] - seen:
+            seen.add(target)
+            reached(target, seen)
+        return seen
+
+    wrong = {
+        (source, target)
+        for source in includes
+        if folder_of(source) in blind
+        for target in reached(source, set())
+        if folder_of(target) == "graph" or target.startswith("passes/")
+    }
+    assert wrong == set()
 
 
-def test_only_one_folder_of_sources_knows_mxnet() -> None:
+def test_only_some_folders_of_sources_know_mxnet() -> None:
     """Other folders only include its names, and read and write its version number."""
-    found = set()
-    for folder in ("base", "graph", "machine", "solver", "passes"):
-        for path in sorted((ROOT / "src" / folder).rglob("*.*")):
-            text = path.read_text("utf-8").replace(DIALECT, "").replace("mxnet_version", "")
+    users = set()
+    for folder in set(documented("C++")) - KNOW_MXNET:
+        for path in sorted((ROOT / "src" / folder).glob("*.*")):
+            text = re.sub(r"mxnet/\w+(/\w+)?\.\w+|mxnet_version", "", path.read_text("utf-8"))
             if "mxnet" in text.lower():
-                found.add(path.relative_to(ROOT / "src").as_posix())
-    assert found == set()
+                users.add(path.relative_to(ROOT / "src").as_posix())
+    assert users == set()
 
 
 # --- Python -----------------------------------------------------------------------------------

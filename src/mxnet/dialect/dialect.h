@@ -3,8 +3,8 @@
 // for MXNet's limits.
 //
 // Built into the passes' library, not into the extension that MXNet loads.
-#ifndef TOFU_MXNET_DIALECT_H_
-#define TOFU_MXNET_DIALECT_H_
+#ifndef TOFU_MXNET_DIALECT_DIALECT_H_
+#define TOFU_MXNET_DIALECT_DIALECT_H_
 
 #include <cstdint>
 #include <string>
@@ -19,23 +19,6 @@ namespace tofu {
 // The attribute that assigns a node to a worker, and its value.
 constexpr char kContextAttr[] = "__ctx_group__";
 std::string WorkerContext(int worker);
-
-// tofu's own operators (multifetch_ops.h): the attributes of kMultiFetchOp that say what
-// it assembles, from where (kernels/fetch_bundle.h), and the node's name, which MXNet
-// does not tell operators; and that of kRetireOp with its number of inputs.
-constexpr char kPublishOp[] = "_tofu_publish";
-constexpr char kMultiFetchOp[] = "_tofu_multifetch";
-constexpr char kRetireOp[] = "_tofu_retire";
-constexpr char kSpecAttr[] = "spec";
-constexpr char kHandlesAttr[] = "handles";
-constexpr char kLabelAttr[] = "label";
-constexpr char kNumArgsAttr[] = "num_args";
-constexpr char kNumTilesAttr[] = "num_tiles";
-// Of kMultiFetchOp and kRetireOp: the node reads other workers' arrays itself, so the
-// executor puts no copies on its edges (place_nodes.cc).
-constexpr char kDirectAttr[] = "__direct__";
-// The type of handles, acknowledgements and tokens: int64.
-constexpr int kHandleDtype = 6;
 
 // Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU, and a
 // fetch may read it on another worker (remote_views.h).
@@ -81,4 +64,4 @@ bool TakesControlDeps(const Node& node);
 
 }  // namespace tofu
 
-#endif  // TOFU_MXNET_DIALECT_H_
+#endif  // TOFU_MXNET_DIALECT_DIALECT_H_

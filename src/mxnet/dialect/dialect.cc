@@ -1,4 +1,4 @@
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fetch/node_names.h"
 
 namespace tofu {
 namespace {

@@ -3,13 +3,13 @@
 // tile itself.
 //
 // Errors: SpecError for text that is not a bundle.
-#ifndef TOFU_KERNELS_FETCH_BUNDLE_H_
-#define TOFU_KERNELS_FETCH_BUNDLE_H_
+#ifndef TOFU_FETCH_FETCH_BUNDLE_H_
+#define TOFU_FETCH_FETCH_BUNDLE_H_
 
 #include <string>
 #include <vector>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 namespace tofu {
 
@@ -41,4 +41,4 @@ FetchBundle ReadBundle(const std::string& specs, const std::string& handles);
 
 }  // namespace tofu
 
-#endif  // TOFU_KERNELS_FETCH_BUNDLE_H_
+#endif  // TOFU_FETCH_FETCH_BUNDLE_H_

@@ -1,4 +1,4 @@
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 //
 // Errors: SpecError for text that is not a specification; it says what was found
 //         and what was expected.
-#ifndef TOFU_KERNELS_MULTIFETCH_SPEC_H_
-#define TOFU_KERNELS_MULTIFETCH_SPEC_H_
+#ifndef TOFU_FETCH_MULTIFETCH_SPEC_H_
+#define TOFU_FETCH_MULTIFETCH_SPEC_H_
 
 #include <cstdint>
 #include <stdexcept>
@@ -65,4 +65,4 @@ MultiFetchSpec ReadSpec(const std::string& text);
 
 }  // namespace tofu
 
-#endif  // TOFU_KERNELS_MULTIFETCH_SPEC_H_
+#endif  // TOFU_FETCH_MULTIFETCH_SPEC_H_

@@ -1,4 +1,4 @@
-#include "kernels/fetch_bundle.h"
+#include "fetch/fetch_bundle.h"
 
 #include <gtest/gtest.h>
 
