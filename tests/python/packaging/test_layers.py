@@ -232,6 +232,15 @@ def test_example_calls_need_no_mxnet(imports: dict[str, set[str]]) -> None:
             assert not {t for t in targets if t.startswith(("mxnet", "tofu.mx"))}, module
 
 
+def test_descriptions_load_no_example_calls(imports: dict[str, set[str]]) -> None:
+    calls = {m for m in imports if m.startswith("tofu.tdl.") and m.endswith("_calls")}
+    assert len(calls) > 20
+    users = {module for module, targets in imports.items() if targets & calls}
+    assert users == set()  # tofu.verify.calls.registry loads them by name
+    tables = {module for module, targets in imports.items() if "tofu.lang.calls" in targets}
+    assert not {m for m in tables - calls if not m.startswith("tofu.verify")}
+
+
 # --- Names that nothing uses ------------------------------------------------------------------
 
 

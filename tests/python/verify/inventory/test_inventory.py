@@ -15,8 +15,7 @@ from tofu.cli import operator_list, operator_report
 from tofu.lang import lookup, op
 from tofu.mx.extension import load
 from tofu.mx.graphs.gradient import RENAMED
-from tofu.verify.calls.cases import ALL, NOT_RUN
-from tofu.verify.calls.registry import cases_by_operator
+from tofu.verify.calls.registry import NOT_RUN, cases_by_operator, shipped_cases
 from tofu.verify.check.operator import check_operator
 from tofu.verify.find.explained import EXPLAINED
 from tofu.verify.inventory import cache, record
@@ -171,7 +170,7 @@ def test_every_split_that_is_missing_is_explained_and_nothing_else() -> None:
 
 
 def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
-    case = next(case for case in ALL if case.op == "size_array")
+    case = next(case for case in shipped_cases() if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     document = json.loads(operator_report.verdicts_document([verdict]))
     assert set(document) == {"checked", "false", "missing", "explained", "skipped"}
@@ -187,6 +186,6 @@ def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
 
 def test_what_nothing_explains_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tofu.verify.check.operator.EXPLAINED", {})
-    case = next(case for case in ALL if case.op == "size_array")
+    case = next(case for case in shipped_cases() if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     assert len(verdict.missing) == 2 and verdict.explained == []

@@ -1,9 +1,8 @@
-"""Samples of element-wise operators."""
+"""Example calls of element-wise operators."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real, words
+from tofu.lang.calls import Case, In, back, case, positive, real, words
 
 __all__ = ["CASES"]
 
@@ -42,7 +41,6 @@ def _elementwise() -> list[Case]:
         case("amp_cast", real(6, 4), attrs={"dtype": "float16"}, dtype="float32"),
         case("_identity_with_attr_like_rhs", real(6, 4), real(6, 4), expect="i0 i1"),
         case("add_n", real(6, 4), real(6, 4), real(6, 4), attrs={"num_args": "3"}, expect="i0 i1"),
-        case("_contrib_div_sqrt_dim", real(6, 4), expect="i0"),
     ]
     cases += [case(n, positive(6, 4), attrs={"scalar": "0.4"}, expect="i0 i1") for n in SCALAR]
     cases += [case(n, positive(6, 4), positive(6, 4), expect="i0 i1") for n in BINARY]
@@ -105,4 +103,27 @@ def _unary_backward() -> list[Case]:
     return cases
 
 
-CASES = [*_elementwise(), *_unary_backward()]
+def _passed_on() -> list[Case]:
+    two = real(6, 4), real(6)
+    more = {"attrs": {"num_outputs": "2"}, "outputs": 2, "dtype": "float32"}
+    more["expect"] = "i0 i1"
+    cases = [
+        case("amp_multicast", *two, **more),
+        back("_backward_amp_multicast", "g0 g1", *two, **more),
+        case("_copyto", real(6, 4), imperative=True, shaped=(0,), expect="i0 i1"),
+        case("_CrossDeviceCopy", real(6, 4), expect="i0 i1"),
+        back("_backward__CrossDeviceCopy", "g0", real(6, 4), forward="_CrossDeviceCopy"),
+        case("MakeLoss", real(6, 4), expect="i0 i1"),
+        case(
+            "IdentityAttachKLSparseReg", positive(6, 4), positive(4), expect="n c", dtype="float32"
+        ),
+        case("_scatter_elemwise_div", real(6, 4), real(6, 4), expect="i0 i1"),
+    ]
+    for name in ("_contrib_round_ste", "_contrib_sign_ste"):
+        cases.append(case(name, real(6, 4), expect="i0 i1"))
+    for name in ("_scatter_plus_scalar", "_scatter_minus_scalar"):
+        cases.append(case(name, real(6, 4), attrs={"scalar": "2"}, expect="i0 i1"))
+    return cases
+
+
+CASES = [*_elementwise(), *_unary_backward(), *_passed_on()]

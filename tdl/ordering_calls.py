@@ -1,9 +1,8 @@
-"""Samples of sorting and choosing along an axis."""
+"""Example calls of sorting and choosing along an axis."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, back, case, real
 
 __all__ = ["CASES"]
 

@@ -1,11 +1,10 @@
-"""Samples of weight updates."""
+"""Example calls of weight updates."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import case, positive, real
+from tofu.lang.calls import Case, In, case, positive, real
 
 __all__ = ["CASES"]
 

@@ -1,11 +1,10 @@
-"""Samples of deconvolutions."""
+"""Example calls of deconvolutions."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
 

@@ -1,9 +1,8 @@
-"""Samples of the fused recurrent operator."""
+"""Example calls of the fused recurrent operator."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
 

@@ -1,9 +1,8 @@
-"""Samples of image operators."""
+"""Example calls of image operators."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive
+from tofu.lang.calls import Case, In, back, case, positive
 
 __all__ = ["CASES"]
 

@@ -1,9 +1,8 @@
-"""Samples of operators on whole numbers."""
+"""Example calls of operators on whole numbers."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import case
+from tofu.lang.calls import Case, In, case
 
 __all__ = ["CASES"]
 

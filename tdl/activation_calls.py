@@ -1,9 +1,8 @@
-"""Samples of activations, softmax and dropout."""
+"""Example calls of activations, softmax and dropout."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, positive, real
+from tofu.lang.calls import Case, In, back, case, ints, positive, real
 
 __all__ = ["CASES"]
 

@@ -1,11 +1,10 @@
-"""Samples of samplers, of densities, and of the gradients of both."""
+"""Example calls of samplers, of densities, and of the gradients of both."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, positive
+from tofu.lang.calls import Case, In, back, case, ints, positive
 
 __all__ = ["CASES"]
 

@@ -1,11 +1,10 @@
-"""Samples of NumPy's products, differences and polynomials, and of their gradients."""
+"""Example calls of NumPy's products, differences and polynomials, and of their gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tofu.verify.calls.case import Case
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, back, case, real
 
 __all__ = ["CASES"]
 

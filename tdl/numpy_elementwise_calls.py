@@ -1,11 +1,10 @@
-"""Samples of NumPy's element-wise, broadcasting and creation operators."""
+"""Example calls of NumPy's element-wise, broadcasting and creation operators."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real, words
+from tofu.lang.calls import Case, In, back, case, positive, real, words
 
 __all__ = ["CASES"]
 

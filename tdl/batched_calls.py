@@ -1,11 +1,10 @@
-"""Samples of operators that work on each instance of a batch separately."""
+"""Example calls of operators that work on each instance of a batch separately."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, positive, real
+from tofu.lang.calls import Case, In, back, case, ints, positive, real
 
 __all__ = ["CASES"]
 
@@ -48,14 +47,10 @@ def _losses() -> list[Case]:
     cases.append(gradient)
     penalised = positive(6, 4), positive(4)
     cases += [
-        case("MakeLoss", real(6, 4), expect="i0 i1"),
         back("_backward_MakeLoss", "", real(6, 4), attrs={"grad_scale": "2"}, expect="i0 i1"),
         back("_backward_MakeLoss", "", real(6, 4), attrs={"normalization": "batch"}, expect="i1"),
         case("SVMOutput", real(6, 4), labels, expect="i0 i1"),
         back("_backward_SVMOutput", "i1 o0", real(6, 4), labels, expect="n", **unwritten),
-        case(
-            "IdentityAttachKLSparseReg", positive(6, 4), positive(4), expect="n c", dtype="float32"
-        ),
         back(
             "_backward_IdentityAttachKLSparseReg",
             "g0 i0 i1",

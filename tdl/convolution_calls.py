@@ -1,12 +1,11 @@
-"""Samples of convolutions and poolings."""
+"""Example calls of convolutions and poolings."""
 
 from __future__ import annotations
 
 import dataclasses
 from itertools import product
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
 

@@ -1,9 +1,8 @@
-"""Samples of operators that make tensors."""
+"""Example calls of operators that make tensors."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case
-from tofu.verify.calls.samples import case, real
+from tofu.lang.calls import Case, case, real
 
 __all__ = ["CASES"]
 

@@ -1,11 +1,10 @@
-"""Samples of NumPy's operators that move elements, and of their gradients."""
+"""Example calls of NumPy's operators that move elements, and of their gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
 

@@ -1,9 +1,8 @@
-"""Samples of boxes and anchors."""
+"""Example calls of boxes and anchors."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, boxes, case, ints, positive, real
+from tofu.lang.calls import Case, In, back, boxes, case, ints, positive, real
 
 __all__ = ["CASES"]
 

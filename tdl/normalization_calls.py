@@ -1,9 +1,8 @@
-"""Samples of normalizations."""
+"""Example calls of normalizations."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real
+from tofu.lang.calls import Case, In, back, case, positive, real
 
 __all__ = ["CASES"]
 
@@ -56,6 +55,7 @@ def _normalization() -> list[Case]:
         more = {"attrs": {"axis": axis}, "outputs": 3}
         cases.append(case("LayerNorm", *inputs, **more))
         cases.append(back("_backward_LayerNorm", "g0 i0 i1 o1 o2", *inputs, **more))
+    cases.append(case("_contrib_div_sqrt_dim", real(6, 4), expect="i0"))
     return cases
 
 

@@ -1,9 +1,8 @@
-"""Samples of broadcasting operators."""
+"""Example calls of broadcasting operators."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real, words
+from tofu.lang.calls import Case, In, back, case, positive, real, words
 
 __all__ = ["CASES"]
 

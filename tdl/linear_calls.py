@@ -1,11 +1,10 @@
-"""Samples of matrix products."""
+"""Example calls of matrix products."""
 
 from __future__ import annotations
 
 from itertools import product
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
 

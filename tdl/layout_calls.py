@@ -1,9 +1,8 @@
-"""Samples of blocks, patches, copies, diagonals, pieces and counts."""
+"""Example calls of blocks, patches, copies, diagonals, pieces and counts."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, positive, real
+from tofu.lang.calls import Case, In, back, case, ints, positive, real
 
 __all__ = ["CASES"]
 
@@ -82,39 +81,7 @@ def _counts() -> list[Case]:
         case("shape_array", real(6, 4), expect=""),
         case("size_array", real(6, 4), expect=""),
         case("_linspace", attrs={"start": "0", "stop": "1", "num": "6"}, expect=""),
-        case("argmax_channel", real(6, 4), expect="a"),
-        case("nanprod", real(6, 4), attrs={"axis": "1"}, expect="i0 i1"),
-        back("_backward_nanprod", "g0 i0 o0", real(6, 4), attrs={"axis": "1"}),
-        case("all_finite", real(6, 4), dtype="float32", expect="t0_0 t0_1"),
-        case(
-            "multi_all_finite",
-            *(real(6, 4), real(6)),
-            attrs={"num_arrays": "2"},
-            dtype="float32",
-            expect="t0_0 t0_1 t1_0",
-        ),
-        case("_npx_constraint_check", In((6, 4), "count", 1, "bool"), numpy=True, imperative=True),
-        case("_contrib_allclose", real(6, 4), real(6, 4), expect="t0_0 t0_1"),
     ]
 
 
-def _types() -> list[Case]:
-    two = real(6, 4), real(6)
-    more = {"attrs": {"num_outputs": "2"}, "outputs": 2, "dtype": "float32"}
-    more["expect"] = "i0 i1"
-    cases = [
-        case("amp_multicast", *two, **more),
-        back("_backward_amp_multicast", "g0 g1", *two, **more),
-        case("_copyto", real(6, 4), imperative=True, shaped=(0,), expect="i0 i1"),
-        case("_CrossDeviceCopy", real(6, 4), expect="i0 i1"),
-        back("_backward__CrossDeviceCopy", "g0", real(6, 4), forward="_CrossDeviceCopy"),
-        case("_scatter_elemwise_div", real(6, 4), real(6, 4), expect="i0 i1"),
-    ]
-    for name in ("_contrib_round_ste", "_contrib_sign_ste"):
-        cases.append(case(name, real(6, 4), expect="i0 i1"))
-    for name in ("_scatter_plus_scalar", "_scatter_minus_scalar"):
-        cases.append(case(name, real(6, 4), attrs={"scalar": "2"}, expect="i0 i1"))
-    return cases
-
-
-CASES = [*_blocks(), *_copies(), *_diagonals(), *_pieces(), *_counts(), *_types()]
+CASES = [*_blocks(), *_copies(), *_diagonals(), *_pieces(), *_counts()]

@@ -1,9 +1,8 @@
-"""Samples of operators that sample images at positions given by other tensors."""
+"""Example calls of operators that sample images at positions given by other tensors."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real
+from tofu.lang.calls import Case, In, back, case, positive, real
 
 __all__ = ["CASES"]
 

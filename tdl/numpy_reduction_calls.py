@@ -1,11 +1,10 @@
-"""Samples of NumPy's reductions, statistics and scans, and of their gradients."""
+"""Example calls of NumPy's reductions, statistics and scans, and of their gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real
+from tofu.lang.calls import Case, In, back, case, positive, real
 
 __all__ = ["CASES"]
 

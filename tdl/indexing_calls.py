@@ -1,9 +1,8 @@
-"""Samples of operators whose indices are data."""
+"""Example calls of operators whose indices are data."""
 
 from __future__ import annotations
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, ints, real
+from tofu.lang.calls import Case, In, back, case, ints, real
 
 __all__ = ["CASES"]
 

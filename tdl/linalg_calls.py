@@ -1,12 +1,11 @@
-"""Samples of linear algebra, and of its gradients."""
+"""Example calls of linear algebra, and of its gradients."""
 
 from __future__ import annotations
 
 from itertools import product
 from typing import Any
 
-from tofu.verify.calls.case import Case, In
-from tofu.verify.calls.samples import back, case, positive, real
+from tofu.lang.calls import Case, In, back, case, positive, real
 
 __all__ = ["CASES"]
 

@@ -1,11 +1,10 @@
-"""Samples of reductions."""
+"""Example calls of reductions."""
 
 from __future__ import annotations
 
 from itertools import product
 
-from tofu.verify.calls.case import Case
-from tofu.verify.calls.samples import back, case, real
+from tofu.lang.calls import Case, In, back, case, real
 
 __all__ = ["CASES"]
 
@@ -42,4 +41,22 @@ def _reduction() -> list[Case]:
     return cases
 
 
-CASES = _reduction()
+def _of_any_shape() -> list[Case]:
+    return [
+        case("argmax_channel", real(6, 4), expect="a"),
+        case("nanprod", real(6, 4), attrs={"axis": "1"}, expect="i0 i1"),
+        back("_backward_nanprod", "g0 i0 o0", real(6, 4), attrs={"axis": "1"}),
+        case("all_finite", real(6, 4), dtype="float32", expect="t0_0 t0_1"),
+        case(
+            "multi_all_finite",
+            *(real(6, 4), real(6)),
+            attrs={"num_arrays": "2"},
+            dtype="float32",
+            expect="t0_0 t0_1 t1_0",
+        ),
+        case("_npx_constraint_check", In((6, 4), "count", 1, "bool"), numpy=True, imperative=True),
+        case("_contrib_allclose", real(6, 4), real(6, 4), expect="t0_0 t0_1"),
+    ]
+
+
+CASES = [*_reduction(), *_of_any_shape()]
