@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 from _common import write
+from _svg import compact
 
-__all__ = ["draw_again", "parser_of", "pyplot_of", "save", "write_and_draw"]
+__all__ = ["draw_again", "line_with_dots", "parser_of", "pyplot_of", "save", "write_and_draw"]
 
 Document = dict[str, Any]
 Draw = Callable[[Document, Path], None]
@@ -52,15 +55,30 @@ def pyplot_of(name: str) -> Any:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none"})
+    matplotlib.rcParams.update(
+        {"svg.hashsalt": name, "svg.fonttype": "none", "path.simplify": False}
+    )
     from matplotlib import pyplot
 
     return pyplot
 
 
+def line_with_dots(
+    axes: Any, xs: Sequence[float], ys: Sequence[float], *, label: str, **style: Any
+) -> None:
+    """Plot a line with a dot at every point: two paths, however many points there are."""
+    (line,) = axes.plot(xs, ys, "-", label=label, **style)
+    starts = [number for x in xs for number in (x, x, float("nan"))]
+    ends = [number for y in ys for number in (y, y, float("nan"))]
+    axes.plot(starts, ends, "-", color=line.get_color(), linewidth=5, solid_capstyle="round")
+
+
 def save(figure: Any, path: Path, **options: Any) -> None:
-    """Save a figure of matplotlib without a date, and forget it."""
+    """Save a figure of matplotlib as a small SVG file without a date, and forget it."""
     from matplotlib import pyplot
 
-    figure.savefig(path, metadata={"Date": None}, **options)
+    text = io.StringIO()
+    unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(text, format="svg", metadata=unsaid, **options)
+    path.write_text(compact(text.getvalue()), encoding="utf-8")
     pyplot.close(figure)

@@ -203,20 +203,19 @@ def _draw_panel(axes: Any, rows: Sequence[Row], *, is_speedup: bool) -> None:
     labels = list(dict.fromkeys(row["label"] for row in rows))
     systems = list(dict.fromkeys(row["system"] for row in rows))
     width = 0.8 / len(systems)
-    for row in rows:
-        place = labels.index(row["label"]) + systems.index(row["system"]) * width
-        height = row["speedup"] if is_speedup else row["step_seconds"]
-        filled = height if is_speedup else row["compute_seconds"]
-        first = LABELS[row["system"]] if row["label"] == labels[0] else ""
-        colour = COLOURS[row["system"]]
-        axes.bar(place, filled, width, color=colour, edgecolor="#333", linewidth=0.4, label=first)
-        axes.bar(
-            place, height - filled, width, bottom=filled, color="white", edgecolor="#333",
-            linewidth=0.4,
-        )  # fmt: skip
-        axes.text(
-            place, height, f" {height:.2g}", rotation=90, ha="center", va="bottom", fontsize=6
-        )
+    for at, system in enumerate(systems):
+        of_system = [row for row in rows if row["system"] == system]
+        places = [labels.index(row["label"]) + at * width for row in of_system]
+        heights = [row["speedup" if is_speedup else "step_seconds"] for row in of_system]
+        edge = {"edgecolor": "#333", "linewidth": 0.4}
+        filled = heights if is_speedup else [row["compute_seconds"] for row in of_system]
+        axes.bar(places, filled, width, color=COLOURS[system], label=LABELS[system], **edge)
+        added = [height - below for height, below in zip(heights, filled)]
+        axes.bar(places, added, width, bottom=filled, color="white", **edge)
+        for place, height in zip(places, heights):
+            axes.text(
+                place, height, f" {height:.2g}", rotation=90, ha="center", va="bottom", fontsize=6
+            )
     axes.set_xticks([at + 0.4 - width / 2 for at in range(len(labels))], labels, fontsize=8)
     axes.set_ylabel("speedup" if is_speedup else "seconds a step")
     axes.set_ylim(top=axes.get_ylim()[1] * 1.2)

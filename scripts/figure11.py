@@ -37,6 +37,15 @@ MODEL, BATCH, WORKERS = "wresnet-152-10", 8, 8
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 PITCH = 1.5  # from one convolution to the next; a tensor's square has sides of 1
+Box = tuple[float, float, float, float]  # left, bottom, width, height
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tiles:
+    """What is drawn in each worker's colour, and the tiles' edges."""
+
+    of_worker: list[list[Box]]
+    edges: list[Box]
 
 
 def render(document: dict[str, Any], path: Path) -> None:
@@ -54,6 +63,7 @@ def picture(document: dict[str, Any]) -> Any:
     figure, axes = pyplot.subplots(figsize=(0.8 * columns + 1, 4.2))
     axes.set_axis_off()
     axes.set_aspect("equal")
+    tiles = _Tiles([[] for _ in range(workers)], [])
     x = 0.0
     for stage, group in enumerate(document["groups"], 1):
         x += 1.0
@@ -62,40 +72,49 @@ def picture(document: dict[str, Any]) -> Any:
             name = f"group {stage}, " + ("blocks" if number else "first block")
             axes.text(x, 3.4, f"{name}  {TIMES}{run['times']}", fontsize=8)
             for convolution in run["convolutions"]:
-                _draw_tensor(axes, x, 1.9, convolution["weight"], workers, parts)
-                _draw_tensor(axes, x, 0.0, convolution["activation"], workers, parts)
+                for y, name in ((1.9, "weight"), (0.0, "activation")):
+                    _add_tiles(tiles, x, y, convolution[name], parts)
                 _label(axes, x, convolution)
                 x += PITCH
     axes.text(0.7, 2.4, "weights\n(out, in\nchannels)", ha="right", va="center", fontsize=8)
     axes.text(0.7, 0.5, "activations\n(batch,\nchannels)", ha="right", va="center", fontsize=8)
     for worker in range(workers):
         place = 1.0 + worker * 2.0
-        colour = worker_colour(worker, workers)
-        axes.add_patch(pyplot.Rectangle((place, 4.1), 0.3, 0.3, color=colour))
+        tiles.of_worker[worker].append((place, 4.1, 0.3, 0.3))
         axes.text(place + 0.42, 4.25, f"worker {worker}", va="center", fontsize=7)
+    for worker, boxes in enumerate(tiles.of_worker):
+        _draw_boxes(axes, boxes, color=worker_colour(worker, workers), linewidth=0)
+    _draw_boxes(axes, tiles.edges, fill=False, edgecolor="#333", linewidth=0.5)
     axes.set_xlim(-1.5, x)
     axes.set_ylim(-1.0, 4.6)
     return figure
 
 
-def _draw_tensor(
-    axes: Any, x: float, y: float, record: dict[str, Any], workers: int, parts: Sequence[int]
+def _add_tiles(
+    tiles: _Tiles, x: float, y: float, record: dict[str, Any], parts: Sequence[int]
 ) -> None:
-    from matplotlib import pyplot
-
+    """Add a tensor's tiles, whose square has its lower left corner at (x, y)."""
     tensor = TensorPlan("", 0, tuple(record["shape"]), 0, tuple(record["cuts"]))
     pieces = draw(tensor, parts, axes=(0, 1))
     width, height = 1 / (pieces.columns * pieces.planes), 1 / pieces.rows
     for cell in pieces.cells:
+        left, top = x + cell.column * width, y + 1 - cell.row * height
         stripe = height / len(cell.workers)
         for i, worker in enumerate(cell.workers):
-            corner = (x + cell.column * width, y + 1 - cell.row * height - (i + 1) * stripe)
-            colour = worker_colour(worker, workers)
-            axes.add_patch(pyplot.Rectangle(corner, width, stripe, color=colour, linewidth=0))
-        corner = (x + cell.column * width, y + 1 - (cell.row + 1) * height)
-        axes.add_patch(
-            pyplot.Rectangle(corner, width, height, fill=False, edgecolor="#333", linewidth=0.5)
-        )
+            tiles.of_worker[worker].append((left, top - (i + 1) * stripe, width, stripe))
+        tiles.edges.append((left, top - height, width, height))
+
+
+def _draw_boxes(axes: Any, boxes: Sequence[Box], **style: Any) -> None:
+    """Draw boxes of one style as one path."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Outline
+
+    outlines = [
+        Outline([(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)], closed=True)
+        for x, y, w, h in boxes
+    ]
+    axes.add_patch(PathPatch(Outline.make_compound_path(*outlines), **style))
 
 
 def _label(axes: Any, x: float, convolution: dict[str, Any]) -> None:

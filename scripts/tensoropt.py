@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, write
-from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
+from _figures import draw_again, line_with_dots, parser_of, pyplot_of, save, write_and_draw
 from _training import progress
 
 from tofu.analysis.strategy_table import strategy_table
@@ -286,7 +286,7 @@ def _draw_frontier(axes: Any, row: Row) -> None:
             [point["step_seconds"] for point in points],
         )
 
-    axes.plot(*places(row["frontier"]), "o-", color="#3b6ea5", label="frontier", markersize=4)
+    line_with_dots(axes, *places(row["frontier"]), color="#3b6ea5", label="frontier")
     for point in row["rivals"]:
         colour = _COLOURS.get(point["name"])  # OptCNN's is the end of the frontier
         if colour is not None:
@@ -304,7 +304,7 @@ def _draw_workers(axes: Any, row: Row) -> None:
             for each in row["workers"]
             if each[name] and each[name]["fits"]
         }
-        axes.plot(list(times), list(times.values()), "o-", color=colour, label=name, markersize=4)
+        line_with_dots(axes, list(times), list(times.values()), color=colour, label=name)
     axes.set_xlabel("workers, where they fit")
     axes.set_ylabel("seconds a step")
     axes.legend(fontsize=7)

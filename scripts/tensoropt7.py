@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from _common import context, problem, write
-from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
+from _figures import draw_again, line_with_dots, parser_of, pyplot_of, save, write_and_draw
 from _training import progress
 from tensoropt import MACHINE, Row, frontier_of, predicted, record, transformer
 
@@ -197,7 +197,7 @@ def draw(document: Row, path: Path) -> None:
 def _draw_line(axes: Any, row: Row) -> None:
     held = [point["held_bytes"] / 2**30 for point in row["frontier"]]
     seconds = [point["step_seconds"] for point in row["frontier"]]
-    axes.plot(held, seconds, "o-", label=row["name"], markersize=4)
+    line_with_dots(axes, held, seconds, label=row["name"])
 
 
 def main() -> None:
