@@ -8,6 +8,7 @@ from typing import Optional
 
 from tofu.planner.frontier import Point, frontier
 from tofu.plans import SearchOptions
+from tofu.torch.memory import with_memory
 from tofu.torch.planning import own_options, planned_as, planning_of
 from tofu.torch.tracing import Traced
 
@@ -51,7 +52,7 @@ def frontier_of(
     ):
         plan = point.plan
         if exact:
-            plan = planned_as(planning, plan).with_memory().details
+            plan = with_memory(planned_as(planning, plan)).details
         if plan.predicted is not None:
             point = dataclasses.replace(point, step_seconds=plan.predicted["step_ns"] / 1e9)
         point = dataclasses.replace(point, plan=plan)

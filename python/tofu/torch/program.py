@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -24,11 +24,9 @@ from tofu.torch.moves import Move, kept_placement, split_of
 from tofu.torch.order import arranged
 from tofu.torch.placements import Placing
 from tofu.torch.routes import WHOLE, Placement, route
+from tofu.torch.torch_plan import TorchPlan
 from tofu.torch.tracing import Entry, Operator
 from tofu.torch.training_graph import attributes_of
-
-if TYPE_CHECKING:
-    from tofu.torch.planning import TorchPlan
 
 __all__ = ["Program", "Saved"]
 

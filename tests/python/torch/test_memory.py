@@ -69,7 +69,7 @@ def test_memory_is_told_and_read_back() -> None:
     plan = planned("mlp", (2,))
     text = plan.to_text()
     assert "at the worst moment: parameters" in text and "one device" in text
-    again = tofu.torch.planning.read_plan(plan.to_json(), plan.traced, (2,), "file")
+    again = tofu.torch.torch_plan.read_plan(plan.to_json(), plan.traced, (2,), "file")
     assert again.memory == plan.memory and again.serial_memory == plan.serial_memory
 
 
