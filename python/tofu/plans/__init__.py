@@ -1,4 +1,4 @@
-"""Plans as data: reads, saves and prints them."""
+"""Plans as data: reads and saves them; ``plans.render`` prints them."""
 
 from .compiler import (
     Compiled,
@@ -13,8 +13,6 @@ from .compiler import (
 )
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
-from .render.html import render_html
-from .render.text import render_text
 
 __all__ = [
     "Compiled",
@@ -31,6 +29,4 @@ __all__ = [
     "plan_frontier",
     "plan_graph",
     "plan_refined",
-    "render_html",
-    "render_text",
 ]

@@ -8,8 +8,9 @@ import pytest
 from tofu import config
 from tofu.errors import ConfigError, PlanError
 from tofu.planner.problems import from_model
-from tofu.plans import Plan, SearchOptions, render_text
+from tofu.plans import Plan, SearchOptions
 from tofu.plans.compiler import plan_graph
+from tofu.plans.render.text import render_text
 from tofu.simulate.choose import choose_plan, plan_fastest
 
 TIME = SearchOptions(objective="time", machine="2x8v100")
