@@ -24,9 +24,9 @@ import torch
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.memory import with_memory
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced
+from tofu.torch.rank_memory import with_memory
 
 # Module, meshes, and the weights that Megatron-LM cuts: by rows (outputs), by columns (inputs).
 CASES: dict[str, tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[str, ...]]] = {

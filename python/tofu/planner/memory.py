@@ -39,7 +39,7 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     import mxnet as mx
 
     from tofu.mx import extension
-    from tofu.mx.memory.step import step_memory
+    from tofu.mx.memory.step_memory import step_memory
 
     document = plan.to_json()
     given = _core.Plan(document, problem.table)

@@ -21,7 +21,7 @@ from tofu.plans.machine_files import read_machine
 from tofu.plans.options import Pins
 
 if TYPE_CHECKING:
-    from .step import Simulation
+    from .simulation import Simulation
 
 __all__ = ["Chosen", "choose_plan", "plan_fastest"]
 
@@ -96,7 +96,7 @@ def _fastest(
     machine: _core.Machine,
     fetch: str,
 ) -> Chosen:
-    from .step import simulate_plan  # which imports mxnet
+    from .simulation import simulate_plan  # which imports mxnet
 
     found = {}
     for name, wanted in _candidates(options).items():

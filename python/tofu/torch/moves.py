@@ -12,11 +12,11 @@ from typing import Any, Optional
 
 from tofu.analysis import row_for
 from tofu.analysis.table import Row
+from tofu.torch.module_graph import attributes_of, operator_name
+from tofu.torch.module_trace import Entry, Operator
 from tofu.torch.placements import Placing, placing
-from tofu.torch.routes import WHOLE, Placement, received_elements, route
+from tofu.torch.redistribution import WHOLE, Placement, received_elements, route
 from tofu.torch.torch_plan import TorchPlan
-from tofu.torch.tracing import Entry, Operator
-from tofu.torch.training_graph import attributes_of, operator_name
 
 __all__ = ["Move", "Split", "kept_placement", "moves_of", "received_bytes", "split_of"]
 

@@ -12,12 +12,12 @@ import torch
 
 from tofu.errors import ConfigError
 from tofu.plans import Plan, Problem, SearchOptions, plan_graph
-from tofu.torch.memory import with_memory
+from tofu.torch.module_graph import OPTIMIZERS, training_graph
+from tofu.torch.module_trace import Traced, trace
 from tofu.torch.moves import received_bytes
 from tofu.torch.placements import placeable_table
+from tofu.torch.rank_memory import with_memory
 from tofu.torch.torch_plan import TorchPlan
-from tofu.torch.tracing import Traced, trace
-from tofu.torch.training_graph import OPTIMIZERS, training_graph
 
 __all__ = [
     "Planning",

@@ -14,9 +14,9 @@ from tofu.plans import Plan, Problem
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.text import render_text
 from tofu.tables import table
+from tofu.torch.module_graph import training_graph
+from tofu.torch.module_trace import Entry, Traced
 from tofu.torch.placements import placeable_table
-from tofu.torch.tracing import Entry, Traced
-from tofu.torch.training_graph import training_graph
 
 __all__ = ["TorchPlan", "placements_text", "read_plan"]
 

@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 import tofu
 from tofu.errors import MemoryLimitError
 from tofu.gluon.session import session
-from tofu.mx.memory.step import step_memory
+from tofu.mx.memory.step_memory import step_memory
 from tofu.plans import Problem, observe, plan_graph
 from tofu.plans import file as plan_file
 from tofu.plans.recompute import recomputed

@@ -13,7 +13,7 @@ from tofu.plans import SearchOptions, observe
 from tofu.plans.compiler import search_plan
 from tofu.plans.file import read
 from tofu.plans.machine_files import machine_text, read_machine
-from tofu.simulate.step import simulate_plan
+from tofu.simulate.simulation import simulate_plan
 
 from .models import CASES, train
 

@@ -12,7 +12,7 @@ from tofu.cli.explained import explained_in, explained_names
 from tofu.errors import ConfigError
 from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
 from tofu.mx.graphs.training_graph import training_graph
-from tofu.mx.memory.step import step_memory
+from tofu.mx.memory.step_memory import step_memory
 from tofu.planner.memory import with_memory
 from tofu.planner.problems import from_block
 from tofu.planner.saving import save_plan

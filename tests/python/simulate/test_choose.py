@@ -32,15 +32,15 @@ def test_the_chosen_plan_is_never_slower_than_the_one_for_bytes(problem):
 
 
 def test_what_does_not_fit_is_not_chosen(problem, monkeypatch):
-    from tofu.simulate import step
+    from tofu.simulate import simulation
 
-    simulate = step.simulate_plan
+    simulate = simulation.simulate_plan
     limits = iter([1, 1 << 40])
 
     def limited(*args, **options):
         return dataclasses.replace(simulate(*args, **options), memory_bytes=next(limits))
 
-    monkeypatch.setattr(step, "simulate_plan", limited)
+    monkeypatch.setattr(simulation, "simulate_plan", limited)
     chosen = choose_plan(problem.table, 16, options=TIME)
     assert chosen.objective == "bytes"
     assert chosen.simulated_ns["time"] < 0 < chosen.simulated_ns["bytes"]

@@ -29,7 +29,7 @@ from tofu.gluon.session.session import Session
 from tofu.plans import intercept
 from tofu.plans.compiler import Refine
 
-from . import comparison
+from . import trace_check
 from .block import PartitionedBlock
 
 __all__ = ["DryRun", "DryRunEnded", "ScriptGraph"]
@@ -88,7 +88,7 @@ class DryRun:
         self._undo.enter_context(intercept(_stop))
         seams = [
             (PartitionedBlock, "run", self._run),
-            (comparison, "difference", _without_difference),
+            (trace_check, "difference", _without_difference),
             (gluon.Trainer, "__init__", self._init),
             (gluon.Trainer, "step", self._step),
             (gluon.Trainer, "update", self._step),

@@ -19,7 +19,7 @@ class Backend:
         strategy_table: tofu.analysis.strategy_table.strategy_table
         choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
         compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
-        step_memory: tofu.mx.memory.step.step_memory
+        step_memory: tofu.mx.memory.step_memory.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
@@ -66,7 +66,7 @@ def own() -> Backend:
         return compile_graph(*args, joint=extension.runs_parts(), **options)
 
     def memory(*args: Any) -> Any:
-        from tofu.mx.memory.step import step_memory  # only for memory limits
+        from tofu.mx.memory.step_memory import step_memory  # only for memory limits
 
         return step_memory(*args)
 

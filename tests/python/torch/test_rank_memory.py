@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.memory import Lives, step_memory
 from tofu.torch.models import MODELS
 from tofu.torch.parallelize import program_of
+from tofu.torch.rank_memory import Lives, step_memory
 
 from .ranks import on_ranks
 

@@ -8,9 +8,9 @@ from typing import Optional
 
 from tofu.planner.frontier import Point, frontier
 from tofu.plans import SearchOptions
-from tofu.torch.memory import with_memory
+from tofu.torch.module_trace import Traced
 from tofu.torch.planning import own_options, planned_as, planning_of
-from tofu.torch.tracing import Traced
+from tofu.torch.rank_memory import with_memory
 
 __all__ = ["frontier_of"]
 

@@ -23,10 +23,10 @@ from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
 from tofu.torch.batches import Task
 from tofu.torch.exchange import Exchange, Message, Transfers
-from tofu.torch.program import Program, Tiles
+from tofu.torch.module_graph import OPTIMIZERS
+from tofu.torch.module_trace import Entry
+from tofu.torch.rank_program import Program, Tiles
 from tofu.torch.torch_plan import TorchPlan
-from tofu.torch.tracing import Entry
-from tofu.torch.training_graph import OPTIMIZERS
 
 __all__ = ["Life", "Lives", "StepMemory", "dry_run", "step_memory", "with_memory"]
 
