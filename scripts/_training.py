@@ -78,7 +78,7 @@ class Planned:
         """Bytes that MXNet allocates, according to the model of its planner."""
         import mxnet as mx
 
-        from tofu.mx.memory.step import step_memory
+        from tofu.mx.memory.step_memory import step_memory
 
         compiled = self.compiled[0]
         kind = mx.gpu if mx.context.num_gpus() else mx.cpu

@@ -20,14 +20,16 @@ from tofu.planner.limits import held_bytes
 from tofu.planner.memory import with_memory
 from tofu.planner.saving import save_plan
 from tofu.planner.wish import Wish
-from tofu.plans import Plan, Problem, SearchOptions, render_html, render_text
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import matching
 from tofu.plans.options import check_pins
 from tofu.plans.plan import undescribed_text
 from tofu.plans.progress import stage
 from tofu.plans.render import explain as explaining
+from tofu.plans.render.html import render_html
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.peak import render_peak
+from tofu.plans.render.text import render_text
 
 __all__ = ["ESTIMATE", "EXACT", "Output", "listed", "plan_and_print"]
 

@@ -78,7 +78,7 @@ def simulate(
     check_no_module(model)
     check_mxnet("tofu simulate", load=True)
     from tofu import models
-    from tofu.simulate.machine_files import read_machine
+    from tofu.plans.machine_files import read_machine
     from tofu.simulate.render import render_json, render_text
 
     described = read_machine(machine)
@@ -92,7 +92,7 @@ def simulate(
     config = switch_on(workers, "cpu", log)
     problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
     check_devices(problem.workers, described)
-    from tofu.simulate.step import simulate_plan
+    from tofu.simulate.simulation import simulate_plan
 
     fetch = config.fetch or default_fetch(described)
     options = SearchOptions(

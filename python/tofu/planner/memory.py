@@ -33,7 +33,7 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     import mxnet as mx
 
     from tofu.mx import extension
-    from tofu.mx.memory.step import step_memory
+    from tofu.mx.memory.step_memory import step_memory
 
     given = _core.Plan(plan.to_json(), problem.table)
     partitioned = _core.partition(given, fetch=fetch, spare_bytes=keep_fetched_bytes)

@@ -29,7 +29,7 @@ from .dumps import OnPass, dumper
 from .time_model import time_model
 
 if TYPE_CHECKING:
-    from tofu.simulate.step import Simulation
+    from tofu.simulate.simulation import Simulation
 
 __all__ = [
     "Frontier",
@@ -233,7 +233,7 @@ class _Contest:
     def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
         if self._machine is None or self._fetch is None:
             return None
-        from tofu.simulate.step import simulate_plan  # which imports mxnet
+        from tofu.simulate.simulation import simulate_plan  # which imports mxnet
 
         return simulate_plan(plan, self._machine, fetch=self._fetch)
 

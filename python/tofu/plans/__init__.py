@@ -1,10 +1,8 @@
-"""Plans as data: problems, options and plans, with their files and pictures."""
+"""Plans as data: problems, options and plans, with their files; ``plans.render`` prints them."""
 
 from .options import SearchOptions
 from .plan import OperatorPlan, Plan, Step, TensorPlan
 from .problem import Problem
-from .render.html import render_html
-from .render.text import render_text
 
 __all__ = [
     "OperatorPlan",
@@ -13,6 +11,4 @@ __all__ = [
     "SearchOptions",
     "Step",
     "TensorPlan",
-    "render_html",
-    "render_text",
 ]

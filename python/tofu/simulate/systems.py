@@ -32,7 +32,7 @@ from tofu.planner.search import plan_refined
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
 
-from .step import Simulation, simulate_graph, simulate_plan, step_graph
+from .simulation import Simulation, simulate_graph, simulate_plan, step_graph
 from .swapping import HOST_BYTES_PER_S, simulate_swapping
 
 __all__ = [

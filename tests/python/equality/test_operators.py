@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tofu.tdl  # noqa: F401 registers the descriptions
-from tofu.verify.calls.registry import shipped_cases
+from tofu.verify.calls.operator_calls import shipped_cases
 from tofu.verify.check.draw import drawn
 from tofu.verify.run.by_parts import Run, check_distribution, check_equal
 

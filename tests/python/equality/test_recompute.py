@@ -12,7 +12,7 @@ import tofu
 from tofu.errors import MemoryLimitError
 from tofu.gluon.session import session
 from tofu.gluon.session.session import looking
-from tofu.mx.memory.step import step_memory
+from tofu.mx.memory.step_memory import step_memory
 from tofu.planner.limits import held_bytes
 from tofu.planner.recomputation import recomputed
 from tofu.planner.search import plan_graph

@@ -14,7 +14,7 @@ from tofu.planner.search import search_plan
 from tofu.plans import SearchOptions
 from tofu.plans.file import read
 from tofu.plans.machine_files import machine_text, read_machine
-from tofu.simulate.step import simulate_plan
+from tofu.simulate.simulation import simulate_plan
 
 from .models import CASES, train
 

@@ -15,7 +15,7 @@ from tofu.errors import ConfigError
 from tofu.gluon.session.session import looking
 from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
 from tofu.mx.graphs.training_graph import training_graph
-from tofu.mx.memory.step import step_memory
+from tofu.mx.memory.step_memory import step_memory
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import held_bytes
 from tofu.planner.memory import with_memory

@@ -9,7 +9,8 @@ from tofu import config
 from tofu.errors import ConfigError, PlanError
 from tofu.planner.search import plan_graph, search
 from tofu.planner.sources import from_model
-from tofu.plans import Plan, SearchOptions, render_text
+from tofu.plans import Plan, SearchOptions
+from tofu.plans.render.text import render_text
 
 TIME = SearchOptions(objective="time", machine="2x8v100")
 
@@ -30,15 +31,15 @@ def test_the_chosen_plan_is_never_slower_than_the_one_for_bytes(problem):
 
 
 def test_what_does_not_fit_is_not_chosen(problem, monkeypatch):
-    from tofu.simulate import step
+    from tofu.simulate import simulation
 
-    simulate = step.simulate_plan
+    simulate = simulation.simulate_plan
     limits = iter([1, 1 << 40])
 
     def limited(*args, **options):
         return dataclasses.replace(simulate(*args, **options), memory_bytes=next(limits))
 
-    monkeypatch.setattr(step, "simulate_plan", limited)
+    monkeypatch.setattr(simulation, "simulate_plan", limited)
     chosen = search(problem, TIME)
     assert chosen.options.objective == "bytes"
     assert chosen.simulated_ns["time"] < 0 < chosen.simulated_ns["bytes"]

@@ -126,7 +126,7 @@ def test_layers_are_placed_in_turn():
     from tofu.models import build
     from tofu.planner.search import search_plan
     from tofu.plans import SearchOptions
-    from tofu.simulate.step import step_graph
+    from tofu.simulate.simulation import step_graph
     from tofu.simulate.systems import place_layers
 
     graph = build("rnn-6-4k", 8, reduced=True).training_graph(optimizer="sgd_mom")
@@ -176,7 +176,7 @@ def test_only_tofu_changes_mxnets_memory_planner():
     from tofu.models import build
     from tofu.planner.search import search_plan
     from tofu.plans import SearchOptions
-    from tofu.simulate.step import simulate_plan
+    from tofu.simulate.simulation import simulate_plan
 
     def allocated(workers, *, stock_planner):
         graph = build("rnn-6-4k", 8, reduced=True).training_graph(optimizer="sgd_mom")

@@ -29,7 +29,7 @@ from tofu.boxes import Box
 from tofu.errors import TofuError
 from tofu.lang import ir, lookup
 from tofu.lang.calls import Case
-from tofu.verify.calls.registry import shipped_cases
+from tofu.verify.calls.operator_calls import shipped_cases
 from tofu.verify.check.draw import drawn
 from tofu.verify.inventory.inventory import Call, call_of
 

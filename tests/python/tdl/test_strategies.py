@@ -15,7 +15,7 @@ import tofu.tdl  # noqa: F401 registers the descriptions
 from tofu.analysis import row_for
 from tofu.lang import registered
 from tofu.lang.calls import Case
-from tofu.verify.calls.registry import NOT_RUN, shipped_cases
+from tofu.verify.calls.operator_calls import NOT_RUN, shipped_cases
 from tofu.verify.run.by_parts import Run
 
 SEED = 20190325

@@ -27,7 +27,7 @@ from tofu.gluon.session.autograd_hooks import in_graph, record_function
 from tofu.gluon.session.session import Session, looking
 from tofu.plans import Problem
 
-from . import comparison
+from . import trace_check
 from .block import PartitionedBlock
 
 __all__ = ["DryRun", "DryRunEnded"]
@@ -69,7 +69,7 @@ class DryRun:
         self._undo.enter_context(looking(problem=_stop))
         seams = [
             (PartitionedBlock, "run", self._run),
-            (comparison, "difference", _without_difference),
+            (trace_check, "difference", _without_difference),
             (gluon.Trainer, "__init__", self._init),
             (gluon.Trainer, "step", self._step),
             (gluon.Trainer, "update", self._step),

@@ -20,7 +20,7 @@ class Backend:
         search: tofu.planner.search.search
         compile_plan: tofu.planner.program.compile_plan, using one executor if MXNet can run its
             halves
-        step_memory: tofu.mx.memory.step.step_memory
+        step_memory: tofu.mx.memory.step_memory.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
         scatter: tofu.mx.run.transfer.scatter
@@ -69,7 +69,7 @@ def own() -> Backend:
         return compile_plan(plan, joint=extension.runs_parts(), **options)
 
     def memory(*args: Any) -> Any:
-        from tofu.mx.memory.step import step_memory  # only for memory limits
+        from tofu.mx.memory.step_memory import step_memory  # only for memory limits
 
         return step_memory(*args)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
 
 from tofu.planner.lookers import Lookers
 
@@ -17,13 +17,26 @@ from . import backend
 from .backward_calls import BackwardCalls
 from .living import Living
 
-if TYPE_CHECKING:
-    from tofu.gluon.training.views import View
-
-__all__ = ["Parts", "State"]
+__all__ = ["Parts", "State", "WholeArray"]
 
 # Parameter -> the tiles of each part of its gradient, and their layout.
 Parts = dict[Any, list[tuple[list[Any], Any]]]
+
+
+class WholeArray(Protocol):
+    """A whole array that the script got for tiles, to be kept equal to them."""
+
+    def before_backward(self) -> None:
+        """Synchronize before a backward pass."""
+
+    def after_backward(self) -> None:
+        """Synchronize after a backward pass."""
+
+    def flush(self) -> None:
+        """Write the array back into its tiles."""
+
+    def refresh(self) -> None:
+        """Read the tiles into the array if the script still holds it."""
 
 
 class _Depth(threading.local):
@@ -104,7 +117,7 @@ class State:
         self.depth = _Depth()
         self.tiled = Living()
         self.peeking = False
-        self.views: set[View] = set()
+        self.views: set[WholeArray] = set()
         self.trainers = Living()
         self.running = threading.RLock()
         self.calls = BackwardCalls()

@@ -17,11 +17,11 @@ from tofu.analysis import row_for
 from tofu.errors import TofuError
 from tofu.lang import Description, Shape, ir, lookup
 from tofu.lang.calls import Case
+from tofu.verify.calls.operator_calls import NOT_RUN, cases_by_operator
 from tofu.verify.calls.probes import values
-from tofu.verify.calls.registry import NOT_RUN, cases_by_operator
 from tofu.verify.inventory.classes import INEXPRESSIBLE, UNRUN, class_of, counts
 from tofu.verify.inventory.listing import registered_operators
-from tofu.verify.inventory.record import recorded
+from tofu.verify.inventory.recorded_results import recorded
 from tofu.verify.run.node import inferred, quiet, run_node
 
 __all__ = ["Call", "Operator", "call_of", "fingerprint", "inventory", "operator_of"]

@@ -185,7 +185,7 @@ def main() -> None:
 
     def note(problem: Any) -> None:
         nonlocal is_random, is_own
-        from .operators import has_own
+        from .wrong_operators import has_own
 
         recorder.graphs += 1
         is_random |= any(map(draws, {node.op for node in problem.graph.nodes if node.op}))

@@ -14,7 +14,7 @@ from tofu.dtypes import dtype_flag
 from tofu.mx.extension import is_stateful_backward, load, taught
 from tofu.mx.graphs.lower import AFTER
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
-from tofu.verify.calls.registry import shipped_cases
+from tofu.verify.calls.operator_calls import shipped_cases
 from tofu.verify.run.by_parts import Run
 
 SEED = 5

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tofu.torch
 from tofu.plans import SearchOptions
-from tofu.torch.memory import Lives, step_memory
 from tofu.torch.models import MODELS
 from tofu.torch.parallelize import program_of
+from tofu.torch.rank_memory import Lives, step_memory
 
 from .ranks import on_ranks
 
@@ -69,7 +69,7 @@ def test_memory_is_told_and_read_back() -> None:
     plan = planned("mlp", (2,))
     text = plan.to_text()
     assert "at the worst moment: parameters" in text and "one device" in text
-    again = tofu.torch.planning.read_plan(plan.to_json(), plan.traced, (2,), "file")
+    again = tofu.torch.torch_plan.read_plan(plan.to_json(), plan.traced, (2,), "file")
     assert again.memory == plan.memory and again.serial_memory == plan.serial_memory
 
 

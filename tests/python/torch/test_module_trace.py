@@ -50,7 +50,9 @@ class Branches(nn.Module):
 def test_the_users_line_is_named() -> None:
     with pytest.raises(GraphError) as caught:
         tofu.torch.trace(Branches(), (torch.ones(4, requires_grad=True),))
-    assert re.search(r"test_trace\.py:\d+: if data\.sum\(\) > 0:  # the line", str(caught.value))
+    assert re.search(
+        r"test_module_trace\.py:\d+: if data\.sum\(\) > 0:  # the line", str(caught.value)
+    )
     assert "\n" not in str(caught.value)
 
 

@@ -15,7 +15,7 @@ import torch
 from tofu import _core
 from tofu.dtypes import NAMES
 from tofu.errors import GraphError
-from tofu.torch.tracing import Entry, Operator, Traced
+from tofu.torch.module_trace import Entry, Operator, Traced
 
 __all__ = ["OPTIMIZERS", "attributes_of", "operator_name", "training_graph"]
 

@@ -19,7 +19,7 @@ from tofu.plans import SearchOptions
 from tofu.torch.exchange import Exchange, Moving
 from tofu.torch.models import MODELS
 from tofu.torch.moves import received_bytes
-from tofu.torch.routes import WHOLE, Placement, received_elements, route
+from tofu.torch.redistribution import WHOLE, Placement, received_elements, route
 
 from .ranks import on_ranks
 

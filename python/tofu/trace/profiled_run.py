@@ -1,6 +1,6 @@
 """Runs a script, with MXNet's profiler on in some training steps.
 
-    python -m tofu.trace.record OUT SKIP STEPS SCRIPT [ARGS]...
+    python -m tofu.trace.profiled_run OUT SKIP STEPS SCRIPT [ARGS]...
 
 ``MXNET_GRAPH_PASS=tofu`` is in the environment. OUT gets a JSON document: the summary's numbers and
 the trace events (tofu.trace.timeline). The script ends after the last step.

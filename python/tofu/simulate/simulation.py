@@ -18,7 +18,7 @@ import mxnet as mx
 from tofu import _core
 from tofu.analysis.work import WorkRecord, node_work
 from tofu.mx.extension import MATCH_RANGE
-from tofu.mx.memory.planner import DEFAULT_MATCH_RANGE, operator_rules
+from tofu.mx.memory.executor_memory import DEFAULT_MATCH_RANGE, operator_rules
 from tofu.mx.run.executor import planner_settings
 from tofu.plans.layout import heads_of
 from tofu.plans.progress import stage

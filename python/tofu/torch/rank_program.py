@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -20,15 +20,13 @@ from tofu.torch.batches import Task, batched, reordered
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
 from tofu.torch.compiling import Segment, segments
 from tofu.torch.exchange import Exchange, Moving
+from tofu.torch.module_graph import attributes_of
+from tofu.torch.module_trace import Entry, Operator
 from tofu.torch.moves import Move, kept_placement, split_of
 from tofu.torch.order import arranged
 from tofu.torch.placements import Placing
-from tofu.torch.routes import WHOLE, Placement, route
-from tofu.torch.tracing import Entry, Operator
-from tofu.torch.training_graph import attributes_of
-
-if TYPE_CHECKING:
-    from tofu.torch.planning import TorchPlan
+from tofu.torch.redistribution import WHOLE, Placement, route
+from tofu.torch.torch_plan import TorchPlan
 
 __all__ = ["Program", "Saved"]
 

@@ -9,8 +9,9 @@ from tofu.errors import InternalError
 from tofu.planner.frontier import Point, frontier
 from tofu.planner.sweep import Measure
 from tofu.plans import Plan, Problem, SearchOptions
+from tofu.torch.module_trace import Traced
 from tofu.torch.planning import own_options, planned_as, planning_of
-from tofu.torch.tracing import Traced
+from tofu.torch.rank_memory import with_memory
 
 __all__ = ["frontier_of"]
 
@@ -44,7 +45,7 @@ def frontier_of(
     parts = planning.options.parts
 
     def count(_: Problem, plan: Plan) -> Plan:
-        return planned_as(planning, plan).with_memory().details
+        return with_memory(planned_as(planning, plan)).details
 
     def step_seconds(_: Problem, plan: Plan) -> float:
         if plan.predicted is None:

@@ -9,8 +9,8 @@ from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build
 from tofu.mx.graphs.training_graph import training_graph
-from tofu.mx.memory import planner
-from tofu.mx.memory.step import KINDS, step_memory
+from tofu.mx.memory import executor_memory
+from tofu.mx.memory.step_memory import KINDS, step_memory
 from tofu.mx.run import executor
 from tofu.plans.layout import variables_of
 
@@ -38,7 +38,7 @@ def test_kinds_are_tiles_and_what_mxnet_allocates(divided, joint):
     planned = 0
     for graph in step.graphs:
         arrays = empty_variables(graph, contexts)
-        planned += planner.planned_mib(executor.bind("test", graph, contexts, arrays))
+        planned += executor_memory.planned_mib(executor.bind("test", graph, contexts, arrays))
     fixed = sum(
         4 * math.prod(box.shape)
         for variable in variables_of(step).values()

@@ -5,7 +5,7 @@
     memory.kinds        # {"parameters": 1024, "gradients": 1024, ...} of the fullest worker
 
 Tiles count with their sizes. For everything else, the model of MXNet's memory planner
-(tofu.mx.memory.planner) predicts the allocation, under the settings that a run uses.
+(tofu.mx.memory.executor_memory) predicts the allocation, under the settings that a run uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tofu.plans.peak import Held, Peak
 
 from ..extension import MATCH_RANGE
 from ..run.executor import planner_settings
-from .planner import DEFAULT_MATCH_RANGE, ExecutorMemory, LiveTensor, predict
+from .executor_memory import DEFAULT_MATCH_RANGE, ExecutorMemory, LiveTensor, predict
 
 __all__ = ["KINDS", "StepMemory", "step_memory"]
 

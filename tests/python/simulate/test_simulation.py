@@ -6,7 +6,7 @@ from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build, find
 from tofu.plans.machine_files import read_machine
-from tofu.simulate.step import simulate_graph, simulate_plan, step_graphs
+from tofu.simulate.simulation import simulate_graph, simulate_plan, step_graphs
 
 MACHINE = read_machine("p3.16xlarge")
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,14 +21,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tofu.plans.peak import Held, Peak
 from tofu.torch.batches import Task
 from tofu.torch.exchange import Exchange, Message, Transfers
-from tofu.torch.program import Program, Tiles
-from tofu.torch.tracing import Entry
-from tofu.torch.training_graph import OPTIMIZERS
+from tofu.torch.module_graph import OPTIMIZERS
+from tofu.torch.module_trace import Entry
+from tofu.torch.rank_program import Program, Tiles
+from tofu.torch.torch_plan import TorchPlan
 
-if TYPE_CHECKING:
-    from tofu.torch.planning import TorchPlan
-
-__all__ = ["Life", "Lives", "StepMemory", "dry_run", "step_memory"]
+__all__ = ["Life", "Lives", "StepMemory", "dry_run", "step_memory", "with_memory"]
 
 _DEVICE = "meta"
 
@@ -286,6 +284,18 @@ def step_memory(plan: TorchPlan) -> StepMemory:
     constant = sum(fixed.values())
     nodes, most = tuple(program.nodes), tuple(program.most)
     return StepMemory(kinds, Peak(0, constant, nodes, most, tuple(held), 0), tuple(lives))
+
+
+def with_memory(plan: TorchPlan) -> TorchPlan:
+    """Return a plan with the memory of a rank, and of one device without a mesh."""
+    rank, serial = step_memory(plan), step_memory(plan.serial())
+    kinds = dict(rank.kinds)
+    counted = plan.details.noted(bytes_per_worker={**kinds, "total": rank.bytes}, memory="lives")
+    details = replace(counted, peak=rank.peak)
+    return TorchPlan(
+        plan.traced, plan.graph, plan.mesh, details, plan.undescribed, plan.optimizer,
+        kinds, serial.kinds,
+    )  # fmt: skip
 
 
 def worst_moment(lives: Sequence[Life]) -> int:

@@ -11,7 +11,7 @@ from tofu.config import FETCHES
 from tofu.errors import GraphError
 from tofu.models import build
 from tofu.mx import extension
-from tofu.mx.memory import planner
+from tofu.mx.memory import executor_memory
 from tofu.mx.run import executor
 
 from .arrays import empty_variables
@@ -27,7 +27,9 @@ def planned(graph, workers, match_range, *, search=False):
         extension.SEARCH_MATCH_RANGE: str(int(search)),
     }
     arrays = empty_variables(graph, contexts)
-    return planner.planned_mib(executor.bind("test", graph, contexts, arrays, planner=settings))
+    return executor_memory.planned_mib(
+        executor.bind("test", graph, contexts, arrays, planner=settings)
+    )
 
 
 @pytest.fixture(scope="module", params=sorted(MODELS))
@@ -54,7 +56,7 @@ def test_prediction_is_what_mxnet_plans(training, workers, match_range, search):
     graph = serial(training)
     if workers > 1:
         graph = _core.partition(plan_of(training, workers)).in_order()
-    predicted = planner.predict(
+    predicted = executor_memory.predict(
         graph, workers=workers, match_range=match_range, search_match_range=search
     )
     actual = planned(graph, workers, match_range, search=search)
@@ -88,7 +90,7 @@ def test_every_family_is_predicted_as_it_runs(name):
         graphs.update({f"random numbers for {fetch}": graph for graph in draws})
     for kind, graph in graphs.items():
         workers = 1 if kind == "serial" else 2
-        predicted = planner.predict(graph, workers=workers, search_match_range=True)
+        predicted = executor_memory.predict(graph, workers=workers, search_match_range=True)
         actual = planned(graph, workers, 16, search=True)
         assert actual > (5 if kind.startswith("random") else 50)
         assert predicted.planned_bytes / 2**20 == pytest.approx(actual, rel=0.01, abs=1), kind
@@ -97,14 +99,14 @@ def test_every_family_is_predicted_as_it_runs(name):
 @pytest.mark.parametrize("batches", [(1, 2**12), (2**12, 1)])
 def test_a_rule_does_not_depend_on_the_graphs_before_it(batches, monkeypatch):
     """A layer whose input is too small to matter, and the same layer with a larger batch."""
-    monkeypatch.setattr(planner, "_rules", {})
+    monkeypatch.setattr(executor_memory, "_rules", {})
 
     def rule(batch):
         data, weight = ((batch, 1024), 0), ((32, 1024), 0)
         attrs = {"num_hidden": "32", "no_bias": "True", "flatten": "True"}
         inputs = (((batch, 32), 0), data, weight)
-        return planner._rule(
-            planner._Operator("_backward_FullyConnected", attrs, inputs, (data, weight))
+        return executor_memory._rule(
+            executor_memory._Operator("_backward_FullyConnected", attrs, inputs, (data, weight))
         )
 
     found = {batch: rule(batch) for batch in batches}
@@ -119,11 +121,11 @@ def test_our_fetches_are_not_planned_in_place_and_not_tried():
         "pieces=0@0,0>0,0:128,128;1@0,0>0,128:128,128"
     )
     tiles = (((256, 128), 0), ((256, 128), 0))
-    fetch = planner._Operator("_tofu_multifetch", {"spec": spec}, tiles, (((128, 256), 0),))
-    assert planner._candidates(fetch) == [(0, 0), (1, 0)]
-    assert planner._Probe(fetch).rule() == ([], []), "what is assumed of all fetches"
-    assert planner._rule(fetch) == ([], [])
-    assert not any("_tofu_" in key for key in planner._rules)
+    fetch = executor_memory._Operator("_tofu_multifetch", {"spec": spec}, tiles, (((128, 256), 0),))
+    assert executor_memory._candidates(fetch) == [(0, 0), (1, 0)]
+    assert executor_memory._Probe(fetch).rule() == ([], []), "what is assumed of all fetches"
+    assert executor_memory._rule(fetch) == ([], [])
+    assert not any("_tofu_" in key for key in executor_memory._rules)
 
 
 def test_control_dependencies_save_most_of_an_rnns_memory():
@@ -131,7 +133,7 @@ def test_control_dependencies_save_most_of_an_rnns_memory():
     parts = _core.partition(plan_of(training, 2))
     live = {}
     for chained, graph in ((False, parts.graph), (True, parts.in_order())):
-        live[chained] = max(planner.predict(graph, workers=2).live_per_worker)
+        live[chained] = max(executor_memory.predict(graph, workers=2).live_per_worker)
     assert live[True] < 0.8 * live[False]
 
 

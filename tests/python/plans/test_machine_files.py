@@ -9,7 +9,7 @@ import pytest
 
 from tofu.analysis.work import KINDS
 from tofu.errors import ConfigError
-from tofu.simulate.machine_files import read_machine, shipped_machines
+from tofu.plans.machine_files import read_machine, shipped_machines
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulation.md"
 
