@@ -40,7 +40,7 @@ print(time.process_time() - begin)
 
 def calls() -> list[tuple]:
     """The operator, attributes and shapes of every example call."""
-    from tofu.verify.calls.registry import cases_by_operator
+    from tofu.verify.calls.operator_calls import cases_by_operator
     from tofu.verify.inventory.inventory import call_of
 
     found = []

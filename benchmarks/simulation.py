@@ -112,7 +112,7 @@ def planned_bytes() -> int:
     """What MXNet has planned for the tensors between operators, in all executors."""
     import mxnet as mx
 
-    from tofu.mx.memory.planner import planned_mib
+    from tofu.mx.memory.executor_memory import planned_mib
 
     executors = [each for each in gc.get_objects() if isinstance(each, mx.executor.Executor)]
     return sum(map(planned_mib, executors)) * MIB
@@ -139,17 +139,17 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     """Simulate the same step."""
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
-    from tofu.mx.memory.planner import predict as predict_memory
-    from tofu.plans import SearchOptions
-    from tofu.simulate.choose import choose_plan
-    from tofu.simulate.machine_files import read_machine
-    from tofu.simulate.step import simulate_plan, step_graphs
+    from tofu.mx.memory.executor_memory import predict as predict_memory
+    from tofu.planner.search import search
+    from tofu.plans import Problem, SearchOptions
+    from tofu.plans.machine_files import read_machine
+    from tofu.simulate.simulation import simulate_plan, step_graphs
 
     graph = build(case.make(), case.batch_size, reduced=case.reduced)
     table = strategy_table(graph.training_graph(optimizer="sgd_mom"))[0]
     if objective == "time":
         options = SearchOptions(objective="time", machine=file, allow_replication=True)
-        plan = choose_plan(table, workers, None, options, fetch="multifetch").plan
+        plan = search(Problem("", table, workers), options, fetch="multifetch").plan
     else:
         plan = _core.plan(table, workers=workers)
     machine = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -25,6 +25,7 @@ import tofu.torch
 from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced
+from tofu.torch.rank_memory import with_memory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
@@ -91,7 +92,7 @@ def measure(name: str, cases: Any) -> Iterator[dict[str, Any]]:
                 "mesh": mesh,
                 "way": way,
                 "bytes": plan.details.fetched_bytes,
-                "device_bytes": sum(plan.with_memory().memory.values()),
+                "device_bytes": sum(with_memory(plan).memory.values()),
                 "tracing_s": tracing_s,
                 "planning_s": planning_s,
                 "status": plan.details.status,

@@ -6,7 +6,7 @@ import mxnet as mx
 from mxnet import gluon
 
 from tofu.models import ModelGraph, create_block
-from tofu.models.registry import LABEL, find
+from tofu.models.named_models import LABEL, find
 
 __all__ = ["SCORES", "blocks_of"]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 from tofu import _core
 from tofu.plans import Plan, Problem
 from tofu.plans.machine_files import machine_text, read_machine, without_segments
-from tofu.simulate.step import simulate_plan
+from tofu.simulate.simulation import simulate_plan
 
 __all__ = ["WAYS", "Step", "free_links", "simulated_step"]
 

@@ -78,7 +78,7 @@ class Planned:
         """Bytes that MXNet allocates, according to the model of its planner."""
         import mxnet as mx
 
-        from tofu.mx.memory.step import step_memory
+        from tofu.mx.memory.step_memory import step_memory
 
         compiled = self.compiled[0]
         kind = mx.gpu if mx.context.num_gpus() else mx.cpu
@@ -427,8 +427,9 @@ def _switched(args: argparse.Namespace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _observed() -> Iterator[Planned]:
-    from tofu.plans import observe
+    from tofu.gluon.session.session import active, looking
 
     planned = Planned()
-    with observe(planned.compiled.append):
+    is_on = active() is not None
+    with looking(compiled=planned.compiled.append) if is_on else contextlib.nullcontext():
         yield planned

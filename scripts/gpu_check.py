@@ -49,7 +49,8 @@ def build(folder: Path) -> Path:
     """Compile tofu's extension library, which needs nothing of MXNet's."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [*(ROOT / "src/kernels").glob("*.cc"), *(ROOT / "src/mxnet").glob("multifetch*.cc")]
+    patterns = ("fetch/*.cc", "kernels/*.cc", "mxnet/multifetch*.cc")
+    sources = [source for pattern in patterns for source in (ROOT / "src").glob(pattern)]
     options = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'src'}"]
 
     def compile_one(source: Path) -> str:

@@ -25,7 +25,7 @@ and its loss are two blocks, as scripts have them:
     tiles              what a script runs: the loss takes the scores as tiles, where they lie
 
 MXNet does not report each worker's share. The model of its planner does
-(tofu.mx.memory.planner), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
+(tofu.mx.memory.executor_memory), and must agree with MXNet's total. Hardware: any, 8 GiB of memory.
 Time: ten minutes for all. Expected: at most 1.10 of serial/8 in the last lines.
 """
 
@@ -49,7 +49,7 @@ from tofu.dtypes import dtype_name
 from tofu.models import ModelGraph, build
 from tofu.mx.extension import MATCH_RANGE, SEARCH_MATCH_RANGE, environment, load
 from tofu.mx.graphs.training_graph import training_graph
-from tofu.mx.memory import planner as memory_planner
+from tofu.mx.memory import executor_memory as memory_planner
 from tofu.mx.run.executor import bind
 from tofu.plans.layout import cuts_of, heads_of, variables_of
 from tofu.tables import table

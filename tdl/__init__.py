@@ -1,7 +1,7 @@
-"""Descriptions of MXNet 1.9.1's operators, one file per family; nothing else.
+"""Descriptions of MXNet 1.9.1's operators, one file per family, with example calls beside it.
 
-Importing this package registers them with ``tofu.lang``. See docs/tdl.md for the language
-reference.
+Importing this package registers the descriptions with ``tofu.lang``, and does not load the
+calls. See docs/tdl.md for the language reference.
 """
 
 from tofu.tdl import (

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, apply
+from tofu.lang import Opaque, Over, Sum, apply, op
 from tofu.tdl._shapes import axis_of, instances, line, names, whole, zero
 
 
-@tofu.op(name="Activation")
+@op(name="Activation")
 def activation(x):
     """A function of each element."""
     return lambda *i: apply("activation", x[i])
 
 
-@tofu.op(name="_backward_Activation")
+@op(name="_backward_Activation")
 def backward_activation(*args):
     """A function of the head gradient, the output and, for some, the input."""
     return lambda *i: apply("by_input", *(x[i] for x in args))
 
 
-@tofu.op(name="LeakyReLU")
+@op(name="LeakyReLU")
 def leaky_relu(x, *gamma):
     """A function of each element and, if slopes are learned, of its channel's slope."""
     return lambda *i: apply("leaky", x[i], *(g[_slope(g, i)] for g in gamma))
 
 
-@tofu.op(name="_backward_LeakyReLU")
+@op(name="_backward_LeakyReLU")
 def backward_leaky_relu(ograd, *args, act_type="leaky"):
     """The gradients of the element, and of its channel's slope: a sum over all else."""
     if act_type != "prelu":
@@ -40,7 +39,7 @@ def backward_leaky_relu(ograd, *args, act_type="leaky"):
     summed = [name for name in every if name not in own]
 
     def by_slope(channel):
-        return tofu.Sum(
+        return Sum(
             Over(
                 summed,
                 lambda *v: by(*({**dict(zip(summed, v)), own[0]: channel}[n] for n in every)),
@@ -62,14 +61,14 @@ def _lines(tensors, axis):
     return own, [(x, own if x.ndim == rank else own.replace(".", "")) for x in tensors]
 
 
-@tofu.op(name=("softmax", "softmin", "log_softmax"))
+@op(name=("softmax", "softmin", "log_softmax"))
 def softmax(data, *length, axis=-1):
     """Softmax, softmin or log-softmax of the beginning of lines along an axis."""
     own, reads = _lines([data, *length], axis)
     return instances(own, *reads)
 
 
-@tofu.op(name=("_backward_softmax", "_backward_softmin", "_backward_log_softmax"))
+@op(name=("_backward_softmax", "_backward_softmin", "_backward_log_softmax"))
 def backward_softmax(*args, axis=-1, use_length=False):
     """A function of whole lines of the head gradient and the output; zero for the lengths."""
     own, reads = _lines(args, axis)
@@ -79,42 +78,42 @@ def backward_softmax(*args, axis=-1, use_length=False):
 
 def _channels(tensors, mode, function):
     """Softmax over channels, or over everything but the batch."""
-    line = tofu.Opaque(function)
+    line = Opaque(function)
     ndim = tensors[0].ndim
     over = [1] if mode == "channel" else list(range(1, ndim))
     return lambda *i: line(*(x[whole(i, over)] for x in tensors))[tuple(i[d] for d in over)]
 
 
-@tofu.op(name="SoftmaxActivation")
+@op(name="SoftmaxActivation")
 def softmax_activation(x, *, mode="instance"):
     """The softmax of each instance, or of the channels at each position."""
     return _channels([x], mode, "Softmax")
 
 
-@tofu.op(name="_backward_SoftmaxActivation")
+@op(name="_backward_SoftmaxActivation")
 def backward_softmax_activation(ograd, out, *, mode="instance"):
     """A function of whole lines of the head gradient and the output."""
     return _channels([ograd, out], mode, "SoftmaxGradient")
 
 
-@tofu.op(name="softmax_cross_entropy")
+@op(name="softmax_cross_entropy")
 def softmax_cross_entropy(data, label):
     """The summed cross entropy of a batch: one number."""
-    loss = tofu.Opaque("CrossEntropy")
-    return Over(["one0"], lambda _: tofu.Sum(lambda n: loss(data[n, :], label[n])))
+    loss = Opaque("CrossEntropy")
+    return Over(["one0"], lambda _: Sum(lambda n: loss(data[n, :], label[n])))
 
 
-@tofu.op(name="_backward_softmax_cross_entropy")
+@op(name="_backward_softmax_cross_entropy")
 def backward_softmax_cross_entropy(ograd, data, label):
     """The gradients of data and label."""
-    loss = tofu.Opaque("CrossEntropyGradient")
+    loss = Opaque("CrossEntropyGradient")
     return (
         lambda n, c: loss(ograd[0], data[n, :], label[n])[c],
         lambda n: apply("zero", label[n]),
     )
 
 
-@tofu.op(name="Dropout", random=True)
+@op(name="Dropout", random=True)
 def dropout(x, *, axes=()):
     """The element or zero by chance, and the mask; along `axes` one mask serves all."""
     axes = [axis_of(a, x.ndim) for a in axes]
@@ -128,7 +127,7 @@ def dropout(x, *, axes=()):
 
 def _shared_dropout(x, axes):
     """With a mask that is drawn once along some axes, which stay whole."""
-    drop = tofu.Opaque("Dropout")
+    drop = Opaque("Dropout")
     index = [f"one{d}" if d in axes else name for d, name in enumerate(names(x.ndim))]
     return (
         lambda *i: drop(x[whole(i, axes)])[tuple(i[d] for d in axes)],
@@ -136,7 +135,7 @@ def _shared_dropout(x, axes):
     )
 
 
-@tofu.op(name="_backward_Dropout")
+@op(name="_backward_Dropout")
 def backward_dropout(ograd, mask):
     """The head gradient under the mask."""
     return lambda *i: apply(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import tofu
-from tofu.lang import Over, apply, like
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Sum, apply, like, op
 from tofu.tdl._shapes import at, instances, line, names, whole, without, zero
 
 
@@ -15,7 +15,7 @@ def _rest(ndim):
 
 def _each(tensors, function):
     """An opaque function of one instance of each tensor."""
-    instance = tofu.Opaque(function)
+    instance = Opaque(function)
     return lambda n: instance(*(x[n, _rest(x.ndim - 1)] for x in tensors))
 
 
@@ -30,9 +30,7 @@ def _every(tensors, function):
 
 def _check_loss(normalization):
     if normalization != "null":
-        raise tofu.InconclusiveError(
-            f"normalization {normalization} counts the instances of a part"
-        )
+        raise InconclusiveError(f"normalization {normalization} counts the instances of a part")
 
 
 def _is_dense(data, label):
@@ -48,13 +46,13 @@ def _softmax_label(i, data, label, axes):
     if axes == {ndim - 1}:
         return without(i, axes)
     if axes != {1}:
-        raise tofu.InconclusiveError("several labels of an instance that is one line of classes")
+        raise InconclusiveError("several labels of an instance that is one line of classes")
     return at(i, 1, 0) if label.ndim == ndim else without(i, 1)
 
 
 def _softmax_lines(function, data, label, axes):
     """An opaque function of a line of classes and its label."""
-    line_of = tofu.Opaque(function)
+    line_of = Opaque(function)
 
     def element(*i):
         result = line_of(data[whole(i, axes)], label[_softmax_label(i, data, label, axes)])
@@ -70,7 +68,7 @@ def _softmax_axes(ndim, multi_output, preserve_shape):
     return {ndim - 1} if preserve_shape else set(range(1, ndim))
 
 
-@tofu.op(name="SoftmaxOutput")
+@op(name="SoftmaxOutput")
 def softmax_output(data, label, *, multi_output=False, preserve_shape=False):
     """The softmax of each line; only the gradient uses the label."""
     if multi_output and label.ndim < data.ndim - 1:  # the label's space is one dimension
@@ -79,7 +77,7 @@ def softmax_output(data, label, *, multi_output=False, preserve_shape=False):
     return _softmax_lines("Softmax", data, label, axes)
 
 
-@tofu.op(name="_backward_SoftmaxOutput")
+@op(name="_backward_SoftmaxOutput")
 def backward_softmax_output(
     out, label, *, normalization="null", multi_output=False, preserve_shape=False
 ):
@@ -94,7 +92,7 @@ def backward_softmax_output(
         gradient = _softmax_lines("SoftmaxGradient", out, label, axes)
     shared = out.ndim - 1 if preserve_shape and not multi_output else 1
     own = [f"i{d}" if d < shared else f"label{d}" for d in range(label.ndim)]
-    nothing = tofu.Opaque("Zero")
+    nothing = Opaque("Zero")
 
     def by_label(*i):
         return nothing(label[i[:shared], _rest(label.ndim - shared)])[i[shared:]]
@@ -105,49 +103,49 @@ def backward_softmax_output(
 _REGRESSION = ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput")
 
 
-@tofu.op(name=_REGRESSION)
+@op(name=_REGRESSION)
 def regression_output(data, label):
     """A function of each element; only the gradient uses the label."""
     return lambda *i: like(apply("link", data[i]), label[i])
 
 
-@tofu.op(name=("_backward_linear_reg_out", "_backward_logistic_reg_out", "_backward_mae_reg_out"))
+@op(name=("_backward_linear_reg_out", "_backward_logistic_reg_out", "_backward_mae_reg_out"))
 def backward_regression_output(label, out):
     """Gradients over the number of elements of an instance: the batch may be split."""
     return (_every([label, out], "RegressionGradient"),) * 2
 
 
-@tofu.op(name="_backward_MakeLoss")
+@op(name="_backward_MakeLoss")
 def backward_make_loss(*, normalization="null", out_shapes):
     """A constant; counting the valid elements, or the batch, needs the whole tensor."""
     if normalization == "valid":
-        raise tofu.InconclusiveError("normalization valid counts what the forward operator read")
+        raise InconclusiveError("normalization valid counts what the forward operator read")
     rows = math.prod(out_shapes[0][:-1]) if normalization == "batch" else 1
     return lambda *i: apply("scale", rows)
 
 
-@tofu.op(name="SVMOutput")
+@op(name="SVMOutput")
 def svm_output(data, label):
     """The element; only the gradient uses the label."""
     return lambda *i: like(data[i], label[i[0]])
 
 
-@tofu.op(name="_backward_SVMOutput")
+@op(name="_backward_SVMOutput")
 def backward_svm_output(label, out):
     """The gradient of data, from an instance's margins; zero for the label."""
     return *instances("n.", (label, "n"), (out, "n")), *zero(label, "n")
 
 
-@tofu.op(name="_backward_IdentityAttachKLSparseReg")
+@op(name="_backward_IdentityAttachKLSparseReg")
 def backward_identity_with_penalty(ograd, data, moving_avg):
     """The head gradient and a penalty on each column's mean."""
     return instances(".c", (ograd, ".c"), (data, ".c"), (moving_avg, "c"))
 
 
-@tofu.op(name="CTCLoss")
+@op(name="CTCLoss")
 def ctc_loss(data, label, *lengths):
     """The loss of each sequence, and its gradient with respect to data."""
-    loss = tofu.Opaque("CTC")
+    loss = Opaque("CTC")
 
     def sequence(n):
         return loss(data[:, n, :], label[n, :], *(x[n] for x in lengths))
@@ -155,7 +153,7 @@ def ctc_loss(data, label, *lengths):
     return lambda n: sequence(n), lambda t, n, c: sequence(n)[t, c]
 
 
-@tofu.op(name="_backward_ctc_loss")
+@op(name="_backward_ctc_loss")
 def backward_ctc_loss(ograd, zero, out, gradient, *, out_shapes):
     """The forward operator's own gradient, scaled; zero for the other inputs."""
     by_data = Over(
@@ -171,25 +169,25 @@ def backward_ctc_loss(ograd, zero, out, gradient, *, out_shapes):
 # --- Vision -----------------------------------------------------------------------------
 
 
-@tofu.op(name="LRN")
+@op(name="LRN")
 def lrn(data):
     """Normalized over neighbouring channels, and the norm: channels are whole."""
-    norm = tofu.Opaque("LRN")
+    norm = Opaque("LRN")
     result = lambda *i: norm(data[whole(i, 1)])[i[1]]  # noqa: E731
     return result, result
 
 
-@tofu.op(name="_backward_LRN")
+@op(name="_backward_LRN")
 def backward_lrn(ograd, data, saved):
     """The gradient of data."""
-    norm = tofu.Opaque("LRNGradient")
+    norm = Opaque("LRNGradient")
     return lambda *i: norm(*(x[whole(i, 1)] for x in (ograd, data, saved)))[i[1]]
 
 
-@tofu.op(name="GroupNorm")
+@op(name="GroupNorm")
 def group_norm(data, gamma, beta):
     """Normalized over groups of channels of an instance, with means and deviations."""
-    norm = tofu.Opaque("GroupNorm")
+    norm = Opaque("GroupNorm")
 
     def instance(n):
         return norm(data[n, _rest(data.ndim - 1)], gamma[:], beta[:])
@@ -199,31 +197,31 @@ def group_norm(data, gamma, beta):
     return Over(every, lambda n, *i: instance(n)[i]), moments, moments
 
 
-@tofu.op(name="_backward_GroupNorm")
+@op(name="_backward_GroupNorm")
 def backward_group_norm(ograd, data, gamma, mean, std):
     """The gradients of data, gamma and beta; the latter are sums over the batch."""
-    norm = tofu.Opaque("GroupNormGradient")
+    norm = Opaque("GroupNormGradient")
 
     def instance(n):
         slices = (x[n, _rest(x.ndim - 1)] for x in (ograd, data, mean, std))
         return norm(*slices, gamma[:])
 
     every = ["n", *names(data.ndim - 1, "i")]
-    parameter = Over(["g"], lambda g: tofu.Sum(lambda n: instance(n)[g]))
+    parameter = Over(["g"], lambda g: Sum(lambda n: instance(n)[g]))
     return Over(every, lambda n, *i: instance(n)[i]), parameter, parameter
 
 
 _RESAMPLING = ("_contrib_AdaptiveAvgPooling2D", "_backward_contrib_AdaptiveAvgPooling2D")
 
 
-@tofu.op(name=_RESAMPLING)
+@op(name=_RESAMPLING)
 def resample(data):
     """Space is resampled, channel by channel."""
-    plane = tofu.Opaque("Resample")
+    plane = Opaque("Resample")
     return lambda b, c, y, x: plane(data[b, c, :, :])[y, x]
 
 
-@tofu.op(name="Pad")
+@op(name="Pad")
 def pad(data, *, pad_width):
     """Padded at some dimensions, which are whole."""
     padded = [d for d in range(data.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]
@@ -231,7 +229,7 @@ def pad(data, *, pad_width):
     return instances(own, (data, own))
 
 
-@tofu.op(name="_backward_Pad")
+@op(name="_backward_Pad")
 def backward_pad(ograd, *, pad_width):
     """The head gradient without the padding, or with the padding added up."""
     padded = [d for d in range(ograd.ndim) if pad_width[2 * d] or pad_width[2 * d + 1]]

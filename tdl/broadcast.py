@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite, apply, like
+from tofu.errors import InconclusiveError
+from tofu.lang import Over, Rewrite, Sum, apply, like, op
 from tofu.tdl._shapes import axes_of, broadcast, broadcast_ones, names, unbroadcast, without
 
 _ARITHMETIC = ("add", "sub", "mul", "div", "mod", "power", "maximum", "minimum", "hypot")
@@ -14,20 +14,20 @@ _LOGIC = (
 _BY_OPERANDS = tuple(name for name in _ARITHMETIC if name not in ("add", "sub"))
 
 
-@tofu.op(name=tuple(f"broadcast_{name}" for name in (*_ARITHMETIC, *_LOGIC)))
+@op(name=tuple(f"broadcast_{name}" for name in (*_ARITHMETIC, *_LOGIC)))
 def broadcast_binary(lhs, rhs):
     """A function of two elements; a dimension of size 1 serves every index."""
     ones = broadcast_ones(lhs, rhs)
     return lambda *i: apply("binary", broadcast(lhs, i, ones), broadcast(rhs, i, ones))
 
 
-@tofu.op(name=("_backward_broadcast_add", "_backward_broadcast_sub"))
+@op(name=("_backward_broadcast_add", "_backward_broadcast_sub"))
 def backward_broadcast_sum(ograd, *, out_shapes):
     """The head gradient summed over the broadcast dimensions."""
     return tuple(unbroadcast(s.ones, ograd.ones, lambda *i: ograd[i]) for s in out_shapes)
 
 
-@tofu.op(name=tuple(f"_backward_broadcast_{name}" for name in _BY_OPERANDS))
+@op(name=tuple(f"_backward_broadcast_{name}" for name in _BY_OPERANDS))
 def backward_broadcast_binary(ograd, lhs, rhs):
     """The gradients of both operands, summed over the broadcast dimensions."""
     ones = ograd.ones
@@ -38,7 +38,7 @@ def backward_broadcast_binary(ograd, lhs, rhs):
     return tuple(unbroadcast(x.ones, ones, element) for x in (lhs, rhs))
 
 
-@tofu.op(name="broadcast_to", rewrites=[Rewrite("shape", {"output_shape": 0})])
+@op(name="broadcast_to", rewrites=[Rewrite("shape", {"output_shape": 0})])
 def broadcast_to(data, *, out_shapes):
     """The tensor broadcast to a shape."""
     return lambda *i: broadcast(data, i, out_shapes[0].ones)
@@ -50,21 +50,21 @@ def _axis_sizes(shapes, axis):
     return [Rewrite("size", {"sizes": [f"i{a % ndim}" for a in stretched]})]
 
 
-@tofu.op(name="broadcast_axis", rewrites=_axis_sizes)
+@op(name="broadcast_axis", rewrites=_axis_sizes)
 def broadcast_axis(data, *, axis=(), out_shapes):
     """The tensor broadcast along some axes."""
     return lambda *i: broadcast(data, i, out_shapes[0].ones)
 
 
-@tofu.op(name="broadcast_like")
+@op(name="broadcast_like")
 def broadcast_like(lhs, rhs, *, lhs_axes=None, rhs_axes=None):
     """The first tensor broadcast to the shape of the second."""
     if lhs_axes is not None or rhs_axes is not None:
-        raise tofu.InconclusiveError("broadcast_like with lhs_axes: only whole shapes")
+        raise InconclusiveError("broadcast_like with lhs_axes: only whole shapes")
     return lambda *i: like(broadcast(lhs, i, rhs.ones), rhs[i])
 
 
-@tofu.op(name="_broadcast_backward")
+@op(name="_broadcast_backward")
 def broadcast_backward(ograd, *, axis=(), exclude=False, out_shapes):
     """The head gradient summed over the broadcast dimensions."""
     small = out_shapes[0]
@@ -74,11 +74,11 @@ def broadcast_backward(ograd, *, axis=(), exclude=False, out_shapes):
     every = names(ograd.ndim)
     kept, rest = without(every, summed), [every[d] for d in summed]
     if len(small) != len(kept):
-        raise tofu.InconclusiveError(f"gradient of rank {len(small)} of rank {ograd.ndim}")
+        raise InconclusiveError(f"gradient of rank {len(small)} of rank {ograd.ndim}")
 
     def element(*index):
         known = dict(zip(kept, index))
-        return tofu.Sum(
+        return Sum(
             Over(rest, lambda *r: ograd[[{**known, **dict(zip(rest, r))}[n] for n in every]])
         )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import tofu
-from tofu.lang import Over, Reindex, Rewrite, Unread, adjoint, apply, like
+from tofu.errors import InconclusiveError
+from tofu.lang import Max, Opaque, Over, Reindex, Rewrite, Sum, Unread, adjoint, apply, like, op
 from tofu.tdl._shapes import CHANNELS, Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
@@ -16,7 +16,7 @@ _POOLING_WORDS = {"b": "batch", "c": "channels", "y": "output positions", "k": "
 
 def _check_layout(layout):
     if layout not in _LAYOUTS:
-        raise tofu.InconclusiveError(
+        raise InconclusiveError(
             f"layout {layout} is not described; expected batch, channel, then space"
         )
 
@@ -65,7 +65,7 @@ def _convolution(data, weight, bias, window, num_group):
 
     def element(b, co, *y):
         if summed:
-            return tofu.Sum(Over(summed, lambda *v: term(b, co, y, v)))
+            return Sum(Over(summed, lambda *v: term(b, co, y, v)))
         return term(b, co, y, ())
 
     if bias is None:
@@ -82,10 +82,10 @@ def _parameters_only(ograd, data, weight, bias, window):
         def term(b, *y):
             return ograd[b, co, y] * data[b, ci, window.position(y, k)]
 
-        return like(tofu.Sum(Over(["b", *space], term)), weight[co, ci, k])
+        return like(Sum(Over(["b", *space], term)), weight[co, ci, k])
 
     def by_bias(co):
-        total = tofu.Sum(Over(["b", *space], lambda b, *y: ograd[b, co, y]))
+        total = Sum(Over(["b", *space], lambda b, *y: ograd[b, co, y]))
         return total if bias is None else like(total, bias[co])
 
     return Unread(data), Over(["co", "ci", *taps], by_weight), Over(["co"], by_bias)
@@ -128,7 +128,7 @@ def _grouped(data, weight, bias, window, groups, shape):
             place = window.position(y, k)
             return data[b, g * channels + ci, place] * weight[g * filters + co, ci, k]
 
-        total = tofu.Sum(Over(summed, term))
+        total = Sum(Over(summed, term))
         return total if bias is None else total + bias[g * filters + co]
 
     return Reindex(
@@ -142,7 +142,7 @@ def _grouped(data, weight, bias, window, groups, shape):
 def _backward_grouped(ograd, data, weight, bias, groups):
     """Gradients of data, weight and bias, as in the derived gradient of one group."""
     filters, channels = weight.shape[0] // groups, weight.shape[1]
-    planes, run = (slice(None),) * (data.ndim - 2), tofu.Opaque("gradient")
+    planes, run = (slice(None),) * (data.ndim - 2), Opaque("gradient")
 
     def head(b, g, co):
         return ograd[b, g * filters + co, planes]
@@ -155,15 +155,15 @@ def _backward_grouped(ograd, data, weight, bias, groups):
             matrix = weight[g * filters + co, ci, planes]
             return run(head(b, g, co), matrix, image(b, g, ci))[x]
 
-        return tofu.Sum(term, extent=filters)
+        return Sum(term, extent=filters)
 
     def by_weight(g, co, ci, *k):
         matrix = weight[g * filters + co, ci, planes]
-        return tofu.Sum(lambda b: run(head(b, g, co), image(b, g, ci), matrix)[k])
+        return Sum(lambda b: run(head(b, g, co), image(b, g, ci), matrix)[k])
 
     def by_bias(g, co):
         reads = () if bias is None else (bias[g * filters + co],)
-        return tofu.Sum(lambda b: run(head(b, g, co), *reads))
+        return Sum(lambda b: run(head(b, g, co), *reads))
 
     places = [f"data_{d}" for d in range(2, data.ndim)]
     taps = [f"weight_{d}" for d in range(2, data.ndim)]
@@ -189,7 +189,7 @@ def _no_pad(n, taps):
     return Rewrite("pad", {"const": str((0,) * n)}, (*names(n, "y"), *taps))
 
 
-@tofu.op(name=("Convolution", "Convolution_v1"), rewrites=_padded_sizes, variables=_WORDS)
+@op(name=("Convolution", "Convolution_v1"), rewrites=_padded_sizes, variables=_WORDS)
 def convolution(
     data,
     weight,
@@ -212,7 +212,7 @@ def convolution(
     return _convolution(data, weight, bias, _Window(kernel, stride, dilate, pad), num_group)
 
 
-@tofu.op(
+@op(
     name=("_backward_Convolution", "_backward_Convolution_v1"),
     rewrites=_convolution_sizes,
     variables=_GRADIENT_WORDS,
@@ -241,13 +241,13 @@ def backward_convolution(
     window = _Window(kernel, stride, dilate, pad)
     forward = _convolution(data, weight, None, window, num_group)
     places = ["b", *names(len(window.kernel), "y")]
-    by_bias = Over(["co"], lambda co: tofu.Sum(Over(places, lambda b, *y: ograd[b, co, y])))
+    by_bias = Over(["co"], lambda co: Sum(Over(places, lambda b, *y: ograd[b, co, y])))
     if bias is not None:
         by_bias = adjoint(_convolution(data, weight, bias, window, num_group), ograd, [bias])[0]
     return (*adjoint(forward, ograd, [data, weight]), by_bias)
 
 
-_POOL_REDUCERS = {"max": tofu.Max, "avg": tofu.Sum, "sum": tofu.Sum}
+_POOL_REDUCERS = {"max": Max, "avg": Sum, "sum": Sum}
 
 
 def _pooling_sizes(shapes, kernel=(), global_pool=False, **_):
@@ -256,7 +256,7 @@ def _pooling_sizes(shapes, kernel=(), global_pool=False, **_):
     return [_no_pad(len(kernel), ())]
 
 
-@tofu.op(name=("Pooling", "Pooling_v1"), rewrites=_pooling_sizes, variables=_POOLING_WORDS)
+@op(name=("Pooling", "Pooling_v1"), rewrites=_pooling_sizes, variables=_POOLING_WORDS)
 def pooling(
     data,
     *,
@@ -272,7 +272,7 @@ def pooling(
     """The maximum, mean or sum over a window; the CPU's max has a hidden workspace."""
     _check_layout(layout)
     if pool_type not in _POOL_REDUCERS:
-        raise tofu.InconclusiveError(f"pool_type {pool_type} is not described")
+        raise InconclusiveError(f"pool_type {pool_type} is not described")
     if global_pool:
         return _global_pooling(data, pool_type)
     window = _Window(kernel, stride, (), pad)
@@ -310,12 +310,12 @@ def _global_pooling(data, pool_type):
 
 def _opaque_pooling(data, space):
     """Over whole space, because a part's borders would not be the tensor's."""
-    pool = tofu.Opaque("Pool")
+    pool = Opaque("Pool")
     whole = (slice(None),) * len(space)
     return Over(["b", "c", *space], lambda b, c, *y: pool(data[b, c, whole])[y])
 
 
-@tofu.op(name=("_backward_Pooling", "_backward_Pooling_v1"), variables=_POOLING_WORDS)
+@op(name=("_backward_Pooling", "_backward_Pooling_v1"), variables=_POOLING_WORDS)
 def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, layout=None):
     """The gradient of data: per batch and channel, and per window if windows do not overlap.
 
@@ -326,7 +326,7 @@ def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, lay
     """
     _check_layout(layout)
     data = args[2] if len(args) == 5 else args[1]
-    space, pool = range(data.ndim - 2), tofu.Opaque("PoolGradient")
+    space, pool = range(data.ndim - 2), Opaque("PoolGradient")
     window = _Window(kernel or (1,) * len(space), stride, (), pad)
     sizes = zip(data.shape[2:], args[0].shape[2:], window.kernel, window.stride, window.pad)
     fits = [size == out * k and k == s and p == 0 for size, out, k, s, p in sizes]
@@ -349,7 +349,7 @@ def backward_pooling(*args, kernel=(), stride=(), pad=(), global_pool=False, lay
         if not beside:
             return value()
         extents = [kernel[d] for d in beside]
-        return tofu.Sum(Over(names(len(beside), "w"), value), extent=extents)
+        return Sum(Over(names(len(beside), "w"), value), extent=extents)
 
     return Reindex(
         ["b", "c", *strides.names],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Rewrite, apply, like
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Rewrite, apply, like, op
 
 _SHAPE = (Rewrite("shape", {"output_shape": 0}),)
 _RANDOM = (
@@ -12,13 +12,13 @@ _RANDOM = (
 )
 
 
-@tofu.op(name=("_zeros", "_ones", "_full", "_zeros_without_dtype"), rewrites=_SHAPE)
+@op(name=("_zeros", "_ones", "_full", "_zeros_without_dtype"), rewrites=_SHAPE)
 def filled():
     """A constant."""
     return lambda *i: 0
 
 
-@tofu.op(
+@op(
     name=tuple(f"_random_{name}" for name in (*_RANDOM, "randint")),
     rewrites=_SHAPE,
     random=True,
@@ -28,7 +28,7 @@ def random_filled():
     return lambda *i: apply("random")
 
 
-@tofu.op(
+@op(
     name=tuple(f"_random_{name}_like" for name in _RANDOM),
     random=True,
 )
@@ -37,23 +37,23 @@ def random_like(data):
     return lambda *i: like(apply("random"), data[i])
 
 
-@tofu.op(name="_arange")
+@op(name="_arange")
 def arange():
     """Equally spaced numbers: every part would start at the beginning."""
     return lambda i: apply("at", i)
 
 
-@tofu.op(name="_eye")
+@op(name="_eye")
 def eye():
     """Ones on a diagonal."""
     return lambda i, j: apply("equal", i, j)
 
 
-@tofu.op(name="_contrib_arange_like")
+@op(name="_contrib_arange_like")
 def arange_like(data, *, axis=None, repeat=1):
     """Positions along an axis, as many as a tensor's axis has."""
     if axis is None or repeat != 1:
-        raise tofu.InconclusiveError("arange_like of the flattened tensor is not described")
-    place = tofu.Opaque("Position")
+        raise InconclusiveError("arange_like of the flattened tensor is not described")
+    place = Opaque("Position")
     whole = (slice(None),) * data.ndim
     return lambda i: place(data[whole])[i]

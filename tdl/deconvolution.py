@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import tofu
-from tofu.lang import Over, Reindex, Rewrite
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, op
 from tofu.tdl._shapes import CHANNELS, Strides, names
 
 _LAYOUTS = (None, "None", "NCW", "NCHW", "NCDHW")
@@ -77,7 +77,7 @@ def _spreads(space, kernel, stride, dilate, pad, adj, target_shape):
 
 def _check(layout):
     if layout not in _LAYOUTS:
-        raise tofu.InconclusiveError(
+        raise InconclusiveError(
             f"layout {layout} is not described; expected batch, channel, then space"
         )
 
@@ -113,7 +113,7 @@ def _sizes(
     return [*rewrites, *(Rewrite(k, {"const": str(v)}, moving) for k, v in texts.items())]
 
 
-@tofu.op(name="Deconvolution", rewrites=_sizes, variables=CHANNELS)
+@op(name="Deconvolution", rewrites=_sizes, variables=CHANNELS)
 def deconvolution(
     data,
     weight,
@@ -136,7 +136,7 @@ def deconvolution(
         [spread.size for spread in spreads],
         [None if spread.whole else spread.stride for spread in spreads],
     )
-    source, place = data.padded(0) if halo else data, tofu.Opaque("Place")
+    source, place = data.padded(0) if halo else data, Opaque("Place")
     planes = (slice(None),) * len(spreads)
     grouped = _is_grouped(weight.shape, num_group)
     channel = ["ci"] if num_group == 1 or grouped else []  # depthwise: channel co reads channel co
@@ -162,7 +162,7 @@ def deconvolution(
         window = [spreads[d].before + spreads[d].after + 1 for d in halo]
         steps = [*channel, *names(len(halo), "j")]
         extents = [*(channels for _ in channel), *window]
-        total = tofu.Sum(Over(steps, term), extent=extents) if steps else term()
+        total = Sum(Over(steps, term), extent=extents) if steps else term()
         return total if bias is None else total + bias[g * filters + co if grouped else co]
 
     if not grouped:
@@ -192,7 +192,7 @@ def _gradient_sizes(shapes, kernel=(), **_):
     ]
 
 
-@tofu.op(name="_backward_Deconvolution", rewrites=_gradient_sizes, variables=CHANNELS)
+@op(name="_backward_Deconvolution", rewrites=_gradient_sizes, variables=CHANNELS)
 def backward_deconvolution(
     ograd,
     data,
@@ -211,7 +211,7 @@ def backward_deconvolution(
     """Data's gradient, a convolution of the head gradient; weight's and bias's, batch sums."""
     _check(layout)
     if num_group != 1:
-        raise tofu.InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")
+        raise InconclusiveError("the gradient by groups is not described; tofu.mx lowers it")
     spreads = _spreads(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     n, padded = len(spreads), ograd.padded(0)
     space, taps = names(n, "y"), names(n, "k")
@@ -221,13 +221,13 @@ def backward_deconvolution(
         return padded[b, co, at]
 
     def by_data(b, ci, *y):
-        return tofu.Sum(Over(["co", *taps], lambda co, *k: head(b, co, y, k) * weight[ci, co, k]))
+        return Sum(Over(["co", *taps], lambda co, *k: head(b, co, y, k) * weight[ci, co, k]))
 
     def by_weight(ci, co, *k):
-        return tofu.Sum(Over(["b", *space], lambda b, *y: head(b, co, y, k) * data[b, ci, y]))
+        return Sum(Over(["b", *space], lambda b, *y: head(b, co, y, k) * data[b, ci, y]))
 
     gradients = Over(["b", "ci", *space], by_data), Over(["ci", "co", *taps], by_weight)
     if bias is None:
         return gradients
     places = ["b", *names(n, "x")]
-    return (*gradients, lambda co: tofu.Sum(Over(places, lambda b, *x: ograd[b, co, x])))
+    return (*gradients, lambda co: Sum(Over(places, lambda b, *x: ograd[b, co, x])))

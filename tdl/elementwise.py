@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, apply, like
+from tofu.lang import Over, apply, like, op
 
 _ACTIVATIONS = ("relu", "sigmoid", "hard_sigmoid", "softsign", "tanh", "erf", "erfinv")
 _POWERS = ("sqrt", "rsqrt", "cbrt", "rcbrt", "square", "reciprocal")
@@ -60,7 +59,7 @@ _GRADIENTS_OF_TWO = tuple(
 )
 
 
-@tofu.op(
+@op(
     name=(
         *(*_ACTIVATIONS, *_POWERS, *_EXPONENTIALS, *_TRIGONOMETRY, *_ROUNDING),
         *(*_BY_VALUE, *_PASSING_ON, *_ARITHMETIC_SCALAR, *_LOGIC_SCALAR, *_GRADIENT),
@@ -71,19 +70,19 @@ def unary(x):
     return lambda *i: apply("unary", x[i])
 
 
-@tofu.op(name=_CONSTANT)
+@op(name=_CONSTANT)
 def constant_like(x):
     """A constant in the shape of a tensor."""
     return lambda *i: like(0, x[i])
 
 
-@tofu.op(name=(*_ARITHMETIC, *_LOGIC, *_GRADIENT_AND_VALUE))
+@op(name=(*_ARITHMETIC, *_LOGIC, *_GRADIENT_AND_VALUE))
 def binary(x, y):
     """A function of two elements at one index."""
     return lambda *i: apply("binary", x[i], y[i])
 
 
-@tofu.op(name=_GRADIENTS_OF_TWO)
+@op(name=_GRADIENTS_OF_TWO)
 def backward_binary(ograd, x, y):
     """The gradients of both operands."""
     return (
@@ -92,25 +91,25 @@ def backward_binary(ograd, x, y):
     )
 
 
-@tofu.op(name=("_backward_add", "_backward_sub"))
+@op(name=("_backward_add", "_backward_sub"))
 def backward_difference(ograd):
     """The head gradient, and it or its negative."""
     return lambda *i: apply("by_first", ograd[i]), lambda *i: apply("by_second", ograd[i])
 
 
-@tofu.op(name="add_n")
+@op(name="add_n")
 def add_n(*args):
     """The sum of any number of tensors."""
     return lambda *i: apply("add_n", *(x[i] for x in args))
 
 
-@tofu.op(name="_identity_with_attr_like_rhs")
+@op(name="_identity_with_attr_like_rhs")
 def identity_like(lhs, rhs):
     """The first operand; the second gives its shape."""
     return lambda *i: like(lhs[i], rhs[i])
 
 
-@tofu.op(name=("amp_multicast", "_backward_amp_multicast"))
+@op(name=("amp_multicast", "_backward_amp_multicast"))
 def each_by_itself(*args):
     """Tensors of any shapes in one type; if all have the same size, they are split together."""
     rank = max(x.ndim for x in args)
@@ -122,7 +121,7 @@ def each_by_itself(*args):
     return tuple(Over(own(k, x), lambda *i, x=x: apply("cast", x[i])) for k, x in enumerate(args))
 
 
-@tofu.op(name="IdentityAttachKLSparseReg")
+@op(name="IdentityAttachKLSparseReg")
 def identity_with_penalty(data, moving_avg):
     """The element; each column has its own mean activation."""
     if data.ndim != 2:

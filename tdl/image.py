@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tofu
+from tofu.lang import op
 from tofu.tdl._shapes import instances, line
 
 
-@tofu.op(name="_image_to_tensor")
+@op(name="_image_to_tensor")
 def to_tensor(data):
     """Channels first, divided by 255."""
     if data.ndim == 3:
@@ -14,35 +14,35 @@ def to_tensor(data):
     return lambda n, c, y, x: data[n, y, x, c] / 255
 
 
-@tofu.op(name="_image_normalize")
+@op(name="_image_normalize")
 def normalize(data):
     """Each channel (the dimension before height and width) normalized by its own numbers."""
     own = line(data.ndim, data.ndim - 3)
     return instances(own, (data, own))
 
 
-@tofu.op(name="_backward_image_normalize")
+@op(name="_backward_image_normalize")
 def backward_normalize(ograd, data):
     """The head gradient over each channel's deviation."""
     own = line(data.ndim, data.ndim - 3)
     return instances(own, (ograd, own), (data, own))
 
 
-@tofu.op(name="_image_crop")
+@op(name="_image_crop")
 def crop(data):
     """A window of the image; MXNet supports only 1 or 3 channels, so they are whole."""
     own = line(data.ndim, (data.ndim - 3, data.ndim - 2, data.ndim - 1))
     return instances(own, (data, own))
 
 
-@tofu.op(name="_backward_image_crop")
+@op(name="_backward_image_crop")
 def backward_crop(ograd):
     """Zeros around the head gradient, whose channels are also whole."""
     own = line(ograd.ndim, (ograd.ndim - 3, ograd.ndim - 2, ograd.ndim - 1))
     return instances(own, (ograd, own))
 
 
-@tofu.op(name="_image_flip_left_right")
+@op(name="_image_flip_left_right")
 def flip_left_right(data):
     """The image mirrored in width, which is whole: MXNet omits the middle if it is odd.
 
@@ -52,7 +52,7 @@ def flip_left_right(data):
     return instances(own, (data, own))
 
 
-@tofu.op(name="_image_flip_top_bottom")
+@op(name="_image_flip_top_bottom")
 def flip_top_bottom(data):
     """The image mirrored in height, which is whole: MXNet omits the middle if it is odd.
 
@@ -62,14 +62,14 @@ def flip_top_bottom(data):
     return instances(own, (data, own))
 
 
-@tofu.op(name=("_image_resize", "_cvimresize", "_cvcopyMakeBorder"))
+@op(name=("_image_resize", "_cvimresize", "_cvcopyMakeBorder"))
 def resize(data):
     """The image resampled or with a border: height and width are whole."""
     own = line(data.ndim, (data.ndim - 3, data.ndim - 2))
     return instances(own, (data, own))
 
 
-@tofu.op(name="_image_adjust_lighting")
+@op(name="_image_adjust_lighting")
 def adjust_lighting(data):
     """Adds a number per channel."""
     own = line(data.ndim, data.ndim - 1)

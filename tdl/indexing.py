@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite, apply, like
+from tofu import lang
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Rewrite, Sum, apply, like, op
 from tofu.tdl._shapes import axis_of, instances, line, names, whole, without, zero
 
 _TO_SHAPE = (Rewrite("shape", {"output_shape": 0}),)
 
 
-@tofu.op(name="Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
+@op(name="Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
 def embedding(data, weight):
     """The row of weight that each element of data names."""
-    row = tofu.Opaque("Row")
+    row = Opaque("Row")
     return lambda *i, d: row(data[i], weight[:, d])
 
 
-@tofu.op(name="_backward_Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
+@op(name="_backward_Embedding", rewrites=[Rewrite("output_dim", {"size": "d"})])
 def backward_embedding(ograd, data, *, sparse_grad=False):
     """The gradients of data, which is zero, and of weight: a sum over all of data."""
     if sparse_grad:
-        raise tofu.InconclusiveError("a sparse gradient is not described")
-    rows = tofu.Opaque("Rows")
+        raise InconclusiveError("a sparse gradient is not described")
+    rows = Opaque("Rows")
     tokens = names(data.ndim)
     return (
         Over(tokens, lambda *i: like(0, data[i])),
-        lambda v, d: tofu.Sum(Over(tokens, lambda *i: rows(ograd[i, d], data[i])[v])),
+        lambda v, d: Sum(Over(tokens, lambda *i: rows(ograd[i, d], data[i])[v])),
     )
 
 
-@tofu.op(name="take")
+@op(name="take")
 def take(a, indices, *, axis=0):
     """Slices of a along an axis, by number."""
     axis = axis_of(axis, a.ndim)
     outer, inner = names(a.ndim, "a"), names(indices.ndim)
-    pick_one = tofu.Opaque("Take")
+    pick_one = Opaque("Take")
     own = [*outer[:axis], *inner, *outer[axis + 1 :]]
 
     def element(*v):
@@ -45,29 +46,29 @@ def take(a, indices, *, axis=0):
     return Over(own, element)
 
 
-@tofu.op(name="_backward_take")
+@op(name="_backward_take")
 def backward_take(ograd, indices, *, axis=0, out_shapes):
     """The gradients of a, a sum over the indices, and of the indices, which is zero."""
     ndim = len(out_shapes[0])
     axis = axis_of(axis, ndim)
     outer, inner = names(ndim, "a"), names(indices.ndim)
-    add_to = tofu.Opaque("AddTo")
+    add_to = Opaque("AddTo")
 
     def by_a(*v):
-        return tofu.Sum(
+        return Sum(
             Over(inner, lambda *i: add_to(ograd[v[:axis], i, v[axis + 1 :]], indices[i])[v[axis]])
         )
 
     return Over(outer, by_a), Over(inner, lambda *i: like(0, indices[i]))
 
 
-@tofu.op(name="pick")
+@op(name="pick")
 def pick(data, index, *, axis=-1, keepdims=False):
     """One element along an axis, by number."""
     if axis is None:
-        raise tofu.InconclusiveError("pick of the flattened tensor is not described")
+        raise InconclusiveError("pick of the flattened tensor is not described")
     axis = axis_of(axis, data.ndim)
-    choose = tofu.Opaque("Pick")
+    choose = Opaque("Pick")
     every = names(data.ndim)
     every[axis] = f"one{axis}"
     own = every if keepdims else list(without(every, axis)) or ["one0"]
@@ -81,14 +82,14 @@ def pick(data, index, *, axis=-1, keepdims=False):
     return Over(own, element)
 
 
-@tofu.op(name="_backward_pick")
+@op(name="_backward_pick")
 def backward_pick(ograd, index, *, axis=-1, keepdims=False, out_shapes):
     """The head gradient at the picked place, else zero."""
     if axis is None:
-        raise tofu.InconclusiveError("pick of the flattened tensor is not described")
+        raise InconclusiveError("pick of the flattened tensor is not described")
     ndim = len(out_shapes[0])
     axis = axis_of(axis, ndim)
-    place = tofu.Opaque("Place")
+    place = Opaque("Place")
 
     def element(*i):
         rest = without(i, axis) or (0,)
@@ -101,21 +102,21 @@ def backward_pick(ograd, index, *, axis=-1, keepdims=False, out_shapes):
     return element
 
 
-@tofu.op(name="one_hot")
+@op(name="one_hot")
 def one_hot(indices):
     """1 where the position along a new axis is the index."""
     return lambda *i, k: apply("equal", indices[i], k)
 
 
-@tofu.op(name="where")
+@op(name="where")
 def where(condition, x, y):
     """Either x or y by a condition, which may have only the first dimension."""
     if condition.ndim != x.ndim:
-        return lambda *i: tofu.lang.where(condition[i[0]], x[i], y[i])
-    return lambda *i: tofu.lang.where(condition[i], x[i], y[i])
+        return lambda *i: lang.where(condition[i[0]], x[i], y[i])
+    return lambda *i: lang.where(condition[i], x[i], y[i])
 
 
-@tofu.op(name="_backward_where")
+@op(name="_backward_where")
 def backward_where(ograd, condition):
     """The head gradient for the operand that was chosen."""
 
@@ -128,7 +129,7 @@ def backward_where(ograd, condition):
     )
 
 
-@tofu.op(name="batch_take")
+@op(name="batch_take")
 def batch_take(a, indices):
     """One element of each row."""
     return instances("n", (a, "n"), (indices, "n"))
@@ -140,28 +141,28 @@ def _rest(indices, ndim):
     return line(ndim, range(chosen)), "stuvwxyz"[: indices.ndim - 1]
 
 
-@tofu.op(name="gather_nd")
+@op(name="gather_nd")
 def gather_nd(data, indices):
     """Slices of data at positions given by columns of the indices."""
     rest, places = _rest(indices, data.ndim)
     return instances(places + rest.replace(".", ""), (data, rest), (indices, "." + places))
 
 
-@tofu.op(name="_backward_gather_nd", rewrites=_TO_SHAPE)
+@op(name="_backward_gather_nd", rewrites=_TO_SHAPE)
 def backward_gather_nd(ograd, indices, *, out_shapes):
     """The head gradients, added up where elements were read."""
     rest, places = _rest(indices, len(out_shapes[0]))
     return instances(rest, (ograd, places + rest.replace(".", "")), (indices, "." + places))
 
 
-@tofu.op(name="scatter_nd", rewrites=_TO_SHAPE)
+@op(name="scatter_nd", rewrites=_TO_SHAPE)
 def scatter_nd(data, indices, *, out_shapes):
     """Slices at positions given by columns of the indices; of two at one position, either."""
     rest, places = _rest(indices, len(out_shapes[0]))
     return instances(rest, (data, "." * len(places) + rest.replace(".", "")), (indices, ""))
 
 
-@tofu.op(name="_scatter_set_nd", rewrites=_TO_SHAPE)
+@op(name="_scatter_set_nd", rewrites=_TO_SHAPE)
 def scatter_set_nd(lhs, rhs, indices, *, out_shapes):
     """A tensor with slices replaced."""
     rest, places = _rest(indices, lhs.ndim)
@@ -169,14 +170,14 @@ def scatter_set_nd(lhs, rhs, indices, *, out_shapes):
     return instances(rest, *reads)
 
 
-@tofu.op(name="_contrib_index_copy")
+@op(name="_contrib_index_copy")
 def index_copy(old, index, new):
     """A tensor with slices of its first dimension replaced."""
     rest = line(old.ndim, 0)
     return instances(rest, (old, rest), (index, ""), (new, rest))
 
 
-@tofu.op(name="_contrib_backward_index_copy")
+@op(name="_contrib_backward_index_copy")
 def backward_index_copy(ograd, old, index, new):
     """The head gradient where nothing was replaced; zero; the head gradient elsewhere."""
     rest = line(old.ndim, 0)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
-import tofu
-from tofu.lang import Over, Reindex, Rewrite, apply
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, apply, op
 from tofu.tdl._shapes import axis_of, instances, letters, line, names
 
 # --- Blocks and patches ---------------------------------------------------------------------
 
 
-@tofu.op(name="space_to_depth")
+@op(name="space_to_depth")
 def space_to_depth(data, *, block_size):
     """Squares of space become channels."""
     n, c, y, x = data.shape
@@ -24,7 +23,7 @@ def space_to_depth(data, *, block_size):
     )
 
 
-@tofu.op(name="depth_to_space")
+@op(name="depth_to_space")
 def depth_to_space(data, *, block_size):
     """Channels become squares of space."""
     n, c, y, x = data.shape
@@ -40,7 +39,7 @@ def depth_to_space(data, *, block_size):
 
 def _patches(data, kernel, places):
     """Each window of each plane as a column."""
-    taps, plane = math.prod(kernel), tofu.Opaque("Patches")
+    taps, plane = math.prod(kernel), Opaque("Patches")
     return Reindex(
         ["n", "c", "k", "p"],
         [data.shape[0], data.shape[1], taps, places],
@@ -51,29 +50,29 @@ def _patches(data, kernel, places):
 
 def _planes(data, kernel):
     """Columns added up to planes."""
-    taps, plane = math.prod(kernel), tofu.Opaque("Plane")
+    taps, plane = math.prod(kernel), Opaque("Plane")
     space = names(len(kernel), "y")
 
     def element(n, c, *y):
-        term = tofu.Sum(lambda k: plane(data[n, c * taps + k, :])[y], extent=taps)
+        term = Sum(lambda k: plane(data[n, c * taps + k, :])[y], extent=taps)
         return apply("plane", term)
 
     return Over(["n", "c", *space], element)
 
 
-@tofu.op(name="im2col")
+@op(name="im2col")
 def im2col(data, *, kernel, out_shapes):
     """Each window of each plane as a column."""
     return _patches(data, kernel, out_shapes[0][2])
 
 
-@tofu.op(name="_backward_col2im")
+@op(name="_backward_col2im")
 def backward_col2im(ograd, *, kernel, out_shapes):
     """The head gradient's windows."""
     return _patches(ograd, kernel, out_shapes[0][2])
 
 
-@tofu.op(name=("col2im", "_backward_im2col"))
+@op(name=("col2im", "_backward_im2col"))
 def col2im(data, *, kernel):
     """Columns added up to planes."""
     return _planes(data, kernel)
@@ -93,7 +92,7 @@ def _tile_sizes(shapes, reps=(), **_):
     return [Rewrite("reps", {"sizes": names(len(copies), "r")})]
 
 
-@tofu.op(name="tile", rewrites=_tile_sizes)
+@op(name="tile", rewrites=_tile_sizes)
 def tile(data, *, reps):
     """The whole tensor several times along each dimension."""
     copies = _copies(data.ndim, reps)
@@ -109,7 +108,7 @@ def tile(data, *, reps):
     )
 
 
-@tofu.op(name="_backward_tile", rewrites=_tile_sizes)
+@op(name="_backward_tile", rewrites=_tile_sizes)
 def backward_tile(ograd, *, reps, out_shapes):
     """The sum over the copies."""
     shape = out_shapes[0]
@@ -120,7 +119,7 @@ def backward_tile(ograd, *, reps, out_shapes):
     def element(*i):
         place = (*(0,) * skipped, *i)
         term = lambda *r: ograd[tuple(c * n + v for c, n, v in zip(r, extents, place))]  # noqa: E731
-        return tofu.Sum(Over(names(len(copies), "r"), term), extent=copies)
+        return Sum(Over(names(len(copies), "r"), term), extent=copies)
 
     return Over(names(len(copies))[skipped:], element)
 
@@ -128,7 +127,7 @@ def backward_tile(ograd, *, reps, out_shapes):
 # --- Diagonals --------------------------------------------------------------------------------
 
 
-@tofu.op(name="diag")
+@op(name="diag")
 def diag(data, *, axis1=0, axis2=1):
     """The diagonal of two dimensions, or a matrix of that diagonal."""
     if data.ndim == 1:
@@ -138,7 +137,7 @@ def diag(data, *, axis1=0, axis2=1):
     return instances(batch.replace(".", "") + ".", (data, batch))
 
 
-@tofu.op(name="_backward_diag")
+@op(name="_backward_diag")
 def backward_diag(ograd, *, axis1=0, axis2=1, out_shapes):
     """The head gradient on the diagonal, or the diagonal of it."""
     ndim = len(out_shapes[0])
@@ -151,7 +150,7 @@ def backward_diag(ograd, *, axis1=0, axis2=1, out_shapes):
 # --- Pieces -------------------------------------------------------------------------------------
 
 
-@tofu.op(name="_split_v2")
+@op(name="_split_v2")
 def split(data, *, axis=0, squeeze_axis=False, out_shapes):
     """Pieces along an axis, which is whole."""
     own = line(data.ndim, axis_of(axis, data.ndim))
@@ -159,7 +158,7 @@ def split(data, *, axis=0, squeeze_axis=False, out_shapes):
     return instances(" ".join([piece] * len(out_shapes)), (data, own))
 
 
-@tofu.op(name="_split_v2_backward")
+@op(name="_split_v2_backward")
 def backward_split(*args, axis=0, squeeze_axis=False, out_shapes):
     """The head gradients, concatenated."""
     own = line(len(out_shapes[0]), axis_of(axis, len(out_shapes[0])))
@@ -167,7 +166,7 @@ def backward_split(*args, axis=0, squeeze_axis=False, out_shapes):
     return instances(own, *((x, piece) for x in args))
 
 
-@tofu.op(name="_backward_slice_like")
+@op(name="_backward_slice_like")
 def backward_slice_like(ograd, *, axes=(), out_shapes):
     """Zeros around the head gradient; zero for the tensor that gives the size."""
     data, given = out_shapes
@@ -185,13 +184,13 @@ def _assigned(tensors, begin, end, step):
     return instances(own, *((x, own) for x in tensors))
 
 
-@tofu.op(name="_slice_assign")
+@op(name="_slice_assign")
 def slice_assign(lhs, rhs, *, begin, end=(), step=()):
     """One tensor in a slice of another."""
     return _assigned([lhs, rhs], begin, end, step)
 
 
-@tofu.op(name="_slice_assign_scalar")
+@op(name="_slice_assign_scalar")
 def slice_assign_scalar(data, *, begin, end=(), step=()):
     """A number in a slice of a tensor."""
     return _assigned([data], begin, end, step)
@@ -200,7 +199,7 @@ def slice_assign_scalar(data, *, begin, end=(), step=()):
 # --- Counting -----------------------------------------------------------------------------------
 
 
-@tofu.op(name="_histogram")
+@op(name="_histogram")
 def histogram(data, edges=None):
     """How many elements are in each bin; the bins' edges."""
     every = letters(data.ndim)
@@ -208,26 +207,26 @@ def histogram(data, edges=None):
     return *instances(".", (data, every), *bins), *instances(".", *bins, tag="e")
 
 
-@tofu.op(name="_ravel_multi_index")
+@op(name="_ravel_multi_index")
 def ravel(data):
     """Flat positions from columns of indices."""
     own = letters(data.ndim)[1:]
     return instances(own, (data, "." + own))
 
 
-@tofu.op(name="_unravel_index")
+@op(name="_unravel_index")
 def unravel(data):
     """Columns of indices from flat positions."""
     return instances(".a", (data, "a")) if data.ndim == 1 else instances("..", (data, ""))
 
 
-@tofu.op(name=("shape_array", "size_array"))
+@op(name=("shape_array", "size_array"))
 def extents(data):
     """The tensor's extents, or their product."""
     return instances(".", (data, ""))
 
 
-@tofu.op(name="_linspace")
+@op(name="_linspace")
 def linspace():
     """Equally spaced numbers: every part would start at the beginning."""
     return lambda i: apply("at", i)

@@ -6,8 +6,8 @@ whole matrices; a part of a solver may have some columns of the right-hand side.
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Reindex, Sum, adjoint, like, log
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Reindex, Sum, adjoint, like, log, op
 from tofu.tdl._shapes import at, axis_of, broadcast, names
 
 # --- Products -----------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def _product(lhs, rhs, transpose_a, transpose_b, axis):
     return every, element
 
 
-@tofu.op(name=("_linalg_gemm", "_linalg_gemm2"))
+@op(name=("_linalg_gemm", "_linalg_gemm2"))
 def gemm(
     matrix, right, added=None, *, transpose_a=False, transpose_b=False, alpha=1.0, beta=1.0, axis=-2
 ):
@@ -44,7 +44,7 @@ def gemm(
     return Over(every, lambda *v: alpha * element(*v) + beta * added[v])
 
 
-@tofu.op(name=("_backward_linalg_gemm", "_backward_linalg_gemm2"))
+@op(name=("_backward_linalg_gemm", "_backward_linalg_gemm2"))
 def backward_gemm(
     ograd,
     matrix,
@@ -65,7 +65,7 @@ def backward_gemm(
     return (*by_factors, Over(every, lambda *v: like(beta * ograd[v], added[v])))
 
 
-@tofu.op(name="_linalg_syrk")
+@op(name="_linalg_syrk")
 def syrk(matrix, *, transpose=False, alpha=1.0):
     """A scaled product of a matrix and its transpose, in either order."""
 
@@ -77,7 +77,7 @@ def syrk(matrix, *, transpose=False, alpha=1.0):
     return element
 
 
-@tofu.op(name="_backward_linalg_syrk")
+@op(name="_backward_linalg_syrk")
 def backward_syrk(ograd, matrix, *, transpose=False, alpha=1.0):
     """The product of A and of the head gradient's symmetric part."""
 
@@ -89,7 +89,7 @@ def backward_syrk(ograd, matrix, *, transpose=False, alpha=1.0):
     return element
 
 
-@tofu.op(name="khatri_rao")
+@op(name="khatri_rao")
 def khatri_rao(*args):
     """The products of one row of each matrix, all rows with all rows."""
     rows = [x.shape[0] for x in args]
@@ -115,7 +115,7 @@ def khatri_rao(*args):
 
 def _columns(matrix, others, rightside, function):
     """The lambda of an opaque function of a matrix and of one column (or row) of others."""
-    of = tofu.Opaque(function)
+    of = Opaque(function)
 
     def line(v, i, j):
         return (v, i, slice(None)) if rightside else (v, slice(None), j)
@@ -130,7 +130,7 @@ def _columns(matrix, others, rightside, function):
 
 def _by_matrix(matrix, others, rightside, function):
     """The gradient of the matrix: a sum over columns (or rows)."""
-    of = tofu.Opaque(function)
+    of = Opaque(function)
 
     def element(*v):
         b = v[:-2]
@@ -144,13 +144,13 @@ def _by_matrix(matrix, others, rightside, function):
     return Over([*names(matrix.ndim - 2, "b"), "m", "n"], element)
 
 
-@tofu.op(name=("_linalg_trmm", "_linalg_trsm"))
+@op(name=("_linalg_trmm", "_linalg_trsm"))
 def triangular(matrix, right, *, rightside=False):
     """The product or solution of a triangular matrix with columns of another."""
     return _columns(matrix, [right], rightside, "Triangular")
 
 
-@tofu.op(name=("_backward_linalg_trmm", "_backward_linalg_trsm"))
+@op(name=("_backward_linalg_trmm", "_backward_linalg_trsm"))
 def backward_triangular(ograd, matrix, *others, rightside=False):
     """The gradients of both matrices."""
     lines = [ograd, *others]
@@ -160,20 +160,20 @@ def backward_triangular(ograd, matrix, *others, rightside=False):
     )
 
 
-@tofu.op(name="_npi_solve")
+@op(name="_npi_solve")
 def solve(matrix, right):
     """The solutions for the columns of a right-hand side, or for the right-hand side as one."""
     if right.ndim == matrix.ndim:
         return _columns(matrix, [right], False, "Solve")
-    one = tofu.Opaque("Solve")
+    one = Opaque("Solve")
     return lambda *b, i: one(matrix[b, :, :], right[b, :])[i]
 
 
-@tofu.op(name="_backward_npi_solve")
+@op(name="_backward_npi_solve")
 def backward_solve(ograd, matrix, right, out):
     """The gradients of the matrix and the right-hand side."""
     if right.ndim < matrix.ndim:
-        raise tofu.InconclusiveError("the gradient of a solution for vectors is not described")
+        raise InconclusiveError("the gradient of a solution for vectors is not described")
     lines = [ograd, right, out]
     return (
         _by_matrix(matrix, lines, False, "SolveGradient"),
@@ -186,7 +186,7 @@ def backward_solve(ograd, matrix, right, out):
 
 def _each(tensors, batch, out_shapes, function):
     """The lambdas of an opaque function of the tensors' slices, one per batch element."""
-    of, b = tofu.Opaque(function), names(batch, "b")
+    of, b = Opaque(function), names(batch, "b")
 
     def one(number, shape):
         own = names(len(shape) - batch, f"o{number}_")
@@ -212,45 +212,45 @@ _GRADIENTS = (
 )
 
 
-@tofu.op(name=_FACTORISATIONS)
+@op(name=_FACTORISATIONS)
 def factorisation(matrix, *, out_shapes):
     """A function of whole matrices."""
     return _each([matrix], matrix.ndim - 2, out_shapes, "Factorisation")
 
 
-@tofu.op(name=_FROM_VECTORS)
+@op(name=_FROM_VECTORS)
 def from_vectors(matrix, *, out_shapes):
     """Matrices made from vectors."""
     return _each([matrix], matrix.ndim - 1, out_shapes, "Matrix")
 
 
-@tofu.op(name=(*(f"_backward_linalg_{name}" for name in _GRADIENTS), "_backward_npi_svd"))
+@op(name=(*(f"_backward_linalg_{name}" for name in _GRADIENTS), "_backward_npi_svd"))
 def backward_factorisation(*args, out_shapes):
     """The gradients of whole matrices under such a function."""
     return _each(args, len(out_shapes[0]) - 2, out_shapes, "FactorisationGradient")
 
 
-@tofu.op(name=("_backward_linalg_makediag", "_backward_linalg_maketrian"))
+@op(name=("_backward_linalg_makediag", "_backward_linalg_maketrian"))
 def backward_from_vectors(*args, out_shapes):
     """The gradients of vectors from which matrices were made."""
     return _each(args, len(out_shapes[0]) - 1, out_shapes, "MatrixGradient")
 
 
-@tofu.op(name="_npi_pinv")
+@op(name="_npi_pinv")
 def pseudo_inverse(matrix, rcond):
     """The pseudo-inverses, with a bound for small singular values for each or for all."""
-    of, ones = tofu.Opaque("PseudoInverse"), matrix.ones[:-2]
+    of, ones = Opaque("PseudoInverse"), matrix.ones[:-2]
     return lambda *b, i, j: of(matrix[b, :, :], broadcast(rcond, b, ones))[i, j]
 
 
-@tofu.op(name="_linalg_sumlogdiag")
+@op(name="_linalg_sumlogdiag")
 def sum_log_diagonal(matrix, *, out_shapes):
     """The sum of the logarithms of each diagonal."""
     batch = names(matrix.ndim - 2, "b") or names(len(out_shapes[0]), "one")
     return Over(batch, lambda *b: Sum(lambda d: log(matrix[b[: matrix.ndim - 2], d, d])))
 
 
-@tofu.op(name="_linalg_extractdiag")
+@op(name="_linalg_extractdiag")
 def extract_diagonal(matrix, *, offset=0, out_shapes):
     """The diagonals; parts of any but the main one would not be square."""
     if offset:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import tofu
-from tofu.lang import Over, Reindex, Rewrite, adjoint, like
+from tofu.errors import InconclusiveError
+from tofu.lang import Over, Reindex, Rewrite, Sum, adjoint, like, op
 from tofu.tdl._shapes import instances, names
 
 _OUT = Rewrite("num_hidden", {"size": "o"})
@@ -29,7 +29,7 @@ def _fully_connected(data, weight, bias, flatten):
 
         def element(*v):
             b, o = v[:-1], v[-1]
-            return tofu.Sum(lambda i: data[(*b, i)] * weight[o, i])
+            return Sum(lambda i: data[(*b, i)] * weight[o, i])
 
     else:
         batch = ["b0"]
@@ -42,20 +42,20 @@ def _fully_connected(data, weight, bias, flatten):
         def element(b, o):
             if not features:  # a single feature each, as of an array of one dimension
                 return term(b, o)
-            return tofu.Sum(Over(features, lambda *c: term(b, o, *c)))
+            return Sum(Over(features, lambda *c: term(b, o, *c)))
 
     if bias is None:
         return Over([*batch, "o"], element)
     return Over([*batch, "o"], lambda *v: element(*v) + bias[v[-1]])
 
 
-@tofu.op(name="FullyConnected", rewrites=[_OUT], variables=_WORDS)
+@op(name="FullyConnected", rewrites=[_OUT], variables=_WORDS)
 def fully_connected(data, weight, bias=None, *, flatten=True):
     """The product data weight^T + bias, over the last dimension or over all but the first."""
     return _fully_connected(data, weight, bias, flatten)
 
 
-@tofu.op(name="_backward_FullyConnected", rewrites=[_OUT], variables=_WORDS)
+@op(name="_backward_FullyConnected", rewrites=[_OUT], variables=_WORDS)
 def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False):
     """The gradients of data, weight and bias."""
     if not flatten or data.ndim == 2:
@@ -66,19 +66,19 @@ def backward_fully_connected(ograd, data, weight, *, flatten=True, no_bias=False
         gradients = _backward_flattened(ograd, data, weight)
     if no_bias:
         return tuple(gradients)
-    return (*gradients, Over(["o"], lambda o: tofu.Sum(Over(batch, lambda *b: ograd[b, o]))))
+    return (*gradients, Over(["o"], lambda o: Sum(Over(batch, lambda *b: ograd[b, o]))))
 
 
-@tofu.op(name="_backward_backward_FullyConnected", rewrites=[_OUT])
+@op(name="_backward_backward_FullyConnected", rewrites=[_OUT])
 def backward_twice_fully_connected(by_data, by_weight, *args):
     """Zero for the output's gradient, which is last; the gradients of data and weight."""
     ograd = args[-1]
     if by_data.ndim != 2:
-        raise tofu.InconclusiveError("second gradients of flattened data are not described")
+        raise InconclusiveError("second gradients of flattened data are not described")
     return (
         *instances("bo", (ograd, "bo")),
-        lambda b, i: tofu.Sum(lambda o: ograd[b, o] * by_weight[o, i]),
-        lambda o, i: tofu.Sum(lambda b: ograd[b, o] * by_data[b, i]),
+        lambda b, i: Sum(lambda o: ograd[b, o] * by_weight[o, i]),
+        lambda o, i: Sum(lambda b: ograd[b, o] * by_data[b, i]),
     )
 
 
@@ -87,11 +87,11 @@ def _backward_flattened(ograd, data, weight):
     features, strides = names(data.ndim - 1, "c"), _strides(data.shape)
 
     def by_data(b, *c):
-        value = tofu.Sum(lambda o: ograd[b, o] * weight[o, _flat(c, strides)])
+        value = Sum(lambda o: ograd[b, o] * weight[o, _flat(c, strides)])
         return like(value, data[b, c])
 
     def by_weight(o, *c):
-        value = tofu.Sum(lambda b0: ograd[b0, o] * data[b0, c])
+        value = Sum(lambda b0: ograd[b0, o] * data[b0, c])
         return like(value, weight[o, _flat(c, strides)])
 
     extents = (weight.shape[0], *data.shape[1:])
@@ -111,7 +111,7 @@ def _dot(lhs, rhs, transpose_a, transpose_b):
 
     def element(*v):
         i, j = v[: len(left)], v[len(left) :]
-        return tofu.Sum(
+        return Sum(
             lambda k: (
                 lhs[(k, *i) if transpose_a else (*i, k)] * rhs[(*j, k) if transpose_b else (k, *j)]
             )
@@ -120,7 +120,7 @@ def _dot(lhs, rhs, transpose_a, transpose_b):
     return left, right, element
 
 
-@tofu.op(name="dot")
+@op(name="dot")
 def dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
     """The matrix product; vectors give a scalar of shape (1,)."""
     left, right, element = _dot(lhs, rhs, transpose_a, transpose_b)
@@ -129,7 +129,7 @@ def dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
     return Over([*left, *right], element)
 
 
-@tofu.op(name="_backward_dot")
+@op(name="_backward_dot")
 def backward_dot(ograd, lhs, rhs, *, transpose_a=False, transpose_b=False):
     """The gradients of both operands."""
     left, right, element = _dot(lhs, rhs, transpose_a, transpose_b)
@@ -138,14 +138,14 @@ def backward_dot(ograd, lhs, rhs, *, transpose_a=False, transpose_b=False):
     return tuple(adjoint(Over([*left, *right], element), ograd, [lhs, rhs]))
 
 
-@tofu.op(name="batch_dot")
+@op(name="batch_dot")
 def batch_dot(lhs, rhs, *, transpose_a=False, transpose_b=False):
     """A matrix product for every index of the leading dimensions."""
     batch = names(lhs.ndim - 2, "b")
 
     def element(*v):
         b, i, j = v[:-2], v[-2], v[-1]
-        return tofu.Sum(
+        return Sum(
             lambda k: (
                 lhs[(*b, k, i) if transpose_a else (*b, i, k)]
                 * rhs[(*b, j, k) if transpose_b else (*b, k, j)]

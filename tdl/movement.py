@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite, apply, like
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, apply, like, op
 from tofu.tdl._shapes import at, axes_of, axis_of, inserted, names, reshaped, whole, without
 
 _TO_SHAPE = (Rewrite("shape", {"output_shape": 0}), Rewrite("reverse", {"const": "False"}))
 
 
-@tofu.op(name="Reshape", rewrites=_TO_SHAPE)
+@op(name="Reshape", rewrites=_TO_SHAPE)
 def reshape(data, *, out_shapes):
     """The elements in another shape, in row-major order."""
     return reshaped(data, out_shapes[0])
 
 
-@tofu.op(name=("Flatten", "_backward_reshape", "_backward_copy", "_backward_squeeze"))
+@op(name=("Flatten", "_backward_reshape", "_backward_copy", "_backward_squeeze"))
 def reshape_like_output(data, *, out_shapes):
     """The elements in the output's shape, which no attribute gives."""
     return reshaped(data, out_shapes[0])
 
 
-@tofu.op(name="reshape_like")
+@op(name="reshape_like")
 def reshape_like(lhs, rhs, *, lhs_begin=None, rhs_begin=None, out_shapes):
     """The elements in the shape of another tensor."""
     if lhs_begin is not None or rhs_begin is not None:
-        raise tofu.InconclusiveError("reshape_like of some dimensions is not described")
+        raise InconclusiveError("reshape_like of some dimensions is not described")
     return reshaped(lhs, out_shapes[0], lambda value, index: like(value, rhs[index]))
 
 
-@tofu.op(name="expand_dims")
+@op(name="expand_dims")
 def expand_dims(data, *, axis):
     """One more dimension, of size 1."""
     axis = axis_of(axis, data.ndim + 1)
@@ -46,7 +46,7 @@ def _these_axes(shapes, axis=None):
     return [Rewrite("axis", {"const": str(tuple(_squeezed(shapes[0], axis)))})]
 
 
-@tofu.op(name="squeeze", rewrites=_these_axes)
+@op(name="squeeze", rewrites=_these_axes)
 def squeeze(data, *, axis=None, out_shapes):
     """Without dimensions of size 1."""
     gone = _squeezed(data.shape, axis)
@@ -56,14 +56,14 @@ def squeeze(data, *, axis=None, out_shapes):
     return lambda *i: data[tuple(i[kept.index(d)] if d in kept else 0 for d in range(data.ndim))]
 
 
-@tofu.op(name="transpose")
+@op(name="transpose")
 def transpose(data, *, axes=()):
     """Permuted dimensions; reversed if no axes are given."""
     order = tuple(axis_of(d, data.ndim) for d in axes or reversed(range(data.ndim)))
     return lambda *i: data[tuple(i[order.index(d)] for d in range(data.ndim))]
 
 
-@tofu.op(name=("SwapAxis", "_backward_SwapAxis"))
+@op(name=("SwapAxis", "_backward_SwapAxis"))
 def swap_axis(data, *, dim1=0, dim2=0):
     """Two dimensions exchanged."""
     order = list(range(data.ndim))
@@ -71,7 +71,7 @@ def swap_axis(data, *, dim1=0, dim2=0):
     return lambda *i: data[tuple(i[d] for d in order)]
 
 
-@tofu.op(name=("reverse", "_backward_reverse"))
+@op(name=("reverse", "_backward_reverse"))
 def reverse(data, *, axis):
     """Some dimensions reversed."""
     axes = axes_of(axis, data.ndim)
@@ -121,14 +121,14 @@ def _open_end(shapes, begin, end=(), step=()):
     return [Rewrite("end", {"const": str(ends)}, tuple(f"i{d}" for d in early))]
 
 
-@tofu.op(name="slice", rewrites=_open_end)
+@op(name="slice", rewrites=_open_end)
 def slice_(data, *, begin, end=(), step=()):
     """Every step-th element from begin to end."""
     bounds = _slice_bounds(data.shape, begin, step)
     fixed = _fixed(data.shape, begin, end, step)[0]
     if not fixed:
         return lambda *i: data[tuple(v * s + b for v, (b, s) in zip(i, bounds))]
-    tail = tofu.Opaque("Slice")
+    tail = Opaque("Slice")
 
     def element(*i):
         place = [v * s + b for v, (b, s) in zip(i, bounds)]
@@ -145,13 +145,13 @@ def _full(small, big, bounds):
 def _scattered(ograd, shape, full):
     """The gradient of a slice: zeros around the head gradient, cut dimensions whole."""
     cut = [d for d in range(len(shape)) if d not in full]
-    scatter = tofu.Opaque("Scatter")
+    scatter = Opaque("Scatter")
     if not cut:
         return lambda *i: ograd[i]
     return lambda *i: scatter(ograd[whole(i, cut)])[tuple(i[d] for d in cut)]
 
 
-@tofu.op(name="_backward_slice")
+@op(name="_backward_slice")
 def backward_slice(ograd, *, begin, end=(), step=(), out_shapes):
     """Zeros around the head gradient."""
     shape = out_shapes[0]
@@ -164,17 +164,17 @@ def _axis_end(shapes, axis, **_):
     return [Rewrite("end", {"const": "None"}, (f"i{axis}",))]
 
 
-@tofu.op(name="slice_axis", rewrites=_axis_end)
+@op(name="slice_axis", rewrites=_axis_end)
 def slice_axis(data, *, axis, begin, end=None):
     """The elements from begin to end along one axis."""
     axis = axis_of(axis, data.ndim)
     if begin < 0:  # a part would count from its own end
-        tail = tofu.Opaque("Slice")
+        tail = Opaque("Slice")
         return lambda *i: tail(data[whole(i, axis)])[i[axis]]
     return lambda *i: data[at(i, axis, i[axis] + begin)]
 
 
-@tofu.op(name="_backward_slice_axis")
+@op(name="_backward_slice_axis")
 def backward_slice_axis(ograd, *, axis, begin, end=None, out_shapes):
     """Zeros around the head gradient."""
     shape = out_shapes[0]
@@ -184,7 +184,7 @@ def backward_slice_axis(ograd, *, axis, begin, end=None, out_shapes):
     return _scattered(ograd, shape, full)
 
 
-@tofu.op(name="slice_like")
+@op(name="slice_like")
 def slice_like(data, shape_like, *, axes=()):
     """The elements from 0 to the size of another tensor, along some axes."""
     used = [axis_of(a, data.ndim) for a in axes or range(data.ndim)]
@@ -199,17 +199,17 @@ def slice_like(data, shape_like, *, axes=()):
 
 
 def _joined(tensors, axis):
-    join = tofu.Opaque("Join")
+    join = Opaque("Join")
     return lambda *i: join(*(x[whole(i, axis)] for x in tensors))[i[axis]]
 
 
-@tofu.op(name=("Concat", "_rnn_param_concat"))
+@op(name=("Concat", "_rnn_param_concat"))
 def concat(*args, dim=1):
     """Tensors concatenated along a dimension, which is whole."""
     return _joined(args, axis_of(dim, args[0].ndim))
 
 
-@tofu.op(name="_backward_Concat")
+@op(name="_backward_Concat")
 def backward_concat(*args, dim=1, out_shapes):
     """The pieces of the head gradient."""
     ograd, tensors = args[0], args[1:]
@@ -219,7 +219,7 @@ def backward_concat(*args, dim=1, out_shapes):
 
 def _piece(tensor, axis, number, shaped=()):
     """The lambda of a piece along an axis, which is whole; `shaped` has its shape."""
-    piece = tofu.Opaque(f"Piece{number}")
+    piece = Opaque(f"Piece{number}")
     own = at(names(tensor.ndim), axis, f"p{number}")
 
     def element(*i):
@@ -229,21 +229,21 @@ def _piece(tensor, axis, number, shaped=()):
     return Over(own, element)
 
 
-@tofu.op(name="SliceChannel")
+@op(name="SliceChannel")
 def slice_channel(data, *, axis=1, squeeze_axis=False, num_outputs=1):
     """Equal pieces along an axis, which is whole."""
     axis = axis_of(axis, data.ndim)
     if not squeeze_axis:
         return tuple(_piece(data, axis, k) for k in range(num_outputs))
     kept = list(without(names(data.ndim), axis))
-    piece = tofu.Opaque("Piece")
+    piece = Opaque("Piece")
     return tuple(
         Over(kept, lambda *i: piece(data[inserted(i, axis, slice(None))]))
         for _ in range(num_outputs)
     )
 
 
-@tofu.op(name="_backward_SliceChannel")
+@op(name="_backward_SliceChannel")
 def backward_slice_channel(*args, axis=1, squeeze_axis=False):
     """The head gradients, concatenated."""
     if not squeeze_axis:
@@ -252,36 +252,36 @@ def backward_slice_channel(*args, axis=1, squeeze_axis=False):
 
 
 def _stacked(tensors, axis):
-    join = tofu.Opaque("Stack")
+    join = Opaque("Stack")
     return lambda *i: join(*(x[without(i, axis)] for x in tensors))[i[axis]]
 
 
-@tofu.op(name="stack")
+@op(name="stack")
 def stack(*args, axis=0):
     """Tensors stacked along a new axis."""
     return _stacked(args, axis_of(axis, args[0].ndim + 1))
 
 
-@tofu.op(name="_backward_stack")
+@op(name="_backward_stack")
 def backward_stack(*args, axis=0, out_shapes):
     """The head gradient's slices along the axis."""
     ograd = args[0]
     axis = axis_of(axis, ograd.ndim)
-    piece = tofu.Opaque("Piece")
+    piece = Opaque("Piece")
     kept = list(without(names(ograd.ndim), axis))
     return tuple(
         Over(kept, lambda *i: piece(ograd[inserted(i, axis, slice(None))])) for _ in out_shapes
     )
 
 
-@tofu.op(name="repeat")
+@op(name="repeat")
 def repeat(data, *, repeats, axis=None):
     """Each element several times along an axis."""
     if axis is None:
-        raise tofu.InconclusiveError("repeat of the flattened tensor is not described")
+        raise InconclusiveError("repeat of the flattened tensor is not described")
     axis = axis_of(axis, data.ndim)
     every = [*names(data.ndim), "again"]
-    return tofu.lang.Reindex(
+    return Reindex(
         every,
         [*data.shape, repeats],
         at=lambda *v: at(v[:-1], axis, v[axis] * repeats + v[-1]),
@@ -289,13 +289,13 @@ def repeat(data, *, repeats, axis=None):
     )
 
 
-@tofu.op(name="_backward_repeat")
+@op(name="_backward_repeat")
 def backward_repeat(ograd, *, repeats, axis=None):
     """The sum over an element's copies."""
     if axis is None:
-        raise tofu.InconclusiveError("repeat of the flattened tensor is not described")
+        raise InconclusiveError("repeat of the flattened tensor is not described")
     axis = axis_of(axis, ograd.ndim)
     return lambda *i: apply(
         "copies",
-        tofu.Sum(lambda again: ograd[at(i, axis, i[axis] * repeats + again)], extent=repeats),
+        Sum(lambda again: ograd[at(i, axis, i[axis] * repeats + again)], extent=repeats),
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over
+from tofu.lang import Opaque, Over, Sum, op
 from tofu.tdl._shapes import at, axes_of, axis_of, instances, line, names, whole, without
 
 
@@ -14,7 +13,7 @@ def _channel_slices(tensor, axis, channel):
 
 def _batch_norm(tensors, axis, big):
     """Per-channel lambdas: in the shape of tensor `big`, and over the channels."""
-    norm = tofu.Opaque("BatchNorm")
+    norm = Opaque("BatchNorm")
     axis = axis_of(axis, tensors[big].ndim)
     every = names(tensors[big].ndim)
     every[axis] = "c"
@@ -29,7 +28,7 @@ def _batch_norm(tensors, axis, big):
 
 def _scaled(data, vectors, axis):
     """Normalized with given statistics, and these."""
-    norm = tofu.Opaque("Normalized")
+    norm = Opaque("Normalized")
     axis = axis_of(axis, data.ndim)
     every = names(data.ndim)
     every[axis] = "c"
@@ -41,7 +40,7 @@ def _scaled(data, vectors, axis):
     return full, statistics, statistics
 
 
-@tofu.op(name=("BatchNorm", "BatchNorm_v1"))
+@op(name=("BatchNorm", "BatchNorm_v1"))
 def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1, use_global_stats=False):
     """Normalized per channel; statistics are over everything else, if they are the batch's."""
     if use_global_stats:
@@ -50,7 +49,7 @@ def batch_norm(data, gamma, beta, moving_mean, moving_var, *, axis=1, use_global
     return full, channel, channel
 
 
-@tofu.op(name=("_backward_BatchNorm", "_backward_BatchNorm_v1"))
+@op(name=("_backward_BatchNorm", "_backward_BatchNorm_v1"))
 def backward_batch_norm(*args, axis=1):
     """The gradients of data, gamma and beta."""
     full, channel = _batch_norm(list(args), axis, 0)
@@ -62,26 +61,26 @@ def _unsplit(tensors, data, rest):
     return instances(" ".join(["." * tensors[data].ndim, *rest]), *((x, "") for x in tensors))
 
 
-@tofu.op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"))
+@op(name=("_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"))
 def fused_batch_norm(*args, out_shapes):
     """Not split: one synchronizes by name, one packs its ReLU's mask; tofu.mx lowers both."""
     return _unsplit(args, 0, ["." * len(s) for s in out_shapes[1:]])
 
 
-@tofu.op(name=("_backward__contrib_SyncBatchNorm", "_backward_contrib_BatchNormWithReLU"))
+@op(name=("_backward__contrib_SyncBatchNorm", "_backward_contrib_BatchNormWithReLU"))
 def backward_fused_batch_norm(*args):
     """The gradients of data, gamma and beta."""
     return _unsplit(args, 0, [".", "."])
 
 
-@tofu.op(name="InstanceNorm")
+@op(name="InstanceNorm")
 def instance_norm(data, gamma, beta):
     """Normalized per instance and channel, with its mean and variance."""
     plane = "nc" + "." * (data.ndim - 2)
     return instances(f"{plane} nc nc", (data, "nc"), (gamma, "c"), (beta, "c"))
 
 
-@tofu.op(name="_backward_InstanceNorm")
+@op(name="_backward_InstanceNorm")
 def backward_instance_norm(ograd, mean, variance, data, gamma):
     """The gradients of data, gamma and beta; the latter are sums over the batch."""
     plane = "nc" + "." * (data.ndim - 2)
@@ -96,21 +95,21 @@ def _l2_dims(ndim, mode):
     return full, full if mode == "channel" else full.replace(".", "")
 
 
-@tofu.op(name="L2Normalization")
+@op(name="L2Normalization")
 def l2_normalization(data, *, mode="instance"):
     """The element divided by the root of a sum of squares, and that root."""
     full, norm = _l2_dims(data.ndim, mode)
     return instances(f"{full} {norm}", (data, full))
 
 
-@tofu.op(name="_backward_L2Normalization")
+@op(name="_backward_L2Normalization")
 def backward_l2_normalization(ograd, out, norm, *, mode="instance"):
     """The gradient of data."""
     full, rest = _l2_dims(ograd.ndim, mode)
     return instances(full, (ograd, full), (out, full), (norm, rest))
 
 
-@tofu.op(name="moments")
+@op(name="moments")
 def moments(data, *, axes=None, keepdims=False):
     """Mean and variance over some axes."""
     reduced = axes_of(axes, data.ndim)
@@ -119,7 +118,7 @@ def moments(data, *, axes=None, keepdims=False):
     return instances(f"{small} {small}", (data, full))
 
 
-@tofu.op(name="_backward_moments")
+@op(name="_backward_moments")
 def backward_moments(mean_grad, var_grad, data, mean, var, *, axes=None):
     """The gradient of data."""
     full = line(data.ndim, axes_of(axes, data.ndim))
@@ -128,10 +127,10 @@ def backward_moments(mean_grad, var_grad, data, mean, var, *, axes=None):
     return instances(full, (data, full), *reads)
 
 
-@tofu.op(name="LayerNorm")
+@op(name="LayerNorm")
 def layer_norm(data, gamma, beta, *, axis=-1):
     """Normalized along an axis, with its mean and deviation."""
-    norm = tofu.Opaque("LayerNorm")
+    norm = Opaque("LayerNorm")
     axis = axis_of(axis, data.ndim)
     one = at(names(data.ndim), axis, f"one{axis}")
     return (
@@ -140,10 +139,10 @@ def layer_norm(data, gamma, beta, *, axis=-1):
     )
 
 
-@tofu.op(name="_backward_LayerNorm")
+@op(name="_backward_LayerNorm")
 def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
     """The gradients of data, gamma and beta; the latter are sums over the rest."""
-    norm = tofu.Opaque("LayerNormGradient")
+    norm = Opaque("LayerNormGradient")
     axis = axis_of(axis, data.ndim)
     every = names(data.ndim)
     rest = list(without(every, axis))
@@ -160,7 +159,7 @@ def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
             known = dict(zip(rest, r))
             return norm(*lines([known.get(name, 0) for name in every]))[column]
 
-        return tofu.Sum(Over(rest, summed)) if rest else summed()
+        return Sum(Over(rest, summed)) if rest else summed()
 
     return (
         lambda *i: norm(*lines(i))[i[axis]],
@@ -169,7 +168,7 @@ def backward_layer_norm(ograd, data, gamma, mean, std, *, axis=-1):
     )
 
 
-@tofu.op(name="_contrib_div_sqrt_dim")
+@op(name="_contrib_div_sqrt_dim")
 def div_sqrt_dim(data):
     """The element divided by the root of the size of the last axis."""
     return lambda *i: data[i] / data.shape[-1] ** 0.5

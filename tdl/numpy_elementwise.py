@@ -5,8 +5,7 @@ Descriptions of MXNet's classic operators also cover these where they compute th
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import apply, like
+from tofu.lang import apply, like, op
 from tofu.tdl._shapes import broadcast, broadcast_ones, unbroadcast
 from tofu.tdl.broadcast import broadcast_to
 from tofu.tdl.creation import arange, eye, filled
@@ -52,14 +51,14 @@ eye.serves("_npi_eye", "_npi_identity")
 arange.serves("_npi_arange", "_npi_logspace", "_npi_hanning", "_npi_hamming", "_npi_blackman")
 
 
-@tofu.op(name=tuple(f"_npi_{name}" for name in _BROADCAST))
+@op(name=tuple(f"_npi_{name}" for name in _BROADCAST))
 def broadcast_all(*args):
     """A function of one element of each tensor; a dimension of size 1 serves every index."""
     ones = broadcast_ones(*args)
     return lambda *i: apply("of", *(broadcast(x, i, ones) for x in args))
 
 
-@tofu.op(name=_GRADIENTS)
+@op(name=_GRADIENTS)
 def backward_broadcast_all(*args, out_shapes):
     """Functions of the head gradient and others, summed over the broadcast dimensions."""
     ones = args[0].ones
@@ -70,20 +69,20 @@ def backward_broadcast_all(*args, out_shapes):
     return tuple(unbroadcast(s.ones, ones, element) for s in out_shapes)
 
 
-@tofu.op(name="_npi_boolean_mask_assign_scalar")
+@op(name="_npi_boolean_mask_assign_scalar")
 def boolean_mask_assign_scalar(data, mask, *, start_axis=0):
     """A constant where a mask of some of the dimensions is true."""
     end = start_axis + mask.ndim
     return lambda *i: apply("unless", data[i], mask[i[start_axis:end]])
 
 
-@tofu.op(name="_npi_indices")
+@op(name="_npi_indices")
 def indices():
     """The position of every element along dimension k."""
     return lambda k, *i: apply("at", k, *i)
 
 
-@tofu.op(name="_npi_diag_indices_from")
+@op(name="_npi_diag_indices_from")
 def diag_indices_from(data):
     """The positions of a diagonal, as many as the tensor has."""
     return lambda k, i: like(apply("at", k, i), data[(i,) * data.ndim])

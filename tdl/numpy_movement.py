@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import tofu
-from tofu.lang import Over, Rewrite, apply
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Rewrite, Sum, apply, op
 from tofu.tdl._shapes import axis_of, names, reshaped, whole, without
 from tofu.tdl.movement import squeeze, stack, transpose
 
@@ -19,13 +19,13 @@ def _new_shape(shapes, newshape, order="C", reverse=None):
     return [Rewrite("newshape", {"output_shape": 0}), *backwards]
 
 
-@tofu.op(name=("_np_reshape", "_npx_reshape"), rewrites=_new_shape)
+@op(name=("_np_reshape", "_npx_reshape"), rewrites=_new_shape)
 def reshape(a, *, newshape, order="C", reverse=None, out_shapes):
     """The elements in another shape, in row-major order."""
     return reshaped(a, out_shapes[0])
 
 
-@tofu.op(name="_np_moveaxis")
+@op(name="_np_moveaxis")
 def moveaxis(a, *, source, destination):
     """Some dimensions moved, the rest in their order."""
     source, destination = ((d,) if isinstance(d, int) else d for d in (source, destination))
@@ -35,16 +35,16 @@ def moveaxis(a, *, source, destination):
     return lambda *i: a[tuple(i[order.index(d)] for d in range(a.ndim))]
 
 
-@tofu.op(name="_np_roll")
+@op(name="_np_roll")
 def roll(data, *, shift=None, axis=None):
     """Rolled along axes, which are whole."""
     axes = range(data.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = [axis_of(d, data.ndim) for d in axes]
-    turn = tofu.Opaque("Roll")
+    turn = Opaque("Roll")
     return lambda *i: turn(data[whole(i, axes)])[tuple(i[d] for d in axes)]
 
 
-@tofu.op(name=("_npi_flip", "_backward_npi_flip"))
+@op(name=("_npi_flip", "_backward_npi_flip"))
 def flip(data, *, axis):
     """Some dimensions reversed."""
     axes = [axis_of(d, data.ndim) for d in ((axis,) if isinstance(axis, int) else axis)]
@@ -52,7 +52,7 @@ def flip(data, *, axis):
     return lambda *i: data[tuple(last[d] - v if d in last else v for d, v in enumerate(i))]
 
 
-@tofu.op(name="_npi_rot90")
+@op(name="_npi_rot90")
 def rot90(data, *, k=1, axes=None):
     """Rotated k times in the plane of two dimensions, from the first to the second."""
     a, b = (axis_of(d, data.ndim) for d in axes or (0, 1))
@@ -84,7 +84,7 @@ def _column(ndim, rank):
 
 def _joined(tensors, axis, rank=0, own=_own):
     """Tensors of at least a rank, concatenated along an axis, which is whole."""
-    join = tofu.Opaque("Join")
+    join = Opaque("Join")
 
     def element(*i):
         line = whole(i, axis)
@@ -95,7 +95,7 @@ def _joined(tensors, axis, rank=0, own=_own):
 
 def _pieces(tensor, axis, out_shapes, rank=0, own=_own):
     """The lambdas of pieces along an axis, which is whole."""
-    piece = tofu.Opaque("Piece")
+    piece = Opaque("Piece")
 
     def of(number, shape):
         places = own(len(shape), rank)
@@ -112,13 +112,13 @@ def _pieces(tensor, axis, out_shapes, rank=0, own=_own):
 
 
 def _describe_join(name, axis_of_join, rank, own=_own):
-    @tofu.op(name=f"_npi_{name}")
+    @op(name=f"_npi_{name}")
     def join(*args):
         """Tensors concatenated."""
         ndim = max(rank, *(x.ndim for x in args))
         return Over(names(ndim), _joined(args, axis_of_join(ndim), rank, own))
 
-    @tofu.op(name=f"_backward_np_{name}")
+    @op(name=f"_backward_np_{name}")
     def split(ograd, *, out_shapes):
         """The pieces of the head gradient."""
         return _pieces(ograd, axis_of_join(ograd.ndim), out_shapes, rank, own)
@@ -132,36 +132,36 @@ _describe_join("dstack", lambda ndim: 2, 3)
 _describe_join("column_stack", lambda ndim: 1, 2, _column)
 
 
-@tofu.op(name="_npi_concatenate")
+@op(name="_npi_concatenate")
 def concatenate(*args, axis=0):
     """Tensors concatenated along an axis, or flattened and concatenated."""
     if axis is None:
-        raise tofu.InconclusiveError("a join of flattened tensors is not described")
+        raise InconclusiveError("a join of flattened tensors is not described")
     return _joined(args, axis_of(axis, args[0].ndim))
 
 
-@tofu.op(name="_backward_np_concat")
+@op(name="_backward_np_concat")
 def backward_concatenate(ograd, *, axis=0, out_shapes):
     """The pieces of the head gradient."""
     if axis is None:
-        raise tofu.InconclusiveError("a join of flattened tensors is not described")
+        raise InconclusiveError("a join of flattened tensors is not described")
     return _pieces(ograd, axis_of(axis, ograd.ndim), out_shapes)
 
 
-@tofu.op(name=("_npi_hsplit", "_npi_dsplit"))
+@op(name=("_npi_hsplit", "_npi_dsplit"))
 def split(data, *, axis=1, out_shapes):
     """Pieces along an axis, which is whole."""
     return _pieces(data, min(axis_of(axis, data.ndim), data.ndim - 1), out_shapes)
 
 
-@tofu.op(name="_npi_hsplit_backward")
+@op(name="_npi_hsplit_backward")
 def backward_split(*args, axis=1):
     """The head gradients, concatenated."""
     return _joined(args, min(axis, args[0].ndim - 1))
 
 
 def _describe_atleast(rank):
-    @tofu.op(name=f"_np_atleast_{rank}d")
+    @op(name=f"_np_atleast_{rank}d")
     def atleast(*args):
         """The tensors, with dimensions of size 1 up to a rank."""
         return tuple(_promoted(x, k, rank) for k, x in enumerate(args))
@@ -193,35 +193,35 @@ def _diagonal(data, offset, axis1, axis2):
     return Over([*without(names(data.ndim), (a, b)), "d"], element)
 
 
-@tofu.op(name="_np_diagonal")
+@op(name="_np_diagonal")
 def diagonal(data, *, offset=0, axis1=0, axis2=1):
     """The elements whose positions along two dimensions differ by an offset."""
     return _diagonal(data, offset, axis1, axis2)
 
 
-@tofu.op(name="_backward_np_diagonal")
+@op(name="_backward_np_diagonal")
 def backward_diagonal(ograd, *, axis1=0, axis2=1, out_shapes):
     """The head gradient on a diagonal of zeros."""
-    ndim, place = len(out_shapes[0]), tofu.Opaque("Diagonal")
+    ndim, place = len(out_shapes[0]), Opaque("Diagonal")
     a, b = axis_of(axis1, ndim), axis_of(axis2, ndim)
     return lambda *i: place(ograd[without(i, (a, b)), slice(None)])[i[a], i[b]]
 
 
-@tofu.op(name="_np_diag")
+@op(name="_np_diag")
 def diag(data, *, k=0):
     """A matrix's diagonal, or the matrix of a diagonal."""
-    place = tofu.Opaque("Diagonal")
+    place = Opaque("Diagonal")
     return _diagonal(data, k, 0, 1) if data.ndim == 2 else lambda i, j: place(data[:])[i, j]
 
 
-@tofu.op(name=("_backward_np_diag", "_np_diagflat", "_backward_np_diagflat"))
+@op(name=("_backward_np_diag", "_np_diagflat", "_backward_np_diagflat"))
 def diagflat(data):
     """The elements on a diagonal of zeros, or the reverse: everything is whole."""
-    place = tofu.Opaque("Diagonal")
+    place = Opaque("Diagonal")
     return lambda *i: place(data[(slice(None),) * data.ndim])[i]
 
 
-@tofu.op(name="_npi_tril")
+@op(name="_npi_tril")
 def tril(data):
     """The lower triangle of matrices; a vector is every row of one."""
     if data.ndim == 1:
@@ -229,11 +229,11 @@ def tril(data):
     return lambda *v, i, j: apply("lower", data[v, i, j], i, j)
 
 
-@tofu.op(name="_backward_tril")
+@op(name="_backward_tril")
 def backward_tril(ograd, *, out_shapes):
     """The head gradient's lower triangle; summed over rows for a vector."""
     if len(out_shapes[0]) == 1:
-        return lambda j: tofu.Sum(lambda i: apply("lower", ograd[i, j], i, j))
+        return lambda j: Sum(lambda i: apply("lower", ograd[i, j], i, j))
     return lambda *v, i, j: apply("lower", ograd[v, i, j], i, j)
 
 
@@ -250,27 +250,27 @@ def _no_width(shapes, pad_width, mode="constant", constant_value=0):
     return [Rewrite("pad_width", {"const": str(none)}, tuple(f"i{d}" for d in padded))]
 
 
-@tofu.op(name="_npi_pad", rewrites=_no_width)
+@op(name="_npi_pad", rewrites=_no_width)
 def pad(data, *, pad_width, mode="constant", constant_value=0):
     """Padded at some dimensions, which can only be divided if the border is constant."""
     padded = _padded(pad_width)
     if mode == "constant":
         inside = data.padded(constant_value)
         return lambda *i: inside[tuple(v - width[0] for v, width in zip(i, pad_width))]
-    border = tofu.Opaque("Pad")
+    border = Opaque("Pad")
     return lambda *i: border(data[whole(i, padded)])[tuple(i[d] for d in padded)]
 
 
-@tofu.op(name="_backward_npi_pad")
+@op(name="_backward_npi_pad")
 def backward_pad(ograd, *, pad_width):
     """The head gradient inside the border; padded dimensions are whole."""
-    padded, border = _padded(pad_width), tofu.Opaque("PadGradient")
+    padded, border = _padded(pad_width), Opaque("PadGradient")
     return lambda *i: border(ograd[whole(i, padded)])[tuple(i[d] for d in padded)]
 
 
 def _inserted(arr, values, rest, axis, alike):
     """Values inserted along an axis; `alike`: they have its other dimensions."""
-    into = tofu.Opaque("Insert")
+    into = Opaque("Insert")
     every = [x[(slice(None),) * x.ndim] for x in rest]
     if axis is None or (values is not None and not alike and math.prod(values.shape) > 1):
         every += [] if values is None else [values[(slice(None),) * values.ndim]]
@@ -288,19 +288,19 @@ def _inserted(arr, values, rest, axis, alike):
     return element
 
 
-@tofu.op(name="_npi_insert_scalar")
+@op(name="_npi_insert_scalar")
 def insert_scalar(arr, values=None, *, axis=None):
     """Values inserted at one position along an axis, which is whole."""
     return _inserted(arr, values, (), axis, False)
 
 
-@tofu.op(name="_npi_insert_slice")
+@op(name="_npi_insert_slice")
 def insert_slice(arr, values=None, *, axis=None):
     """Values inserted at equally spaced positions along an axis, which is whole."""
     return _inserted(arr, values, (), axis, True)
 
 
-@tofu.op(name="_npi_insert_tensor")
+@op(name="_npi_insert_tensor")
 def insert_tensor(arr, *args, axis=None):
     """Values inserted at positions that a tensor gives along an axis, which is whole."""
     *values, places = args

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import operator
 
-import tofu
-from tofu.lang import Over, Sum, adjoint, apply
+from tofu.errors import InconclusiveError
+from tofu.lang import Opaque, Over, Sum, adjoint, apply, op
 from tofu.tdl._shapes import at, axis_of, names, whole
 
 # --- Contractions -------------------------------------------------------------------------
@@ -79,31 +79,31 @@ def _subscripts(tensors, text):
     return [named(p, r) for p, r in zip(parts, rest)], named(after, len(dots))
 
 
-@tofu.op(name="_np_dot")
+@op(name="_np_dot")
 def dot(a, b):
     """The product over the last dimension and the last but one."""
     return _contraction([a, b], *_dot(a, b))
 
 
-@tofu.op(name="_npi_matmul")
+@op(name="_npi_matmul")
 def matmul(a, b):
     """Products of matrices, whose batches are broadcast."""
     return _contraction([a, b], *_matmul(a, b))
 
 
-@tofu.op(name="_npi_tensordot")
+@op(name="_npi_tensordot")
 def tensordot(a, b, *, a_axes_summed, b_axes_summed):
     """The product over pairs of dimensions."""
     return _contraction([a, b], *_tensordot(a, b, a_axes_summed, b_axes_summed))
 
 
-@tofu.op(name="_npi_tensordot_int_axes")
+@op(name="_npi_tensordot_int_axes")
 def tensordot_int_axes(a, b, *, axes):
     """The product over the last dimensions of one and the first of the other."""
     return _contraction([a, b], *_tensordot_count(a, b, axes))
 
 
-@tofu.op(name="_npi_einsum")
+@op(name="_npi_einsum")
 def einsum(*args, subscripts):
     """The sum of products that an einsum's text describes."""
     return _contraction(args, *_subscripts(args, subscripts))
@@ -113,35 +113,35 @@ def _gradients(ograd, tensors, indices):
     return tuple(adjoint(_contraction(tensors, *indices), ograd, list(tensors)))
 
 
-@tofu.op(name="_backward_np_dot")
+@op(name="_backward_np_dot")
 def backward_dot(ograd, a, b):
     """The gradients of both factors."""
     return _gradients(ograd, [a, b], _dot(a, b))
 
 
-@tofu.op(name="_backward_np_matmul")
+@op(name="_backward_np_matmul")
 def backward_matmul(ograd, a, b):
     """The gradients of both factors; MXNet broadcasts only outer dimensions."""
     for x in (a, b):
         batch = tuple(zip(x.ones, ograd.ones[ograd.ndim - x.ndim :]))[:-2]
         if any(one and not out and not all(x.ones[:d]) for d, (one, out) in enumerate(batch)):
-            raise tofu.InconclusiveError("MXNet's own gradient is wrong: an inner stretch")
+            raise InconclusiveError("MXNet's own gradient is wrong: an inner stretch")
     return _gradients(ograd, [a, b], _matmul(a, b))
 
 
-@tofu.op(name="_backward_npi_tensordot")
+@op(name="_backward_npi_tensordot")
 def backward_tensordot(ograd, a, b, *, a_axes_summed, b_axes_summed):
     """The gradients of both factors."""
     return _gradients(ograd, [a, b], _tensordot(a, b, a_axes_summed, b_axes_summed))
 
 
-@tofu.op(name="_backward_npi_tensordot_int_axes")
+@op(name="_backward_npi_tensordot_int_axes")
 def backward_tensordot_int_axes(ograd, a, b, *, axes):
     """The gradients of both factors."""
     return _gradients(ograd, [a, b], _tensordot_count(a, b, axes))
 
 
-@tofu.op(name="_backward_npi_einsum")
+@op(name="_backward_npi_einsum")
 def backward_einsum(ograd, *args, subscripts):
     """The gradients of all factors."""
     return _gradients(ograd, args, _subscripts(args, subscripts))
@@ -150,7 +150,7 @@ def backward_einsum(ograd, *args, subscripts):
 # --- Differences and polynomials ----------------------------------------------------------
 
 
-@tofu.op(name="_npi_diff")
+@op(name="_npi_diff")
 def diff(a, *, n=1, axis=-1):
     """The n-th difference of neighbours along an axis."""
     axis = axis_of(axis, a.ndim)
@@ -161,43 +161,43 @@ def diff(a, *, n=1, axis=-1):
     return element
 
 
-@tofu.op(name="_backward_npi_diff")
+@op(name="_backward_npi_diff")
 def backward_diff(ograd, *, axis=-1):
     """The transposed difference along an axis, which is whole."""
-    axis, differences = axis_of(axis, ograd.ndim), tofu.Opaque("Differences")
+    axis, differences = axis_of(axis, ograd.ndim), Opaque("Differences")
     return lambda *i: differences(ograd[whole(i, axis)])[i[axis]]
 
 
-@tofu.op(name="_npi_ediff1d")
+@op(name="_npi_ediff1d")
 def ediff1d(*args, to_begin_scalar=None, to_end_scalar=None):
     """Differences of neighbours in the flattened tensor, between the given ends."""
     if len(args) == 1 and args[0].ndim == 1 and to_begin_scalar is to_end_scalar is None:
         return lambda i: args[0][i + 1] - args[0][i]
-    differences = tofu.Opaque("Differences")
+    differences = Opaque("Differences")
     return lambda i: differences(*(x[(slice(None),) * x.ndim] for x in args))[i]
 
 
-@tofu.op(name="_npi_backward_ediff1d")
+@op(name="_npi_backward_ediff1d")
 def backward_ediff1d(ograd, *args, out_shapes):
     """The transposed differences: everything is whole."""
-    differences = tofu.Opaque("Differences")
+    differences = Opaque("Differences")
     return tuple(
         Over(names(len(s), f"o{k}_"), lambda *i: differences(ograd[:])[i])
         for k, s in enumerate(out_shapes)
     )
 
 
-@tofu.op(name="_npi_polyval")
+@op(name="_npi_polyval")
 def polyval(p, x):
     """A polynomial of each element."""
-    value = tofu.Opaque("Polynomial")
+    value = Opaque("Polynomial")
     return lambda *i: value(p[:], x[i])
 
 
-@tofu.op(name="_npi_backward_polyval")
+@op(name="_npi_backward_polyval")
 def backward_polyval(ograd, p, x):
     """The gradients of the coefficients, a sum over all elements, and of the elements."""
-    value, places = tofu.Opaque("PolynomialGradient"), names(x.ndim)
+    value, places = Opaque("PolynomialGradient"), names(x.ndim)
     return (
         Over(["k"], lambda k: Sum(Over(places, lambda *i: value(ograd[i], p[:], x[i])[k]))),
         Over(places, lambda *i: value(ograd[i], p[:], x[i])),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-import tofu
-from tofu.lang import Max, Min, Over, Prod, Sum, apply
+from tofu.errors import InconclusiveError
+from tofu.lang import Max, Min, Opaque, Over, Prod, Sum, apply, op
 from tofu.tdl._shapes import axes_of, axis_of, inserted, names, whole, without
 
 
@@ -39,7 +39,7 @@ def _reduced(data, axes, keepdims, reducer, finish=None):
 
 def _of_lines(tensors, axes, keepdims, function):
     """The lambda of an opaque function of whole lines of tensors of one shape."""
-    of, ndim = tofu.Opaque(function), tensors[0].ndim
+    of, ndim = Opaque(function), tensors[0].ndim
     own = _kept(ndim, axes, keepdims)
 
     def body(*index):
@@ -51,7 +51,7 @@ def _of_lines(tensors, axes, keepdims, function):
 
 
 def _describe_reduction(name, reducer):
-    @tofu.op(name=name)
+    @op(name=name)
     def reduction(a, *, axis=None, keepdims=False, dtype=None, initial=None):
         """The sum, product or extreme over axes; an integer result is truncated."""
         axes = _axes(axis, a.ndim)
@@ -66,13 +66,13 @@ for _name, _reducer in (("sum", Sum), ("prod", Prod), ("max", Max), ("min", Min)
     _describe_reduction(f"_np_{_name}", _reducer)
 
 
-@tofu.op(name=("_np_any", "_np_all"))
+@op(name=("_np_any", "_np_all"))
 def any_all(data, *, axis=None, keepdims=False):
     """Whether some or all elements along axes are true."""
     return _of_lines([data], _axes(axis, data.ndim), keepdims, "Whether")
 
 
-@tofu.op(name="_npi_mean")
+@op(name="_npi_mean")
 def mean(a, *, axis=None, keepdims=False):
     """The sum divided by the number of the tensor's own elements."""
     axes = _axes(axis, a.ndim)
@@ -80,31 +80,31 @@ def mean(a, *, axis=None, keepdims=False):
     return _reduced(a, axes, keepdims, Sum, lambda total: total / count)
 
 
-@tofu.op(name=("_npi_std", "_npi_var"))
+@op(name=("_npi_std", "_npi_var"))
 def moments(a, *, axis=None, keepdims=False):
     """The deviation or the variance, and the mean."""
     axes = _axes(axis, a.ndim)
     return tuple(_of_lines([a], axes, keepdims, "Moment") for _ in range(2))
 
 
-@tofu.op(name=("_npi_argmax", "_npi_argmin"))
+@op(name=("_npi_argmax", "_npi_argmin"))
 def arg_extreme(data, *, axis=None, keepdims=False):
     """Where along an axis, or in the flattened tensor, the extreme value is."""
     return _of_lines([data], _axes(axis, data.ndim), keepdims, "Arg")
 
 
-@tofu.op(name="_npi_percentile")
+@op(name="_npi_percentile")
 def percentile(a, q=None, *, axis=None, keepdims=False):
     """Order statistics along axes; several percentages add dimensions."""
     lines = _of_lines([a], _axes(axis, a.ndim), keepdims, "Percentile")
     if q is None:
         return lines
-    of, asked = tofu.Opaque("Among"), names(q.ndim, "q")
+    of, asked = Opaque("Among"), names(q.ndim, "q")
     own = [*asked, *lines.names]
     return Over(own, lambda *v: of(lines.function(*v[q.ndim :]), q[v[: q.ndim]]))
 
 
-@tofu.op(name="_npi_average")
+@op(name="_npi_average")
 def average(a, weights=None, *, axis=None):
     """The weighted mean over axes, and the sum of weights."""
     axes = _axes(axis, a.ndim)
@@ -113,17 +113,17 @@ def average(a, weights=None, *, axis=None):
     if weights.ndim == a.ndim:
         both = _of_lines([a, weights], axes, False, "Average")
         return both, _of_lines([weights], axes, False, "Total")
-    of, own = tofu.Opaque("Average"), _kept(a.ndim, axes, False)
-    total = Over([], lambda: tofu.Opaque("Total")(weights[:]))
+    of, own = Opaque("Average"), _kept(a.ndim, axes, False)
+    total = Over([], lambda: Opaque("Total")(weights[:]))
     lines = _of_lines([a], axes, False, "Lines")
     return Over(own, lambda *i: of(lines.function(*i), weights[:])), total
 
 
-@tofu.op(name="_npi_norm")
+@op(name="_npi_norm")
 def norm(data, *, ord=2, axis=None, keepdims=False, flag=-1, out_shapes):
     """A norm along axes, and an empty output for saved singular values."""
     if math.prod(out_shapes[3]) > 1:
-        raise tofu.InconclusiveError("a norm of singular values is not described")
+        raise InconclusiveError("a norm of singular values is not described")
     axes = _axes(axis, data.ndim)
     saved = [
         Over(names(len(s), f"s{k}_"), lambda *_: apply("nothing"))
@@ -132,7 +132,7 @@ def norm(data, *, ord=2, axis=None, keepdims=False, flag=-1, out_shapes):
     return (_of_lines([data], axes, keepdims, "Norm"), *saved)
 
 
-@tofu.op(name="_np_trace")
+@op(name="_np_trace")
 def trace(data, *, offset=0, axis1=0, axis2=1):
     """The sum of a diagonal."""
     pair = axis_of(axis1, data.ndim), axis_of(axis2, data.ndim)
@@ -169,13 +169,13 @@ def _gradient(reduced, tensors, axis, ndim):
     return lambda *i: apply("by", *(r(*i) for r in results), *(x[i] for x in tensors))
 
 
-@tofu.op(name="_backward_np_sum")
+@op(name="_backward_np_sum")
 def backward_sum(ograd, *, axis=None, out_shapes):
     """The head gradient at every reduced index."""
     return _gradient([ograd], [], axis, len(out_shapes[0]))
 
 
-@tofu.op(name="_backward_np_mean")
+@op(name="_backward_np_mean")
 def backward_mean(ograd, *, axis=None, out_shapes):
     """The head gradient divided by the number of the gradient's own elements."""
     shape = out_shapes[0]
@@ -184,13 +184,13 @@ def backward_mean(ograd, *, axis=None, out_shapes):
     return lambda *i: gradient(*i) / count
 
 
-@tofu.op(name=("_backward_np_max", "_backward_np_min", "_backward_np_prod"))
+@op(name=("_backward_np_max", "_backward_np_min", "_backward_np_prod"))
 def backward_extreme(ograd, data, out, *, axis=None):
     """A function of the element, the result and its gradient."""
     return _gradient([ograd, out], [data], axis, data.ndim)
 
 
-@tofu.op(name="_backward_np_average")
+@op(name="_backward_np_average")
 def backward_average(ograd, zero, a, *rest, axis=None):
     """The gradients of the tensor and, if there are any, of its weights."""
     if len(rest) == 2:
@@ -198,7 +198,7 @@ def backward_average(ograd, zero, a, *rest, axis=None):
         gradient = _gradient([ograd], [a], axis, a.ndim)
         return lambda *i: gradient(*i) / count
     weights, axes = rest[0], _axes(axis, a.ndim)
-    gradient = tofu.Opaque("AverageGradient")
+    gradient = Opaque("AverageGradient")
     every, kept = names(a.ndim), _kept(a.ndim, axes, False)
     lines = [x for x in (a, weights) if x.ndim == a.ndim]
     results = [x for x in (ograd, *rest[1:]) if x.ndim == len(kept)]
@@ -216,27 +216,27 @@ def backward_average(ograd, zero, a, *rest, axis=None):
     return by_a, summed
 
 
-@tofu.op(name="_backward_npi_norm")
+@op(name="_backward_npi_norm")
 def backward_norm(ograd, zero1, zero2, zero3, data, out, *saved, axis=None):
     """The element divided by the norm, times the head gradient."""
     if math.prod(saved[2].shape) > 1:
-        raise tofu.InconclusiveError("a norm of singular values is not described")
+        raise InconclusiveError("a norm of singular values is not described")
     return _gradient([ograd, out], [data], axis, data.ndim)
 
 
-@tofu.op(name="_backward_np_trace")
+@op(name="_backward_np_trace")
 def backward_trace(ograd, *, axis1=0, axis2=1, out_shapes):
     """The head gradient on a diagonal of zeros."""
     ndim = len(out_shapes[0])
     pair = axis_of(axis1, ndim), axis_of(axis2, ndim)
-    place = tofu.Opaque("Diagonal")
+    place = Opaque("Diagonal")
     return lambda *i: place(ograd[without(i, pair)])[i[pair[0]], i[pair[1]]]
 
 
-@tofu.op(name=("_np_cumsum", "_backward_np_cumsum"))
+@op(name=("_np_cumsum", "_backward_np_cumsum"))
 def cumsum(a, *, axis=None, out_shapes):
     """Cumulative sums along an axis or in the flattened tensor."""
-    scan = tofu.Opaque("Scan")
+    scan = Opaque("Scan")
     if axis is None:
         return lambda *i: scan(a[(slice(None),) * a.ndim])[i]
     axis = axis_of(axis, a.ndim)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, apply
+from tofu.lang import Opaque, Over, Sum, apply, op
 from tofu.tdl._shapes import names
 
 _SINGLE = (
@@ -22,7 +21,7 @@ _FUSED = {
 }
 
 
-@tofu.op(name=_SINGLE)
+@op(name=_SINGLE)
 def update(*args):
     """The new weight."""
     return lambda *i: apply("update", *(x[i] for x in args))
@@ -30,7 +29,7 @@ def update(*args):
 
 def _fused(tensors, per_weight, shared=()):
     """One lambda per weight; each reads the `shared` tensors whole."""
-    step = tofu.Opaque("Update")
+    step = Opaque("Update")
     lambdas = []
     for k in range(len(tensors) // per_weight):
         own = tensors[k * per_weight : (k + 1) * per_weight]
@@ -45,12 +44,12 @@ def _fused(tensors, per_weight, shared=()):
 
 
 def _describe_fused(name, per_weight):
-    @tofu.op(name=name)
+    @op(name=name)
     def fused(*args):
         """The new weights, each updated separately."""
         return _fused(args, per_weight)
 
-    @tofu.op(name=f"preloaded_{name}")
+    @op(name=f"preloaded_{name}")
     def preloaded(*args):
         """The new weights; learning rates and decays are the last two tensors."""
         return _fused(args[:-2], per_weight, args[-2:])
@@ -62,7 +61,7 @@ for _name, _per_weight in _FUSED.items():
     _describe_fused(_name, _per_weight)
 
 
-@tofu.op(name=("lamb_update_phase2", "mp_lamb_update_phase2"))
+@op(name=("lamb_update_phase2", "mp_lamb_update_phase2"))
 def lamb_update(weight, direction, weight_norm, direction_norm, weight32=None):
     """The new weight, scaled by norms of the whole weight and direction."""
     tensors = [x for x in (weight, direction, weight32) if x is not None]
@@ -70,10 +69,10 @@ def lamb_update(weight, direction, weight_norm, direction_norm, weight32=None):
     return lambda *i: apply("update", *(x[i] for x in tensors), *norms)
 
 
-@tofu.op(name=("_multi_lamb_update", "_multi_mp_lamb_update"))
+@op(name=("_multi_lamb_update", "_multi_mp_lamb_update"))
 def multi_lamb_update(*args, num_tensors=1):
     """The new weights, each scaled by norms of the whole weight."""
-    step, count = tofu.Opaque("Update"), len(args) // num_tensors
+    step, count = Opaque("Update"), len(args) // num_tensors
 
     def updated(own, k):
         every = [x[(slice(None),) * x.ndim] for x in own]
@@ -82,12 +81,12 @@ def multi_lamb_update(*args, num_tensors=1):
     return tuple(updated(args[k * count : (k + 1) * count], k) for k in range(num_tensors))
 
 
-@tofu.op(name="multi_sum_sq")
+@op(name="multi_sum_sq")
 def multi_sum_sq(*args):
     """The sum of squares of every tensor, as a vector."""
 
     def squares(x, m):
-        return tofu.Sum(Over(names(x.ndim, f"x{m}_"), lambda *i: x[i] * x[i]))
+        return Sum(Over(names(x.ndim, f"x{m}_"), lambda *i: x[i] * x[i]))
 
     return lambda k: sum(
         (apply(f"is{m}", k) * squares(x, m) for m, x in enumerate(args[1:], 1)),
@@ -95,13 +94,13 @@ def multi_sum_sq(*args):
     )
 
 
-@tofu.op(name=("_multi_adamw_update", "_multi_mp_adamw_update"))
+@op(name=("_multi_adamw_update", "_multi_mp_adamw_update"))
 def multi_adamw_update(*args, num_weights):
     """The new weights, scaled by a last tensor of one element."""
     return _fused(args[:-1], (len(args) - 1) // num_weights, args[-1:])
 
 
-@tofu.op(name=("_adamw_update", "_mp_adamw_update"))
+@op(name=("_adamw_update", "_mp_adamw_update"))
 def adamw_update(*args):
     """The new weight, scaled by a last tensor of one element."""
     *tensors, scale = args

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import tofu
+from tofu.errors import InconclusiveError
+from tofu.lang import op
 from tofu.tdl._shapes import axis_of, instances, line
 
 
 def _line(ndim, axis, what):
     if axis is None:
-        raise tofu.InconclusiveError(f"{what} of the flattened tensor needs all of it")
+        raise InconclusiveError(f"{what} of the flattened tensor needs all of it")
     return line(ndim, axis_of(axis, ndim))
 
 
-@tofu.op(name=("sort", "argsort"))
+@op(name=("sort", "argsort"))
 def sort(data, *, axis=-1):
     """Sorted along an axis; the positions are a hidden output."""
     own = _line(data.ndim, axis, "sorting")
     return instances(f"{own} {own}", (data, own))
 
 
-@tofu.op(name="topk")
+@op(name="topk")
 def topk(data, *, axis=-1):
     """The largest or smallest along an axis, their positions, or a mask of them."""
     own = _line(data.ndim, axis, "the best")
     return instances(f"{own} {own}", (data, own))
 
 
-@tofu.op(name="_backward_topk")
+@op(name="_backward_topk")
 def backward_topk(*args, axis=-1, out_shapes):
     """The head gradient at the chosen positions; also for sort."""
     own = _line(len(out_shapes[0]), axis, "the gradient of the best")

@@ -6,8 +6,8 @@ Operators that search all of the data for the range are not described.
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite, apply
+from tofu.errors import InconclusiveError
+from tofu.lang import Over, Rewrite, apply, op
 from tofu.tdl._shapes import axis_of, instances, letters, line
 
 
@@ -19,7 +19,7 @@ def _ranges(ranges):
 
 def _check_range(min_calib_range, max_calib_range):
     if min_calib_range is None or max_calib_range is None:
-        raise tofu.InconclusiveError("without a calibrated range it is searched in all the data")
+        raise InconclusiveError("without a calibrated range it is searched in all the data")
 
 
 def _elementwise(tensors, ranges):
@@ -27,44 +27,44 @@ def _elementwise(tensors, ranges):
     return instances(own, *((x, own) for x in tensors), *((r, "") for r in ranges))
 
 
-@tofu.op(name=("_contrib_quantize", "_contrib_quantized_act"))
+@op(name=("_contrib_quantize", "_contrib_quantized_act"))
 def quantize(data, low, high):
     """Each element as an integer, or a function of it."""
     return *_elementwise([data], [low, high]), *_ranges([low, high])
 
 
-@tofu.op(name="_contrib_dequantize")
+@op(name="_contrib_dequantize")
 def dequantize(data, low, high):
     """Each element as a real."""
     return _elementwise([data], [low, high])
 
 
-@tofu.op(name=("_contrib_quantize_v2", "_contrib_quantize_asym", "_contrib_requantize"))
+@op(name=("_contrib_quantize_v2", "_contrib_quantize_asym", "_contrib_requantize"))
 def calibrated(data, *ranges, min_calib_range=None, max_calib_range=None):
     """Each element as an integer, for a range that attributes give."""
     _check_range(min_calib_range, max_calib_range)
     return *_elementwise([data], ranges), *_ranges(ranges)
 
 
-@tofu.op(name=("_contrib_quantized_elemwise_add", "_contrib_quantized_elemwise_mul"))
+@op(name=("_contrib_quantized_elemwise_add", "_contrib_quantized_elemwise_mul"))
 def quantized_binary(lhs, rhs, *ranges):
     """A function of two elements."""
     return *_elementwise([lhs, rhs], ranges), *_ranges(ranges)
 
 
-@tofu.op(name="_contrib_quantized_flatten")
+@op(name="_contrib_quantized_flatten")
 def quantized_flatten(data, *ranges):
     """Instances as rows."""
     return *instances("n.", (data, "n")), *_ranges(ranges)
 
 
-@tofu.op(name="_contrib_quantized_pooling")
+@op(name="_contrib_quantized_pooling")
 def quantized_pooling(data, *ranges):
     """Planes resampled."""
     return *instances("nc..", (data, "nc")), *_ranges(ranges)
 
 
-@tofu.op(name="_contrib_quantized_concat")
+@op(name="_contrib_quantized_concat")
 def quantized_concat(*args, dim=1):
     """Tensors joined, in the widest of their ranges."""
     count = len(args) // 3
@@ -73,14 +73,14 @@ def quantized_concat(*args, dim=1):
     return *instances(own, *reads), *_ranges(args[count:])
 
 
-@tofu.op(name="_contrib_quantized_conv")
+@op(name="_contrib_quantized_conv")
 def quantized_convolution(data, *args, no_bias=False):
     """A convolution, instance by instance."""
     own = "n" + "." * (data.ndim - 1)
     return *instances(own, (data, "n"), *((x, "") for x in args)), *_ranges(args[2 - no_bias :])
 
 
-@tofu.op(name="_contrib_quantized_fully_connected", rewrites=[Rewrite("num_hidden", {"size": "o"})])
+@op(name="_contrib_quantized_fully_connected", rewrites=[Rewrite("num_hidden", {"size": "o"})])
 def quantized_fully_connected(data, weight, *args, no_bias=False):
     """A product with a matrix; the sum is over all of a row."""
     bias = [] if no_bias else [(args[0], "o")]
@@ -89,14 +89,14 @@ def quantized_fully_connected(data, weight, *args, no_bias=False):
     return *instances("no", *reads), *_ranges(ranges)
 
 
-@tofu.op(name="_contrib_quantized_embedding", rewrites=[Rewrite("output_dim", {"size": "w"})])
+@op(name="_contrib_quantized_embedding", rewrites=[Rewrite("output_dim", {"size": "w"})])
 def quantized_embedding(data, weight, *ranges):
     """The row of weight that each element of data names."""
     own = letters(data.ndim)
     return *instances(own + "w", (data, own), (weight, ".w")), *_ranges(ranges)
 
 
-@tofu.op(name="_contrib_quantized_batch_norm")
+@op(name="_contrib_quantized_batch_norm")
 def quantized_batch_norm(data, *args, axis=1):
     """Each channel scaled and shifted, to a range that attributes give."""
     own = letters(data.ndim)
@@ -106,7 +106,7 @@ def quantized_batch_norm(data, *args, axis=1):
     return *instances(own, *reads), *_ranges(ranges)
 
 
-@tofu.op(name="_contrib_quantized_rnn")
+@op(name="_contrib_quantized_rnn")
 def quantized_rnn(data, parameters, state, *args, state_outputs=False):
     """The fused recurrent operator, over the batch."""
     states = 2 if state_outputs else 0

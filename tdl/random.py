@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite, Sum, apply
+from tofu.lang import Opaque, Over, Rewrite, Sum, apply, op
 from tofu.tdl._shapes import broadcast, broadcast_ones, names
 from tofu.tdl.numpy_elementwise import backward_broadcast_all
 
@@ -28,7 +27,7 @@ def _length(size):
     return 0 if size is None else 1 if isinstance(size, int) else len(size)
 
 
-@tofu.op(
+@op(
     name=tuple(f"_npi_{name}" for name in (*_REPARAMETRISED, *_OTHER)),
     rewrites=[Rewrite("size", {"output_shape": 0})],
     random=True,
@@ -44,7 +43,7 @@ def _prefix(shapes, size=None):
     return _sizes("size", 0, _length(size))
 
 
-@tofu.op(name=("_npi_normal_n", "_npi_uniform_n"), rewrites=_prefix, random=True)
+@op(name=("_npi_normal_n", "_npi_uniform_n"), rewrites=_prefix, random=True)
 def sampled_each(*args, size=None):
     """Several random numbers per element of the broadcast parameters, and their noise."""
     ones, count = broadcast_ones(*args) if args else (), _length(size)
@@ -56,7 +55,7 @@ def _suffix(shapes, shape=()):
     return _sizes("shape", len(shapes[0]), _length(shape))
 
 
-@tofu.op(name=tuple(f"_sample_{name}" for name in _SAMPLES), rewrites=_suffix, random=True)
+@op(name=tuple(f"_sample_{name}" for name in _SAMPLES), rewrites=_suffix, random=True)
 def sample(*args, shape=()):
     """Several random numbers per element of the parameters."""
     return lambda *i: apply("random", *(x[i[: x.ndim]] for x in args))
@@ -66,18 +65,18 @@ def _rows(shapes, shape=()):
     return _sizes("shape", len(shapes[0]) - 1, _length(shape))
 
 
-@tofu.op(name="_sample_multinomial", rewrites=_rows, random=True)
+@op(name="_sample_multinomial", rewrites=_rows, random=True)
 def sample_multinomial(data, *, shape=()):
     """Classes drawn for each row of probabilities, and their logarithms."""
-    draw, batch = tofu.Opaque("Draw"), data.ndim - 1
+    draw, batch = Opaque("Draw"), data.ndim - 1
     result = lambda *i: draw(data[i[:batch], :])  # noqa: E731
     return result, result
 
 
-@tofu.op(name="_backward_sample_multinomial")
+@op(name="_backward_sample_multinomial")
 def backward_sample_multinomial(ograd, data, drawn):
     """The gradient of the probabilities: a sum over the draws."""
-    add, batch = tofu.Opaque("AddTo"), names(data.ndim - 1)
+    add, batch = Opaque("AddTo"), names(data.ndim - 1)
     draws = names(drawn.ndim - len(batch), "s")
 
     def element(*v):
@@ -88,27 +87,25 @@ def backward_sample_multinomial(ograd, data, drawn):
     return Over([*batch, "k"], element)
 
 
-@tofu.op(name="_npi_multinomial", rewrites=_prefix, random=True)
+@op(name="_npi_multinomial", rewrites=_prefix, random=True)
 def multinomial(a=None, *, size=None):
     """How often each class is drawn, for every position of a shape."""
-    draw = tofu.Opaque("Counts")
+    draw = Opaque("Counts")
     if a is None:
         return lambda *i, k: apply("counts", k)
     return lambda *i, k: draw(a[:])[k]
 
 
-@tofu.op(
-    name="_sample_unique_zipfian", rewrites=[Rewrite("shape", {"output_shape": 0})], random=True
-)
+@op(name="_sample_unique_zipfian", rewrites=[Rewrite("shape", {"output_shape": 0})], random=True)
 def sample_unique_zipfian():
     """Rows of distinct classes, and the number of draws for each."""
     return lambda n, k: apply("distinct", k), lambda n: apply("draws")
 
 
-@tofu.op(name=("_shuffle", "_npi_choice"), random=True)
+@op(name=("_shuffle", "_npi_choice"), random=True)
 def shuffle(*args):
     """Elements in random order, or a choice of them: everything is whole."""
-    draw = tofu.Opaque("Draw")
+    draw = Opaque("Draw")
     return lambda *i: draw(*(x[(slice(None),) * x.ndim] for x in args))[i]
 
 
@@ -122,13 +119,13 @@ def _density(tensors, parameters):
     )
 
 
-@tofu.op(name=tuple(f"_random_pdf_{name}" for name in _SAMPLES))
+@op(name=tuple(f"_random_pdf_{name}" for name in _SAMPLES))
 def density(samples, *args):
     """The density of each sample; parameters have several samples per element."""
     return _density([samples], args)
 
 
-@tofu.op(name=tuple(f"_backward_pdf_{name}" for name in _SAMPLES))
+@op(name=tuple(f"_backward_pdf_{name}" for name in _SAMPLES))
 def backward_density(ograd, samples, *args):
     """The gradients of the samples, and of the parameters: sums over their samples."""
     *parameters, out = args
@@ -142,17 +139,17 @@ def backward_density(ograd, samples, *args):
     return Over(every, element), *(by_parameter(every[: x.ndim]) for x in parameters)
 
 
-@tofu.op(name="_random_pdf_dirichlet")
+@op(name="_random_pdf_dirichlet")
 def dirichlet_density(samples, alpha):
     """The density of each sample, which is a line of the last dimension."""
-    of, batch = tofu.Opaque("Dirichlet"), alpha.ndim - 1
+    of, batch = Opaque("Dirichlet"), alpha.ndim - 1
     return lambda *i: of(samples[i, :], alpha[i[:batch], :])
 
 
-@tofu.op(name="_backward_pdf_dirichlet")
+@op(name="_backward_pdf_dirichlet")
 def backward_dirichlet_density(ograd, samples, alpha, out):
     """The gradients of the samples and of the parameters."""
-    of, every = tofu.Opaque("DirichletGradient"), names(ograd.ndim)
+    of, every = Opaque("DirichletGradient"), names(ograd.ndim)
     own = every[: alpha.ndim - 1]
     rest = every[len(own) :]
 

@@ -6,7 +6,8 @@ are one vector with all layers' matrices, so no part of it belongs to a part of 
 
 from __future__ import annotations
 
-import tofu
+from tofu.errors import InconclusiveError
+from tofu.lang import op
 from tofu.tdl._shapes import instances
 
 
@@ -25,20 +26,20 @@ def _reads(tensors, lengths):
 
 def _check(p):
     if p:
-        raise tofu.InconclusiveError(f"RNN with dropout {p}: its masks are not an output")
+        raise InconclusiveError(f"RNN with dropout {p}: its masks are not an output")
 
 
-@tofu.op(name="RNN")
+@op(name="RNN")
 def rnn(*args, mode, state_outputs=False, use_sequence_length=False, p=0):
     """Outputs of every step, and the last states."""
     _check(p)
     return instances(_outputs(mode, state_outputs), *_reads(args, use_sequence_length))
 
 
-@tofu.op(name="_backward_RNN")
+@op(name="_backward_RNN")
 def backward_rnn(*args, mode, use_sequence_length=False, p=0):
     """The gradients of data, parameters (a sum over the batch) and states."""
     _check(p)
     if use_sequence_length:
-        raise tofu.InconclusiveError("the gradient of RNN with lengths is not described")
+        raise InconclusiveError("the gradient of RNN with lengths is not described")
     return instances(".n. . " + ".n. " * (2 if mode == "lstm" else 1), *_reads(args, 0))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import math
 
-import tofu
-from tofu.lang import Over, apply, minimum, sqrt
+from tofu.errors import InconclusiveError
+from tofu.lang import Max, Min, Opaque, Over, Prod, Sum, apply, minimum, op, sqrt
 from tofu.tdl._shapes import axes_of, instances, letters, names, without
 
 
@@ -42,63 +42,63 @@ def _reduced(data, axis, keepdims, exclude, out_shapes, reducer, element, finish
     return Over(own, body)
 
 
-@tofu.op(name="sum")
+@op(name="sum")
 def sum_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The sum over axes."""
-    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Sum, lambda *i: data[i])
+    return _reduced(data, axis, keepdims, exclude, out_shapes, Sum, lambda *i: data[i])
 
 
-@tofu.op(name="nansum")
+@op(name="nansum")
 def nansum(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The sum over axes, without NaNs."""
     element = lambda *i: apply("nan_to_zero", data[i])  # noqa: E731
-    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Sum, element)
+    return _reduced(data, axis, keepdims, exclude, out_shapes, Sum, element)
 
 
-@tofu.op(name="mean")
+@op(name="mean")
 def mean(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The mean over axes: the sum divided by the number of the input's own elements."""
     count = math.prod(data.shape[d] for d in axes_of(axis, data.ndim, exclude=exclude))
     return _reduced(
-        data, axis, keepdims, exclude, out_shapes, tofu.Sum, lambda *i: data[i], lambda s: s / count
+        data, axis, keepdims, exclude, out_shapes, Sum, lambda *i: data[i], lambda s: s / count
     )
 
 
-@tofu.op(name="max")
+@op(name="max")
 def max_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The maximum over axes."""
-    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Max, lambda *i: data[i])
+    return _reduced(data, axis, keepdims, exclude, out_shapes, Max, lambda *i: data[i])
 
 
-@tofu.op(name="min")
+@op(name="min")
 def min_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The minimum over axes."""
-    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Min, lambda *i: data[i])
+    return _reduced(data, axis, keepdims, exclude, out_shapes, Min, lambda *i: data[i])
 
 
-@tofu.op(name=("prod", "nanprod"))
+@op(name=("prod", "nanprod"))
 def prod_axis(data, *, axis=None, keepdims=False, exclude=False, out_shapes):
     """The product over axes."""
-    return _reduced(data, axis, keepdims, exclude, out_shapes, tofu.Prod, lambda *i: data[i])
+    return _reduced(data, axis, keepdims, exclude, out_shapes, Prod, lambda *i: data[i])
 
 
-@tofu.op(name="norm")
+@op(name="norm")
 def norm(data, *, ord=2, axis=None, keepdims=False, out_shapes):
     """The sum of magnitudes (ord 1), or the root of the sum of squares."""
     if ord == 1:
         element, finish = lambda *i: apply("abs", data[i]), None
     else:
         element, finish = lambda *i: data[i] * data[i], sqrt
-    return _reduced(data, axis, keepdims, False, out_shapes, tofu.Sum, element, finish)
+    return _reduced(data, axis, keepdims, False, out_shapes, Sum, element, finish)
 
 
-@tofu.op(name=("argmax", "argmin"))
+@op(name=("argmax", "argmin"))
 def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
     """Where along an axis the extreme value is: the axis is whole."""
     if axis is None:
-        raise tofu.InconclusiveError("argmax over the flattened tensor is not described")
+        raise InconclusiveError("argmax over the flattened tensor is not described")
     (reduced,) = axes_of(axis, data.ndim)
-    argument = tofu.Opaque("Arg")
+    argument = Opaque("Arg")
     every = names(data.ndim)
     own = [f"one{reduced}" if d == reduced else n for d, n in enumerate(every)]
     if not keepdims:
@@ -111,7 +111,7 @@ def arg_extreme(data, *, axis=None, keepdims=False, out_shapes):
     return Over(own, body)
 
 
-@tofu.op(name="argmax_channel")
+@op(name="argmax_channel")
 def argmax_channel(data):
     """Which channel, the second dimension, is the largest."""
     own = letters(data.ndim)
@@ -122,25 +122,25 @@ def _every(tensors, rank, element):
     """One flag: the least of all elements' flags."""
 
     def least(k):
-        return tofu.Min(Over(names(tensors[k].ndim, f"t{k}_"), lambda *i: element(k, i)))
+        return Min(Over(names(tensors[k].ndim, f"t{k}_"), lambda *i: element(k, i)))
 
     flags = range(len(tensors))
     return Over(["one0"][:rank], lambda *_: functools.reduce(minimum, map(least, flags)))
 
 
-@tofu.op(name=("all_finite", "multi_all_finite"))
+@op(name=("all_finite", "multi_all_finite"))
 def all_finite(*args):
     """Whether every element is a finite number."""
     return _every(args, 1, lambda k, i: apply("is_finite", args[k][i]))
 
 
-@tofu.op(name="_npx_constraint_check")
+@op(name="_npx_constraint_check")
 def constraint_check(data):
     """Whether every flag is set; MXNet raises an error if not."""
     return _every([data], 0, lambda _, i: apply("flag", data[i]))
 
 
-@tofu.op(name="_contrib_allclose")
+@op(name="_contrib_allclose")
 def all_close(a, b):
     """Whether two tensors are nearly equal."""
     return _every([a], 0, lambda _, i: apply("is_close", a[i], b[i]))
@@ -158,7 +158,7 @@ def _stretched(tensor, shape, axes):
     return element
 
 
-@tofu.op(name="_backward_sum")
+@op(name="_backward_sum")
 def backward_sum(ograd, *, axis=None, exclude=False, out_shapes):
     """The head gradient at every reduced index."""
     shape = out_shapes[0]
@@ -166,7 +166,7 @@ def backward_sum(ograd, *, axis=None, exclude=False, out_shapes):
     return lambda *i: gradient(*i)
 
 
-@tofu.op(name="_backward_mean")
+@op(name="_backward_mean")
 def backward_mean(ograd, *, axis=None, exclude=False, out_shapes):
     """The head gradient divided by the number of the gradient's own elements."""
     shape = out_shapes[0]
@@ -176,7 +176,7 @@ def backward_mean(ograd, *, axis=None, exclude=False, out_shapes):
     return lambda *i: gradient(*i) / count
 
 
-@tofu.op(name=tuple(f"_backward_{name}" for name in ("max", "min", "prod", "nanprod", "nansum")))
+@op(name=tuple(f"_backward_{name}" for name in ("max", "min", "prod", "nanprod", "nansum")))
 def backward_extreme(ograd, data, out, *, axis=None, exclude=False):
     """A function of the element, the result and its gradient."""
     axes = axes_of(axis, data.ndim, exclude=exclude)
@@ -184,7 +184,7 @@ def backward_extreme(ograd, data, out, *, axis=None, exclude=False):
     return lambda *i: apply("by", gradient(*i), data[i], result(*i))
 
 
-@tofu.op(name="_backward_norm")
+@op(name="_backward_norm")
 def backward_norm(ograd, data, out, *, axis=None):
     """The element divided by the norm, times the head gradient."""
     axes = axes_of(axis, data.ndim)

@@ -2,61 +2,60 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite, apply
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, apply, op
 from tofu.tdl._shapes import instances, zero
 
 # --- Sampling on a grid -------------------------------------------------------------------
 
 
-@tofu.op(name="BilinearSampler")
+@op(name="BilinearSampler")
 def bilinear_sampler(data, grid):
     """Each place of the grid reads anywhere in a plane; and the grid itself."""
     (sampled,) = instances("ncyx", (data, "nc.."), (grid, "n.yx"))
     return sampled, *instances("nyx.", (grid, "n.yx"), tag="g")
 
 
-@tofu.op(name="_backward_BilinearSampler")
+@op(name="_backward_BilinearSampler")
 def backward_bilinear_sampler(ograd, data, saved, grid):
     """The gradients of data, summed over the grid, and of the grid, summed over channels."""
     reads = (ograd, "ncyx"), (data, "nc.."), (saved, "nyx."), (grid, "n.yx")
     return instances("nc.. n.yx", *reads)
 
 
-@tofu.op(name="GridGenerator")
+@op(name="GridGenerator")
 def grid_generator(data):
     """Positions per instance, and a constant."""
     constant = ".." if data.ndim == 2 else "..."
     return *instances("n...", (data, "n")), *instances(constant, tag="c")
 
 
-@tofu.op(name="_backward_GridGenerator")
+@op(name="_backward_GridGenerator")
 def backward_grid_generator(ograd, *constant, out_shapes):
     """The gradient of the transformation or the flow."""
     own = "n" + "." * (len(out_shapes[0]) - 1)
     return instances(own, (ograd, "n"), *((x, "") for x in constant))
 
 
-@tofu.op(name="SpatialTransformer")
+@op(name="SpatialTransformer")
 def spatial_transformer(data, loc):
     """Each instance sampled on its own grid; a constant; the grid."""
     (sampled,) = instances("nc..", (data, "nc"), (loc, "n"))
     return sampled, *instances("..", tag="c"), *instances("n..", (loc, "n"), tag="g")
 
 
-@tofu.op(name="_backward_SpatialTransformer")
+@op(name="_backward_SpatialTransformer")
 def backward_spatial_transformer(ograd, constant, grid, data):
     """The gradients of data, and of the transformation, summed over channels."""
     return instances("nc.. n.", (ograd, "nc"), (constant, ""), (grid, "n"), (data, "nc"))
 
 
-@tofu.op(name="Correlation")
+@op(name="Correlation")
 def correlation(first, second):
     """Products of shifted images, and the images with their borders."""
     return instances("n... n... n...", (first, "n"), (second, "n"))
 
 
-@tofu.op(name="_backward_Correlation")
+@op(name="_backward_Correlation")
 def backward_correlation(ograd, first, second):
     """The gradients of both images."""
     return instances("n... n...", (ograd, "n"), (first, "n"), (second, "n"))
@@ -65,20 +64,20 @@ def backward_correlation(ograd, first, second):
 # --- Regions of interest, (number, 5), that name an image each ------------------------------
 
 
-@tofu.op(name="ROIPooling")
+@op(name="ROIPooling")
 def roi_pooling(data, rois):
     """The maxima of a region's bins and their positions, which count channels: these are whole."""
     return instances("r... r...", (data, ""), (rois, "r"))
 
 
-@tofu.op(name="_backward_ROIPooling")
+@op(name="_backward_ROIPooling")
 def backward_roi_pooling(ograd, rois, places):
     """The gradient of data, summed over regions; zero for the regions."""
     by_data = instances("....", (ograd, "r"), (rois, "r"), (places, "r"))
     return *by_data, *zero(rois, "r")
 
 
-@tofu.op(name=("_contrib_ROIAlign", "_contrib_RROIAlign"))
+@op(name=("_contrib_ROIAlign", "_contrib_RROIAlign"))
 def roi_align(data, rois, *, position_sensitive=False):
     """The means of a region's bins; if position sensitive, channels are whole."""
     if position_sensitive:
@@ -86,33 +85,33 @@ def roi_align(data, rois, *, position_sensitive=False):
     return instances("rc..", (data, ".c"), (rois, "r"))
 
 
-@tofu.op(name="_backward_ROIAlign")
+@op(name="_backward_ROIAlign")
 def backward_roi_align(ograd, rois, *, position_sensitive=False):
     """The gradient of data, summed over regions; zero for the regions."""
     by_data, reads = ("....", "r") if position_sensitive else (".c..", "rc")
     return *instances(by_data, (ograd, reads), (rois, "r")), *zero(rois, "r")
 
 
-@tofu.op(name="_contrib_PSROIPooling")
+@op(name="_contrib_PSROIPooling")
 def position_sensitive_pooling(data, rois):
     """The means of a region's bins, each over its own channels."""
     return instances("r...", (data, ""), (rois, "r"))
 
 
-@tofu.op(name="_backward__contrib_PSROIPooling")
+@op(name="_backward__contrib_PSROIPooling")
 def backward_position_sensitive_pooling(ograd, rois):
     """The gradient of data, summed over regions; zero for the regions."""
     return *instances("....", (ograd, "r"), (rois, "r")), *zero(rois, "r")
 
 
-@tofu.op(name="_contrib_DeformablePSROIPooling")
+@op(name="_contrib_DeformablePSROIPooling")
 def deformable_pooling(data, rois, trans=None):
     """The means of a region's shifted bins, and their counts."""
     reads = [(data, ""), (rois, "r"), *([(trans, "r")] if trans is not None else [])]
     return instances("r... r...", *reads)
 
 
-@tofu.op(name="_backward__contrib_DeformablePSROIPooling")
+@op(name="_backward__contrib_DeformablePSROIPooling")
 def backward_deformable_pooling(ograd, data, rois, *rest):
     """The gradients of data, summed over regions, and of the shifts; zero for the regions."""
     reads = (ograd, "r"), (data, ""), (rois, "r"), *((x, "r") for x in rest)
@@ -126,7 +125,7 @@ def backward_deformable_pooling(ograd, data, rois, *rest):
 def _nearest(data, scale):
     """Each element as a square."""
     space, steps = ["y", "x"], ["u", "v"]
-    return tofu.lang.Reindex(
+    return Reindex(
         ["n", "c", *space, *steps],
         [*data.shape, scale, scale],
         at=lambda n, c, y, x, u, v: (n, c, y * scale + u, x * scale + v),
@@ -137,7 +136,7 @@ def _nearest(data, scale):
 _FILTERS = (Rewrite("num_filter", {"size": "c"}),)
 
 
-@tofu.op(name="UpSampling", rewrites=_FILTERS)
+@op(name="UpSampling", rewrites=_FILTERS)
 def up_sampling(*args, scale, sample_type="nearest", multi_input_mode="concat"):
     """Planes upsampled; several are concatenated along channels, or added."""
     if sample_type == "bilinear":
@@ -149,7 +148,7 @@ def up_sampling(*args, scale, sample_type="nearest", multi_input_mode="concat"):
     return instances("n...", *((x, "n") for x in args))
 
 
-@tofu.op(name="_backward_UpSampling", rewrites=_FILTERS)
+@op(name="_backward_UpSampling", rewrites=_FILTERS)
 def backward_up_sampling(
     ograd, *args, scale, sample_type="nearest", multi_input_mode="concat", out_shapes
 ):
@@ -162,7 +161,7 @@ def backward_up_sampling(
 
     def square(n, c, y, x):
         body = lambda u, v: ograd[n, c, y * scale + u, x * scale + v]  # noqa: E731
-        return apply("square", tofu.Sum(body, extent=(scale, scale)))
+        return apply("square", Sum(body, extent=(scale, scale)))
 
     return square
 
@@ -172,25 +171,25 @@ def _shape_only(shapes):
     return instances(" ".join("." * len(s) for s in shapes), tag="z")
 
 
-@tofu.op(name="_contrib_BilinearResize2D")
+@op(name="_contrib_BilinearResize2D")
 def bilinear_resize(data, like=None):
     """Space is resampled, possibly to the size of another tensor."""
     return instances("nc..", (data, "nc"), *([(like, "")] if like is not None else []))
 
 
-@tofu.op(name="_backward_contrib_BilinearResize2D")
+@op(name="_backward_contrib_BilinearResize2D")
 def backward_bilinear_resize(ograd, *, out_shapes):
     """The gradient of data; zero for the tensor that gives the size."""
     return *instances("nc..", (ograd, "nc")), *_shape_only(out_shapes[1:])
 
 
-@tofu.op(name="Crop")
+@op(name="Crop")
 def crop(data, like=None):
     """A window of each plane, possibly of another tensor's size."""
     return instances("nc..", (data, "nc"), *([(like, "")] if like is not None else []))
 
 
-@tofu.op(name="_backward_Crop")
+@op(name="_backward_Crop")
 def backward_crop(ograd, *, out_shapes):
     """Zeros around the head gradient; zero for the tensor that gives the size."""
     return *instances("nc..", (ograd, "nc")), *_shape_only(out_shapes[1:])
@@ -203,7 +202,7 @@ _OUTPUT_CHANNELS = (Rewrite("num_filter", {"size": "o"}),)
 
 def _deformable(data, places, weight, bias, groups):
     """Over batch and output channels; a sum over input channels if there is one group."""
-    sample = tofu.Opaque("Sample")
+    sample = Opaque("Sample")
     if groups != (1, 1):
         rest = [*places, weight, *([bias] if bias is not None else [])]
         return instances("n...", (data, "n"), *((x, "n" if x in places else "") for x in rest))
@@ -215,7 +214,7 @@ def _deformable(data, places, weight, bias, groups):
             shifts = (x[n, whole] for x in places)
             return sample(data[n, i, whole[1:]], *shifts, weight[o, i, whole[1:]])[place]
 
-        value = tofu.Sum(term)
+        value = Sum(term)
         return value if bias is None else value + bias[o]
 
     return Over(["n", "o", "y", "x"], element)
@@ -232,13 +231,13 @@ def _backward_deformable(ograd, data, places, weight, no_bias, groups):
     return *instances(f"ni.. {'n... ' * len(places)} oi..", *reads), *by_bias
 
 
-@tofu.op(name="_contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+@op(name="_contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
 def deformable_convolution(data, offset, weight, bias=None, *, num_group=1, num_deformable_group=1):
     """A convolution whose window is shifted at every position."""
     return _deformable(data, [offset], weight, bias, (num_group, num_deformable_group))
 
 
-@tofu.op(name="_backward__contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+@op(name="_backward__contrib_DeformableConvolution", rewrites=_OUTPUT_CHANNELS)
 def backward_deformable_convolution(
     ograd, data, offset, weight, bias=None, *, num_group=1, num_deformable_group=1, no_bias=False
 ):
@@ -247,7 +246,7 @@ def backward_deformable_convolution(
     return _backward_deformable(ograd, data, [offset], weight, no_bias, groups)
 
 
-@tofu.op(name="_contrib_ModulatedDeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+@op(name="_contrib_ModulatedDeformableConvolution", rewrites=_OUTPUT_CHANNELS)
 def modulated_deformable_convolution(
     data, offset, mask, weight, bias=None, *, num_group=1, num_deformable_group=1
 ):
@@ -255,7 +254,7 @@ def modulated_deformable_convolution(
     return _deformable(data, [offset, mask], weight, bias, (num_group, num_deformable_group))
 
 
-@tofu.op(name="_backward__contrib_ModulatedDeformableConvolution", rewrites=_OUTPUT_CHANNELS)
+@op(name="_backward__contrib_ModulatedDeformableConvolution", rewrites=_OUTPUT_CHANNELS)
 def backward_modulated_deformable_convolution(
     ograd,
     data,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
+from tofu.lang import op
 from tofu.tdl._shapes import instances, letters, line, zero
 
 
@@ -19,42 +19,42 @@ def _by(lengths, batch):
     return zero(lengths[0], batch) if lengths else ()
 
 
-@tofu.op(name="SequenceMask")
+@op(name="SequenceMask")
 def sequence_mask(data, *length, axis=0):
     """A value after each sequence's end; nothing changes without lengths."""
     own, batch = _words(data.ndim, axis) if length else (letters(data.ndim), "")
     return instances(own, *_reads(data, own, length, batch))
 
 
-@tofu.op(name="_backward_SequenceMask")
+@op(name="_backward_SequenceMask")
 def backward_sequence_mask(ograd, *length, axis=0):
     """Zeros after each sequence's end; zero for the lengths."""
     own, batch = _words(ograd.ndim, axis) if length else (letters(ograd.ndim), "")
     return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
 
 
-@tofu.op(name="SequenceReverse")
+@op(name="SequenceReverse")
 def sequence_reverse(data, *length):
     """Each sequence reversed."""
     own, batch = _words(data.ndim, 0)
     return instances(own, *_reads(data, own, length, batch))
 
 
-@tofu.op(name="_backward_SequenceReverse")
+@op(name="_backward_SequenceReverse")
 def backward_sequence_reverse(ograd, *length):
     """Each sequence of the head gradient reversed; zero for the lengths."""
     own, batch = _words(ograd.ndim, 0)
     return *instances(own, *_reads(ograd, own, length, batch)), *_by(length, batch)
 
 
-@tofu.op(name="SequenceLast")
+@op(name="SequenceLast")
 def sequence_last(data, *length, axis=0):
     """The last element of each sequence."""
     own, batch = _words(data.ndim, axis)
     return instances(own.replace(".", ""), *_reads(data, own, length, batch))
 
 
-@tofu.op(name="_backward_SequenceLast")
+@op(name="_backward_SequenceLast")
 def backward_sequence_last(ograd, *length, axis=0, out_shapes):
     """Zeros except at the end of each sequence; zero for the lengths."""
     own, batch = _words(len(out_shapes[0]), axis)

@@ -425,7 +425,7 @@ def executor_memory(
     search_match_range: bool = False,
     external_heads: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Predict what MXNet's executor allocates; see tofu.mx.memory.planner.predict.
+    """Predict what MXNet's executor allocates; see tofu.mx.memory.executor_memory.predict.
 
     Args:
         uses: the ways in which the graph calls its operators.
@@ -524,7 +524,7 @@ def simulate(
     external_heads: Sequence[int] = (),
     moments: int = 60,
 ) -> dict[str, Any]:
-    """Simulate a graph on a machine; see tofu.simulate.step.simulate_plan.
+    """Simulate a graph on a machine; see tofu.simulate.simulation.simulate_plan.
 
     Args:
         uses: the ways in which the graph calls its operators.

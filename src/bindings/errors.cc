@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 #include "kernels/shared_library.h"
 #include "machine/machine.h"
 

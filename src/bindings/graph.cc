@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bindings/documents.h"
+#include "fetch/fetch_nodes.h"
 #include "graph/names.h"
 #include "passes/memory/operator_uses.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace py = pybind11;

@@ -11,11 +11,11 @@
 #include "base/error.h"
 #include "bindings/documents.h"
 #include "bindings/memory_rules.h"
+#include "fetch/fetch_nodes.h"
 #include "graph/graph.h"
 #include "passes/memory/bound_graph.h"
 #include "passes/memory/executor_memory.h"
 #include "passes/memory/operator_uses.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/schedule/relay_regions.h"
 

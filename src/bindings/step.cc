@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "bindings/documents.h"
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/crossing.h"
+#include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/partition.h"
 #include "passes/partition/partitioned.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 namespace tofu {
 

@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 namespace tofu {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 namespace tofu {
 

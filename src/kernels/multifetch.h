@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fetch/multifetch_spec.h"
 #include "kernels/combine.h"
-#include "kernels/multifetch_spec.h"
 
 namespace tofu {
 

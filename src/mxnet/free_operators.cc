@@ -42,6 +42,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fetch/node_names.h"
 #include "multifetch_ops.h"
 #include "op_maps.h"
 #include "remote_views.h"
@@ -242,9 +243,9 @@ const Invoker kRequest = reinterpret_cast<Invoker>(RequestNothing);
 
 Invoker OurCompute(const std::string& name, Device device) {
   if (device == kGpu) return reinterpret_cast<Invoker>(ComputeWithLoan<kGpu>);
-  if (name == tofu::kFetchName) return reinterpret_cast<Invoker>(ComputeFetchOnViews);
-  return name == tofu::kRetireName ? reinterpret_cast<Invoker>(ComputeRetireUnseen)
-                                   : reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>);
+  if (name == tofu::kMultiFetchOp) return reinterpret_cast<Invoker>(ComputeFetchOnViews);
+  return name == tofu::kRetireOp ? reinterpret_cast<Invoker>(ComputeRetireUnseen)
+                                 : reinterpret_cast<Invoker>(ComputeWithLoan<kCpu>);
 }
 
 // Adds a slot if it holds MXNet's function, the same for all, or ours.
@@ -313,8 +314,8 @@ std::string Find(const char* path, State* state) {
     }
   }
   state->flags = FindFlags(mxnet, reader, indices);
-  state->fetch = indices.at(tofu::kFetchName);
-  state->retire = indices.at(tofu::kRetireName);
+  state->fetch = indices.at(tofu::kMultiFetchOp);
+  state->retire = indices.at(tofu::kRetireOp);
   return "";
 }
 

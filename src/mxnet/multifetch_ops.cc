@@ -14,7 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/fetch_bundle.h"
+#include "fetch/fetch_bundle.h"
+#include "fetch/node_names.h"
 #include "kernels/handle.h"
 #include "kernels/multifetch.h"
 #include "multifetch_gpu.h"
@@ -22,12 +23,6 @@
 namespace tofu {
 namespace {
 
-constexpr int kInt64 = 6;  // the type of handles, acknowledgements and tokens
-constexpr char kSpecAttr[] = "spec";
-constexpr char kHandlesAttr[] = "handles";
-constexpr char kNumArgsAttr[] = "num_args";
-constexpr char kNumTilesAttr[] = "num_tiles";
-constexpr char kLabelAttr[] = "label";
 // The worker of a node, as "worker2".
 constexpr char kContextAttr[] = "__ctx_group__";
 constexpr char kWorkerText[] = "worker";
@@ -126,7 +121,7 @@ void InferPublishShapes(const OpAttrs& attrs, OpShapes* shapes) {
 
 void InferPublishDtypes(const OpAttrs& /*attrs*/, int* /*inputs*/, int /*num_inputs*/,
                         int* outputs) {
-  outputs[0] = kInt64;
+  outputs[0] = kHandleDtype;
 }
 
 void ComputePublish(const OpAttrs& attrs, const OpArrays& arrays) {
@@ -168,14 +163,14 @@ void InferFetchDtypes(const OpAttrs& attrs, int* inputs, int /*num_inputs*/,
                       int* outputs) {
   const FetchBundle& bundle = Prepare(attrs).bundle;
   int input = bundle.num_handles();
-  std::fill(inputs, inputs + input, kInt64);
+  std::fill(inputs, inputs + input, kHandleDtype);
   for (const MultiFetchSpec& spec : bundle.specs) {
     for (size_t i = spec.num_remote; i < spec.sources.size(); ++i) {
       inputs[input++] = spec.dtype;
     }
     *outputs++ = spec.dtype;
   }
-  *outputs = kInt64;
+  *outputs = kHandleDtype;
 }
 
 std::vector<RegionSources> Sources(const FetchBundle& bundle, const OpArrays& arrays) {
@@ -237,8 +232,8 @@ void ParseRetire(const OpAttrs& attrs, int* num_inputs, int* num_outputs) {
 }
 
 void InferRetireDtypes(const OpAttrs& attrs, int* inputs, int num_inputs, int* outputs) {
-  for (int i = NumTiles(attrs); i < num_inputs; ++i) inputs[i] = kInt64;
-  outputs[0] = kInt64;
+  for (int i = NumTiles(attrs); i < num_inputs; ++i) inputs[i] = kHandleDtype;
+  outputs[0] = kHandleDtype;
 }
 
 void InferOneElement(const OpAttrs& /*attrs*/, OpShapes* shapes) {
@@ -255,10 +250,10 @@ void ComputeRetire(const OpAttrs& /*attrs*/, const OpArrays& arrays) {
 }
 
 constexpr TofuOp kOps[] = {
-    {"_tofu_publish", Publish, ParsePublish, InferPublishShapes, InferPublishDtypes,
+    {kPublishOp, Publish, ParsePublish, InferPublishShapes, InferPublishDtypes,
      ComputePublish},
-    {kFetchName, Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes, ComputeFetch},
-    {kRetireName, Retire, ParseRetire, InferOneElement, InferRetireDtypes, ComputeRetire},
+    {kMultiFetchOp, Fetch, ParseFetch, InferFetchShapes, InferFetchDtypes, ComputeFetch},
+    {kRetireOp, Retire, ParseRetire, InferOneElement, InferRetireDtypes, ComputeRetire},
 };
 constexpr int kNumOps = sizeof(kOps) / sizeof(kOps[0]);
 

@@ -4,7 +4,7 @@
 //   _tofu_publish(tiles...) -> handle         the tiles' addresses, sealed, in int64
 //       attribute `num_tiles`, by default 1
 //   _tofu_multifetch(handles..., tiles...) -> regions..., acknowledgement
-//       attributes `spec`, `handles` (kernels/fetch_bundle.h), `label` (for messages)
+//       attributes `spec`, `handles` (fetch/fetch_bundle.h), `label` (for messages)
 //   _tofu_retire(tiles..., handles..., acknowledgements...) -> token
 //       attributes `num_args`, `num_tiles`
 //
@@ -73,8 +73,6 @@ const TofuOp* FindOp(int index);
 const TofuOp* FindOp(void (*identity)());
 
 // A retirement on a CPU. It needs no array: nothing reads its token's value.
-constexpr char kFetchName[] = "_tofu_multifetch";
-constexpr char kRetireName[] = "_tofu_retire";
 void RetireUnseen();
 
 }  // namespace tofu

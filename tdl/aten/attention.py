@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over
+from tofu.lang import Opaque, Over, op
 from tofu.tdl._shapes import instances
 
 _ALL = slice(None)
@@ -15,10 +14,10 @@ def _mask_word(mask):
     return "".join("0" if one and m != "." else m for m, one in zip(marks, mask.ones))
 
 
-@tofu.op(name="aten._scaled_dot_product_flash_attention_for_cpu.default")
+@op(name="aten._scaled_dot_product_flash_attention_for_cpu.default")
 def attention(query, key, value, mask=None, *, is_causal=False):
     """The weighted values, and the logarithms of the weights' sums."""
-    attend = tofu.Opaque("Attend")
+    attend = Opaque("Attend")
     word = "" if mask is None else _mask_word(mask)
 
     def read(n, h, q):
@@ -42,7 +41,7 @@ def attention(query, key, value, mask=None, *, is_causal=False):
     )
 
 
-@tofu.op(name="aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+@op(name="aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
 def attention_backward(grad, query, key, value, out, logsumexp, mask=None):
     """The gradients of queries, keys and values."""
     reads = [(x, "nh..") for x in (grad, query, key, value, out)] + [(logsumexp, "nh.")]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Reindex, Rewrite, like
+from tofu.lang import Opaque, Over, Reindex, Rewrite, Sum, like, op
 from tofu.tdl._shapes import names
 
 
@@ -33,12 +32,12 @@ def _grouped_sizes(shapes, groups=1, **_):
     return [Rewrite("groups", {"size": "g"})] if groups > 1 else []
 
 
-@tofu.op(name="aten.convolution.default", rewrites=_grouped_sizes)
+@op(name="aten.convolution.default", rewrites=_grouped_sizes)
 def convolution(data, weight, bias=None, *, groups=1, transposed=False, out_shapes):
     """The sum over the channels of a group; space is whole."""
     filters, channels = _filters(weight, transposed, groups)
     kernel = _kernel(weight, transposed, groups)
-    run = tofu.Opaque("Convolution")
+    run = Opaque("Convolution")
     space = names(data.ndim - 2, "y")
 
     def element(b, g, co, *y):
@@ -47,7 +46,7 @@ def convolution(data, weight, bias=None, *, groups=1, transposed=False, out_shap
                 data[(b, g * channels + ci, *_space(data))], kernel(g, co, ci, _space(data))
             )[y]
 
-        total = tofu.Sum(term, extent=channels)
+        total = Sum(term, extent=channels)
         return total if bias is None else total + bias[g * filters + co]
 
     if groups == 1:
@@ -68,12 +67,12 @@ def _backward_sizes(shapes, groups=1, **_):
     return [*rewrites, Rewrite("bias_sizes", {"size": "g", "times": filters})]
 
 
-@tofu.op(name="aten.convolution_backward.default", rewrites=_backward_sizes)
+@op(name="aten.convolution_backward.default", rewrites=_backward_sizes)
 def convolution_backward(grad, data, weight, *, output_mask, groups=1, transposed=False):
     """The gradients of data, weight and bias that are asked for."""
     filters, channels = _filters(weight, transposed, groups)
     kernel = _kernel(weight, transposed, groups)
-    run = tofu.Opaque("ConvolutionGradient")
+    run = Opaque("ConvolutionGradient")
     places, taps = names(data.ndim - 2, "x"), names(data.ndim - 2, "k")
 
     def head(b, g, co):
@@ -86,16 +85,16 @@ def convolution_backward(grad, data, weight, *, output_mask, groups=1, transpose
         def term(co):
             return run(head(b, g, co), kernel(g, co, ci, _space(data)))[x]
 
-        return like(tofu.Sum(term, extent=filters), image(b, g, ci, x))
+        return like(Sum(term, extent=filters), image(b, g, ci, x))
 
     def by_weight(g, co, ci, *k):
         def term(b):
             return run(head(b, g, co), image(b, g, ci, _space(data)))[k]
 
-        return like(tofu.Sum(term, extent=data.shape[0]), kernel(g, co, ci, k))
+        return like(Sum(term, extent=data.shape[0]), kernel(g, co, ci, k))
 
     def by_bias(g, co):
-        return tofu.Sum(lambda b: run(head(b, g, co)), extent=data.shape[0])
+        return Sum(lambda b: run(head(b, g, co)), extent=data.shape[0])
 
     if groups == 1:
         outputs = _ungrouped(by_data, by_weight, by_bias, transposed, places, taps)

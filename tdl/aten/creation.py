@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Rewrite, apply
+from tofu.lang import Rewrite, apply, op
 
 _SIZE = (Rewrite("size", {"output_shape": 0}),)
 
 
-@tofu.op(
+@op(
     name=[
         f"aten.{name}.{overload}"
         for name in ("full", "zeros", "ones", "empty", "rand", "randn")
@@ -22,7 +21,7 @@ def filled():
     return lambda *i: apply("filled")
 
 
-@tofu.op(
+@op(
     name=[f"aten.new_{name}.default" for name in ("full", "zeros", "ones", "empty")],
     rewrites=_SIZE,
 )
@@ -31,13 +30,13 @@ def filled_like(_):
     return lambda *i: apply("filled")
 
 
-@tofu.op(name=[f"aten.{name}" for name in ("arange.default", "arange.start", "arange.start_step")])
+@op(name=[f"aten.{name}" for name in ("arange.default", "arange.start", "arange.start_step")])
 def numbers():
     """Each index, or a multiple of it: a part would count from the tensor's begin."""
     return lambda i: apply("number", i)
 
 
-@tofu.op(name=("aten.eye.default", "aten.eye.m", "aten.tril_indices.default"))
+@op(name=("aten.eye.default", "aten.eye.m", "aten.tril_indices.default"))
 def matrix():
     """Ones on a diagonal: likewise."""
     return lambda i, j: apply("number", i, j)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import apply
+from tofu.lang import apply, op
 from tofu.tdl._shapes import broadcast
 
 _UNARY = (
@@ -51,7 +50,7 @@ _NAMES = dict.fromkeys(
 )
 
 
-@tofu.op(name=tuple(_NAMES))
+@op(name=tuple(_NAMES))
 def pointwise(*tensors, out_shapes):
     """Every output's element is a function of the inputs' elements at its index."""
     ones = out_shapes[0].ones

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over
+from tofu.lang import Opaque, Over, op
 from tofu.tdl._shapes import at, axis_of, broadcast, broadcast_ones, names, whole
 
 
-@tofu.op(name="aten.gather.default")
+@op(name="aten.gather.default")
 def gather(data, index, *, dim):
     """Along a dimension, which is whole, the elements that an index of every place chooses."""
     axis = axis_of(dim, data.ndim)
-    pick = tofu.Opaque("Pick")
+    pick = Opaque("Pick")
     return lambda *i: pick(data[whole(i, axis)], index[i])
 
 
-@tofu.op(
+@op(
     name=(
         *("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default"),
         "aten.scatter_reduce.two",
@@ -24,23 +23,23 @@ def gather(data, index, *, dim):
 def scatter(data, *others, dim):
     """The data, with other elements where an index says so along a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    place = tofu.Opaque("Place")
+    place = Opaque("Place")
     return lambda *i: place(data[whole(i, axis)], *(x[whole(i, axis)] for x in others))[i[axis]]
 
 
-@tofu.op(name="aten.index_add.default")
+@op(name="aten.index_add.default")
 def index_add(data, index, source, *, dim):
     """The data, with slices of another tensor added where an index says so."""
     axis = axis_of(dim, data.ndim)
-    add = tofu.Opaque("Add")
+    add = Opaque("Add")
     return lambda *i: add(data[whole(i, axis)], index[:], source[whole(i, axis)])[i[axis]]
 
 
-@tofu.op(name="aten.index_select.default")
+@op(name="aten.index_select.default")
 def index_select(data, index, *, dim):
     """Slices of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    pick = tofu.Opaque("Pick")
+    pick = Opaque("Pick")
     return lambda *i: pick(data[whole(i, axis)], index[i[axis]])
 
 
@@ -58,13 +57,13 @@ def _places(indices, dims, ndim):
     return front, count, rest
 
 
-@tofu.op(name=("aten.index.Tensor", "aten._unsafe_index.Tensor"))
+@op(name=("aten.index.Tensor", "aten._unsafe_index.Tensor"))
 def index(data, *indices, given):
     """The elements at the places that tensors name, along some dimensions, which are whole."""
     dims = _indexed(given)
     front, count, rest = _places(indices, dims, data.ndim)
     ones = broadcast_ones(*indices)
-    pick = tofu.Opaque("Pick")
+    pick = Opaque("Pick")
 
     def element(*i):
         chosen = i[front : front + count]
@@ -75,13 +74,13 @@ def index(data, *indices, given):
     return Over(names(count + len(rest)), element)
 
 
-@tofu.op(name=("aten.index_put.default", "aten._unsafe_index_put.default"))
+@op(name=("aten.index_put.default", "aten._unsafe_index_put.default"))
 def index_put(data, *others, given):
     """The data, with other elements at the places that tensors name."""
     dims = _indexed(given)
     indices, values = others[:-1], others[-1]
     front, count, rest = _places(indices, dims, data.ndim)
-    put = tofu.Opaque("Put")
+    put = Opaque("Put")
     skipped = count + len(rest) - values.ndim
 
     def element(*i):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite
+from tofu.lang import Opaque, Over, Rewrite, op
 from tofu.tdl._shapes import Factors, at, axes_of, axis_of, inserted, reshaped, whole, without
 
 _SIZE = (Rewrite("size", {"output_shape": 0}),)
 _INPUT_SIZES = (Rewrite("input_sizes", {"output_shape": 0}),)
 
 
-@tofu.op(
+@op(
     name=("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"),
     rewrites=_SIZE,
 )
@@ -27,11 +26,11 @@ def _view_of_lines(data, target):
     same = 0
     while data.shape[same] == target[same]:
         same += 1
-    lines = tofu.Opaque("View")
+    lines = Opaque("View")
     return lambda *i: lines(data[(*i[:same], *[slice(None)] * (data.ndim - same))])[i[same:]]
 
 
-@tofu.op(name="aten.expand.default", rewrites=_SIZE)
+@op(name="aten.expand.default", rewrites=_SIZE)
 def expand(data, *, out_shapes):
     """Dimensions of size 1 repeated, and new ones in front."""
     target = out_shapes[0]
@@ -40,14 +39,14 @@ def expand(data, *, out_shapes):
     return lambda *i: data[tuple(0 if r else i[d + skipped] for d, r in enumerate(repeated))]
 
 
-@tofu.op(name="aten.permute.default")
+@op(name="aten.permute.default")
 def permute(data, *, dims):
     """Dimensions in another order."""
     order = tuple(axis_of(d, data.ndim) for d in dims)
     return lambda *i: data[tuple(i[order.index(d)] for d in range(data.ndim))]
 
 
-@tofu.op(name="aten.transpose.int")
+@op(name="aten.transpose.int")
 def transpose(data, *, dim0, dim1):
     """Two dimensions exchanged."""
     order = list(range(data.ndim))
@@ -56,20 +55,20 @@ def transpose(data, *, dim0, dim1):
     return lambda *i: data[tuple(i[d] for d in order)]
 
 
-@tofu.op(name="aten.t.default")
+@op(name="aten.t.default")
 def t(data):
     """A matrix transposed."""
     return lambda *i: data[tuple(reversed(i))]
 
 
-@tofu.op(name="aten.unsqueeze.default")
+@op(name="aten.unsqueeze.default")
 def unsqueeze(data, *, dim):
     """One more dimension, of size 1."""
     axis = axis_of(dim, data.ndim + 1)
     return lambda *i: data[without(i, axis)]
 
 
-@tofu.op(name=("aten.squeeze.dim", "aten.squeeze.dims"))
+@op(name=("aten.squeeze.dim", "aten.squeeze.dims"))
 def squeeze(data, *, dim):
     """Without some dimensions of size 1. Others of those named stay."""
     gone = [d for d in axes_of(dim, data.ndim) if data.ones[d]]
@@ -77,11 +76,11 @@ def squeeze(data, *, dim):
     return lambda *i: data[tuple(i[kept.index(d)] if d in kept else 0 for d in range(data.ndim))]
 
 
-@tofu.op(name=("aten.flip.default", "aten.roll.default"))
+@op(name=("aten.flip.default", "aten.roll.default"))
 def reordered(data, *, dims=()):
     """Elements in another order along some dimensions, which are whole."""
     axes = axes_of(dims, data.ndim)
-    order = tofu.Opaque("Reordered")
+    order = Opaque("Reordered")
     return lambda *i: order(data[whole(i, axes)])[tuple(i[d] for d in axes)]
 
 
@@ -90,58 +89,58 @@ def reordered(data, *, dims=()):
 
 def _along(data, axes, size):
     """Along the axes something of whole lines, if sizes differ there; elsewhere the same."""
-    lines = tofu.Opaque("Lines")
+    lines = Opaque("Lines")
     axes = [d for d in axes if data.shape[d] != size[d]]
     if not axes:
         return lambda *i: data[i]
     return lambda *i: lines(data[whole(i, axes)])[tuple(i[d] for d in axes)]
 
 
-@tofu.op(name="aten.slice.Tensor")
+@op(name="aten.slice.Tensor")
 def slice_(data, *, dim=0, out_shapes):
     """Elements from start to end along one dimension."""
     return _along(data, [axis_of(dim, data.ndim)], out_shapes[0])
 
 
-@tofu.op(name="aten.slice_backward.default", rewrites=_INPUT_SIZES)
+@op(name="aten.slice_backward.default", rewrites=_INPUT_SIZES)
 def slice_backward(grad, *, dim, out_shapes):
     """Zeros around the gradient."""
     return _along(grad, [axis_of(dim, grad.ndim)], out_shapes[0])
 
 
-@tofu.op(name="aten.slice_scatter.default")
+@op(name="aten.slice_scatter.default")
 def slice_scatter(data, source, *, dim=0):
     """The data, with other elements from start to end along one dimension."""
     axis = axis_of(dim, data.ndim)
-    lines = tofu.Opaque("Scattered")
+    lines = Opaque("Scattered")
     return lambda *i: lines(data[whole(i, axis)], source[whole(i, axis)])[i[axis]]
 
 
-@tofu.op(name="aten.select.int")
+@op(name="aten.select.int")
 def select(data, *, dim, index):
     """The elements at one index of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    pick = tofu.Opaque("Pick")
+    pick = Opaque("Pick")
     return lambda *i: pick(data[inserted(i, axis, slice(None))])
 
 
-@tofu.op(name="aten.select_backward.default", rewrites=_INPUT_SIZES)
+@op(name="aten.select_backward.default", rewrites=_INPUT_SIZES)
 def select_backward(grad, *, dim, out_shapes):
     """The gradient at one index of a dimension, zeros elsewhere."""
     axis = axis_of(dim, len(out_shapes[0]))
-    place = tofu.Opaque("Place")
+    place = Opaque("Place")
     return lambda *i: place(grad[without(i, axis)])[i[axis]]
 
 
-@tofu.op(name="aten.select_scatter.default")
+@op(name="aten.select_scatter.default")
 def select_scatter(data, source, *, dim, index):
     """The data, with other elements at one index of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    place = tofu.Opaque("Place")
+    place = Opaque("Place")
     return lambda *i: place(data[whole(i, axis)], source[without(i, axis)])[i[axis]]
 
 
-@tofu.op(
+@op(
     name=(
         *("aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default"),
         "aten.split_with_sizes_copy.default",
@@ -150,7 +149,7 @@ def select_scatter(data, source, *, dim, index):
 def split(data, *, dim=0, out_shapes):
     """The pieces of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    cut = tofu.Opaque("Piece")
+    cut = Opaque("Piece")
 
     def piece(number):
         names = [f"p{number}" if d == axis else f"i{d}" for d in range(data.ndim)]
@@ -159,53 +158,53 @@ def split(data, *, dim=0, out_shapes):
     return tuple(piece(number) for number in range(len(out_shapes)))
 
 
-@tofu.op(name="aten.unbind.int")
+@op(name="aten.unbind.int")
 def unbind(data, *, dim=0, out_shapes):
     """The elements at every index of a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    pick = tofu.Opaque("Pick")
+    pick = Opaque("Pick")
     return (lambda *i: pick(data[inserted(i, axis, slice(None))]),) * len(out_shapes)
 
 
 # --- Joins ---------------------------------------------------------------------------
 
 
-@tofu.op(name="aten.cat.default")
+@op(name="aten.cat.default")
 def cat(*tensors, dim=0):
     """Tensors joined along a dimension, which is whole."""
     axis = axis_of(dim, tensors[0].ndim)
-    join = tofu.Opaque("Join")
+    join = Opaque("Join")
     return lambda *i: join(*(x[whole(i, axis)] for x in tensors))[i[axis]]
 
 
-@tofu.op(name="aten.stack.default")
+@op(name="aten.stack.default")
 def stack(*tensors, dim=0):
     """Tensors joined along a new dimension."""
     axis = axis_of(dim, tensors[0].ndim + 1)
-    join = tofu.Opaque("Join")
+    join = Opaque("Join")
     return lambda *i: join(*(x[without(i, axis)] for x in tensors))[i[axis]]
 
 
-@tofu.op(name="aten.constant_pad_nd.default")
+@op(name="aten.constant_pad_nd.default")
 def constant_pad(data, *, pad):
     """A constant around the data; padded dimensions are whole."""
     return _along_padded(data, pad)
 
 
 def _along_padded(data, padding):
-    lines = tofu.Opaque("Padded")
+    lines = Opaque("Padded")
     axes = [data.ndim - 1 - n for n in range(len(padding) // 2) if any(padding[2 * n : 2 * n + 2])]
     if not axes:
         return lambda *i: data[i]
     return lambda *i: lines(data[whole(i, axes)])[tuple(i[d] for d in axes)]
 
 
-@tofu.op(name="aten.repeat.default")
+@op(name="aten.repeat.default")
 def repeat(data, *, repeats):
     """Copies along some dimensions, which are whole, and along new ones in front."""
     skipped = len(repeats) - data.ndim
     axes = [d for d in range(data.ndim) if repeats[d + skipped] != 1]
-    copies = tofu.Opaque("Copies")
+    copies = Opaque("Copies")
 
     def element(*i):
         own = i[skipped:]
@@ -216,8 +215,8 @@ def repeat(data, *, repeats):
     return element
 
 
-@tofu.op(name=("aten.tril.default", "aten.triu.default"))
+@op(name=("aten.tril.default", "aten.triu.default"))
 def triangle(data):
     """Zeros above or below a diagonal of every matrix, which is whole."""
-    cut = tofu.Opaque("Triangle")
+    cut = Opaque("Triangle")
     return lambda *i: cut(data[at(i, (data.ndim - 2, data.ndim - 1), slice(None))])[i[-2:]]

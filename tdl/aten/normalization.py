@@ -5,14 +5,13 @@ Batch norms are taken apart before: their statistics are then sums, which worker
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, Rewrite
+from tofu.lang import Opaque, Over, Rewrite, Sum, op
 from tofu.tdl._shapes import names
 
 
 def _layer(tensors, ndim, count):
     """A function of whole lines: `count` trailing dimensions of each tensor that has more."""
-    norm = tofu.Opaque("LayerNorm")
+    norm = Opaque("LayerNorm")
 
     def read(lead):
         reads = []
@@ -31,7 +30,7 @@ def _statistic(x, lead, count):
     return x[(*lead, *(0,) * count)]
 
 
-@tofu.op(name="aten.native_layer_norm.default")
+@op(name="aten.native_layer_norm.default")
 def layer_norm(data, weight=None, bias=None, *, normalized_shape):
     """Normalized over the trailing dimensions, with mean and inverse deviation."""
     count = len(normalized_shape)
@@ -48,7 +47,7 @@ def layer_norm(data, weight=None, bias=None, *, normalized_shape):
     return Over([*lead, *tail], full), Over([*lead, *ones], small), Over([*lead, *ones], small)
 
 
-@tofu.op(name="aten.native_layer_norm_backward.default")
+@op(name="aten.native_layer_norm_backward.default")
 def layer_norm_backward(
     grad, data, mean, rstd, weight=None, bias=None, *, normalized_shape, output_mask
 ):
@@ -56,7 +55,7 @@ def layer_norm_backward(
     count = len(normalized_shape)
     tensors = [x for x in (grad, data, weight, bias) if x is not None]
     lead, _ = _layer(tensors, data.ndim, count)
-    norm = tofu.Opaque("LayerNormGradient")
+    norm = Opaque("LayerNormGradient")
     tail = names(count, "t")
 
     def read(at):
@@ -66,7 +65,7 @@ def layer_norm_backward(
         return norm(*lines)
 
     def parameter(*index):
-        return tofu.Sum(Over(lead, lambda *at: read(at)[index])) if lead else read(())[index]
+        return Sum(Over(lead, lambda *at: read(at)[index])) if lead else read(())[index]
 
     outputs = (
         Over([*lead, *tail], lambda *i: read(i[: len(lead)])[i[len(lead) :]]),
@@ -79,10 +78,10 @@ def layer_norm_backward(
 _BATCH = (Rewrite("N", {"size": "n"}),)
 
 
-@tofu.op(name="aten.native_group_norm.default", rewrites=_BATCH)
+@op(name="aten.native_group_norm.default", rewrites=_BATCH)
 def group_norm(data, *parameters, group):
     """Normalized over groups of channels, with means and inverse deviations."""
-    norm = tofu.Opaque("GroupNorm")
+    norm = Opaque("GroupNorm")
     rest = names(data.ndim - 1)
 
     def read(n):
@@ -95,10 +94,10 @@ def group_norm(data, *parameters, group):
     )
 
 
-@tofu.op(name="aten.native_group_norm_backward.default", rewrites=_BATCH)
+@op(name="aten.native_group_norm_backward.default", rewrites=_BATCH)
 def group_norm_backward(grad, data, mean, rstd, weight=None, *, group, output_mask):
     """The gradients of the data, and of weight and bias, which are sums."""
-    norm = tofu.Opaque("GroupNormGradient")
+    norm = Opaque("GroupNormGradient")
     rest = names(data.ndim - 1)
 
     def read(n):
@@ -108,7 +107,7 @@ def group_norm_backward(grad, data, mean, rstd, weight=None, *, group, output_ma
 
     outputs = (
         Over(["n", *rest], lambda n, *i: read(n)[i]),
-        Over(["c"], lambda c: tofu.Sum(lambda n: read(n)[c])),
-        Over(["c"], lambda c: tofu.Sum(lambda n: read(n)[c])),
+        Over(["c"], lambda c: Sum(lambda n: read(n)[c])),
+        Over(["c"], lambda c: Sum(lambda n: read(n)[c])),
     )
     return tuple(out for out, wanted in zip(outputs, output_mask) if wanted)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tofu
+from tofu.lang import Opaque, op
 from tofu.tdl._shapes import axis_of, whole
 
 
-@tofu.op(
-    name=("aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.argsort.default")
-)
+@op(name=("aten.sort.default", "aten.sort.stable", "aten.topk.default", "aten.argsort.default"))
 def ordered(data, *, dim=-1, out_shapes):
     """The elements in order, and where they were."""
     axis = axis_of(dim, data.ndim)
-    order = tofu.Opaque("Order")
+    order = Opaque("Order")
     return (lambda *i: order(data[whole(i, axis)])[i[axis]],) * len(out_shapes)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Over, apply
+from tofu.lang import Max, Min, Opaque, Over, Sum, apply, op
 from tofu.tdl._shapes import axes_of, axis_of, names, whole
 
 
@@ -26,25 +25,25 @@ def _reduced(data, reducer, axes, keepdim):
     return Over(own, body)
 
 
-@tofu.op(name=("aten.sum.dim_IntList", "aten.sum.default"))
+@op(name=("aten.sum.dim_IntList", "aten.sum.default"))
 def sum_(data, *, dim=None, keepdim=False):
     """The sum over some dimensions, or all."""
-    return _reduced(data, tofu.Sum, axes_of(dim, data.ndim), keepdim)
+    return _reduced(data, Sum, axes_of(dim, data.ndim), keepdim)
 
 
-@tofu.op(name=("aten.amax.default", "aten.max.default"))
+@op(name=("aten.amax.default", "aten.max.default"))
 def amax(data, *, dim=None, keepdim=False):
     """The largest element along some dimensions."""
-    return _reduced(data, tofu.Max, axes_of(dim, data.ndim), keepdim)
+    return _reduced(data, Max, axes_of(dim, data.ndim), keepdim)
 
 
-@tofu.op(name=("aten.amin.default", "aten.min.default"))
+@op(name=("aten.amin.default", "aten.min.default"))
 def amin(data, *, dim=None, keepdim=False):
     """The smallest element along some dimensions."""
-    return _reduced(data, tofu.Min, axes_of(dim, data.ndim), keepdim)
+    return _reduced(data, Min, axes_of(dim, data.ndim), keepdim)
 
 
-@tofu.op(
+@op(
     name=(
         *("aten.max.dim", "aten.min.dim", "aten.argmax.default", "aten.argmin.default"),
         *("aten.prod.dim_int", "aten.any.dim", "aten.all.dim", "aten.any.dims", "aten.all.dims"),
@@ -56,7 +55,7 @@ def amin(data, *, dim=None, keepdim=False):
 def along(data, *, dim=None, keepdim=False, out_shapes):
     """Something of all elements along some dimensions, which are whole."""
     axes = axes_of(dim, data.ndim) if dim != () else tuple(range(data.ndim))
-    function = tofu.Opaque("Along")
+    function = Opaque("Along")
     every = names(data.ndim)
     own = [
         f"one{d}" if d in axes else every[d] for d in range(data.ndim) if keepdim or d not in axes
@@ -69,11 +68,11 @@ def along(data, *, dim=None, keepdim=False, out_shapes):
     return (Over(own, body),) * len(out_shapes)
 
 
-@tofu.op(name=("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"))
+@op(name=("aten.cumsum.default", "aten.cumprod.default", "aten.logcumsumexp.default"))
 def running(data, *, dim):
     """Something of the elements before, along a dimension, which is whole."""
     axis = axis_of(dim, data.ndim)
-    function = tofu.Opaque("Running")
+    function = Opaque("Running")
     if not data.ndim:
         return lambda: apply("running", data[()])
     return lambda *i: function(data[whole(i, axis)])[i[axis]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import Rewrite
+from tofu.errors import InconclusiveError
+from tofu.lang import Rewrite, op
 from tofu.tdl._shapes import instances
 
 
@@ -13,7 +13,7 @@ def _planes(tensors, out_shapes):
     return instances(outputs, *((x, "nc") for x in tensors))
 
 
-@tofu.op(
+@op(
     name=(
         *("aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default"),
         *("aten.max_pool2d_with_indices_backward.default", "aten.avg_pool2d_backward.default"),
@@ -30,11 +30,11 @@ def _planes(tensors, out_shapes):
 def planes(*tensors, out_shapes):
     """Each image and channel by itself."""
     if tensors[0].ndim < 3:
-        raise tofu.InconclusiveError("pooling without a batch is not described")
+        raise InconclusiveError("pooling without a batch is not described")
     return _planes(tensors, out_shapes)
 
 
-@tofu.op(
+@op(
     name=(
         "aten.upsample_nearest2d_backward.default",
         "aten.upsample_bilinear2d_backward.default",

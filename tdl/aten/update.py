@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tofu
-from tofu.lang import apply
+from tofu.lang import apply, op
 
 
-@tofu.op(name="tofu.update")
+@op(name="tofu.update")
 def update(parameter, gradient, *state):
     """The new parameter, element by element."""
     return lambda *i: apply("update", parameter[i], gradient[i], *(s[i] for s in state))

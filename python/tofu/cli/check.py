@@ -95,7 +95,7 @@ def check(
                     f"tofu run {script} tells why"
                 )
     # With MXNet off: these modules need only NumPy.
-    from tofu.verify.script.compare import compare, first_fault
+    from tofu.verify.script.compare_runs import compare, first_fault
 
     is_random, is_own = (any(ran[key] for ran in runs.values()) for key in ("random", "own"))
     for ran in runs.values():  # what stays would be taken for a tensor

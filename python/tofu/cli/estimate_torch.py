@@ -60,11 +60,13 @@ def estimate_module(
 
 def _rows(target: str, meshes: Sequence[tuple[int, ...]]) -> list[_Row]:
     planning = torch_module("planning", "tofu estimate")
+    memory = torch_module("rank_memory", "tofu estimate")
     model, args, kwargs = torch_module("loading", "tofu estimate").load(target)
-    traced = torch_module("tracing", "tofu estimate").trace(model, args, kwargs)
+    traced = torch_module("module_trace", "tofu estimate").trace(model, args, kwargs)
     rows: list[_Row] = []
     for mesh in meshes:
-        plan = planning.plan_traced(traced, mesh, optimizer=_COUNTED, name=target).with_memory()
+        searched = planning.plan_traced(traced, mesh, optimizer=_COUNTED, name=target)
+        plan = memory.with_memory(searched)
         if not rows:
             rows.append(_Row((), plan.serial_memory, 0))
         rows.append(_Row(mesh, plan.memory, plan.details.fetched_bytes))

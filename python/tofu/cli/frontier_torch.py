@@ -33,9 +33,9 @@ def frontier_of_module(
     if mesh is None:
         raise ConfigError(f"tofu frontier {target}: give the devices, such as --mesh 2,4")
     sizes = parse_mesh(mesh)
-    of_torch: Any = torch_module("frontier", "tofu frontier --mesh")
+    of_torch: Any = torch_module("module_frontier", "tofu frontier --mesh")
     model, args, kwargs = torch_module("loading", "tofu frontier --mesh").load(target)
-    traced = torch_module("tracing", "tofu frontier --mesh").trace(model, args, kwargs)
+    traced = torch_module("module_trace", "tofu frontier --mesh").trace(model, args, kwargs)
     found: list[Point] = of_torch.frontier_of(
         traced,
         sizes,

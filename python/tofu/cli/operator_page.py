@@ -14,7 +14,7 @@ from tofu.errors import ConfigError
 from tofu.lang import lookup
 from tofu.plans import Problem
 from tofu.tables import table
-from tofu.verify.calls.registry import cases_by_operator
+from tofu.verify.calls.operator_calls import cases_by_operator
 from tofu.verify.inventory.inventory import Call, call_of
 
 __all__ = ["operator_text", "used_text"]

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Sequence
 
 from tofu.errors import ConfigError
-from tofu.verify.calls.registry import cases_by_operator
+from tofu.verify.calls.operator_calls import cases_by_operator
 from tofu.verify.check.operator import Verdict
-from tofu.verify.check.processes import check_all
+from tofu.verify.check.subprocesses import check_all
 from tofu.verify.inventory.inventory import call_of, fingerprint
-from tofu.verify.inventory.record import write_record
+from tofu.verify.inventory.recorded_results import write_record
 
 __all__ = [
     "known_operators",

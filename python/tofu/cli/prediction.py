@@ -24,8 +24,8 @@ def step_predictor(
     Raises:
         ConfigError: there is no such machine, or it has fewer devices.
     """
-    from tofu.simulate.machine_files import read_machine
-    from tofu.simulate.step import simulate_plan
+    from tofu.plans.machine_files import read_machine
+    from tofu.simulate.simulation import simulate_plan
 
     described = read_machine(machine)
     check_devices(workers, described)

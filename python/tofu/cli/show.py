@@ -10,12 +10,13 @@ from typing import Optional
 import click
 
 from tofu.errors import ConfigError
-from tofu.plans import Plan, render_html, render_text
+from tofu.plans import Plan
 from tofu.plans import file as plan_file
 from tofu.plans.names import matching
 from tofu.plans.render.difference import differ, render_difference
-from tofu.plans.render.html import render_html_difference
+from tofu.plans.render.html import render_html, render_html_difference
 from tofu.plans.render.layers import render_layers
+from tofu.plans.render.text import render_text
 
 __all__ = ["diff", "show"]
 

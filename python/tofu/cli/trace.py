@@ -34,7 +34,7 @@ from tofu.tables import table
 
 __all__ = ["bounds", "trace"]
 
-_RECORD = "tofu.trace.record"
+_RECORD = "tofu.trace.profiled_run"
 _LONGEST = 4
 # The profiler's names of operators grow with every step.
 _MOST_STEPS = 100

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .registry import LABEL, MODELS, Model, Size, find, make_rnn, make_wresnet
+from .named_models import LABEL, MODELS, Model, Size, find, make_rnn, make_wresnet
 
 if TYPE_CHECKING:
     from .graph import ModelGraph, build, create_block
@@ -33,6 +33,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in ("ModelGraph", "build", "create_block"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import graph  # Imports MXNet, which reading the registry does not need.
+    from . import graph  # Imports MXNet, which reading the named_models does not need.
 
     return getattr(graph, name)

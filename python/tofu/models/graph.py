@@ -13,7 +13,7 @@ from mxnet import gluon
 from tofu import _core
 from tofu.errors import ConfigError
 
-from .registry import LABEL, Model, Shape, find
+from .named_models import LABEL, Model, Shape, find
 
 __all__ = ["ModelGraph", "build", "create_block"]
 

@@ -21,7 +21,6 @@ import mxnet as mx
 import numpy as np
 from mxnet.libinfo import find_lib_path
 
-import tofu
 from tofu.config import MXNET_ENVIRONMENT, private_directory
 from tofu.errors import GraphError, InternalError, TofuError
 
@@ -37,7 +36,6 @@ __all__ = [
     "connect_gpus",
     "environment",
     "fetch_fault",
-    "frees_operators",
     "is_stateful_backward",
     "join_nodes",
     "label_nodes",
@@ -69,7 +67,6 @@ _library: Optional[ctypes.CDLL] = None
 _stateful: frozenset[str] = frozenset()
 _backward: frozenset[str] = frozenset()
 _runs_parts = False
-_frees_operators = False
 _places_nodes = False
 
 
@@ -132,7 +129,7 @@ def load(library: Optional[Path] = None) -> None:
         UnsupportedMXNetError: MXNet is not 1.9.1, the library is missing or does not
             load, or the self-test fails.
     """
-    global _library, _runs_parts, _stateful, _backward, _frees_operators, _places_nodes
+    global _library, _runs_parts, _stateful, _backward, _places_nodes
     with _lock:
         if _library is not None:
             return
@@ -157,7 +154,6 @@ def load(library: Optional[Path] = None) -> None:
         handle.TofuRunPart.restype = ctypes.c_char_p
         _runs_parts = bool(handle.TofuRunPartOpen(os.fsencode(find_lib_path()[0])))
         problem = free_operators(handle, find_lib_path()[0])
-        _frees_operators = problem is None
         if problem is not None:
             _log.debug("workers on CPU contexts take turns: %s", problem)
         handle.TofuPlaceOpen.restype = ctypes.c_char_p
@@ -263,11 +259,6 @@ def backward_operators() -> frozenset[str]:
 def runs_parts() -> bool:
     """Whether ``run_part`` works here. Call ``load`` first."""
     return _runs_parts
-
-
-def frees_operators() -> bool:
-    """Whether tofu's operators hold no MXNet resource. Call ``load`` first."""
-    return _frees_operators
 
 
 def places_nodes() -> bool:
@@ -448,7 +439,7 @@ def _publication_problem() -> Optional[str]:
 
 
 def _find_library() -> Path:
-    places = [Path(entry) for entry in tofu.__path__]
+    places = [Path(__file__).parents[1]]
     spec = importlib.util.find_spec("tofu._core")
     if spec is not None and spec.origin is not None:
         places.insert(0, Path(spec.origin).parent)

@@ -26,7 +26,7 @@ from tofu.models import Model, build, find, make_rnn, make_wresnet
 from tofu.mx.extension import load
 
 from .measure import Engine, engine_seconds, fetch_seconds, node_seconds
-from .step import WorkRecord, node_work
+from .simulation import WorkRecord, node_work
 
 __all__ = ["MODELS", "Measured", "calibrate", "machine_document", "rate_tables"]
 

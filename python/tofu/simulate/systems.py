@@ -28,10 +28,11 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
 from tofu.models import Model, build
 from tofu.mx.graphs.lower.fused_norm import refined
-from tofu.plans import Problem, SearchOptions, plan_refined
+from tofu.planner.search import plan_refined
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
 
-from .step import Simulation, simulate_graph, simulate_plan, step_graph
+from .simulation import Simulation, simulate_graph, simulate_plan, step_graph
 from .swapping import HOST_BYTES_PER_S, simulate_swapping
 
 __all__ = [

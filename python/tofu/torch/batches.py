@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from tofu.torch.module_graph import operator_name
+from tofu.torch.module_trace import Entry, Operator
 from tofu.torch.placements import computes_nothing
-from tofu.torch.routes import Placement
-from tofu.torch.tracing import Entry, Operator
-from tofu.torch.training_graph import operator_name
+from tofu.torch.redistribution import Placement
 
 __all__ = ["BATCH_BYTES", "Task", "batched", "reordered"]
 

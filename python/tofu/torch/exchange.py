@@ -1,4 +1,4 @@
-"""Brings tiles from one placement to another along the routes of ``torch/routes``."""
+"""Brings tiles from one placement to another along the routes of ``torch/redistribution``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.distributed.tensor import Replicate, Shard
 
 from tofu.boxes import Box
 from tofu.torch.ranks import connected
-from tofu.torch.routes import WHOLE, Layout, Placement, Stage, route, tile_box
+from tofu.torch.redistribution import WHOLE, Layout, Placement, Stage, route, tile_box
 
 __all__ = ["Exchange", "Message", "Moving", "Transfers", "of_dtensor", "to_dtensor"]
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from tofu.analysis import row_for
 from tofu.analysis.table import Row
+from tofu.torch.module_graph import attributes_of, operator_name
+from tofu.torch.module_trace import Entry, Operator
 from tofu.torch.placements import Placing, placing
-from tofu.torch.routes import WHOLE, Placement, received_elements, route
-from tofu.torch.tracing import Entry, Operator
-from tofu.torch.training_graph import attributes_of, operator_name
-
-if TYPE_CHECKING:
-    from tofu.torch.planning import TorchPlan
+from tofu.torch.redistribution import WHOLE, Placement, received_elements, route
+from tofu.torch.torch_plan import TorchPlan
 
 __all__ = ["Move", "Split", "kept_placement", "moves_of", "received_bytes", "split_of"]
 

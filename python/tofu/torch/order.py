@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from tofu.torch.routes import Placement
-from tofu.torch.tracing import Entry
+from tofu.torch.module_trace import Entry
+from tofu.torch.redistribution import Placement
 
 __all__ = ["WINDOW", "Made", "arranged"]
 

@@ -22,12 +22,13 @@ from torch.utils import _pytree as pytree
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import SearchOptions
 from tofu.torch.exchange import of_dtensor, to_dtensor
-from tofu.torch.planning import TorchPlan, check_mesh, plan_traced, read_plan
-from tofu.torch.program import Program
+from tofu.torch.module_graph import training_graph
+from tofu.torch.module_trace import Entry, trace, without_data
+from tofu.torch.planning import check_mesh, plan_traced
+from tofu.torch.rank_program import Program
 from tofu.torch.ranks import agreed, alike, check_same_call, distribute
-from tofu.torch.routes import WHOLE, Placement
-from tofu.torch.tracing import Entry, trace, without_data
-from tofu.torch.training_graph import training_graph
+from tofu.torch.redistribution import WHOLE, Placement
+from tofu.torch.torch_plan import TorchPlan, read_plan
 
 __all__ = ["parallelize", "program_of"]
 

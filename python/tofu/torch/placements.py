@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from tofu import _core
 from tofu.analysis.apply_row import extent_of, parts_of
+from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import Row
 from tofu.boxes import Box
 from tofu.lang.description import Description
 from tofu.lang.tracing import Shape
 
-__all__ = ["Placing", "computes_nothing", "placeable", "placing"]
+__all__ = ["Placing", "computes_nothing", "placeable", "placeable_table", "placing"]
 
 importlib.import_module("tofu.tdl.aten")  # the operators that this package plans
 
@@ -127,3 +129,25 @@ def _is_drawn(name: str) -> bool:
 
 def _is_split(variable: Any, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> bool:
     return extent_of(variable["extent"], in_shapes, out_shapes) > 1
+
+
+def placeable_table(graph: _core.Graph) -> tuple[Any, dict[str, str]]:
+    """Return the strategies of a graph that placements can describe.
+
+    Returns:
+        The table, and the operators without any strategy, each with the reason.
+    """
+    return strategy_table(graph, _Restriction())
+
+
+class _Restriction:
+    """Leaves out what placements cannot describe; the same row for the same shapes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Row, Row]] = {}
+
+    def __call__(self, row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
+        key = id(row), tuple(map(tuple, ins)), tuple(map(tuple, outs))
+        if key not in self._known:
+            self._known[key] = row, placeable(row, ins, outs)
+        return self._known[key][1]

@@ -3,202 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 import torch
 
-from tofu import _core
-from tofu.analysis.strategy_table import strategy_table
-from tofu.analysis.table import Row
-from tofu.errors import ConfigError, PlanError
-from tofu.lang.tracing import Shape
-from tofu.plans import Plan, Problem, SearchOptions, plan_graph
-from tofu.plans.plan import format_bytes
-from tofu.plans.render.text import render_text
-from tofu.tables import table
-from tofu.torch.memory import step_memory
+from tofu.errors import ConfigError
+from tofu.planner.decide import Programs, decide
+from tofu.planner.search import Searched
+from tofu.planner.wish import Wish
+from tofu.plans import Plan, Problem, SearchOptions
+from tofu.torch.module_graph import OPTIMIZERS, training_graph
+from tofu.torch.module_trace import Traced, trace
 from tofu.torch.moves import received_bytes
-from tofu.torch.placements import placeable
-from tofu.torch.tracing import Entry, Traced, trace
-from tofu.torch.training_graph import OPTIMIZERS, training_graph
+from tofu.torch.placements import placeable_table
+from tofu.torch.rank_memory import with_memory
+from tofu.torch.torch_plan import TorchPlan
 
 __all__ = [
     "Planning",
-    "TorchPlan",
     "check_mesh",
     "own_options",
     "plan",
     "plan_traced",
     "planned_as",
     "planning_of",
-    "read_plan",
 ]
-
-_FORMAT, _VERSION = "tofu-torch-plan", 1
-
-
-class TorchPlan:
-    """A plan of a module for a mesh.
-
-    Attributes:
-        traced: the module's joint graph.
-        graph: the same as a training graph.
-        mesh: the size of every dimension of the mesh.
-        details: the plan; its steps are the mesh's dimensions.
-        undescribed: operators that every device computes whole, each with the reason.
-        optimizer: the optimizer whose state counts as memory, or None.
-        memory, serial_memory: bytes by kind at the worst moment of a step, of a rank and of one
-            device without a mesh; empty if not counted yet (`with_memory`).
-    """
-
-    def __init__(
-        self,
-        traced: Traced,
-        graph: _core.Graph,
-        mesh: tuple[int, ...],
-        details: Plan,
-        undescribed: Mapping[str, str],
-        optimizer: Optional[str],
-        memory: Optional[Mapping[str, int]] = None,
-        serial_memory: Optional[Mapping[str, int]] = None,
-    ) -> None:
-        self.traced = traced
-        self.graph = graph
-        self.mesh = mesh
-        self.details = details
-        self.undescribed = undescribed
-        self.optimizer = optimizer
-        self.memory = dict(memory or {})
-        self.serial_memory = dict(serial_memory or {})
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that all devices together receive in a step, as the search counts them.
-
-        It counts a region for each operator that reads it; `details.fetched_bytes` counts once
-        what operators share.
-        """
-        return self.details.total_bytes
-
-    @functools.cached_property
-    def problem(self) -> Problem:
-        """What was planned."""
-        table, _ = strategy_table(self.graph, _Restriction())
-        return Problem(self.details.model, table, self.details.workers)
-
-    @functools.cached_property
-    def cuts(self) -> dict[Entry, tuple[int, ...]]:
-        """The dimension along which each dimension of the mesh cuts a tensor, -1 for none."""
-        return {Entry(t.node, t.output): t.cuts for t in self.details.tensors}
-
-    @functools.cached_property
-    def splits(self) -> dict[str, tuple[Optional[str], ...]]:
-        """The variable that each dimension of the mesh splits, by operator; None for none."""
-        return {o.node: o.cuts for o in self.details.operators}
-
-    @functools.cached_property
-    def placements(self) -> dict[str, dict[str, str]]:
-        """Placements as DTensor writes them, of parameters, buffers, inputs and outputs."""
-        found: dict[str, dict[str, str]] = {k: {} for k in _KINDS.values()}
-        for variable in self.traced.variables:
-            if variable.kind in _KINDS:
-                written = placements_text(self.cuts[Entry(variable.name)])
-                found[_KINDS[variable.kind]][variable.name] = written
-        for k, entry in enumerate(self.traced.outputs):
-            if entry is not None:
-                found["outputs"][f"output{k}"] = placements_text(self.cuts[entry])
-        return found
-
-    def serial(self) -> TorchPlan:
-        """The same step on one device."""
-        cut = dataclasses.replace(
-            self.details,
-            workers=1,
-            parts=(),
-            steps=(),
-            tensors=tuple(dataclasses.replace(t, cuts=()) for t in self.details.tensors),
-            operators=tuple(dataclasses.replace(o, cuts=()) for o in self.details.operators),
-        )
-        return TorchPlan(self.traced, self.graph, (1,), cut, self.undescribed, self.optimizer)
-
-    def with_memory(self) -> TorchPlan:
-        """The same with what a rank, and one device without a mesh, hold at the worst moment."""
-        found, alone = step_memory(self), step_memory(self.serial())
-        kinds = dict(found.kinds)
-        document = json.loads(self.details.to_json())
-        document.update(bytes_per_worker={**kinds, "total": found.bytes}, memory="lives")
-        details = dataclasses.replace(Plan.from_json(json.dumps(document)), peak=found.peak)
-        return TorchPlan(
-            self.traced, self.graph, self.mesh, details, self.undescribed, self.optimizer,
-            kinds, alone.kinds,
-        )  # fmt: skip
-
-    def to_json(self) -> str:
-        """The document that ``parallelize`` reads, with the plan of tofu's own format in it."""
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "version": _VERSION,
-                "mesh": list(self.mesh),
-                "optimizer": self.optimizer,
-                "placements": self.placements,
-                "memory": {"rank": self.memory, "serial": self.serial_memory},
-                "undescribed": dict(self.undescribed),
-                "plan": json.loads(self.details.to_json()),
-            }
-        )
-
-    def to_python(self) -> str:
-        """The placements as Python to paste."""
-        lines = ["from torch.distributed.tensor import Replicate, Shard", "", "placements = {"]
-        for kind, tensors in self.placements.items():
-            lines.append(f'    "{kind}": {{')
-            lines += [f'        "{name}": {text},' for name, text in tensors.items()]
-            lines.append("    },")
-        return "\n".join([*lines, "}", ""])
-
-    def to_text(self, *, everything: bool = False) -> str:
-        """The tables of ``tofu plan``, then the placements."""
-        lines = [render_text(self.details, everything=everything)]
-        lines += [*self._memory_lines(), "Placements", ""]
-        names = [name for tensors in self.placements.values() for name in tensors]
-        width = max(map(len, names), default=0)
-        for kind, tensors in self.placements.items():
-            if tensors:
-                lines.append(f"  {kind}")
-                lines += [f"    {name:<{width}}  {text}" for name, text in tensors.items()]
-        for name, reason in self.undescribed.items():
-            lines.append(f"{name}: every device computes it whole" + (reason and f" ({reason})"))
-        return "\n".join(lines) + "\n"
-
-    def _memory_lines(self) -> list[str]:
-        """What a rank and one device hold, by kind."""
-        if not self.memory:
-            return []
-        rows = [
-            (kind.replace("_", " "), format_bytes(size), format_bytes(self.serial_memory[kind]))
-            for kind, size in self.memory.items()
-        ]
-        totals = [format_bytes(sum(kinds.values())) for kinds in (self.memory, self.serial_memory)]
-        header = ("", "a rank", "one device")
-        cells = table(header, [*rows, ("in all", *totals)], right=(1, 2))
-        return ["Memory at the worst moment of a step", "", *cells, ""]
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-
-_KINDS = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "output": "outputs"}
-
-
-def placements_text(cuts: Sequence[int]) -> str:
-    """Cuts as DTensor writes them: ``(Shard(0), Replicate())``."""
-    each = ["Replicate()" if cut < 0 else f"Shard({cut})" for cut in cuts]
-    return f"({', '.join(each)}{',' if len(each) == 1 else ''})"
 
 
 def check_mesh(mesh: Any, where: str) -> tuple[int, ...]:
@@ -249,7 +80,7 @@ def plan(
     found = plan_traced(
         traced, sizes, optimizer=optimizer, options=options, name=name or type(model).__name__
     )
-    return found.with_memory()
+    return with_memory(found)
 
 
 def plan_traced(
@@ -265,7 +96,7 @@ def plan_traced(
     What a rank holds is not counted; `with_memory` does.
     """
     planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
-    return planned_as(planning, plan_graph(planning.problem, planning.options))
+    return decide(planning.problem, Wish(planning.options), ModulePlans(planning)).made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,7 +129,7 @@ def planning_of(
     name: str = "",
 ) -> Planning:
     """What to plan for a traced module."""
-    table, undescribed = strategy_table(training_graph(traced, optimizer), _Restriction())
+    table, undescribed = placeable_table(training_graph(traced, optimizer))
     parts = tuple(size for size in mesh if size > 1)
     chosen = own_options(options or SearchOptions(), parts)
     problem = Problem(name, table, math.prod(mesh))
@@ -314,59 +145,20 @@ def planned_as(planning: Planning, found: Plan) -> TorchPlan:
     """The plan of a module that a search found, with what ranks receive."""
     rest = planning.undescribed, planning.optimizer
     made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
-    document = {**json.loads(found.to_json()), "fetched_bytes": received_bytes(made)}
-    details = Plan.from_json(json.dumps(document))
+    details = found.noted(fetched_bytes=received_bytes(made))
     return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
 
 
-class _Restriction:
-    """Leaves out what placements cannot describe; the same row for the same shapes."""
+class ModulePlans(Programs[TorchPlan]):
+    """Plans of a module, with the memory of a rank where a limit asks for it."""
 
-    def __init__(self) -> None:
-        self._known: dict[Any, tuple[Row, Row]] = {}
+    def __init__(self, planning: Planning) -> None:
+        self._planning = planning
 
-    def __call__(self, row: Row, ins: Sequence[Shape], outs: Sequence[Shape]) -> Row:
-        key = id(row), tuple(map(tuple, ins)), tuple(map(tuple, outs))
-        if key not in self._known:
-            self._known[key] = row, placeable(row, ins, outs)
-        return self._known[key][1]
+    def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
+        """The plan of the module; ranks keep no fetched regions."""
+        return planned_as(self._planning, searched.read())
 
-
-def read_plan(text: str, traced: Traced, mesh: tuple[int, ...], where: str) -> TorchPlan:
-    """The plan of a document, for a traced module.
-
-    Raises:
-        PlanError: it is no such document, or was made for something else.
-    """
-    try:
-        document = json.loads(text)
-        if document["format"] != _FORMAT or document["version"] != _VERSION:
-            raise KeyError("format")
-        sizes, optimizer = tuple(document["mesh"]), document["optimizer"]
-        undescribed = dict(document["undescribed"])
-        memory = document.get("memory", {})
-        kinds = dict(memory.get("rank", {})), dict(memory.get("serial", {}))
-        details = Plan.from_json(json.dumps(document["plan"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise PlanError(
-            f"{where}: not a plan of a torch module; expected the document that "
-            "tofu plan --mesh writes with --format json"
-        ) from error
-    if sizes != mesh:
-        raise PlanError(f"{where}: made for the mesh {sizes}, but the mesh is {mesh}; plan again")
-    graph = training_graph(traced, optimizer)
-    if graph.hash != details.graph_hash:
-        raise PlanError(f"{where}: {_difference(details, graph)}; plan again")
-    return TorchPlan(traced, graph, mesh, details, undescribed, optimizer, *kinds)
-
-
-def _difference(details: Plan, graph: _core.Graph) -> str:
-    """How a graph differs from that of a plan, in short."""
-    planned = {tensor.name: tensor.shape for tensor in details.tensors}
-    for node in graph.nodes:
-        shape = planned.get(node.name)
-        if shape is None:
-            return f"{node.name} is not in it: the module has changed since"
-        if shape != node.outputs[0][0]:
-            return f"{node.name} had the shape {shape}, but now has {node.outputs[0][0]}"
-    return "the module has changed since it was made"
+    def held_bytes(self, made: TorchPlan) -> int:
+        """What a rank holds."""
+        return sum(with_memory(made).memory.values())

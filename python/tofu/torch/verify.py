@@ -18,9 +18,9 @@ from tofu.analysis import row_for
 from tofu.analysis.apply_row import Part, extent_of, parts_of
 from tofu.analysis.table import Row
 from tofu.torch.calls import arguments_of, filled, function_of, is_random
+from tofu.torch.module_graph import attributes_of, operator_name
+from tofu.torch.module_trace import Entry, Operator, Traced, trace
 from tofu.torch.placements import placeable
-from tofu.torch.tracing import Entry, Operator, Traced, trace
-from tofu.torch.training_graph import attributes_of, operator_name
 
 __all__ = ["Report", "verify_module"]
 

@@ -1,6 +1,6 @@
 """Checks strategies on the real operators: runs each whole and in parts, and compares.
 
-``calls`` holds example calls of every described operator, ``run`` runs one whole and in parts,
+``calls`` collects the example calls and makes values for them, ``run`` runs one whole and in parts,
 ``find`` searches for strategies that the analysis missed, ``check`` reaches a verdict on an
 operator, ``inventory`` lists them all, and ``script`` checks a whole script. Running needs MXNet;
 importing this package does not.
@@ -12,6 +12,6 @@ A file that describes operators lists its own calls with ``In`` and ``case``::
     CASES = [case("Custom:my_dot", In((6, 4)), In((4, 5)))]
 """
 
-from tofu.verify.calls.samples import In, case
+from tofu.lang.calls import In, case
 
 __all__ = ["In", "case"]

@@ -4,7 +4,8 @@
 #include <tuple>
 #include <utility>
 
-#include "mxnet/dialect.h"
+#include "fetch/fetch_nodes.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 namespace {
@@ -57,7 +58,7 @@ class Builder {
   void Add(int number) {
     Node node = from_.nodes[static_cast<size_t>(number)];
     const int worker = workers_[static_cast<size_t>(number)];
-    const bool is_direct = node.attrs.count(kDirectAttr) > 0;
+    const bool is_direct = IsDirect(node);
     for (NodeEntry& input : node.inputs) {
       input = is_direct ? Same(input) : OnWorker(input, worker);
     }
@@ -151,7 +152,7 @@ Graph OutlineOf(const Graph& graph) {
                              node.inputs,
                              node.control_deps,
                              node.num_outputs});
-    if (node.attrs.count(kDirectAttr) > 0) {
+    if (IsDirect(node)) {
       outline.nodes.back().attrs[kDirectAttr] = "1";
     }
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "fetch/fetch_nodes.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
@@ -73,7 +74,7 @@ std::set<Shape> CrossingShapes(const Graph& graph) {
   };
   std::set<Shape> shapes;
   for (int node = 0; node < graph.num_nodes(); ++node) {
-    if (graph.nodes[node].attrs.count(kDirectAttr) > 0) continue;
+    if (IsDirect(graph.nodes[node])) continue;
     const std::string own = context(node);
     for (NodeEntry input : graph.nodes[node].inputs) {
       if (context(input.node) != own) shapes.insert(graph.shape(input));

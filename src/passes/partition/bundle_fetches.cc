@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "kernels/fetch_bundle.h"
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/fetch_bundle.h"
+#include "fetch/fetch_nodes.h"
 
 namespace tofu {
 namespace {

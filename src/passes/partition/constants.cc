@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 #include "passes/partition/operator_parts.h"
 
 namespace tofu {

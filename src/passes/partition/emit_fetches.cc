@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fetch/crossing.h"
 #include "passes/partition/emit_plain.h"
 
 namespace tofu {

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "fetch/crossing.h"
 #include "graph/box.h"
 #include "graph/graph.h"
 #include "passes/partition/emit_multifetch.h"

@@ -19,8 +19,7 @@
 // Input:      specs (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; a tile is published once.
 // Invariants: a region that is exactly the reader's own array adds no node.
-// Position:   Retire after the last fetch of a graph, for partition and for each
-//             of the phases.
+// Position:   before retire.h, which adds the retirements.
 // Complexity: linear in pieces.
 #ifndef TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_
 #define TOFU_PASSES_PARTITION_EMIT_MULTIFETCH_H_
@@ -30,22 +29,13 @@
 #include <utility>
 #include <vector>
 
+#include "fetch/crossing.h"
+#include "fetch/multifetch_spec.h"
 #include "graph/graph.h"
-#include "kernels/multifetch_spec.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
-
-// What a worker's fetches read of other workers.
-enum class Crossing {
-  kCopies,  // copies of handles, which the executor makes: anywhere
-  // Tiles that are surely in the plain layout, small copies of small ones, and handles of
-  // the others: CPU contexts, where oneDNN's operators leave tensors in layouts of their
-  // own.
-  kPlainTiles,
-  kTiles,  // tiles: GPUs
-};
 
 class MultiFetchEmitter {
  public:
@@ -71,21 +61,6 @@ class MultiFetchEmitter {
   std::map<std::pair<int, int>, NodeEntry> handles_;
   std::map<std::pair<int, int>, NodeEntry> copies_;
 };
-
-// Whether a node reads other workers' arrays itself.
-bool IsDirect(const Node& node);
-
-// The last output of a fetch: it is there when the fetch has read its tiles.
-NodeEntry Acknowledgement(const Graph& graph, int fetch);
-
-// Whether an entry is a region that a fetch assembles.
-bool IsRegion(const Graph& graph, NodeEntry entry);
-
-// Adds a retirement for every publication that the builder's heads need, in the
-// graph's order. Each becomes a head before all existing heads. Returns their number,
-// by which the numbers of the existing heads grow. An executor orders nodes by the first
-// head that needs them, so memory becomes free right after its last reader.
-int Retire(GraphBuilder* builder);
 
 }  // namespace tofu
 

@@ -1,7 +1,7 @@
-// Carries out a FetchSpec with stock operators (mxnet/dialect.h). Every remote piece is
-// sliced on its owner's context, so only what is needed crosses. The reader concatenates
-// the pieces, last dimension first, and reduces the terms. The executor itself inserts
-// the copies between contexts when it binds the graph.
+// Carries out a FetchSpec with stock operators (mxnet/dialect/dialect.h). Every remote
+// piece is sliced on its owner's context, so only what is needed crosses. The reader
+// concatenates the pieces, last dimension first, and reduces the terms. The executor
+// itself inserts the copies between contexts when it binds the graph.
 //
 // Input:      a spec (fetch.h) and the entry that every source worker holds.
 // Output:     nodes appended to the builder; the entry with the assembled region.

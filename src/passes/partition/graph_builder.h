@@ -11,7 +11,7 @@
 #include "graph/box.h"
 #include "graph/graph.h"
 #include "graph/strategy_table.h"
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 
@@ -22,8 +22,8 @@ class GraphBuilder {
   int Add(Node node, int worker, const std::vector<Shape>& shapes,
           const std::vector<int>& dtypes);
 
-  // Stock operators with one output (mxnet/dialect.h). `box` is in the source's own
-  // coordinates; if it is the whole source, Slice adds nothing.
+  // Stock operators with one output (mxnet/dialect/dialect.h). `box` is in the source's
+  // own coordinates; if it is the whole source, Slice adds nothing.
   NodeEntry Slice(const std::string& name, int worker, NodeEntry source, const Box& box);
   NodeEntry Concat(const std::string& name, int worker,
                    const std::vector<NodeEntry>& parts, int dim);

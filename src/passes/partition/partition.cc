@@ -8,21 +8,22 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fetch/crossing.h"
 #include "graph/draws.h"
 #include "graph/head_roles.h"
 #include "graph/memory_order.h"
 #include "graph/repeats.h"
 #include "graph/verify_graph.h"
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 #include "passes/partition/bundle_fetches.h"
 #include "passes/partition/constants.h"
 #include "passes/partition/emit_fetches.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/operator_parts.h"
 #include "passes/partition/plan_output.h"
 #include "passes/partition/plan_route.h"
+#include "passes/partition/retire.h"
 #include "passes/partition/root_fetches.h"
 #include "passes/partition/share_fetches.h"
 #include "passes/partition/verify_tiles.h"
@@ -545,15 +546,6 @@ FetchKind ParseFetchKind(const std::string& name) {
       << "partition: found fetch \"" << name
       << "\", expected \"plain\" or \"multifetch\"; choose one of them";
   return name == "plain" ? FetchKind::kPlain : FetchKind::kMultiFetch;
-}
-
-Crossing ParseCrossing(const std::string& name) {
-  TOFU_CHECK_USER(name == "copies" || name == "plain_tiles" || name == "tiles",
-                  Blame::kPlan)
-      << "partition: found crossing \"" << name
-      << "\", expected \"copies\", \"plain_tiles\" or \"tiles\"; choose one of them";
-  if (name == "copies") return Crossing::kCopies;
-  return name == "tiles" ? Crossing::kTiles : Crossing::kPlainTiles;
 }
 
 Partitioned PartitionGraph(const Graph& graph, const StrategyTable& table,

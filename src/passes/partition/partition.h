@@ -28,10 +28,10 @@
 #include <utility>
 #include <vector>
 
+#include "fetch/crossing.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partitioned.h"
 
 namespace tofu {
@@ -42,9 +42,6 @@ enum class FetchKind { kPlain, kMultiFetch };
 
 // UserError(kPlan) unless `name` is "plain" or "multifetch".
 FetchKind ParseFetchKind(const std::string& name);
-
-// UserError(kPlan) unless `name` is "copies", "plain_tiles" or "tiles".
-Crossing ParseCrossing(const std::string& name);
 
 // A copy between GPUs takes the host about as long as the data of this many bytes takes
 // to cross.

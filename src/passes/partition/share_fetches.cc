@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/range_max.h"
+#include "fetch/multifetch_spec.h"
+#include "fetch/node_names.h"
 #include "graph/memory_order.h"
-#include "kernels/multifetch_spec.h"
-#include "passes/partition/emit_multifetch.h"
 
 namespace tofu {
 namespace {

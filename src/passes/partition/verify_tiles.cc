@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fetch/fetch_bundle.h"
+#include "fetch/fetch_nodes.h"
 #include "graph/box.h"
 #include "graph/verify_graph.h"
-#include "kernels/fetch_bundle.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {
@@ -123,9 +123,7 @@ class TileVerifier {
 
   void Fetch(int node) const {
     const Node& n = graph_.nodes[node];
-    const auto handles = n.attrs.find(kHandlesAttr);
-    const FetchBundle bundle = ReadBundle(
-        n.attrs.at(kSpecAttr), handles == n.attrs.end() ? "" : handles->second);
+    const FetchBundle bundle = BundleOf(n);
     const int num_regions = static_cast<int>(bundle.specs.size());
     TOFU_CHECK(num_regions + 1 == n.num_outputs &&
                bundle.num_inputs() == static_cast<int>(n.inputs.size()))

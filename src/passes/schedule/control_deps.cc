@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 

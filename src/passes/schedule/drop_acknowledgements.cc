@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/range_max.h"
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/fetch_nodes.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/partition/partitioned.h"
 

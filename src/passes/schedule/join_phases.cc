@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "passes/memory/bound_graph.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {

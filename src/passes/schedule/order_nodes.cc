@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "fetch/node_names.h"
 #include "graph/memory_order.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {

@@ -3,9 +3,10 @@
 #include <map>
 #include <utility>
 
+#include "fetch/node_names.h"
 #include "graph/head_roles.h"
-#include "passes/partition/emit_multifetch.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/retire.h"
 
 namespace tofu {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/fetch_nodes.h"
 #include "passes/partition/graph_builder.h"
 
 namespace tofu {

@@ -4,8 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/retire.h"
 
 namespace tofu {
 namespace {

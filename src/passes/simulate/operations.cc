@@ -6,8 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/fetch_bundle.h"
-#include "mxnet/dialect.h"
+#include "fetch/fetch_bundle.h"
+#include "fetch/fetch_nodes.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 namespace {
@@ -154,9 +155,7 @@ class Maker {
 
   void AddFetch(int node, Operation* operation) {
     const Node& n = graph_.nodes[node];
-    const auto handles = n.attrs.find(kHandlesAttr);
-    const FetchBundle bundle = ReadBundle(
-        n.attrs.at(kSpecAttr), handles == n.attrs.end() ? "" : handles->second);
+    const FetchBundle bundle = BundleOf(n);
     std::map<int, double> bytes;  // by worker
     size_t first_remote = 0;
     int first_tile = bundle.num_handles();

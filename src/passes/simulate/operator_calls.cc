@@ -4,7 +4,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "mxnet/dialect.h"
+#include "fetch/node_names.h"
+#include "mxnet/dialect/dialect.h"
 #include "passes/memory/operator_uses.h"
 
 namespace tofu {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/fetch_bundle.h"
+#include "fetch/fetch_bundle.h"
 #include "kernels/multifetch.h"
 
 namespace tofu {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 namespace {

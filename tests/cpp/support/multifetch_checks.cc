@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/node_names.h"
+#include "mxnet/dialect/dialect.h"
 
 namespace tofu {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 namespace tofu {
 

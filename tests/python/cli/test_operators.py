@@ -17,7 +17,7 @@ from tofu.cli import operator_list, operator_report
 from tofu.cli.main import cli
 from tofu.errors import ConfigError
 from tofu.verify.check.operator import Finding, Verdict
-from tofu.verify.inventory import record
+from tofu.verify.inventory import recorded_results
 
 
 @pytest.fixture(autouse=True)
@@ -52,10 +52,10 @@ class Calls:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(record, "PATH", tmp_path / "recorded.json")
-    record.recorded.cache_clear()
+    monkeypatch.setattr(recorded_results, "PATH", tmp_path / "recorded.json")
+    recorded_results.recorded.cache_clear()
     yield tmp_path / "recorded.json"
-    record.recorded.cache_clear()
+    recorded_results.recorded.cache_clear()
 
 
 def replace(monkeypatch: pytest.MonkeyPatch, *verdicts: Verdict) -> Calls:
@@ -256,7 +256,7 @@ def test_one_operator_is_explained() -> None:
     assert ran.exit_code == 0, ran.output
     assert ran.output.startswith("FullyConnected (")
     assert "contraction, described in tdl/linear.py:" in ran.output
-    assert "\n    @tofu.op(" in ran.output
+    assert "\n    @op(" in ran.output
     assert "\nExample: FullyConnected(data " in ran.output
     assert "reduced: dimension 1 of data" in ran.output
     assert "reduce sum" in ran.output

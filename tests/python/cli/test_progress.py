@@ -81,11 +81,11 @@ def test_a_command_tells_its_stages(name, told, capsys):
 
 SLOW = """
 import sys, time
-from tofu.plan import progress
-from tofu.planner import problems
+from tofu.plans import progress
+from tofu.planner import sources
 
 progress._PATIENCE_S = progress._BETWEEN_S = 0.01
-problems._on_gpus = lambda: time.sleep(0.5)  # while the graph is made
+sources._on_gpus = lambda config: time.sleep(0.5)  # while the graph is made
 from tofu.cli import main
 main.main(sys.argv[1:])
 """

@@ -1,14 +1,13 @@
 """The layers of docs/architecture.md: files include and import only layers below.
 
 The page gives the order of the layers. The text of a file shows what it uses, so imports inside
-functions count.
+functions count, and those for type checkers alone.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,72 +18,86 @@ PACKAGE = ROOT / "python" / "tofu"
 
 # --- C++ --------------------------------------------------------------------------------------
 
-RUNTIME = ("kernels", "mxnet")  # at training time, inside MXNet's process
-# Layers that a layer must not include although they are below it.
-FORBIDDEN = {("solver", "graph")}
-# The text formats in which a partitioned graph tells a kernel what to fetch.
-READ_FETCHES = ("passes/partition", "passes/simulate")
-SPECIFICATIONS = {"kernels/multifetch_spec.h", "kernels/fetch_bundle.h"}
+# They name MXNet: its names, what runs in its process, what that reads, and the errors of both.
+KNOW_MXNET = {"mxnet", "mxnet/dialect", "kernels", "fetch", "bindings"}
 
 
 def documented(section: str) -> list[str]:
     """The first column of the table under a heading of the page: the layers, highest first."""
+    return list(purposes(section))
+
+
+def purposes(section: str) -> dict[str, str]:
+    """The rows of the table under a heading of the page: layers, highest first, and purposes."""
     text = PAGE.read_text(encoding="utf-8").partition(f"\n### {section}")[2]
     table = re.search(r"\n\| folder.*?\n\n|\n\| package.*?\n\n", text, re.DOTALL)
     assert table is not None, f"{PAGE}: no table under {section}"
-    return [name.rstrip("/") for name in re.findall(r"^\| `([\w/]+)`", table.group(), re.MULTILINE)]
+    rows = re.findall(r"^\| `([\w/]+)` \| (.*) \|$", table.group(), re.MULTILINE)
+    return {name.rstrip("/"): purpose for name, purpose in rows}
 
 
-def includes() -> Iterator[tuple[str, str, str, str]]:
-    """The folder and path of every source and of every file of ours that it includes."""
+@pytest.fixture(scope="module")
+def includes() -> dict[str, set[str]]:
+    """Every source, by its path, and the files of ours that it includes."""
+    found = {}
     for path in sorted((ROOT / "src").rglob("*")):
         if path.suffix not in (".h", ".cc", ".cu"):
             continue
-        folder = path.parent.relative_to(ROOT / "src").as_posix()
-        source = f"{folder}/{path.name}"
-        for target in re.findall(r'^#include "([^"]+)"', path.read_text("utf-8"), re.MULTILINE):
-            where = target.rpartition("/")[0] or folder
-            yield folder, source, where, target
+        source = path.relative_to(ROOT / "src").as_posix()
+        targets = re.findall(r'^#include "([^"]+)"', path.read_text("utf-8"), re.MULTILINE)
+        found[source] = {each if "/" in each else f"{folder_of(source)}/{each}" for each in targets}
+    return found
 
 
-def test_every_folder_of_sources_is_documented() -> None:
-    layers = {*documented("C++"), *RUNTIME}
-    assert {folder for folder, *_ in includes()} <= layers
-    folders = {p.parent.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.cc")}
-    assert folders == layers - {folder for folder in layers if not (ROOT / "src" / folder).is_dir()}
+def folder_of(source: str) -> str:
+    return source.rpartition("/")[0]
 
 
-def test_sources_include_only_what_lies_below() -> None:
+def test_every_folder_of_sources_is_documented(includes: dict[str, set[str]]) -> None:
+    assert {folder_of(source) for source in includes} == set(documented("C++"))
+
+
+def test_sources_include_only_what_lies_below(includes: dict[str, set[str]]) -> None:
     order = documented("C++")
-    wrong = set()
-    for folder, source, where, target in includes():
-        if where == folder or (folder in READ_FETCHES and target in SPECIFICATIONS):
-            continue
-        if target == DIALECT and folder.startswith(("passes/", "bindings")):
-            continue
-        if source.startswith("mxnet/dialect.") and where in ("base", "graph"):
-            continue
-        if folder in RUNTIME or where in RUNTIME:
-            fits = where == "kernels" and folder in ("mxnet", "bindings")
-        else:
-            fits = order.index(where) > order.index(folder) and (folder, where) not in FORBIDDEN
-        if not fits:
-            wrong.add((source, target))
+    wrong = {
+        (source, target)
+        for source, targets in includes.items()
+        for target in targets
+        if order.index(folder_of(target)) < order.index(folder_of(source))
+    }
     assert wrong == set()
 
 
-DIALECT = "mxnet/dialect.h"
+def test_what_knows_no_graph_includes_none(includes: dict[str, set[str]]) -> None:
+    """Not even through other files."""
+    blind = {name for name, purpose in purposes("C++").items() if "Knows no graph" in purpose}
+    assert {"mxnet", "kernels", "machine", "solver"} <= blind
+
+    def reached(source: str, seen: set[str]) -> set[str]:
+        for target in includes[source] - seen:
+            seen.add(target)
+            reached(target, seen)
+        return seen
+
+    wrong = {
+        (source, target)
+        for source in includes
+        if folder_of(source) in blind
+        for target in reached(source, set())
+        if folder_of(target) == "graph" or target.startswith("passes/")
+    }
+    assert wrong == set()
 
 
-def test_only_one_folder_of_sources_knows_mxnet() -> None:
+def test_only_some_folders_of_sources_know_mxnet() -> None:
     """Other folders only include its names, and read and write its version number."""
-    found = set()
-    for folder in ("base", "graph", "machine", "solver", "passes"):
-        for path in sorted((ROOT / "src" / folder).rglob("*.*")):
-            text = path.read_text("utf-8").replace(DIALECT, "").replace("mxnet_version", "")
+    users = set()
+    for folder in set(documented("C++")) - KNOW_MXNET:
+        for path in sorted((ROOT / "src" / folder).glob("*.*")):
+            text = re.sub(r"mxnet/\w+(/\w+)?\.\w+|mxnet_version", "", path.read_text("utf-8"))
             if "mxnet" in text.lower():
-                found.add(path.relative_to(ROOT / "src").as_posix())
-    assert found == set()
+                users.add(path.relative_to(ROOT / "src").as_posix())
+    assert users == set()
 
 
 # --- Python -----------------------------------------------------------------------------------
@@ -103,10 +116,8 @@ OPEN = [
     "tofu._core",
 ]
 VERIFY = [f"tofu.verify.{name}" for name in ("calls", "run", "find", "check", "inventory")]
-# The entry points: the switch, the package's lazy names, ``python -m tofu``.
-TOP = ["tofu._import_hook", "tofu.__main__", "tofu"]
-# Descriptions use the package's public names; the extension uses its folder.
-USE_THE_ROOT = ("tofu.tdl", "tofu.mx.extension")
+# The entry points: ``python -m tofu``, and the package's lazy names.
+TOP = ["tofu.__main__", "tofu"]
 USE_MXNET = (
     "tofu.mx", "tofu.gluon", "tofu.models", "tofu.verify", "tofu.planner", "tofu.simulate",
     "tofu.trace",
@@ -134,20 +145,16 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
-            yield node
-            yield from outside_type_checking(node)
-
-
 def imported(module: str, path: Path, known: dict[str, Path]) -> set[str]:
-    """What a module imports: our modules by their full names, others as written."""
+    """The imports of a module: our modules by their full names, others as written."""
     found = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in outside_type_checking(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and "import_module" in ast.dump(node.func):
+            names = (each.value for each in node.args if isinstance(each, ast.Constant))
+            found |= {name for name in names if name in known}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
@@ -182,22 +189,63 @@ def test_modules_import_only_what_lies_below(imports: dict[str, set[str]]) -> No
         f"{module} imports {target}"
         for module, targets in imports.items()
         for target in targets
-        if target.split(".")[0] == "tofu"
-        and not (target == "tofu" and module.startswith(USE_THE_ROOT))
-        and layer_of(target, order) > layer_of(module, order)
+        if target.split(".")[0] == "tofu" and layer_of(target, order) > layer_of(module, order)
     ]
-    # The command both reads the switch and uses what it switches on.
-    assert [each for each in wrong if each != "tofu.cli.inputs imports tofu._import_hook"] == []
+    assert wrong == []
 
 
-def test_imports_have_no_circle(imports: dict[str, set[str]]) -> None:
-    """Removes modules without imports until none is left; any rest is a cycle."""
-    left = {module: targets & set(imports) for module, targets in imports.items()}
-    for targets in left.values():
-        targets.discard("tofu")  # its names are loaded when they are used
-    while free := {module for module, targets in left.items() if not targets}:
-        left = {module: targets - free for module, targets in left.items() if module not in free}
-    assert left == {}
+def circles(uses: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The part of a graph that lies on circles or between them."""
+    left = {name: targets & set(uses) - {name} for name, targets in uses.items()}
+    while left:
+        used = set().union(*left.values())
+        inner = {name: targets for name, targets in left.items() if targets and name in used}
+        if len(inner) == len(left):
+            break
+        left = {name: targets & set(inner) for name, targets in inner.items()}
+    return left
+
+
+def test_circles_are_found() -> None:
+    uses = {"top": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"a", "base"}, "base": set()}
+    assert circles(uses) == {"a": {"b"}, "b": {"c"}, "c": {"a"}}
+    assert circles({"a": {"b"}, "b": set()}) == {}
+
+
+def test_files_form_no_circle(imports: dict[str, set[str]]) -> None:
+    assert circles(imports) == {}
+
+
+def package_of(module: str, known: dict[str, Path]) -> str:
+    """The folder of a module; a module directly in ``tofu`` is a package of its own."""
+    is_package = known[module].name == "__init__.py" or module.count(".") == 1
+    return module if is_package else module.rpartition(".")[0]
+
+
+# To be removed: plans/within prints a peak until planner does, and example calls lie above their
+# registry until they lie beside the descriptions.
+WAITING = {"tofu.plans.within", "tofu.verify.calls.operator_calls"}
+
+
+def test_packages_form_no_circle(imports: dict[str, set[str]]) -> None:
+    known = modules()
+    uses: dict[str, set[str]] = {}
+    for module, targets in imports.items():
+        if module in WAITING:
+            continue
+        packages = {package_of(target, known) for target in targets if target in known}
+        uses.setdefault(package_of(module, known), set()).update(packages)
+    assert circles(uses) == {}
+
+
+def test_typing_and_lazy_imports_count(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import importlib\nif TYPE_CHECKING:\n    from tofu.mx import nnvm\n"
+        "def f():\n    from . import errors\n    importlib.import_module('tofu.tdl')\n"
+    )
+    found = imported("tofu.module", path, modules())
+    assert {"tofu.mx.nnvm", "tofu.errors", "tofu.tdl"} <= found
 
 
 def test_only_some_packages_know_mxnet(imports: dict[str, set[str]]) -> None:
@@ -216,6 +264,15 @@ def test_example_calls_need_no_mxnet(imports: dict[str, set[str]]) -> None:
     for module, targets in imports.items():
         if module.startswith("tofu.verify.calls"):
             assert not {t for t in targets if t.startswith(("mxnet", "tofu.mx"))}, module
+
+
+def test_descriptions_load_no_example_calls(imports: dict[str, set[str]]) -> None:
+    calls = {m for m in imports if m.startswith("tofu.tdl.") and m.endswith("_calls")}
+    assert len(calls) > 20
+    users = {module for module, targets in imports.items() if targets & calls}
+    assert users == set()  # tofu.verify.calls.operator_calls loads them by name
+    tables = {module for module, targets in imports.items() if "tofu.lang.calls" in targets}
+    assert not {m for m in tables - calls if not m.startswith("tofu.verify")}
 
 
 # --- Names that nothing uses ------------------------------------------------------------------
@@ -257,8 +314,4 @@ def test_what_a_module_exports_is_used() -> None:
         for name in exported(tree)
         if name not in used and name not in pages
     ]
-    # Used only by tests.
-    assert set(dead) <= {
-        "python/tofu/mx/extension.py: frees_operators",
-        "python/tofu/dtypes.py: dtype_flag",
-    }
+    assert dead == []

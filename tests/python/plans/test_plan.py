@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tofu.errors import PlanError
-from tofu.plans import Plan, TensorPlan, render_text
+from tofu.plans import Plan, TensorPlan
+from tofu.plans.render.text import render_text
 
 from .documents import document
 

@@ -16,10 +16,10 @@ import tofu.torch
 from tofu.plans import SearchOptions
 from tofu.torch.batches import Task, batched
 from tofu.torch.models import MODELS
+from tofu.torch.module_trace import Entry
 from tofu.torch.moves import moves_of
 from tofu.torch.order import arranged
-from tofu.torch.program import Program
-from tofu.torch.tracing import Entry
+from tofu.torch.rank_program import Program
 
 STAGES = frozenset([(0, False), (1, False)])
 
@@ -175,5 +175,5 @@ def test_a_module_needs_fewer_exchanges(four_ranks, monkeypatch) -> None:
     plan = tofu.torch.plan(model, inputs, mesh=(2, 2))
     mesh = init_device_mesh("cpu", (2, 2))
     few = exchanges(Program(plan, mesh))
-    monkeypatch.setattr("tofu.torch.program.arranged", list)
+    monkeypatch.setattr("tofu.torch.rank_program.arranged", list)
     assert sum(few) < sum(exchanges(Program(plan, mesh)))

@@ -12,8 +12,9 @@ import tofu.torch
 from tofu.errors import ConfigError, PlanError
 from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
-from tofu.torch.planning import plan_traced, read_plan
-from tofu.torch.tracing import Entry
+from tofu.torch.module_trace import Entry
+from tofu.torch.planning import plan_traced
+from tofu.torch.torch_plan import read_plan
 
 
 @pytest.fixture(scope="module")

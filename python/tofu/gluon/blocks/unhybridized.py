@@ -29,9 +29,9 @@ from tofu.gluon.training import outputs
 from tofu.gluon.training.parameter import check_tileable, is_tiled, untile
 from tofu.mx.nnvm import symbol_text
 
-from . import attributes, comparison, nesting
+from . import attributes, nesting, trace_check
 from .block import PartitionedBlock, untie
-from .tracing import Graph, UntraceableError, trace
+from .block_trace import Graph, UntraceableError, trace
 
 __all__ = ["forward"]
 
@@ -229,7 +229,7 @@ class _First:
             saved.restore()
         if results is None:
             return
-        text = comparison.difference(eager, nesting.rebuild(graph.outputs, results))
+        text = trace_check.difference(eager, nesting.rebuild(graph.outputs, results))
         partitioned.release_last()
         if text is not None:
             found.refuse(f"its trace computes something else than its code: {text}")
@@ -246,7 +246,7 @@ class _First:
             results = self._original(self._block, *self._args)
         arrays, pattern = nesting.flatten(results)
         expected = _inferred(found.graph, self._arrays)
-        text = comparison.difference_of_shapes(arrays, pattern, expected, found.graph.outputs)
+        text = trace_check.difference_of_shapes(arrays, pattern, expected, found.graph.outputs)
         if text is not None:
             found.refuse(f"its trace computes something else than its code: {text}")
             _tell(self._block, str(found.reason), self._session)

@@ -1,8 +1,8 @@
 """A server or the scheduler of MXNet's parameter server, which notices that a process has died.
 
-``python -m tofu.gluon.processes.parameter_server server`` is what
-``DMLC_ROLE=server python -c 'import mxnet'`` is, and watches heartbeats. The scheduler gets those of
-all processes, and names the one that has died; all others get the scheduler's.
+``python -m tofu.gluon.processes.parameter_server server`` does what
+``DMLC_ROLE=server python -c 'import mxnet'`` does, and watches heartbeats. The scheduler gets the
+heartbeats of all processes, and names the one that has died; all others get the scheduler's.
 """
 
 from __future__ import annotations

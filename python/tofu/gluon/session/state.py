@@ -9,19 +9,34 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
+
+from tofu.planner.lookers import Lookers
 
 from . import backend
 from .backward_calls import BackwardCalls
 from .living import Living
 
-if TYPE_CHECKING:
-    from tofu.gluon.training.views import View
-
-__all__ = ["Parts", "State"]
+__all__ = ["Parts", "State", "WholeArray"]
 
 # Parameter -> the tiles of each part of its gradient, and their layout.
 Parts = dict[Any, list[tuple[list[Any], Any]]]
+
+
+class WholeArray(Protocol):
+    """A whole array that the script got for tiles, to be kept equal to them."""
+
+    def before_backward(self) -> None:
+        """Synchronize before a backward pass."""
+
+    def after_backward(self) -> None:
+        """Synchronize after a backward pass."""
+
+    def flush(self) -> None:
+        """Write the array back into its tiles."""
+
+    def refresh(self) -> None:
+        """Read the tiles into the array if the script still holds it."""
 
 
 class _Depth(threading.local):
@@ -89,6 +104,7 @@ class State:
         gathered: which outputs the script has read since a program ran: program -> number of
             the output -> its name for errors, and where it was gathered.
         footprints: pool of programs -> what one of them takes, where there is a memory limit.
+        lookers: callbacks that see what the session plans.
         runs_python: whether a partitioned graph has operators written in Python (Custom).
         undo: functions that restore MXNet, called from last to first.
     """
@@ -101,7 +117,7 @@ class State:
         self.depth = _Depth()
         self.tiled = Living()
         self.peeking = False
-        self.views: set[View] = set()
+        self.views: set[WholeArray] = set()
         self.trainers = Living()
         self.running = threading.RLock()
         self.calls = BackwardCalls()
@@ -114,6 +130,7 @@ class State:
             weakref.WeakKeyDictionary()
         )
         self.footprints: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.lookers = Lookers()
         self.runs_python = False
         self.undo: list[Callable[[], None]] = []
         self._backend: Optional[backend.Backend] = None

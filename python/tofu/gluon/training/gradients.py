@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Protocol
 
 from mxnet import autograd, nd
 from mxnet.ndarray import NDArray
@@ -25,9 +25,6 @@ from mxnet.ndarray.ndarray import _new_alloc_handle
 
 from tofu.errors import GradientError
 from tofu.gluon.session.marks import marks_of, set_marks
-
-if TYPE_CHECKING:
-    from .tile_state import TileState
 
 __all__ = ["Gradients", "arrays_without_memory", "is_overwritten"]
 
@@ -42,6 +39,22 @@ def arrays_without_memory(like: Sequence[Any]) -> list[Any]:
     return [
         NDArray(_new_alloc_handle(array.shape, array.context, True, array.dtype)) for array in like
     ]
+
+
+class Spread(Protocol):
+    """The layouts of a parameter, and copies from one layout to another (TileState)."""
+
+    layout: Any
+
+    @property
+    def update_layout(self) -> Any:
+        """The box of the part that every worker updates."""
+
+    def parts_of(self, tiles: list[Any], layout: Any, wanted: Any) -> list[Any]:
+        """Return the tiles of one layout in another one, to read."""
+
+    def relay(self, tiles: Sequence[Any], layout: Any, out: Sequence[Any]) -> None:
+        """Fill `out`, in the parameter's layout, from tiles of another one."""
 
 
 class _Part(NamedTuple):
@@ -70,7 +83,7 @@ class Gradients:
         name: str,
         tiles: Sequence[Any],
         home: list[Any],
-        state: TileState,
+        state: Spread,
         *,
         has_memory: bool,
     ) -> None:

@@ -59,6 +59,7 @@ class Tiled:
     """
 
     _tofu: TileState
+    _tofu_views: Optional[tuple[View, View]] = None  # of the value and of the gradient
     name: str
     _data: Optional[list[Any]]
     _ctx_list: list[Any]
@@ -102,9 +103,8 @@ class Tiled:
         if arr_list is None:
             return super()._check_and_get(arr_list, ctx)  # type: ignore[misc]
         if ctx is list:
-            for view in (self._tofu.value, self._tofu.gradient):
-                if view is not None:
-                    view.suspend()
+            for view in self._tofu_views or ():
+                view.suspend()
             if self._tofu.gradients is not None:
                 self._tofu.gradients.follow()  # the script may look at the tiles' gradients
             return self._shown_tiles(arr_list)
@@ -132,12 +132,9 @@ class Tiled:
         return super()._check_and_get(list(self._ctx_list), ctx)  # type: ignore[misc]
 
     def _views(self) -> tuple[View, View]:
-        state = self._tofu
-        if state.value is None:
-            state.value = View(self, of_gradient=False)
-        if state.gradient is None:
-            state.gradient = View(self, of_gradient=True)
-        return state.value, state.gradient
+        if self._tofu_views is None:
+            self._tofu_views = (View(self, of_gradient=False), View(self, of_gradient=True))
+        return self._tofu_views
 
     def _recorded_whole(self, ctx: Any) -> Any:
         assert self._data is not None
@@ -162,7 +159,7 @@ class Tiled:
         assert self._data is not None
         state = self._tofu
         state.numpy = is_numpy(data)
-        _forget_views(state)
+        _forget_views(self)
         with autograd.pause():
             state.scatter(self._data[0], out=state.tiles)
         self._data = [array.detach() for array in state.tiles]
@@ -185,8 +182,8 @@ class Tiled:
     def _reduce(self) -> Any:
         if self._data is None:
             return super()._reduce()  # type: ignore[misc]
-        if self._tofu.value is not None:
-            self._tofu.value.suspend()
+        if self._tofu_views is not None:
+            self._tofu_views[0].suspend()
         whole = self._tofu.gather(self._data, context.cpu())
         return shown([whole], numpy=self._tofu.numpy)[0]
 
@@ -224,14 +221,15 @@ class Tiled:
         if self._tofu.gradients is not None and was_gone:
             self._tofu.gradients.give_up()
         if self._data is not None:
-            _forget_views(self._tofu)
+            _forget_views(self)
             self._tofu.tiles = list(self._data)
             self._tofu.generation += 1
             self._tofu.forget_views()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # Copies and pickles are plain parameters.
-        state = {name: value for name, value in self.__dict__.items() if name != "_tofu"}
+        ours = ("_tofu", "_tofu_views")
+        state = {name: value for name, value in self.__dict__.items() if name not in ours}
         state["_data"] = _plain_copy(self, self._data)
         state["_grad"] = _plain_copy(self, *_gradient_tiles(self))
         return object.__new__, (self._plain_class,), state
@@ -338,16 +336,16 @@ def _spread(
 def untile(parameter: Any) -> None:
     """Make a tiled parameter a plain one again, on the script's context."""
     state: TileState = parameter._tofu
-    for view in (state.value, state.gradient):
-        if view is not None:
-            view.flush()
-    _forget_views(state)
+    for view in parameter._tofu_views or ():
+        view.flush()
+    _forget_views(parameter)
     where = parameter._ctx_list[0]
     tiles, (gradients, layout) = parameter._data, _gradient_tiles(parameter)
     fresh = gradients is not None and all(array._fresh_grad for array in tiles)
     state.state.tiled.discard(parameter)
     parameter.__class__ = parameter._plain_class
     del parameter._tofu
+    vars(parameter).pop("_tofu_views", None)
     parameter._grad = None
     if tiles is None:
         return
@@ -417,10 +415,9 @@ def _gradient_tiles(parameter: Any) -> tuple[Optional[list[Any]], Any]:
     return state.gradients.in_place()
 
 
-def _forget_views(state: TileState) -> None:
-    for view in (state.value, state.gradient):
-        if view is not None:
-            view.forget()
+def _forget_views(parameter: Any) -> None:
+    for view in parameter._tofu_views or ():
+        view.forget()
 
 
 def _plain_copy(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import numpy as np
 from mxnet import autograd
@@ -19,9 +19,7 @@ from tofu.gluon.session.arrays import classic
 from tofu.gluon.session.session import Session
 from tofu.gluon.session.state import State
 
-if TYPE_CHECKING:
-    from .gradients import Gradients
-    from .views import View
+from .gradients import Gradients
 
 __all__ = ["TileState", "Update"]
 
@@ -54,7 +52,6 @@ class TileState:
         updates: counts the times when a Trainer, or ``set_data``, has written there.
         numpy: whether the script gets arrays of ``mx.np``; all here are classic.
         gradients: None where none is wanted.
-        value, gradient: the whole arrays handed out.
     """
 
     layout: Any
@@ -67,8 +64,6 @@ class TileState:
     updates: int = 0
     numpy: bool = False
     gradients: Optional[Gradients] = None
-    value: Optional[View] = None
-    gradient: Optional[View] = None
     _known: tuple[int, Any, Any] = (-1, None, None)  # what _views has made, and of what
 
     @property

@@ -17,7 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional, Protocol
 
 from mxnet import autograd
 from mxnet.base import _LIB, NDArrayHandle, check_call
@@ -25,10 +25,10 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _new_alloc_handle
 from mxnet.numpy import ndarray as np_ndarray
 
-from .outputs import is_divided
+from tofu.gluon.session.state import WholeArray
 
-if TYPE_CHECKING:
-    from .parameter import Tiled
+from .outputs import is_divided
+from .tile_state import TileState
 
 __all__ = [
     "View",
@@ -40,6 +40,13 @@ __all__ = [
     "parameter_of",
     "refresh",
 ]
+
+
+class Owner(Protocol):
+    """The attributes of a tiled parameter that its views use."""
+
+    _data: Optional[list[Any]]
+    _tofu: TileState
 
 
 class _ValueHandle(NDArrayHandle):  # type: ignore[misc]
@@ -106,7 +113,7 @@ class View:
         of_gradient: whether the tiles are those of its gradient, not of its value.
     """
 
-    def __init__(self, owner: Tiled, *, of_gradient: bool) -> None:
+    def __init__(self, owner: Owner, *, of_gradient: bool) -> None:
         self._owner = weakref.ref(owner)
         self._views = owner._tofu.state.views
         self._of_gradient = of_gradient
@@ -206,17 +213,17 @@ class View:
     def _is_held(self) -> bool:
         return self._whole is not None and sys.getrefcount(self._whole) > _OWN_REFERENCES
 
-    def _is_there(self, owner: Tiled) -> bool:
+    def _is_there(self, owner: Owner) -> bool:
         return owner._data is not None and (
             not self._of_gradient or owner._tofu.gradients is not None
         )
 
-    def _is_gone(self, owner: Tiled) -> bool:
+    def _is_gone(self, owner: Owner) -> bool:
         """Whether only the copy is left, because an update has used the gradient."""
         gradients = owner._tofu.gradients
         return self._of_gradient and gradients is not None and gradients.is_gone
 
-    def _tiles(self, owner: Tiled, *, to_write: bool = False) -> tuple[list[Any], Any]:
+    def _tiles(self, owner: Owner, *, to_write: bool = False) -> tuple[list[Any], Any]:
         """The tiles and their layout."""
         if not self._of_gradient:
             return list(owner._data or ()), owner._tofu.layout
@@ -235,7 +242,7 @@ class View:
         self._equal = True
 
 
-def handed_out(array: Any, parameter: Optional[Tiled], *, numpy: bool) -> Any:
+def handed_out(array: Any, parameter: Optional[Owner], *, numpy: bool) -> Any:
     """An array as the script gets it, with the same memory and place in autograd's graph.
 
     Args:
@@ -250,25 +257,25 @@ def handed_out(array: Any, parameter: Optional[Tiled], *, numpy: bool) -> Any:
     return (np_ndarray if numpy else NDArray)(handle)
 
 
-def before_backward(views: Iterable[View]) -> None:
+def before_backward(views: Iterable[WholeArray]) -> None:
     """Synchronize tiles and copies before a backward pass."""
     for view in list(views):
         view.before_backward()
 
 
-def after_backward(views: Iterable[View]) -> None:
+def after_backward(views: Iterable[WholeArray]) -> None:
     """Synchronize tiles and copies after a backward pass."""
     for view in list(views):
         view.after_backward()
 
 
-def flush(views: Iterable[View]) -> None:
+def flush(views: Iterable[WholeArray]) -> None:
     """Write all handed-out copies back into their tiles."""
     for view in list(views):
         view.flush()
 
 
-def refresh(views: Iterable[View]) -> None:
+def refresh(views: Iterable[WholeArray]) -> None:
     """Read all tiles into the copies that scripts still hold."""
     for view in list(views):
         view.refresh()

@@ -11,8 +11,9 @@ from mxnet.base import _LIB, c_str, check_call
 from tofu.mx.nnvm import Entry, Graph, Node
 
 from ..extension import mxnet_errors
+from .lower.split_sensitive import DATA_SHAPE
 
-__all__ = ["DATA_SHAPE", "HEAD_GRADIENT", "RENAMED", "differentiate"]
+__all__ = ["HEAD_GRADIENT", "RENAMED", "differentiate"]
 
 # The variables of the head gradients have this name, followed by the output's index.
 HEAD_GRADIENT = "tofu_head_gradient"
@@ -20,9 +21,8 @@ HEAD_GRADIENT = "tofu_head_gradient"
 _SUM = "add_n"
 RENAMED = {"zeros": "_zeros_without_dtype", "elemwise_sum": _SUM}
 # MXNet saves this operator without an attribute that it needs to load it: the shape of the
-# forward operator's data. The lowering of gather_nd stores that in the forward operator.
+# forward operator's data, which the lowering of gather_nd keeps as DATA_SHAPE.
 _SCATTERED = "_backward_gather_nd"
-DATA_SHAPE = "__tofu_data_shape__"
 # No gradient flows through these; most have no gradient function at all.
 _CONSTANT = frozenset(
     ("BlockGrad", "argmax", "argmax_channel", "argmin", "argsort", "shape_array", "size_array")

@@ -1,1 +1,1 @@
-"""Example calls of every described operator: attributes, shapes, and kinds of values."""
+"""The example calls beside the descriptions: all of them, and values to run them on."""

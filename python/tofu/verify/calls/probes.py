@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from tofu.verify.calls.case import In
+from tofu.lang.calls import In
 
 __all__ = ["values"]
 

@@ -14,10 +14,10 @@ from tofu.analysis.apply_row import Split
 from tofu.config import Config
 from tofu.errors import TdlError, TofuError
 from tofu.lang import lookup
-from tofu.verify.calls.case import Case
+from tofu.lang.calls import Case
 from tofu.verify.check.draw import drawn, with_dtype
-from tofu.verify.find.explained import EXPLAINED
 from tofu.verify.find.missing import missing_ways
+from tofu.verify.find.omitted_splits import EXPLAINED
 from tofu.verify.run.by_parts import MismatchError, Run
 
 __all__ = ["SEARCH", "Finding", "Verdict", "check_operator", "described_in", "splits_of"]

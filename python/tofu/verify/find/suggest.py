@@ -12,8 +12,8 @@ import numpy as np
 
 from tofu.analysis.described import load_described
 from tofu.errors import ConfigError, GraphError
+from tofu.lang.calls import Case, In
 from tofu.mx.graphs.custom import gradient_call
-from tofu.verify.calls.case import Case, In
 from tofu.verify.calls.probes import values
 from tofu.verify.find.splits import Way, find_ways, refusing
 from tofu.verify.find.writing import Found, text_of

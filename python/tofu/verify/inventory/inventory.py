@@ -16,13 +16,12 @@ import numpy as np
 from tofu.analysis import row_for
 from tofu.errors import TofuError
 from tofu.lang import Description, Shape, ir, lookup
-from tofu.verify.calls.case import Case
-from tofu.verify.calls.cases import NOT_RUN
+from tofu.lang.calls import Case
+from tofu.verify.calls.operator_calls import NOT_RUN, cases_by_operator
 from tofu.verify.calls.probes import values
-from tofu.verify.calls.registry import cases_by_operator
 from tofu.verify.inventory.classes import INEXPRESSIBLE, UNRUN, class_of, counts
 from tofu.verify.inventory.listing import registered_operators
-from tofu.verify.inventory.record import recorded
+from tofu.verify.inventory.recorded_results import recorded
 from tofu.verify.run.node import inferred, quiet, run_node
 
 __all__ = ["Call", "Operator", "call_of", "fingerprint", "inventory", "operator_of"]

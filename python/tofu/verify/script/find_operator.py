@@ -3,8 +3,8 @@
     python -m tofu.verify.script.find_operator OUT SCRIPT [ARGS]...
 
 ``MXNET_GRAPH_PASS=tofu`` is in the environment. OUT is a JSON list of the operators that give
-something else in parts than as a whole (tofu.verify.script.operators), in the order in which they
-run, with what describes each.
+something else in parts than as a whole (tofu.verify.script.wrong_operators), in the order in which
+they run, each with its description.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tofu.analysis.table import described_name
 from tofu.gluon import disable
 from tofu.gluon.blocks.block import PartitionedBlock
 from tofu.gluon.session.arrays import classic
-from tofu.plans import Compiled, observe
+from tofu.gluon.session.session import looking
+from tofu.planner.program import Compiled
 from tofu.plans.names import readable
 
-from .operators import wrong_operators
 from .record import Recorder, run_script
+from .wrong_operators import wrong_operators
 
 __all__ = ["main"]
 
@@ -70,7 +71,7 @@ def main() -> None:
             recorder.graphs += 1
             graphs.note(compiled)
 
-        with observe(note):
+        with looking(compiled=note):
             run_script(recorder, script, args)
     finally:
         PartitionedBlock.run = before  # type: ignore[method-assign]

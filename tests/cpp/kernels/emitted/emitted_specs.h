@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/multifetch_spec.h"
 
 namespace tofu {
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
 #include "support/mock_graph.h"
 

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/fetch_bundle.h"
+#include "fetch/crossing.h"
+#include "fetch/fetch_bundle.h"
+#include "fetch/node_names.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"

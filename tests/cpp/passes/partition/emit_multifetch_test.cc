@@ -4,7 +4,10 @@
 
 #include <memory>
 
-#include "kernels/multifetch_spec.h"
+#include "fetch/crossing.h"
+#include "fetch/fetch_nodes.h"
+#include "fetch/multifetch_spec.h"
+#include "passes/partition/retire.h"
 
 namespace tofu {
 namespace {

@@ -10,7 +10,9 @@
 #include <set>
 #include <utility>
 
-#include "mxnet/dialect.h"
+#include "fetch/crossing.h"
+#include "fetch/fetch_nodes.h"
+#include "mxnet/dialect/dialect.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/drop_acknowledgements.h"
 #include "passes/schedule/phases.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fetch/crossing.h"
+#include "fetch/node_names.h"
 #include "graph/box.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/partition.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "kernels/fetch_bundle.h"
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/fetch_bundle.h"
+#include "fetch/node_names.h"
 #include "passes/partition/partition.h"
 #include "support/mock_graph.h"
 

@@ -7,7 +7,8 @@
 #include <random>
 #include <set>
 
-#include "passes/partition/emit_multifetch.h"
+#include "mxnet/dialect/dialect.h"
+#include "passes/partition/graph_builder.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/order_nodes.h"
 #include "support/built_nodes.h"

@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "fetch/crossing.h"
+#include "fetch/node_names.h"
 #include "passes/partition/emit_multifetch.h"
 #include "passes/partition/fetch.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/retire.h"
 #include "support/multifetch_checks.h"
 
 namespace tofu {

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "passes/partition/emit_multifetch.h"
+#include "fetch/node_names.h"
 #include "passes/partition/graph_builder.h"
+#include "passes/partition/retire.h"
 #include "passes/schedule/control_deps.h"
 #include "passes/schedule/order_nodes.h"
 

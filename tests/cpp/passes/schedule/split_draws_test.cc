@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "fetch/node_names.h"
 #include "graph/verify_graph.h"
-#include "mxnet/dialect.h"
+#include "mxnet/dialect/dialect.h"
 #include "passes/partition/partition.h"
 #include "passes/partition/verify_tiles.h"
 #include "passes/schedule/training_step.h"

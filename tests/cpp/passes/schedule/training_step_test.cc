@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "fetch/crossing.h"
 #include "passes/partition/partition.h"
 #include "passes/schedule/control_deps.h"
 #include "passes/schedule/drop_acknowledgements.h"

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "mxnet/dialect.h"
+#include "fetch/node_names.h"
+#include "mxnet/dialect/dialect.h"
 #include "passes/partition/graph_builder.h"
 #include "passes/simulate/operations.h"
 #include "support/built_nodes.h"

@@ -167,7 +167,6 @@ def test_graphs_are_placed_here():
 
 
 def test_operators_hold_no_resource_of_mxnet():
-    assert extension.frees_operators()
     # A second call, as after a failed load, finds them freed already.
     assert extension.free_operators(extension._library, find_lib_path()[0]) is None
 

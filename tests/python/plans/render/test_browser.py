@@ -12,12 +12,12 @@ import shlex
 
 import pytest
 
-from tofu.plans import Plan, render_html
+from tofu.plans import Plan
 from tofu.plans.layers import layers_of
 from tofu.plans.peak import Held, Peak
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.explain import Section
-from tofu.plans.render.html import render_html_difference, worker_colour
+from tofu.plans.render.html import render_html, render_html_difference, worker_colour
 
 from ..documents import document
 from .browser import VARIABLE, Browser, find_browser

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import tofu.plans.render.html
-from tofu.plans import Plan, TensorPlan, render_html
+from tofu.plans import Plan, TensorPlan
 from tofu.plans.layers import direction_of, layers_of
 from tofu.plans.peak import Held, Peak
 from tofu.plans.render.explain import Section
-from tofu.plans.render.html import render_html_difference, worker_colour
+from tofu.plans.render.html import render_html, render_html_difference, worker_colour
 from tofu.plans.render.picture import draw, worker_pieces
 
 from ..documents import document, stack

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from tofu.plans import Plan, render_text
+from tofu.plans import Plan
 from tofu.plans.render.grouping import repeated_operators, repeated_tensors
+from tofu.plans.render.text import render_text
 
 from ..documents import document, stack
 

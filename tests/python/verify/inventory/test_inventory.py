@@ -15,11 +15,10 @@ from tofu.cli import operator_list, operator_report
 from tofu.lang import lookup, op
 from tofu.mx.extension import load
 from tofu.mx.graphs.gradient import RENAMED
-from tofu.verify.calls.cases import ALL, NOT_RUN
-from tofu.verify.calls.registry import cases_by_operator
+from tofu.verify.calls.operator_calls import NOT_RUN, cases_by_operator, shipped_cases
 from tofu.verify.check.operator import check_operator
-from tofu.verify.find.explained import EXPLAINED
-from tofu.verify.inventory import cache, record
+from tofu.verify.find.omitted_splits import EXPLAINED
+from tofu.verify.inventory import cache, recorded_results
 from tofu.verify.inventory.classes import CLASSES, class_of, counts
 from tofu.verify.inventory.inventory import (
     Call,
@@ -109,7 +108,7 @@ def test_a_fingerprint_follows_the_description() -> None:
 
 
 def test_what_is_verified_is_in_the_record(operators: list) -> None:
-    kept = record.recorded()
+    kept = recorded_results.recorded()
     verified = {o["name"] for o in operators if o["verified"]}
     assert verified <= set(kept)
     assert all(kept[name]["checked"] > 0 for name in verified)
@@ -164,14 +163,14 @@ def test_the_cache_is_read_and_renewed(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_every_split_that_is_missing_is_explained_and_nothing_else() -> None:
     """After tofu verify --record. Delete explanations of splits that are no longer found."""
-    kept = record.recorded()
+    kept = recorded_results.recorded()
     assert [op for op, mark in kept.items() if "missing" in mark] == []
     assert {op for op, mark in kept.items() if "explained" in mark} == set(EXPLAINED)
     assert all(EXPLAINED.values())
 
 
 def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
-    case = next(case for case in ALL if case.op == "size_array")
+    case = next(case for case in shipped_cases() if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     document = json.loads(operator_report.verdicts_document([verdict]))
     assert set(document) == {"checked", "false", "missing", "explained", "skipped"}
@@ -187,6 +186,6 @@ def test_an_explanation_takes_a_split_out_of_the_missing() -> None:
 
 def test_what_nothing_explains_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tofu.verify.check.operator.EXPLAINED", {})
-    case = next(case for case in ALL if case.op == "size_array")
+    case = next(case for case in shipped_cases() if case.op == "size_array")
     verdict = check_operator("size_array", [case], 1)
     assert len(verdict.missing) == 2 and verdict.explained == []

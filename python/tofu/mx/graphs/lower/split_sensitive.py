@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Optional
 
-from tofu.mx.graphs.gradient import DATA_SHAPE
 from tofu.mx.nnvm import Entry, Node, format_shape
 
 from .registry import BEFORE, Builder, flag, number
 
-__all__: list[str] = []
+__all__ = ["DATA_SHAPE"]
+
+# The attribute of gather_nd that keeps its data's shape.
+DATA_SHAPE = "__tofu_data_shape__"
 
 _FLOATS = {0: "float32", 1: "float64", 2: "float16"}
 

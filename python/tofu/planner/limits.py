@@ -1,0 +1,152 @@
+"""Searches within a memory limit: how to lower the limit of tiles until what is found fits.
+
+A search limits tiles only (src/passes/search/memory_limit.h). What a plan really takes, with
+the regions that operators fetch and the blocks that MXNet cannot reuse, is known afterwards; the
+limit of the tiles is lowered by what was too much, until the plan fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Generic, Optional, TypeVar
+
+from tofu.errors import MemoryLimitError, PlanError
+from tofu.plans import Plan
+from tofu.plans.plan import format_bytes
+from tofu.plans.render.peak import held_groups, peak_text
+
+__all__ = ["Fit", "check_fits", "fit_within", "held_bytes", "keep_what_fits"]
+
+Found = TypeVar("Found")
+_TRIES = 6
+_LEAST_CUT = 0.01  # of the limit, between two tries
+_HELD_SHOWN = 3
+_LEAST_KEPT = 0.002  # of the limit, for which another partition is not worth it
+
+
+def held_bytes(plan: Plan) -> int:
+    """What the fullest worker holds."""
+    return sum(plan.bytes_per_worker.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit(Generic[Found]):
+    """What searches within a limit have found.
+
+    Attributes:
+        found: the cheapest that fits; if none does, the one that holds least.
+        held_bytes: what it holds.
+        fits: whether it fits.
+    """
+
+    found: Found
+    held_bytes: int
+    fits: bool
+
+    @classmethod
+    def of(cls, found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:
+        """What was found, and whether it fits."""
+        size = held(found)
+        return cls(found, size, size <= limit_bytes)
+
+
+def fit_within(
+    search: Callable[[Optional[int]], Found],
+    held: Callable[[Found], int],
+    limit_bytes: int,
+    fallback: Optional[Callable[[], Found]] = None,
+) -> Fit[Found]:
+    """The cheapest that a few searches find within a limit.
+
+    Args:
+        search: finds the cheapest whose tiles take at most so many bytes; None: any number.
+        held: the bytes that it really takes.
+        limit_bytes: what a worker can hold.
+        fallback: finds another that may hold less, tried last.
+
+    Raises:
+        PlanError: even the search without a limit finds nothing.
+    """
+    least = Fit.of(search(None), held, limit_bytes)
+    tiles = limit_bytes
+    for _ in range(_TRIES):
+        if least.fits or tiles <= 0:
+            break
+        try:
+            found = Fit.of(search(tiles), held, limit_bytes)
+        except PlanError:
+            break
+        least = min(least, found, key=lambda fit: fit.held_bytes)
+        tiles -= max(found.held_bytes - limit_bytes, int(_LEAST_CUT * limit_bytes))
+    if not least.fits and fallback is not None:
+        other = Fit.of(fallback(), held, limit_bytes)
+        least = min(least, other, key=lambda fit: fit.held_bytes)
+    return least
+
+
+def keep_what_fits(
+    fit: Fit[Found],
+    keep: Callable[[int], Found],
+    held: Callable[[Found], int],
+    limit_bytes: int,
+) -> Fit[Found]:
+    """The same plan, with as many fetched regions kept as the limit has memory for.
+
+    Args:
+        fit: a plan that keeps none between forward and backward.
+        keep: the plan whose peaks grow by so many bytes for regions.
+        held: the bytes that it really takes.
+        limit_bytes: what a worker can hold.
+    """
+    spare = limit_bytes - fit.held_bytes
+    for _ in range(_TRIES):
+        if not fit.fits or spare < _LEAST_KEPT * limit_bytes:
+            break
+        kept = Fit.of(keep(spare), held, limit_bytes)
+        if kept.fits:
+            return kept
+        spare -= max(kept.held_bytes - limit_bytes, spare // 4)
+    return fit
+
+
+def check_fits(
+    name: str, plan: Plan, limit_bytes: int, *, taken_bytes: int = 0, recompute: str = "all"
+) -> None:
+    """Raise MemoryLimitError unless a plan fits; it says what takes the memory.
+
+    Args:
+        name: what is planned.
+        plan: the plan that holds least, with its memory.
+        limit_bytes: what a worker can hold.
+        taken_bytes: what other graphs of the run hold of that.
+        recompute: whether recomputation was tried, one of config.RECOMPUTES.
+    """
+    held = held_bytes(plan)
+    if held + taken_bytes <= limit_bytes:
+        return
+    workers = f"{plan.workers} worker{'s' * (plan.workers > 1)}"
+    advice = "recomputation (TOFU_RECOMPUTE=auto), " if recompute == "none" else ""
+    others = f", next to {format_bytes(taken_bytes)} of other graphs" if taken_bytes else ""
+    raise MemoryLimitError(
+        f"{name}: no plan over {workers} was found that fits in {format_bytes(limit_bytes)}"
+        f"{others}; the least that one holds is {format_bytes(held)}. {_worst_moment(plan)}"
+        f"Use more workers, a smaller batch, {advice}or an optimizer with less state"
+    )
+
+
+def _worst_moment(plan: Plan) -> str:
+    """When most is needed and what is held then, as sentences; "" for an estimate."""
+    kinds = ((size, kind.replace("_", " ")) for kind, size in plan.bytes_per_worker.items())
+    shares = ", ".join(
+        f"{format_bytes(size)} {kind}" for size, kind in sorted(kinds, reverse=True) if size
+    )
+    told = f"That is {shares}. "
+    if plan.peak is None or not plan.peak.nodes:
+        return told
+    groups = held_groups(plan)[:_HELD_SHOWN]
+    largest = "; ".join(
+        f"{each.name}{f' (x {len(each)})' * (len(each) > 1)}: {format_bytes(each.bytes)}"
+        for each in groups
+    )
+    moment = peak_text(plan)[0]
+    return f"{told}{moment[0].upper()}{moment[1:]}. Largest then: {largest}. "

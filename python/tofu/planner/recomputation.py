@@ -1,0 +1,160 @@
+"""Recomputation: parts of the forward pass run again in the backward pass, to hold less.
+
+    found = recomputed(table)           # as few activations as possible
+    found.table                         # of the graph that computes them again
+    found.cost / found.graph_cost       # how much more is computed
+
+The pass is src/passes/recompute; this module tells it what operators cost and which must not run
+again, and looks for as little recomputation as a memory limit needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Generic, Optional, TypeVar
+
+from tofu import _core
+from tofu.analysis.work import node_work
+from tofu.plans import Plan
+
+from .limits import Fit
+
+__all__ = ["Recomputation", "Recomputed", "fit_with_recomputation", "recomputed"]
+
+Found = TypeVar("Found")
+
+# Operations that a device does while it moves a byte: 15 TFLOPS and 0.9 TB/s, as a V100.
+_FLOPS_PER_BYTE = 16
+# They write to their inputs, or keep state for their backward operator.
+_STATEFUL = frozenset(("BatchNorm", "Custom", "RNN", "SyncBatchNorm", "_contrib_SyncBatchNorm"))
+_TRIES = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Recomputation:
+    """A training graph that runs parts of its forward pass again.
+
+    Attributes:
+        table: its strategy table; without recomputation, the one given.
+        limit_bytes: the limit of activations that it was made for; 0: as few as possible.
+        segments: the number of parts that run again.
+        operators: the number of operators that do.
+        saved_bytes: activations that the backward pass reads, whole, without recomputation.
+        bytes: the most that stay, or are computed again, at a time.
+        cost: of what runs again: operations, and those that its memory traffic takes as long as.
+        graph_cost: of the whole graph, without recomputation.
+    """
+
+    table: _core.StrategyTable
+    limit_bytes: int
+    segments: int
+    operators: int
+    saved_bytes: int
+    bytes: int
+    cost: int
+    graph_cost: int
+
+    @property
+    def computation(self) -> float:
+        """The computation of a step, as a multiple of that without recomputation."""
+        return 1 + self.cost / max(self.graph_cost, 1)
+
+    def note(self, plan: Plan) -> Plan:
+        """A plan of this graph, with what is computed again in its document."""
+        kept = ("limit_bytes", "segments", "operators", "saved_bytes", "bytes")
+        found: dict[str, Any] = {name: getattr(self, name) for name in kept}
+        found["computation"] = self.computation
+        return plan.noted(recompute=found)
+
+
+def recomputed(table: _core.StrategyTable, limit_bytes: int = 0) -> Recomputation:
+    """The graph with the least recomputation that keeps activations within a limit.
+
+    Args:
+        table: strategy table of a training graph.
+        limit_bytes: bytes of whole activations; 0: as few as possible.
+    """
+    costs = _costs(table.graph)
+    found = _core.recompute(table, costs=costs, limit_bytes=limit_bytes)
+    return Recomputation(
+        table=found["table"] if found["segments"] else table,
+        limit_bytes=limit_bytes,
+        segments=found["segments"],
+        operators=found["repeated"],
+        saved_bytes=found["saved_bytes"],
+        bytes=found["bytes"],
+        cost=found["cost"],
+        graph_cost=sum(map(abs, costs)),
+    )
+
+
+def _costs(graph: _core.Graph) -> list[int]:
+    """What each node costs; negative if it must not run again."""
+    costs = []
+    for node in graph.nodes:
+        cost = 0
+        if node.op:
+            _, flops, moved = node_work(node)
+            cost = 1 + int(flops + _FLOPS_PER_BYTE * moved)
+        costs.append(-cost if node.op in _STATEFUL else cost)
+    return costs
+
+
+@dataclasses.dataclass(frozen=True)
+class Recomputed(Generic[Found]):
+    """What was found for a graph with, or without, recomputation.
+
+    Attributes:
+        fit: what was found.
+        recomputation: the graph that it is for; None: the one given.
+    """
+
+    fit: Fit[Found]
+    recomputation: Optional[Recomputation] = None
+
+
+def fit_with_recomputation(
+    table: _core.StrategyTable,
+    fit_graph: Callable[[_core.StrategyTable, bool], Fit[Found]],
+    mode: str,
+    limit_bytes: Optional[int],
+) -> Recomputed[Found]:
+    """What fits in a limit with as little recomputation as necessary.
+
+    Args:
+        table: strategy table of the graph.
+        fit_graph: finds a plan of a graph, in the limit if possible; told whether parts of the
+            graph run again.
+        mode: one of config.RECOMPUTES.
+        limit_bytes: what a worker can hold; None: any number of bytes.
+    """
+    if mode == "all":
+        most = recomputed(table)
+        return Recomputed(fit_graph(most.table, most.segments > 0), most if most.segments else None)
+    plain = fit_graph(table, False)
+    if plain.fits or mode == "none" or limit_bytes is None:
+        return Recomputed(plain)
+    most = recomputed(table)
+    if not most.segments:
+        return Recomputed(plain)
+    best = Recomputed(fit_graph(most.table, True), most)
+    if not best.fit.fits:
+        return min(Recomputed(plain), best, key=lambda found: found.fit.held_bytes)
+    # Between all and nothing: guess linearly, as activations are what differs.
+    low, low_held = most.bytes, best.fit.held_bytes
+    high, high_held = most.saved_bytes, plain.held_bytes
+    for _ in range(_TRIES):
+        share = (limit_bytes - low_held) / max(high_held - low_held, 1)
+        guess = low + int(share * (high - low))
+        if not low < guess < high:
+            break
+        tried = recomputed(table, guess)
+        if tried.cost >= (best.recomputation or tried).cost:
+            break
+        fit = fit_graph(tried.table, tried.segments > 0)
+        if fit.fits:
+            best = Recomputed(fit, tried)
+            low, low_held = guess, fit.held_bytes
+        else:
+            high, high_held = guess, fit.held_bytes
+    return best

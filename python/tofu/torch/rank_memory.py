@@ -1,0 +1,313 @@
+"""What a rank holds over a training step: its program runs on tiles without data.
+
+Every tile, message and copy that the program makes is noted from when it is made to when nothing
+refers to it any more, views with what they are views of. Ranks hold the same but for messages, so
+rank 0 stands for all.
+
+    step_memory(plan).kinds        # {"parameters": 1024, "gradients": 512, ...}
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tofu.plans.peak import Held, Peak
+from tofu.torch.batches import Task
+from tofu.torch.exchange import Exchange, Message, Transfers
+from tofu.torch.module_graph import OPTIMIZERS
+from tofu.torch.module_trace import Entry
+from tofu.torch.rank_program import Program, Tiles
+from tofu.torch.torch_plan import TorchPlan
+
+__all__ = ["Life", "Lives", "StepMemory", "dry_run", "step_memory", "with_memory"]
+
+_DEVICE = "meta"
+
+
+@dataclass
+class Life:
+    """A piece of memory.
+
+    Attributes:
+        operator: the operator that made it, or that it was received for.
+        fetched: whether an exchange made it.
+        bytes: its size.
+        born, died: numbers of events; it is there before it died.
+    """
+
+    operator: str
+    fetched: bool
+    bytes: int
+    born: int
+    died: Optional[int] = None
+
+
+class Lives(TorchDispatchMode):
+    """Notes when memory of tensors is taken and given back while it is active.
+
+    Attributes:
+        lives: in the order in which they began.
+        events: the number of times that memory was taken or given back.
+        bytes: what is taken now.
+        most_bytes: the most since it was last set to `bytes`.
+        operator, fetched: of memory that is taken next.
+    """
+
+    def __init__(self, kept: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.lives: list[Life] = []
+        self.events = 0
+        self.bytes = 0
+        self.most_bytes = 0
+        self.operator, self.fetched = "", False
+        self._kept = {_place(tensor) for tensor in kept}
+        self._seen: dict[int, Any] = {}  # tensors that are alive, by id
+        self._shared: dict[int, list[Any]] = {}  # by storage: number of its tensors, and life
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(tensor, torch.Tensor) and id(tensor) not in self._seen:
+                self._note(tensor)
+        return result
+
+    def _note(self, tensor: Any) -> None:
+        place, number = _place(tensor), id(tensor)
+        if place in self._kept:
+            return
+        if place not in self._shared:
+            size = tensor.untyped_storage().nbytes()
+            life = Life(self.operator, self.fetched, size, self.events)
+            self.lives.append(life)
+            self._shared[place] = [0, life]
+            self._changed(size)
+        self._shared[place][0] += 1
+        self._seen[number] = weakref.ref(tensor, lambda _: self._gone(number, place))
+
+    def _gone(self, number: int, place: int) -> None:
+        del self._seen[number]
+        shared = self._shared[place]
+        shared[0] -= 1
+        if not shared[0]:
+            del self._shared[place]
+            shared[1].died = self.events
+            self._changed(-shared[1].bytes)
+
+    def _changed(self, size: int) -> None:
+        self.events += 1
+        self.bytes += size
+        self.most_bytes = max(self.most_bytes, self.bytes)
+
+    def of(self, tensor: Any) -> Optional[Life]:
+        """The memory of a tensor that is alive."""
+        shared = self._shared.get(_place(tensor))
+        return None if shared is None else shared[1]
+
+
+def _place(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """What a rank holds at the worst moment of a training step.
+
+    Attributes:
+        kinds: bytes by kind. Parameters include buffers; the optimizer's state is that of the
+            plan's optimizer; inputs and outputs, as tiles, are activations.
+        peak: the tensors between operators over the step, and those of the worst moment.
+        lives: all memory that the step takes and gives back.
+    """
+
+    kinds: Mapping[str, int]
+    peak: Peak
+    lives: tuple[Life, ...]
+
+    @property
+    def bytes(self) -> int:
+        """All bytes."""
+        return sum(self.kinds.values())
+
+
+class _Place:
+    """A place in a mesh whose devices do not exist."""
+
+    device_type = _DEVICE
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.mesh = torch.arange(math.prod(sizes)).reshape(sizes)
+
+    def size(self) -> int:
+        """The number of devices."""
+        return int(self.mesh.numel())
+
+    def get_rank(self) -> int:
+        """The rank at this place."""
+        return 0
+
+    def get_local_rank(self, dim: int) -> int:
+        """The number of the place along a dimension."""
+        return 0
+
+    def get_coordinate(self) -> list[int]:
+        """The place."""
+        return [0] * self.mesh.ndim
+
+
+class _NoExchange(Exchange):
+    """Exchanges in which nothing is sent: messages and tiles are made, but not filled."""
+
+    def _messages(
+        self, tiles: Sequence[Any], swapped: Sequence[tuple[int, Transfers]]
+    ) -> dict[int, Any]:
+        """All messages as one tensor."""
+        size = sum(
+            math.prod(piece.shape) * tiles[k].element_size()
+            for k, transfers in swapped
+            for piece in transfers.sends
+            if piece.rank != self.mesh.get_rank()
+        )
+        return {0: torch.empty(size, dtype=torch.uint8, device=_DEVICE)}
+
+    def _fill(
+        self, value: Any, tile: Any, term: Sequence[Any], received: Mapping[int, Message]
+    ) -> None:
+        for piece, _ in term:
+            if piece.rank != self.mesh.get_rank():
+                received[piece.rank].skip()
+
+    def _reduce(self, flat: Any, reduction: str, dim: int) -> None:
+        pass
+
+    def _send(self, messages: Mapping[int, Any], buffers: Mapping[int, Any]) -> None:
+        pass
+
+
+class _DryProgram(Program):
+    """A program on tiles without data, which notes what is alive while each operator runs."""
+
+    def __init__(self, plan: TorchPlan) -> None:
+        place: Any = _Place(plan.mesh)
+        super().__init__(plan, place)
+        self.exchange = _NoExchange(place)
+        self.lives = Lives()
+        self.nodes: list[str] = []
+        self.most: list[int] = []
+
+    def _run(self, call: Any, tiles: Tiles) -> None:
+        self._noted(call.outputs[0].entry.node if call.outputs else "", fetched=False)
+        super()._run(call, tiles)
+        self.most[-1] = self.lives.most_bytes
+
+    def _exchange(self, batch: Sequence[Task], tiles: Tiles) -> None:
+        self._noted(batch[0].entry.node, fetched=True)
+        super()._exchange(batch, tiles)
+        self.most[-1] = self.lives.most_bytes
+
+    def _noted(self, node: str, *, fetched: bool) -> None:
+        lives = self.lives
+        lives.operator, lives.fetched, lives.most_bytes = node, fetched, lives.bytes
+        self.nodes.append(node)
+        self.most.append(lives.bytes)
+
+    def tile(self, entry: Entry) -> Any:
+        """A tile without data of a tensor as it is kept."""
+        shape = list(self._shapes[entry])
+        for dim, cut in enumerate(self.placements(entry)):
+            if isinstance(cut, int) and cut >= 0:
+                shape[cut] //= self.plan.mesh[dim]
+        return torch.empty(shape, dtype=self._metas[entry].dtype, device=_DEVICE)
+
+
+def dry_run(plan: TorchPlan) -> tuple[_DryProgram, dict[str, int], set[int]]:
+    """Run a step of rank 0 without data.
+
+    Returns:
+        The program, the bytes that are there all the time by kind, and the numbers of the lives
+        that are gradients.
+    """
+    program, traced = _DryProgram(plan), plan.traced
+    fixed = {"parameters": 0, "optimizer_state": 0, "activations": 0}
+    states = OPTIMIZERS.get(plan.optimizer or "", 0)
+    given: dict[Entry, Any] = {}
+    for variable in traced.variables:
+        if variable.kind in ("parameter", "buffer", "input"):
+            tile = given[Entry(variable.name)] = program.tile(Entry(variable.name))
+            kind = "activations" if variable.kind == "input" else "parameters"
+            fixed[kind] += tile.nbytes
+            if variable.kind == "parameter" and variable.name in traced.gradients:
+                fixed["optimizer_state"] += states * tile.nbytes
+    program.lives = Lives(given.values())
+    with torch.no_grad(), program.lives:
+        saved, results = program.forward(given)
+        outputs = [results[entry] for entry in traced.outputs if entry is not None]
+        del results
+        needed = dict(saved)
+        del saved
+        for variable in traced.variables:
+            if variable.kind == "tangent":
+                needed[Entry(variable.name)] = program.tile(Entry(variable.name))
+        found = program.backward(needed)
+        mine = {id(program.lives.of(tile)) for tile in found.values()}
+        gradients = {k for k, life in enumerate(program.lives.lives) if id(life) in mine}
+        del outputs, found, tile
+    return program, fixed, gradients
+
+
+def step_memory(plan: TorchPlan) -> StepMemory:
+    """The memory of a training step of a plan: what its program takes, allocators' gaps aside."""
+    program, fixed, gradients = dry_run(plan)
+    lives = program.lives.lives
+    at = worst_moment(lives)
+    kinds = {
+        "parameters": fixed["parameters"],
+        "gradients": 0,
+        "optimizer_state": fixed["optimizer_state"],
+        "activations": fixed["activations"],
+        "fetch_buffers": 0,
+    }
+    held = []
+    for k, life in enumerate(lives):
+        if life.born <= at and (life.died is None or at < life.died):
+            kind = "gradients" if k in gradients else "fetch_buffers" if life.fetched else ""
+            kinds[kind or "activations"] += life.bytes
+            shown = {"gradients": "result", "fetch_buffers": "fetched"}.get(kind, "tensor")
+            held.append(Held(life.operator, 0, life.bytes, shown))
+    held.sort(key=lambda each: -each.bytes)
+    constant = sum(fixed.values())
+    nodes, most = tuple(program.nodes), tuple(program.most)
+    return StepMemory(kinds, Peak(0, constant, nodes, most, tuple(held), 0), tuple(lives))
+
+
+def with_memory(plan: TorchPlan) -> TorchPlan:
+    """Return a plan with the memory of a rank, and of one device without a mesh."""
+    rank, serial = step_memory(plan), step_memory(plan.serial())
+    kinds = dict(rank.kinds)
+    counted = plan.details.noted(bytes_per_worker={**kinds, "total": rank.bytes}, memory="lives")
+    details = replace(counted, peak=rank.peak)
+    return TorchPlan(
+        plan.traced, plan.graph, plan.mesh, details, plan.undescribed, plan.optimizer,
+        kinds, serial.kinds,
+    )  # fmt: skip
+
+
+def worst_moment(lives: Sequence[Life]) -> int:
+    """The event after which most is alive."""
+    changes: dict[int, int] = {}
+    for life in lives:
+        changes[life.born] = changes.get(life.born, 0) + life.bytes
+        if life.died is not None:
+            changes[life.died] = changes.get(life.died, 0) - life.bytes
+    now, most, at = 0, -1, 0
+    for event in sorted(changes):
+        now += changes[event]
+        if now > most:
+            most, at = now, event
+    return at

@@ -1,0 +1,16 @@
+#include "fetch/crossing.h"
+
+#include "base/error.h"
+
+namespace tofu {
+
+Crossing ParseCrossing(const std::string& name) {
+  TOFU_CHECK_USER(name == "copies" || name == "plain_tiles" || name == "tiles",
+                  Blame::kPlan)
+      << "partition: found crossing \"" << name
+      << "\", expected \"copies\", \"plain_tiles\" or \"tiles\"; choose one of them";
+  if (name == "copies") return Crossing::kCopies;
+  return name == "tiles" ? Crossing::kTiles : Crossing::kPlainTiles;
+}
+
+}  // namespace tofu

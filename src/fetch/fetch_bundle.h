@@ -1,0 +1,44 @@
+// What one _tofu_multifetch assembles: a region for every specification. Tiles on other
+// workers are given by handles, arrays of addresses; a tile of the reader's own by the
+// tile itself.
+//
+// Errors: SpecError for text that is not a bundle.
+#ifndef TOFU_FETCH_FETCH_BUNDLE_H_
+#define TOFU_FETCH_FETCH_BUNDLE_H_
+
+#include <string>
+#include <vector>
+
+#include "fetch/multifetch_spec.h"
+
+namespace tofu {
+
+// Where the handle of a remote tile is, element `index` of input number `input`, and the
+// worker that publishes it.
+struct HandleElement {
+  int input = 0;
+  int index = 0;
+  int owner = 0;
+};
+
+// The inputs are the handles, then the local tiles of all specifications in order.
+struct FetchBundle {
+  std::vector<MultiFetchSpec> specs;
+  std::vector<HandleElement> remote;  // for the remote sources of all specs, in order
+
+  int num_handles() const;
+  int num_inputs() const;
+};
+
+// The specifications (multifetch_spec.h) separated by "|".
+std::string JoinSpecs(const std::vector<std::string>& specs);
+
+// "input:index@owner" for every remote source, separated by spaces.
+std::string WriteHandles(const std::vector<HandleElement>& remote);
+
+// Without text for `handles`, each has an input of its own, in order, from worker 0.
+FetchBundle ReadBundle(const std::string& specs, const std::string& handles);
+
+}  // namespace tofu
+
+#endif  // TOFU_FETCH_FETCH_BUNDLE_H_

@@ -1,0 +1,123 @@
+#include "mxnet/dialect/dialect.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "fetch/node_names.h"
+
+namespace tofu {
+namespace {
+
+constexpr int kFloat32 = 0;
+constexpr int kUint8 = 3;
+constexpr int kInt8 = 5;
+constexpr int kBool = 7;
+constexpr int kBfloat16 = 12;
+
+// By type flag.
+constexpr std::array<const char*, 13> kDtypeNames = {
+    "float32", "float64", "float16", "uint8",  "int32",  "int8",    "int64",
+    "bool",    "int16",   "uint16",  "uint32", "uint64", "bfloat16"};
+
+Node Operator(const char* op, std::map<std::string, std::string> attrs) {
+  Node node;
+  node.op = op;
+  node.attrs = std::move(attrs);
+  return node;
+}
+
+}  // namespace
+
+std::string WorkerContext(int worker) { return "worker" + std::to_string(worker); }
+
+std::string TupleText(const std::vector<int64_t>& values) {
+  std::string text = "(";
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(values[i]);
+  }
+  return text + (values.size() == 1 ? ",)" : ")");
+}
+
+std::string DtypeName(int dtype) {
+  TOFU_CHECK_USER(dtype >= 0 && dtype < static_cast<int>(kDtypeNames.size()),
+                  Blame::kGraph)
+      << "dtype " << dtype << " is not a type flag of MXNet, expected 0 to "
+      << kDtypeNames.size() - 1;
+  return kDtypeNames[dtype];
+}
+
+bool SlicesByAxis(int dtype) { return dtype == kFloat32; }
+
+bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype) {
+  constexpr size_t kMinBlockedRank = 3;  // vectors and matrices are always plain
+  constexpr size_t kMaxViewedRank = 4;   // see remote_views.h
+  constexpr int kBlockedDtypes[] = {kFloat32, kUint8, kInt8, kBfloat16};
+  if (shape.size() < kMinBlockedRank) return true;
+  return shape.size() <= kMaxViewedRank &&
+         std::find(std::begin(kBlockedDtypes), std::end(kBlockedDtypes), dtype) ==
+             std::end(kBlockedDtypes);
+}
+
+bool LeavesPlain(const std::string& op, int output) {
+  return op == "_backward_Convolution" && output > 0;
+}
+
+Node SliceNode(const Box& box) {
+  return Operator("slice",
+                  {{"begin", TupleText(box.begin)}, {"end", TupleText(box.end)}});
+}
+
+Node SliceAxisNode(int dim, int64_t begin, int64_t end) {
+  return Operator("slice_axis", {{"axis", std::to_string(dim)},
+                                 {"begin", std::to_string(begin)},
+                                 {"end", std::to_string(end)}});
+}
+
+Node ConcatNode(int dim, size_t parts) {
+  return Operator("Concat",
+                  {{"dim", std::to_string(dim)}, {kNumArgsAttr, std::to_string(parts)}});
+}
+
+Node FillNode(const Shape& shape, int dtype, const std::string& value) {
+  const bool is_zero = value == "0";
+  Node node = Operator(is_zero ? "_zeros" : "_full",
+                       {{"shape", TupleText(shape)}, {"dtype", DtypeName(dtype)}});
+  if (!is_zero) node.attrs["value"] = value;
+  return node;
+}
+
+Node CopyNode() { return Operator(kCopyOp, {}); }
+
+Node CastNode(int dtype) { return Operator("Cast", {{"dtype", DtypeName(dtype)}}); }
+
+Node SumNode(size_t terms) {
+  return Operator("add_n", {{kNumArgsAttr, std::to_string(terms)}});
+}
+
+Node CombineNode(Reducer reduce) {
+  switch (reduce) {
+    case Reducer::kMax:
+      return Operator("_maximum", {});
+    case Reducer::kMin:
+      return Operator("_minimum", {});
+    case Reducer::kProd:
+      return Operator("elemwise_mul", {});
+    case Reducer::kSum:
+      break;
+  }
+  return Operator("elemwise_add", {});
+}
+
+int ConcatDtype(int dtype) { return dtype == kBool ? kUint8 : dtype; }
+
+bool TakesControlDeps(const Node& node) {
+  return node.op.find("backward") == std::string::npos && node.op != "gather_nd" &&
+         node.op != "scatter_nd";
+}
+
+}  // namespace tofu

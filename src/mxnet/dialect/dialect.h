@@ -1,0 +1,67 @@
+// Names of operators, attributes and types in MXNet 1.9.1's graphs. The passes decide
+// what a node does; this file knows how to write it for MXNet, including workarounds
+// for MXNet's limits.
+//
+// Built into the passes' library, not into the extension that MXNet loads.
+#ifndef TOFU_MXNET_DIALECT_DIALECT_H_
+#define TOFU_MXNET_DIALECT_DIALECT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/box.h"
+#include "graph/graph.h"
+#include "graph/strategy_table.h"
+
+namespace tofu {
+
+// The attribute that assigns a node to a worker, and its value.
+constexpr char kContextAttr[] = "__ctx_group__";
+std::string WorkerContext(int worker);
+
+// Whether no operator leaves such a tensor in one of oneDNN's layouts on a CPU, and a
+// fetch may read it on another worker (remote_views.h).
+bool IsSurelyPlain(const std::vector<int64_t>& shape, int dtype);
+
+// The same for an output of `op`: convolutions leave their gradients of weight and bias
+// in the plain layout.
+bool LeavesPlain(const std::string& op, int output);
+
+constexpr char kCopyOp[] = "_copy";
+// The copy that an executor inserts on an edge between workers.
+constexpr char kCrossDeviceCopyOp[] = "_CrossDeviceCopy";
+
+// "(2, 3)", "(2,)" and "()".
+std::string TupleText(const std::vector<int64_t>& values);
+
+// "float32" for type flag 0, and so on; UserError(kGraph) when unknown.
+std::string DtypeName(int dtype);
+
+// Operators of stock MXNet, without name and inputs. A slice is one node, or one for
+// each dimension that is cut: on CPUs "slice" of float32 is oneDNN's, which divides by
+// zero where a piece cuts through the blocks of a blocked layout, such as a
+// convolution's; "slice_axis" always reads the plain layout.
+bool SlicesByAxis(int dtype);
+Node SliceNode(const Box& box);
+Node SliceAxisNode(int dim, int64_t begin, int64_t end);
+Node ConcatNode(int dim, size_t parts);
+Node FillNode(const Shape& shape, int dtype, const std::string& value);
+Node CopyNode();
+Node CastNode(int dtype);
+
+// One operator for all terms of a sum, or one for two terms of another reduction.
+Node SumNode(size_t terms);
+Node CombineNode(Reducer reduce);
+
+// The type as which tensors of `dtype` are concatenated: Concat does not know bool.
+int ConcatDtype(int dtype);
+
+// Whether a node may have control dependencies. MXNet assumes that the first dependency
+// of a backward operator is its forward operator, and copies shapes from there. Backward
+// operators have "backward" in their names; two others are registered as such.
+bool TakesControlDeps(const Node& node);
+
+}  // namespace tofu
+
+#endif  // TOFU_MXNET_DIALECT_DIALECT_H_

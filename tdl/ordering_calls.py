@@ -1,0 +1,27 @@
+"""Example calls of sorting and choosing along an axis."""
+
+from __future__ import annotations
+
+from tofu.lang.calls import Case, back, case, real
+
+__all__ = ["CASES"]
+
+
+def _ordering() -> list[Case]:
+    cases = []
+    for axis, expect in (("1", "a c"), ("-1", "a b"), ("0", "b c")):
+        data, own = real(6, 4, 2), {"axis": axis}
+        more = {"outputs": 2, "expect": expect}
+        cases.append(case("sort", data, attrs=own, **more))
+        cases.append(case("argsort", data, attrs=own, expect=expect))
+        for kind in ("value", "both"):
+            attrs = {**own, "k": "2", "ret_typ": kind}
+            cases.append(case("topk", data, attrs=attrs, **more))
+            cases.append(back("_backward_topk", "g0 o0 o1", data, attrs=attrs, **more))
+        for kind in ("indices", "mask"):
+            attrs = {**own, "k": "2", "ret_typ": kind}
+            cases.append(case("topk", data, attrs=attrs, expect=expect))
+    return cases
+
+
+CASES = _ordering()
