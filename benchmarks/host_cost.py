@@ -27,6 +27,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 import _training  # noqa: E402
 from _goals import Goal, table  # noqa: E402
+from _results import write_json  # noqa: E402
 
 from tofu.models import make_wresnet  # noqa: E402
 
@@ -184,8 +185,7 @@ def main() -> None:
     print(table(rows))
     if args.output:
         document = {"benchmark": "host_cost", "load_average": load, "records": found}
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_json(args.output, document)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from _results import write_json
+
 WORKERS = range(2, 13)
 # Model to number of workers to bytes of the plan and the least that any plan can have.
 Record = dict[str, dict[str, tuple[int, int]]]
@@ -58,7 +62,7 @@ def main() -> None:
     options = parser.parse_args()
     before: Record = {}
     if options.output.exists():
-        before = json.loads(options.output.read_text(encoding="utf-8"))
+        before = json.loads(options.output.read_text(encoding="utf-8"))["models"]
     now: Record = {}
     cheaper = 0
     for name in options.models:
@@ -67,9 +71,7 @@ def main() -> None:
         cheaper += sum(total < known.get(k, (total,))[0] for k, (total, _) in now[name].items())
         print(f"{name}: {len(now[name])} plans", flush=True)
     wrong = complaints(before, now)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f' "{name}": {json.dumps(plans)}' for name, plans in sorted({**before, **now}.items())]
-    options.output.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    write_json(options.output, {"models": dict(sorted({**before, **now}.items()))})
     count = sum(map(len, now.values()))
     print(f"{count} plans, {cheaper} cheaper than recorded, {len(wrong)} complaints")
     for complaint in wrong:

@@ -316,6 +316,7 @@ def main() -> None:
     args = parser.parse_args()
     import scipy
     from _common import context
+    from _results import write_json
 
     before = os.getloadavg()
     found = measure(args.repeats, smoke=args.smoke, parts=args.parts)
@@ -325,8 +326,7 @@ def main() -> None:
     print(table(rows))
     document.update(repeats=args.repeats, goals=[dataclasses.asdict(row) for row in rows], **found)
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_json(args.output, document)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from _results import write_json
+
 EXECUTED = {"resnet-50": (64, 16)}  # pixels and batch
 PLANNED = ("wresnet-152-10", "rnn-10-8k")
 PARTS = (
@@ -269,10 +273,8 @@ def main() -> None:
         report(record)
         records.append(record)
     if args.output is not None:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
         machine = {"cores": os.cpu_count(), "processor": platform.processor() or "unknown"}
-        text = json.dumps({"machine": machine, "models": records}, indent=1)
-        args.output.write_text(text + "\n", encoding="utf-8")
+        write_json(args.output, {"machine": machine, "models": records})
 
 
 if __name__ == "__main__":

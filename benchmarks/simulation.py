@@ -23,6 +23,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import _training  # noqa: E402
+from _results import write_json  # noqa: E402
 
 from tofu.models import Model, build, find, make_rnn, make_wresnet  # noqa: E402
 
@@ -222,7 +224,7 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Measure, simulate, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--machine", required=True, metavar="FILE", help="a file of tofu calibrate")
+    parser.add_argument("--machine", metavar="FILE", help="of tofu calibrate; by default it is run")
     parser.add_argument("--cases", nargs="+", metavar="CASE", help=f"some of {', '.join(CASES)}")
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=5, help="measured steps (5)")
@@ -236,6 +238,10 @@ def main() -> None:
     if args.child is not None:
         serve(next(iter(chosen.values())), args)
         return
+    if args.machine is None:
+        args.machine = str(Path(tempfile.mkdtemp()) / "here.json")
+        command = [sys.executable, "-m", "tofu", "calibrate", "--output", args.machine]
+        subprocess.run([*command, *["--smoke"] * args.smoke], check=True)
     machine = json.loads(Path(args.machine).read_text(encoding="utf-8"))
     print("seconds of a step, CPU seconds of its workers, MiB between operators:")
     print("case          workers plan " + "    measured predicted   error" * 3)
@@ -256,8 +262,7 @@ def main() -> None:
         "configurations": records,
     }
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_json(args.output, document)
 
 
 if __name__ == "__main__":

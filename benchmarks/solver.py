@@ -23,9 +23,11 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
 
-from _goals import Goal, table
+from _goals import Goal, table  # noqa: E402
+from _results import write_json  # noqa: E402
 
 REPEATS = 5
 NUM_RANDOM = 20
@@ -181,12 +183,11 @@ def main() -> None:
     for seed in range(1, 3 if options.smoke else 1 + options.random):
         random_problems.append(compare(seed))
         print(json.dumps(random_problems[-1]), flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     rows = goals(files)
     print(table(rows))
     document = {"smoke": options.smoke, "goals": [dataclasses.asdict(row) for row in rows]}
     document.update(files=files, random=random_problems)
-    options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(options.output, document)
 
 
 if __name__ == "__main__":

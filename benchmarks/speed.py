@@ -29,6 +29,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import _training  # noqa: E402
+from _results import write_json  # noqa: E402
 
 from tofu.models import Model, find, make_rnn, make_wresnet  # noqa: E402
 
@@ -231,8 +232,7 @@ def main() -> None:
         print(describe(records[-1]), flush=True)
     document = {"benchmark": "speed", "machine": machine(), "models": records}
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_json(args.output, document)
     else:
         print(json.dumps(document))
 

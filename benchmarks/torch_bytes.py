@@ -6,13 +6,12 @@ in which every operator is split along the batch; "tensor parallel" pins the wei
 cuts them, and searches the rest. FSDP2 is a formula: k devices gather all parameters forward and
 backward, and reduce-scatter their gradients, 3 (k - 1) S bytes for parameters of S.
 
-    python benchmarks/torch_bytes.py --output docs/results
+    python benchmarks/torch_bytes.py --output docs/results/torch_bytes.json
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
@@ -27,6 +26,10 @@ from tofu.plans import SearchOptions
 from tofu.torch.models import MODELS
 from tofu.torch.planning import plan_traced
 from tofu.torch.rank_memory import with_memory
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from _results import write_json
 
 # Module, meshes, and the weights that Megatron-LM cuts: by rows (outputs), by columns (inputs).
 CASES: dict[str, tuple[tuple[tuple[int, ...], ...], tuple[str, ...], tuple[str, ...]]] = {
@@ -118,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="a small module only")
     parser.add_argument("--module", choices=sorted(CASES), help="one module only")
-    parser.add_argument("--output", type=Path, help="folder for torch_bytes.json")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write JSON")
     given = parser.parse_args()
     cases = SMOKE if given.smoke else CASES
     rows: list[dict[str, Any]] = []
@@ -127,8 +130,7 @@ def main() -> None:
             rows += measure(name, case)
     sys.stdout.write(table(rows))
     if given.output is not None:
-        text = json.dumps({"torch": torch.__version__, "rows": rows}, indent=1)
-        (given.output / "torch_bytes.json").write_text(text + "\n", encoding="utf-8")
+        write_json(given.output, {"torch": torch.__version__, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ few steps each, so load from outside meets all alike; the table has the median r
 extremes. Bytes are counted where tofu exchanges tiles. Those of others are formulas: 3 (k - 1) S
 for parameters of S bytes, and four all-reduces of the activations of each layer.
 
-    python benchmarks/torch_step.py --output docs/results
+    python benchmarks/torch_step.py --output docs/results/torch_step.json
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-import json
 import os
 import statistics
 import sys
@@ -38,6 +37,10 @@ from torch.nn import functional as F
 import tofu.torch
 from tofu.plans import SearchOptions
 from tofu.torch.parallelize import program_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from _results import write_json
 
 RANKS = 4
 WORDS, WIDTH, HEADS, LAYERS, LENGTH = 2048, 256, 8, 4, 128
@@ -209,8 +212,7 @@ def rank(number: int, meeting: str, smoke: bool, output: str) -> None:
         sys.stdout.flush()
         if output:
             document = {"torch": torch.__version__, "load": os.getloadavg(), "rows": rows}
-            path = Path(output) / "torch_step.json"
-            path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            write_json(Path(output), document)
     dist.destroy_process_group()
 
 
@@ -218,7 +220,7 @@ def main() -> None:
     """Start the processes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="a tiny module, one round")
-    parser.add_argument("--output", default="", help="folder for torch_step.json")
+    parser.add_argument("--output", default="", metavar="FILE", help="where to write JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         meeting = str(Path(folder) / "meeting")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any, Optional
+
+from _results import write_json
 
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.plans import Problem
 
 __all__ = ["context", "problem", "write"]
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def problem(
@@ -49,15 +47,13 @@ def context() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "mxnet": mxnet.__version__,
-        "commit": _commit(),
     }
 
 
 def write(folder: Path, name: str, document: dict[str, Any]) -> Path:
     """Write raw data into `folder`/`name`.json."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(path, document)
     return path
 
 
@@ -68,9 +64,3 @@ def _processor() -> str:
         return platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    return ran.stdout.strip() or "unknown"

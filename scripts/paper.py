@@ -31,7 +31,6 @@ SCRIPTS = (
 )  # fmt: skip
 SYSTEMS = ("table3", "figure8", "figure9")  # of _systems.py
 SOYBEAN = ("soybean8", "soybean9", "soybean10")  # of _soybean.py
-ONLY_PRINTS = ("table2",)  # which takes no time, and has no raw data
 
 
 def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str]:
@@ -41,8 +40,6 @@ def run_all(output: Path, names: Sequence[str], *, smoke: bool) -> dict[str, str
         name = names[number]
         command = [sys.executable, str(FOLDER / f"{name}.py"), *["--smoke"] * smoke]
         command += ["--output", str(output)]
-        if name in ONLY_PRINTS:
-            command = command[:2]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         failed = f"{name}.py failed: {(ran.stderr.splitlines() or ['no message'])[-1]}"
         printed[name] = ran.stdout if ran.returncode == 0 else failed

@@ -1,7 +1,7 @@
 """Table 2 of the paper: the memory that a model's weights need, compared with ours.
 
     python scripts/table2.py
-    python scripts/table2.py --format json
+    python scripts/table2.py --output docs/results     # table2.json
 
 A training step keeps three tensors of a weight's size: the weight, its gradient and the
 optimizer's history (section 7.1). Weights are the caption's weight tensors: kernels and matrices;
@@ -26,9 +26,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from _results import write_json
 
 from tofu import tables
 from tofu.models import build
@@ -98,7 +101,7 @@ def to_text(rows: list[Row]) -> str:
     return "\n".join(tables.table(header, cells, right=range(1, len(header))))
 
 
-def to_json(rows: list[Row]) -> str:
+def to_json(rows: list[Row]) -> dict[str, Any]:
     """The table for a program."""
     records = [
         {
@@ -108,16 +111,18 @@ def to_json(rows: list[Row]) -> str:
         }
         for row in rows
     ]
-    return json.dumps({"table": 2, "rows": records}, indent=2)
+    return {"table": 2, "rows": records}
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--output", type=Path, help="folder for table2.json")
     args = parser.parse_args()
     rows = list(table())
-    print(to_json(rows) if args.format == "json" else to_text(rows))
+    print(to_text(rows))
+    if args.output is not None:
+        write_json(args.output / "table2.json", to_json(rows))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_smoke(run_script, tmp_path):
     options = ["--smoke", "--repeats", "1", "--output", output]
     printed = run_script("benchmarks/search.py", *options)
     found = json.loads(output.read_text(encoding="utf-8"))
-    assert {"machine", "cores", "python", "mxnet", "scipy", "commit", "load_before"} <= set(found)
+    assert {"machine", "cores", "python", "mxnet", "scipy", "made", "load_before"} <= set(found)
     assert [(record["model"], record["workers"]) for record in found["plans"]] == [
         ("wresnet-152-10", 8),
         ("wresnet-152-10", 64),

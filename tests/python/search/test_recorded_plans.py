@@ -23,7 +23,7 @@ def plans(import_script: Callable[[str], ModuleType]) -> ModuleType:
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, dict[str, tuple[int, int]]]:
     text = (ROOT / "docs" / "results" / "plans.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, tuple[int, int]]] = json.loads(text)
+    found: dict[str, dict[str, tuple[int, int]]] = json.loads(text)["models"]
     return found
 
 

@@ -16,9 +16,10 @@ def run(import_script, monkeypatch, tmp_path):
     """Runs a benchmark with --smoke, and returns its rows."""
 
     def rows(name):
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", "--smoke", "--output", str(tmp_path)])
+        output = tmp_path / f"{name}.json"
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", "--smoke", "--output", str(output)])
         import_script(name).main()
-        return json.loads((tmp_path / f"{name}.json").read_text())["rows"]
+        return json.loads(output.read_text())["rows"]
 
     return rows
 
