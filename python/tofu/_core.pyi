@@ -28,6 +28,8 @@ class Node:
         attrs: its attributes, those of the operator and "__...__" of the node.
         inputs: shape and type flag of each input.
         outputs: the same for each output, including hidden ones.
+        sources: each input's node, by its number in the graph, and output.
+        control_deps: the numbers of other nodes that run before it.
     """
 
     @property
@@ -40,6 +42,10 @@ class Node:
     def inputs(self) -> list[tuple[_Shape, int]]: ...
     @property
     def outputs(self) -> list[tuple[_Shape, int]]: ...
+    @property
+    def sources(self) -> list[tuple[int, int]]: ...
+    @property
+    def control_deps(self) -> list[int]: ...
 
 @final
 class Graph:
@@ -48,6 +54,7 @@ class Graph:
     Attributes:
         hash: a hash of structure, shapes and dtypes: 16 hexadecimal digits.
         nodes: all nodes, each after its inputs.
+        heads: the node of each head, by its number, and output.
         head_roles: the role of each head ("output", "gradient:w").
         tensor_names: the name of every output of every node: NODE, or NODE[1] for the second.
         tensor_bytes: bytes of all tensors.
@@ -71,10 +78,15 @@ class Graph:
     def nodes_of(self, ops: Set[str]) -> list[Node]:
         """The nodes of these operators."""
 
+    def placed(self, groups: Sequence[str], control_deps: Sequence[Sequence[int]]) -> Graph:
+        """A copy whose nodes have these context groups and control dependencies."""
+
     @property
     def hash(self) -> str: ...
     @property
     def nodes(self) -> list[Node]: ...
+    @property
+    def heads(self) -> list[tuple[int, int]]: ...
     @property
     def head_roles(self) -> list[str]: ...
     @property
