@@ -17,6 +17,10 @@ _OnPass = Callable[[str, str], None]
 _Variable = tuple[str, str, _Shape, str, list[tuple[str, _Shape, _Shape]]]
 # (role, shape, dtype, [(head's number, begin, end) of each worker])
 _Head = tuple[str, _Shape, str, list[tuple[int, _Shape, _Shape]]]
+# (node, output, shape, type flag, the dimension that each step cuts or -1)
+_TensorRow = tuple[str, int, _Shape, int, tuple[int, ...]]
+# (node, operator, the variable that each step splits or None, bytes)
+_OperatorRow = tuple[str, str, tuple[str | None, ...], int]
 
 @final
 class Node:
@@ -137,13 +141,21 @@ class Plan:
         num_operators: operators of the graph.
         update_bytes: what updates communicate, which run outside of the partitioned graph.
         memory_bytes: what the fullest worker holds, an estimate.
+        mode: the search mode.
+        objective: what the search minimised, "bytes" or "time".
+        num_nodes: nodes of the graph, including variables.
+        steps, tensors, operators: rows of tofu.plans.Step, TensorPlan and OperatorPlan.
+        predicted, routes, output_routes: as the document has them (docs/formats.md).
     """
 
     def __init__(self, text: str, table: StrategyTable) -> None:
         """Read a plan. Raises PlanError when it is not one of the table's graph."""
 
     def to_json(self) -> str:
-        """The plan as text, with an estimate of a worker's memory."""
+        """The plan as text."""
+
+    def estimate_memory(self) -> dict[str, int]:
+        """Estimate what the fullest worker holds, by kind."""
 
     def with_prediction(self, time: TimeModel) -> Plan:
         """The plan with its predicted time on a machine, in its text."""
@@ -189,6 +201,24 @@ class Plan:
     def status(self) -> str: ...
     @property
     def search_seconds(self) -> float: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def objective(self) -> str: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def steps(self) -> list[tuple[int, int, int]]: ...
+    @property
+    def tensors(self) -> list[_TensorRow]: ...
+    @property
+    def operators(self) -> list[_OperatorRow]: ...
+    @property
+    def predicted(self) -> dict[str, Any] | None: ...
+    @property
+    def routes(self) -> list[dict[str, Any]]: ...
+    @property
+    def output_routes(self) -> list[dict[str, Any]]: ...
     @property
     def num_operators(self) -> int: ...
     @property

@@ -204,7 +204,7 @@ class _Run:
             refine = functools.partial(refined, prepare) if keeps_norms else None
             problem = Problem(self.model.name, prepare(), workers, refine)
             problem, plan = plan_refined(problem, SearchOptions(mode=mode))
-            self.plans[key] = _core.Plan(plan.to_json(), problem.table)
+            self.plans[key] = plan.in_graph(problem.table)
         return self.plans[key]
 
     def _outcome(self, batch_size: int, found: Simulation, *, copies: int = 1) -> Outcome:

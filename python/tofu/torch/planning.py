@@ -125,6 +125,7 @@ class TorchPlan:
             steps=(),
             tensors=tuple(dataclasses.replace(t, cuts=()) for t in self.details.tensors),
             operators=tuple(dataclasses.replace(o, cuts=()) for o in self.details.operators),
+            searched=None,
         )
         return TorchPlan(self.traced, self.graph, (1,), cut, self.undescribed, self.optimizer)
 
@@ -132,10 +133,7 @@ class TorchPlan:
         """The same with what a rank, and one device without a mesh, hold at the worst moment."""
         found, alone = step_memory(self), step_memory(self.serial())
         kinds = dict(found.kinds)
-        counted = self.details.noted(
-            bytes_per_worker={**kinds, "total": found.bytes}, memory="lives"
-        )
-        details = dataclasses.replace(counted, peak=found.peak)
+        details = self.details.noted(bytes_per_worker=kinds, memory="lives", peak=found.peak)
         return TorchPlan(
             self.traced, self.graph, self.mesh, details, self.undescribed, self.optimizer,
             kinds, alone.kinds,
@@ -152,7 +150,7 @@ class TorchPlan:
                 "placements": self.placements,
                 "memory": {"rank": self.memory, "serial": self.serial_memory},
                 "undescribed": dict(self.undescribed),
-                "plan": json.loads(self.details.to_json()),
+                "plan": self.details.document(),
             }
         )
 
