@@ -24,7 +24,7 @@ from typing import Any, Optional
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.mx.graphs.lower.fused_norm import whole_statistics
-from tofu.mx.run.segments import segments
+from tofu.mx.run.segments import Step, segments
 from tofu.planner.program import compile_graph
 
 MODEL, WORKERS = "wresnet-50-4", 8
@@ -91,11 +91,24 @@ def is_direct(graph: dict[str, Any]) -> bool:
     return any("__direct__" in node.get("attrs", {}) for node in graph["nodes"])
 
 
+def _steps(graph: dict[str, Any]) -> list[Step]:
+    return [
+        Step(
+            "" if node["op"] == "null" else node["op"],
+            node.get("attrs", {}).get("__ctx_group__", ""),
+            [source for source, *_ in node["inputs"]],
+            node.get("control_deps", ()),
+        )
+        for node in graph["nodes"]
+    ]
+
+
 def count(graph: dict[str, Any]) -> Counter[str]:
     """The calls of one run of a graph."""
     order = executed(graph)
     found: Counter[str] = Counter(copies=sum(op == _COPY for op, _ in order))
-    joined = segments(graph["nodes"], graph["heads"]) if is_direct(graph) else []
+    heads = [head for head, *_ in graph["heads"]]
+    joined = segments(_steps(graph), heads) if is_direct(graph) else []
     if joined:
         runs = [op != "null" for op, _ in order]
         found["launches"] = sum(runs) - sum(sum(runs[begin:end]) - 1 for begin, end in joined)

@@ -51,7 +51,7 @@ def simulated_step(case: Problem, plan: Plan, machine: str, *, fetch: Optional[s
 
     fetch: one of WAYS; None: the fastest.
     """
-    searched = _core.Plan(plan.to_json(), case.table)
+    searched = plan.in_graph(case.table)
     found = []
     for way in WAYS if fetch is None else [fetch]:
         machines = (WAYS[way](machine), free_links(machine, fetch=way))

@@ -17,6 +17,10 @@ _OnPass = Callable[[str, str], None]
 _Variable = tuple[str, str, _Shape, str, list[tuple[str, _Shape, _Shape]]]
 # (role, shape, dtype, [(head's number, begin, end) of each worker])
 _Head = tuple[str, _Shape, str, list[tuple[int, _Shape, _Shape]]]
+# (node, output, shape, type flag, the dimension that each step cuts or -1)
+_TensorRow = tuple[str, int, _Shape, int, tuple[int, ...]]
+# (node, operator, the variable that each step splits or None, bytes)
+_OperatorRow = tuple[str, str, tuple[str | None, ...], int]
 
 @final
 class Node:
@@ -28,6 +32,8 @@ class Node:
         attrs: its attributes, those of the operator and "__...__" of the node.
         inputs: shape and type flag of each input.
         outputs: the same for each output, including hidden ones.
+        sources: each input's node, by its number in the graph, and output.
+        control_deps: the numbers of other nodes that run before it.
     """
 
     @property
@@ -40,6 +46,10 @@ class Node:
     def inputs(self) -> list[tuple[_Shape, int]]: ...
     @property
     def outputs(self) -> list[tuple[_Shape, int]]: ...
+    @property
+    def sources(self) -> list[tuple[int, int]]: ...
+    @property
+    def control_deps(self) -> list[int]: ...
 
 @final
 class Graph:
@@ -48,6 +58,7 @@ class Graph:
     Attributes:
         hash: a hash of structure, shapes and dtypes: 16 hexadecimal digits.
         nodes: all nodes, each after its inputs.
+        heads: the node of each head, by its number, and output.
         head_roles: the role of each head ("output", "gradient:w").
         tensor_names: the name of every output of every node: NODE, or NODE[1] for the second.
         tensor_bytes: bytes of all tensors.
@@ -71,10 +82,15 @@ class Graph:
     def nodes_of(self, ops: Set[str]) -> list[Node]:
         """The nodes of these operators."""
 
+    def placed(self, groups: Sequence[str], control_deps: Sequence[Sequence[int]]) -> Graph:
+        """A copy whose nodes have these context groups and control dependencies."""
+
     @property
     def hash(self) -> str: ...
     @property
     def nodes(self) -> list[Node]: ...
+    @property
+    def heads(self) -> list[tuple[int, int]]: ...
     @property
     def head_roles(self) -> list[str]: ...
     @property
@@ -125,13 +141,21 @@ class Plan:
         num_operators: operators of the graph.
         update_bytes: what updates communicate, which run outside of the partitioned graph.
         memory_bytes: what the fullest worker holds, an estimate.
+        mode: the search mode.
+        objective: what the search minimised, "bytes" or "time".
+        num_nodes: nodes of the graph, including variables.
+        steps, tensors, operators: rows of tofu.plans.Step, TensorPlan and OperatorPlan.
+        predicted, routes, output_routes: as the document has them (docs/formats.md).
     """
 
     def __init__(self, text: str, table: StrategyTable) -> None:
         """Read a plan. Raises PlanError when it is not one of the table's graph."""
 
     def to_json(self) -> str:
-        """The plan as text, with an estimate of a worker's memory."""
+        """The plan as text."""
+
+    def estimate_memory(self) -> dict[str, int]:
+        """Estimate what the fullest worker holds, by kind."""
 
     def with_prediction(self, time: TimeModel) -> Plan:
         """The plan with its predicted time on a machine, in its text."""
@@ -177,6 +201,24 @@ class Plan:
     def status(self) -> str: ...
     @property
     def search_seconds(self) -> float: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def objective(self) -> str: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def steps(self) -> list[tuple[int, int, int]]: ...
+    @property
+    def tensors(self) -> list[_TensorRow]: ...
+    @property
+    def operators(self) -> list[_OperatorRow]: ...
+    @property
+    def predicted(self) -> dict[str, Any] | None: ...
+    @property
+    def routes(self) -> list[dict[str, Any]]: ...
+    @property
+    def output_routes(self) -> list[dict[str, Any]]: ...
     @property
     def num_operators(self) -> int: ...
     @property

@@ -47,6 +47,13 @@ inline std::shared_ptr<Graph> Held(const SharedGraph& graph) {
   return std::const_pointer_cast<Graph>(graph);
 }
 
+// Shapes are Python tuples, as in MXNet.
+inline pybind11::tuple ShapeTuple(const Shape& shape) {
+  pybind11::tuple tuple(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) tuple[d] = pybind11::int_(shape[d]);
+  return tuple;
+}
+
 // Calls a Python function with a pass's name and dump, from a pass that has released
 // the interpreter's lock.
 using PassFunction = std::optional<pybind11::function>;

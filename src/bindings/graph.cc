@@ -21,13 +21,6 @@ namespace py = pybind11;
 namespace tofu {
 namespace {
 
-// Shapes are Python tuples, as in MXNet.
-py::tuple ShapeTuple(const Shape& shape) {
-  py::tuple tuple(shape.size());
-  for (size_t d = 0; d < shape.size(); ++d) tuple[d] = py::int_(shape[d]);
-  return tuple;
-}
-
 py::list Inputs(const NodeView& view) {
   py::list tensors;
   for (NodeEntry input : view.node().inputs) {
@@ -45,6 +38,13 @@ py::list Outputs(const NodeView& view) {
         py::make_tuple(ShapeTuple(view.graph->shape(entry)), view.graph->dtype(entry)));
   }
   return tensors;
+}
+
+// Node and output of each, in Python's form.
+py::list EntryList(const std::vector<NodeEntry>& entries) {
+  py::list pairs;
+  for (NodeEntry entry : entries) pairs.append(py::make_tuple(entry.node, entry.index));
+  return pairs;
 }
 
 std::string ContextOf(const Node& node) {
@@ -112,6 +112,21 @@ py::list AllNodes(const std::shared_ptr<Graph>& graph) {
   return nodes;
 }
 
+// A copy with these context groups and control dependencies of its nodes.
+std::shared_ptr<Graph> Placed(const Graph& graph, const std::vector<std::string>& groups,
+                              const std::vector<std::vector<int>>& control_deps) {
+  const size_t count = graph.nodes.size();
+  if (groups.size() != count || control_deps.size() != count) {
+    throw py::value_error("expected a group and control dependencies for every node");
+  }
+  auto placed = std::make_shared<Graph>(graph);
+  for (size_t node = 0; node < count; ++node) {
+    placed->nodes[node].attrs[kContextAttr] = groups[node];
+    placed->nodes[node].control_deps = control_deps[node];
+  }
+  return placed;
+}
+
 std::vector<std::string> Undescribed(const GraphTable& table) {
   std::vector<std::string> ops;
   std::unordered_set<std::string> seen;
@@ -133,7 +148,11 @@ void BindGraph(py::module_* module) {
       .def_property_readonly("name", [](const NodeView& v) { return v.node().name; })
       .def_property_readonly("attrs", [](const NodeView& v) { return v.node().attrs; })
       .def_property_readonly("inputs", &Inputs)
-      .def_property_readonly("outputs", &Outputs);
+      .def_property_readonly("outputs", &Outputs)
+      .def_property_readonly("sources",
+                             [](const NodeView& v) { return EntryList(v.node().inputs); })
+      .def_property_readonly("control_deps",
+                             [](const NodeView& v) { return v.node().control_deps; });
   py::class_<Graph, std::shared_ptr<Graph>>(*module, "Graph", "A graph of operators.")
       // Not `unlocked`: pybind11 registers a new object under a constructor's guard.
       .def(py::init([](const std::string& text) {
@@ -146,6 +165,8 @@ void BindGraph(py::module_* module) {
       .def_property_readonly("hash", &GraphHash)
       .def_property_readonly("nodes", &AllNodes)
       .def("nodes_of", &NodesOf, py::arg("ops"))
+      .def("placed", &Placed, py::arg("groups"), py::arg("control_deps"))
+      .def_property_readonly("heads", [](const Graph& g) { return EntryList(g.heads); })
       .def_property_readonly("head_roles", [](const Graph& g) { return g.head_roles; })
       .def_property_readonly("tensor_names", &TensorNames)
       .def_property_readonly("tensor_bytes", &TensorBytes)

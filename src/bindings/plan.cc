@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "bindings/documents.h"
+#include "bindings/plan_rows.h"
 #include "graph/head_roles.h"
 #include "graph/names.h"
 #include "graph/plan_json.h"
@@ -98,9 +99,21 @@ py::dict SearchFrontier(const std::shared_ptr<GraphTable>& table, int workers,
 }
 
 std::string ToJson(const TablePlan& plan) {
-  Plan estimated = plan.plan;
-  estimated.fullest_worker = EstimateMemory(plan.graph(), plan.strategies(), plan.plan);
-  return WritePlan(estimated, plan.graph(), plan.strategies());
+  return WritePlan(plan.plan, plan.graph(), plan.strategies());
+}
+
+// Of the fullest worker, by kind.
+py::dict EstimatedMemory(const TablePlan& plan) {
+  WorkerBytes bytes;
+  {
+    const py::gil_scoped_release unlock;
+    bytes = EstimateMemory(plan.graph(), plan.strategies(), plan.plan);
+  }
+  return py::dict(py::arg("parameters") = bytes.parameters,
+                  py::arg("gradients") = bytes.gradients,
+                  py::arg("optimizer_state") = bytes.optimizer_state,
+                  py::arg("activations") = bytes.activations,
+                  py::arg("fetch_buffers") = bytes.fetch_buffers);
 }
 
 std::vector<int> CutsOf(const TablePlan& plan, const std::string& tensor) {
@@ -229,6 +242,20 @@ void BindPlanClass(py::module_* module) {
                              [](const TablePlan& p) { return StatusText(p.plan.status); })
       .def_property_readonly("search_seconds",
                              [](const TablePlan& p) { return p.plan.search_seconds; })
+      .def_property_readonly("mode", [](const TablePlan& p) { return p.plan.mode; })
+      .def_property_readonly("objective",
+                             [](const TablePlan& p) {
+                               return p.plan.objective ? p.plan.objective->name : "bytes";
+                             })
+      .def_property_readonly("steps", &StepsOf)
+      .def_property_readonly("tensors", &TensorsOf)
+      .def_property_readonly("operators", &OperatorsOf)
+      .def_property_readonly("predicted", &PredictedOf)
+      .def_property_readonly("routes", &RoutesOf)
+      .def_property_readonly("output_routes", &OutputRoutesOf)
+      .def("estimate_memory", &EstimatedMemory)
+      .def_property_readonly("num_nodes",
+                             [](const TablePlan& p) { return p.graph().num_nodes(); })
       .def_property_readonly("num_operators", &NumOperators)
       .def_property_readonly(
           "update_bytes", &UpdateBytes,

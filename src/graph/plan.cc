@@ -315,13 +315,6 @@ std::string WritePlan(const Plan& plan, const Graph& graph, const StrategyTable&
                {"mode", plan.mode},
                {"nodes", graph.num_nodes()},
                {"search_seconds", plan.search_seconds}};
-  if (plan.fullest_worker) {
-    const WorkerBytes& bytes = *plan.fullest_worker;
-    json["bytes_per_worker"] = {
-        {"parameters", bytes.parameters},           {"gradients", bytes.gradients},
-        {"optimizer_state", bytes.optimizer_state}, {"activations", bytes.activations},
-        {"fetch_buffers", bytes.fetch_buffers},     {"total", bytes.total()}};
-  }
   if (plan.objective) json["objective"] = plan.objective->name;
   if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   if (!plan.routes.empty()) json["routes"] = RoutesJson(plan, graph);

@@ -25,20 +25,6 @@ enum class PlanStatus {
   kFeasible,      // valid, at most total_bytes - lower_bound_bytes from the optimum
 };
 
-// The memory of a worker, by kind (passes/memory/estimate_memory.h). Parameters include
-// auxiliary states; activations and fetch buffers are those alive at the peak.
-struct WorkerBytes {
-  int64_t parameters = 0;
-  int64_t gradients = 0;
-  int64_t optimizer_state = 0;
-  int64_t activations = 0;
-  int64_t fetch_buffers = 0;
-
-  int64_t total() const {
-    return parameters + gradients + optimizer_state + activations + fetch_buffers;
-  }
-};
-
 // What a search minimised, if not bytes (passes/search/cost_model.h).
 struct PlanObjective {
   std::string name;
@@ -107,8 +93,7 @@ struct Plan {
   PlanStatus status = PlanStatus::kFeasible;
   std::string mode = "tofu";  // of the search (modes.h)
   double search_seconds = 0;
-  std::optional<WorkerBytes> fullest_worker;  // if it was estimated
-  std::optional<PlanObjective> objective;     // nothing: bytes
+  std::optional<PlanObjective> objective;  // nothing: bytes
   std::optional<PredictedTime> predicted;
   std::vector<Route> routes;               // by node and input; only for a machine
   std::vector<OutputRoute> output_routes;  // by node and output; likewise

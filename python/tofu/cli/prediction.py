@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Callable, Optional
 
-from tofu import _core
 from tofu.cli.options import check_devices
 from tofu.plans import Plan, Problem
 
@@ -32,7 +31,7 @@ def step_predictor(
     kind = fetch or ("plain" if described.is_gpu else "multifetch")
 
     def predict(problem: Problem, plan: Plan) -> float:
-        found = _core.Plan(plan.to_json(), problem.table)
+        found = plan.in_graph(problem.table)
         return simulate_plan(found, described, fetch=kind).step_seconds
 
     return predict

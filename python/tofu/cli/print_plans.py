@@ -191,7 +191,7 @@ def _render(
         if not found:
             return plan.to_json()
         told = [explanation.document for explanation in found]
-        return json.dumps({**json.loads(plan.to_json()), "explanations": told})
+        return json.dumps({**plan.document(), "explanations": told})
     if found:
         return "\n".join(explanation.to_text() for explanation in found)
     if output.layers:

@@ -58,7 +58,7 @@ def show(
     if patterns:
         plans = [_only(each, patterns, plan) for each in plans]
     if form == "json":
-        click.echo(json.dumps([json.loads(each.to_json()) for each in plans]))
+        click.echo(json.dumps([each.document() for each in plans]))
         return
     if form == "html":
         if len(plans) > 1:
@@ -143,11 +143,12 @@ def _only(plan: Plan, patterns: tuple[str, ...], path: str) -> Plan:
             f"{path}: no tensor or operator is named {' or '.join(patterns)}; "
             f"tofu show --all {path} lists them"
         )
-    document = json.loads(plan.to_json())
+    document = plan.document()
     for kind, name_of in (("tensors", _tensor_name), ("operators", lambda o: o["node"])):
         document[kind] = [each for each in document[kind] if fits(name_of(each))]
-    source = json.dumps(document)
-    return dataclasses.replace(plan, model="", tensors=tensors, operators=operators, source=source)
+    return dataclasses.replace(
+        plan, model="", tensors=tensors, operators=operators, written=document
+    )
 
 
 def _tensor_name(tensor: dict[str, object]) -> str:

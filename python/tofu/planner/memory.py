@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Optional
 
 from tofu import _core
@@ -35,17 +34,17 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     from tofu.mx import extension
     from tofu.mx.memory.step_memory import step_memory
 
-    given = _core.Plan(plan.to_json(), problem.table)
+    given = plan.in_graph(problem.table)
     partitioned = _core.partition(given, fetch=fetch, spare_bytes=keep_fetched_bytes)
     step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
-    exact = plan.noted(
-        bytes_per_worker={**found.kinds, "total": sum(found.kinds.values())},
+    return plan.noted(
+        bytes_per_worker=found.kinds,
         memory="exact",
         fetch=fetch,
         fetched_bytes=partitioned.fetched_bytes + given.update_bytes,
         shared_bytes=partitioned.shared_bytes,
         relayed_bytes=partitioned.relayed_bytes,
+        peak=found.peak,
     )
-    return dataclasses.replace(exact, peak=found.peak)

@@ -47,7 +47,7 @@ class Compiled:
     @functools.cached_property
     def plan(self) -> Plan:
         """The plan for people, made on first use."""
-        return Plan.read(self.searched)
+        return Plan.of(self.searched, bytes_per_worker=self.searched.estimate_memory())
 
     @property
     def has_backward(self) -> bool:

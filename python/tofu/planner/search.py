@@ -75,15 +75,15 @@ class Searched:
 
     def read(self) -> Plan:
         """The plan for readers."""
-        notes: dict[str, Any] = {}
+        notes: dict[str, Any] = {"bytes_per_worker": self.plan.estimate_memory()}
         if self.simulation is not None:
-            notes = {
-                "objective": "time",
-                "chosen": self.options.objective,
-                "simulated_ns": dict(self.simulated_ns),
-            }
+            notes.update(
+                objective="time",
+                chosen=self.options.objective,
+                simulated_ns=dict(self.simulated_ns),
+            )
         stopped = _stopped(self.plan, self.options)
-        return Plan.read(self.plan, model=self.problem.name, **notes, stopped=stopped)
+        return Plan.of(self.plan, model=self.problem.name, **notes, stopped=stopped)
 
 
 def search(

@@ -202,7 +202,7 @@ def save(
         ConfigError: the file exists and is not a plan file, or cannot be written.
     """
     check_target(path)
-    packed = _pack(json.loads(plan.to_json()))
+    packed = _pack(plan.document())
     if origin is not None:
         packed["origin_hash"] = origin.hash
     if kept_whole:

@@ -1,15 +1,17 @@
-"""A plan in readable form: how every tensor and operator is cut.
+"""A plan for readers: how every tensor and operator is cut.
 
-The C++ passes write plans as JSON (``docs/formats.md``); this module gives that
-document a type and prints it::
+A ``Plan`` shows what a search in C++ has found, with what Python knows of it::
 
-    plan = Plan.from_json(text)
-    print(tofu.plan.render_text(plan))
+    plan = Plan.of(searched, model="mlp")
+    plan = plan.noted(memory="exact", bytes_per_worker=kinds)
+
+It becomes JSON (``docs/formats.md``) only for files and for people.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -150,6 +152,9 @@ class Plan:
             holds at its worst moment, else "estimate".
         fetch: how tiles are fetched, or "" if unknown.
         fetched_bytes: bytes that workers really fetch, sharing equal fetches; None if unknown.
+        shared_bytes: bytes that they would fetch as well if they did not share; None if unknown.
+        relayed_bytes: fetched bytes that small regions add on their way through one worker; None
+            if unknown.
         stopped: what ended the search, a key of STOPPED, or "" if unknown.
         objective: what the search minimised, "bytes" or "time".
         predicted: the predicted time of a step and the bytes of each level of links
@@ -160,6 +165,9 @@ class Plan:
         simulated_ns: the simulated step of each candidate, negative if it does not fit.
         recompute: what runs again in the backward pass (docs/formats.md); None: nothing.
         peak: what a worker holds over a step; None if unknown. Not part of the document.
+        searched: the plan in C++ that this one shows; None if it was read without its graph.
+        written: the document that it was read from; empty if there was none.
+        notes: names of the fields that the document has besides, in its order.
     """
 
     workers: int
@@ -179,6 +187,8 @@ class Plan:
     memory: str = "estimate"
     fetch: str = ""
     fetched_bytes: Optional[int] = None
+    shared_bytes: Optional[int] = None
+    relayed_bytes: Optional[int] = None
     stopped: str = ""
     objective: str = "bytes"
     predicted: Optional[Mapping[str, Any]] = None
@@ -188,7 +198,41 @@ class Plan:
     simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
     recompute: Optional[Mapping[str, Any]] = None
     peak: Optional[Peak] = dataclasses.field(repr=False, compare=False, default=None)
-    source: str = dataclasses.field(repr=False, compare=False, default="")
+    searched: Optional[_core.Plan] = dataclasses.field(repr=False, compare=False, default=None)
+    written: Mapping[str, Any] = dataclasses.field(repr=False, compare=False, default_factory=dict)
+    notes: tuple[str, ...] = dataclasses.field(repr=False, compare=False, default=())
+
+    @classmethod
+    def of(cls, searched: _core.Plan, **notes: Any) -> Plan:
+        """The plan that a search found.
+
+        notes: other fields than those that it sets.
+        """
+        plan = cls(
+            workers=searched.workers,
+            graph_hash=searched.table.graph.hash,
+            parts=tuple(searched.parts),
+            steps=tuple(itertools.starmap(Step, searched.steps)),
+            total_bytes=searched.total_bytes,
+            lower_bound_bytes=searched.lower_bound_bytes,
+            status=searched.status,
+            search_seconds=searched.search_seconds,
+            tensors=tuple(itertools.starmap(TensorPlan, searched.tensors)),
+            operators=tuple(itertools.starmap(OperatorPlan, searched.operators)),
+            nodes=searched.num_nodes,
+            mode=searched.mode,
+            objective=searched.objective,
+            predicted=searched.predicted,
+            routes=tuple(searched.routes),
+            output_routes=tuple(searched.output_routes),
+            searched=searched,
+        )
+        return plan.noted(**notes)
+
+    def noted(self, **notes: Any) -> Plan:
+        """The same plan with more of its fields known; its document has them, too."""
+        added = (name for name in notes if name not in (*self.notes, "peak"))
+        return dataclasses.replace(self, **notes, notes=(*self.notes, *added))
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -207,33 +251,14 @@ class Plan:
                 "make the plan again with this version"
             )
         try:
-            plan = cls._from_document(document, text)
+            plan = cls._from_document(document)
             plan._check()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise PlanError(f"plan: incomplete or damaged ({error!r}); make it again") from None
         return plan
 
     @classmethod
-    def read(cls, plan: _core.Plan, *, model: Optional[str] = None, **notes: Any) -> Plan:
-        """A plan that a search found.
-
-        Args:
-            plan: the plan.
-            model: the name of what was planned; None: unknown.
-            notes: more of the document.
-        """
-        text = plan.to_json()
-        if model is None:
-            return cls.from_json(text)
-        return cls.from_json(json.dumps({"model": model, **json.loads(text), **notes}))
-
-    def noted(self, **notes: Any) -> Plan:
-        """The same with more, or other, entries of the document."""
-        text = json.dumps({**json.loads(self.source), **notes})
-        return dataclasses.replace(Plan.from_json(text), peak=self.peak)
-
-    @classmethod
-    def _from_document(cls, document: dict[str, Any], text: str) -> Plan:
+    def _from_document(cls, document: dict[str, Any]) -> Plan:
         return cls(
             workers=int(document["workers"]),
             graph_hash=str(document["graph_hash"]),
@@ -262,6 +287,8 @@ class Plan:
             memory=str(document.get("memory", "estimate")),
             fetch=str(document.get("fetch", "")),
             fetched_bytes=document.get("fetched_bytes"),
+            shared_bytes=document.get("shared_bytes"),
+            relayed_bytes=document.get("relayed_bytes"),
             stopped=str(document.get("stopped", "")),
             objective=str(document.get("objective", "bytes")),
             predicted=document.get("predicted"),
@@ -270,7 +297,7 @@ class Plan:
             chosen=str(document.get("chosen", "")),
             simulated_ns=dict(document.get("simulated_ns", {})),
             recompute=document.get("recompute"),
-            source=text,
+            written=document,
         )
 
     def _check(self) -> None:
@@ -308,9 +335,28 @@ class Plan:
             if len(op.cuts) != len(self.parts) or not all(isinstance(t, str) for t in texts):
                 raise ValueError(f"splits {op.cuts} of {op.node!r}")
 
+    def document(self) -> dict[str, Any]:
+        """The plan's document (docs/formats.md)."""
+        document = dict(self.written)
+        if self.searched is not None:
+            document = {"model": self.model} if "model" in self.notes else {}
+            for name, value in json.loads(self.searched.to_json()).items():
+                document[name] = value
+                if name == "search_seconds" and "bytes_per_worker" in self.notes:
+                    document["bytes_per_worker"] = None  # its place; the value follows
+        document.update((name, getattr(self, name)) for name in self.notes)
+        if "bytes_per_worker" in self.notes:
+            total = sum(self.bytes_per_worker.values())
+            document["bytes_per_worker"] = {**self.bytes_per_worker, "total": total}
+        return document
+
     def to_json(self) -> str:
-        """The document this plan was read from."""
-        return self.source
+        """The plan's document as text."""
+        return json.dumps(self.document())
+
+    def in_graph(self, table: _core.StrategyTable) -> _core.Plan:
+        """The plan in C++, of the graph of this table. Raises PlanError if it does not fit."""
+        return self.searched or _core.Plan(self.to_json(), table)
 
     def tensor(self, node: str, output: int = 0) -> TensorPlan:
         """The plan of one tensor. Raises PlanError if the graph has none of that name."""

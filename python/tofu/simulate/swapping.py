@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 
@@ -211,9 +210,8 @@ def _tensors_of(graph: _core.Graph, machine: _core.Machine) -> Tensors:
     sizes: list[int] = []
     kept = set()
     reads, writes, seconds = [], [], []
-    document = json.loads(graph.to_json())["nodes"]
     for number, node in enumerate(graph.nodes):
-        inputs = [numbers[source, index] for source, index, *_ in document[number]["inputs"]]
+        inputs = [numbers[source] for source in node.sources]
         outputs = []
         for index, (shape, dtype) in enumerate(node.outputs):
             if node.op.endswith(_UPDATE) and index == 0:  # writes its weight

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional, TypeVar
 
@@ -51,7 +50,6 @@ SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZER = "sgd_mom"  # with a history, as the paper counts: three times the weights
 _BACKWARD = "_backward_"
 _FAR = 1.3  # how far an estimate of memory may be wrong
-_CONTEXT = "__ctx_group__"
 _UPDATE = "_update"  # ends the names of operators that change a parameter
 
 # By batch size, number of workers and search mode.
@@ -206,7 +204,7 @@ class _Run:
             refine = functools.partial(refined, prepare) if keeps_norms else None
             problem = Problem(self.model.name, prepare(), workers, refine)
             problem, plan = plan_refined(problem, SearchOptions(mode=mode))
-            self.plans[key] = _core.Plan(plan.to_json(), problem.table)
+            self.plans[key] = plan.in_graph(problem.table)
         return self.plans[key]
 
     def _outcome(self, batch_size: int, found: Simulation, *, copies: int = 1) -> Outcome:
@@ -283,13 +281,12 @@ def place_layers(graph: _core.Graph, devices: int) -> _core.Graph:
     A layer includes its backward operators and updates. Each layer's operators run in the graph's
     order; layers on one device do not wait for each other.
     """
-    document = json.loads(graph.to_json())
-    nodes = document["nodes"]
+    nodes = [
+        {"op": node.op or "null", "name": node.name, "inputs": node.sources} for node in graph.nodes
+    ]
     parameters = _updated(nodes)
-    for node, device in zip(nodes, layer_devices(nodes, parameters, range(devices))):
-        node["attrs"][_CONTEXT] = f"worker{device}"
-    _chain(nodes, _layers(nodes, parameters))
-    return _core.Graph(json.dumps(document))
+    groups = [f"worker{device}" for device in layer_devices(nodes, parameters, range(devices))]
+    return graph.placed(groups, _chains(nodes, _layers(nodes, parameters)))
 
 
 def layer_devices(
@@ -328,23 +325,23 @@ def _layers(nodes: Sequence[Mapping[str, Any]], parameters: Iterable[str]) -> li
     return layers
 
 
-def _chain(nodes: Sequence[dict[str, Any]], layers: Sequence[str]) -> None:
-    """Make each operator depend on those before it in its layer.
+def _chains(nodes: Sequence[Mapping[str, Any]], layers: Sequence[str]) -> list[list[int]]:
+    """The control dependencies of each operator: on those before it in its layer.
 
     Otherwise all gradients of a weight, one of each timestep, would exist before they are added.
     A backward operator cannot have such a dependency; the next other operator then has it.
     """
     before: dict[str, list[int]] = {}
+    control_deps: list[list[int]] = [[] for _ in nodes]
     for number, node in enumerate(nodes):
-        node.pop("control_deps", None)
         if node["op"] == "null":
             continue
         earlier = before.setdefault(layers[number], [])
         if not node["op"].startswith(_BACKWARD):
-            if earlier:
-                node["control_deps"] = list(earlier)
+            control_deps[number] = list(earlier)
             earlier.clear()
         earlier.append(number)
+    return control_deps
 
 
 def _plain(node: Mapping[str, Any]) -> str:

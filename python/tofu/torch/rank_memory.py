@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import torch
@@ -290,8 +290,7 @@ def with_memory(plan: TorchPlan) -> TorchPlan:
     """Return a plan with the memory of a rank, and of one device without a mesh."""
     rank, serial = step_memory(plan), step_memory(plan.serial())
     kinds = dict(rank.kinds)
-    counted = plan.details.noted(bytes_per_worker={**kinds, "total": rank.bytes}, memory="lives")
-    details = replace(counted, peak=rank.peak)
+    details = plan.details.noted(bytes_per_worker=kinds, memory="lives", peak=rank.peak)
     return TorchPlan(
         plan.traced, plan.graph, plan.mesh, details, plan.undescribed, plan.optimizer,
         kinds, serial.kinds,

@@ -104,6 +104,7 @@ class TorchPlan:
             steps=(),
             tensors=tuple(dataclasses.replace(t, cuts=()) for t in self.details.tensors),
             operators=tuple(dataclasses.replace(o, cuts=()) for o in self.details.operators),
+            searched=None,
         )
         return TorchPlan(self.traced, self.graph, (1,), cut, self.undescribed, self.optimizer)
 
@@ -118,7 +119,7 @@ class TorchPlan:
                 "placements": self.placements,
                 "memory": {"rank": self.memory, "serial": self.serial_memory},
                 "undescribed": dict(self.undescribed),
-                "plan": json.loads(self.details.to_json()),
+                "plan": self.details.document(),
             }
         )
 

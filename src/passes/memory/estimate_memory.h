@@ -18,11 +18,27 @@
 #ifndef TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
 #define TOFU_PASSES_MEMORY_ESTIMATE_MEMORY_H_
 
+#include <cstdint>
+
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/strategy_table.h"
 
 namespace tofu {
+
+// The memory of a worker, by kind. Parameters include
+// auxiliary states; activations and fetch buffers are those alive at the peak.
+struct WorkerBytes {
+  int64_t parameters = 0;
+  int64_t gradients = 0;
+  int64_t optimizer_state = 0;
+  int64_t activations = 0;
+  int64_t fetch_buffers = 0;
+
+  int64_t total() const {
+    return parameters + gradients + optimizer_state + activations + fetch_buffers;
+  }
+};
 
 WorkerBytes EstimateMemory(const Graph& graph, const StrategyTable& table,
                            const Plan& plan);

@@ -205,15 +205,6 @@ TEST_F(PlanText, ADamagedDocumentIsAPlanOrAUserError) {
 TEST_F(PlanText, SaysHowItWasSearched) {
   EXPECT_EQ(json_["mode"], "tofu");
   EXPECT_EQ(json_["nodes"], example_.graph().num_nodes());
-  EXPECT_EQ(json_.count("bytes_per_worker"), 0u);
-}
-
-TEST_F(PlanText, SaysWhatAWorkerNeedsWhereThatWasEstimated) {
-  plan_.fullest_worker = WorkerBytes{1, 2, 4, 8, 16};
-  const Json json = Json::parse(WritePlan(plan_, example_.graph(), example_.table()));
-  EXPECT_EQ(json["bytes_per_worker"].dump(),
-            R"({"activations":8,"fetch_buffers":16,"gradients":2,"optimizer_state":4,)"
-            R"("parameters":1,"total":31})");
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 """The paper's rivals against tofu, on small versions of all kinds of models."""
 
-import json
-
 import pytest
 
 from tofu import _core, models
 from tofu.analysis.strategy_table import strategy_table
+from tofu.plans import Plan
 
 # One of each factory: wide ResNets and RNNs differ in size only, which is reduced here.
 NAMES = (
@@ -26,7 +25,12 @@ def planned(request):
     """A function from keyword arguments to the plan of a reduced model."""
     graph = models.build(request.param, reduced=True).training_graph(optimizer="sgd")
     table, _ = strategy_table(graph)
-    return lambda **options: json.loads(_core.plan(table, **options).to_json())
+
+    def search(**options):
+        plan = _core.plan(table, **options)
+        return Plan.of(plan, bytes_per_worker=plan.estimate_memory()).document()
+
+    return search
 
 
 def test_every_model_has_a_factory_here():

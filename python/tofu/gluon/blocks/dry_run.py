@@ -11,7 +11,6 @@ Trainer has been asked for a step, so the nets that it trains in turn are all fo
 from __future__ import annotations
 
 import contextlib
-import json
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -152,15 +151,12 @@ def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 def _zeros(block: PartitionedBlock, arrays: Sequence[Any], graph: _core.Graph) -> list[Any]:
     """The outputs of a call, with their place in autograd's graph but no values."""
-    document = json.loads(graph.to_json())
-    rows, attrs = document["node_row_ptr"], document["attrs"]
-    shapes, dtypes = attrs["shape"][1], attrs["dtype"][1]
+    nodes = graph.nodes
     outputs = []
-    for head, role in zip(document["heads"], graph.head_roles):
+    for (number, output), role in zip(graph.heads, graph.head_roles):
         if role == _OUTPUT:
-            entry = rows[head[0]] + head[1]
-            kind = dtype_name(dtypes[entry])
-            outputs.append(nd.zeros(tuple(shapes[entry]), ctx=arrays[0].ctx, dtype=kind))
+            shape, dtype = nodes[number].outputs[output]
+            outputs.append(nd.zeros(shape, ctx=arrays[0].ctx, dtype=dtype_name(dtype)))
     if autograd.is_recording():
         inputs = [classic(array) for array in arrays]
         inputs = [array for array in inputs if in_graph(array)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional
@@ -25,7 +24,7 @@ from tofu.mx.extension import (
     taught,
 )
 
-from .segments import segments
+from .segments import segments, steps_of
 from .transfer import MIN_BLOCKED_RANK
 
 __all__ = ["bind", "bind_apart", "planner_settings"]
@@ -83,8 +82,8 @@ def bind(
             _NOWHERE, arguments, aux_states=states, grad_req="null", group2ctx=groups
         )
     if _joins(contexts) and graph.placements:
-        document = json.loads(graph.to_json())
-        join_nodes(executor, segments(document["nodes"], document["heads"]))
+        heads = [node for node, _ in graph.heads]
+        join_nodes(executor, segments(steps_of(graph), heads))
     return executor
 
 

@@ -14,28 +14,57 @@ The engine starts a segment when the inputs of all its operators are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from ..nnvm import VARIABLE
+from tofu import _core
 
-__all__ = ["executor_order", "segments"]
+__all__ = ["Step", "executor_order", "segments", "steps_of"]
 
 _FETCH = "_tofu_multifetch"
 
 
-def executor_order(nodes: list[dict[str, Any]], heads: list[list[int]]) -> list[int]:
+class Step(NamedTuple):
+    """A node as far as its order matters.
+
+    Attributes:
+        op: its operator, "" for a variable.
+        worker: its context group.
+        sources: the numbers of the nodes that it reads.
+        control_deps: the numbers of other nodes that run before it.
+    """
+
+    op: str
+    worker: str
+    sources: Sequence[int]
+    control_deps: Sequence[int] = ()
+
+
+def steps_of(graph: _core.Graph) -> list[Step]:
+    """The nodes of a graph."""
+    return [
+        Step(
+            node.op,
+            node.attrs.get("__ctx_group__", ""),
+            [source for source, _ in node.sources],
+            node.control_deps,
+        )
+        for node in graph.nodes
+    ]
+
+
+def executor_order(nodes: Sequence[Step], heads: Sequence[int]) -> list[int]:
     """The nodes of a graph without copies, as an executor numbers them: depth first."""
     order: list[int] = []
     seen: set[int] = set()
 
     def needs(number: int) -> Iterator[int]:
         seen.add(number)
-        yield from (each[0] for each in nodes[number]["inputs"])
-        yield from nodes[number].get("control_deps", ())
+        yield from nodes[number].sources
+        yield from nodes[number].control_deps
 
     for head in heads:
-        stack = [(head[0], needs(head[0]))] if head[0] not in seen else []
+        stack = [(head, needs(head))] if head not in seen else []
         while stack:
             number, rest = stack[-1]
             following = next((each for each in rest if each not in seen), None)
@@ -47,17 +76,13 @@ def executor_order(nodes: list[dict[str, Any]], heads: list[list[int]]) -> list[
     return order
 
 
-def segments(nodes: list[dict[str, Any]], heads: list[list[int]]) -> list[tuple[int, int]]:
+def segments(nodes: Sequence[Step], heads: Sequence[int]) -> list[tuple[int, int]]:
     """The first operator's and the last one's number, plus one, of segments of two or more.
 
-    The graph is NNVM's JSON, and its fetches read other workers' tiles in place.
+    The graph's fetches read other workers' tiles in place.
     """
-    workers = [node.get("attrs", {}).get("__ctx_group__", "") for node in nodes]
     read_elsewhere = {
-        each[0]
-        for number, node in enumerate(nodes)
-        for each in node["inputs"]
-        if workers[each[0]] != workers[number]
+        source for node in nodes for source in node.sources if nodes[source].worker != node.worker
     }
     found: list[tuple[int, int]] = []
     own: list[int] = []  # the executor's numbers of the segment's operators
@@ -70,13 +95,13 @@ def segments(nodes: list[dict[str, Any]], heads: list[list[int]]) -> list[tuple[
 
     for place, number in enumerate(executor_order(nodes, heads)):
         node = nodes[number]
-        if node["op"] == VARIABLE:
+        if not node.op:
             continue
-        is_fetch = node["op"] == _FETCH
-        if workers[number] != worker or (is_fetch and not fetches_only):
+        is_fetch = node.op == _FETCH
+        if node.worker != worker or (is_fetch and not fetches_only):
             close()
             fetches_only = True
-        worker, fetches_only = workers[number], fetches_only and is_fetch
+        worker, fetches_only = node.worker, fetches_only and is_fetch
         own.append(place)
         if number in read_elsewhere:
             close()

@@ -72,7 +72,7 @@ def explain(problem: Problem, plan: Plan, name: str) -> Explanation:
     Raises:
         PlanError: the graph has no such name.
     """
-    text = _core.Plan(plan.to_json(), problem.table).explain(name)
+    text = plan.in_graph(problem.table).explain(name)
     operator = json.loads(text).get("operator") or {}
     found = [node for node in problem.graph.nodes if node.name == operator.get("name")]
     return read(text, _words(found[0]) if found else {})

@@ -6,7 +6,6 @@ WResNet-152-10 has 14,000 rows and must stay below 2 MB. ``page/data.js`` reads 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Sequence
 from typing import Any, Optional
 
@@ -190,10 +189,11 @@ def _reads(
         (names[name], output): number
         for number, (name, output) in enumerate(zip(tensors["name"], tensors["output"]))
     }
-    nodes = json.loads(graph.to_json())["nodes"]
+    nodes = graph.nodes
+    called = [node.name for node in nodes]
     inputs = {
-        node["name"]: [(nodes[source]["name"], output) for source, output, *_ in node["inputs"]]
-        for node in nodes
+        name: [(called[source], output) for source, output in node.sources]
+        for name, node in zip(called, nodes)
     }
     return [
         [known[each] for each in inputs.get(names[name], []) if each in known]

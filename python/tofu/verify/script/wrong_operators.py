@@ -80,24 +80,25 @@ def wrong_operators(plan: _core.Plan, values: Mapping[str, Any]) -> Iterator[Wro
         values: what the graph's variables hold; those left out are random.
     """
     graph = plan.table.graph
-    nodes = json.loads(graph.to_json())["nodes"]
-    read = {(at, index) for node in nodes for at, index, *_ in node["inputs"]}
+    nodes = graph.nodes
+    names = [node.name for node in nodes]
+    read = {source for node in nodes for source in node.sources}
     cuts = _Cuts(plan)
     rng = np.random.default_rng(1)
     found: dict[tuple[int, int], Any] = {}
     tried: set[Any] = set()
-    for number, (node, record) in enumerate(zip(graph.nodes, nodes)):
+    for number, node in enumerate(nodes):
         if not node.op:
             found[number, 0] = _value(node, values, rng)
             continue
-        inputs = [found[at, index] for at, index, *_ in record["inputs"]]
+        inputs = [found[source] for source in node.sources]
         one = _One(node, inputs)
         outputs = one.run((), [], cuts.none)
         found.update({(number, index): array for index, array in enumerate(outputs)})
         if one.row is None or is_random(node.op):
             continue
         compared = [i for i in range(len(outputs)) if (number, i) in read or len(outputs) == 1]
-        sources = [(nodes[at]["name"], index) for at, index, *_ in record["inputs"]]
+        sources = [(names[at], index) for at, index in node.sources]
         for parts, splits, tensors, used in cuts.ways(node, one, sources):
             key = (node.op, tuple(sorted(node.attrs.items())), one.shapes, tuple(splits),
                    tuple(map(tuple, tensors)), tuple(parts))  # fmt: skip
@@ -119,10 +120,9 @@ class _Cuts:
     """How the plan cuts tensors and splits operators."""
 
     def __init__(self, plan: _core.Plan) -> None:
-        told = json.loads(plan.to_json())
-        self.parts = [int(part) for part in told["parts"]]
-        self._tensors = {(t["node"], t["output"]): t["cuts"] for t in told["tensors"]}
-        self._operators = {o["node"]: o["cuts"] for o in told["operators"]}
+        self.parts = plan.parts
+        self._tensors = {(node, output): cuts for node, output, _, _, cuts in plan.tensors}
+        self._operators = {node: splits for node, _, splits, _ in plan.operators}
         self.none: list[list[int]] = []
 
     def ways(

@@ -10,56 +10,48 @@ from mxnet.gluon import nn
 
 import tofu
 from tofu.mx.run import executor
-from tofu.mx.run.segments import executor_order, segments
+from tofu.mx.run.segments import Step, executor_order, segments, steps_of
 
 WORKERS = (2, 4)
 STEPS = 3
 
 
-def graph(*nodes, heads):
+def described(*nodes, heads):
     """Nodes as (operator, worker, numbers of inputs)."""
-    described = [
-        {
-            "op": op,
-            "attrs": {"__ctx_group__": f"worker{worker}"},
-            "inputs": [[i, 0, 0] for i in inputs],
-        }
-        for op, worker, inputs in nodes
-    ]
-    return described, [[head, 0, 0] for head in heads]
+    return [Step(op, f"worker{worker}", inputs) for op, worker, inputs in nodes], heads
 
 
 FETCH = "_tofu_multifetch"
 CASES = {
     "operators in a row": (
-        graph(("null", 0, []), ("a", 0, [0]), ("b", 0, [1]), ("c", 0, [2]), heads=[3]),
+        described(("", 0, []), ("a", 0, [0]), ("b", 0, [1]), ("c", 0, [2]), heads=[3]),
         [(1, 4)],
     ),
     "a variable in between": (
-        graph(("null", 0, []), ("a", 0, [0]), ("null", 0, []), ("b", 0, [1, 2]), heads=[3]),
+        described(("", 0, []), ("a", 0, [0]), ("", 0, []), ("b", 0, [1, 2]), heads=[3]),
         [(1, 4)],
     ),
-    "one operator": (graph(("null", 0, []), ("a", 0, [0]), heads=[1]), []),
+    "one operator": (described(("", 0, []), ("a", 0, [0]), heads=[1]), []),
     "another worker": (
-        graph(
-            *(("null", 0, []), ("a", 0, [0]), ("b", 0, [1])),
-            *(("null", 1, []), ("a", 1, [3]), ("b", 1, [4])),
+        described(
+            *(("", 0, []), ("a", 0, [0]), ("b", 0, [1])),
+            *(("", 1, []), ("a", 1, [3]), ("b", 1, [4])),
             heads=[2, 5],
         ),
         [(1, 3), (4, 6)],
     ),
     # What comes before a fetch does not wait for it; what comes after does in any case.
     "a fetch": (
-        graph(
-            *(("null", 0, []), ("a", 0, [0]), ("b", 0, [1])),
-            *(("null", 1, []), (FETCH, 0, [3]), ("c", 0, [2, 4]), ("d", 0, [5])),
+        described(
+            *(("", 0, []), ("a", 0, [0]), ("b", 0, [1])),
+            *(("", 1, []), (FETCH, 0, [3]), ("c", 0, [2, 4]), ("d", 0, [5])),
             heads=[6],
         ),
         [(1, 3), (4, 7)],
     ),
     "fetches in a row": (
-        graph(
-            *(("null", 1, []), ("null", 0, []), (FETCH, 0, [0]), (FETCH, 0, [0, 1])),
+        described(
+            *(("", 1, []), ("", 0, []), (FETCH, 0, [0]), (FETCH, 0, [0, 1])),
             ("a", 0, [2, 3]),
             heads=[4],
         ),
@@ -67,8 +59,8 @@ CASES = {
     ),
     # The reader waits for `b`, not for `c`.
     "a tile that another worker reads": (
-        graph(
-            *(("null", 0, []), ("a", 0, [0]), ("b", 0, [1]), ("c", 0, [2]), ("d", 0, [3])),
+        described(
+            *(("", 0, []), ("a", 0, [0]), ("b", 0, [1]), ("c", 0, [2]), ("d", 0, [3])),
             *((FETCH, 1, [2]), ("e", 1, [5])),
             heads=[4, 6],
         ),
@@ -144,10 +136,11 @@ def test_segments_compute_what_their_operators_do(workers, dtype, bound, monkeyp
 
 
 def test_executors_number_nodes_as_expected(bound, monkeypatch):
-    graphs = []
+    graphs, parts = [], []
     monkeypatch.setattr(executor, "_joins", lambda contexts: True)
+    monkeypatch.setattr(executor, "steps_of", lambda graph: graphs.append(graph) or steps_of(graph))
     monkeypatch.setattr(
-        executor, "segments", lambda nodes, heads: graphs.append((nodes, heads)) or []
+        executor, "segments", lambda nodes, heads: parts.append((nodes, heads)) or []
     )
     tofu.enable(workers=2, device="cpu", log="quiet", fetch="multifetch")
     try:
@@ -155,7 +148,7 @@ def test_executors_number_nodes_as_expected(bound, monkeypatch):
     finally:
         tofu.disable()
     assert len(graphs) == len(bound) == 2
-    for (nodes, heads), (made, _) in zip(graphs, bound):
+    for graph, (nodes, heads), (made, _) in zip(graphs, parts, bound):
         told = re.findall(r"^(?:Variable:(.*)|Op:[^,]*, Name=(.*))$", made.debug_str(), re.M)
-        names = [nodes[number]["name"] for number in executor_order(nodes, heads)]
+        names = [graph.nodes[number].name for number in executor_order(nodes, heads)]
         assert names == [variable or name for variable, name in told]

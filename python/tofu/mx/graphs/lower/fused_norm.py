@@ -8,8 +8,7 @@ numbers of its own in their place, and the new running statistics are computed f
 from __future__ import annotations
 
 import ast
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Callable, Optional, Union
 
 from tofu import _core
@@ -64,16 +63,16 @@ def predict(node: Node, build: Builder) -> Node:
 
 def whole_statistics(plan: _core.Plan) -> frozenset[str]:
     """The BatchNorms in parts whose statistics no worker sees only a part of, by name."""
-    document = json.loads(plan.table.graph.to_json())
-    names = [node["name"] for node in document["nodes"]]
+    nodes = plan.table.graph.nodes
     found = set()
-    for node in document["nodes"]:
-        attrs: Mapping[str, str] = node.get("attrs", {})
-        norm: Optional[str] = attrs.get(STATISTICS)
+    for node in nodes:
+        attrs = node.attrs
+        norm = attrs.get(STATISTICS)
         if norm is None:
             continue
-        number, output, *_ = node["inputs"][0]
-        tensor = f"{names[number]}[{output}]" if output else names[number]
+        source, output = node.sources[0]
+        name = nodes[source].name
+        tensor = f"{name}[{output}]" if output else name
         if set(ast.literal_eval(attrs["axis"])).isdisjoint(plan.cuts(tensor)):
             found.add(norm)
     return frozenset(found)
