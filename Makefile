@@ -88,6 +88,7 @@ $(BUILD)/tests/.built: $(CXX_SOURCES) $(CXX_TESTS) $(VENV)/.requirements
 	@echo "building the C++ tests"
 	@$(VENV)/bin/cmake -S . -B $(BUILD)/tests -G Ninja -DTOFU_BUILD_TESTS=ON \
 	  -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG" \
 	  -DCMAKE_MAKE_PROGRAM="$(abspath $(VENV))/bin/ninja" -DCMAKE_PREFIX_PATH="$(SITE)" \
 	  --log-level=WARNING >/dev/null
 	@$(VENV)/bin/cmake --build $(BUILD)/tests -j $(JOBS)

@@ -110,13 +110,29 @@ TEST_F(PlanText, CutsThatAreImpossibleAreRefused) {
   EXPECT_NE(ErrorOf(json).find("version: found 9"), std::string::npos);
 }
 
+TEST_F(PlanText, RoutesWithOtherStopsDiffer) {
+  Route route = plan_.routes[0];
+  EXPECT_EQ(route, plan_.routes[0]);
+  route.stops.pop_back();
+  EXPECT_FALSE(route == plan_.routes[0]);
+  OutputRoute output_route = plan_.output_routes[0];
+  EXPECT_EQ(output_route, plan_.output_routes[0]);
+  output_route.stops.pop_back();
+  EXPECT_FALSE(output_route == plan_.output_routes[0]);
+}
+
 TEST_F(PlanText, RoutesThatAreImpossibleAreRefused) {
   Json json = json_;
   json["routes"][0]["node"] = "nowhere";
   EXPECT_NE(ErrorOf(json).find("a node of the graph"), std::string::npos);
   json = json_;
-  json["routes"][0]["input"] = 9;
-  EXPECT_NE(ErrorOf(json).find("routes[0].input"), std::string::npos);
+  const size_t inputs = example_.graph().nodes[FirstOperator()].inputs.size();
+  for (size_t input : {inputs, size_t{9}}) {
+    json["routes"][0]["input"] = input;
+    EXPECT_NE(ErrorOf(json).find("routes[0].input"), std::string::npos);
+  }
+  json["routes"][0]["input"] = inputs - 1;
+  EXPECT_EQ(ErrorOf(json), "no error");
   json = json_;
   json["routes"][0]["stops"][0][0]["dim"] = 2;
   EXPECT_NE(ErrorOf(json).find("stops[0][0].dim"), std::string::npos);

@@ -56,6 +56,20 @@ std::string ErrorOf(const Json& json) {
   return "no error";
 }
 
+TEST(StrategyTable, ConstantsUpToALimitAreRead) {
+  constexpr int64_t kLimit = int64_t{1} << 54;
+  Json json = Json::parse(kTable);
+  Json& constant = json["rows"][0]["outputs"][0]["dims"][0]["hi"]["const"];
+  for (int64_t read : {kLimit, -kLimit}) {
+    constant = read;
+    EXPECT_EQ(ErrorOf(json), "no error");
+  }
+  for (int64_t refused : {kLimit + 1, -kLimit - 1}) {
+    constant = refused;
+    EXPECT_NE(ErrorOf(json).find("const"), std::string::npos);
+  }
+}
+
 TEST(StrategyTable, ReadsEveryFieldOfARow) {
   ExampleGraph example = Example();
   const StrategyTable table = ReadStrategyTable(kTable, example.graph());

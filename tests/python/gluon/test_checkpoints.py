@@ -316,6 +316,7 @@ def test_a_failed_write_is_an_error_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+SEED = 1  # of the moment
 KILLED = """
 while True:
     net[0].weight.set_data(net[0].weight.data() + 1)
@@ -323,10 +324,10 @@ while True:
 """
 
 
-def test_killed_at_random_moments(tmp_path):
+def test_killed_at_a_random_moment(tmp_path):
     with start(CUT_OFF + KILLED, tmp_path) as process:
         assert process.stdout.readline() == "saved\n"
-        time.sleep(np.random.uniform(0.05, 0.3))
+        time.sleep(np.random.RandomState(SEED).uniform(0.05, 0.3))
         process.kill()
     whole = mx.nd.load(str(tmp_path / "net"))
     assert len(set(whole["0.weight"].asnumpy().ravel())) == 1  # of one save

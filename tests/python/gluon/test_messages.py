@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import types
 import warnings
@@ -121,16 +122,25 @@ def test_the_set_up_time_is_that_of_all_phases(session, capsys):
 
 def test_what_takes_long_says_what_it_is_doing(monkeypatch, capsys, session):
     messages.set_level("info")
-    monkeypatch.setattr(messages, "_PATIENCE_S", 0.01)
+    timers = []
+
+    class Timer(threading.Timer):
+        def start(self):
+            timers.append(self)
+
+        def expire(self):
+            if not self.finished.is_set():
+                self.function(*self.args)
+
+    monkeypatch.setattr(messages.threading, "Timer", Timer)
     with messages.phase("net", "binding", session):
-        time.sleep(0.3)
-    assert capsys.readouterr().err == "", "a log"
+        assert timers == [], "a log"
     monkeypatch.setattr(messages.sys.stderr, "isatty", lambda: True, raising=False)
     with messages.phase("net", "binding", session):
-        time.sleep(0.3)
+        timers[0].expire()
+    assert timers[0].interval == 2
     assert capsys.readouterr().err == "tofu: net: binding ...\n"
-    monkeypatch.setattr(messages, "_PATIENCE_S", 0.3)
     with pytest.raises(ValueError, match="no"), messages.phase("net", "binding", session):
         raise ValueError("no")
-    time.sleep(0.5)
+    timers[1].expire()  # too late
     assert capsys.readouterr().err == ""

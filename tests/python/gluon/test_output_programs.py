@@ -379,6 +379,7 @@ def test_masks_follow_from_the_seed_and_the_number_of_workers(count):
     tofu.gluon.enable(workers=count, device="cpu", log="quiet")
     one, other = dropped(), dropped()
     tofu.gluon.disable()
+    assert len(one) == len(other)
     for first, second in zip(one, other):
         np.testing.assert_array_equal(first, second)
     assert not np.array_equal(one[0], one[2])

@@ -165,8 +165,14 @@ def test_logs_and_quick_stages_show_nothing(terminal, monkeypatch, isatty, level
     monkeypatch.setenv("TOFU_LOG", level)
     monkeypatch.setattr(terminal, "isatty", lambda: isatty)
     monkeypatch.setattr(progress, "_PATIENCE_S", patience_s)
+    threads = []
+    monkeypatch.setattr(progress.threading.Thread, "start", lambda thread: threads.append(thread))
+    monkeypatch.setattr(progress.threading.Thread, "join", lambda thread: None)
     with progress.stage("predicting the memory"):
-        time.sleep(0.05)
+        pass
+    # Only a thread writes, and one may start if it waits for longer than the stage takes.
+    waits_s = [thread._target.__self__.first_s for thread in threads]
+    assert waits_s == ([60] if patience_s else [])
     assert terminal.getvalue() == ""
 
 

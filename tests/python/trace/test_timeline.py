@@ -49,6 +49,7 @@ def test_slices_fill_the_steps_of_every_worker(seed):
         kind = draw.choice([COMPUTATION, FETCH])
         operators.append(operator(draw.randrange(3), begin, begin + draw.expovariate(0.2), kind))
     timeline = Timeline.of(operators, [(0, 40), (40, 90)], ["cpu/0", "cpu/1", "cpu/2"])
+    assert len(timeline.slices) == len(timeline.shares) == 3
     for slices, share in zip(timeline.slices, timeline.shares):
         assert (slices[0].begin, slices[-1].end) == (0, 90)
         assert all(one.end == other.begin for one, other in zip(slices, slices[1:]))

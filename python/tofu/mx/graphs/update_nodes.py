@@ -62,8 +62,8 @@ def append_updates(
         kind = _HALF.get(optimizer, OPTIMIZERS[optimizer]) if half else OPTIMIZERS[optimizer]
         inputs = [weight, gradient]
         for state in kind.states:
-            dtype = "float32" if kind.op.startswith("mp_") else dtype_name(weight.dtype)
-            states[f"{name}:{state}"] = (weight.shape, dtype)
+            # Inference gives the states of updates in mixed precision single precision.
+            states[f"{name}:{state}"] = (weight.shape, dtype_name(weight.dtype))
             inputs.append(Entry(Node(VARIABLE, f"{name}:{state}")))
         updates[name] = Entry(Node(kind.op, f"{name}_update", dict(kind.attrs), inputs))
     return updates, states

@@ -40,5 +40,6 @@ def test_gradients_are_those_of_the_eager_net(workers, channels, dtype):
     finally:
         tofu.disable()
     tolerance = 1e-10 if dtype == "float64" else 1e-4
+    assert len(found) == len(expected)
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)

@@ -178,10 +178,14 @@ def test_an_operator_stays_whole_where_its_parts_gain_nothing(shape, workers, fu
     assert ("softmax" in found) == fused
 
 
-def test_half_precision_stays_whole():
-    symbol, parameters = norm(sym.LayerNorm, (3, 4), 4)
+@pytest.mark.parametrize(
+    ("op", "shape", "scales"), [(sym.LayerNorm, (3, 4), 4), (sym.GroupNorm, (3, 4, 5), 1)]
+)
+def test_half_precision_stays_whole(op, shape, scales):
+    symbol, parameters = norm(op, shape, scales)
     half = {name: array.astype("float16") for name, array in parameters.items()}
-    assert "LayerNorm" in operators(symbol, {}, half, workers=WORKERS)
+    assert op.__name__ in operators(symbol, {}, half, workers=WORKERS)
+    assert op.__name__ not in operators(symbol, {}, parameters, workers=WORKERS)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def test_over_workers(name, workers):
     own, own_gradient, _ = own_gradients(symbol, {}, parameters, head_gradients=heads)
     outputs, gradients, undescribed = partitioned(symbol, parameters, heads, workers)
     assert set(undescribed) == WHOLE.get(name, set())
+    assert len(outputs) == len(own)
     for found, expected in zip(outputs, own):
         assert found.shape == expected.shape
         np.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-10, atol=1e-12)

@@ -4,6 +4,7 @@ import json
 from unittest import mock
 
 import mxnet as mx
+import numpy as np
 import pytest
 
 from tofu import _core
@@ -15,7 +16,7 @@ from tofu.mx.graphs.training_graph import training_graph, training_graphs
 from tofu.mx.nnvm import Graph
 
 from ..models import mlp, random, zoo
-from ..whole import graph_of
+from ..whole import graph_of, train
 
 
 def build(symbol, inputs, parameters, aux=None, **options):
@@ -238,3 +239,14 @@ def test_strategy_table_has_a_row_for_every_described_node():
         assert (index >= 0) == (node["op"] != "null" and node["op"] not in undescribed)
         if index >= 0:
             assert table["rows"][index]["op"] == node["op"]
+
+
+def test_an_output_that_is_returned_twice_has_two_head_gradients():
+    out = mx.sym.tanh(mx.sym.var("x"))
+    symbol, parameters = mx.sym.Group([out, out]), {"x": random((2, 3), "float64")}
+    head_gradients = [random((2, 3), "float64", seed=k) for k in (1, 2)]
+    found, gradients, _ = train(symbol, {}, parameters, head_gradients=head_gradients)
+    np.testing.assert_array_equal(found[0], found[1])
+    slope = 1 - found[0] ** 2
+    expected = slope * (head_gradients[0] + head_gradients[1]).asnumpy()
+    np.testing.assert_allclose(gradients["x"], expected, rtol=1e-10)
