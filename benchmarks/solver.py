@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gzip
 import importlib.util
 import json
 import statistics
@@ -27,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
 
 from _goals import Goal, table  # noqa: E402
+from _problem_files import read_text, step_problem_text  # noqa: E402
 from _results import write_json  # noqa: E402
 
 REPEATS = 5
@@ -73,8 +73,7 @@ def reached(
 
 def measure_file(path: Path, repeats: int, seconds: float, threads: int) -> list[dict[str, Any]]:
     """A record for the file's own limit and one without any."""
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    text = step_problem_text(read_text(path))
     keys = ("variables", "status", "cost", "bound", "nodes")
     records = []
     for limit in (None, NO_LIMIT):

@@ -1,6 +1,6 @@
 """Trains a model with its layers on several devices, by stock MXNet's group2ctx (section 7.1).
 
-tofu only says which layer goes where, as in the simulation (tofu.simulate.systems). MXNet copies
+tofu only says which layer goes where, as in the simulation (_simulated_systems.py). MXNet copies
 tensors between the devices, and computes gradients where their layer is.
 """
 
@@ -63,8 +63,7 @@ def _placed(
 ) -> tuple[Any, dict[str, Any]]:
     """The symbol with the group of every node, and where its variables are."""
     import mxnet as mx
-
-    from tofu.simulate.systems import layer_devices
+    from _simulated_systems import layer_devices
 
     document = json.loads(symbol.tojson())
     nodes = document["nodes"]

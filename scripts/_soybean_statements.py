@@ -7,7 +7,7 @@ instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 __all__ = ["CHECKS"]
 
@@ -61,8 +61,11 @@ def _overhead_is(batch: int, expected: float) -> Check:
     """On 8 GPUs, of the smallest weights; within half of what the paper says."""
 
     def problems(rows: Sequence[Row]) -> list[str]:
-        row = next(r for r in rows if (r["batch"], r["workers"], r["system"]) == (batch, 8, "data"))
-        found = _overhead(row)
+        wanted = (batch, 8, "data")
+        rows_found = [r for r in rows if (r["batch"], r["workers"], r["system"]) == wanted]
+        if not rows_found:
+            return [f"no step with batch {batch} on 8 GPUs"]
+        found = _overhead(rows_found[0])
         return [] if 0.5 <= found / expected <= 1.5 else [f"{found:.1f} times"]
 
     return problems
@@ -83,25 +86,32 @@ def _data_against_model(small_images: bool) -> Check:
     return problems
 
 
-def _speedup(rows: Sequence[Row], panel: str, system: str, batch: int) -> float:
-    return next(
+def _speedup(rows: Sequence[Row], panel: str, system: str, batch: int) -> Optional[float]:
+    """None: there is no such step, as with reduced models."""
+    wanted = (panel, system, batch)
+    found = (
         float(row["speedup"])
         for row in rows
-        if (row["panel"], row["system"], row["batch"]) == (panel, system, batch)
+        if (row["panel"], row["system"], row["batch"]) == wanted
     )
+    return next(found, None)
 
 
 def _seven_at_256(rows: Sequence[Row]) -> list[str]:
     found = _speedup(rows, "alexnet", "soybean", 256)
+    if found is None:
+        return ["no step with batch 256"]
     return [] if found > 7 else [f"{found:.1f} times"]
 
 
 def _data_needs_1k(rows: Sequence[Row]) -> list[str]:
-    wanted = _speedup(rows, "alexnet", "soybean", 256)
+    goal = _speedup(rows, "alexnet", "soybean", 256)
+    if goal is None:
+        return ["no step with batch 256"]
     enough = [
         row["batch"]
         for row in rows
-        if (row["panel"], row["system"]) == ("alexnet", "data") and row["speedup"] >= wanted
+        if (row["panel"], row["system"]) == ("alexnet", "data") and row["speedup"] >= goal
     ]
     return [f"batch {min(enough)} is enough"] if enough and min(enough) < 1024 else []
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from _common import context, write
 from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
+from _simulated_systems import Plans, simulate_system
 from _steps import WAYS
 from _training import progress
 
 from tofu.models import find
-from tofu.simulate.systems import Plans, simulate_system
 from tofu.tables import table
 
 MACHINE = "p2.8xlarge"

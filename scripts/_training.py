@@ -24,7 +24,7 @@ from tofu.config import graph_pass
 from tofu.models import Model, build, create_block, find
 
 FETCHES = ("plain", "multifetch")
-# Those of tofu.simulate.systems, which imports mxnet.
+# Those of _simulated_systems.py, which imports mxnet.
 SYSTEMS = ("tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel")
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.01, "momentum": 0.9},
@@ -164,8 +164,9 @@ def run(
 
 def _simulate(model: Model, args: argparse.Namespace) -> None:
     """Print a simulated step of a system, with JSON in the last line."""
+    from _simulated_systems import simulate_system
+
     from tofu.plans.machine_files import read_machine
-    from tofu.simulate.systems import simulate_system
 
     size = model.batch_size if args.batch_size is None else args.batch_size
     found = simulate_system(

@@ -605,7 +605,7 @@ def solve(
     """Solve a problem of costs and memory (JSON, docs/formats.md, "Solution").
 
     Args:
-        problem: a step problem, or one of the IOPDDL contest.
+        problem: a step problem.
         limit: bytes, instead of the problem's own limit; below 0: none.
         time_limit_s: seconds after which the best choice found so far is returned. If no
             choice fits, as long again to find the smallest limit under which one does.

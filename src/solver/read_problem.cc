@@ -63,59 +63,6 @@ void AddUse(const JsonCursor& at, LimitedProblem::Use use, LimitedProblem* probl
   problem->uses.push_back(std::move(use));
 }
 
-void AddPair(int a, int b, SharedCells cells, PairwiseProblem* costs) {
-  costs->pairs.push_back({a, b, std::move(cells)});
-}
-
-LimitedProblem ReadContest(const JsonCursor& root) {
-  LimitedProblem problem;
-  CellReader reader;
-  const JsonCursor nodes = root.At("nodes");
-  const JsonCursor node_costs = nodes.At("costs");
-  const JsonCursor usages = nodes.At("usages");
-  const JsonCursor intervals = nodes.At("intervals");
-  const int count = node_costs.Size();
-  if (usages.Size() != count) usages.Fail("as many as nodes.costs");
-  if (intervals.Size() != count) intervals.Fail("as many as nodes.costs");
-  int64_t most = 0;
-  for (int v = 0; v < count; ++v) {
-    const int size = node_costs.At(v).Size();
-    if (size == 0) node_costs.At(v).Fail("at least one strategy");
-    problem.costs.AddVariable(size);
-    problem.costs.unary[v] = reader.Read(node_costs.At(v), size, kForbidden).vector();
-    const JsonCursor interval = intervals.At(v);
-    if (interval.Size() != 2) interval.Fail("a begin and an end");
-    AddUse(usages.At(v),
-           {v, interval.At(0).Int(-kMaxMoment, kMaxMoment),
-            interval.At(1).Int(-kMaxMoment, kMaxMoment),
-            reader.Read(usages.At(v), size, kMaxBytes)},
-           &problem, &most);
-  }
-  const JsonCursor ends = root.At("edges").At("nodes");
-  const JsonCursor edge_costs = root.At("edges").At("costs");
-  if (edge_costs.Size() != ends.Size()) edge_costs.Fail("as many as edges.nodes");
-  const std::vector<int>& domain = problem.costs.domain;
-  for (int e = 0; e < ends.Size(); ++e) {
-    if (ends.At(e).Size() != 2) ends.At(e).Fail("two nodes");
-    const int a = ends.At(e).At(0).Index(count);
-    const int b = ends.At(e).At(1).Index(count);
-    SharedCells cells =
-        reader.Read(edge_costs.At(e), int64_t{domain[a]} * domain[b], kForbidden);
-    if (a != b) {
-      AddPair(a, b, std::move(cells), &problem.costs);
-      continue;
-    }
-    for (int x = 0; x < domain[a]; ++x) {
-      int64_t& cost = problem.costs.unary[a][x];
-      cost = SaturatingAdd(cost, cells[static_cast<size_t>(x) * (domain[a] + 1)]);
-    }
-  }
-  if (!root.At("usage_limit").IsNull()) {
-    problem.limit = root.At("usage_limit").Int(0, kMaxBytes);
-  }
-  return problem;
-}
-
 void ReadMemory(const JsonCursor& memory, CellReader* reader, LimitedProblem* problem) {
   const int count = static_cast<int>(problem->costs.domain.size());
   problem->limit = memory.At("limit").Int(0, kMaxBytes);
@@ -133,7 +80,12 @@ void ReadMemory(const JsonCursor& memory, CellReader* reader, LimitedProblem* pr
   }
 }
 
-LimitedProblem ReadOwn(const JsonCursor& root) {
+}  // namespace
+
+LimitedProblem ReadProblem(const std::string& text) {
+  const JsonDocument document =
+      ParseJson(text, Blame::kPlan, "problem", "see \"Step problem\" in docs/formats.md");
+  const JsonCursor root(document);
   if (root.At("format").String() != kFormat) {
     root.At("format").Fail('"' + std::string(kFormat) + '"');
   }
@@ -162,22 +114,13 @@ LimitedProblem ReadOwn(const JsonCursor& root) {
     const int a = pair.At(0).Index(count);
     const int b = pair.At(1).Index(count);
     if (a == b) pair.At(1).Fail("another variable than the pair's first");
-    AddPair(a, b, reader.Read(pair.At(2), int64_t{domain[a]} * domain[b], kForbidden),
-            &problem.costs);
+    problem.costs.pairs.push_back(
+        {a, b, reader.Read(pair.At(2), int64_t{domain[a]} * domain[b], kForbidden)});
   }
   if (version > 1 && root.Has("memory")) {
     ReadMemory(root.At("memory"), &reader, &problem);
   }
   return problem;
-}
-
-}  // namespace
-
-LimitedProblem ReadProblem(const std::string& text) {
-  const JsonDocument document =
-      ParseJson(text, Blame::kPlan, "problem", "see \"Step problem\" in docs/formats.md");
-  const JsonCursor root(document);
-  return root.Has("problem") ? ReadContest(root.At("problem")) : ReadOwn(root);
 }
 
 }  // namespace tofu

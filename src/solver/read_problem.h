@@ -1,8 +1,6 @@
-// Reads the text of a problem: our own format, or that of the IOPDDL contest
-// (docs/formats.md, "Step problem").
+// Reads the text of a problem (docs/formats.md, "Step problem").
 //
-// Input:      {"format": "tofu-step-problem", "version": 1 or 2, ...}, or
-//             {"problem": {"nodes": ..., "edges": ..., "usage_limit": ...}}.
+// Input:      {"format": "tofu-step-problem", "version": 1 or 2, ...}.
 // Output:     the problem; equal tables share their cells.
 // Errors:     UserError(kPlan): the text does not follow the format; says where and how.
 // Complexity: O(length of the text).

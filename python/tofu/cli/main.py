@@ -17,7 +17,6 @@
     tofu simulate --workers 8 --machine p2.8xlarge wresnet-152-10
     tofu ops Convolution
     tofu verify Convolution dot --seed 3
-    tofu solve --time 30 problem.json.gz
 
 Bad input ends with one line on standard error and exit status 2.
 """
@@ -39,7 +38,6 @@ from tofu.cli.plan import plan
 from tofu.cli.run import run
 from tofu.cli.show import diff, show
 from tofu.cli.simulate import simulate
-from tofu.cli.solve import solve
 from tofu.cli.trace import trace
 from tofu.errors import InternalError, TofuError
 from tofu.installation import DISTRIBUTION
@@ -56,7 +54,7 @@ def cli() -> None:
 
 COMMANDS = (
     run, plan, compare_command, estimate_command, frontier_command, check, trace, show, diff,
-    simulate, calibrate, operators.ops, operators.verify, operators.suggest, solve,
+    simulate, calibrate, operators.ops, operators.verify, operators.suggest,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

@@ -15,11 +15,6 @@ constexpr const char* kOwn = R"({"format": "tofu-step-problem", "version": 2,
   "pairs": [[0, 1, [1, 2, 3, 4, 5, 6]], [1, 2, [0, 1e19, 0]]],
   "memory": {"limit": 9, "uses": [[0, 1, 4, [2, 3]], [1, 2, 2, [8, 8, 8]]]}})";
 
-constexpr const char* kContest = R"({"problem": {"nodes": {
-  "intervals": [[0, 2], [1, 3]], "costs": [[1, 2], [3, 4]], "usages": [[5, 6], [7, 8]]},
-  "edges": {"nodes": [[0, 1], [1, 1]], "costs": [[0, 10, 20, 30], [100, 0, 0, 200]]},
-  "usage_limit": 13}})";
-
 TEST(ReadProblem, ReadsOurFormat) {
   const LimitedProblem problem = ReadProblem(kOwn);
   EXPECT_EQ(problem.costs.domain, (std::vector<int>{2, 3, 1}));
@@ -29,17 +24,6 @@ TEST(ReadProblem, ReadsOurFormat) {
   ASSERT_EQ(problem.uses.size(), 1u) << "a use that ends as it begins uses nothing";
   EXPECT_EQ(problem.uses[0].end, 4);
   EXPECT_EQ(problem.PeakBytes({1, 0, 0}), 3);
-}
-
-TEST(ReadProblem, ReadsTheContestsFormat) {
-  const LimitedProblem problem = ReadProblem(kContest);
-  EXPECT_EQ(problem.Cost({1, 0}), 2 + 3 + 100 + 20) << "a loop is a cost of its node";
-  EXPECT_EQ(problem.Cost({0, 1}), 1 + 4 + 200 + 10);
-  EXPECT_EQ(problem.limit, 13);
-  EXPECT_EQ(problem.PeakBytes({1, 1}), 6 + 8);
-  std::string unlimited = kContest;
-  unlimited.replace(unlimited.find(": 13"), 4, ": null");
-  EXPECT_EQ(ReadProblem(unlimited).limit, kUnlimited);
 }
 
 TEST(ReadProblem, EqualTablesShareTheirCells) {
@@ -81,10 +65,6 @@ TEST(ReadProblem, SaysWhereATextIsWrongAndWhatWasExpected) {
   ExpectError(kOwn, "[0, 1, 4, [2, 3]]", "[0, 1, [2, 3]]", "uses[0]", "a begin, an end");
   ExpectError(kOwn, "3]], [1, 2, 2", "4611686018427387904]], [1, 2, 3", "uses[1]",
               "2^62");
-  ExpectError(kContest, "[[5, 6], [7, 8]]", "[[5, 6]]", "usages", "as many as");
-  ExpectError(kContest, "[0, 2]", "[0]", "intervals[0]", "a begin and an end");
-  ExpectError(kContest, "[[0, 1], [1, 1]]", "[[0, 1]]", "costs", "as many as");
-  ExpectError(kContest, "[1, 1]]", "[1, 2]]", "edges", "2");
 }
 
 }  // namespace

@@ -125,3 +125,19 @@ def test_statements_of_figure10(scripts):
     said = dict(check({"figure10": agreed}))
     assert said["ICML18 is out of memory on WResNet-152-10"] == "a worker holds 8.0 GiB"
     assert said["ICML18 is 7% slower than Tofu on RNN-4-8K"] == "not simulated"
+
+
+def test_statements_about_steps_that_reduced_models_lack(import_script):
+    checks = import_script("_soybean_statements").CHECKS
+    reduced = {"label": "4", "batch": 8, "workers": 4, "step_seconds": 2.0, "compute_seconds": 1.0}
+    rows = [
+        {**reduced, "panel": "alexnet", "system": system, "speedup": 2.0}
+        for system in ("data", "model", "soybean")
+    ]
+    found = {said: check(rows) for name in checks for said, check in checks[name]}
+    assert found["SoyBean, MLP: on 8 GPUs, 5 times the computation, batch 512"] == [
+        "no step with batch 512 on 8 GPUs"
+    ]
+    assert found["SoyBean, AlexNet: more than 7 times one GPU with batch 256"] == [
+        "no step with batch 256"
+    ]

@@ -37,9 +37,7 @@ def test_a_script_depends_on_what_its_imports_reach(sources):
     assert not any(path.startswith("python/tofu/gluon") for path in figure)
     # tofu.enable
     assert "python/tofu/gluon/training/trainer.py" in names(sources, "benchmarks/speed.py")
-    torch = names(sources, "benchmarks/torch_bytes.py")
-    assert "python/tofu/torch/planning.py" in torch
-    assert not any(path.startswith(("python/tofu/mx", "src/kernels")) for path in torch)
+    assert "python/tofu/torch/planning.py" in names(sources, "benchmarks/torch_bytes.py") - figure
 
 
 @pytest.mark.parametrize(

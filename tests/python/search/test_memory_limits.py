@@ -12,7 +12,6 @@ import pytest
 
 from tofu import _core
 from tofu.errors import PlanError
-from tofu.verify.solution import check_solution
 
 ROOT = Path(__file__).resolve().parents[3]
 FORBIDDEN = 10**18
@@ -29,8 +28,17 @@ def problems(import_script: Callable[[str], ModuleType]) -> ModuleType:
     return import_script("_random_problems")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _benchmarks_can_be_imported(import_script: Callable[[str], ModuleType]) -> None:
+    """Every test uses the readers and the checker of benchmarks/."""
+
+
 def solve(problem: dict[str, Any], **options: Any) -> dict[str, Any]:
-    solution = json.loads(_core.solve(json.dumps(problem), **options))
+    from _problem_files import step_problem_text
+    from _solution import check_solution
+
+    text = step_problem_text(json.dumps(problem))
+    solution = json.loads(_core.solve(text, **options))
     if solution["values"] is not None:
         check_solution(problem, solution, solution["limit"])
     return solution
@@ -214,12 +222,12 @@ def test_a_damaged_problem_of_the_contest_is_refused(problems: ModuleType) -> No
         damaged = json.loads(json.dumps(whole))
         damaged["problem"][part][key] = value
         with pytest.raises(PlanError, match=complaint):
-            _core.solve(json.dumps(damaged))
+            solve(damaged)
 
 
 def test_the_solution_of_random_values_is_counted_as_it_is(problems: ModuleType) -> None:
     """Compares the checker with a count moment by moment, on values that are not optimised."""
-    from tofu.verify.solution import count, read_problem
+    from _solution import count, read_problem
 
     rng = random.Random(5)
     for problem in with_memory(problems, range(500, 510)):

@@ -1,22 +1,33 @@
-"""``tofu solve``: reads a problem of costs and memory, solves it, and tells the choices."""
+"""Solves a problem of costs and memory, and prints its choices.
+
+    python benchmarks/solve.py problem.json.gz --time 30 --save solution.json
+
+The file is a step problem (docs/formats.md) or one of the IOPDDL contest (_problem_files.py),
+gzipped or not. Prints the cost of the best choice, a lower bound and the gap between them whenever
+they improve, and at last the value of every variable. A separate checker recounts the result first.
+Exits with status 1 if there is no choice, and prints the smallest limit that leaves one; with 2 if
+the input is wrong.
+"""
 
 from __future__ import annotations
 
-import gzip
+import argparse
 import json
+import sys
 import time
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-import click
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from tofu.errors import ConfigError, PlanError
+from _problem_files import read_text, step_problem_text
+from _solution import check_solution
+
+from tofu.errors import ConfigError, PlanError, TofuError
 from tofu.plans.plan import gap_text
 
-__all__ = ["NO_CHOICE", "solve"]
-
-NO_CHOICE = 1  # exit status
+NO_CHOICE, BAD_INPUT = 1, 2  # exit status
 _MOST_NEEDS = 10  # lines
 _BETWEEN_LINES_S = 1.0  # if only the bound improves
 
@@ -35,21 +46,13 @@ class _Lines:
             return
         self._cost = cost
         self._next = seconds + _BETWEEN_LINES_S
-        click.echo(f"{seconds:8.2f} s  {_state_text(cost, bound)}")
+        print(f"{seconds:8.2f} s  {_state_text(cost, bound)}")
 
 
 def _state_text(cost: Optional[int], bound: int) -> str:
     if cost is None:
         return f"no choice yet  bound {bound:,}"
     return f"cost {cost:,}  bound {bound:,}  gap {gap_text(cost, bound)}"
-
-
-def _read_text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}; expected a problem's JSON") from None
 
 
 def _parse_limit(text: Optional[str]) -> Optional[int]:
@@ -63,68 +66,35 @@ def _parse_limit(text: Optional[str]) -> Optional[int]:
     return int(text)
 
 
-@click.command(short_help="Solve a problem of costs and memory.")
-@click.option(
-    "--limit", metavar="BYTES", help='Memory at any moment, or "none". Default: the file\'s.'
-)
-@click.option(
-    "--time",
-    "seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop after this many seconds and take the best choice so far.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1, max=64),
-    default=1,
-    show_default=True,
-    help="Number of threads; the answer does not depend on it.",
-)
-@click.option("--save", metavar="SOLUTION", help="Write the solution to this file.")
-@click.argument("file", metavar="FILE")
-def solve(
-    limit: Optional[str], seconds: float, threads: int, save: Optional[str], file: str
-) -> None:
-    """Solve a problem of costs and memory, and print its choices.
-
-    FILE is a step problem or one of the IOPDDL contest (docs/formats.md), gzipped or not.
-    Prints the cost of the best choice, a lower bound and the gap between them whenever they
-    improve, and at last the value of every variable. A separate checker recounts the result
-    first. Exits with status 1 if there is no choice, and prints the smallest limit that leaves
-    one.
-    """
+def solve_file(path: Path, options: argparse.Namespace) -> None:
+    """Solve a file's problem as the options say."""
     from tofu import _core
-    from tofu.verify.solution import check_solution
 
-    path = Path(file)
-    text = _read_text(path)
+    text = read_text(path)
     solution = json.loads(
         _core.solve(
-            text,
-            limit=_parse_limit(limit),
-            time_limit_s=seconds,
-            threads=threads,
+            step_problem_text(text),
+            limit=_parse_limit(options.limit),
+            time_limit_s=options.time,
+            threads=options.threads,
             on_progress=_Lines().heard,
         )
     )
     if solution["values"] is None:
-        _refuse(solution, seconds)
+        _refuse(solution, options.time)
     counted = check_solution(json.loads(text), solution, solution["limit"])
-    if save is not None:
-        _write(Path(save), solution)
-    click.echo(
+    if options.save is not None:
+        _write(options.save, solution)
+    print(
         f"{solution['status']}: {_state_text(solution['cost'], solution['bound'])}  "
         f"{solution['cpu_seconds']:.2f} s of processor time"
     )
     share = "no limit" if solution["limit"] is None else f"of {solution['limit']:,}"
-    click.echo(f"memory: {counted.peak:,} bytes at moment {counted.moment}, {share}")
-    if save is not None:
-        click.echo(f"recounted; written to {save}")
+    print(f"memory: {counted.peak:,} bytes at moment {counted.moment}, {share}")
+    if options.save is not None:
+        print(f"recounted; written to {options.save}")
     else:
-        click.echo(f"recounted; values: {json.dumps(solution['values'])}")
+        print(f"recounted; values: {json.dumps(solution['values'])}")
 
 
 def _write(target: Path, solution: dict[str, Any]) -> None:
@@ -143,11 +113,11 @@ def _refuse(solution: dict[str, Any], seconds: float) -> None:
         )
     least = solution["least_limit"]
     if least is None:
-        click.echo("infeasible: forbidden costs leave no choice under any limit")
+        print("infeasible: forbidden costs leave no choice under any limit")
     else:
-        click.echo(f"infeasible: no choice fits into {solution['limit']:,} bytes")
-        click.echo(_least_text(least))
-    raise SystemExit(NO_CHOICE)
+        print(f"infeasible: no choice fits into {solution['limit']:,} bytes")
+        print(_least_text(least))
+    sys.exit(NO_CHOICE)
 
 
 def _least_text(least: dict[str, Any]) -> str:
@@ -163,3 +133,27 @@ def _least_text(least: dict[str, Any]) -> str:
     if rest:
         lines.append(f"{sum(used for _, used in rest):>16,} bytes  {len(rest)} more variables")
     return "\n".join(lines)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Solve what the command line names; errors become one line each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--limit", metavar="BYTES", help='memory at any moment, or "none"; default: the file\'s'
+    )
+    parser.add_argument(
+        "--time", type=float, default=60.0, metavar="S", help="take the best choice after S seconds"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="the answer does not depend on it")
+    parser.add_argument("--save", type=Path, metavar="SOLUTION", help="file for the solution")
+    parser.add_argument("file", type=Path, metavar="FILE")
+    options = parser.parse_args(arguments)
+    try:
+        solve_file(options.file, options)
+    except TofuError as error:
+        print(f"solve: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,8 +3,8 @@
     problem = read_problem(json.load(open("problem.json")))
     count(problem, solution["values"])  # Count(cost=532843, peak=14161040, ...)
 
-Reads the two formats that `tofu solve` reads (docs/formats.md, "Step problem"). Shares no
-code with the solver.
+Reads step problems (docs/formats.md) and those of the contest (_problem_files.py). Shares no code
+with the solver, nor with what converts the contest's problems for it.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def check_solution(
 
     Args:
         document: the problem.
-        solution: the document that `tofu solve` wrote.
+        solution: the document that solve.py writes.
         limit: bytes that the choice may use at any moment; None: no limit.
 
     Raises:

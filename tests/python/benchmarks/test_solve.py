@@ -1,4 +1,4 @@
-"""tofu solve: its output, its files and its errors."""
+"""benchmarks/solve.py: its output, its files and its errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import gzip
 import json
 import re
 from pathlib import Path
+from types import ModuleType
+from typing import Callable
 
 import pytest
-
-from tofu.cli import main
 
 PROBLEM = {
     "format": "tofu-step-problem",
@@ -30,13 +30,23 @@ def problem_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def run(*args: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        main.main(["solve", *map(str, args)])
-    return int(end.value.code or 0)
+@pytest.fixture
+def run(import_script: Callable[[str], ModuleType]) -> Callable[..., int]:
+    """Runs the script; its exit status."""
+
+    def status(*args: object) -> int:
+        try:
+            import_script("solve").main([str(arg) for arg in args])
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    return status
 
 
-def test_the_choices_are_printed(problem_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_choices_are_printed(
+    run: Callable[..., int], problem_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(Path().iterdir())
     assert run(problem_file) == 0
     assert sorted(Path().iterdir()) == before, "no file is written unless one is named"
@@ -45,7 +55,9 @@ def test_the_choices_are_printed(problem_file: Path, capsys: pytest.CaptureFixtu
     assert lines[-1] == "recounted; values: [0, 2]"
 
 
-def test_the_choices_are_written(problem_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_choices_are_written(
+    run: Callable[..., int], problem_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("--save", "small.solution.json", problem_file) == 0
     solution = json.loads(Path("small.solution.json").read_text())
     assert solution["format"] == "tofu-solution" and solution["values"] == [0, 2]
@@ -58,7 +70,7 @@ def test_the_choices_are_written(problem_file: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_limit_of_the_command_line_counts(
-    problem_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., int], problem_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--limit", "none", "--save", tmp_path / "free.json", problem_file) == 0
     assert json.loads((tmp_path / "free.json").read_text())["values"] == [1, 1]
@@ -68,7 +80,7 @@ def test_a_limit_of_the_command_line_counts(
 
 
 def test_without_a_choice_the_least_limit_is_said(
-    problem_file: Path, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., int], problem_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--limit", "3", "--save", "small.solution.json", problem_file) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -82,7 +94,7 @@ def test_without_a_choice_the_least_limit_is_said(
 
 
 def test_costs_that_forbid_everything_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "none.json"
     path.write_text(json.dumps({**PROBLEM, "unary": [[], [10**18] * 3]}))
@@ -98,14 +110,18 @@ def test_costs_that_forbid_everything_are_said(
     ],
 )
 def test_bad_options_are_refused(
-    problem_file: Path, capsys: pytest.CaptureFixture[str], args: list[str], complaint: str
+    run: Callable[..., int],
+    problem_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    complaint: str,
 ) -> None:
     assert run(*args, problem_file) == 2
     assert complaint in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_problem_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path / "absent.json") == 2
     assert "absent.json: cannot be read" in capsys.readouterr().err

@@ -6,7 +6,7 @@
 tofu: this one.
 ideal: one device with memory without end; its throughput, once per device.
 smallbatch: one device, with a batch that fits; its throughput, once per device.
-swap: one device that keeps least recently used tensors in the host's memory (swapping.py); its
+swap: one device that keeps least recently used tensors in the host's memory (_swapping.py); its
     throughput, once per device, which share the bandwidth to the host.
 placement: the layers of one graph, placed on the devices in turn.
 dataparallel: the mode data-parallel of the search.
@@ -22,6 +22,8 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional, TypeVar
 
+from _swapping import HOST_BYTES_PER_S, simulate_swapping
+
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
@@ -30,9 +32,7 @@ from tofu.mx.graphs.lower.fused_norm import refined
 from tofu.planner.search import plan_refined
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
-
-from .simulation import Simulation, simulate_graph, simulate_plan, step_graph
-from .swapping import HOST_BYTES_PER_S, simulate_swapping
+from tofu.simulate.simulation import Simulation, simulate_graph, simulate_plan, step_graph
 
 __all__ = [
     "SYSTEMS",

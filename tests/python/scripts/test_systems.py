@@ -1,43 +1,50 @@
 """The systems of section 7.1, simulated: swapping by hand, the others on reduced models."""
 
 import json
+import types
 
 import pytest
 
 from tofu.errors import ConfigError
 from tofu.models import find
 from tofu.plans.machine_files import read_machine
-from tofu.simulate.swapping import Tensors, run_swapping
-from tofu.simulate.systems import SYSTEMS, promising, simulate_system
 
+scripts = types.SimpleNamespace()
 MACHINE = read_machine("p2.8xlarge")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts(import_script):
+    """Imports the modules under test."""
+    scripts.systems, scripts.swapping = map(import_script, ("_simulated_systems", "_swapping"))
+    assert set(import_script("_training").SYSTEMS) == set(scripts.systems.SYSTEMS)
 
 
 def chain(sizes, *, kept=(), seconds=1.0):
     """Operator i reads tensor i and writes tensor i + 1."""
     count = len(sizes) - 1
-    return Tensors(
+    return scripts.swapping.Tensors(
         sizes, frozenset(kept), [[i] for i in range(count)], [[i + 1] for i in range(count)],
         [seconds] * count,
     )  # fmt: skip
 
 
 def test_nothing_is_copied_where_everything_fits():
-    found = run_swapping(chain([10, 10, 10, 10], kept=[0]), 1000, bytes_per_s=1.0)
+    found = scripts.swapping.run_swapping(chain([10, 10, 10, 10], kept=[0]), 1000, bytes_per_s=1.0)
     assert (found.fits, found.copied_bytes, found.step_seconds) == (True, 0, 3.0)
     assert found.memory_bytes == 30  # a tensor without further readers is dropped
 
 
 def test_an_operator_that_does_not_fit():
-    assert not run_swapping(chain([10, 10], kept=[0]), 19, bytes_per_s=1.0).fits
+    assert not scripts.swapping.run_swapping(chain([10, 10], kept=[0]), 19, bytes_per_s=1.0).fits
 
 
 def weights(*, changed, memory):
     """Ten operators, each with a weight of its own, which it reads and may change."""
     reads = [[i] for i in range(10)]
     writes = [[i] if changed else [] for i in range(10)]
-    tensors = Tensors([100] * 10, frozenset(range(10)), reads, writes, [0.0] * 10)
-    return run_swapping(tensors, memory, bytes_per_s=100.0, soon=[4])
+    tensors = scripts.swapping.Tensors([100] * 10, frozenset(range(10)), reads, writes, [0.0] * 10)
+    return scripts.swapping.run_swapping(tensors, memory, bytes_per_s=100.0, soon=[4])
 
 
 def test_what_is_only_read_is_copied_out_never_what_changes_is():
@@ -51,15 +58,21 @@ def test_what_is_only_read_is_copied_out_never_what_changes_is():
 def test_copies_run_ahead_of_operators():
     """Ten weights of a second each, and operators of a second: nearly all copies hide."""
     reads = [[i] for i in range(10)]
-    tensors = Tensors([100] * 10, frozenset(range(10)), reads, [[]] * 10, [1.0] * 10)
-    found = run_swapping(tensors, 500, bytes_per_s=100.0)
+    tensors = scripts.swapping.Tensors(
+        [100] * 10, frozenset(range(10)), reads, [[]] * 10, [1.0] * 10
+    )
+    found = scripts.swapping.run_swapping(tensors, 500, bytes_per_s=100.0)
     assert found.copy_seconds == pytest.approx(10.0)
     assert 10.0 < found.step_seconds < 13.0
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "system", ["tofu", "ideal", "smallbatch", "swap", "placement", "dataparallel"]
+)
 def test_every_system_on_a_reduced_rnn(system):
-    found = simulate_system(system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+    found = scripts.systems.simulate_system(
+        system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+    )
     assert found.simulated
     assert found.fits
     assert found.step_seconds > 0
@@ -72,7 +85,9 @@ def test_every_system_on_a_reduced_rnn(system):
 
 def test_swapping_is_never_faster_than_memory_without_end():
     ideal, swap = (
-        simulate_system(system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+        scripts.systems.simulate_system(
+            system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+        )
         for system in ("ideal", "swap")
     )
     assert swap.samples_per_second <= ideal.samples_per_second * 1.000001
@@ -94,7 +109,7 @@ def test_only_batches_that_may_fit_are_planned(memory, wanted, asked):
         calls.append(size)
         return memory.get(size, 10)
 
-    assert list(promising([8, 4, 2, 1], estimate, 10)) == wanted
+    assert list(scripts.systems.promising([8, 4, 2, 1], estimate, 10)) == wanted
     assert calls == asked
 
 
@@ -102,7 +117,9 @@ def test_the_largest_batch_comes_first_and_is_the_ideal_ones():
     model = find("rnn-6-4k")
     plans = {}
     for system in ("ideal", "smallbatch", "tofu"):
-        found = simulate_system(system, model, MACHINE, largest_batch=16, reduced=True, plans=plans)
+        found = scripts.systems.simulate_system(
+            system, model, MACHINE, largest_batch=16, reduced=True, plans=plans
+        )
         assert (found.batch_size, found.fits) == (16, True)
     assert set(plans) == {
         (batch, workers, "tofu", workers == 8) for batch in (1, 16) for workers in (1, 8)
@@ -112,7 +129,7 @@ def test_the_largest_batch_comes_first_and_is_the_ideal_ones():
 @pytest.mark.parametrize("fetch", ["plain", "multifetch"])
 def test_batch_norms_stay_whole_as_in_a_run(fetch):
     plans = {}
-    simulate_system(
+    scripts.systems.simulate_system(
         "tofu", find("wresnet-50-4"), MACHINE, batch_size=2, devices=2, reduced=True, fetch=fetch,
         plans=plans,
     )  # fmt: skip
@@ -127,11 +144,10 @@ def test_layers_are_placed_in_turn():
     from tofu.planner.search import search_plan
     from tofu.plans import SearchOptions
     from tofu.simulate.simulation import step_graph
-    from tofu.simulate.systems import place_layers
 
     graph = build("rnn-6-4k", 8, reduced=True).training_graph(optimizer="sgd_mom")
     plan = search_plan(strategy_table(graph)[0], 1, {}, SearchOptions(), None)
-    placed = place_layers(step_graph(plan, MACHINE, fetch="plain")[0], 2)
+    placed = scripts.systems.place_layers(step_graph(plan, MACHINE, fetch="plain")[0], 2)
     where = {node.name.rpartition("@")[0]: node.attrs["__ctx_group__"] for node in placed.nodes}
     cells = {where[name] for name in where if "lstm0_" in name and "weight" in name}
     assert len(cells) == 1
@@ -158,15 +174,19 @@ def test_layers_are_placed_in_turn():
 
 def test_unknown_systems_and_too_many_devices():
     with pytest.raises(ConfigError, match="expected one of tofu"):
-        simulate_system("magic", find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+        scripts.systems.simulate_system(
+            "magic", find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+        )
     with pytest.raises(ConfigError, match="9 devices"):
-        simulate_system("tofu", find("rnn-6-4k"), MACHINE, devices=9)
+        scripts.systems.simulate_system("tofu", find("rnn-6-4k"), MACHINE, devices=9)
 
 
 @pytest.mark.parametrize("system", ["ideal", "tofu"])
 def test_a_net_that_draws_random_numbers(system):
     """Dropout's are drawn by a graph of their own, before the one that trains."""
-    found = simulate_system(system, find("alexnet"), MACHINE, batch_size=8, reduced=True)
+    found = scripts.systems.simulate_system(
+        system, find("alexnet"), MACHINE, batch_size=8, reduced=True
+    )
     assert found.fits
     assert found.compute_seconds > 0
 
@@ -185,7 +205,9 @@ def test_only_tofu_changes_mxnets_memory_planner():
         return max(worker["allocated_bytes"] for worker in found.workers)
 
     for system, workers, stock in (("smallbatch", 1, True), ("tofu", 8, False)):
-        found = simulate_system(system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True)
+        found = scripts.systems.simulate_system(
+            system, find("rnn-6-4k"), MACHINE, batch_size=8, reduced=True
+        )
         assert found.memory_bytes == allocated(workers, stock_planner=stock)
         assert found.memory_bytes != allocated(workers, stock_planner=not stock)
 
@@ -193,7 +215,11 @@ def test_only_tofu_changes_mxnets_memory_planner():
 def test_swapping_keeps_what_a_good_number_of_operators_use_soon():
     """Forty weights used in turn, and memory for 36: what was least recently used is used soon."""
     reads = [[i] for i in range(40)] * 4
-    tensors = Tensors([100] * 40, frozenset(range(40)), reads, [[]] * 160, [0.0] * 160)
-    few, many = (run_swapping(tensors, 3600, bytes_per_s=100.0, soon=[n]) for n in (4, 32))
+    tensors = scripts.swapping.Tensors(
+        [100] * 40, frozenset(range(40)), reads, [[]] * 160, [0.0] * 160
+    )
+    few, many = (
+        scripts.swapping.run_swapping(tensors, 3600, bytes_per_s=100.0, soon=[n]) for n in (4, 32)
+    )
     assert few.copied_bytes > 2 * many.copied_bytes
-    assert run_swapping(tensors, 3600, bytes_per_s=100.0) == many
+    assert scripts.swapping.run_swapping(tensors, 3600, bytes_per_s=100.0) == many
