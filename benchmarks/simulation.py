@@ -138,16 +138,16 @@ def predict(case: Case, workers: int, objective: str, file: str) -> dict[str, fl
     from tofu import _core
     from tofu.analysis.strategy_table import strategy_table
     from tofu.mx.memory.executor_memory import predict as predict_memory
-    from tofu.plans import SearchOptions
+    from tofu.planner.search import search
+    from tofu.plans import Problem, SearchOptions
     from tofu.plans.machine_files import read_machine
-    from tofu.simulate.choose import choose_plan
     from tofu.simulate.simulation import simulate_plan, step_graphs
 
     graph = build(case.make(), case.batch_size, reduced=case.reduced)
     table = strategy_table(graph.training_graph(optimizer="sgd_mom"))[0]
     if objective == "time":
         options = SearchOptions(objective="time", machine=file, allow_replication=True)
-        plan = choose_plan(table, workers, None, options, fetch="multifetch").plan
+        plan = search(Problem("", table, workers), options, fetch="multifetch").plan
     else:
         plan = _core.plan(table, workers=workers)
     machine = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -427,8 +427,9 @@ def _switched(args: argparse.Namespace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _observed() -> Iterator[Planned]:
-    from tofu.plans import observe
+    from tofu.gluon.session.session import active, looking
 
     planned = Planned()
-    with observe(planned.compiled.append):
+    is_on = active() is not None
+    with looking(compiled=planned.compiled.append) if is_on else contextlib.nullcontext():
         yield planned

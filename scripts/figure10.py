@@ -25,7 +25,8 @@ from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 from _steps import simulated_step
 
 from tofu.errors import PlanError
-from tofu.plans import Problem, SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.machine_files import read_machine
 from tofu.plans.plan import format_bytes
 from tofu.tables import table

@@ -24,7 +24,8 @@ from _blocks import Block, Convolution, Observation, blocks_of, observations, ru
 from _common import context, problem
 from _figures import draw_again, parser_of, pyplot_of, save, write_and_draw
 
-from tofu.plans import Plan, SearchOptions, TensorPlan, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.plans import Plan, SearchOptions, TensorPlan
 from tofu.plans.plan import format_bytes
 from tofu.plans.render.html import worker_colour
 from tofu.plans.render.picture import draw

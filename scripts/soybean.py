@@ -18,8 +18,9 @@ from typing import Any
 
 from _common import context, write
 
-from tofu.planner.problems import SymbolRequest, of_symbol
-from tofu.plans import Problem, SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.planner.sources import SymbolRequest, of_symbol
+from tofu.plans import Problem, SearchOptions
 from tofu.tables import table
 
 LAYERS, UNITS, BATCH, DEVICES, GROUPS = 5, 300, 400, 16, 4

@@ -25,9 +25,11 @@ from _training import progress
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import Model, build, find, make_rnn, make_wresnet
 from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
+from tofu.planner.limits import held_bytes
 from tofu.planner.rivals import rivals_of
-from tofu.planner.within import held_bytes
-from tofu.plans import Plan, Problem, SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.planner.sweep import Measure
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.tables import table
 
 MACHINE = "2x8v100"
@@ -110,8 +112,7 @@ def frontier_of(problem: Problem, machine: str) -> list[Point]:
             problem,
             SearchOptions(objective="time", machine=machine, time_limit_s=SEARCH_S),
             limits=LIMITS,
-            exact=False,
-            step_seconds=lambda _, plan: predicted(plan),
+            measure=Measure(step_seconds=lambda _, plan: predicted(plan)),
         )
     )
 

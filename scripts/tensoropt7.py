@@ -24,8 +24,9 @@ from tensoropt import MACHINE, Row, frontier_of, predicted, record, transformer
 from tofu.analysis.strategy_table import strategy_table
 from tofu.models import build
 from tofu.planner.frontier import Point, turning_point, unbeaten
-from tofu.planner.within import held_bytes
-from tofu.plans import Problem, SearchOptions, plan_graph
+from tofu.planner.limits import held_bytes
+from tofu.planner.search import plan_graph
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.machine_files import machine_text
 from tofu.tables import table
 

@@ -33,7 +33,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from .errors import ConfigError
 
@@ -234,6 +234,62 @@ class Config:
             timeout_s=_parse_seconds(env.get("TOFU_TIMEOUT", ""), "TOFU_TIMEOUT"),
             hybridize=_parse_switch(env.get("TOFU_HYBRIDIZE", ""), "TOFU_HYBRIDIZE", unset=True),
         )
+
+    @classmethod
+    def from_arguments(
+        cls,
+        function: str,
+        texts: Mapping[str, object],
+        pins: object,
+        switches: Mapping[str, object],
+        *,
+        without: Iterable[str] = (),
+    ) -> Config:
+        """The arguments of a function, and the environment for those that are None.
+
+        Args:
+            function: its name, for errors.
+            texts: arguments whose values are those of the variables of these names.
+            pins: tensors to their cuts, or None.
+            switches: attributes that are True, False, or None.
+            without: variables to ignore.
+
+        Raises:
+            ConfigError: a value has another type, or is out of range.
+        """
+        environ, called = dict(os.environ), {}
+        for variable in without:
+            environ.pop(variable, None)
+        for name, value in texts.items():
+            if value is None:
+                continue
+            variable = f"TOFU_{name.upper()}"
+            environ[variable] = _argument_text(function, name, value)
+            called[variable] = f"{function}: {name}"
+        config = cls.from_environment(environ, called=called)
+        if pins is not None:
+            config = dataclasses.replace(config, pins=pins_of(pins, f"{function}: pins"))
+        for name, switch in switches.items():
+            if switch is None:
+                continue
+            if type(switch).__name__ not in ("bool", "bool_"):  # Python's, or NumPy's
+                argument = "allow_replication" if name == "replication" else name
+                raise ConfigError(f"{function}: {argument}={switch!r}: expected True or False")
+            changes: dict[str, Any] = {name: bool(switch)}
+            config = dataclasses.replace(config, **changes)
+        return config
+
+
+def _argument_text(function: str, name: str, value: object) -> str:
+    """An argument as the environment has it. Raises ConfigError for one of another type."""
+    if name == "workers":
+        return str(parse_workers(value, f"{function}: workers"))
+    is_path = isinstance(value, os.PathLike) and name in ("plan", "machine")
+    text = os.fspath(value) if is_path else value  # type: ignore[call-overload]
+    if not isinstance(text, str):
+        kind = "the path of a plan file" if name == "plan" else "a text"
+        raise ConfigError(f"{function}: {name}={value!r}: expected {kind}")
+    return text
 
 
 def _parse_kept(text: str, memory: str, where: Mapping[str, str]) -> Optional[int]:

@@ -20,12 +20,12 @@ from mxnet import autograd, gluon
 
 from tofu import _core
 from tofu.errors import GraphError
+from tofu.gluon.session.session import looking
 from tofu.mx.extension import check_fetches, load, mxnet_errors
 from tofu.mx.nnvm import VARIABLE, Entry, Graph, Node
 from tofu.mx.run import executor, fetch_check
 from tofu.mx.run.fetch_check import usable_fetch
 from tofu.mx.run.program import Program
-from tofu.plans import observe
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME_CALLS = ("cudaStreamSynchronize", "cudaMemcpyPeerAsync", "cudaMemsetAsync")
@@ -347,7 +347,7 @@ def counted(name):
     """The calls of an example's executors in a step, and those that gpu_calls.py counts."""
     gpu_calls = _module(ROOT / "benchmarks/gpu_calls.py")
     made = []
-    with observe(made.append):
+    with looking(compiled=made.append):
         step, _ = _training(name)
         step()
     compiled = made[0]

@@ -31,9 +31,10 @@ from tofu.config import parse_bytes
 from tofu.errors import PlanError
 from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
 from tofu.planner.frontier_picture import draw
-from tofu.planner.problems import number_of_workers
 from tofu.planner.rivals import rivals_of
 from tofu.planner.saving import save_plan
+from tofu.planner.sources import default_workers
+from tofu.planner.sweep import Measure
 from tofu.plans import SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
 from tofu.tables import table
@@ -138,7 +139,7 @@ def frontier_command(
         optimizer=update,
         batch_size=batch_size,
     )
-    problem = opened.problem(config.workers or number_of_workers(), None)
+    problem = opened.problem(config.workers or default_workers(), None)
     predict = None if machine is None else step_predictor(machine, problem.workers, config.fetch)
     points = list(
         frontier(
@@ -147,8 +148,7 @@ def frontier_command(
             limits=limits,
             most_bytes=most,
             rivals=compared,
-            exact=not quick,
-            step_seconds=predict,
+            measure=Measure.of(exact=not quick, step_seconds=predict),
             recompute=recompute == "auto" and machine is not None,
         )
     )

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -57,9 +56,9 @@ def graphs_of_script(script: Path, args: Sequence[str], *, most: int = 0) -> lis
         os.environ["TOFU_DEVICE"] = "cpu"
     sys.argv = [str(script), *args]
     sys.path[0] = str(script.resolve().parent)
-    found: list[Any] = []
+    found: list[Problem] = []
 
-    def note(graph: Any) -> None:
+    def note(graph: Problem) -> None:
         found.append(graph)
         if len(found) == most:
             raise _FirstFound
@@ -104,23 +103,23 @@ def _cut_short(script: Path, error: Exception) -> str:
     )
 
 
-def _named(script: str, found: Sequence[Any]) -> list[Problem]:
+def _named(script: str, found: Sequence[Problem]) -> list[Problem]:
     """The problems, with names that tell several graphs apart."""
     if len(found) == 1:
-        return [Problem(script, found[0].table, found[0].workers, found[0].refine)]
+        return [dataclasses.replace(found[0], name=script)]
     problems = []
     for graph in found:
-        roles = set(graph.table.graph.head_roles)
+        roles = set(graph.graph.head_roles)
         inputs = [
             node.name
-            for node in graph.table.graph.nodes
+            for node in graph.graph.nodes
             if not node.op and f"gradient:{node.name}" in roles
             and node.attrs.get("__tofu_role__") == _INPUT
         ]  # fmt: skip
-        name = f"{script}, {graph.block}"
+        name = f"{script}, {graph.name}"
         if inputs:
             name += f" with the gradient of {', '.join(inputs)}"
-        problems.append(Problem(name, graph.table, graph.workers, graph.refine))
+        problems.append(dataclasses.replace(graph, name=name))
     seen: dict[str, int] = {}
     for number, problem in enumerate(problems):
         seen[problem.name] = seen.get(problem.name, 0) + 1

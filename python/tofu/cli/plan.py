@@ -47,13 +47,14 @@ from tofu.cli.print_plans import ESTIMATE, EXACT, Output, listed, plan_and_print
 from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.planner.problems import (
+from tofu.planner.sources import (
     SymbolRequest,
     check_symbol_text,
     from_model,
     from_symbol,
     names_model,
 )
+from tofu.planner.wish import Wish
 from tofu.plans import Problem, SearchOptions
 from tofu.plans import file as plan_file
 
@@ -107,11 +108,6 @@ class Given:
     def update(self) -> Optional[str]:
         """The optimizer whose update is planned."""
         return None if self.optimizer == "none" else self.optimizer
-
-    @property
-    def counted(self) -> str:
-        """How the bytes of a worker are counted: EXACT or ESTIMATE."""
-        return ESTIMATE if self.memory == ESTIMATE else EXACT
 
 
 @click.command(cls=Script, short_help="Print how a training graph would be partitioned.")
@@ -216,11 +212,11 @@ def plan(**options: Any) -> None:
     _check(given, context)
     config = _configure(given)
     find = _finder(given)
-    search = SearchOptions.of(config, time_limit_s=given.time_limit)
-    output = _output(given, config, _command(context))
+    wish = Wish.of(config, time_limit_s=given.time_limit, exact=given.memory != ESTIMATE)
+    output = _output(given, wish, _command(context))
 
     def run() -> None:
-        plan_and_print(_chosen(find(), given.graph, given.target), search, output)
+        plan_and_print(_chosen(find(), given.graph, given.target), wish, output)
 
     if given.is_symbol:
         isolated(
@@ -345,9 +341,9 @@ def _finder(given: Given) -> Callable[[], Sequence[Problem]]:
     return lambda: [from_symbol(request)]
 
 
-def _output(given: Given, config: Config, command: tuple[str, str]) -> Output:
+def _output(given: Given, wish: Wish, command: tuple[str, str]) -> Output:
     """How to print the plan. Raises ConfigError for --peak of an estimate."""
-    if given.peak and given.counted != EXACT:
+    if given.peak and not wish.exact:
         raise ConfigError("--peak needs --memory exact: an estimate has no moments")
     return Output(
         given.form,
@@ -356,12 +352,7 @@ def _output(given: Given, config: Config, command: tuple[str, str]) -> Output:
         given.peak,
         given.explain,
         Path(given.save) if given.save else None,
-        given.counted,
-        config.fetch,
         command,
-        config.memory_bytes,
-        config.recompute,
-        config.keep_fetched_bytes,
     )
 
 

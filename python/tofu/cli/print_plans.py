@@ -14,11 +14,12 @@ from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
 from tofu.analysis.table import described_name
 from tofu.cli.explained import explained_in, explained_names
-from tofu.config import RECOMPUTES, Config
 from tofu.errors import ConfigError
+from tofu.planner.decide import plan_problem
+from tofu.planner.limits import held_bytes
 from tofu.planner.memory import with_memory
 from tofu.planner.saving import save_plan
-from tofu.planner.within import held_bytes, planned
+from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.names import matching
 from tofu.plans.options import check_pins
@@ -48,12 +49,7 @@ class Output:
         peak: whether it is what a worker holds at the worst moment.
         explain: names or patterns of tensors and operators to explain.
         save: file to save the plan to, or None.
-        memory: "exact" (what MXNet will allocate) or "estimate" (quick).
-        fetch: one of config.FETCHES; None: the default of a run.
         command: the command line that plans it again, before and after pins.
-        limit: what a worker may hold, in bytes; None: any number.
-        recompute: which activations are computed again, one of config.RECOMPUTES.
-        keep_fetched_bytes: as SearchOptions has it.
     """
 
     form: str
@@ -62,15 +58,10 @@ class Output:
     peak: bool = False
     explain: Sequence[str] = ()
     save: Optional[Path] = None
-    memory: str = ESTIMATE
-    fetch: Optional[str] = None
     command: tuple[str, str] = ("", "")
-    limit: Optional[int] = None
-    recompute: str = RECOMPUTES[0]
-    keep_fetched_bytes: Optional[int] = 0
 
 
-def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: Output) -> None:
+def plan_and_print(problems: Sequence[Problem], wish: Wish, output: Output) -> None:
     """Plan one or several graphs, save the plans if asked, and print them on standard output.
 
     Raises:
@@ -83,18 +74,19 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
             f"{listed(problems)}; --graph N chooses one"
         )
     explained = explained_names(problems, output.explain)
-    pins = _shared_out(problems, options)
-    dump_dir = Config.from_environment().dump_dir
+    pins = _shared_out(problems, wish.options)
     texts: list[str] = []
     found: list[Plan] = []
     known: dict[str, Plan] = {}  # parameters that have tiles, with the plan that made them
     for number, problem in enumerate(problems):
-        own = _following(problem, dataclasses.replace(options, pins=pins[number]), known)
-        problem, plan = _planned(problem, own, output, list(found), dump_dir)
+        pinned = dataclasses.replace(wish.options, pins=pins[number])
+        own = dataclasses.replace(wish, options=_following(problem, pinned, known))
+        taken = _taken_bytes(problem, found)
+        problem, plan = plan_problem(problem, own, taken_bytes=taken)
         found.append(plan)
         known.update({name: plan for name in _parameters(problem) if name not in known})
         names = explained_in(problem, output.explain, explained[number])
-        texts.append(_told(problem, plan, names, output))
+        texts.append(_told(problem, plan, names, wish, output))
     if len(problems) == 1:
         click.echo(texts[0], nl=False)
     elif output.form == "json":
@@ -108,17 +100,8 @@ def plan_and_print(problems: Sequence[Problem], options: SearchOptions, output: 
         click.echo("\n".join(shown), nl=False)
 
 
-def _planned(
-    problem: Problem,
-    options: SearchOptions,
-    output: Output,
-    others: Sequence[Plan],
-    dump_dir: Optional[Path],
-) -> tuple[Problem, Plan]:
-    """The plan of one graph, and the graph if that runs parts again.
-
-    Within a limit, the others hold what they would in a run.
-    """
+def _taken_bytes(problem: Problem, others: Sequence[Plan]) -> int:
+    """What the graphs before this one hold in a run, without parameters that they share."""
     own = set(_parameters(problem))
     taken = 0
     for other in others:
@@ -126,16 +109,7 @@ def _planned(
         if own & {tensor.name for tensor in other.tensors}:
             size -= sum(other.bytes_per_worker.get(kind, 0) for kind in _OF_PARAMETERS)
         taken += size
-    return planned(
-        problem,
-        options,
-        limit_bytes=output.limit,
-        recompute=output.recompute,
-        exact=output.memory == EXACT,
-        fetch=output.fetch,
-        taken_bytes=taken,
-        dump_dir=dump_dir,
-    )
+    return taken
 
 
 def listed(problems: Sequence[Problem]) -> str:
@@ -173,7 +147,9 @@ def _parameters(problem: Problem) -> list[str]:
     ]
 
 
-def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output) -> str:
+def _told(
+    problem: Problem, plan: Plan, explained: Sequence[str], wish: Wish, output: Output
+) -> str:
     """Save a plan and return what to print of it."""
     if problem.table.undescribed:
         unknown = strategy_table(problem.graph)[1]  # which says why, too
@@ -185,10 +161,9 @@ def _told(problem: Problem, plan: Plan, explained: Sequence[str], output: Output
         save_plan(output.save, problem, plan)
     if output.explain and not explanations and output.form == "text":
         return ""  # another graph has those names
-    if output.memory == EXACT and plan.memory != EXACT:
-        plan = with_memory(
-            problem, plan, output.fetch, keep_fetched_bytes=output.keep_fetched_bytes or 0
-        )
+    if wish.exact and plan.memory != EXACT:
+        kept = wish.options.keep_fetched_bytes or 0
+        plan = with_memory(problem, plan, wish.fetch, keep_fetched_bytes=kept)
     if output.form != "json":
         plan = _with_names(problem, plan)
     return _render(plan, explanations, output, problem.graph)

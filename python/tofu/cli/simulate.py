@@ -7,7 +7,6 @@ from typing import Optional
 
 import click
 
-from tofu import _core
 from tofu.cli.options import (
     allow_replication_option,
     batch_size_option,
@@ -24,7 +23,9 @@ from tofu.cli.options import (
     workers_option,
 )
 from tofu.installation import check_mxnet
-from tofu.planner.problems import from_model
+from tofu.planner.search import default_fetch
+from tofu.planner.search import search as search_problem
+from tofu.planner.sources import from_model
 from tofu.plans import SearchOptions
 
 __all__ = ["simulate"]
@@ -91,7 +92,6 @@ def simulate(
     config = switch_on(workers, "cpu", log)
     problem = from_model(found.name, batch_size=batch_size, optimizer=_update(optimizer))
     check_devices(problem.workers, described)
-    from tofu.simulate.choose import default_fetch, plan_fastest
     from tofu.simulate.simulation import simulate_plan
 
     fetch = config.fetch or default_fetch(described)
@@ -101,9 +101,8 @@ def simulate(
         objective=config.objective,
         machine=config.machine,
     )
-    problem, plan = plan_fastest(problem, options, fetch=fetch)
-    searched = _core.Plan(plan.to_json(), problem.table)
-    simulation = simulate_plan(searched, described, fetch=fetch)
+    searched = search_problem(problem, options, fetch=fetch)
+    simulation = simulate_plan(searched.plan, described, fetch=fetch)
     render = render_json if form == "json" else render_text
     text = render(simulation, model=found.name, batch_size=batch_size or found.batch_size)
     click.echo(text, nl=False)

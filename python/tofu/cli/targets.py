@@ -12,7 +12,8 @@ from tofu.cli.inputs import first_of_script
 from tofu.cli.options import check_no_module, check_script
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.planner.problems import (
+from tofu.planner.recomputation import recomputed
+from tofu.planner.sources import (
     SymbolRequest,
     check_symbol_text,
     from_model,
@@ -20,7 +21,6 @@ from tofu.planner.problems import (
     names_model,
 )
 from tofu.plans import Problem
-from tofu.plans.recompute import recomputed
 
 __all__ = ["Target", "check_target"]
 

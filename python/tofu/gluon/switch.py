@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional, Union
 
-import numpy as np
 from mxnet import autograd as mx_autograd
 from mxnet import gluon
 from mxnet import np as mx_np
@@ -17,8 +15,7 @@ from mxnet.base import _LIB
 from mxnet.ndarray import NDArray
 
 from tofu import uncaught
-from tofu.config import MXNET_ENVIRONMENT, Config, parse_workers, pins_of
-from tofu.errors import ConfigError
+from tofu.config import MXNET_ENVIRONMENT, Config
 from tofu.mx.run import error_list
 
 from .blocks import block, unhybridized
@@ -84,7 +81,8 @@ def enable(
         ConfigError: a setting has a value that tofu cannot use here.
     """
     uncaught.end_runs()
-    config = _config(
+    config = Config.from_arguments(
+        "tofu.enable",
         {
             "workers": workers, "device": device, "log": log, "fetch": fetch, "plan": plan,
             "search": search, "objective": objective, "machine": machine, "memory": memory,
@@ -94,8 +92,11 @@ def enable(
         {"replication": allow_replication, "strict": strict, "hybridize": hybridize},
     )  # fmt: skip
     wanted = Session.from_config(config)
-    if session.active() == wanted:
+    before = session.active()
+    if before == wanted:
         return
+    if before is not None:
+        wanted.state.lookers = before.state.lookers  # they look in for longer than a session
     disable()
     error_list.reserve()
     messages.set_level(wanted.log_level)
@@ -120,40 +121,6 @@ def disable() -> None:
     state.traces.clear()
     while state.undo:
         state.undo.pop()()
-
-
-def _config(texts: Mapping[str, object], pins: object, switches: Mapping[str, object]) -> Config:
-    """The configuration: the arguments of ``enable``, and the environment for those left out."""
-    environ, called = dict(os.environ), {}
-    for name, value in texts.items():
-        if value is None:
-            continue
-        variable = f"TOFU_{name.upper()}"
-        environ[variable], called[variable] = _text(name, value), f"tofu.enable: {name}"
-    config = Config.from_environment(environ, called=called)
-    if pins is not None:
-        config = dataclasses.replace(config, pins=pins_of(pins, "tofu.enable: pins"))
-    for name, switch in switches.items():
-        if switch is None:
-            continue
-        if not isinstance(switch, (bool, np.bool_)):
-            argument = "allow_replication" if name == "replication" else name
-            raise ConfigError(f"tofu.enable: {argument}={switch!r}: expected True or False")
-        changes: dict[str, Any] = {name: bool(switch)}
-        config = dataclasses.replace(config, **changes)
-    return config
-
-
-def _text(name: str, value: object) -> str:
-    """An argument as the environment has it. Raises ConfigError for one of another type."""
-    if name == "workers":
-        return str(parse_workers(value, "tofu.enable: workers"))
-    path = isinstance(value, os.PathLike) and name in ("plan", "machine")
-    text = os.fspath(value) if path else value  # type: ignore[call-overload]
-    if not isinstance(text, str):
-        kind = "the path of a plan file" if name == "plan" else "a text"
-        raise ConfigError(f"tofu.enable: {name}={value!r}: expected {kind}")
-    return text
 
 
 def _set_environment(state: State) -> None:

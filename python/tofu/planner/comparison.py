@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
 from tofu.config import MODES, OBJECTIVES
-from tofu.errors import PlanError
-from tofu.plans import Plan, Problem, SearchOptions, plan_refined
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.plan import format_bytes, format_seconds
-from tofu.plans.progress import stage
 
-from .memory import with_memory
+from .sweep import Measure, Trial, sweep
 
 __all__ = ["Alternative", "advice", "compare"]
 
@@ -85,30 +83,26 @@ def compare(
         exact_memory: whether to count memory exactly, which takes as long as a small search.
         step_seconds: predicts the time of a step; None: it is not predicted.
     """
-
-    def found(problem: Problem, count: int, mode: str, whole: bool, objective: str) -> Alternative:
-        options = SearchOptions(
-            mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
-            objective=objective, machine=machine,
-        )  # fmt: skip
-        try:
-            planned, plan = plan_refined(problem, options)
-        except PlanError as error:
-            return Alternative(count, mode, whole, None, str(error), objective=objective)
-        if exact_memory:
-            plan = with_memory(planned, plan)
-        seconds = step_seconds(planned, plan) if step_seconds is not None else None
-        return Alternative(count, mode, whole, plan, step_seconds=seconds, objective=objective)
-
-    number = 0
     total = len(workers) * len(modes) * len(replication) * len(objectives)
-    for count in workers:
-        problem = problem_for(count)
-        for mode, whole, objective in itertools.product(modes, replication, objectives):
-            number += 1
-            with stage(f"plan {number} of {total}"):
-                alternative = found(problem, count, mode, whole, objective)
-            yield alternative
+
+    def trials() -> Iterator[Trial]:
+        number = 0
+        for count in workers:
+            problem = problem_for(count)
+            for mode, whole, objective in itertools.product(modes, replication, objectives):
+                number += 1
+                options = SearchOptions(
+                    mode=mode, time_limit_s=time_limit_s, allow_replication=whole,
+                    objective=objective, machine=machine,
+                )  # fmt: skip
+                yield Trial(f"plan {number} of {total}", problem, options)
+
+    for found in sweep(trials(), Measure.of(exact=exact_memory, step_seconds=step_seconds)):
+        options = found.trial.options
+        yield Alternative(
+            found.trial.problem.workers, options.mode, options.allow_replication, found.plan,
+            found.reason, found.step_seconds, options.objective,
+        )  # fmt: skip
 
 
 def advice(found: Sequence[Alternative]) -> list[str]:

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, Optional
 
-from tofu.errors import PlanError
-from tofu.plans import Plan, Problem, SearchOptions, plan_refined
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.progress import stage
 
-from .memory import with_memory
+from .sweep import Measure, Outcome, Trial, sweep
 
 __all__ = [
     "OPTIMIZERS",
@@ -87,21 +86,26 @@ def estimate(
         time_limit_s: seconds for each search; None: the default.
     """
     least: Optional[Estimate] = None
-    for count in sorted(set(workers)):
-        found = _estimated(problem_for(count), exact, time_limit_s)
+    trials = (_trial(problem_for(count), time_limit_s) for count in sorted(set(workers)))
+    for found in map(_of_outcome, sweep(trials, Measure.of(exact=exact))):
         found = dataclasses.replace(found, reason=found.reason or _no_use(found, least))
         if found.plan is not None and not found.reason:
             least = found
         yield found
 
 
-def _estimated(problem: Problem, exact: bool, time_limit_s: Optional[float]) -> Estimate:
-    with stage(f"{problem.workers} worker{'s' * (problem.workers > 1)}"):
-        try:
-            planned, plan = plan_refined(problem, SearchOptions(time_limit_s=time_limit_s))
-        except PlanError as error:
-            return Estimate(problem.workers, None, str(error))
-        return Estimate(problem.workers, with_memory(planned, plan) if exact else plan)
+def _estimated(problem: Problem, exact: bool) -> Estimate:
+    (outcome,) = sweep([_trial(problem)], Measure.of(exact=exact))
+    return _of_outcome(outcome)
+
+
+def _of_outcome(outcome: Outcome) -> Estimate:
+    return Estimate(outcome.trial.problem.workers, outcome.plan, outcome.reason)
+
+
+def _trial(problem: Problem, time_limit_s: Optional[float] = None) -> Trial:
+    name = f"{problem.workers} worker{'s' * (problem.workers > 1)}"
+    return Trial(name, problem, SearchOptions(time_limit_s=time_limit_s))
 
 
 def _no_use(found: Estimate, least: Optional[Estimate]) -> str:
@@ -166,9 +170,8 @@ def largest_batch(
     def held(size: int) -> int:
         if size not in seen:
             with stage(f"batch {size}"):
-                seen[size] = _estimated(problem_for(size), exact, None)
-        found = seen[size]
-        return found.held_bytes(optimizer) if found.plan else limit_bytes + 1
+                seen[size] = _estimated(problem_for(size), exact)
+        return seen[size].held_bytes(optimizer) if seen[size].plan else limit_bytes + 1
 
     fits, fails = 0, 0  # the largest size known to fit, the smallest known not to; 0: none
     size = max(extrapolated_batch(start, batch, optimizer, limit_bytes), unit)

@@ -1,6 +1,6 @@
 """The trade-off of time, or bytes, against memory: all plans that no other found one beats.
 
-TensorOpt (Cai et al., section 3) calls it the cost frontier. The search (tofu.plan.plan_frontier)
+TensorOpt (Cai et al., section 3) calls it the cost frontier. The search (``plan_frontier``)
 finds it for the memory of tiles and its own costs, and says whether it is complete; the memory that
 MXNet allocates and the simulated time of a step are then those of the plans found. The rivals'
 plans are single points.
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Callable, Optional
+from typing import Any, Optional
 
-from tofu.errors import PlanError
-from tofu.plans import Plan, Problem, SearchOptions, plan_frontier, plan_refined
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.plan import format_bytes
 from tofu.plans.progress import stage
-from tofu.plans.recompute import Recomputation, recomputed
 
-from .memory import with_memory
-from .within import held_bytes
+from .limits import held_bytes
+from .recomputation import Recomputation, recomputed
+from .search import plan_frontier
+from .sweep import Measure, Outcome, Trial, sweep
 
 __all__ = ["Point", "frontier", "turning_point", "unbeaten"]
 
@@ -67,8 +67,7 @@ def frontier(
     limits: int = 8,
     most_bytes: Optional[int] = None,
     rivals: Optional[Mapping[str, SearchOptions]] = None,
-    exact: bool = True,
-    step_seconds: Optional[Callable[[Problem, Plan], float]] = None,
+    measure: Optional[Measure] = None,
     recompute: bool = False,
 ) -> Iterator[Point]:
     """All plans found, as they are found; `unbeaten` keeps the frontier.
@@ -79,47 +78,44 @@ def frontier(
         limits: number of memory limits to search within.
         most_bytes: plans that hold more are left out; None: none are.
         rivals: what to compare with, by name.
-        exact: whether to count what MXNet will allocate; else a quick estimate.
-        step_seconds: predicts the time of a step; None: bytes are compared.
+        measure: how to count memory and predict times; None: a quick estimate of memory, and
+            bytes are compared.
         recompute: whether activations may also be computed again in the backward pass.
     """
-
-    def searched(name: str, own: Problem, chosen: SearchOptions) -> Optional[Point]:
-        try:
-            return point(name, *plan_refined(own, chosen))
-        except PlanError:
-            return None
-
-    def point(name: str, own: Problem, plan: Plan) -> Optional[Point]:
-        plan = with_memory(own, plan) if exact else plan
-        if most_bytes is not None and held_bytes(plan) > most_bytes:
-            return None
-        seconds = None if step_seconds is None else step_seconds(own, plan)
-        return Point(name, plan, seconds, problem=own)
-
+    measure = measure or Measure()
     with stage("searching plans within memory limits"):
         found = plan_frontier(problem, options, searches=limits)
     count = len(found.plans)
-    for number, ((own, plan), tiles) in enumerate(zip(found.plans, found.tile_bytes), 1):
+    for number, (searched, tiles) in enumerate(zip(found.plans, found.tile_bytes), 1):
         name = "no limit" if number == count else f"tiles within {format_bytes(tiles)}"
         with stage(f"plan {number} of {count}"):
-            made = point(name, own, plan)
-        if made is not None:
-            yield dataclasses.replace(made, tile_bytes=tiles, is_proven=found.is_complete)
-    for again in _recomputations(problem) if recompute else ():
-        own = problem.replaced(again.table)
+            outcome = measure.outcome(Trial(name, problem, options), searched)
+        yield from _point(outcome, most_bytes, tile_bytes=tiles, is_proven=found.is_complete)
+    for outcome in sweep(_recomputing(problem, options) if recompute else (), measure):
+        yield from _point(outcome, most_bytes)
+    trials = (Trial(name, problem, chosen) for name, chosen in (rivals or {}).items())
+    for outcome in sweep(trials, measure):
+        yield from _point(outcome, most_bytes, is_rival=True)
+
+
+def _point(outcome: Outcome, most_bytes: Optional[int], **known: Any) -> Iterator[Point]:
+    """The point of a plan, if there is one and it is not left out."""
+    plan = outcome.plan
+    if plan is not None and (most_bytes is None or outcome.held_bytes <= most_bytes):
+        name = outcome.trial.name
+        yield Point(name, plan, outcome.step_seconds, problem=outcome.problem, **known)
+
+
+def _recomputing(problem: Problem, options: SearchOptions) -> Iterator[Trial]:
+    """Searches of graphs that run parts again, with and without whole tensors."""
+    for again in _recomputations(problem):
         for name, replicates in (("every tensor cut", False), ("no limit", True)):
-            chosen = dataclasses.replace(options, allow_replication=replicates)
-            told = f"{name}, {again.computation:.2f} x the computation"
-            with stage(told):
-                made = searched(told, own, chosen)
-            if made is not None:
-                yield dataclasses.replace(made, plan=again.note(made.plan))
-    for name, chosen in (rivals or {}).items():
-        with stage(name):
-            made = searched(name, problem, chosen)
-        if made is not None:
-            yield dataclasses.replace(made, is_rival=True)
+            yield Trial(
+                f"{name}, {again.computation:.2f} x the computation",
+                problem.replaced(again.table),
+                dataclasses.replace(options, allow_replication=replicates),
+                again,
+            )
 
 
 def _recomputations(problem: Problem) -> Iterator[Recomputation]:

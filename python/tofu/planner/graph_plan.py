@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import html
 import os
@@ -9,17 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from tofu.config import (
-    OBJECTIVES,
-    parse_bytes,
-    parse_mode,
-    parse_recompute,
-    parse_workers,
-    pins_of,
-)
+from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.installation import check_mxnet
-from tofu.plans import OperatorPlan, Plan, Problem, SearchOptions, TensorPlan
+from tofu.plans import OperatorPlan, Plan, Problem, TensorPlan
 from tofu.plans.layers import Layer, layers_of
 from tofu.plans.names import matching, near_text
 from tofu.plans.render.explain import explain
@@ -27,14 +21,15 @@ from tofu.plans.render.html import render_html
 from tofu.plans.render.layers import render_layers
 from tofu.plans.render.text import render_text, summary
 
+from .decide import plan_problem
 from .memory import with_memory
-from .problems import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
-from .problems import number_of_workers as default_workers
 from .saving import save_plan
-from .within import planned
+from .sources import SymbolRequest, from_block, from_model, from_symbol, names_model, of_symbol
+from .wish import Wish
 
 __all__ = ["GraphPlan", "plan"]
 
+_WHO = "tofu.plan"
 _OPTIMIZERS = ("sgd", "sgd_mom", "adam", None)
 _FRAME_HEIGHT = 600  # of the page in a notebook, in pixels
 
@@ -46,10 +41,12 @@ class GraphPlan:
 
     Attributes:
         problem: the graph and the number of workers.
+        wish: how it was planned.
     """
 
-    def __init__(self, problem: Problem, found: Plan) -> None:
+    def __init__(self, problem: Problem, found: Plan, wish: Wish) -> None:
         self.problem = problem
+        self.wish = wish
         self._searched = found
 
     @functools.cached_property
@@ -57,7 +54,8 @@ class GraphPlan:
         """The plan as data, with exact memory; counting that takes seconds for a large graph."""
         if self._searched.memory == "exact":
             return self._searched
-        return with_memory(self.problem, self._searched)
+        kept = self.wish.options.keep_fetched_bytes or 0
+        return with_memory(self.problem, self._searched, self.wish.fetch, keep_fetched_bytes=kept)
 
     @property
     def workers(self) -> int:
@@ -166,27 +164,34 @@ def plan(
     model: Any,
     *inputs: Any,
     workers: Optional[int] = None,
+    device: Optional[str] = None,
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     dtypes: Optional[Mapping[str, str]] = None,
     optimizer: Optional[str] = "sgd",
     predict: bool = False,
     batch_size: Optional[int] = None,
-    search: str = "tofu",
+    search: Optional[str] = None,
     pins: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
-    allow_replication: bool = False,
-    objective: str = "bytes",
-    machine: Union[str, os.PathLike[str]] = "",
+    allow_replication: Optional[bool] = None,
+    objective: Optional[str] = None,
+    machine: Optional[Union[str, os.PathLike[str]]] = None,
     memory: Optional[str] = None,
-    recompute: str = "auto",
+    recompute: Optional[str] = None,
+    keep_fetched: Optional[str] = None,
+    fetch: Optional[str] = None,
     time_limit_s: Optional[float] = None,
 ) -> GraphPlan:
     """Plan a training graph; nothing is run.
+
+    The plan is that of ``tofu plan`` with the same options. Arguments that are None, but for the
+    optimizer, come from the variables of the command, such as TOFU_WORKERS, or are its defaults.
 
     Args:
         model: a model's name (docs/models.md), the file of a saved symbol, a symbol, or a
             HybridBlock.
         *inputs: for a block, an array or a shape for each input.
-        workers: number of workers; None: TOFU_WORKERS, else all GPUs, else 2.
+        workers: number of workers; by default all GPUs, else 2.
+        device: "gpu" or "cpu"; by default GPUs if there are any.
         shapes: for a symbol, the shapes of its inputs, by name.
         dtypes: data types of inputs, by name; "" stands for all others.
         optimizer: "sgd", "sgd_mom", "adam", or None for no update.
@@ -194,12 +199,16 @@ def plan(
         batch_size: for a model's name; None: the model's own.
         search: one of the search modes (docs/search.md).
         pins: tensors, by name or pattern, to the dimension to cut, or one per step.
-        allow_replication: whether large tensors may stay whole if that communicates less.
+        allow_replication: whether large tensors may stay whole if that communicates less; by
+            default only with a memory limit, which says how much that may take.
         objective: what to minimise, "bytes" or "time".
         machine: a machine file or name that predicts times; the objective time needs it.
         memory: what a worker may hold, such as "12GiB"; the plan is the cheapest found that fits.
         recompute: activations that the backward pass computes again: "auto" (as few as the
             memory needs), "none", or "all" (that help).
+        keep_fetched: by how much a worker's peak may grow, such as "512MiB", for fetched regions
+            that it keeps; "auto": by what the memory leaves.
+        fetch: "multifetch" or "plain"; by default multifetch on CPUs, plain on GPUs.
         time_limit_s: seconds after which the search takes its best plan; None: 60.
 
     Raises:
@@ -208,78 +217,70 @@ def plan(
         MemoryLimitError: no plan was found that fits in the memory.
         PlanError: a pin does not fit the graph.
     """
-    check_mxnet("tofu.plan", load=True)
+    check_mxnet(_WHO, load=True)
     if optimizer not in _OPTIMIZERS:
         raise ConfigError(
-            f"tofu.plan: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
+            f"{_WHO}: optimizer={optimizer!r}: expected 'sgd', 'sgd_mom', 'adam' or None"
         )
     if time_limit_s is not None and not time_limit_s > 0:
-        raise ConfigError(f"tofu.plan: time_limit_s={time_limit_s!r}: expected seconds above 0")
-    count = default_workers() if workers is None else parse_workers(workers, "tofu.plan: workers")
-    options = SearchOptions(
-        mode=parse_mode(str(search), "tofu.plan: search"),
-        time_limit_s=time_limit_s,
-        pins=() if pins is None else pins_of(pins, "tofu.plan: pins"),
-        allow_replication=bool(allow_replication),
-        objective=_objective(objective, machine),
-        machine=os.fspath(machine),
-    )
-    problem = _problem(
-        model,
-        inputs,
-        count,
+        raise ConfigError(f"{_WHO}: time_limit_s={time_limit_s!r}: expected seconds above 0")
+    config = Config.from_arguments(
+        _WHO,
+        {
+            "workers": workers, "device": device, "search": search, "objective": objective,
+            "machine": machine, "memory": memory, "recompute": recompute,
+            "keep_fetched": keep_fetched, "fetch": fetch,
+        },
+        pins,
+        {"replication": allow_replication},
+        without=("TOFU_PLAN",),  # always search
+    )  # fmt: skip
+    request = SymbolRequest(
+        Path(),
         {name: tuple(shape) for name, shape in (shapes or {}).items()},
         {"": "float32", **(dtypes or {})},
+        frozenset(),
         None if predict else optimizer,
         predict,
-        batch_size,
     )
-    limit = None if memory is None else parse_bytes(str(memory), "tofu.plan: memory")
-    mode = parse_recompute(str(recompute), "tofu.plan: recompute")
-    return GraphPlan(*planned(problem, options, limit_bytes=limit, recompute=mode))
-
-
-def _objective(objective: str, machine: Union[str, os.PathLike[str]]) -> str:
-    if objective not in OBJECTIVES:
-        raise ConfigError(f"tofu.plan: objective={objective!r}: expected 'bytes' or 'time'")
-    if objective == "time" and not os.fspath(machine):
-        raise ConfigError("tofu.plan: objective='time': expected machine as well")
-    return objective
+    problem = _problem(model, inputs, request, batch_size, config)
+    wish = Wish.of(config, time_limit_s=time_limit_s)
+    return GraphPlan(*plan_problem(problem, wish), wish)
 
 
 def _problem(
     model: Any,
     inputs: Sequence[Any],
-    workers: int,
-    shapes: Mapping[str, tuple[int, ...]],
-    dtypes: Mapping[str, str],
-    optimizer: Optional[str],
-    predict: bool,
+    request: SymbolRequest,
     batch_size: Optional[int],
+    config: Config,
 ) -> Problem:
     import mxnet as mx
 
     is_name = isinstance(model, str) and names_model(model)
     if batch_size is not None and not is_name:
-        raise ConfigError("tofu.plan: batch_size is only for a model's name")
+        raise ConfigError(f"{_WHO}: batch_size is only for a model's name")
     if inputs and (isinstance(model, (str, os.PathLike, mx.sym.Symbol))):
         raise ConfigError(
-            "tofu.plan: inputs are only for a block; a symbol has shapes={name: shape}"
+            f"{_WHO}: inputs are only for a block; a symbol has shapes={{name: shape}}"
         )
     if is_name:
-        if shapes or predict:
-            raise ConfigError(f"tofu.plan: {model} has its own shapes, and plans for training")
-        return from_model(model, batch_size=batch_size, optimizer=optimizer, workers=workers)
+        if request.shapes or request.predict:
+            raise ConfigError(f"{_WHO}: {model} has its own shapes, and plans for training")
+        return from_model(model, batch_size=batch_size, optimizer=request.optimizer, config=config)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.is_file():
-            raise ConfigError(f"tofu.plan: {path}: no such file, and no model's name")
-        request = SymbolRequest(path, shapes, dtypes, frozenset(), optimizer, predict)
-        return from_symbol(request, workers=workers)
+            raise ConfigError(f"{_WHO}: {path}: no such file, and no model's name")
+        return from_symbol(dataclasses.replace(request, path=path), config=config)
     if isinstance(model, mx.sym.Symbol):
-        name = Path(model.name or "symbol")
-        request = SymbolRequest(name, shapes, dtypes, frozenset(), optimizer, predict)
-        return of_symbol(model, request, workers=workers)
+        named = dataclasses.replace(request, path=Path(model.name or "symbol"))
+        return of_symbol(model, named, config=config)
     return from_block(
-        model, inputs, dtypes=dtypes, optimizer=optimizer, predict=predict, workers=workers
+        model,
+        inputs,
+        dtypes=request.dtypes,
+        optimizer=request.optimizer,
+        predict=request.predict,
+        config=config,
     )

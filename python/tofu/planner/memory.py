@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Optional
 
 from tofu import _core
 from tofu.plans import Plan, Problem
 from tofu.plans.progress import stage
 
-__all__ = ["default_fetch", "with_memory"]
-
-
-def default_fetch() -> str:
-    """The default kind of fetch: MultiFetch on CPUs, MXNet's copies on GPUs."""
-    import mxnet as mx
-
-    return "plain" if mx.context.num_gpus() else "multifetch"
+__all__ = ["with_memory"]
 
 
 def with_memory(
@@ -31,6 +23,8 @@ def with_memory(
         fetch: one of config.FETCHES; None: the default of a run.
         keep_fetched_bytes: as SearchOptions has it.
     """
+    from tofu.mx.devices import default_fetch
+
     with stage("predicting the memory"):
         return _with_memory(problem, plan, fetch or default_fetch(), keep_fetched_bytes)
 
@@ -41,19 +35,17 @@ def _with_memory(problem: Problem, plan: Plan, fetch: str, keep_fetched_bytes: i
     from tofu.mx import extension
     from tofu.mx.memory.step_memory import step_memory
 
-    document = plan.to_json()
-    given = _core.Plan(document, problem.table)
+    given = _core.Plan(plan.to_json(), problem.table)
     partitioned = _core.partition(given, fetch=fetch, spare_bytes=keep_fetched_bytes)
     step = _core.schedule(partitioned, joint=extension.runs_parts())
     kind = mx.gpu if mx.context.num_gpus() else mx.cpu
     found = step_memory(step, [kind(worker) for worker in range(plan.workers)])
-    exact = {
-        **json.loads(document),
-        "bytes_per_worker": {**found.kinds, "total": sum(found.kinds.values())},
-        "memory": "exact",
-        "fetch": fetch,
-        "fetched_bytes": partitioned.fetched_bytes + given.update_bytes,
-        "shared_bytes": partitioned.shared_bytes,
-        "relayed_bytes": partitioned.relayed_bytes,
-    }
-    return dataclasses.replace(Plan.from_json(json.dumps(exact)), peak=found.peak)
+    exact = plan.noted(
+        bytes_per_worker={**found.kinds, "total": sum(found.kinds.values())},
+        memory="exact",
+        fetch=fetch,
+        fetched_bytes=partitioned.fetched_bytes + given.update_bytes,
+        shared_bytes=partitioned.shared_bytes,
+        relayed_bytes=partitioned.relayed_bytes,
+    )
+    return dataclasses.replace(exact, peak=found.peak)

@@ -34,10 +34,10 @@ class SearchOptions:
         coarsen: whether to decide once for tensors and operators that are partitioned alike.
         parts: the number of parts that each step cuts into; empty: the search chooses.
         memory_limit_bytes: what the tiles of a worker may take at a time, without fetched
-            regions (tofu.planner.within counts all); None: any size.
+            regions (tofu.planner.limits counts all); None: any size.
         keep_fetched_bytes: by how much a worker's peak may grow for fetched regions that it
             keeps, also from forward to backward, instead of fetching them again; None: by
-            what a memory limit leaves (tofu.planner.within).
+            what a memory limit leaves (tofu.planner.limits).
         tie_updates: whether gradients and optimizer states are cut like their parameter where
             it stays whole, too.
     """

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from tofu import _core
 from tofu.dtypes import dtype_bytes, dtype_name
 from tofu.errors import PlanError
 
@@ -211,6 +212,25 @@ class Plan:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise PlanError(f"plan: incomplete or damaged ({error!r}); make it again") from None
         return plan
+
+    @classmethod
+    def read(cls, plan: _core.Plan, *, model: Optional[str] = None, **notes: Any) -> Plan:
+        """A plan that a search found.
+
+        Args:
+            plan: the plan.
+            model: the name of what was planned; None: unknown.
+            notes: more of the document.
+        """
+        text = plan.to_json()
+        if model is None:
+            return cls.from_json(text)
+        return cls.from_json(json.dumps({"model": model, **json.loads(text), **notes}))
+
+    def noted(self, **notes: Any) -> Plan:
+        """The same with more, or other, entries of the document."""
+        text = json.dumps({**json.loads(self.source), **notes})
+        return dataclasses.replace(Plan.from_json(text), peak=self.peak)
 
     @classmethod
     def _from_document(cls, document: dict[str, Any], text: str) -> Plan:

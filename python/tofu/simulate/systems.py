@@ -28,7 +28,8 @@ from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
 from tofu.models import Model, build
 from tofu.mx.graphs.lower.fused_norm import refined
-from tofu.plans import Problem, SearchOptions, plan_refined
+from tofu.planner.search import plan_refined
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.layers import layer_of
 
 from .simulation import Simulation, simulate_graph, simulate_plan, step_graph

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Optional
 
+from tofu.errors import InternalError
 from tofu.planner.frontier import Point, frontier
-from tofu.plans import SearchOptions
+from tofu.planner.sweep import Measure
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.torch.module_trace import Traced
 from tofu.torch.planning import own_options, planned_as, planning_of
 from tofu.torch.rank_memory import with_memory
@@ -42,20 +43,22 @@ def frontier_of(
     """
     planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
     parts = planning.options.parts
-    found = []
-    for point in frontier(
-        planning.problem,
-        planning.options,
-        limits=limits,
-        rivals={k: own_options(each, parts) for k, each in (rivals or {}).items()},
-        exact=False,
-    ):
-        plan = point.plan
-        if exact:
-            plan = with_memory(planned_as(planning, plan)).details
-        if plan.predicted is not None:
-            point = dataclasses.replace(point, step_seconds=plan.predicted["step_ns"] / 1e9)
-        point = dataclasses.replace(point, plan=plan)
-        if most_bytes is None or point.held_bytes <= most_bytes:
-            found.append(point)
-    return found
+
+    def count(_: Problem, plan: Plan) -> Plan:
+        return with_memory(planned_as(planning, plan)).details
+
+    def step_seconds(_: Problem, plan: Plan) -> float:
+        if plan.predicted is None:
+            raise InternalError("a plan without a prediction, with a machine")
+        return float(plan.predicted["step_ns"]) / 1e9
+
+    return list(
+        frontier(
+            planning.problem,
+            planning.options,
+            limits=limits,
+            most_bytes=most_bytes,
+            rivals={k: own_options(each, parts) for k, each in (rivals or {}).items()},
+            measure=Measure(count if exact else None, step_seconds if options.machine else None),
+        )
+    )

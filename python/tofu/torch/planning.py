@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
@@ -11,7 +10,10 @@ from typing import Any, Optional
 import torch
 
 from tofu.errors import ConfigError
-from tofu.plans import Plan, Problem, SearchOptions, plan_graph
+from tofu.planner.decide import Programs, decide
+from tofu.planner.search import Searched
+from tofu.planner.wish import Wish
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
 from tofu.torch.module_trace import Traced, trace
 from tofu.torch.moves import received_bytes
@@ -94,7 +96,7 @@ def plan_traced(
     What a rank holds is not counted; `with_memory` does.
     """
     planning = planning_of(traced, mesh, optimizer=optimizer, options=options, name=name)
-    return planned_as(planning, plan_graph(planning.problem, planning.options))
+    return decide(planning.problem, Wish(planning.options), ModulePlans(planning)).made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +145,20 @@ def planned_as(planning: Planning, found: Plan) -> TorchPlan:
     """The plan of a module that a search found, with what ranks receive."""
     rest = planning.undescribed, planning.optimizer
     made = TorchPlan(planning.traced, planning.problem.graph, planning.mesh, found, *rest)
-    document = {**json.loads(found.to_json()), "fetched_bytes": received_bytes(made)}
-    details = Plan.from_json(json.dumps(document))
+    details = found.noted(fetched_bytes=received_bytes(made))
     return TorchPlan(planning.traced, planning.problem.graph, planning.mesh, details, *rest)
+
+
+class ModulePlans(Programs[TorchPlan]):
+    """Plans of a module, with the memory of a rank where a limit asks for it."""
+
+    def __init__(self, planning: Planning) -> None:
+        self._planning = planning
+
+    def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
+        """The plan of the module; ranks keep no fetched regions."""
+        return planned_as(self._planning, searched.read())
+
+    def held_bytes(self, made: TorchPlan) -> int:
+        """What a rank holds."""
+        return sum(with_memory(made).memory.values())

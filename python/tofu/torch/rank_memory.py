@@ -9,7 +9,6 @@ rank 0 stands for all.
 
 from __future__ import annotations
 
-import json
 import math
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,6 @@ from typing import Any, Optional
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tofu.plans import Plan
 from tofu.plans.peak import Held, Peak
 from tofu.torch.batches import Task
 from tofu.torch.exchange import Exchange, Message, Transfers
@@ -292,9 +290,8 @@ def with_memory(plan: TorchPlan) -> TorchPlan:
     """Return a plan with the memory of a rank, and of one device without a mesh."""
     rank, serial = step_memory(plan), step_memory(plan.serial())
     kinds = dict(rank.kinds)
-    document = json.loads(plan.details.to_json())
-    document.update(bytes_per_worker={**kinds, "total": rank.bytes}, memory="lives")
-    details = replace(Plan.from_json(json.dumps(document)), peak=rank.peak)
+    counted = plan.details.noted(bytes_per_worker={**kinds, "total": rank.bytes}, memory="lives")
+    details = replace(counted, peak=rank.peak)
     return TorchPlan(
         plan.traced, plan.graph, plan.mesh, details, plan.undescribed, plan.optimizer,
         kinds, serial.kinds,

@@ -3,7 +3,7 @@
 // Tiles are alive as tensor_lives.h says; an element-wise operator overwrites an input
 // that dies there. What operators fetch is not counted: it depends on two decisions at
 // once. So a limit is meant for tiles; callers who know what a plan really needs lower it
-// (python/tofu/planner/within.py).
+// (python/tofu/planner/limits.py).
 //
 // Input:      a training graph, its table and classes.
 // Output:     MemoryLimit: bytes of whole tensors by class, and when they are alive.

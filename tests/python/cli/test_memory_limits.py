@@ -13,8 +13,8 @@ pytest.importorskip("mxnet")
 import tofu
 from tofu.cli import main
 from tofu.errors import ConfigError, MemoryLimitError
-from tofu.planner.problems import from_model
-from tofu.plans.within import held_bytes
+from tofu.planner.limits import held_bytes
+from tofu.planner.sources import from_model
 
 SCRIPT = """
 import mxnet as mx

@@ -292,7 +292,7 @@ FORK_ALL = """
 import os, signal, sys, time
 import mxnet
 from tofu.cli import main
-from tofu.planner import problems
+from tofu.planner import sources
 import tofu.mx.graphs.training_graph, tofu.mx.memory.step_memory
 for path in sys.argv[1:]:
     child = os.fork()

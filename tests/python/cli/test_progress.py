@@ -82,7 +82,7 @@ def test_a_command_tells_its_stages(name, told, capsys):
 SLOW = """
 import sys, time
 from tofu.plan import progress
-from tofu.planner import problems
+from tofu.planner import sources
 
 progress._PATIENCE_S = progress._BETWEEN_S = 0.01
 problems._on_gpus = lambda: time.sleep(0.5)  # while the graph is made

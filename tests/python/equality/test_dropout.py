@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plans import observe
+from tofu.gluon.session.session import looking
 
 
 @pytest.fixture(params=[2, 3, 4])
@@ -16,7 +16,7 @@ def steps(request):
     found = []
     mx.random.seed(1)
     tofu.enable(workers=request.param, device="cpu", strict=True, log="quiet")
-    with observe(lambda compiled: found.append(compiled.step)):
+    with looking(compiled=lambda compiled: found.append(compiled.step)):
         yield found
     tofu.disable()
 

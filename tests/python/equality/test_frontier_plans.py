@@ -7,8 +7,10 @@ import pytest
 from mxnet.gluon import nn
 
 import tofu
+from tofu.gluon.session.session import looking
 from tofu.planner.saving import save_plan
-from tofu.plans import Problem, SearchOptions, observe, plan_frontier
+from tofu.planner.search import plan_frontier
+from tofu.plans import Problem, SearchOptions
 
 from .models import Case, train
 
@@ -33,12 +35,12 @@ def serial(dtype):
 
 def partitioned(dtype, **options):
     seen = []
-    with observe(seen.append):
-        tofu.enable(device="cpu", log="quiet", **options)
-        try:
+    tofu.enable(device="cpu", log="quiet", **options)
+    try:
+        with looking(compiled=seen.append):
             return train(CASE, dtype, STEPS), seen[0]
-        finally:
-            tofu.disable()
+    finally:
+        tofu.disable()
 
 
 def has_states_apart(plan):
@@ -55,11 +57,11 @@ def test_each_plan_equals_the_serial_run(workers, dtype, tmp_path):
     found = plan_frontier(Problem("net", table, workers), SearchOptions(), searches=4)
     assert len(found.plans) >= 3
     if workers == 4:
-        assert any(has_states_apart(plan) for _, plan in found.plans)
+        assert any(has_states_apart(each.read()) for each in found.plans)
     tolerance = TOLERANCES[dtype]
-    for number, (problem, plan) in enumerate(found.plans):
-        path = tmp_path / f"{number}.plan"
-        save_plan(path, problem, plan)
+    for number, each in enumerate(found.plans):
+        path, plan = tmp_path / f"{number}.plan", each.read()
+        save_plan(path, each.problem, plan)
         (losses, weights), ran = partitioned(dtype, plan=path)
         assert ran.plan.total_bytes == plan.total_bytes
         np.testing.assert_allclose(losses, expected, rtol=tolerance, atol=tolerance)

@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plans import observe
+from tofu.gluon.session.session import looking
 
 SEED = 20190330
 STEPS = 2
@@ -97,7 +97,7 @@ def test_windows(number, workers, fetch, dtype):
     compiled = []
     tofu.enable(workers=workers, device="cpu", fetch=fetch)
     try:
-        with observe(compiled.append):
+        with looking(compiled=compiled.append):
             net, losses, ours = train(SEED + number, dtype)
     finally:
         tofu.disable()

@@ -10,11 +10,13 @@ import tofu
 from tofu.cli import main
 from tofu.config import Config
 from tofu.errors import ConfigError
+from tofu.gluon.session.session import looking
 from tofu.mx import extension
-from tofu.planner import within
-from tofu.planner.problems import from_model
-from tofu.plans import SearchOptions, observe
-from tofu.plans.within import Fit, held_bytes, keep_what_fits
+from tofu.planner.decide import plan_problem
+from tofu.planner.limits import Fit, held_bytes, keep_what_fits
+from tofu.planner.sources import from_model
+from tofu.planner.wish import Wish
+from tofu.plans import SearchOptions
 
 from .models import CASES, train
 
@@ -34,19 +36,19 @@ def serial(model, dtype):
 
 def partitioned(model, dtype, workers, kept, **options):
     seen = []
-    with observe(seen.append):
-        tofu.enable(
-            workers=workers,
-            device="cpu",
-            log="quiet",
-            fetch="multifetch",
-            keep_fetched=kept,
-            **options,
-        )
-        try:
+    tofu.enable(
+        workers=workers,
+        device="cpu",
+        log="quiet",
+        fetch="multifetch",
+        keep_fetched=kept,
+        **options,
+    )
+    try:
+        with looking(compiled=seen.append):
             found = train(CASES[model], dtype, STEPS)
-        finally:
-            tofu.disable()
+    finally:
+        tofu.disable()
     # The net's last program: the loss by itself fetches nothing.
     return found, [each for each in seen if each.fetched_bytes][-1]
 
@@ -91,7 +93,7 @@ def test_a_run_keeps_what_its_memory_limit_allows(dtype):
 def test_a_plan_keeps_what_its_memory_limit_allows(two_workers):
     def planned(size, limit):
         options = SearchOptions(keep_fetched_bytes=size, allow_replication=False)
-        return within.planned(two_workers, options, limit_bytes=limit, fetch="multifetch")[1]
+        return plan_problem(two_workers, Wish(options, limit, fetch="multifetch"))[1]
 
     none = planned(0, 1 << 40)
     assert none.bytes_per_worker == planned(None, held_bytes(none)).bytes_per_worker

@@ -11,11 +11,13 @@ from mxnet.gluon import nn
 import tofu
 from tofu.errors import MemoryLimitError
 from tofu.gluon.session import session
+from tofu.gluon.session.session import looking
 from tofu.mx.memory.step_memory import step_memory
-from tofu.plans import Problem, observe, plan_graph
+from tofu.planner.limits import held_bytes
+from tofu.planner.recomputation import recomputed
+from tofu.planner.search import plan_graph
+from tofu.plans import Problem
 from tofu.plans import file as plan_file
-from tofu.plans.recompute import recomputed
-from tofu.plans.within import held_bytes
 
 from .models import CASES, Case, train
 
@@ -58,12 +60,12 @@ def serial(model, dtype):
 def partitioned(run, workers, recompute="all", **options):
     """What a function returns with tofu on, and the training program that it makes."""
     compiled = []
-    with observe(compiled.append):
-        tofu.enable(workers=workers, device="cpu", log="quiet", recompute=recompute, **options)
-        try:
+    tofu.enable(workers=workers, device="cpu", log="quiet", recompute=recompute, **options)
+    try:
+        with looking(compiled=compiled.append):
             return run(), compiled[0]
-        finally:
-            tofu.disable()
+    finally:
+        tofu.disable()
 
 
 def repeated(compiled):

@@ -9,7 +9,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import tofu
-from tofu.plans import observe
+from tofu.gluon.session.session import looking
 
 STEPS, BATCH, WIDTH = 4, 8, 16
 
@@ -63,12 +63,12 @@ def serial(dtype):
 def test_losses_and_weights(workers, dtype, tolerance):
     expected, expected_weights = serial(dtype)
     compiled = []
-    with observe(compiled.append):
-        tofu.enable(workers=workers, device="cpu")
-        try:
+    tofu.enable(workers=workers, device="cpu")
+    try:
+        with looking(compiled=compiled.append):
             losses, weights = train(dtype)
-        finally:
-            tofu.disable()
+    finally:
+        tofu.disable()
     plan = compiled[0].plan
     fetched = {operator.op: operator.bytes for operator in plan.operators}
     assert fetched["tanh"] > 0, "its tensors are cut alike"

@@ -8,8 +8,8 @@ import pytest
 
 import tofu
 from tofu import _core
+from tofu.gluon.session.session import looking
 from tofu.mx.run import fetch_check
-from tofu.plans import observe
 
 from .models import CASES, batch, train
 
@@ -28,7 +28,7 @@ def check(model, dtype, workers, **options):
     made = []
     tofu.enable(workers=workers, device="cpu", **options)
     try:
-        with observe(made.append):
+        with looking(compiled=made.append):
             losses, weights = train(CASES[model], dtype, STEPS)
     finally:
         tofu.disable()
@@ -79,7 +79,7 @@ def test_predictions_with_batch_norms(workers, dtype):
     expected, made = predict(), []
     tofu.enable(workers=workers, device="cpu", fetch="plain")
     try:
-        with observe(made.append):
+        with looking(compiled=made.append):
             found = predict()
     finally:
         tofu.disable()

@@ -8,9 +8,10 @@ import pytest
 import tofu
 from tofu import _core
 from tofu.analysis.strategy_table import strategy_table
+from tofu.gluon.session.session import looking
 from tofu.models import build, find
-from tofu.plans import SearchOptions, observe
-from tofu.plans.compiler import search_plan
+from tofu.planner.search import search_plan
+from tofu.plans import SearchOptions
 from tofu.plans.file import read
 from tofu.plans.machine_files import machine_text, read_machine
 from tofu.simulate.simulation import simulate_plan
@@ -40,12 +41,12 @@ def two_hosts(tmp_path):
 
 def train_routed(model, dtype, workers, machine, **options):
     compiled = []
-    with observe(compiled.append):
-        tofu.enable(workers=workers, device="cpu", machine=machine, **options)
-        try:
+    tofu.enable(workers=workers, device="cpu", machine=machine, **options)
+    try:
+        with looking(compiled=compiled.append):
             found = train(CASES[model], dtype, STEPS)
-        finally:
-            tofu.disable()
+    finally:
+        tofu.disable()
     return found, compiled[0]
 
 

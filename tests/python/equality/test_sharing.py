@@ -7,7 +7,7 @@ from mxnet import autograd, gluon
 
 import tofu
 from tofu import models
-from tofu.plans import observe
+from tofu.gluon.session.session import looking
 
 NAMES = ("rnn-6-4k", "transformer")
 BATCH = 8
@@ -59,7 +59,7 @@ def test_shared_fetches_leave_losses_and_weights_as_they_are(name):
     seen = []
     tofu.enable(workers=4, device="cpu", fetch="multifetch")
     try:
-        with observe(seen.append):
+        with looking(compiled=seen.append):
             losses, weights = train(name)
     finally:
         tofu.disable()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tofu
-from tofu.plans import observe
+from tofu.gluon.session.session import looking
 from tofu.simulate import choose
 
 from .models import CASES, train
@@ -32,18 +32,18 @@ def only_for_time(monkeypatch):
 def test_losses_and_weights(model, replication, dtype, tolerance):
     expected, expected_weights = serial(model, dtype)
     compiled = []
-    with observe(compiled.append):
-        tofu.enable(
-            workers=4,
-            device="cpu",
-            objective="time",
-            machine="p2.8xlarge",
-            allow_replication=replication,
-        )
-        try:
+    tofu.enable(
+        workers=4,
+        device="cpu",
+        objective="time",
+        machine="p2.8xlarge",
+        allow_replication=replication,
+    )
+    try:
+        with looking(compiled=compiled.append):
             losses, weights = train(CASES[model], dtype, STEPS)
-        finally:
-            tofu.disable()
+    finally:
+        tofu.disable()
     plan = compiled[0].plan
     assert plan.objective == "time"
     whole = [op for op in plan.operators if None in op.cuts]

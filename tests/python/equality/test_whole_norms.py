@@ -1,5 +1,7 @@
 """BatchNorm stays MXNet's own operator where a plan leaves its statistics whole."""
 
+import dataclasses
+
 import mxnet as mx
 import numpy as np
 import pytest
@@ -10,24 +12,20 @@ import tofu
 from tofu.analysis.strategy_table import strategy_table
 from tofu.cli.explained import explained_in, explained_names
 from tofu.errors import ConfigError
+from tofu.gluon.session.session import looking
 from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
 from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory.step_memory import step_memory
+from tofu.planner.decide import plan_problem
+from tofu.planner.limits import held_bytes
 from tofu.planner.memory import with_memory
-from tofu.planner.problems import from_block
+from tofu.planner.program import compile_graph
 from tofu.planner.saving import save_plan
-from tofu.planner.within import held_bytes, planned
-from tofu.plans import (
-    Problem,
-    SearchOptions,
-    compile_graph,
-    intercept,
-    observe,
-    plan_graph,
-    plan_refined,
-)
+from tofu.planner.search import plan_graph, plan_refined, search
+from tofu.planner.sources import from_block
+from tofu.planner.wish import Wish
+from tofu.plans import Problem, SearchOptions
 from tofu.plans import file as plan_file
-from tofu.simulate.choose import plan_fastest
 
 from .test_norms import TOLERANCES, Drawn
 
@@ -39,6 +37,12 @@ NORMS = {
     "without scale": {"scale": False},
     "momentum and eps": {"momentum": 0.5, "epsilon": 0.1},
 }
+
+
+def fastest(problem, options, fetch):
+    """What a run would use, chosen by simulation if time is the objective."""
+    found = search(problem, options, fetch=fetch)
+    return found.problem, found.read()
 
 
 class Net(nn.HybridBlock):
@@ -96,7 +100,7 @@ def test_whole_norms(name, workers, twice, dtype):
     made = []
     tofu.enable(workers=workers, device="cpu", log="quiet")
     try:
-        with observe(made.append):
+        with looking(compiled=made.append):
             found = train(NORMS[name], 2, dtype, twice)
     finally:
         tofu.disable()
@@ -135,7 +139,7 @@ def test_a_norm_whose_statistics_are_divided_is_taken_apart():
     made = []
     tofu.enable(workers=2, device="cpu", log="quiet")
     try:
-        with observe(made.append):
+        with looking(compiled=made.append):
             train({}, 256, "float32")
     finally:
         tofu.disable()
@@ -149,13 +153,13 @@ def problem_of(batch, dtype):
     """What a run would plan first, as `tofu plan` finds it in a script."""
     found = []
 
-    def stop(*problem):
-        found.append(Problem("net", *problem))
+    def stop(problem):
+        found.append(dataclasses.replace(problem, name="net"))
         raise KeyboardInterrupt
 
     tofu.enable(workers=2, device="cpu", log="quiet")
     try:
-        with intercept(stop), pytest.raises(KeyboardInterrupt):
+        with looking(problem=stop), pytest.raises(KeyboardInterrupt):
             train({}, batch, dtype)
     finally:
         tofu.disable()
@@ -167,7 +171,7 @@ def run(batch, dtype, **options):
     made = []
     tofu.enable(workers=2, device="cpu", log="quiet", **options)
     try:
-        with observe(made.append):
+        with looking(compiled=made.append):
             found = train({}, batch, dtype)
     finally:
         tofu.disable()
@@ -181,7 +185,7 @@ def test_what_is_planned_is_what_runs(objective, dtype, tmp_path):
     chosen = {"objective": objective, "machine": "p2.8xlarge"} if objective == "time" else {}
     problem = problem_of(2, dtype)
     options = SearchOptions(**chosen)
-    graph, plan = plan_fastest(problem, options, fetch="multifetch")
+    graph, plan = fastest(problem, options, "multifetch")
     assert graph.origin is problem.graph and graph.refine is None
     exact = with_memory(graph, plan, "multifetch").bytes_per_worker
     path = tmp_path / "net.plan"
@@ -203,7 +207,7 @@ def test_what_is_planned_is_what_runs(objective, dtype, tmp_path):
 def test_norms_are_planned_in_parts_where_mxnet_copies(objective):
     chosen = {"objective": objective, "machine": "p2.8xlarge"} if objective == "time" else {}
     problem = problem_of(2, "float32")
-    graph, plan = plan_fastest(problem, SearchOptions(**chosen), fetch="plain")
+    graph, plan = fastest(problem, SearchOptions(**chosen), "plain")
     assert graph.table is problem.table and plan.graph_hash == problem.graph.hash
 
 
@@ -257,16 +261,16 @@ def test_a_pinned_part_keeps_its_norm_in_parts(objective):
     part = next(node.name for node in problem.graph.nodes if STATISTICS in node.attrs)
     (cut,) = plan_graph(problem).tensor(part).cuts
     pinned = SearchOptions(pins=((part, (cut,)),), **chosen)
-    graph, plan = plan_fastest(problem, pinned, fetch="multifetch")
+    graph, plan = fastest(problem, pinned, "multifetch")
     assert graph.table is problem.table and plan.tensor(part).cuts == (cut,)
 
 
 def test_norms_stay_whole_within_a_memory_limit_unless_they_run_again():
     problem = problem_of(2, "float32")
-    graph, plan = planned(problem, SearchOptions(), limit_bytes=1 << 30)
+    graph, plan = plan_problem(problem, Wish(limit_bytes=1 << 30))
     assert kept_whole(problem.graph, graph.graph) == {"norm_fwd"}
     double = held_bytes(plan) * 2
-    graph, _ = planned(problem, SearchOptions(), limit_bytes=double, recompute="all")
+    graph, _ = plan_problem(problem, Wish(limit_bytes=double, recompute="all"))
     assert kept_whole(problem.graph, graph.graph) == set()
     assert (graph.origin is problem.graph) == (graph.table is not problem.table)
 

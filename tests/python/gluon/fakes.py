@@ -23,6 +23,7 @@ from tofu.gluon.session.backend import Backend
 from tofu.gluon.session.session import active
 from tofu.mx.graphs.update_nodes import OPTIMIZERS
 from tofu.mx.run import transfer
+from tofu.planner.search import Searched
 from tofu.plans.layout import Layout, Variable, cuts_of
 
 REFUSED = "sign"  # an operator that the fake cannot plan
@@ -67,16 +68,16 @@ def logged(backend, log):
         log.graphs.append({key: options[key] for key in keys})
         return backend.training_graphs(symbol, **options)
 
-    def compile_graph(table, **options):
-        log.pins.append(dict(options["pins"]))
-        return backend.compile_graph(table, **options)
+    def search(problem, *args, **options):
+        log.pins.append({**problem.fixed, **next(iter(problem.wishes), {})})
+        return backend.search(problem, *args, **options)
 
     def program(*args):
         log.programs += 1
         return backend.program(*args)
 
     return dataclasses.replace(
-        backend, training_graphs=training_graphs, compile_graph=compile_graph, program=program
+        backend, training_graphs=training_graphs, search=search, program=program
     )
 
 
@@ -133,8 +134,13 @@ def backend(kind="alike"):
         table = types.SimpleNamespace(graph=graph)
         return table, {UNDESCRIBED: ""} if UNDESCRIBED.lower() in graph.symbol else {}
 
-    def compile_graph(table, *, workers, pins, **_options):
-        graph = table.graph
+    def search(problem, *_args, **_options):
+        pins = {**problem.fixed, **next(iter(problem.wishes), {})}
+        plan = types.SimpleNamespace(table=problem.table, workers=problem.workers, pins=pins)
+        return Searched(problem, plan, None)
+
+    def compile_plan(plan, **_options):
+        graph, workers, pins = plan.table.graph, plan.workers, plan.pins
         parts = PARTS[workers]
         variables, cuts_of = {}, {}
         for name, (role, shape, dtype) in graph.variables.items():
@@ -174,8 +180,8 @@ def backend(kind="alike"):
         training_graphs=training_graphs,
         refined=lambda prepare, plan: None,
         strategy_table=strategy_table,
-        choose_plan=None,
-        compile_graph=compile_graph,
+        search=search,
+        compile_plan=compile_plan,
         step_memory=None,
         usable_fetch=_usable_fetch,
         program=Program,

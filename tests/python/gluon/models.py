@@ -91,7 +91,7 @@ def plain():
     try:
         yield
     finally:
-        mode = session.options.mode
+        mode = session.wish.options.mode
         tofu.gluon.enable(workers=session.workers, device="cpu", log="quiet", search=mode)
 
 

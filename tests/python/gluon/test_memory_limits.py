@@ -10,9 +10,11 @@ import tofu.gluon
 from tofu.errors import ConfigError, MemoryLimitError, PlanError
 from tofu.gluon.blocks import memory_limits
 from tofu.gluon.session import messages, session
-from tofu.plans import SearchOptions, plan_graph
+from tofu.planner import decide
+from tofu.planner.limits import fit_within, held_bytes
+from tofu.planner.search import plan_graph
+from tofu.plans import SearchOptions
 from tofu.plans import file as plan_file
-from tofu.plans.within import fit_within, held_bytes
 
 from .models import assert_same, data, make_net, started, train
 from .test_saved_plans import first_problem
@@ -94,7 +96,7 @@ def test_the_limit_of_tiles_reaches_the_search(off, monkeypatch):
             search(1)
         return fit_within(search, *args)
 
-    monkeypatch.setattr(memory_limits, "fit_within", search_within)
+    monkeypatch.setattr(decide, "fit_within", search_within)
     on("1GiB")
     step(wide())
     assert len(footprints()) == 1
@@ -216,14 +218,14 @@ def test_a_saved_plan_must_fit(off, tmp_path):
 def test_limits_change_from_one_session_to_the_next(off, monkeypatch):
     monkeypatch.setenv("TOFU_MEMORY", "1MiB")
     on(None)
-    assert session.active().memory_bytes == MIB
-    assert session.active().options.allow_replication
+    assert session.active().wish.limit_bytes == MIB
+    assert session.active().wish.options.allow_replication
     on("2 MiB", allow_replication=False)
-    assert session.active().memory_bytes == 2 * MIB
-    assert not session.active().options.allow_replication
+    assert session.active().wish.limit_bytes == 2 * MIB
+    assert not session.active().wish.options.allow_replication
     monkeypatch.delenv("TOFU_MEMORY")
     on(None)
-    assert session.active().memory_bytes is None
+    assert session.active().wish.limit_bytes is None
     train(steps=1)
     assert not footprints(), "without a limit nothing is predicted"
     with pytest.raises(ConfigError, match=r"tofu.enable: memory=12 pounds: expected a size"):

@@ -1,5 +1,6 @@
 """Saved plans and pins in one process: tofu.enable(plan=..., pins=..., search=...)."""
 
+import dataclasses
 import types
 import warnings
 from pathlib import Path
@@ -11,8 +12,10 @@ from tofu.config import Config
 from tofu.errors import ConfigError
 from tofu.gluon.blocks import saved_plans
 from tofu.gluon.session import messages
-from tofu.gluon.session.session import number_of_workers
-from tofu.plans import Problem, SearchOptions, intercept, plan_graph
+from tofu.gluon.session.session import looking
+from tofu.mx.devices import number_of_workers
+from tofu.planner.search import plan_graph
+from tofu.plans import SearchOptions
 from tofu.plans import file as plan_file
 
 from .models import assert_same, make_net, train
@@ -24,7 +27,7 @@ def test_plans_for_several_numbers_of_workers_do_not_decide_it():
     def workers(*counts):
         plans = {(f"graph{count}", count): {} for count in counts}
         found = plan_file.PlanFile(Path("a.plan"), plans)
-        return number_of_workers(Config(device="cpu"), found)
+        return number_of_workers(Config(device="cpu"), found.workers)
 
     assert workers(3) == 3
     assert workers(3, 4) == 2, "as without plans"
@@ -46,12 +49,12 @@ def first_problem():
     """The first graph of a training run."""
     found = []
 
-    def stop(*problem):
-        found.append(Problem("net", *problem))
+    def stop(problem):
+        found.append(dataclasses.replace(problem, name="net"))
         raise KeyboardInterrupt
 
     tofu.gluon.enable(workers=2, device="cpu", log="quiet")
-    with intercept(stop), pytest.raises(KeyboardInterrupt):
+    with looking(problem=stop), pytest.raises(KeyboardInterrupt):
         train()
     tofu.gluon.disable()
     return found[0]
@@ -75,7 +78,7 @@ def test_training_with_replication(off, monkeypatch):
     for wanted, variable in (({"allow_replication": True}, "0"), ({}, "1")):
         monkeypatch.setenv("TOFU_REPLICATION", variable)
         tofu.gluon.enable(workers=2, device="cpu", log="quiet", **wanted)
-        assert tofu.gluon.session.session.active().options.allow_replication
+        assert tofu.gluon.session.session.active().wish.options.allow_replication
         assert_same(train()[:2], expected[:2])
         tofu.gluon.disable()
 

@@ -22,11 +22,12 @@ from mxnet.gluon import nn
 import tofu.gluon
 from tofu.errors import MemoryLimitError
 from tofu.gluon.session import backend
-from tofu.gluon.session.session import active
+from tofu.gluon.session.session import active, looking
 from tofu.gluon.training.grouped_updates import calls_for
 from tofu.gluon.training.parameter import is_tiled
 from tofu.mx.run import transfer
-from tofu.plans import Problem, SearchOptions, intercept, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.plans import SearchOptions
 from tofu.plans import file as plan_file
 
 from . import fakes
@@ -535,11 +536,11 @@ def first_problem(batch=12):
     """The training graph of a run with Adam."""
     found = []
 
-    def stop(*problem):
-        found.append(Problem("net", *problem))
+    def stop(problem):
+        found.append(dataclasses.replace(problem, name="net"))
         raise KeyboardInterrupt
 
-    with dividing("zero-2", 2), intercept(stop):
+    with dividing("zero-2", 2), looking(problem=stop):
         net = dense("float32")
         trainer = gluon.Trainer(net.collect_params(), *OPTIMIZERS["adam"])
         with pytest.raises(KeyboardInterrupt):
@@ -654,12 +655,13 @@ def pinning(name, cuts):
     """tofu's own backend; graphs that have this tensor, and no other state, cut it so."""
     own = backend.own()
 
-    def compile_graph(table, *, pins, **options):
-        states = [tensor for tensor in table.graph.tensor_names if ":" in tensor]
-        chosen = {name: cuts} if states == [name] else {}
-        return own.compile_graph(table, pins={**pins, **chosen}, **options)
+    def search(problem, *args, **options):
+        states = [tensor for tensor in problem.graph.tensor_names if ":" in tensor]
+        if states == [name]:
+            problem = dataclasses.replace(problem, fixed={**problem.fixed, name: cuts})
+        return own.search(problem, *args, **options)
 
-    return dataclasses.replace(own, compile_graph=compile_graph)
+    return dataclasses.replace(own, search=search)
 
 
 def test_states_that_earlier_graphs_have_cut_in_contradictory_ways():

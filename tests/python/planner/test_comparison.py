@@ -12,10 +12,10 @@ pytest.importorskip("mxnet")
 from tofu.cli import main
 from tofu.cli.compare import render
 from tofu.errors import PlanError
-from tofu.planner import comparison
+from tofu.planner import sweep
 from tofu.planner.comparison import Alternative, advice, compare
-from tofu.planner.problems import from_model
-from tofu.plans import Plan
+from tofu.planner.sources import from_model
+from tofu.plans import Plan, Problem
 
 from ..plans.documents import document
 
@@ -48,11 +48,13 @@ def test_every_combination_is_searched():
 
 
 def test_a_search_without_a_plan_says_why(monkeypatch):
-    def refuse(problem, options):
+    def refuse(problem, options, **_):
         raise PlanError("no plan")
 
-    monkeypatch.setattr(comparison, "plan_refined", refuse)
-    (found,) = compare(lambda k: None, workers=(2,), modes=("flat",), replication=(False,))
+    monkeypatch.setattr(sweep, "search", refuse)
+    (found,) = compare(
+        lambda k: Problem("net", None, k), workers=(2,), modes=("flat",), replication=(False,)
+    )
     assert found == Alternative(2, "flat", False, None, "no plan")
     assert (found.memory_bytes, found.whole_share) == (0, 0.0)
     assert "no plan" in render("net", [found], "text")

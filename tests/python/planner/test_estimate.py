@@ -14,6 +14,7 @@ from tofu.cli import main
 from tofu.cli.estimate import Report, render
 from tofu.errors import PlanError
 from tofu.planner import estimate as estimating
+from tofu.planner import sweep
 from tofu.planner.estimate import (
     OPTIMIZERS,
     Estimate,
@@ -23,7 +24,7 @@ from tofu.planner.estimate import (
     fewest,
     largest_batch,
 )
-from tofu.planner.problems import from_model
+from tofu.planner.sources import from_model
 from tofu.plans import Plan
 
 from ..plans.documents import document
@@ -59,14 +60,14 @@ def test_numbers_of_workers_that_are_of_no_use_say_why():
 
 
 def test_a_number_without_a_plan_costs_only_itself(monkeypatch):
-    real = estimating.plan_refined
+    real = sweep.search
 
-    def refuse_two(problem, options):
+    def refuse_two(problem, options, **how):
         if problem.workers == 2:
             raise PlanError("two are refused")
-        return real(problem, options)
+        return real(problem, options, **how)
 
-    monkeypatch.setattr(estimating, "plan_refined", refuse_two)
+    monkeypatch.setattr(sweep, "search", refuse_two)
     found = list(estimate(mlp, workers=(1, 2, 4), exact=False))
     assert [each.reason for each in found] == ["", "two are refused", ""]
     assert "no plan: two are refused" in render(Report("net", found, "sgd", False), "text")
@@ -94,7 +95,7 @@ def test_the_largest_batch_fits_and_the_next_one_does_not(workers, limit):
 
 
 def test_below_the_number_of_workers_its_divisors_are_tried(monkeypatch):
-    monkeypatch.setattr(estimating, "_estimated", lambda size, exact, limit: made(8, 100, size))
+    monkeypatch.setattr(estimating, "_estimated", lambda size, exact: made(8, 100, size))
     start = made(8, 100, 64)
     tried = {102: 2, 104: 4, 107: 4, 108: 8, 100: 0, 1000: 896}
     for limit, batch in tried.items():
@@ -103,7 +104,7 @@ def test_below_the_number_of_workers_its_divisors_are_tried(monkeypatch):
 
 
 def test_memory_that_does_not_grow_linearly_is_followed(monkeypatch):
-    def stepped(size, exact, limit):
+    def stepped(size, exact):
         return made(4, 100, size * size // 10)
 
     monkeypatch.setattr(estimating, "_estimated", stepped)

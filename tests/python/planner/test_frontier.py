@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import types
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -13,16 +14,24 @@ pytest.importorskip("mxnet")
 from tofu.cli import main
 from tofu.cli.frontier import render
 from tofu.errors import ConfigError, MemoryLimitError
-from tofu.planner import within
+from tofu.planner import decide
+from tofu.planner.decide import plan_problem
 from tofu.planner.frontier import Point, frontier, turning_point, unbeaten
-from tofu.planner.problems import from_model
+from tofu.planner.limits import held_bytes
 from tofu.planner.rivals import rivals_of
-from tofu.planner.within import held_bytes, plan_within
-from tofu.plans import Plan, SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.planner.sources import from_model
+from tofu.planner.wish import Wish
+from tofu.plans import Plan, SearchOptions
 
 from ..plans.documents import document
 
 MIB = 2**20
+
+
+def plan_within(problem, limit, options=None, *, exact=True):
+    wish = Wish(options or SearchOptions(), limit, recompute="none", exact=exact)
+    return plan_problem(problem, wish)[1]
 
 
 def mlp(workers=8):
@@ -68,9 +77,10 @@ def test_what_the_search_does_not_count_lowers_the_limit_of_tiles(monkeypatch):
     def search(problem, options, **_):
         asked.append(options.memory_limit_bytes)
         tiles = 1000 if options.memory_limit_bytes is None else options.memory_limit_bytes
-        return problem, made(tiles + 50, 10).plan
+        plan = made(tiles + 50, 10).plan
+        return types.SimpleNamespace(problem=problem, read=lambda: plan)
 
-    monkeypatch.setattr(within, "plan_fastest", search)
+    monkeypatch.setattr(decide, "search", search)
     found = plan_within(mlp(2), 900, exact=False)
     assert asked == [None, 900, 850]
     assert held_bytes(found) == 900
@@ -94,22 +104,22 @@ def test_the_turning_point_is_the_sharpest():
 
 def test_a_frontier_is_made_of_plans_within_limits():
     rivals = rivals_of(["spartan"], SearchOptions())
-    points = list(frontier(mlp(), SearchOptions(), limits=4, rivals=rivals, exact=False))
+    points = list(frontier(mlp(), SearchOptions(), limits=4, rivals=rivals))
     kept = unbeaten(points)
     assert len(kept) >= 2
     costs = [point.plan.total_bytes for point in kept]
     assert costs == sorted(costs, reverse=True)
     assert [point.name for point in points if point.is_rival] == ["spartan"]
     most = kept[0].held_bytes
-    fewer = frontier(mlp(), SearchOptions(), limits=4, most_bytes=most, exact=False)
+    fewer = frontier(mlp(), SearchOptions(), limits=4, most_bytes=most)
     assert {point.held_bytes for point in fewer} == {most}
 
 
 def test_a_frontier_says_whether_it_is_complete():
     problem = from_model("mlp", batch_size=64, optimizer="sgd", workers=4)
     options = SearchOptions()
-    whole = list(frontier(problem, options, limits=1000, exact=False))
-    part = list(frontier(problem, options, limits=1, exact=False))
+    whole = list(frontier(problem, options, limits=1000))
+    part = list(frontier(problem, options, limits=1))
     assert all(point.is_proven for point in whole)
     assert not any(point.is_proven for point in part)
     assert len(part) < len(whole)

@@ -14,11 +14,13 @@ from tofu import _core
 from tofu.cli import main
 from tofu.config import Config
 from tofu.errors import ConfigError, MemoryLimitError
+from tofu.planner import recomputation as recompute
 from tofu.planner.frontier import frontier, unbeaten
-from tofu.plans import Plan, SearchOptions, recompute
+from tofu.planner.limits import Fit, held_bytes
+from tofu.planner.recomputation import Recomputation, fit_with_recomputation, recomputed
+from tofu.planner.sweep import Measure
+from tofu.plans import Plan, SearchOptions
 from tofu.plans import file as plan_file
-from tofu.plans.recompute import Recomputation, fit_with_recomputation, recomputed
-from tofu.plans.within import Fit, held_bytes
 
 
 @dataclasses.dataclass
@@ -153,7 +155,7 @@ def test_a_frontier_with_recomputation_goes_further_down():
     points = list(
         frontier(
             problem, SearchOptions(), limits=1,
-            exact=False, step_seconds=predict, recompute=True,
+            measure=Measure(step_seconds=predict), recompute=True,
         )
     )  # fmt: skip
     least = unbeaten(points)[0]

@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("mxnet")
 
 from tofu.planner.memory import with_memory
-from tofu.planner.problems import from_model
-from tofu.plans import SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.planner.sources import from_model
+from tofu.plans import SearchOptions
 
 BATCH = 64
 BYTES = 4

@@ -12,7 +12,10 @@ from tofu import _core, models
 from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
 from tofu.errors import ConfigError, PlanError
 from tofu.mx.graphs.training_graph import training_graph
-from tofu.plans import Problem, SearchOptions, compile_graph, intercept, observe, plan_graph
+from tofu.planner.lookers import Lookers
+from tofu.planner.program import compile_graph
+from tofu.planner.search import plan_graph
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.layout import variables_of
 from tofu.plans.plan import undescribed_text
 
@@ -114,25 +117,14 @@ def test_handles_serve_large_regions_only(table):
     assert "_tofu_multifetch" in ops(crossing="tiles")
 
 
-def test_observers_see_what_is_made_while_they_watch(table):
-    seen = []
-    with observe(seen.append):
-        compiled = compile_graph(table, workers=2)
-    compile_graph(table, workers=2)
-    assert seen == [compiled]
-
-
-def test_interceptors_see_a_graph_before_it_is_planned(table):
-    seen = []
-
-    def stop(*problem):
-        seen.append(problem)
-        raise StopIteration
-
-    with intercept(stop), pytest.raises(StopIteration):
-        compile_graph(table, workers=2)
-    compile_graph(table, workers=2)
-    assert seen == [(table, 2, None)]
+def test_lookers_see_what_is_planned_and_made_while_they_look(table):
+    problem, compiled = Problem("fc", table, 2), compile_graph(table, workers=2)
+    lookers, seen = Lookers(), []
+    with lookers.looking(problem=seen.append), lookers.looking(compiled=seen.append):
+        lookers.see_problem(problem)
+        lookers.see_compiled(compiled)
+    lookers.see_problem(problem)
+    assert seen == [problem, compiled]
 
 
 def test_a_saved_plan_is_used_in_place_of_a_search(table):
@@ -243,7 +235,7 @@ def test_pins_of_tiled_parameters_win_over_those_of_the_options(table):
     """What is in tiles already stays where it is; the option holds for other tensors."""
     options = SearchOptions(pins=(("weight", (1,)), ("data", (1,))))
     for pins, cuts in (({"weight": (0, 0)}, (0, 0)), ({}, (1, 1))):
-        plan = compile_graph(table, workers=4, pins=pins, options=options).plan
+        plan = compile_graph(table, workers=4, fixed=pins, options=options).plan
         assert plan.tensor("weight").cuts == cuts
         assert plan.tensor("data").cuts == (1, 1)
 

@@ -9,7 +9,8 @@ pytest.importorskip("mxnet")
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import ConfigError
-from tofu.plans import Plan, Problem, SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans import file as plan_file
 
 

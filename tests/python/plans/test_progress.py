@@ -11,7 +11,8 @@ pytest.importorskip("mxnet")
 
 from tofu import _core, models
 from tofu.analysis.strategy_table import strategy_table
-from tofu.plans import Problem, SearchOptions, plan_graph, progress
+from tofu.planner.search import plan_graph
+from tofu.plans import Problem, SearchOptions, progress
 from tofu.plans.options import TIME_LIMIT_S
 from tofu.plans.plan import gap_text
 from tofu.plans.render.text import render_text

@@ -79,7 +79,7 @@ def test_table1_times_every_variant(run_script, tmp_path):
 @pytest.mark.parametrize("model", ["rnn-4-8k", "wresnet-152-10", "transformer"])
 def test_a_second_count_of_what_is_fetched_agrees(modules, model):
     """Counts in Python, operator by operator, from only the plan and the table."""
-    from tofu.plans import plan_graph
+    from tofu.planner.search import plan_graph
 
     problem = modules["_common"].problem(model, batch_size=8, reduced=True)
     plan = plan_graph(problem)

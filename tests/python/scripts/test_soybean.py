@@ -50,7 +50,7 @@ def test_a_figure_of_soybean_compares_three_kinds(import_script, monkeypatch, tm
 
 
 def test_convolutions_are_cut_by_channels_where_images_are_small(import_script):
-    from tofu.plans import plan_graph
+    from tofu.planner.search import plan_graph
 
     shared = import_script("_soybean")
     problem = shared.convolutions(8, 64, 2, 3)(2)

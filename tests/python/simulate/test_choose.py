@@ -7,11 +7,10 @@ import pytest
 
 from tofu import config
 from tofu.errors import ConfigError, PlanError
-from tofu.planner.problems import from_model
+from tofu.planner.search import plan_graph, search
+from tofu.planner.sources import from_model
 from tofu.plans import Plan, SearchOptions
-from tofu.plans.compiler import plan_graph
 from tofu.plans.render.text import render_text
-from tofu.simulate.choose import choose_plan, plan_fastest
 
 TIME = SearchOptions(objective="time", machine="2x8v100")
 
@@ -23,7 +22,7 @@ def problem():
 
 def test_the_chosen_plan_is_never_slower_than_the_one_for_bytes(problem):
     options = dataclasses.replace(TIME, allow_replication=True)
-    chosen = choose_plan(problem.table, 16, options=options)
+    chosen = search(problem, options)
     simulated = dict(chosen.simulated_ns)
     assert set(simulated) == {"time", "time, all operators split", "bytes"}
     assert all(ns > 0 for ns in simulated.values())
@@ -41,13 +40,13 @@ def test_what_does_not_fit_is_not_chosen(problem, monkeypatch):
         return dataclasses.replace(simulate(*args, **options), memory_bytes=next(limits))
 
     monkeypatch.setattr(simulation, "simulate_plan", limited)
-    chosen = choose_plan(problem.table, 16, options=TIME)
-    assert chosen.objective == "bytes"
+    chosen = search(problem, TIME)
+    assert chosen.options.objective == "bytes"
     assert chosen.simulated_ns["time"] < 0 < chosen.simulated_ns["bytes"]
 
 
 def test_the_document_and_the_text_tell_time_links_and_choice(problem):
-    _, plan = plan_fastest(problem, TIME)
+    plan = search(problem, TIME).read()
     assert plan == Plan.from_json(plan.to_json())
     document = json.loads(plan.to_json())
     assert document["objective"] == "time"
@@ -88,7 +87,7 @@ def test_a_damaged_prediction_is_refused(problem):
 
 def test_too_few_devices(problem):
     with pytest.raises(ConfigError, match="8 devices, expected at least 16"):
-        choose_plan(problem.table, 16, options=dataclasses.replace(TIME, machine="p2.8xlarge"))
+        search(problem, dataclasses.replace(TIME, machine="p2.8xlarge"))
 
 
 def test_time_needs_a_machine(problem):

@@ -124,8 +124,8 @@ def test_batch_norms_stay_whole_as_in_a_run(fetch):
 def test_layers_are_placed_in_turn():
     from tofu.analysis.strategy_table import strategy_table
     from tofu.models import build
+    from tofu.planner.search import search_plan
     from tofu.plans import SearchOptions
-    from tofu.plans.compiler import search_plan
     from tofu.simulate.simulation import step_graph
     from tofu.simulate.systems import place_layers
 
@@ -174,8 +174,8 @@ def test_a_net_that_draws_random_numbers(system):
 def test_only_tofu_changes_mxnets_memory_planner():
     from tofu.analysis.strategy_table import strategy_table
     from tofu.models import build
+    from tofu.planner.search import search_plan
     from tofu.plans import SearchOptions
-    from tofu.plans.compiler import search_plan
     from tofu.simulate.simulation import simulate_plan
 
     def allocated(workers, *, stock_planner):

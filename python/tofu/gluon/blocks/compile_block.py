@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -18,10 +17,12 @@ from tofu.gluon.session.session import Session
 from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, tile
 from tofu.gluon.training.tile_state import Update
 from tofu.mx.nnvm import symbol_text
-from tofu.plans import Compiled, SearchOptions
+from tofu.planner.program import Compiled
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.layout import heads_of
 
-from . import memory_limits, saved_plans
+from . import saved_plans
+from .memory_limits import BlockPrograms, decide_within
 from .program_pool import Pool, Signature
 
 __all__ = ["make_pool"]
@@ -63,7 +64,7 @@ def make_pool(
     with messages.phase(name, _PREPARING, session):
         make = _training_graphs(symbol, parameters, signature, session)
     prepare = functools.partial(_prepared, name, make, session)
-    fetch = backend.usable_fetch(session.fetch, session.contexts)
+    fetch = backend.usable_fetch(session.wish.fetch, session.contexts)
     # MXNet refuses to bind a BatchNorm after a copy between workers.
     of_whole = None if fetch.crossing == "copies" else lambda norms: prepare(norms)[0]
     table, unknown = prepare(None if of_whole is None else ())
@@ -81,21 +82,25 @@ def make_pool(
             name, table, pins, parts, session, training=training, of_whole=of_whole
         )
     of_inputs, parts = _pins_of_inputs(signature, parts, options, backend)
-
-    def compile_graph(table: Any, options: SearchOptions, repeats: bool) -> Compiled:
-        # BatchNorm in parts can run again; MXNet's operator, which keeps state, cannot.
-        return _compiled(
-            name, table, session, fetch,
-            pins=pins, of_states=of_states, of_inputs=of_inputs, options=options, saved=saved,
-            refine=None if repeats else refine,
-        )  # fmt: skip
-
-    wanted = dataclasses.replace(options, parts=parts)
-    compiled, footprint = memory_limits.compile_within(
-        name, compile_graph, table if saved is None else saved.table, wanted, parameters, session,
-        recompute=session.recompute if training and saved is None else "none",
-        is_saved=saved is not None,
-    )  # fmt: skip
+    wish = dataclasses.replace(
+        session.wish,
+        options=dataclasses.replace(options, parts=parts),
+        recompute=session.wish.recompute if training else "none",
+    )
+    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
+    tied = {} if wish.options.ties_states else of_states
+    problem = Problem(
+        name,
+        table,
+        session.workers,
+        refine,
+        fixed=pins,
+        wishes=(*[{**tied, **of_inputs}] * bool(of_inputs), *[tied] * bool(tied)),
+        saved=saved,
+    )
+    session.state.lookers.see_problem(problem)
+    programs = BlockPrograms(parameters, fetch, session)
+    compiled, footprint = decide_within(problem, wish, programs, session)
     if training and not compiled.has_backward:
         raise PlanError("this mode computes no gradients; expected a backward graph")
     is_updated = training and optimizer_kind(parameters) is not None
@@ -113,56 +118,6 @@ def make_pool(
     if footprint is not None:
         session.state.footprints[pool] = footprint
     return pool
-
-
-def _compiled(
-    name: str,
-    table: Any,
-    session: Session,
-    fetch: Any,
-    *,
-    pins: Mapping[str, tuple[int, ...]],
-    of_states: Mapping[str, tuple[int, ...]],
-    of_inputs: Mapping[str, tuple[int, ...]],
-    options: SearchOptions,
-    saved: Any,
-    refine: Any,
-) -> Compiled:
-    """Plan, partition and schedule.
-
-    Inputs, and then optimizer states, are planned for as they are divided, unless these divisions
-    do not go together; a run converts between its graphs' divisions.
-    """
-
-    def compile_graph(pins: Mapping[str, tuple[int, ...]]) -> Compiled:
-        doing = "partitioning" if saved else "searching a plan and partitioning"
-        with saved_plans.checked_pins(options), messages.phase(name, doing, session):
-            found = saved
-            if saved is None and options.objective == "time":
-                found = session.state.backend.choose_plan(
-                    table, session.workers, pins, options, fetch=fetch.kind, refine=refine
-                )
-            compiled: Compiled = session.state.backend.compile_graph(
-                table,
-                workers=session.workers,
-                pins=pins,
-                options=options,
-                saved=found,
-                refine=refine,
-                fetch=fetch.kind,
-                crossing=fetch.crossing,
-                apart=fetch.apart,
-                relays=session.contexts[0].device_type == "cpu",
-                dump_dir=session.dump_dir,
-            )
-        return compiled
-
-    # Another plan, a saved one for instance, may have cut states otherwise than this search can.
-    tied = {} if options.ties_states else of_states
-    for wishes in [{**tied, **of_inputs}] * bool(of_inputs) + [tied] * bool(tied):
-        with contextlib.suppress(PlanError):
-            return compile_graph({**pins, **wishes})
-    return compile_graph(pins)
 
 
 def _tile_parameters(

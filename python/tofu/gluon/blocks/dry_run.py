@@ -11,7 +11,6 @@ Trainer has been asked for a step, so the nets that it trains in turn are all fo
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import weakref
 from collections import Counter
@@ -25,14 +24,13 @@ from tofu.dtypes import dtype_name
 from tofu.gluon.session import messages
 from tofu.gluon.session.arrays import classic, shown
 from tofu.gluon.session.autograd_hooks import in_graph, record_function
-from tofu.gluon.session.session import Session
-from tofu.plans import intercept
-from tofu.plans.compiler import Refine
+from tofu.gluon.session.session import Session, looking
+from tofu.plans import Problem
 
 from . import trace_check
 from .block import PartitionedBlock
 
-__all__ = ["DryRun", "DryRunEnded", "ScriptGraph"]
+__all__ = ["DryRun", "DryRunEnded"]
 
 _OUTPUT = "output"
 # A script may call a block so often before its Trainers step, as when it adds up gradients.
@@ -46,36 +44,19 @@ class DryRunEnded(BaseException):
 class _Seen(BaseException):
     """Stops before a graph is planned."""
 
-    def __init__(self, table: _core.StrategyTable, workers: int, refine: Optional[Refine]) -> None:
+    def __init__(self, problem: Problem) -> None:
         super().__init__()
-        self.table, self.workers, self.refine = table, workers, refine
-
-
-@dataclasses.dataclass(frozen=True)
-class ScriptGraph:
-    """A graph that a script trains.
-
-    Attributes:
-        block: the name of its block.
-        table: its strategy table.
-        workers: the run's number of workers.
-        refine: the graph that the run would take after a look at the plan, as in Problem.
-    """
-
-    block: str
-    table: _core.StrategyTable
-    workers: int
-    refine: Optional[Refine] = None
+        self.problem = problem
 
 
 class DryRun:
     """A context in which blocks give zeros; tofu must be enabled in it.
 
     Args:
-        found: called with every training graph, once each.
+        found: called with every training graph, once each; its name is that of its block.
     """
 
-    def __init__(self, found: Callable[[ScriptGraph], None]) -> None:
+    def __init__(self, found: Callable[[Problem], None]) -> None:
         self._found = found
         self._hashes: set[str] = set()
         self._calls: Counter[str] = Counter()
@@ -85,7 +66,7 @@ class DryRun:
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> DryRun:
-        self._undo.enter_context(intercept(_stop))
+        self._undo.enter_context(looking(problem=_stop))
         seams = [
             (PartitionedBlock, "run", self._run),
             (trace_check, "difference", _without_difference),
@@ -117,19 +98,19 @@ class DryRun:
                     found: Optional[list[Any]] = original(block, arrays, current, **options)
                     return found
                 except _Seen as seen:
-                    known[key] = seen.table.graph
-                    self._note(block.name, seen)
+                    known[key] = seen.problem.graph
+                    self._note(seen.problem)
             self._count(known[key])
             return _zeros(block, arrays, known[key])
 
         return run
 
-    def _note(self, name: str, seen: _Seen) -> None:
-        graph = seen.table.graph
+    def _note(self, problem: Problem) -> None:
+        graph = problem.graph
         is_training = any(role.startswith("gradient:") for role in graph.head_roles)
         if is_training and graph.hash not in self._hashes:
             self._hashes.add(graph.hash)
-            self._found(ScriptGraph(name, seen.table, seen.workers, seen.refine))
+            self._found(problem)
 
     def _count(self, graph: _core.Graph) -> None:
         """End the script where it trains the same again: without a Trainer, that is a step."""
@@ -156,8 +137,8 @@ class DryRun:
         return step
 
 
-def _stop(table: _core.StrategyTable, workers: int, refine: Optional[Refine]) -> None:
-    raise _Seen(table, workers, refine)
+def _stop(problem: Problem) -> None:
+    raise _Seen(problem)
 
 
 def _key(arrays: Sequence[Any]) -> tuple[Any, ...]:

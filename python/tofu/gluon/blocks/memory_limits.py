@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import mxnet as mx
 import numpy as np
@@ -18,12 +18,17 @@ import numpy as np
 from tofu.errors import MemoryLimitError
 from tofu.gluon.session import messages
 from tofu.gluon.session.session import Session
-from tofu.plans import Compiled, Plan, SearchOptions
+from tofu.planner.decide import Programs, decide
+from tofu.planner.limits import check_fits, held_bytes
+from tofu.planner.program import Compiled
+from tofu.planner.search import Searched
+from tofu.planner.wish import Wish
+from tofu.plans import Plan, Problem, SearchOptions
 from tofu.plans.layout import heads_of
-from tofu.plans.recompute import fit_with_recomputation, recomputed
-from tofu.plans.within import Fit, check_fits, fit_within, held_bytes, keep_what_fits
 
-__all__ = ["Footprint", "check_room", "compile_within", "limit_of"]
+from .saved_plans import checked_pins
+
+__all__ = ["BlockPrograms", "Footprint", "check_room", "decide_within", "limit_of"]
 
 _KEPT = ("parameters", "optimizer_state")
 
@@ -53,109 +58,105 @@ class Footprint:
 
 def limit_of(session: Session) -> Optional[int]:
     """What a worker may hold, in bytes: as the user has set, else what the GPUs have."""
-    if session.memory_bytes is not None:
-        return session.memory_bytes
+    if session.wish.limit_bytes is not None:
+        return session.wish.limit_bytes
     if session.contexts[0].device_type != "gpu":
         return None
     return min(int(mx.context.gpu_memory_info(each.device_id)[1]) for each in session.contexts)
 
 
-def compile_within(
-    name: str,
-    compile_graph: Callable[[Any, SearchOptions, bool], Compiled],
-    table: Any,
-    options: SearchOptions,
-    parameters: Mapping[str, Any],
-    session: Session,
-    *,
-    recompute: str,
-    is_saved: bool,
+def decide_within(
+    problem: Problem, wish: Wish, programs: BlockPrograms, session: Session
 ) -> tuple[Compiled, Optional[Footprint]]:
     """The cheapest program found that fits next to the others; without a limit, the cheapest.
 
     Args:
-        name: the block, for messages.
-        compile_graph: makes a program of a graph's table, with options to search with; told
-            whether parts of the graph run again.
-        table: the strategy table of the graph.
-        options: how to search without a limit.
-        parameters: the block's parameters.
+        problem: the block's graph.
+        wish: how to plan.
+        programs: makes programs of the block.
         session: the workers.
-        recompute: which activations are computed again, one of config.RECOMPUTES.
-        is_saved: whether the plan is given, so that there is nothing to search.
 
     Raises:
         MemoryLimitError: none fits in what the user has set.
     """
     limit = limit_of(session)
     if limit is None:
-        if recompute != "all":
-            return compile_graph(table, options, False), None
-        most = recomputed(table)
-        return compile_graph(most.table, options, most.segments > 0), None
-    ids = frozenset(map(id, parameters.values()))
-
-    def fitting(room: int) -> Fit[tuple[Compiled, Footprint]]:
-        def fit_graph(graph: Any, repeats: bool) -> Fit[tuple[Compiled, Footprint]]:
-            searched: dict[int, Mapping[str, Any]] = {}
-
-            def found_with(**changes: Any) -> tuple[Compiled, Footprint]:
-                changed = dataclasses.replace(options, **changes)
-                compiled = compile_graph(graph, changed, repeats)
-                searched[id(compiled)] = changes
-                return compiled, _footprint(compiled, parameters, session)
-
-            def keeping(size: int) -> tuple[Compiled, Footprint]:
-                changes = searched[id(fit.found[0])]
-                return found_with(**changes, keep_fetched_bytes=size)
-
-            if is_saved:
-                found = found_with()
-                fit = Fit(found, _held(found), _held(found) <= room)
-            else:
-                fit = fit_within(
-                    lambda tiles: found_with(memory_limit_bytes=tiles),
-                    _held,
-                    room,
-                    # Whole tensors may take more than the limit of tiles counts.
-                    (lambda: found_with(allow_replication=False))
-                    if options.allow_replication
-                    else None,
-                )
-            if options.keep_fetched_bytes is not None:
-                return fit
-            return keep_what_fits(fit, keeping, _held, room)
-
-        return fit_with_recomputation(table, fit_graph, recompute, room).fit
-
-    fit = fitting(limit - _taken(session, ids))
-    if not fit.fits and _release(session):
-        fit = fitting(limit - _taken(session, ids))
-    compiled, found = fit.found
-    if not fit.fits:
-        _refuse(name, found, limit, _taken(session, ids), session)
-    return compiled, found
+        return decide(problem, wish, programs).made
+    ids = frozenset(map(id, programs.parameters.values()))
+    programs.counts_memory = True
+    room = limit - _taken(session, ids)
+    found = decide(problem, wish, programs, room_bytes=room)
+    if not found.fits and _release(session):
+        room = limit - _taken(session, ids)
+        found = decide(problem, wish, programs, room_bytes=room)
+    compiled, footprint = found.made
+    if not found.fits and footprint is not None:
+        _refuse(problem.name, footprint, limit, _taken(session, ids), session)
+    return compiled, footprint
 
 
-def _held(found: tuple[Compiled, Footprint]) -> int:
-    return held_bytes(found[1].plan)
+class BlockPrograms(Programs[tuple[Compiled, Optional[Footprint]]]):
+    """Programs of a block: searches and compiles with the session's backend.
 
+    Args:
+        parameters: the block's parameters.
+        fetch: how workers can fetch, what the backend's ``usable_fetch`` has found.
+        session: the workers.
+    """
 
-def _footprint(compiled: Compiled, parameters: Mapping[str, Any], session: Session) -> Footprint:
-    memory = session.state.backend.step_memory(compiled.step, session.contexts)
-    kinds = dict(memory.kinds)
-    added = [name for name, parameter in parameters.items() if parameter.grad_req == "add"]
-    # What is added to is divided like the parameter; what is added, too, before that.
-    heads = {head.role: head.layout for head in heads_of(compiled.step.backward_heads)}
-    for name in added:
-        layout = compiled.variables[name].layout
-        made = heads.get(f"gradient:{name}", layout)
-        copies = 1 if made.boxes == layout.boxes else 2
-        kinds["gradients"] += copies * _tile_bytes(layout)
-    plan = dataclasses.replace(
-        compiled.plan, bytes_per_worker=kinds, memory="exact", peak=memory.peak
-    )
-    return Footprint(plan, frozenset(map(id, parameters.values())))
+    def __init__(self, parameters: Mapping[str, Any], fetch: Any, session: Session) -> None:
+        self.parameters = parameters
+        self.counts_memory = False
+        self._fetch = fetch
+        self._session = session
+
+    def search(self, problem: Problem, options: SearchOptions) -> Searched:
+        """Search a plan, or take the saved one."""
+        doing = "reading the plan" if problem.saved else "searching a plan"
+        wish = self._session.wish
+        with checked_pins(options), messages.phase(problem.name, doing, self._session):
+            found: Searched = self._session.state.backend.search(
+                problem, options, fetch=self._fetch.kind, dump_dir=wish.dump_dir
+            )
+        return found
+
+    def make(
+        self, searched: Searched, keep_fetched_bytes: int
+    ) -> tuple[Compiled, Optional[Footprint]]:
+        """Partition and schedule, and count the memory where that matters."""
+        session = self._session
+        with messages.phase(searched.problem.name, "partitioning", session):
+            compiled: Compiled = session.state.backend.compile_plan(
+                searched.plan,
+                fetch=self._fetch.kind,
+                crossing=self._fetch.crossing,
+                apart=self._fetch.apart,
+                relays=session.contexts[0].device_type == "cpu",
+                keep_fetched_bytes=keep_fetched_bytes,
+                dump_dir=session.wish.dump_dir,
+            )
+        session.state.lookers.see_compiled(compiled)
+        return compiled, self._footprint(compiled) if self.counts_memory else None
+
+    def held_bytes(self, made: tuple[Compiled, Optional[Footprint]]) -> int:
+        """What the fullest worker holds of a program."""
+        return 0 if made[1] is None else held_bytes(made[1].plan)
+
+    def _footprint(self, compiled: Compiled) -> Footprint:
+        memory = self._session.state.backend.step_memory(compiled.step, self._session.contexts)
+        kinds = dict(memory.kinds)
+        added = [name for name, each in self.parameters.items() if each.grad_req == "add"]
+        # The sum is divided like the parameter, and so, before that, is each gradient.
+        heads = {head.role: head.layout for head in heads_of(compiled.step.backward_heads)}
+        for name in added:
+            layout = compiled.variables[name].layout
+            made = heads.get(f"gradient:{name}", layout)
+            copies = 1 if made.boxes == layout.boxes else 2
+            kinds["gradients"] += copies * _tile_bytes(layout)
+        plan = dataclasses.replace(
+            compiled.plan, bytes_per_worker=kinds, memory="exact", peak=memory.peak
+        )
+        return Footprint(plan, frozenset(map(id, self.parameters.values())))
 
 
 def _tile_bytes(layout: Any) -> int:
@@ -190,9 +191,9 @@ def check_room(name: str, pool: Any, bound: int, session: Session) -> None:
 def _refuse(name: str, found: Footprint, limit: int, taken: int, session: Session) -> None:
     """Raise MemoryLimitError for what does not fit; only warn if the limit is what GPUs have."""
     try:
-        check_fits(name, found.plan, limit, taken_bytes=taken, recompute=session.recompute)
+        check_fits(name, found.plan, limit, taken_bytes=taken, recompute=session.wish.recompute)
     except MemoryLimitError as error:
-        if session.memory_bytes is not None:
+        if session.wish.limit_bytes is not None:
             raise
         if "memory" not in session.state.told:
             session.state.told.add("memory")

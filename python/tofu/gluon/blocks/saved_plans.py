@@ -19,9 +19,9 @@ from tofu import _core
 from tofu.errors import ConfigError, PlanError
 from tofu.gluon.session import messages
 from tofu.gluon.session.session import Session
+from tofu.planner.recomputation import recomputed
 from tofu.plans import SearchOptions
 from tofu.plans.options import pinned
-from tofu.plans.recompute import recomputed
 
 __all__ = ["checked_pins", "options_for", "plan_for"]
 
@@ -88,7 +88,7 @@ def options_for(
     Warns of pins that match no tensor in the first graph that trains: they may be
     misspelt, or meant for a later block.
     """
-    options = session.options
+    options = session.wish.options
     if not options.pins:
         return options
     names = dict.fromkeys(table.graph.tensor_names)

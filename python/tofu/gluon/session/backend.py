@@ -17,8 +17,9 @@ class Backend:
         training_graphs: tofu.mx.graphs.training_graph.training_graphs
         refined: tofu.mx.graphs.lower.fused_norm.refined
         strategy_table: tofu.analysis.strategy_table.strategy_table
-        choose_plan: tofu.simulate.choose.choose_plan, of which only the plan matters
-        compile_graph: tofu.plan.compile_graph, using one executor if MXNet can run its halves
+        search: tofu.planner.search.search
+        compile_plan: tofu.planner.program.compile_plan, using one executor if MXNet can run its
+            halves
         step_memory: tofu.mx.memory.step_memory.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
         program: tofu.mx.run.program.Program
@@ -36,8 +37,8 @@ class Backend:
     training_graphs: Callable[..., Callable[[Optional[Collection[str]]], Any]]
     refined: Callable[[Callable[[Any], Any], Any], Any]
     strategy_table: Callable[[Any], tuple[Any, dict[str, str]]]
-    choose_plan: Callable[..., Any]
-    compile_graph: Callable[..., Any]
+    search: Callable[..., Any]
+    compile_plan: Callable[..., Any]
     step_memory: Callable[..., Any]
     usable_fetch: Callable[..., Any]
     program: Callable[..., Any]
@@ -60,27 +61,24 @@ def own() -> Backend:
     from tofu.mx.graphs import training_graph
     from tofu.mx.graphs.lower import fused_norm
     from tofu.mx.run import fetch_check, program, transfer
-    from tofu.plans import compile_graph, layout
+    from tofu.planner.program import compile_plan
+    from tofu.planner.search import search
+    from tofu.plans import layout
 
-    def compile_joint(*args: Any, **options: Any) -> Any:
-        return compile_graph(*args, joint=extension.runs_parts(), **options)
+    def compile_joint(plan: Any, **options: Any) -> Any:
+        return compile_plan(plan, joint=extension.runs_parts(), **options)
 
     def memory(*args: Any) -> Any:
         from tofu.mx.memory.step_memory import step_memory  # only for memory limits
 
         return step_memory(*args)
 
-    def choose(*args: Any, **options: Any) -> Any:
-        from tofu.simulate.choose import choose_plan  # only for the objective time
-
-        return choose_plan(*args, **options).plan
-
     return Backend(
         training_graphs=training_graph.training_graphs,
         refined=fused_norm.refined,
         strategy_table=strategy_table.strategy_table,
-        choose_plan=choose,
-        compile_graph=compile_joint,
+        search=search,
+        compile_plan=compile_joint,
         step_memory=memory,
         usable_fetch=fetch_check.usable_fetch,
         program=program.Program,

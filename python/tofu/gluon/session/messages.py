@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from tofu.errors import ConfigError
-from tofu.plans import Compiled, progress
+from tofu.planner.program import Compiled
+from tofu.plans import progress
 from tofu.plans.names import readable
 from tofu.plans.plan import format_bytes, undescribed_text
 
@@ -161,9 +162,9 @@ def partitioned(
     JSON for every program.
     """
     plan = compiled.searched
-    if session.dump_dir is not None:
+    if session.wish.dump_dir is not None:
         record = {"block": name, "parameters": parameters, **compiled.summary()}
-        with open(session.dump_dir / "summary.json", "a", encoding="utf-8") as file:
+        with open(session.wish.dump_dir / "summary.json", "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
     found = Partitioned(
         name,
@@ -287,7 +288,7 @@ def _required_by(session: Session) -> str:
     """The setting that makes serial running an error; "" if none does."""
     if session.strict:
         return "TOFU_STRICT"
-    return "" if session.memory_bytes is None else "TOFU_MEMORY"
+    return "" if session.wish.limit_bytes is None else "TOFU_MEMORY"
 
 
 def untraced(name: str, reason: str, session: Session) -> None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Any, Optional
+from contextlib import AbstractContextManager
+from typing import Any, Callable, Optional
 
 from tofu import cuda_libraries
-from tofu.config import RECOMPUTES, TIMEOUT_S, Config
-from tofu.errors import ConfigError
-from tofu.plans import SearchOptions
+from tofu.config import TIMEOUT_S, Config
+from tofu.errors import ConfigError, InternalError
+from tofu.mx.devices import number_of_gpus, number_of_workers, uses_gpus
+from tofu.planner.program import Compiled
+from tofu.planner.wish import Wish
+from tofu.plans import Problem
 from tofu.plans import file as plan_file
 from tofu.plans.file import PlanFile
 
 from .state import State
 
-__all__ = ["Session", "active", "activate", "describe_contexts", "number_of_workers"]
-
-CPU_WORKERS = 2
+__all__ = ["Session", "active", "activate", "describe_contexts", "looking"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +29,8 @@ class Session:
 
     Attributes:
         contexts: one MXNet context per worker.
-        fetch: the requested kind of fetch, one of config.FETCHES, or None.
         log_level: one of config.LOG_LEVELS.
-        dump_dir: directory for a readable dump after every pass, or None.
-        options: how plans are searched.
-        memory_bytes: what a worker may hold; None: what GPUs have, anything on CPUs.
-        recompute: which activations the backward pass computes again, one of config.RECOMPUTES.
+        wish: how to plan; without a limit a worker holds what GPUs have, anything on CPUs.
         plans: saved plans to use instead of a search, or None.
         strict: whether a block that would run serially is an error.
         timeout_s: for how long a process waits for others, in seconds; 0: without limit.
@@ -42,12 +39,8 @@ class Session:
     """
 
     contexts: tuple[Any, ...]
-    fetch: Optional[str] = None
     log_level: str = "info"
-    dump_dir: Optional[Path] = None
-    options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
-    memory_bytes: Optional[int] = None
-    recompute: str = RECOMPUTES[0]
+    wish: Wish = dataclasses.field(default_factory=Wish)
     plans: Optional[PlanFile] = None
     strict: bool = False
     timeout_s: float = TIMEOUT_S
@@ -68,9 +61,9 @@ class Session:
         """
         import mxnet as mx
 
-        gpus = _gpus(config)
+        gpus = number_of_gpus(config)
         plans = plan_file.read(config.plan) if config.plan else None
-        workers = number_of_workers(config, plans)
+        workers = number_of_workers(config, plans.workers if plans is not None else ())
         make = mx.cpu
         if uses_gpus(config):
             make = mx.gpu
@@ -80,12 +73,8 @@ class Session:
             plans.check_workers(workers)
         return cls(
             contexts=tuple(make(i) for i in range(workers)),
-            fetch=config.fetch,
             log_level=config.log_level,
-            dump_dir=config.dump_dir,
-            options=SearchOptions.of(config),
-            memory_bytes=config.memory_bytes,
-            recompute=config.recompute,
+            wish=Wish.of(config),
             plans=plans,
             strict=config.strict,
             timeout_s=config.timeout_s,
@@ -108,6 +97,17 @@ def activate(session: Optional[Session]) -> None:
     _active = session
 
 
+def looking(
+    *,
+    problem: Callable[[Problem], None] = lambda _: None,
+    compiled: Callable[[Compiled], None] = lambda _: None,
+) -> AbstractContextManager[None]:
+    """Look into the active session, as ``Lookers.looking`` says."""
+    if _active is None:
+        raise InternalError("nothing to look into: tofu is off; expected a session")
+    return _active.state.lookers.looking(problem=problem, compiled=compiled)
+
+
 def describe_contexts(contexts: tuple[Any, ...]) -> str:
     """Contexts in short.
 
@@ -119,26 +119,6 @@ def describe_contexts(contexts: tuple[Any, ...]) -> str:
     if len(ids) > 1 and ids == list(range(ids[0], ids[0] + len(ids))):
         return f"{kind}({ids[0]}-{ids[-1]})"
     return ", ".join(map(str, contexts))
-
-
-def number_of_workers(config: Config, plans: Optional[PlanFile] = None) -> int:
-    """The number set by the user, else that of the saved plans, of the GPUs, or two."""
-    if config.workers is not None:
-        return config.workers
-    if plans is not None and len(plans.workers) == 1:
-        return plans.workers[0]
-    return _gpus(config) or CPU_WORKERS
-
-
-def uses_gpus(config: Config) -> bool:
-    """Whether workers are GPUs: as the user has set, else if there are any."""
-    return config.device == "gpu" if config.device else _gpus(config) > 0
-
-
-def _gpus(config: Config) -> int:
-    import mxnet as mx
-
-    return 0 if config.device == "cpu" else int(mx.context.num_gpus())
 
 
 def _check_gpus(workers: int, gpus: int) -> None:

@@ -11,6 +11,8 @@ import threading
 import weakref
 from typing import Any, Callable, Optional, Protocol
 
+from tofu.planner.lookers import Lookers
+
 from . import backend
 from .backward_calls import BackwardCalls
 from .living import Living
@@ -102,6 +104,7 @@ class State:
         gathered: which outputs the script has read since a program ran: program -> number of
             the output -> its name for errors, and where it was gathered.
         footprints: pool of programs -> what one of them takes, where there is a memory limit.
+        lookers: callbacks that see what the session plans.
         runs_python: whether a partitioned graph has operators written in Python (Custom).
         undo: functions that restore MXNet, called from last to first.
     """
@@ -127,6 +130,7 @@ class State:
             weakref.WeakKeyDictionary()
         )
         self.footprints: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.lookers = Lookers()
         self.runs_python = False
         self.undo: list[Callable[[], None]] = []
         self._backend: Optional[backend.Backend] = None

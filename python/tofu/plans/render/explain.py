@@ -19,9 +19,9 @@ from tofu.dtypes import dtype_name
 from tofu.errors import PlanError
 from tofu.tables import table
 
-from ..compiler import Problem
 from ..names import readable
 from ..plan import REPLICATED, Plan
+from ..problem import Problem
 
 __all__ = ["Explanation", "Section", "explain"]
 

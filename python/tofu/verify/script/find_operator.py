@@ -22,7 +22,8 @@ from tofu.analysis.table import described_name
 from tofu.gluon import disable
 from tofu.gluon.blocks.block import PartitionedBlock
 from tofu.gluon.session.arrays import classic
-from tofu.plans import Compiled, observe
+from tofu.gluon.session.session import looking
+from tofu.planner.program import Compiled
 from tofu.plans.names import readable
 
 from .record import Recorder, run_script
@@ -70,7 +71,7 @@ def main() -> None:
             recorder.graphs += 1
             graphs.note(compiled)
 
-        with observe(note):
+        with looking(compiled=note):
             run_script(recorder, script, args)
     finally:
         PartitionedBlock.run = before  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ STEPS "1+" there are more if no block runs partitioned in the first.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import runpy
@@ -177,20 +178,21 @@ def main() -> None:
     """The process."""
     out, steps, dtype, script, *args = sys.argv[1:]
     from tofu.analysis.described import is_random as draws
-    from tofu.plans import intercept
+    from tofu.gluon.session.session import active, looking
 
     recorder = Recorder(int(steps.rstrip("+")), dtype, until_partitioned=steps.endswith("+"))
     is_random = is_own = False
 
-    def note(table: Any, workers: int, refine: Any) -> None:
+    def note(problem: Any) -> None:
         nonlocal is_random, is_own
         from .wrong_operators import has_own
 
         recorder.graphs += 1
-        is_random |= any(map(draws, {node.op for node in table.graph.nodes if node.op}))
-        is_own |= has_own(table.graph)
+        is_random |= any(map(draws, {node.op for node in problem.graph.nodes if node.op}))
+        is_own |= has_own(problem.graph)
 
-    with intercept(note):
+    # There is no session in the serial run.
+    with looking(problem=note) if active() is not None else contextlib.nullcontext():
         run_script(recorder, script, args)
     told = {RANDOM: is_random, OWN: is_own, STEPS: recorder.steps, GRAPHS: recorder.graphs}
     found = {key: np.array(value) for key, value in told.items()}

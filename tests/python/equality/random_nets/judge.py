@@ -26,7 +26,7 @@ from typing import Any, Callable
 import numpy as np
 
 import tofu
-from tofu.plans import observe
+from tofu.gluon.session.session import looking
 
 from . import train as script
 from .draw import SMOOTH
@@ -80,7 +80,7 @@ def compare(spec: Spec, ran_serially: Callable[[], None] = lambda: None) -> dict
     compiled: list[Any] = []
     tofu.enable(workers=spec.workers, device="cpu", fetch=spec.fetch, strict=True, log="quiet")
     try:
-        with warnings.catch_warnings(record=True) as seen, observe(compiled.append):
+        with warnings.catch_warnings(record=True) as seen, looking(compiled=compiled.append):
             warnings.simplefilter("always")
             found = script.train(spec, spec.dtype, **options)
     finally:

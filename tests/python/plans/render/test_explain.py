@@ -9,7 +9,8 @@ pytest.importorskip("mxnet")
 from tofu import models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import PlanError
-from tofu.plans import Problem, SearchOptions, plan_graph
+from tofu.planner.search import plan_graph
+from tofu.plans import Problem, SearchOptions
 from tofu.plans.render.explain import explain, read
 
 

@@ -11,14 +11,13 @@ again, and looks for as little recomputation as a memory limit needs.
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any, Callable, Generic, Optional, TypeVar
 
 from tofu import _core
 from tofu.analysis.work import node_work
+from tofu.plans import Plan
 
-from .plan import Plan
-from .within import Fit
+from .limits import Fit
 
 __all__ = ["Recomputation", "Recomputed", "fit_with_recomputation", "recomputed"]
 
@@ -65,8 +64,7 @@ class Recomputation:
         kept = ("limit_bytes", "segments", "operators", "saved_bytes", "bytes")
         found: dict[str, Any] = {name: getattr(self, name) for name in kept}
         found["computation"] = self.computation
-        document = json.dumps({**json.loads(plan.to_json()), "recompute": found})
-        return dataclasses.replace(Plan.from_json(document), peak=plan.peak)
+        return plan.noted(recompute=found)
 
 
 def recomputed(table: _core.StrategyTable, limit_bytes: int = 0) -> Recomputation:

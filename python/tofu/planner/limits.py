@@ -11,9 +11,9 @@ import dataclasses
 from typing import Callable, Generic, Optional, TypeVar
 
 from tofu.errors import MemoryLimitError, PlanError
-
-from .plan import Plan, format_bytes
-from .render.peak import held_groups, peak_text
+from tofu.plans import Plan
+from tofu.plans.plan import format_bytes
+from tofu.plans.render.peak import held_groups, peak_text
 
 __all__ = ["Fit", "check_fits", "fit_within", "held_bytes", "keep_what_fits"]
 
@@ -43,6 +43,12 @@ class Fit(Generic[Found]):
     held_bytes: int
     fits: bool
 
+    @classmethod
+    def of(cls, found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:
+        """What was found, and whether it fits."""
+        size = held(found)
+        return cls(found, size, size <= limit_bytes)
+
 
 def fit_within(
     search: Callable[[Optional[int]], Found],
@@ -61,19 +67,19 @@ def fit_within(
     Raises:
         PlanError: even the search without a limit finds nothing.
     """
-    least = _fit(search(None), held, limit_bytes)
+    least = Fit.of(search(None), held, limit_bytes)
     tiles = limit_bytes
     for _ in range(_TRIES):
         if least.fits or tiles <= 0:
             break
         try:
-            found = _fit(search(tiles), held, limit_bytes)
+            found = Fit.of(search(tiles), held, limit_bytes)
         except PlanError:
             break
         least = min(least, found, key=lambda fit: fit.held_bytes)
         tiles -= max(found.held_bytes - limit_bytes, int(_LEAST_CUT * limit_bytes))
     if not least.fits and fallback is not None:
-        other = _fit(fallback(), held, limit_bytes)
+        other = Fit.of(fallback(), held, limit_bytes)
         least = min(least, other, key=lambda fit: fit.held_bytes)
     return least
 
@@ -96,16 +102,11 @@ def keep_what_fits(
     for _ in range(_TRIES):
         if not fit.fits or spare < _LEAST_KEPT * limit_bytes:
             break
-        kept = _fit(keep(spare), held, limit_bytes)
+        kept = Fit.of(keep(spare), held, limit_bytes)
         if kept.fits:
             return kept
         spare -= max(kept.held_bytes - limit_bytes, spare // 4)
     return fit
-
-
-def _fit(found: Found, held: Callable[[Found], int], limit_bytes: int) -> Fit[Found]:
-    size = held(found)
-    return Fit(found, size, size <= limit_bytes)
 
 
 def check_fits(

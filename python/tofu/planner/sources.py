@@ -20,16 +20,14 @@ from tofu.installation import check_mxnet
 from tofu.plans import Problem
 from tofu.plans.progress import stage
 
-from .memory import default_fetch
-
 __all__ = [
     "SymbolRequest",
     "check_symbol_text",
+    "default_workers",
     "from_block",
     "from_model",
     "from_symbol",
     "names_model",
-    "number_of_workers",
     "of_symbol",
 ]
 
@@ -102,12 +100,15 @@ def names_model(target: str) -> bool:
     return bool(models.find(target))
 
 
-def from_symbol(request: SymbolRequest, *, workers: Optional[int] = None) -> Problem:
+def from_symbol(
+    request: SymbolRequest, *, workers: Optional[int] = None, config: Optional[Config] = None
+) -> Problem:
     """The training graph of a saved symbol.
 
     Args:
         request: the file and its options.
         workers: number of workers; None: that of a run.
+        config: the settings of a run; None: those of the environment.
 
     Raises:
         GraphError: the file is not a symbol, or MXNet finds its shapes inconsistent.
@@ -125,7 +126,7 @@ def from_symbol(request: SymbolRequest, *, workers: Optional[int] = None) -> Pro
             f"{request.path}: MXNet cannot load it ({_first_line(error)}); "
             "expected a symbol that MXNet 1.9 saved"
         ) from None
-    return of_symbol(symbol, request, workers=workers)
+    return of_symbol(symbol, request, workers=workers, config=config)
 
 
 def of_symbol(
@@ -134,6 +135,7 @@ def of_symbol(
     *,
     frozen: Sequence[str] = (),
     workers: Optional[int] = None,
+    config: Optional[Config] = None,
 ) -> Problem:
     """The training graph of a symbol; parameters in `frozen` get no gradients.
 
@@ -143,7 +145,7 @@ def of_symbol(
     """
     from tofu.mx.graphs.training_graph import training_graphs
 
-    count = workers or number_of_workers()
+    count = workers or default_workers(config)
     variables = _variables(symbol, request)
     is_input = {
         name: name in request.shapes or name in request.inputs or name.endswith("label")
@@ -160,9 +162,9 @@ def of_symbol(
             train=not request.predict,
             optimizer=request.optimizer,
             workers=count,
-            on_gpus=_on_gpus(),
+            on_gpus=_on_gpus(config),
         )
-        return _problem(request.path.name, make, count)
+        return _problem(request.path.name, make, count, config)
 
 
 def from_block(
@@ -173,6 +175,7 @@ def from_block(
     optimizer: Optional[str],
     predict: bool,
     workers: Optional[int] = None,
+    config: Optional[Config] = None,
 ) -> Problem:
     """The training graph of a HybridBlock, called on inputs of these shapes.
 
@@ -183,6 +186,7 @@ def from_block(
         optimizer: update to plan for, or None.
         predict: whether to plan the forward pass only.
         workers: number of workers; None: that of a run.
+        config: the settings of a run; None: those of the environment.
 
     Raises:
         ConfigError: it is no HybridBlock, or there are no inputs.
@@ -212,7 +216,7 @@ def from_block(
         Path(block.name), shapes, {"": "float32", **dtypes}, frozenset(), optimizer, predict
     )
     frozen = [n for n, p in block.collect_params().items() if p.grad_req == "null"]
-    return of_symbol(symbol, request, frozen=frozen, workers=workers)
+    return of_symbol(symbol, request, frozen=frozen, workers=workers, config=config)
 
 
 def from_model(
@@ -221,6 +225,7 @@ def from_model(
     batch_size: Optional[int],
     optimizer: Optional[str],
     workers: Optional[int] = None,
+    config: Optional[Config] = None,
 ) -> Problem:
     """The training graph of a model of tofu.models.
 
@@ -232,8 +237,8 @@ def from_model(
         from tofu import models
 
         built = models.build(name, batch_size)
-        make = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus())
-        return _problem(models.find(name).name, make, workers)
+        make = built.training_graphs(optimizer=optimizer, on_gpus=_on_gpus(config))
+        return _problem(models.find(name).name, make, workers, config)
 
 
 def _making(name: str) -> AbstractContextManager[None]:
@@ -244,34 +249,36 @@ def _problem(
     name: str,
     make: Callable[[Optional[Collection[str]]], _core.Graph],
     workers: Optional[int],
+    config: Optional[Config],
 ) -> Problem:
     """The problem of a graph, which `make` also makes with BatchNorms that stay whole."""
     from tofu.analysis.strategy_table import strategy_table
+    from tofu.mx.devices import default_fetch
     from tofu.mx.graphs.lower.fused_norm import refined
 
     def prepare(fused: Optional[Collection[str]]) -> _core.StrategyTable:
         return strategy_table(make(fused))[0]
 
-    count = workers or number_of_workers()
+    count = workers or default_workers(config)
     # MXNet cannot bind them where it copies between workers.
-    if (Config.from_environment().fetch or default_fetch()) == "plain":
+    if ((config or Config.from_environment()).fetch or default_fetch()) == "plain":
         return Problem(name, prepare(None), count)
     return Problem(name, prepare(()), count, functools.partial(refined, prepare))
 
 
-def number_of_workers() -> int:
+def default_workers(config: Optional[Config] = None) -> int:
     """The number of workers of a run: that of the environment, else of GPUs, else two."""
     check_mxnet(_WHO, load=True)
-    from tofu.gluon.session.session import number_of_workers
+    from tofu.mx.devices import number_of_workers
 
-    return number_of_workers(Config.from_environment())
+    return number_of_workers(config or Config.from_environment())
 
 
-def _on_gpus() -> bool:
+def _on_gpus(config: Optional[Config]) -> bool:
     """Whether a run would use GPUs: their graphs differ from those of CPUs."""
-    from tofu.gluon.session.session import uses_gpus
+    from tofu.mx.devices import uses_gpus
 
-    return uses_gpus(Config.from_environment())
+    return uses_gpus(config or Config.from_environment())
 
 
 def check_symbol_text(path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tofu import _core
 from tofu.analysis.work import node_work
-
-from .machine_files import read_machine
+from tofu.plans.machine_files import read_machine
 
 __all__ = ["time_model"]
 

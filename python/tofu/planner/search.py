@@ -1,0 +1,361 @@
+"""Searches the plan of a problem: the candidates of an objective, and the graph that a run uses.
+
+For bytes there is one candidate. For time, the search adds up what operators take by themselves
+(src/passes/search/time_cost.h), and only the simulator sees what waits for what: plans for time,
+with and without operators that all workers compute, and the plan for bytes are simulated, and the
+fastest that fits the machine's memory is taken.
+
+Graph, table and plan stay in C++. If there is a dump directory, every pass writes a readable file
+there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from tofu import _core
+from tofu.errors import ConfigError, PlanError
+from tofu.plans import Plan, Problem, SearchOptions
+from tofu.plans.machine_files import read_machine
+from tofu.plans.options import check_pins
+from tofu.plans.problem import Cuts
+from tofu.plans.progress import following
+
+from .dumps import OnPass, dumper
+from .time_model import time_model
+
+if TYPE_CHECKING:
+    from tofu.simulate.simulation import Simulation
+
+__all__ = [
+    "Frontier",
+    "Searched",
+    "default_fetch",
+    "plan_frontier",
+    "plan_graph",
+    "plan_refined",
+    "search",
+    "search_plan",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """A plan, as the search found it.
+
+    Attributes:
+        problem: the graph that it is for, which is the one that a run would use.
+        plan: the plan.
+        options: what was searched for.
+        simulation: its simulated step, where that decided.
+        simulated_ns: the simulated step of each candidate, by what it was searched for; of those
+            that do not fit the machine's memory, negative.
+    """
+
+    problem: Problem
+    plan: _core.Plan
+    options: SearchOptions
+    simulation: Optional[Simulation] = None
+    simulated_ns: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def slowness(self) -> tuple[bool, float]:
+        """The cost by which candidates are compared: bytes, or the simulated time of a step."""
+        if self.simulation is None:
+            return False, self.plan.total_bytes
+        return not self.simulation.fits, self.simulation.step_seconds
+
+    def final(self, problem: Problem) -> Searched:
+        """The same, where `problem` is what was to be planned: there is nothing left to refine."""
+        return dataclasses.replace(self, problem=problem.replaced(self.plan.table))
+
+    def read(self) -> Plan:
+        """The plan for readers."""
+        notes: dict[str, Any] = {}
+        if self.simulation is not None:
+            notes = {
+                "objective": "time",
+                "chosen": self.options.objective,
+                "simulated_ns": dict(self.simulated_ns),
+            }
+        stopped = _stopped(self.plan, self.options)
+        return Plan.read(self.plan, model=self.problem.name, **notes, stopped=stopped)
+
+
+def search(
+    problem: Problem,
+    options: Optional[SearchOptions] = None,
+    *,
+    fetch: Optional[str] = None,
+    simulated: bool = True,
+    dump_dir: Optional[Path] = None,
+) -> Searched:
+    """Search the plan that a run would use, and the graph that it is for.
+
+    Args:
+        problem: what to plan.
+        options: how to search; None: the defaults.
+        fetch: one of config.FETCHES; None: what the machine's devices use by default.
+        simulated: whether the objective time is decided by simulation; else by the search's own
+            prediction.
+        dump_dir: where every pass writes a readable file, or None.
+
+    Raises:
+        ConfigError: there is no such machine, or it has too few devices.
+        PlanError: an option does not fit the graph.
+    """
+    chosen = options or SearchOptions()
+    if problem.saved is not None:
+        return Searched(problem.replaced(problem.saved.table), problem.saved, chosen)
+    contest = _Contest(chosen, fetch, simulated, dumper(dump_dir))
+    for wish in problem.wishes:
+        with contextlib.suppress(PlanError):
+            return contest.refined(_with_cuts(problem, wish))
+    return contest.refined(problem)
+
+
+def plan_refined(problem: Problem, options: Optional[SearchOptions] = None) -> tuple[Problem, Plan]:
+    """The graph that a run would use, and its plan, without a simulation.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    found = search(problem, options, simulated=False)
+    return found.problem, found.read()
+
+
+def plan_graph(problem: Problem, options: Optional[SearchOptions] = None) -> Plan:
+    """Plan a training graph itself, whatever a run would make of it.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    return plan_refined(dataclasses.replace(problem, refine=None), options)[1]
+
+
+def search_plan(
+    table: _core.StrategyTable,
+    workers: int,
+    cuts: Optional[Cuts] = None,
+    options: Optional[SearchOptions] = None,
+    on_pass: Optional[OnPass] = None,
+) -> _core.Plan:
+    """Search one plan of a graph: a call of the C++ search.
+
+    Args:
+        table: strategy table of the graph.
+        workers: number of workers.
+        cuts: of tensors that have them already; pins of `options` apply to the others.
+        options: how to search.
+        on_pass: called after every pass, or None.
+
+    Raises:
+        ConfigError: there is no such machine.
+        PlanError: an option does not fit the graph.
+    """
+    chosen = options or SearchOptions()
+    with _searching(table, chosen) as (model, arguments):
+        plan = _core.plan(
+            table,
+            workers=workers,
+            pins=_fixed(table, cuts or {}, chosen),
+            on_pass=on_pass,
+            **arguments,
+            **chosen.arguments(),
+        )
+    return _predicted(plan, model, chosen)
+
+
+def default_fetch(machine: _core.Machine) -> str:
+    """How workers fetch by default on such devices, one of config.FETCHES."""
+    return "plain" if machine.is_gpu else "multifetch"
+
+
+class _Contest:
+    """Searches the candidates of an objective and takes the best.
+
+    Args:
+        options: how to search.
+        fetch: one of config.FETCHES; None: the default of the devices.
+        simulated: whether plans for time are simulated.
+        on_pass: called after every pass, or None.
+    """
+
+    def __init__(
+        self,
+        options: SearchOptions,
+        fetch: Optional[str],
+        simulated: bool,
+        on_pass: Optional[OnPass],
+    ) -> None:
+        self._options = options
+        self._on_pass = on_pass
+        self._machine: Optional[_core.Machine] = None
+        self._candidates = {options.objective: options}
+        if simulated and options.objective == "time":
+            _check_machine(options)
+            self._machine = read_machine(options.machine)
+            self._candidates = _candidates(options)
+            fetch = fetch or default_fetch(self._machine)
+        self._fetch = fetch
+
+    def refined(self, problem: Problem) -> Searched:
+        """The best plan of the graph, or that of the graph that it leads to if that is as good."""
+        if self._machine is not None and problem.workers > self._machine.devices:
+            raise ConfigError(
+                f"{self._machine.name} has {self._machine.devices} devices, expected at least "
+                f"{problem.workers}, one for each worker"
+            )
+        best = self._best(problem)
+        # MXNet cannot bind what `refine` makes where it copies between workers.
+        refine = None if self._fetch == "plain" else problem.refine
+        table = None if refine is None else refine(best.plan)
+        if table is not None:
+            # The other graph may lack a tensor that is pinned, or exceed the limit of the tiles.
+            with contextlib.suppress(PlanError):
+                best = min(self._best(problem.replaced(table)), best, key=_slowness)
+        return best.final(problem)
+
+    def _best(self, problem: Problem) -> Searched:
+        found: dict[str, Searched] = {}
+        for name, options in self._candidates.items():
+            on_pass = self._on_pass if self._machine is None else None
+            plan = search_plan(problem.table, problem.workers, problem.fixed, options, on_pass)
+            found[name] = Searched(problem, plan, options, self._simulated(plan))
+        times = {name: _signed_ns(each) for name, each in found.items() if each.simulation}
+        best = min(found.values(), key=_slowness)
+        return dataclasses.replace(best, simulated_ns=times)
+
+    def _simulated(self, plan: _core.Plan) -> Optional[Simulation]:
+        if self._machine is None or self._fetch is None:
+            return None
+        from tofu.simulate.simulation import simulate_plan  # which imports mxnet
+
+        return simulate_plan(plan, self._machine, fetch=self._fetch)
+
+
+def _slowness(found: Searched) -> tuple[bool, float]:
+    return found.slowness
+
+
+def _candidates(options: SearchOptions) -> dict[str, SearchOptions]:
+    """What to search for, by name; of equally fast plans the first is chosen."""
+    found = {"time": options}
+    if options.allow_replication:
+        found["time, all operators split"] = dataclasses.replace(options, allow_replication=False)
+    found["bytes"] = dataclasses.replace(options, objective="bytes")
+    return found
+
+
+def _signed_ns(found: Searched) -> int:
+    ns = round(found.slowness[1] * 1e9)
+    return -ns if found.slowness[0] else ns
+
+
+def _with_cuts(problem: Problem, cuts: Cuts) -> Problem:
+    return dataclasses.replace(problem, fixed={**problem.fixed, **cuts})
+
+
+# --- frontiers ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Frontier:
+    """Plans that trade cost, which the search minimises, against the memory of tiles.
+
+    Attributes:
+        plans: those that no other one found beats in both, by ascending memory.
+        tile_bytes: what the tiles of a worker take at most, of each.
+        is_complete: whether these are proven to be all there are.
+    """
+
+    plans: tuple[Searched, ...]
+    tile_bytes: tuple[int, ...]
+    is_complete: bool
+
+
+def plan_frontier(problem: Problem, options: SearchOptions, *, searches: int) -> Frontier:
+    """Search the plans that trade cost against memory; tensors may stay whole.
+
+    Args:
+        problem: what to plan.
+        options: how to search; the time limit is for all searches together.
+        searches: number of memory limits to search within.
+
+    Raises:
+        PlanError: an option does not fit the graph.
+    """
+    with _searching(problem.table, options) as (model, arguments):
+        found = _core.plan_frontier(
+            problem.table,
+            workers=problem.workers,
+            pins=_fixed(problem.table, {}, options),
+            mode=options.mode,
+            parts=options.parts,
+            tie_updates=options.tie_updates,
+            searches=searches,
+            time_limit_s=options.limit_s,
+            **arguments,
+        )
+    plans = []
+    for plan, tiles in zip(found["plans"], found["tile_bytes"]):
+        best = Searched(problem, _predicted(plan, model, options), options)
+        table = problem.refine(best.plan) if problem.refine is not None else None
+        if table is not None:
+            within = dataclasses.replace(options, allow_replication=True, memory_limit_bytes=tiles)
+            with contextlib.suppress(PlanError):
+                other = search_plan(table, problem.workers, {}, within)
+                refined = Searched(problem.replaced(table), other, options)
+                best = min(refined, best, key=_slowness)
+        plans.append(best.final(problem))
+    return Frontier(tuple(plans), tuple(found["tile_bytes"]), found["complete"])
+
+
+# --- calls of C++ -------------------------------------------------------------------------------
+
+
+def _fixed(table: _core.StrategyTable, cuts: Cuts, options: SearchOptions) -> dict[str, list[int]]:
+    """The cuts of every tensor that has them, or that the pins of the options fix."""
+    fixed = {name: list(each) for name, each in cuts.items()}
+    if not options.pins:
+        return fixed
+    given = check_pins(options.pins, dict.fromkeys(table.graph.tensor_names))
+    return {**{name: list(each) for name, each in given.items()}, **fixed}
+
+
+@contextlib.contextmanager
+def _searching(
+    table: _core.StrategyTable, options: SearchOptions
+) -> Iterator[tuple[Optional[_core.TimeModel], dict[str, Any]]]:
+    """The machine's model, and the objective and progress as arguments of a search."""
+    is_time = options.objective == "time"
+    if is_time:
+        _check_machine(options)
+    model = time_model(table, options.machine) if options.machine else None
+    with following(options.limit_s, of_time=is_time) as heard:
+        yield model, {"on_progress": heard, "time": model if is_time else None}
+
+
+def _check_machine(options: SearchOptions) -> None:
+    if not options.machine:
+        raise PlanError("plan: the objective time needs a machine; give its file or name")
+
+
+def _predicted(
+    plan: _core.Plan, model: Optional[_core.TimeModel], options: SearchOptions
+) -> _core.Plan:
+    """A plan for bytes with its time, if there is a machine."""
+    if model is None or options.objective == "time":
+        return plan
+    return plan.with_prediction(model)
+
+
+def _stopped(plan: _core.Plan, options: SearchOptions) -> str:
+    """Why a search ended, one of plan.STOPPED."""
+    if plan.cost <= plan.lower_bound:
+        return "proven"
+    return "time limit" if plan.search_seconds >= options.limit_s else "nothing left to try"

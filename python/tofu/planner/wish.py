@@ -1,0 +1,48 @@
+"""The user's wish for a plan, the same for commands, Python and runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Optional
+
+from tofu.config import RECOMPUTES, Config
+from tofu.plans import SearchOptions
+
+__all__ = ["Wish"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """How to plan.
+
+    Attributes:
+        options: how to search.
+        limit_bytes: what a worker may hold; None: any number of bytes.
+        recompute: which activations are computed again, one of config.RECOMPUTES; "auto": as
+            few as the limit needs.
+        exact: whether to count what MXNet will allocate; else a quick estimate.
+        fetch: one of config.FETCHES; None: the default of a run.
+        dump_dir: where every pass writes a readable file, or None.
+    """
+
+    options: SearchOptions = dataclasses.field(default_factory=SearchOptions)
+    limit_bytes: Optional[int] = None
+    recompute: str = RECOMPUTES[0]
+    exact: bool = True
+    fetch: Optional[str] = None
+    dump_dir: Optional[Path] = None
+
+    @classmethod
+    def of(
+        cls, config: Config, *, time_limit_s: Optional[float] = None, exact: bool = True
+    ) -> Wish:
+        """The wish that a configuration states."""
+        return cls(
+            options=SearchOptions.of(config, time_limit_s),
+            limit_bytes=config.memory_bytes,
+            recompute=config.recompute,
+            exact=exact,
+            fetch=config.fetch,
+            dump_dir=config.dump_dir,
+        )
