@@ -25,7 +25,7 @@ from tofu import models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.mx.graphs.lower.fused_norm import whole_statistics
 from tofu.mx.run.segments import Step, segments
-from tofu.planner.program import compile_graph
+from tofu.planner.compile_plan import compile_graph
 
 MODEL, WORKERS = "wresnet-50-4", 8
 GOALS = {"copies": 15_000, "waits": 35_000}

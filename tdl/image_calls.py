@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tofu.lang.calls import Case, In, back, case, positive
+from tofu.lang.example_calls import Case, In, back, case, positive
 
 __all__ = ["CASES"]
 

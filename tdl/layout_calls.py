@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tofu.lang.calls import Case, In, back, case, ints, positive, real
+from tofu.lang.example_calls import Case, In, back, case, ints, positive, real
 
 __all__ = ["CASES"]
 

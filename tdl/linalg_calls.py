@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from tofu.lang.calls import Case, In, back, case, positive, real
+from tofu.lang.example_calls import Case, In, back, case, positive, real
 
 __all__ = ["CASES"]
 

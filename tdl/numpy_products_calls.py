@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tofu.lang.calls import Case, back, case, real
+from tofu.lang.example_calls import Case, back, case, real
 
 __all__ = ["CASES"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tofu.lang.calls import Case, In, back, case, positive, real
+from tofu.lang.example_calls import Case, In, back, case, positive, real
 
 __all__ = ["CASES"]
 

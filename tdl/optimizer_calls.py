@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tofu.lang.calls import Case, In, case, positive, real
+from tofu.lang.example_calls import Case, In, case, positive, real
 
 __all__ = ["CASES"]
 

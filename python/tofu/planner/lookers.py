@@ -9,7 +9,7 @@ from typing import Callable
 
 from tofu.plans import Problem
 
-from .program import Compiled
+from .compile_plan import Compiled
 
 __all__ = ["Lookers"]
 

@@ -11,7 +11,7 @@ import torch
 
 from tofu.errors import ConfigError
 from tofu.planner.decide import Programs, decide
-from tofu.planner.search import Searched
+from tofu.planner.search import Searched, search
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions
 from tofu.torch.module_graph import OPTIMIZERS, training_graph
@@ -154,6 +154,10 @@ class ModulePlans(Programs[TorchPlan]):
 
     def __init__(self, planning: Planning) -> None:
         self._planning = planning
+
+    def search(self, problem: Problem, options: SearchOptions) -> Searched:
+        """Search by the search's own prediction: the simulator asks MXNet about its operators."""
+        return search(problem, options, simulated=False)
 
     def make(self, searched: Searched, keep_fetched_bytes: int) -> TorchPlan:
         """The plan of the module; ranks keep no fetched regions."""

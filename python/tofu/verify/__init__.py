@@ -12,6 +12,6 @@ A file that describes operators lists its own calls with ``In`` and ``case``::
     CASES = [case("Custom:my_dot", In((6, 4)), In((4, 5)))]
 """
 
-from tofu.lang.calls import In, case
+from tofu.lang.example_calls import In, case
 
 __all__ = ["In", "case"]

@@ -16,10 +16,10 @@ from tofu.gluon.session.session import looking
 from tofu.mx.graphs.lower.fused_norm import STATISTICS, kept_whole, whole_statistics
 from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.memory.step_memory import step_memory
+from tofu.planner.compile_plan import compile_graph
 from tofu.planner.decide import plan_problem
 from tofu.planner.limits import held_bytes
 from tofu.planner.memory import with_memory
-from tofu.planner.program import compile_graph
 from tofu.planner.saving import save_plan
 from tofu.planner.search import plan_graph, plan_refined, search
 from tofu.planner.sources import from_block

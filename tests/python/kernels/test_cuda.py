@@ -16,7 +16,7 @@ import pytest
 from tofu import _core, models
 from tofu.analysis.strategy_table import strategy_table
 from tofu.errors import GraphError, TofuError
-from tofu.planner.program import compile_graph
+from tofu.planner.compile_plan import compile_graph
 
 # The emitter's special cases: copies, a fill value, several cells of one form, rows whose
 # length is no multiple of a vector, half precision, integers, 64-bit indices.

@@ -230,7 +230,7 @@ def test_a_base_name_stands_once() -> None:
         folder = path.parent.relative_to(PACKAGE).as_posix()
         if (folder, path.stem) == ("planner", "program"):
             continue  # to be removed once it has a name that mx/run/program does not have
-        if path.stem != "__init__" and folder not in ("cli", "plans/render", "verify/calls/cases"):
+        if path.stem != "__init__" and folder not in ("cli", "plans/render"):
             known.setdefault(path.stem, []).append(folder)
     assert {name: folders for name, folders in known.items() if len(folders) > 1} == {}
 
@@ -283,7 +283,7 @@ def test_descriptions_load_no_example_calls(imports: dict[str, set[str]]) -> Non
     assert len(calls) > 20
     users = {module for module, targets in imports.items() if targets & calls}
     assert users == set()  # tofu.verify.calls.operator_calls loads them by name
-    tables = {module for module, targets in imports.items() if "tofu.lang.calls" in targets}
+    tables = {module for module, targets in imports.items() if "tofu.lang.example_calls" in targets}
     assert not {m for m in tables - calls if not m.startswith("tofu.verify")}
 
 

@@ -12,8 +12,8 @@ from tofu import _core, models
 from tofu.analysis.strategy_table import WHOLE, strategy_table, table_document
 from tofu.errors import ConfigError, PlanError
 from tofu.mx.graphs.training_graph import training_graph
+from tofu.planner.compile_plan import compile_graph
 from tofu.planner.lookers import Lookers
-from tofu.planner.program import compile_graph
 from tofu.planner.search import plan_graph
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layout import variables_of

@@ -28,7 +28,7 @@ from tofu.analysis.strategies import analyze_trace
 from tofu.boxes import Box
 from tofu.errors import TofuError
 from tofu.lang import ir, lookup
-from tofu.lang.calls import Case
+from tofu.lang.example_calls import Case
 from tofu.verify.calls.operator_calls import shipped_cases
 from tofu.verify.check.draw import drawn
 from tofu.verify.inventory.inventory import Call, call_of

@@ -14,7 +14,7 @@ pytest.importorskip("mxnet")
 import tofu.tdl  # noqa: F401 registers the descriptions
 from tofu.analysis import row_for
 from tofu.lang import registered
-from tofu.lang.calls import Case
+from tofu.lang.example_calls import Case
 from tofu.verify.calls.operator_calls import NOT_RUN, shipped_cases
 from tofu.verify.run.by_parts import Run
 

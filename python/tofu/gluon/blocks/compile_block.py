@@ -17,7 +17,7 @@ from tofu.gluon.session.session import Session
 from tofu.gluon.training.parameter import check_tileable, is_tiled, shape_of, tile
 from tofu.gluon.training.tile_state import Update
 from tofu.mx.nnvm import symbol_text
-from tofu.planner.program import Compiled
+from tofu.planner.compile_plan import Compiled
 from tofu.planner.wish import Wish
 from tofu.plans import Problem, SearchOptions
 from tofu.plans.layout import heads_of

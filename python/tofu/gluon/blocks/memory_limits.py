@@ -18,9 +18,9 @@ import numpy as np
 from tofu.errors import MemoryLimitError
 from tofu.gluon.session import messages
 from tofu.gluon.session.session import Session
+from tofu.planner.compile_plan import Compiled
 from tofu.planner.decide import Programs, decide
 from tofu.planner.limits import check_fits, held_bytes
-from tofu.planner.program import Compiled
 from tofu.planner.search import Searched
 from tofu.planner.wish import Wish
 from tofu.plans import Plan, Problem, SearchOptions

@@ -21,7 +21,7 @@ from tofu.gluon.training import outputs
 from tofu.gluon.training.gradients import is_overwritten
 from tofu.gluon.training.parameter import gated_tiles
 from tofu.gluon.training.recording import Recording
-from tofu.planner.program import Compiled
+from tofu.planner.compile_plan import Compiled
 
 from . import memory_limits
 

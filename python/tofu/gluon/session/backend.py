@@ -18,7 +18,7 @@ class Backend:
         refined: tofu.mx.graphs.lower.fused_norm.refined
         strategy_table: tofu.analysis.strategy_table.strategy_table
         search: tofu.planner.search.search
-        compile_plan: tofu.planner.program.compile_plan, using one executor if MXNet can run its
+        compile_plan: tofu.planner.compile_plan.compile_plan, using one executor if MXNet can run its
             halves
         step_memory: tofu.mx.memory.step_memory.step_memory
         usable_fetch: tofu.mx.run.fetch_check.usable_fetch
@@ -61,7 +61,7 @@ def own() -> Backend:
     from tofu.mx.graphs import training_graph
     from tofu.mx.graphs.lower import fused_norm
     from tofu.mx.run import fetch_check, program, transfer
-    from tofu.planner.program import compile_plan
+    from tofu.planner.compile_plan import compile_plan
     from tofu.planner.search import search
     from tofu.plans import layout
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from tofu.errors import ConfigError
-from tofu.planner.program import Compiled
+from tofu.planner.compile_plan import Compiled
 from tofu.plans import progress
 from tofu.plans.names import readable
 from tofu.plans.plan import format_bytes, undescribed_text

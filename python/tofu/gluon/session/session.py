@@ -10,7 +10,7 @@ from tofu import cuda_libraries
 from tofu.config import TIMEOUT_S, Config
 from tofu.errors import ConfigError, InternalError
 from tofu.mx.devices import number_of_gpus, number_of_workers, uses_gpus
-from tofu.planner.program import Compiled
+from tofu.planner.compile_plan import Compiled
 from tofu.planner.wish import Wish
 from tofu.plans import Problem
 from tofu.plans import file as plan_file

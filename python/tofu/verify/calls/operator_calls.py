@@ -7,7 +7,7 @@ import importlib
 
 from tofu.analysis.described import load_described
 from tofu.analysis.table import described_name
-from tofu.lang.calls import Case
+from tofu.lang.example_calls import Case
 
 __all__ = ["NOT_RUN", "cases_by_operator", "shipped_cases"]
 

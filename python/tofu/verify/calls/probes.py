@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from tofu.lang.calls import In
+from tofu.lang.example_calls import In
 
 __all__ = ["values"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from tofu.analysis import row_for
 from tofu.errors import TofuError
 from tofu.lang import lookup
-from tofu.lang.calls import Case, In
+from tofu.lang.example_calls import Case, In
 from tofu.verify.run.node import inferred, visible_outputs
 
 __all__ = ["drawn", "with_dtype"]

@@ -14,7 +14,7 @@ from tofu.analysis.apply_row import Split
 from tofu.config import Config
 from tofu.errors import TdlError, TofuError
 from tofu.lang import lookup
-from tofu.lang.calls import Case
+from tofu.lang.example_calls import Case
 from tofu.verify.check.draw import drawn, with_dtype
 from tofu.verify.find.missing import missing_ways
 from tofu.verify.find.omitted_splits import EXPLAINED

@@ -7,7 +7,7 @@ from typing import Optional
 
 from tofu.analysis.apply_row import Part, parts_of
 from tofu.boxes import Box
-from tofu.lang.calls import Case
+from tofu.lang.example_calls import Case
 from tofu.verify.find.splits import Outcome, Way, find_ways, refusing
 from tofu.verify.run.by_parts import Run
 from tofu.verify.run.node import Array, Tensor

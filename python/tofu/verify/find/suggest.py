@@ -12,7 +12,7 @@ import numpy as np
 
 from tofu.analysis.described import load_described
 from tofu.errors import ConfigError, GraphError
-from tofu.lang.calls import Case, In
+from tofu.lang.example_calls import Case, In
 from tofu.mx.graphs.custom import gradient_call
 from tofu.verify.calls.probes import values
 from tofu.verify.find.splits import Way, find_ways, refusing

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tofu.lang.calls import Case, Shape
+from tofu.lang.example_calls import Case, Shape
 from tofu.verify.find.splits import Way
 
 __all__ = ["Found", "text_of"]

@@ -16,7 +16,7 @@ import numpy as np
 from tofu.analysis import row_for
 from tofu.errors import TofuError
 from tofu.lang import Description, Shape, ir, lookup
-from tofu.lang.calls import Case
+from tofu.lang.example_calls import Case
 from tofu.verify.calls.operator_calls import NOT_RUN, cases_by_operator
 from tofu.verify.calls.probes import values
 from tofu.verify.inventory.classes import INEXPRESSIBLE, UNRUN, class_of, counts

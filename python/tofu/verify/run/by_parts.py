@@ -19,7 +19,7 @@ from tofu.analysis.table import described_name
 from tofu.boxes import Box
 from tofu.errors import TdlError
 from tofu.lang import lookup
-from tofu.lang.calls import Case, In, Shape
+from tofu.lang.example_calls import Case, In, Shape
 from tofu.verify.calls.probes import values
 from tofu.verify.run.node import Array, Tensor, run_imperatively, run_node
 

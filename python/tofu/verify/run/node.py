@@ -19,7 +19,7 @@ from mxnet._ctypes.ndarray import _imperative_invoke
 from mxnet.base import _LIB, check_call
 
 from tofu.config import MXNET_ENVIRONMENT
-from tofu.lang.calls import Case, Shape
+from tofu.lang.example_calls import Case, Shape
 from tofu.mx.extension import environment
 from tofu.mx.graphs import custom
 

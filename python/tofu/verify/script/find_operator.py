@@ -23,7 +23,7 @@ from tofu.gluon import disable
 from tofu.gluon.blocks.block import PartitionedBlock
 from tofu.gluon.session.arrays import classic
 from tofu.gluon.session.session import looking
-from tofu.planner.program import Compiled
+from tofu.planner.compile_plan import Compiled
 from tofu.plans.names import readable
 
 from .record import Recorder, run_script

@@ -9,7 +9,7 @@ from tofu.errors import GraphError
 from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import gather
-from tofu.planner.program import compile_graph
+from tofu.planner.compile_plan import compile_graph
 
 from ..models import random
 from ..whole import own_gradients, shapes_of, train

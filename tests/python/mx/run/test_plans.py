@@ -9,7 +9,7 @@ from tofu.config import FETCHES
 from tofu.mx.graphs.training_graph import training_graph
 from tofu.mx.run.program import Program
 from tofu.mx.run.transfer import gather, scatter
-from tofu.planner.program import compile_graph
+from tofu.planner.compile_plan import compile_graph
 
 from ..models import convolutions, lstm, mlp, random, zoo
 from ..whole import graph_of, own_gradients

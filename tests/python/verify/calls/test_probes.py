@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tofu.lang.calls import In
+from tofu.lang.example_calls import In
 from tofu.verify.calls.probes import values
 
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("mxnet")
 
-from tofu.lang.calls import In
+from tofu.lang.example_calls import In
 from tofu.verify.calls.probes import values
 from tofu.verify.find.splits import Outcome, find_ways
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mxnet")
 
 import tofu.tdl  # noqa: F401 registers the descriptions
-from tofu.lang.calls import case, real
+from tofu.lang.example_calls import case, real
 from tofu.verify.run import by_parts
 from tofu.verify.run.by_parts import MismatchError, Run, check_distribution, check_equal
 
