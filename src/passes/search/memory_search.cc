@@ -69,7 +69,7 @@ Solution FitMemory(const PlanProblem& problem, Solution start) {
   const std::vector<Cuts>& tiles = start.cuts.tensors;
   const bool fits =
       options.memory->PeakBytes(tiles, problem.parts()) <= options.memory->limit_bytes;
-  if (best && (!fits || best->cost < start.cost)) {
+  if (best && (!fits || best->cost <= start.cost)) {
     start.cost = best->cost;
     start.cuts = std::move(best->cuts);
   }
