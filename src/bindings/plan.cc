@@ -17,6 +17,7 @@
 #include "graph/plan_json.h"
 #include "passes/memory/estimate_memory.h"
 #include "passes/search/explain.h"
+#include "passes/search/make_frontier.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
 #include "passes/search/predict.h"

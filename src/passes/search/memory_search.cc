@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace tofu {
 namespace {
@@ -65,7 +66,10 @@ Solution FitMemory(const PlanProblem& problem, Solution start) {
   if (!best || best->cost > bound) SweepWithin(problem, options, start.cuts, &best);
   start.has_optimal_steps = false;
   start.lower_bound = bound;
-  if (best) {
+  const std::vector<Cuts>& tiles = start.cuts.tensors;
+  const bool fits =
+      options.memory->PeakBytes(tiles, problem.parts()) <= options.memory->limit_bytes;
+  if (best && (!fits || best->cost <= start.cost)) {
     start.cost = best->cost;
     start.cuts = std::move(best->cuts);
   }

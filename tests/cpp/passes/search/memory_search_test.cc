@@ -15,6 +15,7 @@
 #include "graph/tensor_lives.h"
 #include "passes/coarsen/group.h"
 #include "passes/search/class_cuts.h"
+#include "passes/search/make_frontier.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
 #include "support/brute_force.h"

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "graph/box.h"
+#include "passes/search/slot_bytes.h"
 #include "support/example_graphs.h"
 #include "support/recount.h"
 
@@ -25,8 +26,9 @@ struct Tables {
     Restrictions restrictions;
     restrictions.may_be_whole.assign(coarse.tensors.size(), false);
     for (const std::string& name : whole) restrictions.may_be_whole[Class(name)] = true;
+    model = MakeCostModel({}, graph, example.table(), coarse, parts);
     tables = std::make_unique<SearchTables>(graph, example.table(), coarse, parts,
-                                            restrictions);
+                                            restrictions, *model);
   }
 
   int Node(const std::string& name) const {
@@ -46,6 +48,7 @@ struct Tables {
   const Graph graph;
   const CoarseGraph coarse;
   const std::vector<int> parts;
+  std::unique_ptr<const CostModel> model;
   std::unique_ptr<SearchTables> tables;
 };
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "passes/coarsen/group.h"
 #include "passes/search/class_cuts.h"
+#include "passes/search/make_frontier.h"
 #include "passes/search/make_plan.h"
 #include "passes/search/modes.h"
 #include "support/brute_force.h"

@@ -1,0 +1,26 @@
+// Makes a plan in which tensors may stay whole no dearer than one in which they may not.
+//
+// Whatever the stages decide one after the other, they may end at a dearer plan although
+// they had more choices: a search that merges, or sweeps, ends where it began. So the
+// same stages run without whole tensors, and what they find is a start from which tensors
+// may be whole.
+//
+// Input:      the plan with whole tensors, and the one without.
+// Output:     the cheapest of both and of the one that starts from the latter. The bound
+//             is of plans that may have whole tensors.
+// Errors:     none.
+// Position:   last stage of make_plan.h.
+// Complexity: one search of recursive_search.h from a start, only if the plan without
+//             whole tensors costs less, or has its steps in another order.
+#ifndef TOFU_PASSES_SEARCH_ALLOW_WHOLE_H_
+#define TOFU_PASSES_SEARCH_ALLOW_WHOLE_H_
+
+#include "passes/search/plan_request.h"
+
+namespace tofu {
+
+Plan AllowWhole(const PlanRequest& request, Plan plan, const Plan& cut);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_ALLOW_WHOLE_H_

@@ -1,0 +1,98 @@
+// What all stages of one search read: the graph, the user's options, the clock and who
+// watches.
+//
+// Errors:     UserError(kPlan) for invalid options.
+// Position:   made by make_plan.h and make_frontier.h, which list the stages.
+#ifndef TOFU_PASSES_SEARCH_PLAN_REQUEST_H_
+#define TOFU_PASSES_SEARCH_PLAN_REQUEST_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/strategy_table.h"
+#include "passes/coarsen/coalesce.h"
+#include "passes/coarsen/group.h"
+#include "passes/search/cost_model.h"
+#include "passes/search/plan_problem.h"
+#include "passes/search/progress.h"
+
+namespace tofu {
+
+struct PlanOptions {
+  int workers = 1;
+  // Parts of the steps, whose product is `workers`; empty: the prime factors,
+  // largest first.
+  std::vector<int> parts;
+  // Tensor -> dimension that each step must cut (-1: whole); see pins.h.
+  std::map<std::string, std::vector<int>> pins;
+  std::string mode = "tofu";  // one of SearchModes() (modes.h)
+  // Tensors may stay whole at any step where that is cheaper.
+  bool allow_replication = false;
+  // Whether gradients and optimizer states are cut like their parameter where it stays
+  // whole, too, as PyTorch's optimizers need.
+  bool tie_updates = false;
+  // What the tiles of a worker may take at any moment, fetched regions not counted
+  // (memory_limit.h); 0: any size. Only for modes that improve steps.
+  int64_t memory_limit_bytes = 0;
+  // Where it counts operators, allow_replication lets these stay whole, too: all workers
+  // compute the same.
+  Objective objective;
+  // Whether to decide once for what is partitioned alike (coalesce.h).
+  bool coarsen = true;
+  double time_limit_s = 60;
+  int64_t max_table = int64_t{1} << 20;  // cells; the search is exact below it
+};
+
+// Called after every pass with its name ("group", "coalesce", "search step 1",
+// ..., "plan") and a readable dump of its result.
+using PassCallback =
+    std::function<void(const std::string& name, const std::string& dump)>;
+
+struct PlanRequest {
+  const Graph& graph;
+  const StrategyTable& table;
+  const Groups& groups;
+  const PlanOptions& options;
+  const std::chrono::steady_clock::time_point start;
+  const PassCallback& on_pass;
+  const ProgressCallback& on_progress;
+};
+
+void CheckOptions(const PlanOptions& options);
+
+// The classes of the first search, and those of which nothing is merged for the search's
+// sake. Only where tensors may stay whole are updates cut apart (modes.h).
+// `released`: [node], see coalesce.h.
+CoarseGraph MergedClasses(const PlanRequest& request, bool may_be_whole,
+                          const std::vector<bool>& released = {});
+CoarseGraph UnmergedClasses(const PlanRequest& request, bool may_be_whole);
+
+// Whether timesteps are merged.
+bool HasTimesteps(const CoarseGraph& coarse);
+// Whether the request's objective counts operators (cost_model.h).
+bool CountsOperators(const PlanRequest& request, const CoarseGraph& coarse);
+
+Deadline DeadlineOf(const PlanRequest& request);
+// The user's parts, or the prime factors.
+std::vector<int> PartsOf(const PlanOptions& options);
+
+// The search of these classes under the request's mode and pins. `start`: a plan to
+// improve; null: none.
+RecursiveOptions OptionsOf(const PlanRequest& request, const CoarseGraph& coarse,
+                           const Plan* start, bool may_be_whole);
+
+// Reports what a stage has made of a plan.
+void TellRelease(const PlanRequest& request, const Plan& before, const Plan& released);
+
+// The plan with its mode and the time since the start.
+Plan Finish(const PlanRequest& request, Plan plan);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_PLAN_REQUEST_H_

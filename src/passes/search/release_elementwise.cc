@@ -1,0 +1,99 @@
+#include "passes/search/release_elementwise.h"
+
+#include <utility>
+#include <vector>
+
+#include "passes/search/class_cuts.h"
+#include "passes/search/modes.h"
+#include "passes/search/recursive_search.h"
+#include "passes/search/released_operators.h"
+
+namespace tofu {
+namespace {
+
+// The options of a search from the plan, in which only what `merged` lets be whole may
+// be.
+RecursiveOptions OptionsLike(const PlanRequest& request, const CoarseGraph& merged,
+                             const CoarseGraph& coarse, const Plan& start,
+                             bool may_be_whole) {
+  RecursiveOptions options = OptionsOf(request, coarse, &start, may_be_whole);
+  if (!may_be_whole) return options;
+  const std::vector<bool> may = ReplicableTensors(request.graph, merged);
+  std::vector<bool>& whole = options.restrictions.may_be_whole;
+  for (size_t c = 0; c < coarse.tensors.size(); ++c) {
+    for (int entry : coarse.tensors[c].entries) {
+      whole[c] = whole[c] && may[merged.tensor_class[entry]];
+    }
+  }
+  return options;
+}
+
+CoarseGraph ClassesReleasing(const PlanRequest& request, const CoarseGraph& fine,
+                             const Plan& swept, bool may_be_whole) {
+  return MergedClasses(request, may_be_whole,
+                       OperatorsToRelease(request.graph, request.table, fine, swept));
+}
+
+// The steps together, from the swept plan, with what it cuts differently released.
+Plan DecideReleased(const PlanRequest& request, const CoarseGraph& merged,
+                    const CoarseGraph& some, bool may_be_whole, const Plan& swept,
+                    KnownProfiles* known) {
+  RecursiveOptions options = OptionsLike(request, merged, some, swept, may_be_whole);
+  options.is_quick = false;
+  options.known = known;
+  return SearchRecursively(request.graph, request.table, some, options);
+}
+
+Plan SweepUnmerged(const PlanRequest& request, const CoarseGraph& merged,
+                   const CoarseGraph& fine, bool may_be_whole, const Plan& start) {
+  RecursiveOptions sweep = OptionsLike(request, merged, fine, start, may_be_whole);
+  sweep.method = Method::kSweep;
+  return SearchRecursively(request.graph, request.table, fine, sweep);
+}
+
+}  // namespace
+
+Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
+                        bool may_be_whole, Plan plan, KnownProfiles* known) {
+  if (!ReleasesMerges(request.options.mode) || plan.cost() == 0 ||
+      IsPast(DeadlineOf(request)) || HasTimesteps(merged) ||
+      CountsOperators(request, merged)) {
+    return plan;
+  }
+  if (request.on_progress) {
+    request.on_progress(
+        {"releasing element-wise operators", plan.cost(), plan.lower_bound()});
+  }
+  const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
+  const Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  const bool is_proven = swept.status == PlanStatus::kOptimal;
+  if (swept.cost() >= plan.cost()) {
+    if (is_proven) {
+      plan.status = PlanStatus::kOptimal;
+      plan.SetLowerBound(plan.cost());
+    }
+    return plan;
+  }
+  if (is_proven) {
+    TellRelease(request, plan, swept);
+    return swept;
+  }
+  const CoarseGraph some = ClassesReleasing(request, fine, swept, may_be_whole);
+  // Equal operators of classes that are merged again may be split in equally good ways.
+  if (!CutsAlike(some, swept)) return plan;
+  Plan released = DecideReleased(request, merged, some, may_be_whole, swept, known);
+  TellRelease(request, plan, released);
+  return released.cost() < plan.cost() ? released : plan;
+}
+
+Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,
+                  bool may_be_whole, const Plan& plan, KnownProfiles* known) {
+  const CoarseGraph fine = UnmergedClasses(request, may_be_whole);
+  Plan swept = SweepUnmerged(request, merged, fine, may_be_whole, plan);
+  if (swept.status == PlanStatus::kOptimal) return swept;
+  const CoarseGraph some = ClassesReleasing(request, fine, swept, may_be_whole);
+  if (!CutsAlike(some, swept)) return swept;
+  return DecideReleased(request, merged, some, may_be_whole, swept, known);
+}
+
+}  // namespace tofu

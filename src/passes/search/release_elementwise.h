@@ -1,0 +1,32 @@
+// Decides again, starting from a plan, those element-wise operators for which that pays
+// (released_operators.h).
+//
+// Each step is decided again with nothing merged. The operators whose tensors are then
+// cut differently stay released, and all steps are decided together again. A tensor may
+// stay whole only if the merged classes allow it: else an element-wise operator that is
+// released here, and merged again there, would make all workers compute the same.
+//
+// Input:      a plan of merged classes without timesteps, and what its search told apart;
+//             other plans stay as they are, and so they do where operators count.
+// Output:     a plan that costs no more.
+// Errors:     none.
+// Position:   after release_timesteps.h, a stage of make_plan.h.
+// Complexity: two searches of recursive_search.h from a start.
+#ifndef TOFU_PASSES_SEARCH_RELEASE_ELEMENTWISE_H_
+#define TOFU_PASSES_SEARCH_RELEASE_ELEMENTWISE_H_
+
+#include "passes/search/plan_request.h"
+
+namespace tofu {
+
+Plan ReleaseElementwise(const PlanRequest& request, const CoarseGraph& merged,
+                        bool may_be_whole, Plan plan, KnownProfiles* known);
+
+// Releases what cuts the tensors of element-wise operators differently, whatever the plan
+// costs, and decides all steps again from there.
+Plan ReleaseAgain(const PlanRequest& request, const CoarseGraph& merged,
+                  bool may_be_whole, const Plan& plan, KnownProfiles* known);
+
+}  // namespace tofu
+
+#endif  // TOFU_PASSES_SEARCH_RELEASE_ELEMENTWISE_H_
