@@ -34,7 +34,7 @@ def no_text(monkeypatch):
     ["wresnet-152-10 --workers 8", "mlp --workers 4 --memory 2GiB", "mlp --workers 2 --layers"],
 )
 def test_plan_reads_no_plan_and_no_graph(no_text, environment, capsys, asked):  # noqa: F811
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main.main(["plan", *asked.split()])
     assert asked.split()[0] in capsys.readouterr().out
 
@@ -45,7 +45,7 @@ def test_json_is_written_for_people(no_text, environment, capsys, monkeypatch): 
         main.main(command)
     monkeypatch.undo()
     capsys.readouterr()
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main.main(command)
     text = capsys.readouterr().out
     assert Plan.from_json(text).document() == json.loads(text)
